@@ -1,0 +1,64 @@
+# Every target works on a bare clone: the first one run sets up .venv, later ones reuse it.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types imports bench docs format clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+DEV := $(VENV)/.installed-dev
+DOCS := $(VENV)/.installed-docs
+INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
+
+# The first of these that is new enough makes the environment; `make PYTHON=/path/to/python` overrides the choice.
+PYTHON := python3 python3.11 python3.12 python3.13
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(DEV) ## run the demonstration
+	$(BIN)/pear demo
+
+test: lint types imports ## run every check: lint, types, import contract, tests and documents
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+lint: $(DEV) ## check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(DEV) ## check type hints
+	$(BIN)/mypy
+
+imports: $(DEV) ## check that imports flow one way
+	$(BIN)/lint-imports
+
+bench: $(DEV) ## measure the exactness of decisions and gradients
+	$(BIN)/pear bench exactness
+
+docs: $(DOCS) ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+format: $(DEV) ## format the code and mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove build outputs and caches; keeps .venv and pear-output/
+	rm -rf build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(DEV): pyproject.toml constraints.txt
+	@found=; for python in $(PYTHON); do \
+	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && found="$$python" && break; \
+	done; \
+	if [ -z "$$found" ]; then \
+	    echo "PEAR needs Python 3.11 or newer; none found among: $(PYTHON)." >&2; \
+	    echo "Install one, or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; \
+	    exit 1; \
+	fi; \
+	echo "Setting up $(VENV) with $$("$$found" --version); this is done once and takes a few minutes."; \
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || "$$found" -m venv $(VENV)
+	$(INSTALL) -e '.[dev]'
+	@touch $@
+
+$(DOCS): $(DEV)
+	$(INSTALL) -e '.[docs]'
+	@touch $@

@@ -1,0 +1,43 @@
+"""PEAR: train forecasters on the regret of the decisions they lead to.
+
+A forecaster predicts the costs of an optimisation problem; the decision is paid for at the true cost. ``PEARLoss`` is
+what the decision loses, and its gradient is the prediction error projected onto the tangent space of the active
+constraints: one small linear solve per sample, exact, for any LP or convex QP.
+"""
+
+from pear import tasks
+from pear.errors import (
+    FailedSamplesWarning,
+    MissingExtraError,
+    NotUniqueError,
+    PearError,
+    ProblemError,
+    SolveError,
+    UnknownSolverError,
+)
+from pear.geometry import solve
+from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret_gradient
+from pear.problem import Problem, Smooth
+from pear.solvers.solution import Solution, Status
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DecisionLayer",
+    "FailedSamplesWarning",
+    "MissingExtraError",
+    "NotUniqueError",
+    "PEARLoss",
+    "PearError",
+    "Problem",
+    "ProblemError",
+    "Smooth",
+    "SolveError",
+    "Solution",
+    "Status",
+    "UnknownSolverError",
+    "normalized_regret",
+    "regret_gradient",
+    "solve",
+    "tasks",
+]

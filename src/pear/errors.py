@@ -1,0 +1,47 @@
+"""The errors PEAR raises. Each message says what came, what was expected and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class PearError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class ProblemError(PearError, ValueError):
+    """A problem or an argument that cannot be right: shape, dtype, sign, name."""
+
+
+class UnknownSolverError(PearError, ValueError):
+    """A solver name that is not in the registry, or one that cannot solve this kind of problem."""
+
+
+class MissingExtraError(PearError, ImportError):
+    """An optional package is needed; the message names the extra that installs it."""
+
+
+class NotUniqueError(PearError, RuntimeError):
+    """The decision is not unique, so that its derivative does not exist; smoothing makes it unique."""
+
+    def __init__(self, message: str, samples: Sequence[int]) -> None:
+        super().__init__(message)
+        self.samples = list(samples)
+
+
+class SolveError(PearError, RuntimeError):
+    """Some samples have no verified solution.
+
+    Attributes:
+        samples: positions in the batch of the samples that failed.
+        statuses: their statuses (``pear.Status``), in the same order.
+    """
+
+    def __init__(self, message: str, samples: Sequence[int], statuses: Sequence[int]) -> None:
+        super().__init__(message)
+        self.samples = list(samples)
+        self.statuses = list(statuses)
+
+
+class FailedSamplesWarning(UserWarning):
+    """Samples were masked out of a batch because they could not be solved."""

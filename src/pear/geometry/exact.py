@@ -1,0 +1,215 @@
+"""From a batch of programs to verified solutions: remembered sets first, then the solver, then its second chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.geometry.active import guess, tight, weak
+from pear.geometry.diagnose import diagnose
+from pear.geometry.polish import polish
+from pear.geometry.reduced import ReducedKKT
+from pear.geometry.residual import kkt_residual
+from pear.problem.canonical import QuadraticProgram
+from pear.solvers.registry import Backend, get
+from pear.solvers.solution import ActiveSet, Batched, Duals, Status
+
+_ROUNDS = ((1e-6, 8), (1e-10, 60))
+"""Accuracy asked of the solver, and how many exchanges it is trusted for, in the first and second round."""
+
+_FROM_MEMORY = 8
+_INDEFINITE = 1e-10
+
+
+@dataclass(frozen=True)
+class Start(Batched):
+    """A point to start from without a solver: what a sample's solution was the last time.
+
+    Attributes:
+        x: (B, n); duals; active: as in ``Solution``.
+        known: (B,) bool, where there is anything to start from.
+    """
+
+    x: Tensor
+    duals: Duals
+    active: ActiveSet
+    known: Tensor
+
+
+@dataclass
+class Verified:
+    """Exact solutions of a batch of programs, with what the gradient needs.
+
+    Attributes:
+        qp: the programs; rows that failed are still in it.
+        x, duals, active, weak, status, kkt_residual, repaired: as in ``Solution``; failed rows of x are zero here.
+        reused: (B,) bool, where a remembered active set passed the check unchanged and no solver was called.
+    """
+
+    qp: QuadraticProgram
+    x: Tensor
+    duals: Duals
+    active: ActiveSet
+    weak: ActiveSet
+    status: Tensor
+    kkt_residual: Tensor
+    repaired: Tensor
+    reused: Tensor
+    _reduced: ReducedKKT | None = None
+
+    @property
+    def solved(self) -> Tensor:
+        """(B,) bool."""
+        return self.status == Status.SOLVED
+
+    @property
+    def reduced(self) -> ReducedKKT:
+        """The factorised reduced systems on the active sets; failed rows are programs without constraints or cost."""
+        if self._reduced is None:
+            self._reduced = ReducedKKT(self.qp, self.active)
+        return self._reduced
+
+    def as_start(self) -> Start:
+        """Remember these solutions."""
+        return Start(self.x, self.duals, self.active, self.solved)
+
+
+def solve_exactly(
+    qp: QuadraticProgram, backend: Backend, start: Start | None = None, check_convexity: bool = False
+) -> Verified:
+    """Solve a batch of continuous programs; every returned solution satisfies its optimality conditions.
+
+    Args:
+        qp: the programs (B of them, 0 allowed).
+        backend: the solver that gives hints.
+        start: remembered solutions; where one still passes the check, no solver is called.
+        check_convexity: give samples with an indefinite H the status NOT_CONVEX, instead of trusting them.
+    """
+    run = _Run(qp, check_convexity)
+    if start is not None:
+        run.attempt(run.todo() & start.known, start.x, start.duals, start.active, _FROM_MEMORY)
+        run.reused = run.verified & (run.exchanges == 0)
+        run.exchanges.zero_()
+    rounds = [(backend, *r) for r in _ROUNDS]
+    if backend.name != "pear":
+        rounds.append((get("pear"), *_ROUNDS[-1]))
+    for solver, tol, exchanges in rounds:
+        todo = run.todo()
+        if not bool(todo.any()):
+            break
+        hint = solver.solve(qp[todo.nonzero()[:, 0]], tol)
+        run.attempt_hint(todo, hint.x, hint.duals, exchanges)
+    return run.finish()
+
+
+class _Run:
+    """The state of one batch on its way to being verified."""
+
+    def __init__(self, qp: QuadraticProgram, check_convexity: bool) -> None:
+        B, n, p, m = qp.batch, qp.n, qp.p, qp.m
+        self.qp = qp
+        self.x = qp.c.new_zeros(B, n)
+        self.duals = Duals(qp.c.new_zeros(B, p), qp.c.new_zeros(B, m), qp.c.new_zeros(B, n))
+        self.active = no_constraints(B, n, m, qp.c.device)
+        self.refused = torch.where(finite(qp), 0, int(Status.NOT_FINITE)).to(torch.int8)
+        if check_convexity:
+            self.refused[(self.refused == 0) & ~_convex(qp.H)] = int(Status.NOT_CONVEX)
+        self.verified = torch.zeros(B, dtype=torch.bool, device=qp.c.device)
+        self.reused = self.verified.clone()
+        self.exchanges = torch.zeros(B, dtype=torch.long, device=qp.c.device)
+        self.reduced: ReducedKKT | None = None
+
+    def todo(self) -> Tensor:
+        return (self.refused == 0) & ~self.verified
+
+    def attempt_hint(self, where: Tensor, x: Tensor, duals: Duals, max_exchanges: int) -> None:
+        """Polish the solver's points for the samples in ``where``; x and duals hold those rows only."""
+        index = where.nonzero()[:, 0]
+        sub = self.qp[index]
+        x, duals = x.nan_to_num(), duals.map(torch.nan_to_num)
+        self._polish(index, sub, x, duals, guess(sub, x, duals), max_exchanges)
+
+    def attempt(self, where: Tensor, x: Tensor, duals: Duals, active: ActiveSet, max_exchanges: int) -> None:
+        """Polish remembered points; the arguments hold every row of the batch."""
+        index = where.nonzero()[:, 0]
+        self._polish(index, self.qp[index], x[index], duals[index], active[index], max_exchanges)
+
+    def _polish(
+        self, index: Tensor, sub: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet, max_exchanges: int
+    ) -> None:
+        if not len(index):
+            return
+        result = polish(sub, x, duals, active, max_exchanges)
+        good = result.verified
+        done = index[good]
+        self.x[done] = result.x[good]
+        self.duals.put(done, result.duals[good])
+        self.active.put(done, result.active[good])
+        self.verified[done] = True
+        self.exchanges[index] += result.exchanges + (~good)
+        self.reduced = result.reduced if len(index) == self.qp.batch else None
+
+    def finish(self) -> Verified:
+        """Final active sets, residuals and the fate of what is left."""
+        qp, B = self.qp, self.qp.batch
+        status = torch.full((B,), int(Status.SOLVED), dtype=torch.int8, device=qp.c.device)
+        failed = ~self.verified
+        if bool(failed.any()):
+            status = self.refused.clone()
+            rest = self.todo()
+            if bool(rest.any()):
+                status[rest] = diagnose(qp[rest.nonzero()[:, 0]])
+            qp = self.qp = _without(qp, failed)
+        working = self.active
+        active = _masked(tight(qp, self.x), self.verified)
+        faint = _masked(weak(qp, self.x, self.duals, active), self.verified)
+        residual = kkt_residual(qp, self.x, self.duals) if B else qp.c.new_zeros(0)
+        residual = torch.where(failed, torch.nan, residual)
+        reduced = self.reduced if self.reduced is not None and bool(working.same(active).all()) else None
+        repaired = (self.exchanges > 0) & self.verified
+        return Verified(qp, self.x, self.duals, active, faint, status, residual, repaired, self.reused, reduced)
+
+
+def finite(qp: QuadraticProgram) -> Tensor:
+    """(B,) bool: cost and data are numbers; only bounds and h may be infinite."""
+    good = qp.c.isfinite().all(1)
+    for value in (qp.H, qp.A, qp.b, qp.G):
+        good = good & value.isfinite().flatten(1).all(1)
+    for value in (qp.h, qp.lb, qp.ub):
+        good = good & ~value.isnan().any(1)
+    return good
+
+
+def _convex(H: Tensor) -> Tensor:
+    """(B or 1,) bool: H is positive semidefinite up to rounding."""
+    top = H.abs().amax((1, 2))
+    eye = torch.eye(H.shape[1], dtype=H.dtype, device=H.device)
+    lifted = H + (_INDEFINITE * torch.where(top > 0, top, torch.ones_like(top)))[:, None, None] * eye
+    return torch.linalg.cholesky_ex(lifted.nan_to_num()).info == 0
+
+
+def _without(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:
+    """The same batch with zeros for whatever is not a number in a failed sample, so that it reaches nobody else."""
+
+    def clean(value: Tensor, infinite: bool) -> Tensor:
+        alien = value.isnan() if infinite else ~value.isfinite()
+        where = failed.view(-1, *[1] * (value.dim() - 1))
+        return torch.where(where & alien, torch.zeros_like(value), value) if bool(alien.any()) else value
+
+    data: dict[str, Any] = {name: clean(getattr(qp, name), False) for name in ("H", "c", "A", "b", "G")}
+    data |= {name: clean(getattr(qp, name), True) for name in ("h", "lb", "ub")}
+    return replace(qp, **data)
+
+
+def no_constraints(B: int, n: int, m: int, device: torch.device) -> ActiveSet:
+    """The active set in which nothing is active."""
+    rows, bounds = (torch.zeros(B, k, dtype=torch.bool, device=device) for k in (m, n))
+    return ActiveSet(rows, bounds, bounds.clone())
+
+
+def _masked(active: ActiveSet, where: Tensor) -> ActiveSet:
+    keep = where[:, None]
+    return ActiveSet(active.rows & keep, active.lower & keep, active.upper & keep)

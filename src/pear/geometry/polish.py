@@ -1,0 +1,161 @@
+"""Verify, repair, polish: from a hint to a solution that is exact to rounding.
+
+For a guessed active set the optimality conditions are one reduced linear system. Its solution is optimal if no inactive
+constraint is violated and no multiplier has the wrong sign; then it does not matter how inexact the hint was. If not,
+constraints are exchanged (block principal pivoting): violated ones enter and wrongly signed ones leave, all at once as
+long as their number falls, one at a time (the last in order) when it does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pear.geometry.reduced import ReducedKKT
+from pear.geometry.residual import Units, gradient, units
+from pear.problem.canonical import QuadraticProgram, matvec
+from pear.solvers.solution import ActiveSet, Duals
+
+TOLERANCE = 1e-10
+"""Scaled violation up to which an exact solution may differ from feasible, stationary and rightly signed."""
+
+_PATIENCE = 3
+
+
+@dataclass(frozen=True)
+class Polished:
+    """The outcome of ``polish``.
+
+    Attributes:
+        x, duals: the last points and multipliers, exact where verified.
+        active: the working sets they belong to.
+        verified: (B,) bool.
+        exchanges: (B,) how often the working set was changed.
+        reduced: the factorisation, if one pass verified the whole batch; else None.
+    """
+
+    x: Tensor
+    duals: Duals
+    active: ActiveSet
+    verified: Tensor
+    exchanges: Tensor
+    reduced: ReducedKKT | None
+
+
+def polish(qp: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet, max_exchanges: int) -> Polished:
+    """Solve exactly on the guessed active sets and exchange constraints until every condition holds.
+
+    Args:
+        qp: the programs.
+        x, duals: (B, n) a point and its multipliers near the solution; where multipliers are not unique, those nearest
+            to these are found.
+        active: guessed active sets.
+        max_exchanges: how often a sample's set may be changed.
+    """
+    x, duals, active = x.clone(), duals.map(torch.clone), active.map(torch.clone)
+    exchanges = torch.zeros(qp.batch, dtype=torch.long, device=x.device)
+    verified = torch.zeros(qp.batch, dtype=torch.bool, device=x.device)
+    fewest = torch.full_like(exchanges, torch.iinfo(torch.long).max)
+    patience = torch.full_like(exchanges, _PATIENCE)
+    todo = torch.arange(qp.batch, device=x.device)
+    reduced: ReducedKKT | None = None
+    for attempt in range(max_exchanges + 1):
+        sub, working = (qp, active) if attempt == 0 else (qp[todo], active[todo])
+        kkt = ReducedKKT(sub, working)
+        point, multipliers, wrong, good = _solve_on(sub, kkt, x[todo], duals[todo], working)
+        x[todo] = point
+        duals.put(todo, multipliers)
+        verified[todo] = good
+        if attempt == 0 and bool(good.all()):
+            reduced = kkt
+        bad = ~good & wrong.count().gt(0)
+        todo, wrong, working = todo[bad], wrong[bad], working[bad]
+        if attempt == max_exchanges or not len(todo):
+            break
+        exchange, fewest[todo], patience[todo] = _choose(wrong, fewest[todo], patience[todo])
+        active.put(todo, _flip(sub[bad], working, exchange, x[todo]))
+        exchanges[todo] += 1
+    return Polished(x, duals, active, verified, exchanges, reduced)
+
+
+def _solve_on(
+    qp: QuadraticProgram, kkt: ReducedKKT, x: Tensor, duals: Duals, active: ActiveSet
+) -> tuple[Tensor, Duals, ActiveSet, Tensor]:
+    """Solve with the working set held; returns point, multipliers, the wrong constraints, and where all is well."""
+    x = torch.where(active.lower, qp.lb, torch.where(active.upper, qp.ub, x)).nan_to_num()
+    inequality = torch.where(active.rows, duals.inequality, torch.zeros_like(duals.inequality)).nan_to_num()
+    start = Duals(duals.equality.nan_to_num(), inequality, torch.zeros_like(x))
+    rhs = (
+        -gradient(qp, x, start),
+        qp.b - matvec(qp.A, x),
+        torch.where(active.rows, qp.h - matvec(qp.G, x), torch.zeros_like(inequality)),
+    )
+    point, multipliers = _corrected(qp, active, x, start, kkt.solve(*rhs)[:3])
+    wrong, good = _judge(qp, point, multipliers, active)
+    # nothing to exchange, and still not exact: the system was too ill-conditioned for the fast path
+    stuck = ~good & (wrong.count() == 0)
+    if bool(stuck.any()):
+        careful, careful_duals = _corrected(qp, active, x, start, kkt.solve_carefully(*rhs)[:3])
+        point = torch.where(stuck[:, None], careful, point)
+        multipliers.put(stuck.nonzero()[:, 0], careful_duals[stuck])
+        wrong, good = _judge(qp, point, multipliers, active)
+    return point, multipliers, wrong, good
+
+
+def _corrected(
+    qp: QuadraticProgram, active: ActiveSet, x: Tensor, duals: Duals, step: tuple[Tensor, ...]
+) -> tuple[Tensor, Duals]:
+    """Add a step of the reduced system, and read the bounds' multipliers off the gradient."""
+    x = x + step[0]
+    zero = torch.zeros_like(x)
+    duals = Duals(duals.equality + step[1], duals.inequality + step[2], zero)
+    bound = torch.where(active.fixed, -gradient(qp, x, duals), zero)
+    return x, Duals(duals.equality, duals.inequality, bound)
+
+
+def _judge(qp: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet) -> tuple[ActiveSet, Tensor]:
+    """Which constraints are on the wrong side, and (B,) where the point is optimal to ``TOLERANCE``."""
+    u = units(qp, x)
+    beyond = (matvec(qp.G, x) - qp.h) / u.rows_g / u.size
+    wrong_rows = torch.where(active.rows, -duals.inequality * u.rows_g / u.force, beyond) > TOLERANCE
+    pull = duals.bound / u.force
+    pinned = qp.lb == qp.ub
+    wrong_lower = torch.where(active.lower, pull, (qp.lb - x) / u.size) > TOLERANCE
+    wrong_upper = torch.where(active.upper, -pull, (x - qp.ub) / u.size) > TOLERANCE
+    wrong = ActiveSet(wrong_rows, wrong_lower & ~pinned, wrong_upper & ~pinned)
+    return wrong, (wrong.count() == 0) & _balanced(qp, u, x, duals, active)
+
+
+def _balanced(qp: QuadraticProgram, u: Units, x: Tensor, duals: Duals, active: ActiveSet) -> Tensor:
+    """(B,) where stationarity and the held constraints are met; NaN counts as no."""
+    parts = [
+        (gradient(qp, x, duals) + duals.bound) / u.force,
+        (matvec(qp.A, x) - qp.b) / u.rows_a / u.size,
+        torch.where(active.rows, (matvec(qp.G, x) - qp.h) / u.rows_g / u.size, 0.0),
+    ]
+    return torch.cat(parts, 1).abs().amax(1) <= TOLERANCE
+
+
+def _choose(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tuple[ActiveSet, Tensor, Tensor]:
+    """All wrong constraints while their number falls (or patience lasts), else the last one alone."""
+    count = wrong.count()
+    fell = count < fewest
+    together = fell | (patience > 0)
+    patience = torch.where(fell, torch.full_like(patience, _PATIENCE), (patience - 1).clamp(min=0))
+    flat = torch.cat([wrong.rows, wrong.lower, wrong.upper], 1)
+    position = torch.arange(flat.shape[1], device=flat.device)
+    last = torch.where(flat, position, torch.full_like(position, -1)).amax(1, keepdim=True)
+    flat = flat & (together[:, None] | (position == last))
+    m, n = wrong.rows.shape[1], wrong.lower.shape[1]
+    chosen = ActiveSet(flat[:, :m], flat[:, m : m + n], flat[:, m + n :])
+    return chosen, torch.minimum(fewest, count), patience
+
+
+def _flip(qp: QuadraticProgram, active: ActiveSet, exchange: ActiveSet, x: Tensor) -> ActiveSet:
+    """Exchange: what was in goes out, what was out comes in; a variable is never held at both bounds."""
+    lower, upper = active.lower ^ exchange.lower, active.upper ^ exchange.upper
+    both = lower & upper
+    nearer_lower = (x - qp.lb).abs() <= (x - qp.ub).abs()
+    return ActiveSet(active.rows ^ exchange.rows, lower & ~(both & ~nearer_lower), upper & ~(both & nearer_lower))

@@ -1,0 +1,160 @@
+"""``DecisionLayer``: the decision as a differentiable function of everything the problem is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pear.geometry.exact import Verified
+from pear.geometry.projection import require_unique
+from pear.geometry.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve_verified
+from pear.losses.memory import Memory, as_keys, rows_of
+from pear.problem import Problem
+from pear.problem.canonical import matvec, tmatvec
+from pear.problem.convert import as_batch
+
+_FIELDS = ("Q", "A", "b", "G", "h", "lb", "ub")
+
+
+class DecisionLayer(nn.Module):
+    """z*(c, Q, A, b, G, h, lb, ub) with exact derivatives, for any loss on the decision.
+
+    For an upstream gradient w the backward pass solves the reduced system once more,
+    ``[H Jᵀ; J 0][p; q] = [w; 0]``, with the factorisation of the forward pass, and reads every derivative off it:
+    ``∂c = −p``, ``∂Q = −½(p zᵀ + z pᵀ)``, ``∂(right-hand sides) = q``, ``∂J = −(v pᵀ + q zᵀ)`` with the multipliers v,
+    and for a variable at a bound ``∂bound = w − Hp − Jᵀq``. Inactive constraints have derivative zero, weakly active
+    ones count as active; where rows are linearly dependent, right-hand sides get the derivative of least norm.
+
+    Args:
+        problem: what is decided; an integer problem is relaxed.
+        smoothing: λ ≥ 0, or "auto".
+        solver: "auto" or a name that ``pear solvers`` lists.
+        on_failure: "raise", or "mask": failed samples get a decision and derivatives of zero, and a warning.
+
+    Attributes:
+        status: (B,) int8 of ``pear.Status`` of the last call, or None.
+
+    Example:
+        >>> import torch, pear
+        >>> layer = pear.DecisionLayer(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), smoothing=1.0)
+        >>> cost = torch.tensor([[0.2, 0.4]], requires_grad=True)
+        >>> z = layer(cost)
+        >>> z[0, 0].backward()
+        >>> z, cost.grad
+        (tensor([[0.6000, 0.4000]], grad_fn=<_DecisionBackward>), tensor([[-0.5000,  0.5000]]))
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        smoothing: float | str = 0.0,
+        solver: str = "auto",
+        on_failure: OnFailure = "raise",
+    ) -> None:
+        super().__init__()
+        check_on_failure(on_failure)
+        self.problem = problem.relaxed()
+        self.smoothing = smoothing
+        self.solver = solver
+        self.on_failure = on_failure
+        self.status: Tensor | None = None
+        self._memory = Memory()
+
+    def forward(
+        self,
+        cost: Tensor,
+        Q: Tensor | None = None,
+        A: Tensor | None = None,
+        b: Tensor | None = None,
+        G: Tensor | None = None,
+        h: Tensor | None = None,
+        lb: Tensor | None = None,
+        ub: Tensor | None = None,
+        keys: Tensor | Iterable[Hashable] | None = None,
+    ) -> Tensor:
+        """Decide for a batch.
+
+        Args:
+            cost: (B, n).
+            Q, A, b, G, h, lb, ub: replace the problem's fields in this call, shared or with a leading B.
+            keys: B sample ids, as for ``PEARLoss``.
+
+        Returns:
+            (B, n) decisions in the dtype of ``cost``.
+        """
+        cost = as_batch(cost)
+        self.smoothing = lam = choose_smoothing(self.problem, cost, self.smoothing)
+        ids = None if keys is None else as_keys(keys, len(cost))
+        problem = rows_of(self.problem, ids)
+        fields = dict(zip(_FIELDS, (Q, A, b, G, h, lb, ub), strict=True))
+        given = {name: value for name, value in fields.items() if value is not None}
+        start = None if ids is None else self._memory.recall(ids)
+        solved = solve_verified(problem, cost.detach(), lam, self.solver, start, **given)
+        if ids is not None:
+            self._memory.store(ids, solved.as_start())
+        self.status = solved.status
+        fail(solved.status, self.on_failure, "the decision layer")
+        decision: Tensor = _Decision.apply(solved, problem.sign, cost, *fields.values())
+        return decision
+
+
+class _Decision(torch.autograd.Function):
+    """Forward: the verified decision. Backward: one solve with the same factorisation."""
+
+    @staticmethod
+    def forward(ctx: Any, solved: Verified, sign: int, cost: Tensor, *fields: Tensor | None) -> Tensor:
+        ctx.solved, ctx.sign = solved, sign
+        ctx.inputs = [(t.dtype, tuple(t.shape)) if isinstance(t, Tensor) else None for t in (cost, *fields)]
+        return torch.where(solved.solved[:, None], solved.x, 0.0).to(cost.dtype)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
+        derivatives = _derivatives(ctx.solved, ctx.sign, up.double())
+        grads: list[Tensor | None] = []
+        for needed, kind, derivative in zip(ctx.needs_input_grad[2:], ctx.inputs, derivatives, strict=True):
+            grads.append(_shaped(derivative(), *kind) if needed and kind is not None else None)
+        return (None, None, *grads)
+
+
+def _derivatives(solved: Verified, sign: int, w: Tensor) -> list[Any]:
+    """One closure per input (cost, Q, A, b, G, h, lb, ub), each giving a (B, …) derivative."""
+    qp, z, duals, active = solved.qp, solved.x, solved.duals, solved.active
+    w = torch.where(solved.solved[:, None], w, torch.zeros_like(w))
+    p, q_eq, q_in, unique = solved.reduced.project(w)
+    require_unique(solved, unique)
+    keep = solved.solved[:, None]
+    p, q_eq, q_in = (torch.where(keep, v, torch.zeros_like(v)) for v in (p, q_eq, q_in))
+
+    def outer(a: Tensor, c: Tensor) -> Tensor:
+        return a[:, :, None] * c[:, None, :]
+
+    def at_bound(where: Tensor) -> Tensor:
+        pull = w - matvec(qp.H, p) - tmatvec(qp.A, q_eq) - tmatvec(qp.G, q_in)
+        return torch.where(where, pull, torch.zeros_like(pull))
+
+    # a variable whose bounds coincide follows the one that its multiplier leans on
+    pinned = qp.lb == qp.ub
+    upper = active.upper | (active.lower & pinned & (duals.bound > 0))
+    return [
+        lambda: -sign * p,
+        lambda: -0.5 * sign * (outer(p, z) + outer(z, p)),
+        lambda: -(outer(duals.equality, p) + outer(q_eq, z)),
+        lambda: q_eq,
+        lambda: -(outer(torch.where(active.rows, duals.inequality, 0.0), p) + outer(q_in, z)),
+        lambda: q_in,
+        lambda: at_bound(active.lower & ~upper),
+        lambda: at_bound(upper),
+    ]
+
+
+def _shaped(derivative: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    """Sum over the batch where the input was shared, and over variables where it was one number for all."""
+    if len(shape) == derivative.dim() - 1:
+        derivative = derivative.sum(0)
+    elif not shape:
+        derivative = derivative.sum()
+    return derivative.to(dtype)

@@ -1,0 +1,246 @@
+"""``PEARLoss``: the regret of a predicted cost, with its exact gradient from one projection."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from pear.errors import ProblemError
+from pear.geometry.exact import Start, Verified
+from pear.geometry.projection import inject_normal, project
+from pear.geometry.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve_verified
+from pear.losses.memory import Memory, as_keys, rows_of
+from pear.losses.regret import check_pair, gradient_error, regret, true_curvature
+from pear.problem import Problem
+from pear.problem.convert import as_batch
+from pear.solvers.solution import Status
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+@dataclass
+class LastCall:
+    """What happened in the last call of a loss.
+
+    Attributes:
+        decision: (B, n) decisions taken under the predicted costs, in float64; zero where a sample failed.
+        regret: (B,) regret of each sample; zero where it was masked.
+        status: (B,) int8 of ``pear.Status``: the failure of the predicted problem, or else of the true one.
+        reuse_rate: share of samples whose remembered active set passed the check, so that no solver was called.
+        repaired_rate: share of samples whose solver's active set was wrong and was exchanged.
+        zero_gradient_rate: share of samples whose gradient is exactly zero; NaN where no gradient was asked for.
+        weakly_active: (B,) number of weakly active constraints.
+        kkt_residual: (B,) as in ``pear.solve``.
+    """
+
+    decision: Tensor
+    regret: Tensor
+    status: Tensor
+    reuse_rate: float
+    repaired_rate: float
+    zero_gradient_rate: float
+    weakly_active: Tensor
+    kkt_residual: Tensor
+    _verified: Verified = field(repr=False)
+
+    @property
+    def tangent_dim(self) -> Tensor:
+        """(B,) dimension of each sample's tangent space; computed when asked for."""
+        return self._verified.reduced.tangent_dim()
+
+
+class PEARLoss(nn.Module):
+    """Regret of the decision, ``R = f(z*(ĉ); c) − f(z*(c); c)``, with gradient ``g = P(ĉ − c)``.
+
+    f is the objective that is differentiated, smoothing included, so that the loss is never negative, falls to zero at
+    ĉ = c, and agrees with finite differences. With a predicted curvature (``Q``, ``true_Q``) the gradient is
+    ``g = P[(ĉ − c) + (Q̂ − Q) z*]`` for ĉ and ``½ (g z*ᵀ + z* gᵀ)`` for Q̂. An integer problem is trained on its
+    continuous relaxation.
+
+    Args:
+        problem: what is decided. Where it carries fields per sample, ``keys`` selects its rows.
+        smoothing: λ, the curvature added to the objective; "auto" picks it from the first batch of true costs.
+        injection: β, how much of the normal component is added to the gradient of ĉ (0: the exact gradient).
+        solver: "auto" or a name that ``pear solvers`` lists.
+        on_failure: "raise", or "mask" to leave failed samples out of the loss, with a warning.
+        reduction: "mean" (over the samples that are solved), "sum" or "none".
+
+    Attributes:
+        last: a ``LastCall`` with the decisions and statistics of the last call.
+        samples, reused: totals since construction.
+
+    Example:
+        >>> import torch, pear
+        >>> loss = pear.PEARLoss(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), smoothing=1.0, injection=0.0)
+        >>> predicted = torch.tensor([[0.2, 0.4]], requires_grad=True)
+        >>> value = loss(predicted, torch.tensor([[0.4, 0.2]]))
+        >>> value.backward()
+        >>> round(value.item(), 6), predicted.grad
+        (0.04, tensor([[-0.2000,  0.2000]]))
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        smoothing: float | Literal["auto"] = 0.1,
+        injection: float = 0.1,
+        solver: str = "auto",
+        on_failure: OnFailure = "raise",
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__()
+        check_on_failure(on_failure)
+        if reduction not in ("mean", "sum", "none"):
+            raise ProblemError(f"reduction must be 'mean', 'sum' or 'none'; got {reduction!r}")
+        if not 0 <= injection < float("inf"):
+            raise ProblemError(f"injection must be a number of at least 0; got {injection!r}")
+        self.problem = problem.relaxed()
+        self.smoothing = smoothing
+        self.injection = float(injection)
+        self.solver = solver
+        self.on_failure = on_failure
+        self.reduction = reduction
+        self.last: LastCall | None = None
+        self.samples = self.reused = 0
+        self._predicted, self._true = Memory(), Memory()
+
+    def forward(
+        self,
+        predicted: Tensor,
+        true: Any,
+        keys: Tensor | Iterable[Hashable] | None = None,
+        Q: Tensor | None = None,
+        true_Q: Tensor | None = None,
+    ) -> Tensor:
+        """Regret of a batch.
+
+        Args:
+            predicted: (B, n) predicted costs ĉ.
+            true: (B, n) true costs c.
+            keys: B sample ids. The active set of a sample is remembered under its id and checked before any solver is
+                called; the true problem is solved once. Where the problem has fields per sample, ids are its rows.
+            Q: (n, n) or (B, n, n) predicted curvature.
+            true_Q: the curvature of the bill; the problem's own where it is left out.
+
+        Returns:
+            A scalar, or (B,) with reduction "none", in the dtype of ``predicted``.
+        """
+        predicted, true = as_batch(predicted), as_batch(true)
+        check_pair(predicted, true)
+        self.smoothing = lam = choose_smoothing(self.problem, true, self.smoothing)
+        ids = None if keys is None else as_keys(keys, len(predicted))
+        problem = rows_of(self.problem, ids)
+        true_Q = true_curvature(problem, Q, true_Q)
+        solved = self._solve(problem, predicted.detach(), lam, ids, Q)
+        ideal, ideal_status = self._solve_true(problem, true.detach(), lam, ids, true_Q)
+        status = torch.where(solved.solved, ideal_status, solved.status)
+        fail(solved.status, self.on_failure, "the predicted costs")
+        fail(torch.where(solved.solved, ideal_status, 0), self.on_failure, "the true costs")
+
+        good = (status == Status.SOLVED)[:, None]
+        bill = problem.canonical(true.detach(), lam, Q=true_Q)
+        value = torch.where(good[:, 0], regret(problem, solved, ideal, bill), 0.0)
+        exact = injected = None
+        if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q)):
+            error = gradient_error(solved, predicted, true, Q, true_Q)
+            exact = torch.where(good, project(solved, error), 0.0)
+            injected = torch.where(good, inject_normal(solved.qp, error, exact, self.injection), 0.0)
+        self._record(solved, value, status, exact)
+        points = torch.where(good, solved.x, 0.0), torch.where(good, ideal.x, 0.0)
+        value = _Regret.apply(predicted, true, Q, true_Q, value, injected, exact, *points, problem.sign)
+        return _reduce(value.to(predicted.dtype), good.sum(), self.reduction)
+
+    def _solve(
+        self, problem: Problem, cost: Tensor, lam: float, ids: list[Hashable] | None, Q: Tensor | None
+    ) -> Verified:
+        """The predicted problem, from the remembered active sets where there are any."""
+        start = None if ids is None else self._predicted.recall(ids)
+        solved = solve_verified(problem, cost, lam, self.solver, start, Q=Q)
+        if ids is not None:
+            self._predicted.store(ids, solved.as_start())
+        return solved
+
+    def _solve_true(
+        self, problem: Problem, cost: Tensor, lam: float, ids: list[Hashable] | None, Q: Any
+    ) -> tuple[Start, Tensor]:
+        """The true problem: kept as it is where a sample came with this very cost before."""
+        start = None if ids is None else self._true.recall(ids, stamp=cost)
+        if start is not None and Q is None and bool(start.known.all()):
+            return start, torch.zeros(len(cost), dtype=torch.int8, device=cost.device)
+        ideal = solve_verified(problem, cost, lam, self.solver, start, Q=Q)
+        if ids is not None:
+            self._true.store(ids, ideal.as_start(), stamp=cost)
+        return ideal.as_start(), ideal.status
+
+    def _record(self, solved: Verified, value: Tensor, status: Tensor, g: Tensor | None) -> None:
+        count = max(len(value), 1)
+        self.samples += len(value)
+        self.reused += int(solved.reused.sum())
+        self.last = LastCall(
+            decision=solved.x,
+            regret=value,
+            status=status,
+            reuse_rate=float(solved.reused.sum()) / count,
+            repaired_rate=float(solved.repaired.sum()) / count,
+            zero_gradient_rate=float("nan") if g is None else float((g == 0).all(1).sum()) / count,
+            weakly_active=solved.weak.count(),
+            kkt_residual=solved.kkt_residual,
+            _verified=solved,
+        )
+
+
+class _Regret(torch.autograd.Function):
+    """Puts gradients that are known in closed form behind a value."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        predicted: Tensor,
+        true: Tensor,
+        Q: Tensor | None,
+        true_Q: Tensor | None,
+        value: Tensor,
+        injected: Tensor | None,
+        exact: Tensor | None,
+        z: Tensor,
+        best: Tensor,
+        sign: int,
+    ) -> Tensor:
+        ctx.save_for_backward(injected, exact, z, best)
+        ctx.sign = sign
+        ctx.inputs = [None if t is None else (t.dtype, t.dim()) for t in (predicted, true, Q, true_Q)]
+        return value.clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
+        injected, exact, z, best = ctx.saved_tensors
+        u = up.double()[:, None]
+        grads: list[Tensor | None] = [None] * 4
+        if ctx.needs_input_grad[0]:
+            grads[0] = u * injected
+        if ctx.needs_input_grad[1]:
+            grads[1] = u * ctx.sign * (z - best)
+        if ctx.needs_input_grad[2]:
+            half = 0.5 * (u * exact)[:, :, None] * z[:, None, :]
+            grads[2] = half + half.mT
+        if ctx.needs_input_grad[3]:
+            outer = z[:, :, None] * z[:, None, :] - best[:, :, None] * best[:, None, :]
+            grads[3] = 0.5 * ctx.sign * u[:, :, None] * outer
+        for i, kind in enumerate(ctx.inputs):
+            grad = grads[i]
+            if grad is not None and kind is not None:
+                shared = i >= 2 and kind[1] == 2
+                grads[i] = (grad.sum(0) if shared else grad).to(kind[0])
+        return (*grads, *[None] * 6)
+
+
+def _reduce(value: Tensor, solved: Tensor, reduction: str) -> Tensor:
+    if reduction == "none":
+        return value
+    total = value.sum()
+    return total if reduction == "sum" else total / solved.clamp(min=1)

@@ -1,0 +1,155 @@
+"""Regret and its gradient: the functions behind ``PEARLoss``, and the score that decisions are judged by."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.geometry.exact import Start, Verified
+from pear.geometry.projection import inject_normal, project
+from pear.geometry.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve, solve_verified
+from pear.problem import Problem
+from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.convert import as_batch
+
+_TINY = 1e-7  # keeps the normalised regret finite where every optimal value is zero
+
+
+def regret_gradient(
+    problem: Problem,
+    predicted: Any,
+    true: Any,
+    smoothing: float | Literal["auto"] = 0.1,
+    injection: float = 0.0,
+    solver: str = "auto",
+    on_failure: OnFailure = "raise",
+    Q: Any = None,
+    true_Q: Any = None,
+) -> Tensor:
+    """The gradient of regret by the predicted cost, in closed form.
+
+    ``g = P[(ĉ − c) + (Q̂ − Q) z*]`` with ``P = H⁻¹ − H⁻¹Jᵀ(JH⁻¹Jᵀ)⁻¹JH⁻¹`` at the decision z* under ĉ: the error of the
+    objective's gradient, rescaled by the curvature H and projected onto the tangent space of the active constraints J.
+
+    Args:
+        problem: what is decided; an integer problem is relaxed.
+        predicted: (B, n) predicted costs ĉ.
+        true: (B, n) true costs c.
+        smoothing: λ, or "auto".
+        injection: β; with 0 the gradient is exact.
+        solver: "auto" or a name that ``pear solvers`` lists.
+        on_failure: "raise", or "mask" for zero rows and a warning.
+        Q: (n, n) or (B, n, n) predicted curvature.
+        true_Q: the curvature of the bill; the problem's own where it is left out.
+
+    Returns:
+        (B, n) in the dtype of ``predicted``.
+
+    Example:
+        >>> import pear
+        >>> simplex = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+        >>> pear.regret_gradient(simplex, [[0.2, 0.4]], [[0.4, 0.2]], smoothing=1.0)
+        tensor([[-0.2000,  0.2000]], dtype=torch.float64)
+    """
+    check_on_failure(on_failure)
+    predicted, true = as_batch(predicted).detach(), as_batch(true).detach()
+    check_pair(predicted, true)
+    problem = problem.relaxed()
+    true_Q = true_curvature(problem, Q, true_Q)
+    lam = choose_smoothing(problem, true, smoothing)
+    solved = solve_verified(problem, predicted, lam, solver, Q=Q)
+    fail(solved.status, on_failure, "the predicted costs")
+    error = gradient_error(solved, predicted, true, Q, true_Q)
+    g = inject_normal(solved.qp, error, project(solved, error), injection)
+    return g.to(predicted.dtype)
+
+
+def normalized_regret(
+    problem: Problem, predicted: Any, true: Any, solver: str = "auto", Q: Any = None, true_Q: Any = None
+) -> float:
+    """What the decisions lose, relative to what perfect knowledge would have paid or earned.
+
+    ``Σ [f(z*(ĉ); c) − f(z*(c); c)] / (Σ |f(z*(c); c)| + 1e-7)``, with the numerator's sign turned for maximisation.
+    Evaluated on the problem as it is: the integer program where it is one, without smoothing.
+
+    Args:
+        problem: what is decided.
+        predicted: (B, n) predicted costs.
+        true: (B, n) true costs.
+        solver: "auto" or a name that ``pear solvers`` lists.
+        Q: predicted curvature.
+        true_Q: the curvature of the bill; the problem's own where it is left out.
+
+    Example:
+        >>> import pear
+        >>> choose_one = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+        >>> round(pear.normalized_regret(choose_one, [[2.0, 1.0]], [[1.0, 3.0]]), 6)
+        2.0
+    """
+    predicted, true = as_batch(predicted).detach().double(), as_batch(true).detach().double()
+    check_pair(predicted, true)
+    true_Q = true_curvature(problem, Q, true_Q)
+    chosen = solve(problem, predicted, solver=solver, Q=Q).x
+    best = solve(problem, true, solver=solver, Q=true_Q).x
+    paid, ideal = (problem.objective(z, true, Q=true_Q) for z in (chosen, best))
+    return float(problem.sign * (paid - ideal).sum() / (ideal.abs().sum() + _TINY))
+
+
+def regret(problem: Problem, solved: Verified, ideal: Start, bill: QuadraticProgram) -> Tensor:
+    """(B,) regret of the decisions ``solved.x`` under the true programs ``bill``, whose solutions are ``ideal``.
+
+    With d = z − z° it is ½dᵀHd plus multiplier times slack of every constraint that z° leans on. All terms are at least
+    zero, so that nothing cancels and the value is right to rounding however small it is.
+    """
+    z, d = solved.x, solved.x - ideal.x
+    if problem.phi is not None:
+        return _regret_by_values(problem, z, ideal.x, bill)
+    slack = bill.h - matvec(bill.G, z)
+    leaning = torch.where(ideal.duals.inequality > 0, ideal.duals.inequality * slack, torch.zeros_like(slack))
+    bounds = -ideal.duals.bound * d
+    curved = 0.5 * (d * matvec(bill.H, d)).sum(1)
+    return curved.clamp(min=0) + leaning.clamp(min=0).sum(1) + bounds.clamp(min=0).sum(1)
+
+
+def gradient_error(solved: Verified, predicted: Tensor, true: Tensor, Q: Any, true_Q: Any) -> Tensor:
+    """(B, n) error of the objective's gradient at the decision, (ĉ − c) + (Q̂ − Q) z*, zero for failed samples."""
+    error = predicted.detach().double() - true.detach().double()
+    if Q is not None:
+        change = torch.as_tensor(Q).detach().double() - torch.as_tensor(true_Q).detach().double()
+        error = error + matvec(change if change.dim() == 3 else change[None], solved.x)
+    return torch.where(solved.solved[:, None], error, torch.zeros_like(error))
+
+
+def check_pair(predicted: Tensor, true: Tensor) -> None:
+    """Predicted and true costs must be of one shape."""
+    if predicted.shape != true.shape:
+        raise ProblemError(
+            f"predicted and true costs must have the same shape; got {tuple(predicted.shape)} and {tuple(true.shape)}"
+        )
+
+
+def true_curvature(problem: Problem, Q: Any, true_Q: Any) -> Any:
+    """The curvature of the bill where one is predicted; None where neither is."""
+    if Q is None and true_Q is not None:
+        raise ProblemError(
+            "true_Q was given without Q; pass the predicted curvature as Q, or put true_Q into the problem"
+        )
+    if Q is not None and true_Q is None:
+        if problem.Q is None:
+            raise ProblemError("Q was given, but neither true_Q nor a Q in the problem to compare it with; pass true_Q")
+        return problem.Q
+    return true_Q
+
+
+def _regret_by_values(problem: Problem, z: Tensor, best: Tensor, bill: QuadraticProgram) -> Tensor:
+    """Regret as a difference of objectives, for problems with φ."""
+    phi = problem.phi
+    assert phi is not None
+
+    def value(x: Tensor) -> Tensor:
+        return (x * (0.5 * matvec(bill.H, x) + bill.c)).sum(1) + problem.sign * phi.value(x)
+
+    return (value(z) - value(best)).clamp(min=0)

@@ -1,0 +1,93 @@
+"""The one form every solver and all of the geometry work on: a batch of convex quadratic programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_TENSORS = ("H", "c", "A", "b", "G", "h", "lb", "ub")
+
+
+@dataclass(frozen=True)
+class QuadraticProgram:
+    """A batch of ``min ½ zᵀHz + cᵀz  s.t.  Az = b, Gz ≤ h, lb ≤ z ≤ ub``.
+
+    Everything is dense float64 on one device. A field with leading dimension 1 is shared by the whole batch.
+    There are no ``None``s: absent rows have size 0, absent bounds are infinite.
+
+    Attributes:
+        H: (B or 1, n, n) curvature, symmetric positive semidefinite (zero for an LP).
+        c: (B, n) linear cost; its leading dimension is the batch size.
+        A, b: (B or 1, p, n) and (B or 1, p) equalities.
+        G, h: (B or 1, m, n) and (B or 1, m) inequalities; ``h = +inf`` means the row is absent for that sample.
+        lb, ub: (B or 1, n) bounds, infinite where absent.
+        integer: (n,) bool, or None for a continuous problem.
+        diagonal: True where every H is known to be diagonal (a smoothed LP).
+    """
+
+    H: Tensor
+    c: Tensor
+    A: Tensor
+    b: Tensor
+    G: Tensor
+    h: Tensor
+    lb: Tensor
+    ub: Tensor
+    integer: Tensor | None = None
+    diagonal: bool = False
+
+    @property
+    def batch(self) -> int:
+        """Number of samples B."""
+        return self.c.shape[0]
+
+    @property
+    def n(self) -> int:
+        """Number of variables."""
+        return self.c.shape[1]
+
+    @property
+    def p(self) -> int:
+        """Number of equality rows."""
+        return self.A.shape[1]
+
+    @property
+    def m(self) -> int:
+        """Number of inequality rows."""
+        return self.G.shape[1]
+
+    @property
+    def is_linear(self) -> bool:
+        """True where no sample has curvature."""
+        return not bool(self.H.any())
+
+    def __getitem__(self, index: Tensor | slice) -> QuadraticProgram:
+        """The samples at ``index``; shared fields stay shared."""
+        batch = self.batch
+
+        def take(value: Tensor) -> Tensor:
+            return value if value.shape[0] == 1 and batch != 1 else value[index]
+
+        taken: dict[str, Any] = {name: take(getattr(self, name)) for name in _TENSORS}
+        return replace(self, **taken)
+
+    def with_cost(self, c: Tensor) -> QuadraticProgram:
+        """The same programs with another linear cost, (B, n)."""
+        return replace(self, c=c)
+
+
+def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Row-wise ``M x``: (B or 1, r, n) times (B, n) gives (B, r), one GEMM where the matrix is shared."""
+    if matrix.shape[0] == 1:
+        return vector @ matrix[0].mT
+    return torch.bmm(matrix, vector.unsqueeze(-1)).squeeze(-1)
+
+
+def tmatvec(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Row-wise ``Mᵀ y``: (B or 1, r, n) and (B, r) give (B, n)."""
+    if matrix.shape[0] == 1:
+        return vector @ matrix[0]
+    return torch.bmm(vector.unsqueeze(1), matrix).squeeze(1)

@@ -1,0 +1,240 @@
+"""From what users have (torch, numpy, scipy, lists; dense or sparse; any real type) to dense float64 tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem.canonical import QuadraticProgram
+
+# Torch tensors (dense or sparse), numpy arrays, scipy sparse matrices, nested lists and numbers: no common base.
+ArrayLike = Any
+
+MATRICES = ("Q", "A", "G")
+SIZE_LIMIT = 2 * 2**30
+"""Bytes a dense float64 field may take."""
+
+
+def as_batch(
+    cost: ArrayLike, name: str = "cost", dtype: torch.dtype = torch.float64, device: torch.device | None = None
+) -> Tensor:
+    """Costs as a (B, n) floating tensor; a single (n,) vector becomes a batch of one.
+
+    Tensors keep their device and their gradient. Values with a floating type of their own keep it (half precision
+    becomes float32); lists and integers have none and become ``dtype``. Whatever is not a tensor goes to ``device``.
+
+    Args:
+        cost: (n,) or (B, n).
+        name: what to call it in an error.
+        dtype: floating type for values without one.
+        device: where values that are no tensors go; None means the CPU.
+
+    Returns:
+        (B, n), float32 or float64.
+
+    Example:
+        >>> from pear.problem.convert import as_batch
+        >>> as_batch([1, 2, 3]).shape
+        torch.Size([1, 3])
+        >>> as_batch(torch.zeros(4, 3)).dtype
+        torch.float32
+    """
+    tensor = read(name, cost)
+    if tensor.ndim not in (1, 2):
+        raise ProblemError(f"{name} must have shape (B, n), or (n,) for a single sample; got {shape(tensor)}")
+    tensor = tensor.to(dtype=float_type(cost) or dtype, device=None if isinstance(cost, Tensor) else device)
+    return tensor if tensor.ndim == 2 else tensor.unsqueeze(0)
+
+
+def to_float64(name: str, value: ArrayLike, copy: bool = True) -> Tensor:
+    """The value as a detached dense float64 tensor; a private one where ``copy`` is true."""
+    tensor = read(name, value).detach()
+    check_size(name, shape(tensor))
+    tensor = tensor.to(torch.float64)
+    return tensor.clone(memory_format=torch.contiguous_format) if copy else tensor
+
+
+def read(name: str, value: ArrayLike) -> Tensor:
+    """Any accepted kind of value as a dense real tensor; shares memory and gradient where it can."""
+    if isinstance(value, Tensor):
+        return _read_tensor(name, value)
+    if _is_tensor_list(value):
+        shapes = {shape(item) for item in value}
+        if len(shapes) > 1:
+            raise ProblemError(f"{name} is a list of tensors of different shapes: {sorted(shapes)}; make them equal")
+        return torch.stack([_read_tensor(name, item) for item in value])
+    if sparse.issparse(value):
+        if name not in MATRICES:
+            raise ProblemError(f"{name} is a scipy sparse matrix; only Q, A and G may be sparse: pass a dense array")
+        check_size(name, value.shape)
+        value = value.toarray()
+    return torch.from_numpy(_read_numpy(name, value))
+
+
+def float_type(value: ArrayLike) -> torch.dtype | None:
+    """float32 or float64 after the value's own floating type; None where it has none (lists, integers)."""
+    own = str(getattr(value[0] if _is_tensor_list(value) else value, "dtype", ""))
+    if own.endswith(("float16", "float32")):
+        return torch.float32
+    return torch.float64 if "float" in own else None
+
+
+def shared_device(given: Mapping[str, ArrayLike], home: tuple[str, torch.device] | None = None) -> torch.device:
+    """The one device of all tensors given (and of ``home``); the CPU where there are none."""
+    found = [] if home is None else [home]
+    tensors = {name: value[0] if _is_tensor_list(value) else value for name, value in given.items()}
+    found += [(name, value.device) for name, value in tensors.items() if isinstance(value, Tensor)]
+    for name, device in found[1:]:
+        if device != found[0][1]:
+            raise ProblemError(
+                f"{name} is on {device} but {found[0][0]} is on {found[0][1]}; bring them together: "
+                "problem.to(device) moves the problem, tensor.to(device) a tensor"
+            )
+    return found[0][1] if found else torch.device("cpu")
+
+
+def check_size(name: str, size: tuple[int, ...]) -> None:
+    """Refuse a field whose dense form would not fit."""
+    needed = 8 * int(np.prod(size, dtype=object))
+    if needed > SIZE_LIMIT:
+        raise ProblemError(
+            f"{name} of shape {size} needs {needed / 2**30:.1f} GiB as a dense float64 array; the limit is "
+            f"{SIZE_LIMIT / 2**30:.0f} GiB; split the samples into smaller problems, share the field between samples, "
+            "or remove variables and rows that are fixed"
+        )
+
+
+def read_integer(integer: ArrayLike) -> bool | Tensor:
+    """The ``integer`` argument as True, False, a (n,) bool mask or (k,) int64 indices."""
+    if integer is None or isinstance(integer, (bool, np.bool_)):
+        return bool(integer)
+    marks = read("integer", list(integer) if isinstance(integer, (range, set, frozenset)) else integer)
+    if marks.numel() == 0:
+        return False
+    if marks.ndim != 1 or marks.is_floating_point():
+        raise ProblemError(
+            "integer must be True, a bool mask of shape (n,) or a list of indices; "
+            f"got shape {shape(marks)} of {str(marks.dtype).removeprefix('torch.')}"
+        )
+    return marks.detach().clone() if marks.dtype == torch.bool else marks.detach().to(torch.int64, copy=True)
+
+
+def integer_mask(marks: bool | Tensor, n: int, device: torch.device) -> Tensor | None:
+    """(n,) bool from what ``read_integer`` gave; None where no variable is integer."""
+    if isinstance(marks, bool):
+        return torch.ones(n, dtype=torch.bool, device=device) if marks else None
+    if marks.dtype == torch.bool:
+        return marks.to(device) if bool(marks.any()) else None
+    outside = marks[(marks < 0) | (marks >= n)]
+    if len(outside):
+        raise ProblemError(f"integer holds the index {int(outside[0])}; the variables are numbered 0 to {n - 1}")
+    if len(set(marks.tolist())) < len(marks):
+        raise ProblemError("integer holds an index twice; if it is a 0/1 mask, make it one of bools")
+    mask = torch.zeros(n, dtype=torch.bool, device=device)
+    mask[marks.to(device)] = True
+    return mask
+
+
+def present(**given: ArrayLike) -> dict[str, ArrayLike]:
+    """The fields that are not None."""
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def fill_bounds(fields: Mapping[str, Tensor], n: int) -> dict[str, Tensor]:
+    """Scalar bounds spread over the n variables."""
+    return {name: value if value.ndim else value.repeat(n) for name, value in fields.items()}
+
+
+def sample_index(index: ArrayLike, batch: int, device: torch.device) -> slice | Tensor:
+    """An int, slice, list, tensor or bool mask as something that selects rows and keeps the batch dimension."""
+    if isinstance(index, slice):
+        return index if (index.step or 1) > 0 else torch.tensor(range(batch)[index], dtype=torch.int64, device=device)
+    rows = read("index", index).to(device)
+    if rows.dtype == torch.bool and rows.ndim == 1:
+        if len(rows) != batch:
+            raise IndexError(f"the mask has {len(rows)} entries but the problem has {batch} samples")
+        return rows
+    if rows.ndim == 1 and len(rows) == 0:
+        return slice(0, 0)
+    if rows.ndim > 1 or rows.dtype == torch.bool or rows.is_floating_point():
+        raise IndexError(
+            "samples are selected by an int, a slice, a list of ints or a bool mask; "
+            f"got shape {shape(rows)} of {str(rows.dtype).removeprefix('torch.')}"
+        )
+    rows = rows.to(torch.int64).reshape(-1)
+    outside = rows[(rows < -batch) | (rows >= batch)]
+    if len(outside):
+        raise IndexError(f"sample {int(outside[0])} is out of range; the problem has {batch} samples")
+    return rows
+
+
+def is_per_sample(name: str, value: Tensor) -> bool:
+    """True where the field carries a leading sample dimension."""
+    return value.ndim == (3 if name in MATRICES else 2)
+
+
+def quadratic_program(
+    fields: Mapping[str, Tensor], cost: Tensor, sign: int, smoothing: float, integer: Tensor | None
+) -> QuadraticProgram:
+    """The minimisation form of checked fields in the user's sense; absent fields become empty or infinite."""
+    cost = sign * cost.detach().to(torch.float64)
+    n = cost.shape[1]
+    some = {name: v if is_per_sample(name, v) else v.unsqueeze(0) for name, v in fields.items()}
+    H = smoothing * torch.eye(n, dtype=cost.dtype, device=cost.device).unsqueeze(0)
+    return QuadraticProgram(
+        H=sign * some["Q"] + H if "Q" in some else H,
+        c=cost,
+        A=some["A"] if "A" in some else cost.new_zeros(1, 0, n),
+        b=some["b"] if "b" in some else cost.new_zeros(1, 0),
+        G=some["G"] if "G" in some else cost.new_zeros(1, 0, n),
+        h=some["h"] if "h" in some else cost.new_zeros(1, 0),
+        lb=some["lb"] if "lb" in some else cost.new_full((1, n), -math.inf),
+        ub=some["ub"] if "ub" in some else cost.new_full((1, n), math.inf),
+        integer=integer,
+        diagonal="Q" not in some and smoothing > 0,
+    )
+
+
+def shape(tensor: Tensor) -> tuple[int, ...]:
+    """The shape as a plain tuple, which reads well in a message."""
+    return tuple(tensor.shape)
+
+
+def _is_tensor_list(value: ArrayLike) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) > 0 and all(isinstance(item, Tensor) for item in value)
+
+
+def _read_tensor(name: str, value: Tensor) -> Tensor:
+    if value.dtype.is_complex or value.is_quantized:
+        raise ProblemError(_wrong_type(name, str(value.dtype).removeprefix("torch.")))
+    if value.layout is not torch.strided:
+        check_size(name, shape(value))
+        return value.to_dense()
+    return value
+
+
+def _read_numpy(name: str, value: ArrayLike) -> np.ndarray[Any, Any]:
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ProblemError(f"{name} cannot be read as an array: {error}; pass rows of equal length") from error
+    if array.dtype.kind not in "biuf":
+        raise ProblemError(_wrong_type(name, "object" if array.dtype.kind == "O" else str(array.dtype)))
+    if array.dtype.kind == "f":
+        # Also brings half precision, long doubles and foreign byte orders to a type torch knows.
+        array = array.astype(np.float32 if array.dtype.itemsize <= 4 else np.float64, copy=False)
+    elif array.dtype.kind != "b":
+        array = array.astype(np.float64 if array.dtype == np.uint64 else np.int64, copy=False)
+    return np.require(array, requirements=["C", "W"])  # torch takes neither negative strides nor read-only memory
+
+
+def _wrong_type(name: str, kind: str) -> str:
+    advice = "; write an absent bound as -inf or inf, not None" if kind == "object" and name in ("lb", "ub") else ""
+    return f"{name} must hold real numbers, got type {kind}{advice}"

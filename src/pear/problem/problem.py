@@ -1,0 +1,303 @@
+"""``Problem``: the optimisation problem as the user writes it, checked once and fixed."""
+
+from __future__ import annotations
+
+from typing import Any, Never
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem import validate
+from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.convert import (
+    ArrayLike,
+    fill_bounds,
+    integer_mask,
+    is_per_sample,
+    present,
+    quadratic_program,
+    read,
+    read_integer,
+    sample_index,
+    shared_device,
+    to_float64,
+)
+from pear.problem.smooth import Smooth, check_phi
+
+FIELDS = ("Q", "A", "b", "G", "h", "lb", "ub")
+
+
+class Problem:
+    """Minimise or maximise ``½ zᵀQz + cᵀz + φ(z)`` subject to ``Az = b, Gz ≤ h, lb ≤ z ≤ ub``.
+
+    The cost c is not part of the problem; it comes with each solve. Everything else is fixed here, and checked.
+    Fields may be torch tensors (dense or sparse), numpy arrays, scipy sparse matrices or lists. Each is shared by all
+    samples or, with a leading dimension N, given per sample; both kinds may be mixed.
+
+    The problem keeps private, detached, dense copies in float64, whatever came in; a dense field may take 2 GiB, and
+    so may the (n, n) curvature (n ≤ 16384). To differentiate by a field, pass it with the call instead.
+
+    Args:
+        Q: (n, n) or (N, n, n), symmetric; positive semidefinite to minimise, negative semidefinite to maximise (the
+            objective is maximised as written). What rounding left asymmetric is symmetrised.
+        A: (p, n) or (N, p, n) equality rows.
+        b: (p,) or (N, p) their right-hand sides.
+        G: (m, n) or (N, m, n) inequality rows.
+        h: (m,) or (N, m) their right-hand sides; +inf makes a row absent.
+        lb: a number, (n,) or (N, n) lower bounds; -inf or None where there is none.
+        ub: a number, (n,) or (N, n) upper bounds; inf or None where there is none.
+        sense: "min" or "max".
+        integer: None, True (all variables), a bool mask (n,), or a list of indices.
+        n: number of variables; needed only where no field tells it.
+        phi: a ``Smooth`` term, convex to minimise and concave to maximise.
+
+    Attributes:
+        Q, A, b, G, h, lb, ub: float64 tensors in the shapes above (bounds never scalar), or None. Do not write to them.
+        integer: (n,) bool, or None.
+        sense, n, phi: as given.
+        batch: N, or None where all fields are shared.
+        dtype: type of results where the inputs have no floating type of their own; see ``to``.
+        device: where the data is.
+
+    Example:
+        >>> from pear.problem import Problem
+        >>> Problem(G=[[2, 3, 1]], h=[4], lb=0, ub=1, sense="max", integer=True)
+        Problem(max, n=3, 1 inequality, bounds, 3 integer)
+    """
+
+    Q: Tensor | None
+    A: Tensor | None
+    b: Tensor | None
+    G: Tensor | None
+    h: Tensor | None
+    lb: Tensor | None
+    ub: Tensor | None
+    sense: str
+    integer: Tensor | None
+    n: int
+    phi: Smooth | None
+    batch: int | None
+    dtype: torch.dtype
+    device: torch.device
+
+    __iter__ = None  # a shared problem returns itself at any index, so that a loop over it would never end
+
+    def __init__(
+        self,
+        Q: ArrayLike = None,
+        A: ArrayLike = None,
+        b: ArrayLike = None,
+        G: ArrayLike = None,
+        h: ArrayLike = None,
+        lb: ArrayLike = None,
+        ub: ArrayLike = None,
+        sense: str = "min",
+        integer: ArrayLike = None,
+        n: int | None = None,
+        phi: Smooth | None = None,
+    ) -> None:
+        given = present(Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
+        validate.check_sense(sense)
+        device = shared_device(given)
+        fields = {name: to_float64(name, value).to(device) for name, value in given.items()}
+        validate.check_dimensions(fields)
+        marks = read_integer(integer)
+        size = validate.infer_n(fields, marks, n)
+        fields = fill_bounds(fields, size)
+        validate.check_rows(fields)
+        batch = validate.infer_batch(fields)
+        validate.check_values(fields)
+        validate.check_bounds(fields)
+        if "Q" in fields:
+            fields["Q"] = validate.symmetrised(fields["Q"], Q)
+            validate.check_definite(fields["Q"], sense)
+        self.__dict__.update(
+            {name: fields.get(name) for name in FIELDS},
+            sense=sense,
+            integer=integer_mask(marks, size, device),
+            n=size,
+            phi=None if phi is None else check_phi(phi, size).to(device),
+            batch=batch,
+            dtype=torch.float64,
+            device=device,
+        )
+
+    @property
+    def sign(self) -> int:
+        """+1 to minimise, -1 to maximise."""
+        return 1 if self.sense == "min" else -1
+
+    @property
+    def is_integer(self) -> bool:
+        """True where some variable must be an integer."""
+        return self.integer is not None
+
+    @property
+    def is_curved(self) -> bool:
+        """True where the objective has curvature of its own, from Q or φ."""
+        return self.Q is not None or self.phi is not None
+
+    def relaxed(self) -> Problem:
+        """The same problem with every variable continuous.
+
+        Example:
+            >>> Problem(lb=0, ub=1, n=3, integer=True).relaxed()
+            Problem(min, n=3, bounds)
+        """
+        return self._with(integer=None) if self.is_integer else self
+
+    def to(self, device: torch.device | str | torch.dtype | None = None, dtype: torch.dtype | None = None) -> Problem:
+        """The same problem on another device, or with another type for its results.
+
+        The data stays float64 inside. ``dtype`` (float32 or float64) is remembered as ``problem.dtype``: the type in
+        which results come back where the inputs have no floating type of their own (lists, integers).
+
+        Example:
+            >>> Problem(n=2).to(dtype=torch.float32).dtype
+            torch.float32
+        """
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
+        if dtype not in (None, torch.float32, torch.float64):
+            raise ProblemError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
+        home = self.device if device is None else torch.empty(0, device=device).device  # "cuda" becomes "cuda:0"
+        parts = {"integer": self.integer, "phi": self.phi, **self._fields()}
+        moved = {name: None if part is None else part.to(home) for name, part in parts.items()}
+        return self._with(**moved, device=home, dtype=dtype or self.dtype)
+
+    def __getitem__(self, index: Any) -> Problem:
+        """The samples at ``index``: an int, a slice, a list or tensor of ints, or a bool mask (N,).
+
+        Shared fields stay shared; fields given per sample are indexed. An int gives a batch of one. A problem whose
+        fields are all shared is the same for every sample and returns itself, whatever the index.
+
+        Example:
+            >>> Problem(lb=0, ub=[[1, 2], [3, 4], [5, 6]])[1:].ub
+            tensor([[3., 4.],
+                    [5., 6.]], dtype=torch.float64)
+        """
+        if self.batch is None:
+            return self
+        rows = sample_index(index, self.batch, self.device)
+        taken = {name: v[rows] for name, v in self._fields().items() if is_per_sample(name, v)}
+        return self._with(**taken, batch=len(next(iter(taken.values()))))
+
+    def canonical(
+        self,
+        cost: Tensor,
+        smoothing: float = 0.0,
+        Q: ArrayLike = None,
+        A: ArrayLike = None,
+        b: ArrayLike = None,
+        G: ArrayLike = None,
+        h: ArrayLike = None,
+        lb: ArrayLike = None,
+        ub: ArrayLike = None,
+    ) -> QuadraticProgram:
+        """The batch ``min ½ zᵀHz + s·cᵀz`` with ``H = s·Q + smoothing·I`` and s = ``sign``, detached, in float64.
+
+        φ is not in H. Fields given here replace the problem's in this call, in the user's own sense. They may be
+        predictions, so that only shapes and the symmetry of Q are checked: NaN, crossed bounds or a wrong curvature
+        are the fate of single samples, which a solve reports.
+
+        Args:
+            cost: (B, n) tensor on the problem's device.
+            smoothing: λ ≥ 0.
+            Q: (n, n) or (B, n, n).
+            A: (p, n) or (B, p, n).
+            b: (p,) or (B, p).
+            G: (m, n) or (B, m, n).
+            h: (m,) or (B, m).
+            lb: a number, (n,) or (B, n).
+            ub: a number, (n,) or (B, n).
+
+        Example:
+            >>> qp = Problem(lb=0, ub=1, n=2, sense="max").canonical(torch.tensor([[1.0, -2.0]]), smoothing=0.5)
+            >>> qp.c.tolist(), qp.H.tolist()
+            ([[-1.0, 2.0]], [[[0.5, 0.0], [0.0, 0.5]]])
+        """
+        validate.check_smoothing(smoothing)
+        fields = self._fields() | self._overrides(cost, present(Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub))
+        validate.check_rows(fields)
+        return quadratic_program(fields, cost, self.sign, float(smoothing), self.integer)
+
+    def objective(self, z: Tensor, cost: Tensor, Q: ArrayLike = None, smoothing: float = 0.0) -> Tensor:
+        """``½ zᵀQz + cᵀz + φ(z) ± ½ smoothing ‖z‖²`` in the user's own sense: + to minimise, − to maximise.
+
+        Differentiable by z, cost and Q. Computed in float64, returned in the wider type of z and cost.
+
+        Args:
+            z: (B, n) decisions.
+            cost: (B, n).
+            Q: replaces the problem's, (n, n) or (B, n, n).
+            smoothing: λ ≥ 0.
+
+        Returns:
+            (B,).
+
+        Example:
+            >>> z, cost = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 1.0]])
+            >>> Problem(n=2, sense="max").objective(z, cost, smoothing=2.0)
+            tensor([0.])
+        """
+        validate.check_smoothing(smoothing)
+        shared_device({"z": z, "cost": cost, "Q": Q}, home=("the problem", self.device))
+        curvature = {} if Q is None else {"Q": read("Q", Q).to(self.device, torch.float64)}
+        validate.check_dimensions(curvature)
+        validate.check_columns(curvature, self.n)
+        validate.check_cost(cost, self.n, self.batch, curvature)
+        validate.check_cost(z, self.n, len(cost), {}, name="z", other="cost")
+        wide = torch.promote_types(z.dtype, cost.dtype)
+        z, cost = z.to(torch.float64), cost.to(torch.float64)
+        value = (cost * z).sum(1)
+        Q = curvature.get("Q", self.Q)
+        if Q is not None:
+            value = value + 0.5 * (matvec(Q if Q.ndim == 3 else Q.unsqueeze(0), z) * z).sum(1)
+        if smoothing:
+            value = value + self.sign * 0.5 * float(smoothing) * z.square().sum(1)
+        if self.phi is not None:
+            value = value + self.phi.checked_value(z)
+        return value.to(wide if wide.is_floating_point else torch.float64)
+
+    def __repr__(self) -> str:
+        p, m = (0 if rhs is None else rhs.shape[-1] for rhs in (self.b, self.h))
+        parts = [
+            f"{self.sense}, n={self.n}",
+            self.Q is not None and "quadratic",
+            self.phi is not None and "smooth term",
+            p > 0 and f"{p} equalit{'y' if p == 1 else 'ies'}",
+            m > 0 and f"{m} inequalit{'y' if m == 1 else 'ies'}",
+            (self.lb is not None or self.ub is not None) and "bounds",
+            self.integer is not None and f"{int(self.integer.sum())} integer",
+            self.batch is not None and f"batch of {self.batch}",
+            self.device.type != "cpu" and f"on {self.device}",
+        ]
+        return f"Problem({', '.join(part for part in parts if part)})"
+
+    def __setattr__(self, name: str, value: object) -> Never:
+        raise AttributeError(f"a Problem cannot be changed (nor its {name}); make a new one, or pass it with the call")
+
+    def __delattr__(self, name: str) -> None:
+        setattr(self, name, None)
+
+    def _fields(self) -> dict[str, Tensor]:
+        return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
+
+    def _with(self, **changes: Any) -> Problem:
+        """A copy that shares what does not change; nothing is checked again."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, **changes)
+        return other
+
+    def _overrides(self, cost: Tensor, given: dict[str, ArrayLike]) -> dict[str, Tensor]:
+        """The fields of one call, detached, in float64 and of the right shape; checks the cost with them."""
+        shared_device({"cost": cost, **given}, home=("the problem", self.device))
+        fields = {name: to_float64(name, value, copy=False).to(self.device) for name, value in given.items()}
+        validate.check_dimensions(fields)
+        fields = fill_bounds(fields, self.n)
+        validate.check_columns(fields, self.n)
+        validate.check_cost(cost, self.n, self.batch, fields)
+        if "Q" in fields:
+            fields["Q"] = validate.symmetrised(fields["Q"], given["Q"])
+        return fields

@@ -1,0 +1,88 @@
+"""A smooth convex (or concave) term of the objective beyond the quadratic one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem.convert import ArrayLike, shape, to_float64
+
+
+@dataclass(frozen=True, eq=False)
+class Smooth:
+    """A twice differentiable φ given by three batched functions of z (B, n), float64 in and out.
+
+    Convex where the problem minimises, concave where it maximises: φ is added to the objective as it is written.
+
+    Attributes:
+        value: (B, n) to (B,), φ(z).
+        gradient: (B, n) to (B, n), ∇φ(z).
+        hessian: (B, n) to (B, n, n), ∇²φ(z).
+        start: (n,) a point inside the domain of φ, for functions such as a logarithm; None where every z will do.
+
+    Example:
+        The logarithm of each holding, Σ log zᵢ, concave on z > 0:
+
+        >>> import torch
+        >>> from pear.problem import Smooth
+        >>> phi = Smooth(
+        ...     value=lambda z: z.log().sum(1),
+        ...     gradient=lambda z: 1 / z,
+        ...     hessian=lambda z: torch.diag_embed(-1 / z**2),
+        ...     start=[1.0, 1.0],
+        ... )
+        >>> phi.value(phi.start[None])
+        tensor([0.], dtype=torch.float64)
+    """
+
+    value: Callable[[Tensor], Tensor]
+    gradient: Callable[[Tensor], Tensor]
+    hessian: Callable[[Tensor], Tensor]
+    start: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("value", "gradient", "hessian"):
+            if not callable(getattr(self, name)):
+                raise ProblemError(
+                    f"Smooth.{name} must be a function of a batch z (B, n), got {type(getattr(self, name)).__name__}"
+                )
+        if self.start is None:
+            return
+        start = to_float64("Smooth.start", self.start)
+        if start.ndim != 1 or not bool(torch.isfinite(start).all()):
+            raise ProblemError(
+                f"Smooth.start must be one finite point of shape (n,), got shape {shape(start)}"
+                + (" with NaN or infinity" if start.ndim == 1 else "")
+            )
+        object.__setattr__(self, "start", start)
+
+    def to(self, device: torch.device) -> Smooth:
+        """The same term with its start on ``device``; the functions work wherever their input is."""
+        if self.start is None or self.start.device == device:
+            return self
+        other = copy.copy(self)
+        object.__setattr__(other, "start", self.start.to(device))
+        return other
+
+    def checked_value(self, z: Tensor) -> Tensor:
+        """(B,) φ(z); an error where the function returns another shape."""
+        value = self.value(z)
+        if not isinstance(value, Tensor) or value.shape != z.shape[:1]:
+            came = f"shape {shape(value)}" if isinstance(value, Tensor) else type(value).__name__
+            raise ProblemError(f"Smooth.value must turn z {shape(z)} into shape ({len(z)},); it gave {came}")
+        return value
+
+
+def check_phi(phi: Any, n: int) -> Smooth:
+    """``phi`` is a ``Smooth``, and its start has n entries."""
+    if not isinstance(phi, Smooth):
+        raise ProblemError(f"phi must be a pear.Smooth(value, gradient, hessian), got {type(phi).__name__}")
+    if phi.start is not None and len(phi.start) != n:
+        raise ProblemError(f"Smooth.start of shape {shape(phi.start)} has {len(phi.start)} entries but n is {n}")
+    return phi

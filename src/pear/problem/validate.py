@@ -1,0 +1,237 @@
+"""The checks a problem passes when it is made; every message says what came, what was expected and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import operator
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem.convert import MATRICES, check_size, float_type, is_per_sample, shape
+
+PAIRS = (("A", "b", "Az = b"), ("G", "h", "Gz ≤ h"))
+SENSES = {word: word[:3] for word in ("min", "minimize", "minimum", "max", "maximize", "maximum")}
+SHAPES = {
+    "Q": "(n, n) or per sample (N, n, n)",
+    "A": "(p, n) or per sample (N, p, n)",
+    "b": "(p,) or per sample (N, p)",
+    "G": "(m, n) or per sample (N, m, n)",
+    "h": "(m,) or per sample (N, m)",
+    "lb": "a number, (n,) or per sample (N, n)",
+    "ub": "a number, (n,) or per sample (N, n)",
+}
+SYMMETRY = {torch.float64: 1e-8, torch.float32: 1e-5}
+"""Relative asymmetry that passes as rounding, by the type Q came in; what passes is symmetrised."""
+DEFINITENESS = 1e-9
+"""Relative size of an eigenvalue of the wrong sign that passes as rounding."""
+
+
+def check_sense(sense: Any) -> None:
+    """``sense`` is "min" or "max"."""
+    if sense in ("min", "max"):
+        return
+    close = difflib.get_close_matches(sense.lower(), SENSES, n=1) if isinstance(sense, str) else []
+    raise ProblemError(
+        f"sense must be 'min' or 'max', got {sense!r}" + (f"; did you mean '{SENSES[close[0]]}'?" if close else "")
+    )
+
+
+def check_smoothing(smoothing: Any) -> None:
+    """``smoothing`` is a finite number, at least 0."""
+    number = isinstance(smoothing, Real) and not isinstance(smoothing, bool)
+    if not number or not 0 <= float(smoothing) < math.inf:
+        raise ProblemError(f"smoothing must be a finite number, at least 0; got {smoothing!r}")
+
+
+def check_dimensions(fields: Mapping[str, Tensor]) -> None:
+    """Every field has as many dimensions as it may have; Q is square."""
+    for name, value in fields.items():
+        allowed = (2, 3) if name in MATRICES else (0, 1, 2) if name in ("lb", "ub") else (1, 2)
+        if value.ndim not in allowed:
+            raise ProblemError(f"{name} must have shape {SHAPES[name]}; got {shape(value)}")
+        if name == "Q" and value.shape[-1] != value.shape[-2]:
+            raise ProblemError(f"Q must be square, {SHAPES['Q']}; got {shape(value)}")
+
+
+def infer_n(fields: Mapping[str, Tensor], marks: bool | Tensor, n: Any) -> int:
+    """The number of variables, from ``n`` and from every field that tells it; all must agree."""
+    found = [] if n is None else [(f"n={n}", _positive(n))]
+    found += [
+        (f"{name} of shape {shape(fields[name])}", fields[name].shape[-1])
+        for name in ("Q", "A", "G", "lb", "ub")
+        if name in fields and fields[name].ndim
+    ]
+    if isinstance(marks, Tensor) and marks.dtype == torch.bool:
+        found.append((f"integer of shape {shape(marks)}", len(marks)))
+    if not found:
+        raise ProblemError("the number of variables cannot be told from the fields given; pass n=")
+    first, size = found[0]
+    for other, theirs in found[1:]:
+        if theirs != size:
+            raise ProblemError(
+                f"{other} has {theirs} variables but {first} has {size}; the last dimension of Q, A, G, lb, ub and "
+                "of the mask integer must be n"
+            )
+    if size < 1:
+        raise ProblemError(f"{first} has {size} variables; a problem needs at least one")
+    check_size("the curvature H", (size, size))
+    return size
+
+
+def check_columns(fields: Mapping[str, Tensor], n: int) -> None:
+    """Fields that replace others in one call have n columns too."""
+    for name in ("Q", "A", "G", "lb", "ub"):
+        if name in fields and fields[name].shape[-1] != n:
+            raise ProblemError(
+                f"{name} of shape {shape(fields[name])} has {fields[name].shape[-1]} variables but the problem has "
+                f"{n}; expected {SHAPES[name]} with n = {n}"
+            )
+
+
+def check_rows(fields: Mapping[str, Tensor]) -> None:
+    """A comes with b and G with h, with as many rows as entries."""
+    for left, right, formula in PAIRS:
+        for here, missing in ((left, right), (right, left)):
+            if here in fields and missing not in fields:
+                raise ProblemError(
+                    f"{here} of shape {shape(fields[here])} was given without {missing}; the constraint is {formula}: "
+                    f"pass {missing} of shape {SHAPES[missing]}, or leave out {here}"
+                )
+        if left in fields and fields[left].shape[-2] != fields[right].shape[-1]:
+            raise ProblemError(
+                f"{left} of shape {shape(fields[left])} has {fields[left].shape[-2]} rows but {right} of shape "
+                f"{shape(fields[right])} has {fields[right].shape[-1]} entries; {formula} needs one entry for each row"
+            )
+
+
+def infer_batch(fields: Mapping[str, Tensor]) -> int | None:
+    """The number of samples N of the fields given per sample; None where all are shared."""
+    found = [(f"{name} of shape {shape(v)}", v.shape[0]) for name, v in fields.items() if is_per_sample(name, v)]
+    for other, theirs in found[1:]:
+        if theirs != found[0][1]:
+            raise ProblemError(
+                f"{other} has {theirs} samples but {found[0][0]} has {found[0][1]}; fields given per sample must have "
+                "the same first dimension; leave it out where all samples share the field"
+            )
+    return found[0][1] if found else None
+
+
+def check_cost(
+    cost: Any,
+    n: int,
+    batch: int | None,
+    overrides: Mapping[str, Tensor],
+    name: str = "cost",
+    other: str = "the problem",
+) -> None:
+    """A real (B, n) tensor whose B is the batch of ``other`` and of every field that is replaced."""
+    if not isinstance(cost, Tensor):
+        raise ProblemError(f"{name} must be a tensor of shape (B, {n}), got {type(cost).__name__}; use torch.as_tensor")
+    if cost.dtype.is_complex:
+        raise ProblemError(f"{name} must hold real numbers, got type {str(cost.dtype).removeprefix('torch.')}")
+    if cost.ndim != 2 or cost.shape[1] != n:
+        raise ProblemError(f"{name} must have shape (B, {n}), one row for each sample; got {shape(cost)}")
+    if batch is not None and batch != len(cost):
+        raise ProblemError(
+            f"{name} has {len(cost)} samples but {other} has {batch}; select the same samples with "
+            "problem[index], or name them with keys= where a loss or layer takes it"
+        )
+    for field, value in overrides.items():
+        if is_per_sample(field, value) and value.shape[0] != len(cost):
+            raise ProblemError(
+                f"{field} of shape {shape(value)} has {value.shape[0]} samples but {name} has {len(cost)}; give "
+                "one for each sample, or leave out the first dimension to share it"
+            )
+
+
+def check_values(fields: Mapping[str, Tensor]) -> None:
+    """No NaN anywhere; infinity only where it means that a bound or a row is absent."""
+    absent = {"lb": -math.inf, "ub": math.inf, "h": math.inf}
+    for name, value in fields.items():
+        good = torch.isfinite(value)
+        if name in absent:
+            good |= value == absent[name]
+        if not bool(good.all()):
+            at = (~good).nonzero()[0].tolist()
+            allowed = f"finite numbers, or {absent[name]:+} where there is none" if name in absent else "finite numbers"
+            entry = f"{name}{at}" if at else name
+            raise ProblemError(f"{entry} is {value[tuple(at)].item()}; {name} may hold {allowed}: correct this entry")
+
+
+def check_bounds(fields: Mapping[str, Tensor]) -> None:
+    """No lower bound lies above its upper bound."""
+    if "lb" not in fields or "ub" not in fields:
+        return
+    crossed = fields["lb"] > fields["ub"]
+    lower, upper = (fields[name].expand(crossed.shape) for name in ("lb", "ub"))
+    if bool(crossed.any()):
+        at = tuple(crossed.nonzero()[0].tolist())
+        where = f"variable {at[-1]}" + (f" of sample {at[0]}" if len(at) == 2 else "")
+        raise ProblemError(
+            f"lb > ub at {where}: {lower[at].item():g} > {upper[at].item():g}; no point lies between them: "
+            "swap or correct the bounds"
+        )
+
+
+def symmetrised(Q: Tensor, original: Any) -> Tensor:
+    """½ (Q + Qᵀ), where Q is symmetric up to rounding in the type of the ``original``; an error where it is not.
+
+    Samples with NaN pass: a solve gives them a status of their own.
+    """
+    if torch.equal(Q, Q.mT):  # the usual case, in one pass; also an empty batch
+        return Q
+    tolerance = SYMMETRY[float_type(original) or torch.float64]
+    gap = (Q - Q.mT).abs().amax((-2, -1)).reshape(-1)
+    wrong = gap > tolerance * Q.abs().amax((-2, -1)).reshape(-1)
+    if bool(wrong.any()):
+        first = int(wrong.nonzero()[0])
+        where = f" in sample {first}" if Q.ndim == 3 else ""
+        raise ProblemError(
+            f"Q must be symmetric: entries differ from their mirror image by up to {gap[first].item():.3g}{where}; "
+            "pass (Q + Q.T) / 2 (Q.mT for a batch), which has the same zᵀQz"
+        )
+    return 0.5 * (Q + Q.mT)
+
+
+def check_definite(Q: Tensor, sense: str) -> None:
+    """Q is positive semidefinite to minimise, negative semidefinite to maximise, up to rounding."""
+    sign = 1.0 if sense == "min" else -1.0
+    matrices = sign * (Q if Q.ndim == 3 else Q.unsqueeze(0))
+    # A Cholesky factor of a slightly shifted matrix settles nearly all at a tenth of the cost of the eigenvalues.
+    shift = DEFINITENESS * matrices.diagonal(dim1=-2, dim2=-1).abs().amax(-1)
+    shifted = matrices + shift[:, None, None] * torch.eye(Q.shape[-1], dtype=Q.dtype, device=Q.device)
+    for sample in torch.linalg.cholesky_ex(shifted).info.nonzero().flatten().tolist():
+        eigenvalues = torch.linalg.eigvalsh(matrices[sample])
+        least = eigenvalues[0].item()
+        if least < -DEFINITENESS * eigenvalues.abs().max().item():
+            where = f" in sample {sample}" if Q.ndim == 3 else ""
+            kind, which = ("positive", "least") if sense == "min" else ("negative", "largest")
+            raise ProblemError(
+                f"Q must be {kind} semidefinite for sense='{sense}': its {which} eigenvalue is "
+                f"{sign * least:.3g}{where}; {_advice(sense, -least)}"
+            )
+
+
+def _advice(sense: str, shift: float) -> str:
+    if sense == "min":
+        return f"if that is rounding, add {shift:.3g} times the identity; if you maximise, pass sense='max'"
+    return (
+        "the objective is maximised as written, so a risk or cost matrix enters with a minus sign (pass -Q); if it is "
+        f"rounding, subtract {shift:.3g} times the identity"
+    )
+
+
+def _positive(n: Any) -> int:
+    try:
+        size = operator.index(n)
+    except TypeError:
+        size = 0
+    if size < 1 or isinstance(n, bool):
+        raise ProblemError(f"n must be a positive integer, got {n!r}")
+    return size
