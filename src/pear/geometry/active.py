@@ -11,49 +11,53 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.geometry.residual import units
+from pear.geometry.scale import positive, scaled
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.solvers.solution import ActiveSet, Duals
 
-TIGHT = 1e-9
-"""Slack, in units of the decision's size, below which a constraint of an exact solution is tight."""
+TIGHT = 1e-10
+"""Slack, relative to the terms it is made of, up to which a constraint of an exact solution is tight."""
 
+_WEAK = 1e-9
 _ROUNDOFF = 1e-12
 
 
 def guess(qp: QuadraticProgram, x: Tensor, duals: Duals) -> ActiveSet:
-    """The active set that an approximate point (B, n) and its multipliers suggest, by complementarity."""
-    return _where_slack_below(qp, x, *_scaled_multipliers(qp, x, duals, floor=_ROUNDOFF))
+    """The active set that an approximate point (B, n) and its multipliers suggest, by complementarity.
 
-
-def tight(qp: QuadraticProgram, x: Tensor) -> ActiveSet:
-    """The constraints that are tight at the exact point x (B, n)."""
-    limit = torch.full_like(x[:, :1], TIGHT)
-    return _where_slack_below(qp, x, limit, limit, limit)
-
-
-def weak(qp: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet) -> ActiveSet:
-    """The active constraints whose multiplier is zero as well; never a variable whose two bounds coincide."""
-    rows, lower, upper = _scaled_multipliers(qp, x, duals, floor=0.0)
+    Slack and multiplier are compared in units of the largest decision and the largest cost, the same for all
+    constraints of a sample: on an interior-point solver's central path their product is the same for all, too.
+    """
+    size = positive(x.abs().amax(1, keepdim=True))
+    force = positive(torch.maximum(qp.c.abs(), matvec(qp.H, x).abs()).amax(1, keepdim=True))
+    norm = positive(torch.linalg.vector_norm(qp.G, dim=2))
+    rows = (qp.h - matvec(qp.G, x)) / norm / size
     pinned = qp.lb == qp.ub
-    return ActiveSet(
-        active.rows & (rows <= TIGHT),
-        active.lower & (lower <= TIGHT) & ~pinned,
-        active.upper & (upper <= TIGHT) & ~pinned,
+    at_lower = ((x - qp.lb) / size <= (-duals.bound / force).clamp(min=_ROUNDOFF)) | pinned
+    at_upper = ((qp.ub - x) / size <= (duals.bound / force).clamp(min=_ROUNDOFF)) & ~at_lower
+    return ActiveSet(rows <= (duals.inequality * norm / force).clamp(min=_ROUNDOFF), at_lower, at_upper)
+
+
+def final(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ActiveSet, ActiveSet]:
+    """The active set of an exact solution, and the weakly active part of it.
+
+    Args:
+        qp: the programs.
+        x: (B, n) exact solutions.
+        duals: their multipliers.
+        working: the constraints they were computed with; tight by construction.
+
+    Returns:
+        All tight constraints, and those among them whose multiplier is zero. A variable whose bounds coincide is never
+        weakly active.
+    """
+    s = scaled(qp, x, duals)
+    pinned = qp.lb == qp.ub
+    lower = working.lower | (s.lower <= TIGHT)
+    active = ActiveSet(working.rows | (s.rows <= TIGHT), lower, (working.upper | (s.upper <= TIGHT)) & ~lower)
+    weak = ActiveSet(
+        active.rows & (s.push_rows <= _WEAK),
+        active.lower & (s.push_lower <= _WEAK) & ~pinned,
+        active.upper & (s.push_upper <= _WEAK) & ~pinned,
     )
-
-
-def _scaled_multipliers(qp: QuadraticProgram, x: Tensor, duals: Duals, floor: float) -> tuple[Tensor, Tensor, Tensor]:
-    u = units(qp, x)
-    rows = duals.inequality * u.rows_g / u.force
-    bound = duals.bound / u.force
-    return rows.clamp(min=floor), (-bound).clamp(min=floor), bound.clamp(min=floor)
-
-
-def _where_slack_below(qp: QuadraticProgram, x: Tensor, rows: Tensor, lower: Tensor, upper: Tensor) -> ActiveSet:
-    u = units(qp, x)
-    at_rows = (qp.h - matvec(qp.G, x)) / u.rows_g / u.size <= rows
-    below = (x - qp.lb) / u.size
-    above = (qp.ub - x) / u.size
-    at_lower = (below <= lower) | (qp.lb == qp.ub)
-    return ActiveSet(at_rows, at_lower, (above <= upper) & ~at_lower)
+    return active, weak

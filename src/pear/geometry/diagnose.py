@@ -1,4 +1,4 @@
-"""Why a sample has no solution: decided by linear programs that are exact about it, whatever solver was asked."""
+"""Questions that only a linear program answers exactly: why a sample has no solution, and whether it has only one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scipy.optimize import OptimizeResult, linprog
 from torch import Tensor
 
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.solution import Status
+from pear.solvers.solution import ActiveSet, Status
 
 _INFEASIBLE = 2  # linprog's code
 _DESCENT = 1e-9
@@ -22,6 +22,27 @@ def diagnose(qp: QuadraticProgram) -> Tensor:
     """
     fates = [_fate(qp[torch.tensor([i], device=qp.c.device)]) for i in range(qp.batch)]
     return torch.tensor([int(fate) for fate in fates], dtype=torch.int8, device=qp.c.device)
+
+
+def is_unique(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tensor:
+    """(B,) bool: no other point is optimal too, for programs whose H may be singular.
+
+    Another one exists if some d ≠ 0 has Hd = 0, Jd = 0 for the constraints with a multiplier, and Jd ≤ 0 for those
+    without. Where all tight constraints leave no flat direction, it is enough to ask whether one of those without can
+    be left behind.
+    """
+    answers = []
+    for i in range(qp.batch):
+        H, A, G = (v[i if v.shape[0] > 1 else 0].cpu().numpy() for v in (qp.H, qp.A, qp.G))
+        eye = np.eye(qp.n)
+        rows, lower, upper = (v[i].cpu().numpy() for v in (active.rows, active.lower, active.upper))
+        slack_rows, slack_lower, slack_upper = (v[i].cpu().numpy() for v in (weak.rows, weak.lower, weak.upper))
+        held = np.vstack([H, A, G[rows & ~slack_rows], eye[(lower & ~slack_lower) | (upper & ~slack_upper)]])
+        loose = np.vstack([G[slack_rows], -eye[slack_lower], eye[slack_upper]])
+        box = np.ones(qp.n)
+        leave = _linprog(loose.sum(0), held, np.zeros(len(held)), loose, np.zeros(len(loose)), -box, box)
+        answers.append(bool(leave.status == 0 and leave.fun > -_DESCENT))
+    return torch.tensor(answers, dtype=torch.bool, device=qp.c.device)
 
 
 def _fate(qp: QuadraticProgram) -> Status:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.geometry.active import guess, tight, weak
+from pear.geometry.active import final, guess
 from pear.geometry.diagnose import diagnose
 from pear.geometry.polish import polish
 from pear.geometry.reduced import ReducedKKT
@@ -164,13 +164,12 @@ class _Run:
                 status[rest] = diagnose(qp[rest.nonzero()[:, 0]])
             qp = self.qp = _without(qp, failed)
         working = self.active
-        active = _masked(tight(qp, self.x), self.verified)
-        faint = _masked(weak(qp, self.x, self.duals, active), self.verified)
+        active, weak = (_masked(s, self.verified) for s in final(qp, self.x, self.duals, working))
         residual = kkt_residual(qp, self.x, self.duals) if B else qp.c.new_zeros(0)
         residual = torch.where(failed, torch.nan, residual)
         reduced = self.reduced if self.reduced is not None and bool(working.same(active).all()) else None
         repaired = (self.exchanges > 0) & self.verified
-        return Verified(qp, self.x, self.duals, active, faint, status, residual, repaired, self.reused, reduced)
+        return Verified(qp, self.x, self.duals, active, weak, status, residual, repaired, self.reused, reduced)
 
 
 def finite(qp: QuadraticProgram) -> Tensor:

@@ -14,14 +14,18 @@ import torch
 from torch import Tensor
 
 from pear.geometry.reduced import ReducedKKT
-from pear.geometry.residual import Units, gradient, units
+from pear.geometry.residual import gradient
+from pear.geometry.scale import scaled
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.solvers.solution import ActiveSet, Duals
 
 TOLERANCE = 1e-10
-"""Scaled violation up to which an exact solution may differ from feasible, stationary and rightly signed."""
+"""Scaled violation up to which an exact solution may differ from feasible and stationary."""
+
+_SIGN = 1e-12  # a multiplier that is negative beyond rounding leaves; stricter than TOLERANCE, so that it stays out
 
 _PATIENCE = 3
+_ROUNDOFF = 1e-12
 
 
 @dataclass(frozen=True)
@@ -94,14 +98,40 @@ def _solve_on(
     )
     point, multipliers = _corrected(qp, active, x, start, kkt.solve(*rhs)[:3])
     wrong, good = _judge(qp, point, multipliers, active)
-    # nothing to exchange, and still not exact: the system was too ill-conditioned for the fast path
+    # nothing to exchange, and still not exact: the system is too ill-conditioned for the fast path, or singular
     stuck = ~good & (wrong.count() == 0)
     if bool(stuck.any()):
         careful, careful_duals = _corrected(qp, active, x, start, kkt.solve_carefully(*rhs)[:3])
         point = torch.where(stuck[:, None], careful, point)
         multipliers.put(stuck.nonzero()[:, 0], careful_duals[stuck])
         wrong, good = _judge(qp, point, multipliers, active)
+        slope = gradient(qp, point, multipliers)
+        wrong, length, direction = _block(qp, point, kkt.flat(-slope), active, wrong, ~good & (wrong.count() == 0))
+        point = point + length * direction
     return point, multipliers, wrong, good
+
+
+def _block(
+    qp: QuadraticProgram, x: Tensor, direction: Tensor, active: ActiveSet, wrong: ActiveSet, where: Tensor
+) -> tuple[ActiveSet, Tensor, Tensor]:
+    """Downhill along a flat direction until the first constraint is met; that one has to enter.
+
+    Returns:
+        ``wrong`` with that constraint added for the samples in ``where``, the (B, 1) length of the way, the direction.
+    """
+    rates = torch.cat([matvec(qp.G, direction), -direction, direction], 1)
+    slacks = torch.cat([qp.h - matvec(qp.G, x), x - qp.lb, qp.ub - x], 1).clamp(min=0)
+    met = ~torch.cat([active.rows, active.fixed, active.fixed], 1) & (
+        rates > _ROUNDOFF * direction.abs().amax(1)[:, None]
+    )
+    length, first = torch.where(met, slacks / torch.where(met, rates, 1.0), torch.inf).min(1, keepdim=True)
+    where = where[:, None] & length.isfinite()
+    entering = (torch.arange(rates.shape[1], device=x.device) == first) & where
+    m, n = qp.m, qp.n
+    wrong = ActiveSet(
+        wrong.rows | entering[:, :m], wrong.lower | entering[:, m : m + n], wrong.upper | entering[:, m + n :]
+    )
+    return wrong, torch.where(where, length, 0.0), direction
 
 
 def _corrected(
@@ -117,25 +147,16 @@ def _corrected(
 
 def _judge(qp: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet) -> tuple[ActiveSet, Tensor]:
     """Which constraints are on the wrong side, and (B,) where the point is optimal to ``TOLERANCE``."""
-    u = units(qp, x)
-    beyond = (matvec(qp.G, x) - qp.h) / u.rows_g / u.size
-    wrong_rows = torch.where(active.rows, -duals.inequality * u.rows_g / u.force, beyond) > TOLERANCE
-    pull = duals.bound / u.force
-    pinned = qp.lb == qp.ub
-    wrong_lower = torch.where(active.lower, pull, (qp.lb - x) / u.size) > TOLERANCE
-    wrong_upper = torch.where(active.upper, -pull, (x - qp.ub) / u.size) > TOLERANCE
-    wrong = ActiveSet(wrong_rows, wrong_lower & ~pinned, wrong_upper & ~pinned)
-    return wrong, (wrong.count() == 0) & _balanced(qp, u, x, duals, active)
-
-
-def _balanced(qp: QuadraticProgram, u: Units, x: Tensor, duals: Duals, active: ActiveSet) -> Tensor:
-    """(B,) where stationarity and the held constraints are met; NaN counts as no."""
-    parts = [
-        (gradient(qp, x, duals) + duals.bound) / u.force,
-        (matvec(qp.A, x) - qp.b) / u.rows_a / u.size,
-        torch.where(active.rows, (matvec(qp.G, x) - qp.h) / u.rows_g / u.size, 0.0),
-    ]
-    return torch.cat(parts, 1).abs().amax(1) <= TOLERANCE
+    s = scaled(qp, x, duals)
+    free = qp.lb != qp.ub
+    wrong = ActiveSet(
+        torch.where(active.rows, s.push_rows + _SIGN, s.rows + TOLERANCE) < 0,
+        (torch.where(active.lower, s.push_lower + _SIGN, s.lower + TOLERANCE) < 0) & free,
+        (torch.where(active.upper, s.push_upper + _SIGN, s.upper + TOLERANCE) < 0) & free,
+    )
+    held = torch.where(active.rows, s.rows, torch.zeros_like(s.rows))
+    unbalanced = torch.cat([s.stationarity, s.equality, held], 1).abs().amax(1)
+    return wrong, (wrong.count() == 0) & (unbalanced <= TOLERANCE)
 
 
 def _choose(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tuple[ActiveSet, Tensor, Tensor]:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from pear.errors import NotUniqueError
+from pear.geometry.diagnose import is_unique
 from pear.geometry.exact import Verified
 from pear.problem.canonical import QuadraticProgram
 
@@ -47,8 +48,21 @@ def inject_normal(qp: QuadraticProgram, e: Tensor, g: Tensor, strength: float) -
     return g + strength * ratio * n
 
 
-def require_unique(solution: Verified, unique: Tensor) -> None:
-    """Refuse derivatives where the decision is not unique; failed samples do not count."""
+def require_unique(solution: Verified, curved: Tensor) -> None:
+    """Refuse derivatives where the decision is not unique; failed samples do not count.
+
+    Args:
+        solution: the solutions.
+        curved: (B,) bool, where the objective is curved along every tangent direction.
+    """
+    # a weakly active constraint counts as active, but may hide that the decision could leave it at no cost
+    unique = curved.clone()
+    doubtful = (solution.solved & curved & (solution.weak.count() > 0)).nonzero()[:, 0]
+    if len(doubtful):
+        qp = solution.qp[doubtful]
+        singular = (torch.linalg.cholesky_ex(qp.H).info > 0).expand(len(doubtful))
+        doubtful = doubtful[singular]
+        unique[doubtful] = is_unique(qp[singular], solution.active[doubtful], solution.weak[doubtful])
     flat = (~unique & solution.solved).nonzero()[:, 0].tolist()
     if flat:
         raise NotUniqueError(
@@ -66,13 +80,15 @@ def _only_solved(solution: Verified, e: Tensor) -> Tensor:
 def _inverse_times(qp: QuadraticProgram, e: Tensor) -> Tensor:
     """H⁻¹ e, by division where H is diagonal."""
     if qp.diagonal:
-        return e / qp.H.diagonal(dim1=1, dim2=2)
-    L, info = torch.linalg.cholesky_ex(qp.H)
-    flat = (info > 0).nonzero()[:, 0].tolist()
-    if flat:
+        diagonal = qp.H.diagonal(dim1=1, dim2=2)
+        flat, solve = (diagonal <= 0).any(1), lambda: e / diagonal
+    else:
+        L, info = torch.linalg.cholesky_ex(qp.H)
+        flat, solve = info > 0, lambda: torch.cholesky_solve(e.unsqueeze(-1), L).squeeze(-1)
+    if bool(flat.any()):
         raise NotUniqueError(
             "injection needs H⁻¹, but the curvature is singular; "
             "pass smoothing > 0, a positive definite Q, or injection=0",
-            flat,
+            flat.nonzero()[:, 0].tolist(),
         )
-    return torch.cholesky_solve(e.unsqueeze(-1), L).squeeze(-1)
+    return solve()

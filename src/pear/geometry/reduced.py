@@ -94,6 +94,15 @@ class ReducedKKT:
         unique = (curved.sum(1) >= tangent.sum(1)) & torch.isfinite(x).all(1)
         return *self._scatter(x, v), unique
 
+    def flat(self, f: Tensor) -> Tensor:
+        """(B, n) the part of f (B, n) along tangent directions that have no curvature; zero for a curved objective."""
+        _, _, V, rank = self._decompose()
+        tangent = self._tangent_mask(rank)
+        _, vectors, curved = self._reduced_curvature(V, tangent)
+        along = _mv(vectors.mT, _mv(V.mT, f.gather(1, self._free) * self._free_mask) * tangent)
+        x = _mv(V, _mv(vectors, torch.where(curved, torch.zeros_like(along), along)) * tangent)
+        return x.new_zeros(self._shape[:2]).scatter_add(1, self._free, x * self._free_mask)
+
     def project(self, e: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """P e for e (B, n), with the multipliers of the rows; the careful path only where the fast one fell short.
 
@@ -133,7 +142,7 @@ class ReducedKKT:
         h, j = torch.where(h > 0, h, torch.ones_like(h)), torch.where(j > 0, j, torch.ones_like(j))
         delta = (_SHIFT * j / h)[:, None]
         self._stiffness = h
-        if qp.diagonal and J.shape[1] < H.shape[1]:
+        if qp.diagonal and not qp.is_linear and J.shape[1] < H.shape[1]:
             return self._factor_rows(delta)
         return self._factor_free(delta)
 

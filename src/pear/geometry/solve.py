@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from pear.errors import FailedSamplesWarning, ProblemError, SolveError
-from pear.geometry.active import tight
+from pear.geometry.active import final
 from pear.geometry.exact import Start, Verified, finite, no_constraints, solve_exactly
 from pear.geometry.smooth import solve_smooth
 from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.convert import as_batch
 from pear.solvers.registry import Backend, resolve
-from pear.solvers.solution import Solution, Status
+from pear.solvers.solution import Duals, Solution, Status
 
 logger = logging.getLogger("pear")
 
@@ -168,12 +168,16 @@ def _solve_integer(problem: Problem, qp: QuadraticProgram, backend: Backend) -> 
         x=x,
         value=problem.sign * (x * qp.c).sum(1),
         status=status,
-        active=tight(qp, x) if qp.batch else none,
+        active=final(qp, x.nan_to_num(), _no_duals(qp), none)[0],
         weak=none,
         duals=None,
         kkt_residual=_violation(qp, x) if qp.batch else qp.c.new_zeros(0),
         repaired=torch.zeros_like(solved),
     )
+
+
+def _no_duals(qp: QuadraticProgram) -> Duals:
+    return Duals(*(qp.c.new_zeros(qp.batch, size) for size in (qp.p, qp.m, qp.n)))
 
 
 def _violation(qp: QuadraticProgram, x: Tensor) -> Tensor:

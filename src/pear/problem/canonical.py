@@ -25,7 +25,7 @@ class QuadraticProgram:
         G, h: (B or 1, m, n) and (B or 1, m) inequalities; ``h = +inf`` means the row is absent for that sample.
         lb, ub: (B or 1, n) bounds, infinite where absent.
         integer: (n,) bool, or None for a continuous problem.
-        diagonal: True where every H is known to be diagonal (a smoothed LP).
+        diagonal: True where every H is known to be diagonal (an LP, smoothed or not).
     """
 
     H: Tensor

@@ -198,7 +198,7 @@ def quadratic_program(
         lb=some["lb"] if "lb" in some else cost.new_full((1, n), -math.inf),
         ub=some["ub"] if "ub" in some else cost.new_full((1, n), math.inf),
         integer=integer,
-        diagonal="Q" not in some and smoothing > 0,
+        diagonal="Q" not in some,
     )
 
 

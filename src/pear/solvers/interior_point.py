@@ -1,17 +1,18 @@
 """The built-in solver: a batched primal-dual interior-point method in torch, on CPU and GPU.
 
-Mehrotra's predictor-corrector on ``min ½xᵀHx + cᵀx, Ax = b, Gx + s = h, …, s ≥ 0``. The Newton systems carry a small
+Mehrotra's predictor-corrector on ``min ½xᵀHx + cᵀx, Ax = b, Gx + s = h, lb ≤ x ≤ ub``. The Newton systems carry a small
 proximal shift (ρ on x, δ on the equalities), so that rank-deficient rows and singular H need no special case; the
-residuals are exact, so that the shift costs iterations and never accuracy. Slacks and multipliers are eliminated, and
-what is factored is one n × n positive definite matrix per sample:
+residuals are exact, so that the shift costs iterations and never accuracy. With R = [A; G] and the weights W of its
+rows (1/δ for equalities, multiplier over slack for inequalities) each step factors the smaller of
 
-    M = H + ρI + GᵀD_gG + D_bounds + AᵀA/δ.
+    H + ρI + D_bounds + RᵀWR   (n × n)        and, for diagonal H,        I + W^½ R D⁻¹ Rᵀ W^½   (rows × rows).
 
 The result is a hint like any other solver's: the geometry verifies it and makes it exact.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,8 +21,16 @@ from torch import Tensor
 from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
 from pear.solvers.solution import Duals, Hint, Status, empty_hint
 
+_State = tuple[Tensor, Tensor, Tensor, Tensor]
+"""x (B, n), multipliers of the equalities y (B, p), slacks s and multipliers λ of the inequalities (B, m + 2n)."""
+
+_Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
 _RHO = 1e-10
-_DELTA = 1e-9
+_DELTA = 1e-8
+_LOST = 1e4
+_MARGIN = 0.03
+"""The last steps gain several digits each; one more of them sets slacks apart from multipliers."""
 _MAX_ITER = 60
 _TO_BOUNDARY = 0.995
 
@@ -51,12 +60,6 @@ class _Inequalities:
         m, n = self.G.shape[1:]
         return tmatvec(self.G, y[:, :m]) - y[:, m : m + n] + y[:, m + n :]
 
-    def add_curvature(self, M: Tensor, D: Tensor) -> Tensor:
-        """M + Cᵀ diag(D) C for the stack C."""
-        m, n = self.G.shape[1:]
-        M = M + torch.diag_embed(D[:, m : m + n] + D[:, m + n :])
-        return M + self.G.mT @ (D[:, :m, None] * self.G) if m else M
-
 
 def solve(qp: QuadraticProgram, tol: float) -> Hint:
     """Solve a batch of LPs or QPs to about ``tol`` (relative).
@@ -72,14 +75,19 @@ def solve(qp: QuadraticProgram, tol: float) -> Hint:
         return empty_hint(0, qp.n, qp.p, qp.m, qp.c)
     scaled, scale = _scaled(qp)
     inequalities = _stack(scaled)
-    state = _start(scaled, inequalities)
-    done = torch.zeros(qp.batch, dtype=torch.bool, device=qp.c.device)
+    tol = _MARGIN * tol
+    state = best = _start(scaled, inequalities)
+    least = torch.full_like(qp.c[:, 0], torch.inf)
     for _ in range(_MAX_ITER):
-        residual, state = _newton(scaled, inequalities, state, done)
-        done = done | (residual <= tol)
-        if bool(done.all()):
+        residual, ahead = _newton(scaled, inequalities, state)
+        better = residual < least
+        best = _select(better, state, best)
+        least = torch.where(better, residual, least)
+        # once rounding has the upper hand the iterates run away, so that only the best one counts
+        if bool(((least <= tol) | (residual > _LOST * least)).all()):
             break
-    return _unscaled(qp, scale, state, done)
+        state = _select((residual <= tol) | ~_all_finite(ahead), state, ahead)
+    return _unscaled(qp, scale, best, least <= tol)
 
 
 def _scaled(qp: QuadraticProgram) -> tuple[QuadraticProgram, _Scale]:
@@ -122,27 +130,66 @@ def _stack(qp: QuadraticProgram) -> _Inequalities:
     return _Inequalities(qp.G, torch.where(present, limit, torch.zeros_like(limit)), present)
 
 
-def _factor(qp: QuadraticProgram, inequalities: _Inequalities, D: Tensor) -> Tensor:
-    """Cholesky factor of M, (B, n, n); where M is not numerically positive definite its diagonal is lifted."""
-    eye = torch.eye(qp.n, dtype=qp.c.dtype, device=qp.c.device)
-    M = inequalities.add_curvature(qp.H + _RHO * eye, D)
-    if qp.p:
-        M = M + qp.A.mT @ qp.A / _DELTA
+def _factor(qp: QuadraticProgram, D: Tensor) -> _Solve:
+    """Factor the Newton system for weights D (B, m + 2n) of the inequalities.
+
+    Returns:
+        A function of r (B, n) and t (B, p + m) that gives dx and v with (H + ρI + D_bounds) dx + Rᵀv = r and
+        v = W R dx + t: the steps of x and of the rows' multipliers.
+    """
+    m, n = qp.m, qp.n
+    bounds = D[:, m : m + n] + D[:, m + n :] + _RHO
+    W = torch.cat([torch.full_like(D[:, :1], 1 / _DELTA).expand(-1, qp.p), D[:, :m]], 1)
+    R = torch.cat([qp.A.expand(len(D), -1, -1), qp.G.expand(len(D), -1, -1)], 1)
+    if qp.diagonal and R.shape[1] < n:
+        return _factor_rows(R, W, qp.H.diagonal(dim1=1, dim2=2) + bounds)
+    M = qp.H + torch.diag_embed(bounds)
+    L = _cholesky(M + R.mT @ (W[:, :, None] * R) if R.shape[1] else M)
+
+    def solve(r: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        dx = _cholesky_solve(L, r - tmatvec(R, t))
+        v = W * matvec(R, dx) + t
+        # W is as large as 1/δ and v a difference of large numbers; one refinement gives the lost digits back
+        again = _cholesky_solve(L, r - matvec(M, dx) - tmatvec(R, v))
+        return dx + again, v + W * matvec(R, again)
+
+    return solve
+
+
+def _factor_rows(R: Tensor, W: Tensor, diagonal: Tensor) -> _Solve:
+    """The same from the side of the rows: with u = W^½ R dx everything stays of size one however large W is."""
+    root = W.sqrt()
+    scaled = root[:, :, None] * R
+    S = (scaled / diagonal[:, None, :]) @ scaled.mT
+    L = _cholesky(S + torch.eye(S.shape[1], dtype=S.dtype, device=S.device))
+    # rows without weight carry no t either
+    inverse = torch.where(root > 0, 1 / root.clamp(min=1e-150), torch.zeros_like(root))
+
+    def solve(r: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        u = _cholesky_solve(L, matvec(scaled, r / diagonal) + inverse * t)
+        return (r - tmatvec(scaled, u)) / diagonal, root * u
+
+    return solve
+
+
+def _cholesky(M: Tensor) -> Tensor:
+    """(B, k, k) factors; where M is not numerically positive definite its diagonal is lifted."""
     L, info = torch.linalg.cholesky_ex(M)
     if bool(info.any()):
-        lift = 1e-9 * M.diagonal(dim1=1, dim2=2).amax(1)[:, None, None] * eye
+        lift = torch.diag_embed(1e-9 * M.diagonal(dim1=1, dim2=2).amax(1, keepdim=True).expand(-1, M.shape[1]))
         L = torch.where((info > 0)[:, None, None], torch.linalg.cholesky_ex(M + lift)[0], L)
     return L
 
 
-def _start(qp: QuadraticProgram, c: _Inequalities) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _start(qp: QuadraticProgram, c: _Inequalities) -> _State:
     """Minimise objective + ½‖violation‖² and shift slacks and multipliers inside; gives (x, y, s, λ)."""
     B = qp.batch
     D = c.present.to(qp.c.dtype).expand(B, -1)
-    L = _factor(qp, c, D)
-    rhs = -qp.c + c.transposed_times(D * c.limit) + tmatvec(qp.A, qp.b.expand(B, -1)) / _DELTA
-    x = _cholesky_solve(L, rhs)
-    y = (matvec(qp.A, x) - qp.b) / _DELTA
+    m, n = qp.m, qp.n
+    limit = D * c.limit
+    r = -qp.c - limit[:, m : m + n] + limit[:, m + n :]
+    x, rows = _factor(qp, D)(r, -torch.cat([qp.b.expand(B, -1) / _DELTA, limit[:, :m]], 1))
+    y = rows[:, : qp.p]
     gap = (c.limit - c.times(x)) * D  # slack if positive, multiplier if negative
 
     def inside(v: Tensor) -> Tensor:
@@ -156,10 +203,9 @@ def _start(qp: QuadraticProgram, c: _Inequalities) -> tuple[Tensor, Tensor, Tens
 def _newton(
     qp: QuadraticProgram,
     c: _Inequalities,
-    state: tuple[Tensor, Tensor, Tensor, Tensor],
-    done: Tensor,
-) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """One predictor-corrector step for every sample that is not done; returns the residuals before it."""
+    state: _State,
+) -> tuple[Tensor, _State]:
+    """One predictor-corrector step: (B,) residuals of the state, and the state after it."""
     x, y, s, lam = state
     count = c.present.sum(1, keepdim=True).clamp(min=1)
     pull = matvec(qp.H, x)
@@ -171,13 +217,13 @@ def _newton(
     reach, force = 1 + x.abs().amax(1, keepdim=True), 1 + pull.abs().amax(1, keepdim=True)
     residual = torch.cat([r_dual / force, r_eq / reach, r_in / reach, mu / force], 1).abs().amax(1)
 
-    D = lam / s
-    L = _factor(qp, c, D)
+    m, n = qp.m, qp.n
+    factor = _factor(qp, lam / s)
 
     def direction(r_comp: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        rhs = -r_dual - tmatvec(qp.A, r_eq) / _DELTA - c.transposed_times((lam * r_in - r_comp) / s)
-        dx = _cholesky_solve(L, rhs)
-        dy = (matvec(qp.A, dx) + r_eq) / _DELTA
+        t = (lam * r_in - r_comp) / s
+        dx, rows = factor(-r_dual + t[:, m : m + n] - t[:, m + n :], torch.cat([r_eq / _DELTA, t[:, :m]], 1))
+        dy = rows[:, : qp.p]
         ds = (-r_in - c.times(dx)) * c.present
         return dx, dy, ds, (-r_comp - lam * ds) / s
 
@@ -188,11 +234,17 @@ def _newton(
     correction = (s * lam + ds * dlam - sigma * mu) * c.present
     dx, dy, ds, dlam = direction(correction)
     step = torch.minimum(_longest(s, ds), _longest(lam, dlam))
-    step = torch.where(done[:, None], torch.zeros_like(step), step)
-    new = (x + step * dx, y + step * dy, s + step * ds, lam + step * dlam)
-    # a direction that overflowed (an unbounded sample, say) leaves its sample where it is
-    kept = tuple(torch.where(torch.isfinite(b).all(1, keepdim=True), b, a) for a, b in zip(state, new, strict=True))
-    return residual, kept  # type: ignore[return-value]
+    return residual, (x + step * dx, y + step * dy, s + step * ds, lam + step * dlam)
+
+
+def _select(where: Tensor, yes: _State, no: _State) -> _State:
+    x, y, s, lam = (torch.where(where[:, None], a, b) for a, b in zip(yes, no, strict=True))
+    return x, y, s, lam
+
+
+def _all_finite(state: _State) -> Tensor:
+    """(B,) bool; a step that overflowed, for an unbounded sample say, is not taken."""
+    return torch.cat(state, 1).isfinite().all(1)
 
 
 def _longest(v: Tensor, dv: Tensor) -> Tensor:
@@ -205,7 +257,7 @@ def _cholesky_solve(L: Tensor, rhs: Tensor) -> Tensor:
     return torch.cholesky_solve(rhs.unsqueeze(-1), L).squeeze(-1)
 
 
-def _unscaled(qp: QuadraticProgram, scale: _Scale, state: tuple[Tensor, ...], done: Tensor) -> Hint:
+def _unscaled(qp: QuadraticProgram, scale: _Scale, state: _State, done: Tensor) -> Hint:
     x, y, _, lam = state
     force = scale.cost / scale.size
     m, n = qp.m, qp.n
