@@ -24,6 +24,7 @@ TOLERANCE = 1e-10
 
 _SIGN = 1e-12  # a multiplier that is negative beyond rounding leaves; stricter than TOLERANCE, so that it stays out
 
+_SHARP = 1e-13
 _PATIENCE = 3
 _ROUNDOFF = 1e-12
 
@@ -90,34 +91,39 @@ def _solve_on(
     """Solve with the working set held; returns point, multipliers, the wrong constraints, and where all is well."""
     x = torch.where(active.lower, qp.lb, torch.where(active.upper, qp.ub, x)).nan_to_num()
     inequality = torch.where(active.rows, duals.inequality, torch.zeros_like(duals.inequality)).nan_to_num()
-    start = Duals(duals.equality.nan_to_num(), inequality, torch.zeros_like(x))
-    rhs = (
-        -gradient(qp, x, start),
-        qp.b - matvec(qp.A, x),
-        torch.where(active.rows, qp.h - matvec(qp.G, x), torch.zeros_like(inequality)),
-    )
-    point, multipliers = _corrected(qp, active, x, start, kkt.solve(*rhs)[:3])
-    wrong, good = _judge(qp, point, multipliers, active)
-    # nothing to exchange, and still not exact: the system is too ill-conditioned for the fast path, or singular
-    stuck = ~good & (wrong.count() == 0)
-    if bool(stuck.any()):
-        careful, careful_duals = _corrected(qp, active, x, start, kkt.solve_carefully(*rhs)[:3])
-        point = torch.where(stuck[:, None], careful, point)
-        multipliers.put(stuck.nonzero()[:, 0], careful_duals[stuck])
-        wrong, good = _judge(qp, point, multipliers, active)
-        slope = gradient(qp, point, multipliers)
-        wrong, length, direction = _block(qp, point, kkt.flat(-slope), active, wrong, ~good & (wrong.count() == 0))
-        point = point + length * direction
-    return point, multipliers, wrong, good
+    duals = Duals(duals.equality.nan_to_num(), inequality, torch.zeros_like(x))
+    x, duals = _corrected(qp, active, x, duals, kkt.solve(*_rest(qp, x, duals, active)))
+    wrong, unbalanced = _judge(qp, x, duals, active)
+    # nothing to exchange, and not yet exact: refine once more, then look closer
+    for solve in (kkt.solve, kkt.solve_carefully):
+        stuck = (wrong.count() == 0) & ~(unbalanced <= _SHARP)
+        if not bool(stuck.any()):
+            return x, duals, wrong, (wrong.count() == 0)
+        x, duals = x.nan_to_num(), duals.map(torch.nan_to_num)
+        finer = _corrected(qp, active, x, duals, solve(*_rest(qp, x, duals, active)))
+        x = torch.where(stuck[:, None], finer[0], x)
+        duals.put(stuck.nonzero()[:, 0], finer[1][stuck])
+        wrong, unbalanced = _judge(qp, x, duals, active)
+    good = (wrong.count() == 0) & (unbalanced <= TOLERANCE)
+    # still nothing to exchange: the objective falls along a direction in which it is flat
+    downhill = kkt.flat(-gradient(qp, x, duals))
+    wrong, length = _block(qp, x, downhill, active, wrong, ~good & (wrong.count() == 0))
+    return x + length * downhill, duals, wrong, good
+
+
+def _rest(qp: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet) -> tuple[Tensor, Tensor, Tensor]:
+    """What the conditions of the working set lack at this point: the right-hand side of the reduced system."""
+    rows = torch.where(active.rows, qp.h - matvec(qp.G, x), torch.zeros_like(duals.inequality))
+    return -gradient(qp, x, duals), qp.b - matvec(qp.A, x), rows
 
 
 def _block(
     qp: QuadraticProgram, x: Tensor, direction: Tensor, active: ActiveSet, wrong: ActiveSet, where: Tensor
-) -> tuple[ActiveSet, Tensor, Tensor]:
+) -> tuple[ActiveSet, Tensor]:
     """Downhill along a flat direction until the first constraint is met; that one has to enter.
 
     Returns:
-        ``wrong`` with that constraint added for the samples in ``where``, the (B, 1) length of the way, the direction.
+        ``wrong`` with that constraint added for the samples in ``where``, and the (B, 1) length of the way.
     """
     rates = torch.cat([matvec(qp.G, direction), -direction, direction], 1)
     slacks = torch.cat([qp.h - matvec(qp.G, x), x - qp.lb, qp.ub - x], 1).clamp(min=0)
@@ -131,11 +137,11 @@ def _block(
     wrong = ActiveSet(
         wrong.rows | entering[:, :m], wrong.lower | entering[:, m : m + n], wrong.upper | entering[:, m + n :]
     )
-    return wrong, torch.where(where, length, 0.0), direction
+    return wrong, torch.where(where, length, 0.0)
 
 
 def _corrected(
-    qp: QuadraticProgram, active: ActiveSet, x: Tensor, duals: Duals, step: tuple[Tensor, ...]
+    qp: QuadraticProgram, active: ActiveSet, x: Tensor, duals: Duals, step: tuple[Tensor, Tensor, Tensor, Tensor]
 ) -> tuple[Tensor, Duals]:
     """Add a step of the reduced system, and read the bounds' multipliers off the gradient."""
     x = x + step[0]
@@ -146,7 +152,7 @@ def _corrected(
 
 
 def _judge(qp: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet) -> tuple[ActiveSet, Tensor]:
-    """Which constraints are on the wrong side, and (B,) where the point is optimal to ``TOLERANCE``."""
+    """Which constraints are on the wrong side, and (B,) how far stationarity and held constraints are from zero."""
     s = scaled(qp, x, duals)
     free = qp.lb != qp.ub
     wrong = ActiveSet(
@@ -155,8 +161,7 @@ def _judge(qp: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet) -> 
         (torch.where(active.upper, s.push_upper + _SIGN, s.upper + TOLERANCE) < 0) & free,
     )
     held = torch.where(active.rows, s.rows, torch.zeros_like(s.rows))
-    unbalanced = torch.cat([s.stationarity, s.equality, held], 1).abs().amax(1)
-    return wrong, (wrong.count() == 0) & (unbalanced <= TOLERANCE)
+    return wrong, torch.cat([s.stationarity, s.equality, held], 1).abs().amax(1)
 
 
 def _choose(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tuple[ActiveSet, Tensor, Tensor]:

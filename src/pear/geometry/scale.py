@@ -48,7 +48,7 @@ def scaled(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Scaled:
     equality_pull, row_pull = tmatvec(qp.A, duals.equality), tmatvec(qp.G, duals.inequality)
     diagonal = qp.H.diagonal(dim1=1, dim2=2)
     abs_a, abs_g, abs_x = qp.A.abs(), qp.G.abs(), x.abs()
-    forces = pull.abs() + diagonal.abs() * abs_x + qp.c.abs()
+    forces = pull.abs() + qp.c.abs()
     forces = forces + tmatvec(abs_a, duals.equality.abs()) + tmatvec(abs_g, duals.inequality.abs())
     floor = _FLOOR * _reach(qp, diagonal)
     largest = torch.maximum(forces.amax(1, keepdim=True), floor * diagonal.amax(1, keepdim=True))

@@ -80,7 +80,9 @@ def _objective(problem: Problem, base: QuadraticProgram, z: Tensor) -> Tensor:
     assert problem.phi is not None
     quadratic = (z * (0.5 * matvec(base.H, z) + base.c)).sum(1)
     value = quadratic + problem.sign * problem.phi.value(z)
-    return torch.where(value.isnan(), torch.inf, value)
+    # a point on the edge of φ's domain may have a value, but no slope to go on from
+    inside = problem.phi.gradient(z).isfinite().all(1) & ~value.isnan()
+    return torch.where(inside, value, torch.inf)
 
 
 def _step_length(problem: Problem, base: QuadraticProgram, z: Tensor, direction: Tensor) -> Tensor:

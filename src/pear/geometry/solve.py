@@ -17,7 +17,7 @@ from pear.geometry.smooth import solve_smooth
 from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.convert import as_batch
-from pear.solvers.registry import Backend, resolve
+from pear.solvers.registry import Backend, get, resolve
 from pear.solvers.solution import Duals, Solution, Status
 
 logger = logging.getLogger("pear")
@@ -84,9 +84,8 @@ def solve_verified(
 
 def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str) -> float:
     """The value of λ: as given, or for "auto" a tenth of the mean cost; 0 where the problem is curved by itself."""
+    check_smoothing(smoothing)
     if smoothing != "auto":
-        if isinstance(smoothing, bool) or not isinstance(smoothing, (int, float)) or not 0 <= smoothing < math.inf:
-            raise ProblemError(f"smoothing must be a number of at least 0, or 'auto'; got {smoothing!r}")
         return float(smoothing)
     if problem.is_curved:
         picked = 0.0
@@ -96,6 +95,19 @@ def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str) -> 
         picked = float(f"{0.1 * float(size.mean()) if size.numel() else 0.1:.2g}") or 0.1
     logger.info("smoothing='auto' picked %g", picked)
     return picked
+
+
+def check_smoothing(smoothing: float | str) -> None:
+    """λ is a finite number of at least 0, or "auto"."""
+    number = isinstance(smoothing, (int, float)) and not isinstance(smoothing, bool)
+    if smoothing != "auto" and not (number and 0 <= float(smoothing) < math.inf):
+        raise ProblemError(f"smoothing must be a number of at least 0, or 'auto'; got {smoothing!r}")
+
+
+def check_solver(solver: str) -> None:
+    """The name is in the registry; whether it is installed shows when it is used."""
+    if solver != "auto":
+        get(solver)
 
 
 def check_on_failure(on_failure: str) -> None:

@@ -10,7 +10,15 @@ from torch import Tensor, nn
 
 from pear.geometry.exact import Verified
 from pear.geometry.projection import require_unique
-from pear.geometry.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve_verified
+from pear.geometry.solve import (
+    OnFailure,
+    check_on_failure,
+    check_smoothing,
+    check_solver,
+    choose_smoothing,
+    fail,
+    solve_verified,
+)
 from pear.losses.memory import Memory, as_keys, rows_of
 from pear.problem import Problem
 from pear.problem.canonical import matvec, tmatvec
@@ -56,6 +64,8 @@ class DecisionLayer(nn.Module):
     ) -> None:
         super().__init__()
         check_on_failure(on_failure)
+        check_smoothing(smoothing)
+        check_solver(solver)
         self.problem = problem.relaxed()
         self.smoothing = smoothing
         self.solver = solver

@@ -33,30 +33,35 @@ class Memory:
     def __len__(self) -> int:
         return len(self._slot)
 
-    def recall(self, keys: list[Hashable], stamp: Tensor | None = None) -> Start | None:
-        """The remembered rows of these samples; ``known`` is False where there are none.
-
-        Args:
-            keys: sample ids.
-            stamp: (B, k) what the solution depended on; rows stored under another stamp count as unknown.
-        """
+    def recall(self, keys: list[Hashable]) -> Start | None:
+        """The remembered rows of these samples; ``known`` is False where there are none."""
         if self._rows is None:
             return None
-        slots = [self._slot.get(key, -1) for key in keys]
-        index = torch.tensor(slots, device=self._rows.x.device)
+        index = self._index(keys)
         rows: Start = self._rows[index]
-        known = rows.known & (index >= 0)
-        if stamp is not None and self._stamp is not None:
-            known = known & (self._stamp[index] == stamp).all(1)
-        return Start(rows.x, rows.duals, rows.active, known)
+        return Start(rows.x, rows.duals, rows.active, rows.known & (index >= 0))
+
+    def stamped(self, keys: list[Hashable], stamp: Tensor) -> bool:
+        """True where every sample is known under this very stamp (B, k), so that its row needs no check."""
+        if self._rows is None or self._stamp is None:
+            return False
+        index = self._index(keys)
+        known = self._rows.known[index] & (index >= 0)
+        return bool((known & (self._stamp[index] == stamp).all(1)).all())
+
+    def _index(self, keys: list[Hashable]) -> Tensor:
+        assert self._rows is not None
+        return torch.tensor([self._slot.get(key, -1) for key in keys], dtype=torch.long, device=self._rows.x.device)
 
     def store(self, keys: list[Hashable], rows: Start, stamp: Tensor | None = None) -> None:
-        """Remember one row for each key."""
+        """Remember one row for each key, under a stamp (B, k) of what it depends on."""
+        if not keys:
+            return
         for key in keys:
             self._slot.setdefault(key, len(self._slot))
         self._grow(len(self._slot), rows, stamp)
         assert self._rows is not None
-        index = torch.tensor([self._slot[key] for key in keys], device=rows.x.device)
+        index = self._index(keys)
         self._rows.put(index, rows)
         if stamp is not None and self._stamp is not None:
             self._stamp[index] = stamp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,9 +13,17 @@ from torch import Tensor, nn
 from pear.errors import ProblemError
 from pear.geometry.exact import Start, Verified
 from pear.geometry.projection import inject_normal, project
-from pear.geometry.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve_verified
+from pear.geometry.solve import (
+    OnFailure,
+    check_on_failure,
+    check_smoothing,
+    check_solver,
+    choose_smoothing,
+    fail,
+    solve_verified,
+)
 from pear.losses.memory import Memory, as_keys, rows_of
-from pear.losses.regret import check_pair, gradient_error, regret, true_curvature
+from pear.losses.regret import check_injection, check_pair, gradient_error, regret, true_curvature
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 from pear.solvers.solution import Status
@@ -96,8 +105,9 @@ class PEARLoss(nn.Module):
         check_on_failure(on_failure)
         if reduction not in ("mean", "sum", "none"):
             raise ProblemError(f"reduction must be 'mean', 'sum' or 'none'; got {reduction!r}")
-        if not 0 <= injection < float("inf"):
-            raise ProblemError(f"injection must be a number of at least 0; got {injection!r}")
+        check_injection(injection)
+        check_smoothing(smoothing)
+        check_solver(solver)
         self.problem = problem.relaxed()
         self.smoothing = smoothing
         self.injection = float(injection)
@@ -134,7 +144,7 @@ class PEARLoss(nn.Module):
         self.smoothing = lam = choose_smoothing(self.problem, true, self.smoothing)
         ids = None if keys is None else as_keys(keys, len(predicted))
         problem = rows_of(self.problem, ids)
-        true_Q = true_curvature(problem, Q, true_Q)
+        true_Q = true_curvature(problem, Q, true_Q, len(predicted))
         solved = self._solve(problem, predicted.detach(), lam, ids, Q)
         ideal, ideal_status = self._solve_true(problem, true.detach(), lam, ids, true_Q)
         status = torch.where(solved.solved, ideal_status, solved.status)
@@ -146,7 +156,7 @@ class PEARLoss(nn.Module):
         value = torch.where(good[:, 0], regret(problem, solved, ideal, bill), 0.0)
         exact = injected = None
         if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q)):
-            error = gradient_error(solved, predicted, true, Q, true_Q)
+            error = torch.where(good, gradient_error(solved, predicted, true, Q, true_Q), 0.0)
             exact = torch.where(good, project(solved, error), 0.0)
             injected = torch.where(good, inject_normal(solved.qp, error, exact, self.injection), 0.0)
         self._record(solved, value, status, exact)
@@ -168,12 +178,13 @@ class PEARLoss(nn.Module):
         self, problem: Problem, cost: Tensor, lam: float, ids: list[Hashable] | None, Q: Any
     ) -> tuple[Start, Tensor]:
         """The true problem: kept as it is where a sample came with this very cost before."""
-        start = None if ids is None else self._true.recall(ids, stamp=cost)
-        if start is not None and Q is None and bool(start.known.all()):
+        stamp = torch.cat([cost.double(), cost.new_full((len(cost), 1), lam if Q is None else math.nan).double()], 1)
+        start = None if ids is None else self._true.recall(ids)
+        if ids is not None and start is not None and self._true.stamped(ids, stamp):
             return start, torch.zeros(len(cost), dtype=torch.int8, device=cost.device)
         ideal = solve_verified(problem, cost, lam, self.solver, start, Q=Q)
         if ids is not None:
-            self._true.store(ids, ideal.as_start(), stamp=cost)
+            self._true.store(ids, ideal.as_start(), stamp)
         return ideal.as_start(), ideal.status
 
     def _record(self, solved: Verified, value: Tensor, status: Tensor, g: Tensor | None) -> None:

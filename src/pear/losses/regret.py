@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import torch
@@ -14,6 +15,7 @@ from pear.geometry.solve import OnFailure, check_on_failure, choose_smoothing, f
 from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.convert import as_batch
+from pear.solvers.solution import Status
 
 _TINY = 1e-7  # keeps the normalised regret finite where every optimal value is zero
 
@@ -55,14 +57,18 @@ def regret_gradient(
         tensor([[-0.2000,  0.2000]], dtype=torch.float64)
     """
     check_on_failure(on_failure)
+    check_injection(injection)
     predicted, true = as_batch(predicted).detach(), as_batch(true).detach()
     check_pair(predicted, true)
     problem = problem.relaxed()
-    true_Q = true_curvature(problem, Q, true_Q)
+    true_Q = true_curvature(problem, Q, true_Q, len(predicted))
     lam = choose_smoothing(problem, true, smoothing)
     solved = solve_verified(problem, predicted, lam, solver, Q=Q)
     fail(solved.status, on_failure, "the predicted costs")
     error = gradient_error(solved, predicted, true, Q, true_Q)
+    known = error.isfinite().all(1)
+    fail(torch.where(known, int(Status.SOLVED), int(Status.NOT_FINITE)), on_failure, "the true costs")
+    error = torch.where(known[:, None], error, 0.0)
     g = inject_normal(solved.qp, error, project(solved, error), injection)
     return g.to(predicted.dtype)
 
@@ -91,7 +97,7 @@ def normalized_regret(
     """
     predicted, true = as_batch(predicted).detach().double(), as_batch(true).detach().double()
     check_pair(predicted, true)
-    true_Q = true_curvature(problem, Q, true_Q)
+    true_Q = true_curvature(problem, Q, true_Q, len(predicted))
     chosen = solve(problem, predicted, solver=solver, Q=Q).x
     best = solve(problem, true, solver=solver, Q=true_Q).x
     paid, ideal = (problem.objective(z, true, Q=true_Q) for z in (chosen, best))
@@ -131,16 +137,27 @@ def check_pair(predicted: Tensor, true: Tensor) -> None:
         )
 
 
-def true_curvature(problem: Problem, Q: Any, true_Q: Any) -> Any:
+def check_injection(injection: float) -> None:
+    """β is a finite number of at least 0."""
+    number = isinstance(injection, (int, float)) and not isinstance(injection, bool)
+    if not (number and 0 <= injection < math.inf):
+        raise ProblemError(f"injection must be a number of at least 0; got {injection!r}")
+
+
+def true_curvature(problem: Problem, Q: Any, true_Q: Any, batch: int) -> Any:
     """The curvature of the bill where one is predicted; None where neither is."""
     if Q is None and true_Q is not None:
         raise ProblemError(
             "true_Q was given without Q; pass the predicted curvature as Q, or put true_Q into the problem"
         )
-    if Q is not None and true_Q is None:
-        if problem.Q is None:
-            raise ProblemError("Q was given, but neither true_Q nor a Q in the problem to compare it with; pass true_Q")
-        return problem.Q
+    if Q is None:
+        return None
+    if true_Q is None and problem.Q is None:
+        raise ProblemError("Q was given, but neither true_Q nor a Q in the problem to compare it with; pass true_Q")
+    true_Q = problem.Q if true_Q is None else torch.as_tensor(true_Q)
+    n = problem.n
+    if tuple(true_Q.shape) not in ((n, n), (batch, n, n)):
+        raise ProblemError(f"true_Q must have shape {(n, n)} or {(batch, n, n)}; got {tuple(true_Q.shape)}")
     return true_Q
 
 

@@ -29,8 +29,9 @@ _Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 _RHO = 1e-10
 _DELTA = 1e-8
 _LOST = 1e4
-_MARGIN = 0.03
-"""The last steps gain several digits each; one more of them sets slacks apart from multipliers."""
+_MARGIN = 1e-3
+"""Complementarity is driven this much further than feasibility: it is what sets slacks apart from multipliers, while
+feasibility is the polish's to restore."""
 _MAX_ITER = 60
 _TO_BOUNDARY = 0.995
 
@@ -75,7 +76,6 @@ def solve(qp: QuadraticProgram, tol: float) -> Hint:
         return empty_hint(0, qp.n, qp.p, qp.m, qp.c)
     scaled, scale = _scaled(qp)
     inequalities = _stack(scaled)
-    tol = _MARGIN * tol
     state = best = _start(scaled, inequalities)
     least = torch.full_like(qp.c[:, 0], torch.inf)
     for _ in range(_MAX_ITER):
@@ -215,7 +215,7 @@ def _newton(
     mu = (s * lam).sum(1, keepdim=True) / count
     # not relative to the multipliers: they grow without limit where there is no feasible point
     reach, force = 1 + x.abs().amax(1, keepdim=True), 1 + pull.abs().amax(1, keepdim=True)
-    residual = torch.cat([r_dual / force, r_eq / reach, r_in / reach, mu / force], 1).abs().amax(1)
+    residual = torch.cat([r_dual / force, r_eq / reach, r_in / reach, mu / force / _MARGIN], 1).abs().amax(1)
 
     m, n = qp.m, qp.n
     factor = _factor(qp, lam / s)

@@ -1,0 +1,35 @@
+"""``pear solvers``: what can solve what, and how to get it."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from pear.cli.console import out
+from pear.solvers.registry import BACKENDS, Backend
+
+_CAPTION = "solver='auto' chooses among them; 'qpsolvers:NAME' reaches any other solver of the qpsolvers package."
+
+
+def solvers() -> None:
+    """List the solvers: what they solve, whether they are installed, and how to get them."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption=_CAPTION, caption_justify="left")
+    for heading in ("name", "solves", "GPU", "installed", "how to get it:\npip install …"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("note")
+    for backend in BACKENDS:
+        table.add_row(*_cells(backend))
+    out.print(table)
+
+
+def _cells(backend: Backend) -> tuple[Text, ...]:
+    installed = Text("yes", style="green") if backend.installed else Text("no", style="yellow")
+    return (
+        Text(backend.name, style="bold"),
+        Text(", ".join(backend.kinds)),
+        Text("yes" if backend.gpu else "no"),
+        installed,
+        Text(backend.how_to_install.removeprefix("pip install ")),
+        Text(backend.note),
+    )

@@ -1,0 +1,69 @@
+"""Spread one unit of money over assets: mean against variance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem import Problem
+from pear.problem.convert import ArrayLike, read
+from pear.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Portfolio(Task):
+    """``min ½ γ wᵀΣw − μᵀw`` subject to ``Σᵢ wᵢ = 1, w ≥ lower``.
+
+    The problem minimises and holds the constraints alone, because returns μ and covariance Σ may both be forecast. They
+    come with every call: the cost is −μ (``cost``), the curvature ``Q = γΣ`` (``curvature``).
+
+    Attributes:
+        risk_aversion: γ.
+    """
+
+    risk_aversion: float
+
+    def cost(self, returns: ArrayLike) -> Tensor:
+        """−μ, differentiable: what ``pear.solve``, ``PEARLoss`` and the others take as cost.
+
+        Args:
+            returns: (n,) or (B, n) expected returns μ.
+        """
+        return -read("returns", returns)
+
+    def curvature(self, covariance: ArrayLike) -> Tensor:
+        """γΣ, differentiable: what they take as ``Q``, and as ``true_Q`` for the bill.
+
+        Args:
+            covariance: (n, n) or (B, n, n) covariance Σ of the returns.
+        """
+        return self.risk_aversion * read("covariance", covariance)
+
+
+def portfolio(n: int, risk_aversion: float = 1.0, lower: float | None = 0.0) -> Portfolio:
+    """A fully invested portfolio of n assets.
+
+    Args:
+        n: number of assets.
+        risk_aversion: γ > 0.
+        lower: least weight of every asset, at most 1/n; 0 is long only, None or −inf allows any short position.
+
+    Example:
+        >>> import pear
+        >>> task = pear.tasks.portfolio(2, risk_aversion=2.0)
+        >>> cost, Q = task.cost([[0.3, 0.1]]), task.curvature([[0.2, 0.0], [0.0, 0.2]])
+        >>> pear.solve(task.problem, cost, Q=Q).x
+        tensor([[0.7500, 0.2500]], dtype=torch.float64)
+    """
+    if n != int(n) or n < 1:
+        raise ProblemError(f"a portfolio needs a whole number of assets, at least 1; got {n!r}")
+    if not 0 < risk_aversion < math.inf:
+        raise ProblemError(f"risk_aversion must be a positive number; got {risk_aversion!r}")
+    least = -math.inf if lower is None else float(lower)
+    if not least * n <= 1:
+        raise ProblemError(f"lower must be at most 1/n = {1 / n:g}, or the weights cannot sum to 1; got {lower!r}")
+    problem = Problem(A=[[1.0] * n], b=[1.0], lb=least, sense="min")
+    return Portfolio(f"portfolio_{n}_assets", problem, float(risk_aversion))

@@ -1,0 +1,9 @@
+"""What can go wrong while training."""
+
+from __future__ import annotations
+
+from pear.errors import PearError
+
+
+class TrainingError(PearError, RuntimeError):
+    """Training cannot go on; the message names the epoch."""

@@ -1,0 +1,219 @@
+"""``fit``: one training loop for every loss."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pear.errors import ProblemError
+from pear.train.errors import TrainingError
+from pear.train.history import Check, History, Progress, Reason
+from pear.train.loss import KeyedLoss, keyed
+from pear.train.order import Order, shuffled
+from pear.train.stopping import EarlyStopping
+
+Metric = Callable[[Tensor, Tensor], float]
+
+
+def fit(
+    model: nn.Module,
+    loss: Callable[..., Tensor],
+    train: tuple[Any, Any],
+    validation: tuple[Any, Any],
+    metric: Metric,
+    *,
+    optimizer: torch.optim.Optimizer | None = None,
+    learning_rate: float = 1e-2,
+    batch_size: int = 32,
+    max_epochs: int = 10_000,
+    check_every: int = 10,
+    patience: int = 3,
+    min_improvement: float = 0.01,
+    time_cap: float | None = None,
+    seed: int | torch.Generator = 0,
+    order: Order = shuffled,
+    progress: Callable[[Progress], None] | None = None,
+) -> History:
+    """Train ``model`` in place and leave it with the weights that did best on the validation samples.
+
+    The metric is taken after the first epoch, then every ``check_every`` epochs, and at the end. Ctrl-C ends the run
+    early, with the best weights so far. No global random state is read or changed, unless the model does it (dropout).
+
+    Args:
+        model: maps features (B, p) to predicted costs (B, n).
+        loss: called with predicted and true costs; with the samples' row numbers, where it takes ``keys``.
+        train: features (N, p) and true costs (N, n): tensors or arrays, converted to the model's dtype and device.
+        validation: the same, of samples held out.
+        metric: (predicted, true) → float on the whole validation set, lower is better.
+        optimizer: Adam over all parameters where left out.
+        learning_rate: of that Adam.
+        batch_size: the last batch of an epoch may be smaller.
+        max_epochs: at most so many.
+        check_every: epochs between checks.
+        patience: stop after so many checks in a row that improve the reference too little.
+        min_improvement: how little: 0.01 is 1 % of the reference.
+        time_cap: seconds after which to stop, even within an epoch; none where left out.
+        seed: of the order of the samples, or a generator to draw it from.
+        order: ``shuffled``, ``in_order``, or any function like them.
+        progress: called after every epoch.
+
+    Returns:
+        What happened, check by check.
+
+    Raises:
+        TrainingError: the loss or the metric is not a number; the model is left with its best weights.
+
+    Example:
+        >>> import pear, torch
+        >>> from pear.train import fit
+        >>> task = pear.tasks.shortest_path((3, 3))
+        >>> train, validation, test = task.split(task.samples(200, degree=2))
+        >>> model = torch.nn.Linear(5, task.problem.n)
+        >>> history = fit(model, torch.nn.MSELoss(), train, validation, task.normalized_regret, max_epochs=2)
+        >>> [check.epoch for check in history.checks]
+        [1, 2]
+    """
+    for name, value in (("batch_size", batch_size), ("max_epochs", max_epochs), ("check_every", check_every)):
+        if value < 1:
+            raise ProblemError(f"{name} must be at least 1; got {value!r}")
+    if time_cap is not None and not time_cap > 0:
+        raise ProblemError(f"time_cap must be a positive number of seconds, or None; got {time_cap!r}")
+    run = _Run(
+        model=model,
+        loss=keyed(loss),
+        train=_as_pair(model, train, "train"),
+        validation=_as_pair(model, validation, "validation"),
+        metric=metric,
+        optimizer=torch.optim.Adam(model.parameters(), lr=learning_rate) if optimizer is None else optimizer,
+        stopping=EarlyStopping(patience, min_improvement),
+        time_cap=math.inf if time_cap is None else time_cap,
+    )
+    generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
+    was_training = model.training
+    try:
+        run.history.stopped = run.epochs(max_epochs, check_every, batch_size, order, generator, progress)
+    except KeyboardInterrupt:
+        run.history.stopped = "interrupted"
+    finally:
+        run.restore()
+        model.train(was_training)
+        run.history.seconds = run.seconds()
+    return run.history
+
+
+@dataclass
+class _Run:
+    """The state of one run."""
+
+    model: nn.Module
+    loss: KeyedLoss
+    train: tuple[Tensor, Tensor]
+    validation: tuple[Tensor, Tensor]
+    metric: Metric
+    optimizer: torch.optim.Optimizer
+    stopping: EarlyStopping
+    time_cap: float
+    history: History = field(default_factory=History)
+    best_weights: dict[str, Any] | None = None
+    start: float = field(default_factory=time.perf_counter)
+
+    def seconds(self) -> float:
+        return time.perf_counter() - self.start
+
+    def late(self) -> bool:
+        return self.seconds() >= self.time_cap
+
+    def epochs(
+        self,
+        max_epochs: int,
+        check_every: int,
+        batch_size: int,
+        order: Order,
+        generator: torch.Generator,
+        progress: Callable[[Progress], None] | None,
+    ) -> Reason:
+        """Train and check until there is a reason to stop."""
+        for epoch in range(1, max_epochs + 1):
+            rows = order(len(self.train[0]), generator).to(self.train[0].device)
+            loss = self.epoch(epoch, rows.split(batch_size))
+            late = self.late()
+            tired = False
+            if late or epoch == max_epochs or (epoch - 1) % check_every == 0:
+                tired = self.check(epoch, loss)
+            if progress is not None:
+                progress(self.report(epoch, max_epochs, loss))
+            if tired or late:
+                return "patience" if tired else "time_cap"
+        return "max_epochs"
+
+    def epoch(self, epoch: int, batches: tuple[Tensor, ...]) -> float:
+        """One pass over the training samples, or as much of it as the time allows; the mean loss per sample."""
+        self.model.train()
+        features, costs = self.train
+        total, seen = torch.zeros((), dtype=torch.float64, device=features.device), 0
+        for rows in batches:
+            self.optimizer.zero_grad()
+            value = self.loss(self.model(features[rows]), costs[rows], keys=rows)
+            value.backward()
+            self.optimizer.step()
+            # Summed on the device and read once an epoch: no step waits for the one before it.
+            total += value.detach() * len(rows)
+            seen += len(rows)
+            if self.late():
+                break
+        else:
+            self.history.epochs = epoch
+        return self.checked("loss", float(total) / seen, epoch)
+
+    def check(self, epoch: int, loss: float) -> bool:
+        """Take the metric, keep the weights where it is the best so far; True where patience is at its end."""
+        began = self.seconds()
+        self.model.eval()
+        features, costs = self.validation
+        with torch.no_grad():
+            value = self.checked("validation metric", float(self.metric(self.model(features), costs)), epoch)
+        check = Check(epoch, self.seconds(), loss, value)
+        self.history.checks.append(check)
+        self.history.check_seconds += check.seconds - began
+        if self.history.best is None or value < self.history.best.metric:
+            self.best_weights = copy.deepcopy(self.model.state_dict())
+            self.history.best = check
+        return self.stopping.update(value)
+
+    def checked(self, what: str, value: float, epoch: int) -> float:
+        if not math.isfinite(value):
+            raise TrainingError(
+                f"the {what} is {value} in epoch {epoch}; lower the learning rate, or look for NaN and infinity in the "
+                "features and costs. The model has the best weights of the checks before it"
+            )
+        return value
+
+    def report(self, epoch: int, max_epochs: int, loss: float) -> Progress:
+        last = self.history.checks[-1].metric if self.history.checks else math.nan
+        best = math.nan if self.history.best is None else self.history.best.metric
+        return Progress(epoch, max_epochs, self.seconds(), loss, last, best)
+
+    def restore(self) -> None:
+        if self.best_weights is not None:
+            self.model.load_state_dict(self.best_weights)
+
+
+def _as_pair(model: nn.Module, pair: tuple[Any, Any], name: str) -> tuple[Tensor, Tensor]:
+    """Features and costs in the dtype and on the device of the model."""
+    like = next((p for p in model.parameters() if p.requires_grad), None)
+    if like is None:
+        raise ProblemError("the model has no parameter to train")
+    features, costs = (torch.as_tensor(part).detach().to(like.device, like.dtype) for part in pair)
+    if len(features) != len(costs) or not len(features):
+        raise ProblemError(
+            f"{name} must be features and costs of the same samples, at least one; got {len(features)} rows of "
+            f"features and {len(costs)} of costs"
+        )
+    return features, costs

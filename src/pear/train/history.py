@@ -1,0 +1,73 @@
+"""What a training run leaves behind, and what it says on the way."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Reason = Literal["patience", "max_epochs", "time_cap", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One look at the validation samples.
+
+    Attributes:
+        epoch: epochs trained before it.
+        seconds: since the start, earlier checks included.
+        loss: mean training loss per sample of the epoch just trained; NaN where none has been.
+        metric: on the validation samples.
+    """
+
+    epoch: int
+    seconds: float
+    loss: float
+    metric: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the progress callback gets after every epoch.
+
+    Attributes:
+        epoch, max_epochs: epochs trained so far, and at most.
+        seconds: since the start.
+        loss: mean training loss of this epoch.
+        metric, best: of the last check, and the best so far; NaN before the first check.
+    """
+
+    epoch: int
+    max_epochs: int
+    seconds: float
+    loss: float
+    metric: float
+    best: float
+
+
+@dataclass
+class History:
+    """A finished run; the model holds the weights of ``best``.
+
+    Attributes:
+        checks: in order.
+        epochs: full epochs trained.
+        seconds: in total; check_seconds: of which spent on the metric.
+        stopped: why it ended.
+        best: the check with the lowest metric, the earliest of equals; None where training was interrupted before any.
+    """
+
+    checks: list[Check] = field(default_factory=list)
+    epochs: int = 0
+    seconds: float = 0.0
+    check_seconds: float = 0.0
+    stopped: Reason = "max_epochs"
+    best: Check | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """True where the user stopped it."""
+        return self.stopped == "interrupted"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists, for JSON."""
+        return asdict(self)

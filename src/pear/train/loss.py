@@ -1,0 +1,36 @@
+"""One way to call every loss: predicted costs, true costs and the ids of the samples."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import Tensor, nn
+
+
+class KeyedLoss(Protocol):
+    """A loss that may remember samples between epochs."""
+
+    def __call__(self, predicted: Tensor, true: Tensor, keys: Tensor) -> Tensor:
+        """A scalar for a batch; ``keys`` are its (B,) row numbers in the training data."""
+        ...
+
+
+def keyed(loss: Callable[..., Tensor]) -> KeyedLoss:
+    """The loss itself where it has an argument named ``keys``; otherwise one that drops them.
+
+    Example:
+        >>> import torch
+        >>> ones = torch.ones(2, 3)
+        >>> keyed(torch.nn.MSELoss())(ones, ones, keys=torch.arange(2))
+        tensor(0.)
+    """
+    signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
+    if "keys" in signature.parameters:
+        return loss
+
+    def without_keys(predicted: Tensor, true: Tensor, keys: Tensor) -> Tensor:
+        return loss(predicted, true)
+
+    return without_keys

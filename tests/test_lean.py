@@ -1,0 +1,101 @@
+"""The core needs torch, numpy and scipy, and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+OPTIONAL = (
+    *("osqp", "highspy", "qpsolvers", "daqp", "piqp", "clarabel", "proxsuite"),
+    *("typer", "rich", "matplotlib", "pandas", "sklearn", "numba", "cvxpy", "pyepo"),
+)
+# Every finder is asked as before, and has never heard of these packages: what their absence looks like to Python.
+BLOCK = f"""
+import sys
+
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {OPTIONAL!r}:
+            return None
+        return self.finder.find_spec(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
+try:
+    import scipy, osqp
+except ModuleNotFoundError as error:
+    assert error.name == "osqp"
+else:
+    raise SystemExit("the block does not work")
+"""
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+WORK = """
+import torch, pear
+torch.set_num_threads(1)
+
+simplex = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
+assert pear.solve(simplex, [[3.0, 1.0, 2.0]]).x.tolist() == [[0.0, 1.0, 0.0]]
+
+knapsack = pear.Problem(G=[[2.0, 3.0, 1.0]], h=[4.0], lb=0.0, ub=1.0, sense="max", integer=True)
+assert pear.solve(knapsack, [[3.0, 4.0, 2.0]]).x.tolist() == [[0.0, 1.0, 1.0]]
+assert pear.normalized_regret(knapsack, [[9.0, 4.0, 2.0]], [[3.0, 4.0, 2.0]]) > 0
+
+curved = pear.solve(simplex, [[0.3, 0.1, 0.2]], smoothing=1.0)
+assert float(curved.kkt_residual.max()) < 1e-12
+
+cost = torch.tensor([[0.3, 0.1, 0.2]], requires_grad=True)
+pear.PEARLoss(simplex, smoothing=1.0)(cost, torch.tensor([[0.1, 0.2, 0.3]])).backward()
+assert cost.grad.abs().sum() > 0
+
+try:
+    pear.solve(simplex, [[3.0, 1.0, 2.0]], smoothing=1.0, solver="osqp")
+except pear.MissingExtraError as error:
+    print(error)
+try:
+    pear.solve(simplex, [[3.0, 1.0, 2.0]], solver="highs")
+except pear.MissingExtraError as error:
+    print(error)
+"""
+
+
+def test_the_core_works_without_any_extra() -> None:
+    """LP, MILP, QP and a training step, and a message that names the extra where one is asked for."""
+    out = run(BLOCK + WORK)
+    assert out.splitlines() == [
+        "solver 'osqp' needs the package osqp, not installed here; run pip install 'pear-dfl[osqp]'",
+        "solver 'highs' needs the package highspy, not installed here; run pip install 'pear-dfl[highs]'",
+    ]
+
+
+def test_importing_brings_no_optional_module() -> None:
+    code = f"import sys, pear; print(sorted(set({OPTIONAL!r}) & {{name.partition('.')[0] for name in sys.modules}}))"
+    assert run(code).strip() == "[]"
+
+
+def test_importing_changes_no_global_state() -> None:
+    """Neither torch's settings nor the random generators."""
+    code = """
+    import random, numpy, torch
+    before = (torch.get_num_threads(), torch.get_default_dtype(), torch.initial_seed(), torch.is_grad_enabled())
+    states = torch.get_rng_state().tolist(), numpy.random.get_state()[1].tolist(), random.getstate()
+    import pear
+    assert before == (
+        torch.get_num_threads(), torch.get_default_dtype(), torch.initial_seed(), torch.is_grad_enabled()
+    )
+    assert states == (torch.get_rng_state().tolist(), numpy.random.get_state()[1].tolist(), random.getstate())
+    print("same")
+    """
+    assert run(textwrap.dedent(code)).strip() == "same"

@@ -1,0 +1,336 @@
+"""The training loop: what it calls, when it stops, what it leaves behind."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pear
+from pear.tasks import ShortestPath, Split, shortest_path
+from pear.train import EarlyStopping, History, Progress, TrainingError, fit, in_order
+
+Data = tuple[Tensor, Tensor]
+
+
+def data(count: int = 20, seed: int = 0) -> Data:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(count, 3, generator=generator), torch.randn(count, 2, generator=generator)
+
+
+def linear(features: int, n: int, seed: int = 0) -> nn.Linear:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return nn.Linear(features, n)
+
+
+def scripted(values: list[float]) -> Callable[[Tensor, Tensor], float]:
+    """A metric that returns these values, one a check."""
+    waiting: Iterator[float] = iter(values)
+    return lambda predicted, true: next(waiting)
+
+
+# --- the loop on real tasks -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[ShortestPath, Split]:
+    task = shortest_path((3, 3))
+    return task, task.split(task.samples(240, degree=6, noise=0.25, seed=0))
+
+
+def test_training_with_pear_lowers_the_regret(small: tuple[ShortestPath, Split]) -> None:
+    task, (train, validation, test) = small
+    model = linear(5, task.problem.n)
+
+    def regret() -> float:
+        with torch.no_grad():
+            return task.normalized_regret(model(test.features), test.costs)
+
+    before = regret()
+    loss = pear.PEARLoss(task.problem, smoothing=0.1, injection=0.1)
+    history = fit(model, loss, train, validation, task.normalized_regret, batch_size=16, max_epochs=20)
+    assert regret() < 0.5 * before
+    assert history.best is not None
+    assert history.best.metric == min(check.metric for check in history.checks)
+    assert loss.reused > 0  # the keys reach the loss: it remembers samples between epochs
+
+
+def test_a_seed_fixes_the_run_and_touches_no_global_state(small: tuple[ShortestPath, Split]) -> None:
+    task, (train, validation, _) = small
+
+    def run(seed: int | torch.Generator) -> tuple[History, Tensor]:
+        model = linear(5, task.problem.n)
+        history = fit(model, nn.MSELoss(), train, validation, task.normalized_regret, max_epochs=5, seed=seed)
+        return history, model.weight.detach()
+
+    state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # type: ignore[index,union-attr]
+    first, weights = run(1)
+    again, same = run(torch.Generator().manual_seed(1))
+    assert torch.equal(weights, same)
+    assert [check.metric for check in first.checks] == [check.metric for check in again.checks]
+    assert [check.loss for check in first.checks] == [check.loss for check in again.checks]
+    assert not torch.equal(weights, run(2)[1])
+    assert torch.equal(state, torch.get_rng_state())
+    np.testing.assert_array_equal(numpy_state, np.random.get_state()[1])  # type: ignore[index]
+
+
+def as_a_loader_draws(count: int, generator: torch.Generator) -> Tensor:
+    """The order, and the draws, of a shuffling ``torch.utils.data.DataLoader`` without a generator of its own."""
+    torch.empty((), dtype=torch.int64).random_(generator=generator)
+    seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator))
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+
+
+def test_published_protocol_gives_the_published_regret_to_every_digit() -> None:
+    """MSE on 5×5 paths at degree 8 without noise: 15.428 ± 3.085 % over five seeds.
+
+    One stream of random numbers, seeded first, serves the layer, the training order and the validation loader, which
+    draws one number a check.
+    """
+    task, regrets = shortest_path((5, 5)), []
+    for seed in range(5):
+        train, validation, test = task.split(task.samples(2000, degree=8, noise=0.0, seed=seed))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = nn.Linear(5, 40)
+            stream = torch.Generator()
+            stream.set_state(torch.get_rng_state())
+
+        def metric(predicted: Tensor, true: Tensor, stream: torch.Generator = stream) -> float:
+            torch.empty((), dtype=torch.int64).random_(generator=stream)
+            return task.normalized_regret(predicted, true)
+
+        fit(model, nn.MSELoss(), train, validation, metric, seed=stream, order=as_a_loader_draws)
+        with torch.no_grad():
+            regrets.append(100 * task.normalized_regret(model(test.features), test.costs))
+    assert (round(statistics.mean(regrets), 3), round(statistics.stdev(regrets), 3)) == (15.428, 3.085)
+
+
+# --- when it checks and stops ---------------------------------------------------------------------------------------
+
+
+def test_checks_after_the_first_epoch_then_every_few_and_at_the_end() -> None:
+    seen: list[Progress] = []
+    values = [5.0, 4.0, 3.0, 2.0]
+    history = fit(
+        linear(3, 2), nn.MSELoss(), data(), data(seed=1), scripted(values),
+        max_epochs=9, check_every=3, progress=seen.append,
+    )  # fmt: skip
+    assert [check.epoch for check in history.checks] == [1, 4, 7, 9]
+    assert [check.metric for check in history.checks] == values
+    assert (history.stopped, history.epochs, history.interrupted) == ("max_epochs", 9, False)
+    assert [now.epoch for now in seen] == list(range(1, 10))
+    assert [now.metric for now in seen] == [5.0, 5.0, 5.0, 4.0, 4.0, 4.0, 3.0, 3.0, 2.0]
+    assert seen[-1].best == 2.0
+    seconds = [check.seconds for check in history.checks]
+    assert seconds == sorted(seconds)
+    assert 0 <= history.check_seconds <= history.seconds
+    assert json.loads(json.dumps(history.as_dict()))["best"]["metric"] == 2.0
+
+
+def test_patience_counts_checks_that_hardly_improve() -> None:
+    # 99.5 and 99.2 are within 1 % of 100; 98.9 is not; then three in a row are not good enough.
+    values = [100.0, 99.5, 99.2, 98.9, 98.5, 99.9, 98.2, 0.0]
+    history = fit(
+        linear(3, 2), nn.MSELoss(), data(), data(), scripted(values), check_every=1, patience=3, min_improvement=0.01
+    )
+    assert history.stopped == "patience"
+    assert history.epochs == 7
+    assert history.best is not None
+    assert (history.best.epoch, history.best.metric) == (7, 98.2)
+
+
+@pytest.mark.parametrize(
+    ("values", "stops_at"),
+    [
+        ([1.0, 1.0, 1.0, 1.0], 3),
+        ([1.0, 0.985, 0.98, 0.979, 0.978], 4),
+        ([1.0, 0.995, 0.985, 0.99, 0.99, 0.99], 5),
+        ([-1.0, -1.005, -1.02, -1.02, -1.02, -1.02], 5),
+        ([0.0, 0.0, 0.0, 0.0], 3),
+        ([1.0, 0.9, 0.8, 0.7], None),
+    ],
+)
+def test_the_reference_moves_only_with_a_real_improvement(values: list[float], stops_at: int | None) -> None:
+    stopping = EarlyStopping(patience=3, min_improvement=0.01)
+    stops = [stopping.update(value) for value in values]
+    assert (stops.index(True) if True in stops else None) == stops_at
+
+
+def test_time_cap_stops_within_an_epoch_and_still_checks() -> None:
+    calls = 0
+
+    def slow(predicted: Tensor, true: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            time.sleep(0.3)
+        return ((predicted - true) ** 2).mean()
+
+    history = fit(linear(3, 2), slow, data(), data(), scripted([1.0]), batch_size=4, time_cap=0.25)
+    assert history.stopped == "time_cap"
+    assert (calls, history.epochs, len(history.checks)) == (3, 0, 1)
+
+
+# --- what it leaves behind ------------------------------------------------------------------------------------------
+
+
+def test_the_best_weights_are_kept() -> None:
+    weights: list[Tensor] = []
+    values = iter([3.0, 1.0, 2.0, 1.0])
+    model = linear(3, 2)
+
+    def metric(predicted: Tensor, true: Tensor) -> float:
+        weights.append(model.weight.detach().clone())
+        assert not model.training
+        return next(values)
+
+    fit(model, nn.MSELoss(), data(), data(seed=1), metric, check_every=1, max_epochs=4)
+    assert torch.equal(model.weight, weights[1])  # the earliest of equals
+    assert not torch.equal(weights[1], weights[3])
+    assert model.training
+
+
+@pytest.mark.parametrize("where", ["loss", "metric", "progress"])
+def test_interruption_keeps_the_best_weights(where: str) -> None:
+    model, best = linear(3, 2), {}
+    calls = dict.fromkeys(("loss", "metric", "progress"), 0)
+
+    def count(what: str) -> None:
+        calls[what] += 1
+        if what == where and calls[what] == 3:
+            raise KeyboardInterrupt
+
+    def loss(predicted: Tensor, true: Tensor) -> Tensor:
+        count("loss")
+        return ((predicted - true) ** 2).mean()
+
+    def metric(predicted: Tensor, true: Tensor) -> float:
+        count("metric")
+        if calls["metric"] == 1:
+            best.update(copy.deepcopy(model.state_dict()))
+        return float(calls["metric"])  # worse at every check: the first weights are the best
+
+    history = fit(
+        model, loss, data(), data(), metric, batch_size=20, check_every=1, progress=lambda now: count("progress")
+    )
+    assert history.interrupted
+    assert history.stopped == "interrupted"
+    assert torch.equal(model.weight, best["weight"])
+    assert history.seconds > 0
+
+
+def test_interruption_before_any_check_leaves_the_weights_as_they_are() -> None:
+    def loss(predicted: Tensor, true: Tensor) -> Tensor:
+        raise KeyboardInterrupt
+
+    model = linear(3, 2)
+    history = fit(model, loss, data(), data(), scripted([]))
+    assert history.interrupted
+    assert history.best is None
+    assert torch.equal(model.weight, linear(3, 2).weight)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_stops_and_names_the_epoch(bad: float) -> None:
+    model, calls = linear(3, 2), 0
+
+    def loss(predicted: Tensor, true: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return ((predicted - true) ** 2).mean() * (bad if calls > 2 else 1.0)
+
+    with pytest.raises(TrainingError, match=rf"the loss is {bad} in epoch 3; lower the learning rate") as caught:
+        fit(model, loss, data(), data(), scripted([1.0, 0.5]), batch_size=20, check_every=1)
+    assert isinstance(caught.value, pear.PearError)
+    assert bool(model.weight.isfinite().all())
+
+
+def test_a_metric_that_is_no_number_stops_and_names_the_epoch() -> None:
+    with pytest.raises(TrainingError, match="the validation metric is nan in epoch 2"):
+        fit(linear(3, 2), nn.MSELoss(), data(), data(), scripted([1.0, math.nan]), check_every=1)
+
+
+# --- what it calls --------------------------------------------------------------------------------------------------
+
+
+def test_keys_are_the_row_numbers_of_the_batch() -> None:
+    features, costs = data(10)
+    seen: list[list[int]] = []
+
+    def loss(predicted: Tensor, true: Tensor, keys: Tensor) -> Tensor:
+        assert torch.equal(true, costs[keys])
+        seen.append(keys.tolist())
+        return ((predicted - true) ** 2).mean()
+
+    fit(linear(3, 2), loss, (features, costs), data(), scripted([1.0, 1.0]), batch_size=4, max_epochs=2)
+    assert [len(keys) for keys in seen] == [4, 4, 2] * 2
+    first, second = list(chain(*seen[:3])), list(chain(*seen[3:]))
+    assert sorted(first) == sorted(second) == list(range(10))
+    assert first != second != list(range(10))
+    seen.clear()
+    fit(linear(3, 2), loss, (features, costs), data(), scripted([1.0]), batch_size=4, max_epochs=1, order=in_order)
+    assert list(chain(*seen)) == list(range(10))
+
+
+def test_the_training_loss_is_the_mean_over_samples() -> None:
+    features, costs = data(10)
+
+    def loss(predicted: Tensor, true: Tensor, keys: Tensor) -> Tensor:
+        return predicted.sum() * 0 + keys.double().mean()
+
+    history = fit(linear(3, 2), loss, (features, costs), data(), scripted([1.0]), batch_size=4, max_epochs=1)
+    assert history.checks[0].loss == pytest.approx(4.5)
+
+
+def test_a_given_optimizer_is_used() -> None:
+    model = linear(3, 2)
+    before = model.weight.detach().clone()
+    fit(
+        model, nn.MSELoss(), data(), data(), scripted([1.0]),
+        max_epochs=1, optimizer=torch.optim.SGD([model.bias], lr=0.1),
+    )  # fmt: skip
+    assert torch.equal(model.weight, before)
+    assert not torch.equal(model.bias, linear(3, 2).bias)
+
+
+def test_arrays_are_converted_to_the_type_of_the_model() -> None:
+    features, costs = (part.double().numpy() for part in data())
+    history = fit(linear(3, 2), nn.MSELoss(), (features, costs), (features, costs), scripted([1.0]), max_epochs=1)
+    assert history.epochs == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"max_epochs": 0}, "max_epochs must be at least 1"),
+        ({"check_every": 0}, "check_every must be at least 1"),
+        ({"patience": 0}, "patience must be at least 1"),
+        ({"min_improvement": 1.0}, "min_improvement must be a share"),
+        ({"time_cap": 0.0}, "time_cap must be a positive number"),
+        ({"train": (torch.ones(2, 3), torch.ones(3, 2))}, "train must be .* got 2 rows of features and 3 of costs"),
+        ({"validation": (torch.ones(0, 3), torch.ones(0, 2))}, "validation must be"),
+        ({"model": nn.Identity()}, "no parameter to train"),
+    ],
+)
+def test_wrong_arguments_are_named(wrong: dict[str, object], message: str) -> None:
+    arguments: dict[str, object] = {
+        "model": linear(3, 2),
+        "loss": nn.MSELoss(),
+        "train": data(),
+        "validation": data(),
+        "metric": scripted([1.0]),
+    }
+    with pytest.raises(pear.ProblemError, match=message):
+        fit(**(arguments | wrong))  # type: ignore[arg-type]
