@@ -152,6 +152,15 @@ ZERO_AND_TIED: dict[str, tuple[dict[str, Any], list[float], float]] = {
         [0, 0],
         0.1,
     ),
+    "two rows on one variable": ({"G": [[1], [1]], "h": [0, 2], "lb": [-1]}, [-1], 0.1),
+    "rows that pin a variable": ({"G": [[0], [1], [-1], [1]], "h": [0, 0, 0, 1], "lb": -9, "ub": 9}, [0], 0.0),
+    "rows that pin a variable, pulled": ({"G": [[0], [1], [-1]], "h": [0, 0, 0], "lb": -9, "ub": 9}, [1], 0.0),
+    "zero row among rows": (
+        *({"G": [[0, 0, 0, 0], [1, 0, 1, 1], [0, 2, -2, 0]], "h": [0, -1, 0], "lb": -9, "ub": 9}, [0, 0, 0, 0], 0.0),
+    ),
+    "linear, cost zero, equalities": (
+        *({"A": [[1, 0, 1, 0], [0, 1, 1, 1]], "b": [0, 0], "lb": -9, "ub": [9, 9, 0, 9]}, [0, 0, 0, 0], 0.0),
+    ),
     "linear, cost zero": ({"G": [[0, 0, 1]], "h": [0], "lb": -9, "ub": 9}, [0, 0, 0], 0.0),
     "linear, everything tied": ({"A": [[1, 1, 1]], "b": [1], "lb": 0, "ub": 1}, [2, 2, 2], 0.0),
     "linear, set of one point": ({"A": [[1, 1]], "b": [0], "lb": 0}, [1, -1], 0.0),
@@ -166,6 +175,30 @@ def test_zero_and_tied_data(name: str) -> None:
     for solver in SOLVERS if smoothing else LP_SOLVERS:
         s = pear.solve(problem, costs, smoothing=smoothing, solver=solver)
         assert solution_kkt(problem, costs, smoothing, s) <= 1e-9, solver
+        assert float(s.kkt_residual.max()) <= 1e-9, solver
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_units_of_variables_do_not_matter(solver: str) -> None:
+    """With x = D x', D from a thousandth to a thousand, decisions and gradients are the same in the old units."""
+    case = ZOO["own everything"]
+    p, D = case.problem, torch.tensor([1e-3, 1e3, 1.0, 10.0, 0.1, 1e2], dtype=torch.float64)
+    fields = {"Q": p.Q * D[:, None] * D, "A": p.A * D, "b": p.b, "G": p.G * D, "h": p.h, "lb": p.lb / D, "ub": p.ub / D}
+    scaled = pear.Problem(**fields)
+    close(D * pear.solve(scaled, case.cost * D, solver=solver).x, case.x, 1.0)
+    before = pear.regret_gradient(p, case.cost, case.true, 0.0)
+    after = pear.regret_gradient(scaled, case.cost * D, case.true * D, 0.0, solver=solver)
+    close(D * after, before, 1.0)
+
+
+@pytest.mark.parametrize("solver", LP_SOLVERS)
+def test_a_sample_without_cost_does_not_disturb_its_neighbour(solver: str) -> None:
+    problem = pear.Problem(lb=-9.0, ub=9.0, n=3)
+    costs = torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, -2.0]], dtype=torch.float64)
+    s = pear.solve(problem, costs, solver=solver)
+    assert solution_kkt(problem, costs, 0.0, s) <= 1e-9
+    assert float(s.kkt_residual.max()) <= 1e-9
+    assert (s.x[1, 0].item(), s.x[1, 2].item()) == (-9.0, 9.0)
 
 
 # -------------------------------------------------------------------------------------------------------- identities

@@ -18,7 +18,7 @@ from zoo import ZOO, Planted, arrays, curvature
 CURVED = [name for name, case in ZOO.items() if case.smoothing > 0 or case.problem.Q is not None]
 UNIT = [name for name in CURVED if ZOO[name].force == 1.0]
 CHECK: dict[str, Any] = {"eps": 1e-6, "atol": 1e-7, "rtol": 1e-6}
-ENTRYWISE = ("one variable", "simplex", "repeated equalities")
+ENTRYWISE = ("one variable", "absent rows", "repeated equalities")
 """Cases whose whole Jacobian is compared; the others compare a random projection of it."""
 
 
@@ -180,7 +180,7 @@ def test_value_with_a_predicted_curvature() -> None:
     assert bool((value > 0).all())
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(small_programs(), st.sampled_from([0.1, 1.0]), st.sampled_from(["min", "max"]))
 def test_regret_is_never_negative(drawn: Any, smoothing: float, sense: str) -> None:
     fields, predicted, true = drawn
@@ -190,5 +190,6 @@ def test_regret_is_never_negative(drawn: Any, smoothing: float, sense: str) -> N
     assert bool((value >= 0).all())
     expected = by_objectives(problem, predicted, true, smoothing)
     torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-9)
-    assert bool((loss(true, true) >= 0).all())
-    torch.testing.assert_close(loss(true, true), torch.zeros(2).double(), rtol=0, atol=1e-12)
+    perfect = loss(true, true)
+    assert bool((perfect >= 0).all())
+    torch.testing.assert_close(perfect, torch.zeros(2).double(), rtol=0, atol=1e-12)

@@ -14,7 +14,8 @@ from zoo import ZOO, Planted, arrays, curvature, jacobian, projection
 
 CHECK: dict[str, Any] = {"eps": 1e-6, "atol": 1e-7, "rtol": 1e-6}
 UNIT = [name for name, case in ZOO.items() if case.force == 1.0]
-INDEPENDENT = [name for name in UNIT if ZOO[name].independent and name != "fixed"]
+# a step of one size suits neither bounds that coincide nor rows in units of a million and a millionth
+INDEPENDENT = [name for name in UNIT if ZOO[name].independent and name not in ("fixed", "uneven rows")]
 FIELDS = ("Q", "A", "b", "G", "h", "lb", "ub")
 
 
@@ -93,13 +94,16 @@ def test_dependent_equalities_move_together(name: str) -> None:
 
 
 def test_dependent_rows_get_the_derivative_of_least_norm() -> None:
+    """Of all the ways to share the derivative between dependent rows, the smallest per row of length one."""
     case = ZOO["repeated equalities"]
     b, w = leaf(case.problem.b.expand(case.B, -1)), torch.arange(1.0, case.n + 1).double()
     (pear.DecisionLayer(case.problem)(case.cost, b=b) * w).sum().backward()
     for i in range(case.B):
         a = arrays(case.problem, case.cost, case.smoothing, i)
         J = jacobian(a, case.x[i].numpy())
-        expected = np.linalg.pinv(J.T, rcond=1e-10) @ (w.numpy() - a.H @ projection(a.H, J) @ w.numpy())
+        share = np.linalg.pinv(J.T, rcond=1e-10) @ (w.numpy() - a.H @ projection(a.H, J) @ w.numpy())
+        length = np.linalg.norm(a.A, axis=1)
+        expected = share / np.where(length > 0, length, 1.0)
         np.testing.assert_allclose(b.grad[i], expected, rtol=0, atol=1e-10)
 
 

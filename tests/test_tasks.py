@@ -178,8 +178,10 @@ def test_forecasts_that_are_no_costs_are_refused() -> None:
 @pytest.mark.parametrize(
     ("arcs", "message"),
     [
-        ([(0, 1), (2, 1)], r"topological order.*got the arc \(2, 1\)"),
-        ([(0, 0)], "topological order"),
+        ([(0, 1), (2, 1)], "no path leads from node 0 to the last node, 2"),
+        ([(0, -1)], r"numbered from 0; got the arc \(0, -1\)"),
+        ([(0, 0)], "must not form a circle"),
+        ([(0, 1), (1, 2), (2, 1), (2, 3)], r"circle; the nodes \[1, 2, 3\]"),
         ([(0, 1), (2, 3)], "no path leads from node 0 to the last node, 3"),
         ([], "no path"),
     ],
@@ -193,6 +195,54 @@ def test_graphs_without_a_path_are_refused(arcs: list[tuple[int, int]], message:
 def test_grids_that_are_none_are_refused(grid: tuple[int, int]) -> None:
     with pytest.raises(pear.ProblemError, match="grid"):
         shortest_path(grid)
+
+
+def test_crossed_grid_goes_up_and_keeps_every_index() -> None:
+    forward = shortest_path((5, 5))
+    cross = forward.crossed()
+    assert (cross.graph.source, cross.graph.target, cross.name) == (20, 4, "shortest_path_5x5_cross")
+    for (a, b), (c, d) in zip(forward.graph.arcs, cross.graph.arcs, strict=True):
+        assert (c, d) == ((a, b) if b == a + 1 else (b, a))
+    assert cross.problem.b is not None
+    assert cross.problem.b.nonzero()[:, 0].tolist() == [4, 20]
+    back = cross.crossed()
+    assert (back.graph, back.name) == (forward.graph, forward.name)
+    assert torch.equal(cross.samples(3).costs, forward.samples(3).costs)
+    with pytest.raises(pear.ProblemError, match="only a grid can be crossed"):
+        shortest_path(arcs=[(0, 1)]).crossed()
+
+
+@pytest.mark.parametrize("grid", [(5, 5), (2, 7), (1, 4), (4, 1)])
+def test_cheapest_paths_across_agree_with_a_solver(grid: tuple[int, int]) -> None:
+    task = shortest_path(grid, direction="cross")
+    costs = torch.randn(20, task.problem.n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    z = task.decide(costs)
+    solved = pear.solve(task.problem, costs, solver="highs")
+    torch.testing.assert_close((costs * z).sum(1), solved.value, rtol=0, atol=1e-12)
+    assert torch.equal(task.decide_relaxed(costs), z)
+
+
+def test_a_path_between_any_two_nodes_of_any_graph() -> None:
+    # Node 5 leads to the source and node 0 away from the target: neither is on a path.
+    task = shortest_path(arcs=[(5, 3), (3, 1), (3, 4), (4, 1), (1, 2), (2, 0), (4, 2)], source=3, target=2)
+    z = task.decide([[-9.0, 1.0, 1.0, 1.0, 1.0, -9.0, 0.5], [-9.0, 1.0, 5.0, 1.0, 1.0, -9.0, 0.5]])
+    assert z.tolist() == [[0, 0, 1, 0, 0, 0, 1], [0, 1, 0, 0, 1, 0, 0]]
+    for arguments, message in [
+        ({"grid": (2, 2), "source": 1}, "belong to arcs="),
+        ({"grid": (2, 2), "direction": "up"}, "'forward' or 'cross'"),
+        ({"arcs": [(0, 1)], "direction": "cross"}, "direction belongs to a grid"),
+        ({"arcs": [(0, 1)], "source": 1, "target": 0}, "no path leads from node 1 to node 0"),
+    ]:
+        with pytest.raises(pear.ProblemError, match=message):
+            shortest_path(**arguments)  # type: ignore[arg-type]
+
+
+def test_printed_formula_adds_one_outside_the_division() -> None:
+    task = shortest_path((2, 2))
+    x, c = task.samples(5, degree=3, noise=0.0, formula="paper", dtype=torch.float64)
+    _, usual = task.samples(5, degree=3, noise=0.0, dtype=torch.float64)
+    assert len(x) == 5
+    torch.testing.assert_close(c - usual, torch.full_like(c, 1 - 1 / 3.5**3), rtol=0, atol=1e-12)
 
 
 # --- knapsack and portfolio -----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -334,3 +335,34 @@ def test_wrong_arguments_are_named(wrong: dict[str, object], message: str) -> No
     }
     with pytest.raises(pear.ProblemError, match=message):
         fit(**(arguments | wrong))  # type: ignore[arg-type]
+
+
+def test_a_run_goes_on_from_its_checkpoint_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    task = pear.tasks.shortest_path((3, 3))
+    train, validation, _ = task.split(task.samples(120, degree=4))
+
+    def run(max_epochs: int, checkpoint: Path | None) -> tuple[torch.nn.Linear, History]:
+        torch.manual_seed(0)
+        model = torch.nn.Linear(5, task.problem.n)
+        loss = pear.PEARLoss(task.problem)
+        options = {"max_epochs": max_epochs, "check_every": 2, "patience": 50, "checkpoint": checkpoint}
+        return model, fit(model, loss, train, validation, task.normalized_regret, **options)
+
+    whole, straight = run(9, None)
+    run(5, tmp_path / "run.pt")
+    resumed, history = run(9, tmp_path / "run.pt")
+    assert [c.metric for c in history.checks if c.epoch % 2] == [c.metric for c in straight.checks]
+    assert torch.equal(resumed.weight, whole.weight)
+    assert set(history.split) == {"solve", "gradient", "validation", "rest"}
+    assert min(history.split.values()) >= 0
+    assert history.split["solve"] > 0
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+    task = pear.tasks.shortest_path((2, 2))
+    pair = task.samples(8)
+    model = torch.nn.Linear(5, 4)
+    fit(model, torch.nn.MSELoss(), pair, pair, task.normalized_regret, max_epochs=1, checkpoint=tmp_path / "run.pt")
+    other = torch.nn.Sequential(torch.nn.Linear(5, 4))
+    with pytest.raises(TrainingError, match="does not belong to this model"):
+        fit(other, torch.nn.MSELoss(), pair, pair, task.normalized_regret, checkpoint=tmp_path / "run.pt")

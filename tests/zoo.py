@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,9 +90,11 @@ def tight(a: Arrays, x: Array, size: float = 1.0) -> tuple[Array, Array, Array]:
 
 
 def jacobian(a: Arrays, x: Array, size: float = 1.0) -> Array:
-    """Equality rows, tight rows and one unit row for each tight bound, as written: no rank is decided."""
+    """Equality rows, tight rows and one unit row for each tight bound, all of length one; no rank is decided."""
     rows, lower, upper = tight(a, x, size)
-    return np.vstack([a.A, a.G[rows], np.eye(len(x))[lower | upper]])
+    J = np.vstack([a.A, a.G[rows], np.eye(len(x))[lower | upper]])
+    length = np.linalg.norm(J, axis=1, keepdims=True)
+    return J / np.where(length > 0, length, 1.0)
 
 
 def projection(H: Array, J: Array) -> Array:
@@ -220,6 +222,22 @@ def box(rng: np.random.Generator) -> Planted:
     return plant(rng, pear.Problem(lb=-1.0, ub=upper), x, smoothing=0.5)
 
 
+def box_by_degrees(rng: np.random.Generator) -> Planted:
+    """Nothing at a bound, one variable, everything: reduced systems of three sizes in one batch."""
+    x = np.array([[0.1, -0.2, 0.3, 0.4], [0.1, -1.0, 0.3, 0.4], [-1.0, 1.0, 1.0, -1.0]])
+    return plant(rng, pear.Problem(Q=curvature(rng, 4), lb=-1.0, ub=1.0), x)
+
+
+def uneven_rows(rng: np.random.Generator) -> Planted:
+    """Rows in units that differ by twelve orders of magnitude; two are tight, one of them large and one small."""
+    G, x = rng.normal(size=(4, 5)), rng.normal(size=(3, 5))
+    units = np.array([1e6, 1e-6, 1e3, 1e-3])
+    A = 1e5 * rng.normal(size=(1, 5))
+    h = (x @ G.T + np.array([0.0, 0.0, 0.5, 0.5])) * units
+    case = plant(rng, pear.Problem(Q=curvature(rng, 5), A=A / 1e5, b=x @ A.T / 1e5, G=G, h=h / units), x)
+    return replace(case, problem=pear.Problem(Q=case.problem.Q, A=A, b=x @ A.T, G=G * units[:, None], h=h))
+
+
 def simplex(rng: np.random.Generator, total: float = 1.0, force: float = 1.0, smoothing: float = 0.5) -> Planted:
     problem = pear.Problem(A=np.ones((1, 6)), b=[total], lb=0.0)
     return plant(rng, problem, total * mixtures(rng, np.eye(6), 3, 3), smoothing, force, size=total)
@@ -308,6 +326,8 @@ def fixed(rng: np.random.Generator) -> Planted:
 
 CASES: dict[str, Callable[[np.random.Generator], Planted]] = {
     "box": box,
+    "box by degrees": box_by_degrees,
+    "uneven rows": uneven_rows,
     "simplex": simplex,
     "flow": flow,
     "knapsack": knapsack,
@@ -330,7 +350,8 @@ CASES: dict[str, Callable[[np.random.Generator], Planted]] = {
     "large units": lambda rng: simplex(rng, total=5e4, force=1e6, smoothing=20.0),
     "small units": lambda rng: simplex(rng, total=1e-3, force=1e-4, smoothing=0.1),
 }
-ZOO = {name: make(np.random.default_rng(k)) for k, (name, make) in enumerate(CASES.items())}
+# seeded by name, so that a new case changes no other
+ZOO = {name: make(np.random.default_rng(list(name.encode()))) for name, make in CASES.items()}
 
 LINEAR = (
     *("box", "simplex", "flow", "knapsack", "transport", "linear vertex", "fixed", "one variable"),

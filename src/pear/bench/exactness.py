@@ -35,7 +35,7 @@ DIRECTIONS = 2
 """Directions per problem along which differences are taken."""
 
 _LONGEST, _SHORTEST = 1.0, 1e-4
-"""Steps of finite differences, in units of the cost."""
+"""Steps of finite differences, in units of the median cost."""
 _ZERO = 1e-9
 _ACROSS = 1e-3
 
@@ -153,7 +153,7 @@ class _Exam:
         Q = None if case.Q is None else case.Q.numpy()
         self.programs = programs(case.problem, case.predicted.numpy(), case.smoothing, Q)
         B, n = case.predicted.shape
-        size = np.abs(case.predicted.numpy()).max(1)
+        size = np.median(np.abs(case.predicted.numpy()), 1)
         self.directions = size[:, None, None] * rng.normal(size=(B, DIRECTIONS, n))
         self._known: dict[tuple[str, ...], _Answers] = {}
 
@@ -196,10 +196,11 @@ def _row(family: str, exams: list[_Exam], solver: str) -> Row:
             gradient = _gradient(exam.case, solver).numpy()
             found = _differences(exam, answers.steps, solver)
         failed = ~solution.solved.numpy()
+        judged = failed | ~answers.on_edge
         residuals.append(_residuals(exam, solution))
-        oracle.append(np.where(failed, np.inf, answers.error(gradient))[~answers.on_edge])
+        oracle.append(np.where(failed, np.inf, answers.error(gradient))[judged])
         wrong = np.where(failed[:, None], np.inf, _fd_errors(exam, answers, gradient, found))
-        differences.append(wrong[~np.isnan(answers.steps) & ~answers.on_edge[:, None]])
+        differences.append(wrong[judged[:, None] & (failed[:, None] | ~np.isnan(answers.steps))])
         repaired.append(solution.repaired.numpy())
         on_edge.append(answers.on_edge)
     return Row(

@@ -169,7 +169,10 @@ def maximisation(rng: np.random.Generator, share: float) -> Iterator[Case]:
 
 
 def badly_scaled(rng: np.random.Generator, share: float) -> Iterator[Case]:
-    """Costs of 1e-4 and of 1e5, with λ in their units and far off; decisions in thousands; rows in mixed units."""
+    """Costs of 1e-4 and of 1e5, with λ in their units and far off; decisions in thousands with rows in mixed units.
+
+    And what people write for "never": a bound of 1e8 that nobody reaches and a cost of 1e6 that keeps a variable out.
+    """
     for cost, lam in ((1e-4, 1e-5), (1e-4, 0.1), (1e5, 1e4), (1e5, 0.1)):
         for n, count in ((6, 40), (30, 20)):
             yield _case(rng, Problem(**_polytope(rng, n)), _some(count, share), lam, cost)
@@ -179,6 +182,10 @@ def badly_scaled(rng: np.random.Generator, share: float) -> Iterator[Case]:
         units = 10.0 ** rng.uniform(-3, 3, len(f["h"]))
         f |= {"G": units[:, None] * f["G"], "h": units * f["h"]}
         yield _case(rng, Problem(Q=_curvature(rng, n), **f), _some(count, share), cost=1e3)
+        f = _polytope(rng, n) | {"ub": np.full(n, 1e8)}
+        case = _case(rng, Problem(**f), _some(count, share), 0.5)
+        case.predicted[:, 0] = case.true[:, 0] = 1e6
+        yield case
 
 
 FAMILIES: dict[str, Family] = {

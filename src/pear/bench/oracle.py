@@ -16,17 +16,17 @@ import scipy.sparse as sp
 from scipy.linalg import null_space
 from scipy.optimize import linprog
 
-from pear.bench.program import Array, Mask, Program, Rows, kkt_residual
-from pear.errors import MissingExtraError
+from pear.bench.program import Array, Mask, Program, Rows
+from pear.errors import MissingExtraError, PearError
 
 TIGHT = 1e-7
-"""Slack, in units of the decision's size, up to which a constraint is tight."""
+"""Slack, in the units of ``Rows.slack``, up to which a constraint is tight."""
 BETWEEN = (1e-9, 1e-6)
 """A slack between these is neither tight nor loose for certain: the sample is on an edge."""
 STRICT = 1e-6
-"""Multiplier, in units of force, that every tight inequality must be able to carry, or the sample is on an edge."""
+"""Multiplier, relative to the forces around it, that every tight inequality must be able to carry, or it is an edge."""
 BELIEVED = 1e-11
-"""Scaled residual up to which a reference is taken for the solution."""
+"""Relative residual up to which a reference is taken for the solution."""
 
 _RANK = 1e-11
 _OPTIONS: dict[str, dict[str, Any]] = {
@@ -84,7 +84,7 @@ def reference(program: Program, tested: str) -> Reference:
     """The verified solution of a program, by a solver other than ``tested``.
 
     Raises:
-        RuntimeError: no reference solver came to an optimality residual of 1e-11, so that nothing can be judged.
+        PearError: no reference solver came to an optimality residual of 1e-11, so that nothing can be judged.
     """
     residuals = {}
     for solver in reference_solvers(tested):
@@ -92,7 +92,7 @@ def reference(program: Program, tested: str) -> Reference:
         if found is not None and found.residual <= BELIEVED:
             return found
         residuals[solver] = None if found is None else found.residual
-    raise RuntimeError(f"no reference for a program with {len(program.c)} variables: residuals {residuals}")
+    raise PearError(f"no reference for a program with {len(program.c)} variables: residuals {residuals}")
 
 
 def reference_solvers(tested: str) -> list[str]:
@@ -112,23 +112,49 @@ def reference_solvers(tested: str) -> list[str]:
 
 def attempt(program: Program, solver: str) -> Reference | None:
     """Solve, take an exact step on the constraints that look active, and measure what came out; None if nothing did."""
-    x = np.zeros_like(program.c)
-    rows = Rows.of(program, x)
+    rows = Rows.of(program)
     solved = _solve(program, rows, solver)
     if solved is None:
         return None
     x, y, w = solved
-    rows = Rows.of(program, x)
-    active = rows.slack(x) <= np.maximum(w / rows.force, BETWEEN[0])
+    active = rows.slack(x) <= np.maximum(w / _force(program, rows, x, y, w), BETWEEN[0])
     x, y, w = _step(program, rows, active, x, y, w)
-    residual = kkt_residual(program, x, *rows.own_multipliers(program, y, w))
+    residual, force = _residual(program, rows, x, y, w), _force(program, rows, x, y, w)
     slack = rows.slack(x)
     tight = slack <= TIGHT
     Z = _null(np.vstack([rows.E, rows.C[tight]]), len(x))
-    w = _strictest(program, rows, tight, x, w, Z.shape[1])
+    w = _strictest(program, rows, tight, x, w, force)
     near = (slack > BETWEEN[0]) & (slack < BETWEEN[1])
-    on_edge = bool(near.any() or (w[tight] <= STRICT * rows.force).any())
+    on_edge = bool(near.any() or (w <= STRICT * force)[tight].any())
     return Reference(program, rows, x, residual, tight, w, Z, on_edge)
+
+
+def _terms(program: Program, rows: Rows, x: Array, y: Array, w: Array) -> Array:
+    """(n,) magnitudes of the terms that stationarity adds up."""
+    pulls = np.abs(rows.E).T @ np.abs(y) + np.abs(rows.C).T @ np.abs(w)
+    return np.asarray(np.abs(program.c) + np.abs(program.H @ x) + pulls)
+
+
+def _force(program: Program, rows: Rows, x: Array, y: Array, w: Array) -> Array:
+    """(k,) what the multipliers of C are small or large against.
+
+    For a bound these are the forces on its variable, and no less than the median of all; for a row those on its
+    variables that are not held by a bound. A cost of 1e6 that keeps one variable out says nothing about the others.
+    """
+    terms, single = _terms(program, rows, x, y, w), np.count_nonzero(rows.C, axis=1) == 1
+    terms = np.maximum(terms, np.median(terms))
+    held = (rows.C[single & (rows.slack(x) <= TIGHT)] != 0).any(0)
+    everywhere, elsewhere = np.abs(rows.C) @ terms, np.abs(rows.C) @ np.where(held, 0.0, terms)
+    force = np.where(single | (elsewhere == 0), everywhere, elsewhere)
+    return np.where(force > 0, force, 1.0)
+
+
+def _residual(program: Program, rows: Rows, x: Array, y: Array, w: Array) -> float:
+    """Largest violation of the optimality conditions, each relative to the terms it is made of."""
+    terms = _terms(program, rows, x, y, w)
+    slack, push = rows.slack(x), w / _force(program, rows, x, y, w)
+    stationarity = np.abs(program.H @ x + program.c + rows.pull(y, w)) / np.maximum(terms, 1e-3 * (terms.max() or 1.0))
+    return float(np.concatenate([rows.miss(x), stationarity, -slack, -push, np.abs(slack * push)]).max())
 
 
 def _solve(program: Program, rows: Rows, solver: str) -> tuple[Array, Array, Array] | None:
@@ -169,29 +195,31 @@ def _step(program: Program, rows: Rows, active: Mask, x: Array, y: Array, w: Arr
     return x, v[: len(y)], w
 
 
-def _strictest(program: Program, rows: Rows, tight: Mask, x: Array, w: Array, tangent: int) -> Array:
+def _strictest(program: Program, rows: Rows, tight: Mask, x: Array, w: Array, force: Array) -> Array:
     """Multipliers that are positive on every tight inequality, if there are any.
 
     Such multipliers are what makes the decision differentiable. Where they are unique there is nothing to choose, and
-    where the ones at hand are positive nothing to prove; else the linear program ``max t, w ≥ t`` decides.
+    where the ones at hand are positive nothing to prove; else the linear program ``max t, w ≥ t force`` decides.
     """
-    E, C = rows.E, rows.C[tight]
-    unique = tangent == _null(E, len(x)).shape[1] - len(C)  # every tight inequality takes a dimension of its own
-    if unique or (w[tight] > STRICT * rows.force).all():
+    E, C, unit = rows.E, rows.C[tight], force[tight]
+    without, within = _null(E, len(x)).shape[1], _null(np.vstack([E, C]), len(x)).shape[1]
+    unique = without - within == len(C)  # every tight inequality takes a dimension of its own
+    if unique or (w > STRICT * force)[tight].all():
         return w
-    pull = (program.H @ x + program.c) / rows.force
-    # with w = t + u, u ≥ 0: the variables are (y, u, t)
+    # with w = (t + u) force, u ≥ 0: the variables are (y, u, t), and everything is divided by the largest force
+    largest = unit.max()
+    columns = C.T * (unit / largest)
     solved = linprog(
         np.concatenate([np.zeros(len(E) + len(C)), [-1.0]]),
-        A_eq=np.column_stack([E.T, C.T, C.sum(0)]),
-        b_eq=-pull,
+        A_eq=np.column_stack([E.T, columns, columns.sum(1)]),
+        b_eq=-(program.H @ x + program.c) / largest,
         bounds=[(None, None)] * len(E) + [(0.0, None)] * len(C) + [(None, 1.0)],
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
     if solved.status != 0:
         return w
     best = np.zeros_like(w)
-    best[tight] = rows.force * (solved.x[len(E) : -1] + solved.x[-1])
+    best[tight] = unit * (solved.x[len(E) : -1] + solved.x[-1])
     return best
 
 

@@ -93,58 +93,53 @@ class Rows:
     Attributes:
         E, f: (p + pinned, n) and right-hand sides.
         C, d: (k, n) and right-hand sides: the finite ones of G, then lower, then upper bounds.
-        size, force: the units of the decision and of the multipliers.
     """
 
     E: Array
     f: Array
     C: Array
     d: Array
-    size: float
-    force: float
 
     @classmethod
-    def of(cls, p: Program, x: Array) -> Rows:
-        """Stack the constraints of ``p``; the units are those at x (n,)."""
-        norm_A, norm_G, one = _norms(p.A), _norms(p.G), np.eye(len(x))
-        present, pinned, lower, upper = _present(p)
+    def of(cls, p: Program) -> Rows:
+        """Stack the constraints of ``p``."""
+        norm_A, norm_G, one = _norms(p.A), _norms(p.G), np.eye(len(p.c))
+        present, pinned = np.isfinite(p.h), p.lb == p.ub
+        lower, upper = np.isfinite(p.lb) & ~pinned, np.isfinite(p.ub) & ~pinned
         return cls(
             np.vstack([p.A / norm_A[:, None], one[pinned]]),
             np.concatenate([p.b / norm_A, p.lb[pinned]]),
             np.vstack([(p.G / norm_G[:, None])[present], -one[lower], one[upper]]),
             np.concatenate([(p.h / norm_G)[present], -p.lb[lower], p.ub[upper]]),
-            *_sizes(p, x),
         )
 
     def slack(self, x: Array) -> Array:
-        """(k,) in units of size."""
-        return np.asarray((self.d - self.C @ x) / self.size)
+        """(k,) slacks, each relative to its own right-hand side or the largest entry of x, whichever is larger."""
+        return np.asarray((self.d - self.C @ x) / _positive(np.maximum(np.abs(self.d), np.abs(x).max())))
 
-    def own_multipliers(self, p: Program, y: Array, w: Array) -> tuple[Array, Array, Array]:
-        """From multipliers y of E and w of C back to those of A, G and the bounds of ``p``."""
-        present, pinned, lower, upper = _present(p)
-        inequality, bound = np.zeros(len(p.h)), np.zeros(len(p.c))
-        rows, at_lower, at_upper = np.split(w, np.cumsum([present.sum(), lower.sum()]))
-        inequality[present] = rows / _norms(p.G)[present]
-        bound[pinned] = y[len(p.b) :]
-        bound[lower] -= at_lower
-        bound[upper] += at_upper
-        return y[: len(p.b)] / _norms(p.A), inequality, bound
+    def miss(self, x: Array) -> Array:
+        """(p + pinned,) by how much the equalities are missed, in the same units."""
+        return np.asarray(np.abs(self.E @ x - self.f) / _positive(np.maximum(np.abs(self.f), np.abs(x).max())))
 
-
-def _present(p: Program) -> tuple[Mask, Mask, Mask, Mask]:
-    """Which rows of G, pinned variables, lower and upper bounds there are."""
-    pinned = p.lb == p.ub
-    return np.isfinite(p.h), pinned, np.isfinite(p.lb) & ~pinned, np.isfinite(p.ub) & ~pinned
+    def pull(self, y: Array, w: Array) -> Array:
+        """(n,) what multipliers of E and C add to the gradient of the objective."""
+        return np.asarray(self.E.T @ y + self.C.T @ w)
 
 
 def _norms(rows: Array) -> Array:
-    norms = np.linalg.norm(rows, axis=1)
-    return np.where(norms > 0, norms, 1.0)
+    return _positive(np.linalg.norm(rows, axis=1))
+
+
+def _positive(values: Array) -> Array:
+    """The values, and 1 where they are zero, so that they can be divided by."""
+    return np.where(values > 0, values, 1.0)
 
 
 def _sizes(p: Program, x: Array) -> tuple[float, float]:
-    """Largest finite magnitude of decision and right-hand sides, and of cost and the curvature's pull; 1 for 0."""
-    limits = np.abs(np.concatenate([x, p.b / _norms(p.A), p.h / _norms(p.G), p.lb, p.ub]))
-    size, force = limits[np.isfinite(limits)].max(), np.abs(np.concatenate([p.c, p.H @ x])).max()
-    return float(size) or 1.0, float(force) or 1.0
+    """Largest magnitude of the decision, and of cost and the curvature's pull, with a floor where these are zero."""
+    stiffness = np.diag(p.H).max()
+    limits = np.abs(np.concatenate([p.b, p.h, p.lb, p.ub]))
+    reach = max(np.abs(p.c).max() / (stiffness or 1.0), limits[np.isfinite(limits)].max(initial=0.0)) or 1.0
+    size = max(np.abs(x).max(), 1e-9 * reach)
+    force = max(np.abs(p.c).max(), np.abs(p.H @ x).max(), 1e-9 * reach * stiffness)
+    return float(size), float(force) or 1.0

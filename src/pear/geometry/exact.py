@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from pear.geometry.polish import polish
 from pear.geometry.reduced import ReducedKKT
 from pear.geometry.residual import kkt_residual
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.registry import Backend, get
+from pear.solvers.registry import Backend, available, kind_of
 from pear.solvers.solution import ActiveSet, Batched, Duals, Status
 
 _ROUNDS = ((1e-6, 8), (1e-10, 60))
@@ -22,6 +23,8 @@ _ROUNDS = ((1e-6, 8), (1e-10, 60))
 
 _FROM_MEMORY = 8
 _INDEFINITE = 1e-10
+_OPTIMAL = 1e-8
+_WILD = 1e3
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Verified:
         qp: the programs; rows that failed are still in it.
         x, duals, active, weak, status, kkt_residual, repaired: as in ``Solution``; failed rows of x are zero here.
         reused: (B,) bool, where a remembered active set passed the check unchanged and no solver was called.
+        working: the constraints that x was computed with; at a degenerate vertex fewer than are tight, so that their
+            multipliers have the right signs. This is the set to start from the next time.
     """
 
     qp: QuadraticProgram
@@ -58,6 +63,7 @@ class Verified:
     kkt_residual: Tensor
     repaired: Tensor
     reused: Tensor
+    working: ActiveSet
     _reduced: ReducedKKT | None = None
 
     @property
@@ -74,7 +80,7 @@ class Verified:
 
     def as_start(self) -> Start:
         """Remember these solutions."""
-        return Start(self.x, self.duals, self.active, self.solved)
+        return Start(self.x, self.duals, self.working, self.solved)
 
 
 def solve_exactly(
@@ -93,16 +99,25 @@ def solve_exactly(
         run.attempt(run.todo() & start.known, start.x, start.duals, start.active, _FROM_MEMORY)
         run.reused = run.verified & (run.exchanges == 0)
         run.exchanges.zero_()
-    rounds = [(backend, *r) for r in _ROUNDS]
-    if backend.name != "pear":
-        rounds.append((get("pear"), *_ROUNDS[-1]))
-    for solver, tol, exchanges in rounds:
+    for solver, tol, exchanges in _rounds(backend, qp):
         todo = run.todo()
         if not bool(todo.any()):
             break
         hint = solver.solve(qp[todo.nonzero()[:, 0]], tol)
         run.attempt_hint(todo, hint.x, hint.duals, exchanges)
     return run.finish()
+
+
+def _rounds(backend: Backend, qp: QuadraticProgram) -> Iterator[tuple[Backend, float, int]]:
+    """Whom to ask, how accurately, and how many exchanges to try: the solver twice, then whatever else is installed.
+
+    A hint is worth what its verified solution is worth, so that in the last resort it may come from anywhere.
+    """
+    for tol, exchanges in _ROUNDS:
+        yield backend, tol, exchanges
+    for other in available():
+        if other.name != backend.name and kind_of(qp) in other.kinds:
+            yield other, *_ROUNDS[-1]
 
 
 class _Run:
@@ -130,6 +145,9 @@ class _Run:
         index = where.nonzero()[:, 0]
         sub = self.qp[index]
         x, duals = x.nan_to_num(), duals.map(torch.nan_to_num)
+        # multipliers of a solver that ran away are worse than none
+        wild = kkt_residual(sub, x, duals) > _WILD
+        duals = duals.map(lambda value: torch.where(wild[:, None], 0.0, value))
         self._polish(index, sub, x, duals, guess(sub, x, duals), max_exchanges)
 
     def attempt(self, where: Tensor, x: Tensor, duals: Duals, active: ActiveSet, max_exchanges: int) -> None:
@@ -143,14 +161,15 @@ class _Run:
         if not len(index):
             return
         result = polish(sub, x, duals, active, max_exchanges)
-        good = result.verified
+        # huge multipliers that cancel each other make every tolerance relative to them meaningless
+        good = result.verified & (kkt_residual(sub, result.x, result.duals) <= _OPTIMAL)
         done = index[good]
         self.x[done] = result.x[good]
         self.duals.put(done, result.duals[good])
         self.active.put(done, result.active[good])
         self.verified[done] = True
         self.exchanges[index] += result.exchanges + (~good)
-        self.reduced = result.reduced if len(index) == self.qp.batch else None
+        self.reduced = result.reduced if len(done) == self.qp.batch else None
 
     def finish(self) -> Verified:
         """Final active sets, residuals and the fate of what is left."""
@@ -169,7 +188,7 @@ class _Run:
         residual = torch.where(failed, torch.nan, residual)
         reduced = self.reduced if self.reduced is not None and bool(working.same(active).all()) else None
         repaired = (self.exchanges > 0) & self.verified
-        return Verified(qp, self.x, self.duals, active, weak, status, residual, repaired, self.reused, reduced)
+        return Verified(qp, self.x, self.duals, active, weak, status, residual, repaired, self.reused, working, reduced)
 
 
 def finite(qp: QuadraticProgram) -> Tensor:

@@ -8,6 +8,7 @@ long as their number falls, one at a time (the last in order) when it does not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +24,8 @@ TOLERANCE = 1e-10
 """Scaled violation up to which an exact solution may differ from feasible and stationary."""
 
 _SIGN = 1e-12  # a multiplier that is negative beyond rounding leaves; stricter than TOLERANCE, so that it stays out
+
+_Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]]
 
 _SHARP = 1e-13
 _PATIENCE = 3
@@ -59,7 +62,7 @@ def polish(qp: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet, max
         active: guessed active sets.
         max_exchanges: how often a sample's set may be changed.
     """
-    x, duals, active = x.clone(), duals.map(torch.clone), active.map(torch.clone)
+    start, x, duals, active = duals, x.clone(), duals.map(torch.clone), active.map(torch.clone)
     exchanges = torch.zeros(qp.batch, dtype=torch.long, device=x.device)
     verified = torch.zeros(qp.batch, dtype=torch.bool, device=x.device)
     fewest = torch.full_like(exchanges, torch.iinfo(torch.long).max)
@@ -69,7 +72,8 @@ def polish(qp: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet, max
     for attempt in range(max_exchanges + 1):
         sub, working = (qp, active) if attempt == 0 else (qp[todo], active[todo])
         kkt = ReducedKKT(sub, working)
-        point, multipliers, wrong, good = _solve_on(sub, kkt, x[todo], duals[todo], working)
+        # from the hint's multipliers each time: on a contradictory set they grow without limit, and would stay large
+        point, multipliers, wrong, good = _solve_on(sub, kkt, x[todo], start[todo], working)
         x[todo] = point
         duals.put(todo, multipliers)
         verified[todo] = good
@@ -92,17 +96,15 @@ def _solve_on(
     x = torch.where(active.lower, qp.lb, torch.where(active.upper, qp.ub, x)).nan_to_num()
     inequality = torch.where(active.rows, duals.inequality, torch.zeros_like(duals.inequality)).nan_to_num()
     duals = Duals(duals.equality.nan_to_num(), inequality, torch.zeros_like(x))
-    x, duals = _corrected(qp, active, x, duals, kkt.solve(*_rest(qp, x, duals, active)))
+    everywhere = torch.ones(qp.batch, dtype=torch.bool, device=x.device)
+    x, duals = _step(qp, active, x, duals, kkt.solve, everywhere)
     wrong, unbalanced = _judge(qp, x, duals, active)
     # nothing to exchange, and not yet exact: refine once more, then look closer
     for solve in (kkt.solve, kkt.solve_carefully):
-        stuck = (wrong.count() == 0) & ~(unbalanced <= _SHARP)
+        stuck = (wrong.count() == 0) & (unbalanced > _SHARP)
         if not bool(stuck.any()):
             return x, duals, wrong, (wrong.count() == 0)
-        x, duals = x.nan_to_num(), duals.map(torch.nan_to_num)
-        finer = _corrected(qp, active, x, duals, solve(*_rest(qp, x, duals, active)))
-        x = torch.where(stuck[:, None], finer[0], x)
-        duals.put(stuck.nonzero()[:, 0], finer[1][stuck])
+        x, duals = _step(qp, active, x, duals, solve, stuck)
         wrong, unbalanced = _judge(qp, x, duals, active)
     good = (wrong.count() == 0) & (unbalanced <= TOLERANCE)
     # still nothing to exchange: the objective falls along a direction in which it is flat
@@ -140,15 +142,21 @@ def _block(
     return wrong, torch.where(where, length, 0.0)
 
 
-def _corrected(
-    qp: QuadraticProgram, active: ActiveSet, x: Tensor, duals: Duals, step: tuple[Tensor, Tensor, Tensor, Tensor]
+def _step(
+    qp: QuadraticProgram, active: ActiveSet, x: Tensor, duals: Duals, solve: _Solve, where: Tensor
 ) -> tuple[Tensor, Duals]:
-    """Add a step of the reduced system, and read the bounds' multipliers off the gradient."""
-    x = x + step[0]
-    zero = torch.zeros_like(x)
-    duals = Duals(duals.equality + step[1], duals.inequality + step[2], zero)
-    bound = torch.where(active.fixed, -gradient(qp, x, duals), zero)
-    return x, Duals(duals.equality, duals.inequality, bound)
+    """Add a solution of the reduced system, and read the bounds' multipliers off the gradient.
+
+    A sample whose system could not be factored has no finite solution and stays where it is; so do those not in
+    ``where``, so that no sample's result depends on its neighbours.
+    """
+    dx, d_equality, d_inequality, _ = solve(*_rest(qp, x, duals, active))
+    take = where & torch.cat([dx, d_equality, d_inequality], 1).isfinite().all(1)
+    x = x + torch.where(take[:, None], dx, 0.0)
+    equality = duals.equality + torch.where(take[:, None], d_equality, 0.0)
+    inequality = duals.inequality + torch.where(take[:, None], d_inequality, 0.0)
+    slope = gradient(qp, x, Duals(equality, inequality, x))
+    return x, Duals(equality, inequality, torch.where(active.fixed, -slope, torch.zeros_like(x)))
 
 
 def _judge(qp: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet) -> tuple[ActiveSet, Tensor]:

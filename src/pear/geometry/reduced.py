@@ -46,6 +46,10 @@ class ReducedKKT:
         self._H = _block(qp.H, self._free, self._free_mask)
         self._J = torch.cat([_columns(qp.A.expand(qp.batch, -1, -1), self._free), self._active_rows(qp)], 1)
         self._J = self._J * self._free_mask[:, None, :]
+        # rows of length one: neither the shift nor the rank may depend on the units in which a row is written
+        length = torch.linalg.vector_norm(self._J, dim=2)
+        self._length = torch.where(length > 0, length, torch.ones_like(length))
+        self._J = self._J / self._length[:, :, None]
         self._step = self._factor(qp)
 
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -103,25 +107,28 @@ class ReducedKKT:
         x = _mv(V, _mv(vectors, torch.where(curved, torch.zeros_like(along), along)) * tangent)
         return x.new_zeros(self._shape[:2]).scatter_add(1, self._free, x * self._free_mask)
 
-    def project(self, e: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def project(self, e: Tensor, least_multipliers: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """P e for e (B, n), with the multipliers of the rows; the careful path only where the fast one fell short.
+
+        Args:
+            e: (B, n).
+            least_multipliers: where rows are dependent, give the multipliers of least norm, to rounding; the fast path
+                has them to about the square root of that only.
 
         Returns:
             P e (B, n), v_eq (B, p), v_in (B, m), and (B,) bool, where the tangent space is curved throughout.
         """
         B, _, p, m = self._shape
-        zero_eq, zero_in = e.new_zeros(B, p), e.new_zeros(B, m)
-        x, v_eq, v_in, good = self.solve(e, zero_eq, zero_in)
+        zeros = e.new_zeros(B, p), e.new_zeros(B, m)
+        if least_multipliers:
+            return self.solve_carefully(e, *zeros)
+        fast = self.solve(e, *zeros)
+        good = fast[3]
         if bool(good.all()):
-            return x, v_eq, v_in, good
-        careful = self.solve_carefully(e, zero_eq, zero_in)
-        pick = good[:, None]
-        return (
-            torch.where(pick, x, careful[0]),
-            torch.where(pick, v_eq, careful[1]),
-            torch.where(pick, v_in, careful[2]),
-            good | careful[3],
-        )
+            return fast
+        careful = self.solve_carefully(e, *zeros)
+        x, v_eq, v_in = (torch.where(good[:, None], f, c) for f, c in zip(fast[:3], careful[:3], strict=True))
+        return x, v_eq, v_in, good | careful[3]
 
     def tangent_dim(self) -> Tensor:
         """(B,) dimension of the tangent space: free variables less independent active rows."""
@@ -135,13 +142,11 @@ class ReducedKKT:
         return _columns(rows * self._rows_mask[:, :, None], self._free)
 
     def _factor(self, qp: QuadraticProgram) -> _Step:
-        """Factor [H Jᵀ; J −δI] from the smaller side; δ is relative to the rows' pull H-norm to J-norm."""
+        """Factor [H Jᵀ; J −δI] from the smaller side; δ is relative to 1/H."""
         H, J, pad = self._H, self._J, ~self._free_mask
         h = H.diagonal(dim1=1, dim2=2).masked_fill(pad, 0.0).amax(1) if H.shape[1] else H.new_zeros(H.shape[0])
-        j = (J * J).sum(2).amax(1) if J.shape[1] else torch.ones_like(h)
-        h, j = torch.where(h > 0, h, torch.ones_like(h)), torch.where(j > 0, j, torch.ones_like(j))
-        delta = (_SHIFT * j / h)[:, None]
-        self._stiffness = h
+        self._stiffness = torch.where(h > 0, h, torch.ones_like(h))
+        delta = (_SHIFT / self._stiffness)[:, None]
         if qp.diagonal and not qp.is_linear and J.shape[1] < H.shape[1]:
             return self._factor_rows(delta)
         return self._factor_free(delta)
@@ -184,7 +189,7 @@ class ReducedKKT:
         if r.shape[1]:
             # where the tangent space is a point, x is zero and only f/h tells how large it could have been
             size = torch.maximum(x.abs().amax(1), f.abs().amax(1) / self._stiffness)
-            reach = self._J.abs().amax((1, 2)) * size + r.abs().amax(1)
+            reach = size + r.abs().amax(1)
             good &= rest_r.abs().amax(1) <= _CONVERGED * reach
         return good
 
@@ -216,13 +221,16 @@ class ReducedKKT:
         return torch.where(curved, values, torch.ones_like(values)), vectors, curved
 
     def _gather(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor]:
-        f_free = f.gather(1, self._free) * self._free_mask
-        return f_free, torch.cat([r_eq, r_in.gather(1, self._rows) * self._rows_mask], 1)
+        f_free = torch.where(self._free_mask, f.gather(1, self._free), 0.0)
+        return f_free, torch.cat(
+            [r_eq, torch.where(self._rows_mask, r_in.gather(1, self._rows), 0.0)], 1
+        ) / self._length
 
     def _scatter(self, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         B, n, p, m = self._shape
-        full = x.new_zeros(B, n).scatter_add(1, self._free, x * self._free_mask)
-        rows = v.new_zeros(B, m).scatter_add(1, self._rows, v[:, p:] * self._rows_mask)
+        v = v / self._length
+        full = x.new_zeros(B, n).scatter_add(1, self._free, torch.where(self._free_mask, x, 0.0))
+        rows = v.new_zeros(B, m).scatter_add(1, self._rows, torch.where(self._rows_mask, v[:, p:], 0.0))
         return full, v[:, :p], rows
 
 

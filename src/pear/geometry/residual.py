@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.geometry.scale import positive
+from pear.geometry.scale import FLOOR, positive, reach
 from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
 from pear.solvers.solution import Duals
 
@@ -19,11 +19,16 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
     """Largest scaled violation of the optimality conditions, (B,).
 
     Primal: |Az − b|, (Gz − h)₊ and bound violations, per unit row and unit of size. Dual: stationarity and the signs of
-    multipliers, per unit of force. Complementarity: multiplier times slack, per unit of both.
+    multipliers, per unit of force. Complementarity: multiplier times slack, per unit of both. The unit of size is the
+    largest entry of the decision, the unit of force the largest of the cost and of the curvature's pull; bounds that
+    nobody reaches do not count.
     """
     rows_a, rows_g = _row_norms(qp.A), _row_norms(qp.G)
-    size = positive(_peak(x, qp.b / rows_a, qp.h / rows_g, qp.lb, qp.ub))
-    force = positive(_peak(qp.c, matvec(qp.H, x)))
+    top = qp.H.diagonal(dim1=1, dim2=2).amax(1, keepdim=True)
+    least = FLOOR * reach(qp, qp.H.diagonal(dim1=1, dim2=2))
+    size = torch.maximum(x.abs().amax(1, keepdim=True), least)
+    pull = torch.maximum(qp.c.abs(), matvec(qp.H, x).abs()).amax(1, keepdim=True)
+    force = positive(torch.maximum(pull, least * top))
     slack = torch.cat([(qp.h - matvec(qp.G, x)) / rows_g, x - qp.lb, qp.ub - x], 1) / size
     multiplier = torch.cat([duals.inequality * rows_g, -duals.bound.clamp(max=0), duals.bound.clamp(min=0)], 1) / force
     stationarity = (gradient(qp, x, duals) + duals.bound) / force
@@ -32,15 +37,6 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
     complementarity = torch.where(slack.isinf(), multiplier, multiplier * slack)
     parts = [equality, stationarity, (-slack).clamp(min=0), (-multiplier).clamp(min=0), complementarity]
     return torch.cat(parts, 1).abs().amax(1)
-
-
-def _peak(*values: Tensor) -> Tensor:
-    """(B or 1, 1) largest finite magnitude over all values of a sample."""
-    peaks = [v.abs().nan_to_num(posinf=0.0).amax(1, keepdim=True) for v in values if v.shape[1]]
-    total = peaks[0]
-    for peak in peaks[1:]:
-        total = torch.maximum(total, peak)
-    return total
 
 
 def _row_norms(rows: Tensor) -> Tensor:

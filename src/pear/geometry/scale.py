@@ -18,7 +18,8 @@ from pear.solvers.solution import Duals
 
 _SHARE_OF_SIZE = 0.1
 _SHARE_OF_FORCE = 1e-3
-_FLOOR = 1e-9
+FLOOR = 1e-9
+"""Share of what a decision might be that is the least unit of size: it matters only where the decision is zero."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def scaled(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Scaled:
     abs_a, abs_g, abs_x = qp.A.abs(), qp.G.abs(), x.abs()
     forces = pull.abs() + qp.c.abs()
     forces = forces + tmatvec(abs_a, duals.equality.abs()) + tmatvec(abs_g, duals.inequality.abs())
-    floor = _FLOOR * _reach(qp, diagonal)
+    floor = FLOOR * reach(qp, diagonal)
     largest = torch.maximum(forces.amax(1, keepdim=True), floor * diagonal.amax(1, keepdim=True))
     force = positive(torch.maximum(forces, _SHARE_OF_FORCE * largest))
     row_force = positive(matvec(abs_g, force)) / positive((qp.G * qp.G).sum(2))
@@ -67,16 +68,16 @@ def scaled(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Scaled:
     )
 
 
-def _reach(qp: QuadraticProgram, diagonal: Tensor) -> Tensor:
+def reach(qp: QuadraticProgram, diagonal: Tensor) -> Tensor:
     """(B, 1) how large a decision might be, whatever it is: the cost against the curvature, and the data of the rows.
 
     It matters only where the decision itself is zero, and rounding would be measured by rounding.
     """
-    reach = qp.c.abs().amax(1, keepdim=True) / positive(diagonal.amax(1, keepdim=True))
+    size = qp.c.abs().amax(1, keepdim=True) / positive(diagonal.amax(1, keepdim=True))
     for value in (qp.b, qp.h, qp.lb, qp.ub):
         if value.shape[1]:
-            reach = torch.maximum(reach, _finite_abs(value).amax(1, keepdim=True))
-    return positive(reach)
+            size = torch.maximum(size, _finite_abs(value).amax(1, keepdim=True))
+    return positive(size)
 
 
 def _finite_abs(value: Tensor) -> Tensor:

@@ -1,7 +1,28 @@
 """Losses and layers: what a predictor is trained with."""
 
+from pear.losses.dbb import DBBLoss
+from pear.losses.lava import LAVALoss
 from pear.losses.layer import DecisionLayer
+from pear.losses.methods import METHODS, Method, make_loss, method
+from pear.losses.mse import MSELoss
 from pear.losses.pear import LastCall, PEARLoss
+from pear.losses.pfyl import PFYLLoss
 from pear.losses.regret import normalized_regret, regret_gradient
+from pear.losses.spo_plus import SPOPlusLoss
 
-__all__ = ["DecisionLayer", "LastCall", "PEARLoss", "normalized_regret", "regret_gradient"]
+__all__ = [
+    "METHODS",
+    "DBBLoss",
+    "DecisionLayer",
+    "LAVALoss",
+    "LastCall",
+    "MSELoss",
+    "Method",
+    "PEARLoss",
+    "PFYLLoss",
+    "SPOPlusLoss",
+    "make_loss",
+    "method",
+    "normalized_regret",
+    "regret_gradient",
+]

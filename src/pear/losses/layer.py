@@ -34,7 +34,8 @@ class DecisionLayer(nn.Module):
     ``[H Jᵀ; J 0][p; q] = [w; 0]``, with the factorisation of the forward pass, and reads every derivative off it:
     ``∂c = −p``, ``∂Q = −½(p zᵀ + z pᵀ)``, ``∂(right-hand sides) = q``, ``∂J = −(v pᵀ + q zᵀ)`` with the multipliers v,
     and for a variable at a bound ``∂bound = w − Hp − Jᵀq``. Inactive constraints have derivative zero, weakly active
-    ones count as active; where rows are linearly dependent, right-hand sides get the derivative of least norm.
+    ones count as active; where rows are linearly dependent, right-hand sides get the derivative of least norm, with
+    rows scaled to length one.
 
     Args:
         problem: what is decided; an integer problem is relaxed.
@@ -89,7 +90,13 @@ class DecisionLayer(nn.Module):
 
         Args:
             cost: (B, n).
-            Q, A, b, G, h, lb, ub: replace the problem's fields in this call, shared or with a leading B.
+            Q: (n, n) or (B, n, n) curvature for this call, as all that follow instead of the problem's.
+            A: (p, n) or (B, p, n) equality rows.
+            b: (p,) or (B, p) their right-hand sides.
+            G: (m, n) or (B, m, n) inequality rows.
+            h: (m,) or (B, m) their right-hand sides.
+            lb: (n,) or (B, n) lower bounds.
+            ub: (n,) or (B, n) upper bounds.
             keys: B sample ids, as for ``PEARLoss``.
 
         Returns:
@@ -123,18 +130,26 @@ class _Decision(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        derivatives = _derivatives(ctx.solved, ctx.sign, up.double())
+        by_rows = any(ctx.needs_input_grad[4:])
+        derivatives = _derivatives(ctx.solved, ctx.sign, up.double(), by_rows)
         grads: list[Tensor | None] = []
         for needed, kind, derivative in zip(ctx.needs_input_grad[2:], ctx.inputs, derivatives, strict=True):
             grads.append(_shaped(derivative(), *kind) if needed and kind is not None else None)
         return (None, None, *grads)
 
 
-def _derivatives(solved: Verified, sign: int, w: Tensor) -> list[Any]:
-    """One closure per input (cost, Q, A, b, G, h, lb, ub), each giving a (B, …) derivative."""
+def _derivatives(solved: Verified, sign: int, w: Tensor, by_rows: bool) -> list[Any]:
+    """One closure per input (cost, Q, A, b, G, h, lb, ub), each giving a (B, …) derivative.
+
+    Args:
+        solved: the forward pass.
+        sign: of the problem.
+        w: (B, n) upstream gradient.
+        by_rows: whether any but the first two will be asked for.
+    """
     qp, z, duals, active = solved.qp, solved.x, solved.duals, solved.active
     w = torch.where(solved.solved[:, None], w, torch.zeros_like(w))
-    p, q_eq, q_in, unique = solved.reduced.project(w)
+    p, q_eq, q_in, unique = solved.reduced.project(w, least_multipliers=by_rows)
     require_unique(solved, unique)
     keep = solved.solved[:, None]
     p, q_eq, q_in = (torch.where(keep, v, torch.zeros_like(v)) for v in (p, q_eq, q_in))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -81,6 +82,7 @@ class PEARLoss(nn.Module):
     Attributes:
         last: a ``LastCall`` with the decisions and statistics of the last call.
         samples, reused: totals since construction.
+        seconds: time spent so far on solving ("solve") and on projecting ("gradient").
 
     Example:
         >>> import torch, pear
@@ -116,6 +118,7 @@ class PEARLoss(nn.Module):
         self.reduction = reduction
         self.last: LastCall | None = None
         self.samples = self.reused = 0
+        self.seconds = {"solve": 0.0, "gradient": 0.0}
         self._predicted, self._true = Memory(), Memory()
 
     def forward(
@@ -145,8 +148,10 @@ class PEARLoss(nn.Module):
         ids = None if keys is None else as_keys(keys, len(predicted))
         problem = rows_of(self.problem, ids)
         true_Q = true_curvature(problem, Q, true_Q, len(predicted))
+        began = time.perf_counter()
         solved = self._solve(problem, predicted.detach(), lam, ids, Q)
         ideal, ideal_status = self._solve_true(problem, true.detach(), lam, ids, true_Q)
+        self.seconds["solve"] += time.perf_counter() - began
         status = torch.where(solved.solved, ideal_status, solved.status)
         fail(solved.status, self.on_failure, "the predicted costs")
         fail(torch.where(solved.solved, ideal_status, 0), self.on_failure, "the true costs")
@@ -156,9 +161,11 @@ class PEARLoss(nn.Module):
         value = torch.where(good[:, 0], regret(problem, solved, ideal, bill), 0.0)
         exact = injected = None
         if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q)):
+            began = time.perf_counter()
             error = torch.where(good, gradient_error(solved, predicted, true, Q, true_Q), 0.0)
             exact = torch.where(good, project(solved, error), 0.0)
             injected = torch.where(good, inject_normal(solved.qp, error, exact, self.injection), 0.0)
+            self.seconds["gradient"] += time.perf_counter() - began
         self._record(solved, value, status, exact)
         points = torch.where(good, solved.x, 0.0), torch.where(good, ideal.x, 0.0)
         value = _Regret.apply(predicted, true, Q, true_Q, value, injected, exact, *points, problem.sign)

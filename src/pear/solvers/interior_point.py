@@ -33,6 +33,9 @@ _MARGIN = 1e-3
 """Complementarity is driven this much further than feasibility: it is what sets slacks apart from multipliers, while
 feasibility is the polish's to restore."""
 _MAX_ITER = 60
+_RESIZES = 3
+_SMALL = 1e-2
+_LEAST = 1e-6
 _TO_BOUNDARY = 0.995
 
 
@@ -74,7 +77,24 @@ def solve(qp: QuadraticProgram, tol: float) -> Hint:
     """
     if not qp.batch:
         return empty_hint(0, qp.n, qp.p, qp.m, qp.c)
-    scaled, scale = _scaled(qp)
+    size = _size(qp)
+    hint = _solve_at(qp, size, tol)
+    for _ in range(_RESIZES):
+        # a bound of 1e8 that nobody reaches made the unit of x; look again in the decision's own units
+        reached = torch.maximum(hint.x.abs().amax(1, keepdim=True), _LEAST * size)
+        small = (reached < _SMALL * size)[:, 0].nonzero()[:, 0]
+        if not len(small):
+            break
+        size = torch.minimum(size, reached)
+        again = _solve_at(qp[small], size[small], tol)
+        better = again.status == Status.SOLVED
+        hint.put(small[better], again[better])
+    return hint
+
+
+def _solve_at(qp: QuadraticProgram, size: Tensor, tol: float) -> Hint:
+    """Solve with x measured in units of ``size`` (B, 1)."""
+    scaled, scale = _scaled(qp, size)
     inequalities = _stack(scaled)
     state = best = _start(scaled, inequalities)
     least = torch.full_like(qp.c[:, 0], torch.inf)
@@ -90,25 +110,34 @@ def solve(qp: QuadraticProgram, tol: float) -> Hint:
     return _unscaled(qp, scale, best, least <= tol)
 
 
-def _scaled(qp: QuadraticProgram) -> tuple[QuadraticProgram, _Scale]:
-    """Bring right-hand sides, rows and cost to size one."""
+def _size(qp: QuadraticProgram) -> Tensor:
+    """(B, 1) a first guess of how large decisions are: the largest right-hand side, or nearer bound of a variable."""
+    nearer = torch.minimum(qp.lb.abs(), qp.ub.abs())
+    size = _peak(qp.b / _row_norm(qp.A), qp.h / _row_norm(qp.G), nearer)
+    size = torch.where(size > 0, size, _peak(qp.lb, qp.ub))
+    return torch.where(size > 0, size, torch.ones_like(size)).expand(qp.batch, 1)
 
-    def peak(*values: Tensor) -> Tensor:
-        finite = [v.flatten(1).abs().nan_to_num(posinf=0.0).amax(1, keepdim=True) for v in values if v[0].numel()]
-        size = torch.zeros(1, 1, dtype=qp.c.dtype, device=qp.c.device)
-        for value in finite:
-            size = torch.maximum(size, value)
-        return size
 
-    def row_norm(rows: Tensor) -> Tensor:
-        norm = rows.abs().amax(2) if rows.shape[2] else rows.sum(2)
-        return torch.where(norm > 0, norm, torch.ones_like(norm))
+def _peak(*values: Tensor) -> Tensor:
+    """(B or 1, 1) largest finite magnitude of each sample."""
+    total = values[0].new_zeros(1, 1)
+    for value in values:
+        if value[0].numel():
+            peak = value.flatten(1).abs().nan_to_num(posinf=0.0).amax(1, keepdim=True)
+            total = torch.maximum(total, peak)
+    return total
 
-    rows_a, rows_g = row_norm(qp.A), row_norm(qp.G)
-    size = peak(qp.b / rows_a, qp.h / rows_g, qp.lb, qp.ub)
-    size = torch.where(size > 0, size, torch.ones_like(size)).expand(qp.batch, 1)
-    cost = torch.maximum(peak(qp.c) * size, peak(qp.H) * size**2)
-    cost = torch.where(cost > 0, cost, torch.ones_like(cost)).expand(qp.batch, 1)
+
+def _row_norm(rows: Tensor) -> Tensor:
+    norm = rows.abs().amax(2)
+    return torch.where(norm > 0, norm, torch.ones_like(norm))
+
+
+def _scaled(qp: QuadraticProgram, size: Tensor) -> tuple[QuadraticProgram, _Scale]:
+    """Bring decisions, rows and cost to size one."""
+    rows_a, rows_g = _row_norm(qp.A), _row_norm(qp.G)
+    cost = torch.maximum(_peak(qp.c) * size, _peak(qp.H) * size**2)
+    cost = torch.where(cost > 0, cost, torch.ones_like(cost))
     scaled = replace(
         qp,
         H=qp.H * (size**2 / cost)[:, :, None],

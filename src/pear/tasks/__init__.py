@@ -1,6 +1,7 @@
 """Ready-made decision problems with data: what is decided, samples to learn from, and the score of a forecast."""
 
-from pear.tasks.knapsack import Knapsack, knapsack
+from pear.tasks import metrics
+from pear.tasks.knapsack import Knapsack, knapsack, random_knapsack
 from pear.tasks.portfolio import Portfolio, portfolio
 from pear.tasks.shortest_path import ShortestPath, shortest_path
 from pear.tasks.task import Samples, Split, Task
@@ -13,6 +14,8 @@ __all__ = [
     "Split",
     "Task",
     "knapsack",
+    "metrics",
     "portfolio",
+    "random_knapsack",
     "shortest_path",
 ]

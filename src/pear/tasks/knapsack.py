@@ -2,17 +2,176 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.losses.regret import check_pair
 from pear.problem import Problem
-from pear.problem.convert import ArrayLike, to_float64
-from pear.tasks.task import Task
+from pear.problem.convert import ArrayLike, as_batch, to_float64
+from pear.tasks.costs import Formula, polynomial_costs
+from pear.tasks.integer import IntegerOracle
+from pear.tasks.task import Samples, Task
+from pear.tasks.vertices import adjacent_vertices
+
+_LEAST_WEIGHT, _MOST_WEIGHT = 1, 10
+_VALUE_SCALE = 5
 
 
 @dataclass(frozen=True)
 class Knapsack(Task):
-    """A knapsack with one or several capacities; the values of its items are forecast."""
+    """A knapsack with one or several capacities; the values of its items are forecast.
+
+    Attributes:
+        seed: what ``samples`` draws from where it is not told otherwise.
+        jobs: threads that ``decide`` solves with; None is one for each core, and one in a worker process.
+    """
+
+    seed: int = 0
+    jobs: int | None = field(default=None, compare=False)
+
+    @property
+    def weights(self) -> Tensor:
+        """(dimensions, items)."""
+        assert self.problem.G is not None
+        return self.problem.G
+
+    @property
+    def capacity(self) -> Tensor:
+        """(dimensions,)."""
+        assert self.problem.h is not None
+        return self.problem.h
+
+    @cached_property
+    def _oracle(self) -> IntegerOracle:
+        return IntegerOracle(self.problem, jobs=self.jobs)
+
+    def samples(
+        self,
+        count: int = 2000,
+        degree: int = 8,
+        noise: float = 0.5,
+        seed: int | None = None,
+        features: int = 5,
+        dtype: torch.dtype = torch.float32,
+        formula: Formula = "code",
+    ) -> Samples:
+        """Synthetic features and whole-numbered values, ``⌈5 ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε⌉``.
+
+        The weights are drawn first from the same ``RandomState``, as ``random_knapsack`` does, so that with the task's
+        own seed weights and values are one stream.
+
+        Args:
+            count: N, number of samples.
+            degree: how far the values are from what a linear model can say; 1 is linear.
+            noise: half-width of the factor ε around 1.
+            seed: of a ``numpy.random.RandomState``; the task's own where it is left out.
+            features: p, features per sample.
+            dtype: of the tensors; drawn in float64, then rounded.
+            formula: "code", or "paper" for the formula as printed, with the 1 outside the division.
+
+        Returns:
+            Features (N, p) and values (N, n).
+
+        Example:
+            >>> from pear.tasks import random_knapsack
+            >>> X, C = random_knapsack(items=10, dimensions=2).samples(100, degree=4)
+            >>> X.shape, C.shape, bool((C == C.round()).all())
+            (torch.Size([100, 5]), torch.Size([100, 10]), True)
+        """
+        random = np.random.RandomState(self.seed if seed is None else seed)
+        _draw_weights(random, *self.weights.shape)
+        x, c = polynomial_costs(random, count, self.problem.n, degree, noise, features, formula)
+        return Samples(torch.from_numpy(x).to(dtype), torch.from_numpy(np.ceil(_VALUE_SCALE * c)).to(dtype))
+
+    def with_capacity(self, ratio: float) -> Knapsack:
+        """The same items with each capacity this share of the row's total weight.
+
+        Example:
+            >>> from pear.tasks import knapsack
+            >>> knapsack([[3.0, 4.0, 2.0]], capacity=6.0).with_capacity(0.5).capacity
+            tensor([4.5000], dtype=torch.float64)
+        """
+        return _knapsack(self.weights, _share(ratio) * self.weights.sum(1), self.seed, self.jobs)
+
+    def decide(self, cost: Any) -> Tensor:
+        """(B, n) the items to take, proven optimal; several samples at a time, each distinct one solved once.
+
+        Args:
+            cost: (B, n) or (n,) values, of any sign.
+
+        Returns:
+            0 or 1 for every item, in the dtype of ``cost``.
+
+        Raises:
+            SolveError: some values are not finite, or no optimum could be proven; names the samples.
+        """
+        values = self._checked(cost)
+        return self._oracle(values).to(values.dtype)
+
+    def decide_worst(self, predicted: Any, true: Any) -> Tensor:
+        """(B, n) of all choices that are best under ``predicted`` (to a relative 1e-10) the worst under ``true``.
+
+        Args:
+            predicted: (B, n) the values that decide.
+            true: (B, n) the values that are earned.
+        """
+        forecast, values = self._checked(predicted), self._checked(true)
+        check_pair(forecast, values)
+        return self._oracle.worst(forecast, values).to(forecast.dtype)
+
+    def adjacent(self, z: Tensor) -> list[Tensor]:
+        """The vertices of the relaxation adjacent to each row of ``z``.
+
+        Args:
+            z: (B, n) vertices of the relaxation, as ``decide_relaxed`` returns them in float64.
+
+        Returns:
+            B tensors (k, n) in the dtype of ``z``, each with the k neighbours of one vertex.
+
+        Example:
+            >>> from pear.tasks import knapsack
+            >>> task = knapsack([[3.0, 4.0, 2.0]], capacity=6.0)
+            >>> task.adjacent(task.decide_relaxed([[5.0, 4.0, 1.0]]))[0].tolist()
+            [[0.6666666666666667, 1.0, 0.0], [1.0, 0.25, 1.0], [1.0, 0.0, 0.0]]
+        """
+        rows = as_batch(z).detach()
+        G, h = self.weights.numpy(), self.capacity.numpy()
+        lb, ub = np.zeros(self.problem.n), np.ones(self.problem.n)
+        known: dict[bytes, Tensor] = {}
+        result = []
+        for point in rows.cpu().double().numpy():
+            key = point.tobytes()
+            if key not in known:
+                known[key] = torch.from_numpy(adjacent_vertices(point, G, h, lb, ub)).to(rows)
+            result.append(known[key])
+        return result
+
+    def normalized_regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> float:
+        """``Σ c·(z*(c) − z*(ĉ)) / (Σ |c·z*(c)| + 1e-7)`` on the integer problem.
+
+        Args:
+            predicted: (B, n) predicted values ĉ.
+            true: (B, n) true values c.
+            Q: refused: an integer problem has a linear objective.
+            true_Q: likewise.
+        """
+        if Q is not None or true_Q is not None:
+            return super().normalized_regret(predicted, true, Q, true_Q)
+        return self.regret_of(self.decide(predicted), true)
+
+    def _checked(self, cost: Any) -> Tensor:
+        values = as_batch(cost).detach()
+        if values.shape[1] != self.problem.n:
+            raise ProblemError(
+                f"cost must have one column for each of the {self.problem.n} items; got {values.shape[1]}"
+            )
+        return values
 
 
 def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
@@ -30,7 +189,7 @@ def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
         >>> task = pear.tasks.knapsack([[3.0, 4.0, 2.0]], capacity=6.0)
         >>> task.problem
         Problem(max, n=3, 1 inequality, bounds, 3 integer)
-        >>> pear.solve(task.problem, [[5.0, 6.0, 3.0]]).x
+        >>> task.decide([[5.0, 6.0, 3.0]])
         tensor([[0., 1., 1.]], dtype=torch.float64)
     """
     G = to_float64("weights", weights)
@@ -44,5 +203,45 @@ def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
         )
     if not bool((G >= 0).all()) or not bool((h >= 0).all()):
         raise ProblemError("weights and capacity must be numbers of at least 0, so that leaving every item is allowed")
-    problem = Problem(G=G, h=h.reshape(-1).expand(len(G)), lb=0.0, ub=1.0, sense="max", integer=True)
-    return Knapsack(f"knapsack_{G.shape[1]}_items", problem)
+    return _knapsack(G, h.reshape(-1).expand(len(G)))
+
+
+def random_knapsack(
+    items: int = 100, dimensions: int = 5, capacity_ratio: float = 0.5, seed: int = 0, jobs: int | None = None
+) -> Knapsack:
+    """A knapsack with weights drawn from 1 to 10, as in the paper, and ``samples`` that go on from the same stream.
+
+    Args:
+        items: n, number of items.
+        dimensions: k, number of capacities.
+        capacity_ratio: each capacity as a share of the total weight in its dimension.
+        seed: of the ``numpy.random.RandomState`` that draws first the weights, then the samples.
+        jobs: threads for ``decide``; None is one for each core, and one in a worker process.
+
+    Example:
+        >>> from pear.tasks import random_knapsack
+        >>> task = random_knapsack(items=4, dimensions=2, seed=1)
+        >>> task.name, task.problem
+        ('knapsack_4_items', Problem(max, n=4, 2 inequalities, bounds, 4 integer))
+    """
+    for name, value in (("items", items), ("dimensions", dimensions)):
+        if value != int(value) or value < 1:
+            raise ProblemError(f"{name} must be a whole number of at least 1; got {value!r}")
+    weights = _draw_weights(np.random.RandomState(seed), dimensions, items)
+    return _knapsack(weights, _share(capacity_ratio) * weights.sum(1), seed, jobs)
+
+
+def _draw_weights(random: np.random.RandomState, dimensions: int, items: int) -> Tensor:
+    """(dimensions, items) whole numbers."""
+    return torch.from_numpy(random.randint(_LEAST_WEIGHT, _MOST_WEIGHT + 1, (dimensions, items)).astype(np.float64))
+
+
+def _share(ratio: float) -> float:
+    if not 0 <= ratio < float("inf"):
+        raise ProblemError(f"a capacity ratio must be a number of at least 0, the share of the total; got {ratio!r}")
+    return float(ratio)
+
+
+def _knapsack(weights: Tensor, capacity: Tensor, seed: int = 0, jobs: int | None = None) -> Knapsack:
+    problem = Problem(G=weights, h=capacity, lb=0.0, ub=1.0, sense="max", integer=True)
+    return Knapsack(f"knapsack_{weights.shape[1]}_items", problem, seed, jobs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,38 +14,48 @@ from pear.errors import ProblemError
 
 @dataclass(frozen=True)
 class Graph:
-    """A directed acyclic graph whose nodes are numbered in a topological order; paths lead from 0 to the last node.
+    """A directed acyclic graph and the two nodes that paths lead between.
 
     Attributes:
-        arcs: (tail, head) of each arc, tail < head.
+        arcs: (tail, head) of each arc, in the order of the costs; several arcs may join the same nodes.
         nodes: number of nodes.
+        source, target: where paths begin and end.
     """
 
     arcs: tuple[tuple[int, int], ...]
     nodes: int
+    source: int
+    target: int
 
     @classmethod
-    def from_arcs(cls, arcs: Iterable[tuple[int, int]]) -> Graph:
-        """Check the arcs and count the nodes.
+    def from_arcs(cls, arcs: Iterable[tuple[int, int]], source: int | None = None, target: int | None = None) -> Graph:
+        """Check the arcs and count the nodes, which are numbered from 0 in any order.
+
+        Args:
+            arcs: (tail, head) pairs.
+            source: where paths begin; node 0 where it is left out.
+            target: where they end; the last node where it is left out.
 
         Raises:
-            ProblemError: a number is out of order, or no path reaches the last node.
+            ProblemError: there is a circle, or no path leads from source to target.
         """
         pairs = tuple((int(tail), int(head)) for tail, head in arcs)
-        for tail, head in pairs:
-            if not 0 <= tail < head:
-                raise ProblemError(
-                    "nodes must be numbered from 0 in a topological order, so that every arc leads from a lower to a "
-                    f"higher number; got the arc ({tail}, {head})"
-                )
-        nodes = max((head for _, head in pairs), default=0) + 1
-        reached = {0}
-        for tail, head in sorted(pairs):
+        if any(min(pair) < 0 for pair in pairs):
+            raise ProblemError(f"nodes must be numbered from 0; got the arc {min(pairs, key=min)}")
+        nodes = max((max(pair) for pair in pairs), default=0) + 1
+        graph = cls(pairs, nodes, 0 if source is None else int(source), nodes - 1 if target is None else int(target))
+        position = {v: k for k, v in enumerate(graph._order)}
+        if len(position) < nodes:
+            circle = sorted(set(range(nodes)) - set(position))
+            raise ProblemError(f"the arcs must not form a circle; the nodes {circle[:10]} are on or behind one")
+        reached = {graph.source}
+        for tail, head in sorted(pairs, key=lambda arc: position[arc[0]]):
             if tail in reached:
                 reached.add(head)
-        if nodes == 1 or nodes - 1 not in reached:
-            raise ProblemError(f"no path leads from node 0 to the last node, {nodes - 1}; add what is missing")
-        return cls(pairs, nodes)
+        if graph.source == graph.target or graph.target not in reached:
+            end = f"the last node, {graph.target}" if target is None else f"node {graph.target}"
+            raise ProblemError(f"no path leads from node {graph.source} to {end}; add what is missing")
+        return graph
 
     @classmethod
     def grid(cls, rows: int, columns: int) -> Graph:
@@ -60,6 +70,16 @@ class Graph:
             arcs += [(i * columns + j, i * columns + j + 1) for j in range(columns - 1)]
             arcs += [(i * columns + j, (i + 1) * columns + j) for j in range(columns) if i + 1 < rows]
         return cls.from_arcs(arcs)
+
+    @classmethod
+    def crossed_grid(cls, rows: int, columns: int) -> Graph:
+        """The same grid walked rightward and *upward*, from the lower left corner to the upper right.
+
+        Every arc keeps its place in the order, and so its cost; only the vertical ones are turned round.
+        """
+        forward = cls.grid(rows, columns).arcs
+        arcs = [(tail, head) if head == tail + 1 and columns > 1 else (head, tail) for tail, head in forward]
+        return cls.from_arcs(arcs, source=(rows - 1) * columns, target=columns - 1)
 
     def incidence(self) -> Tensor:
         """(nodes, arcs) float64: +1 where an arc leaves a node, −1 where it enters."""
@@ -76,32 +96,80 @@ class Graph:
         Args:
             cost: (B, arcs), finite.
         """
+        return self._walk(cost, None, 0.0)
+
+    def worst_of_cheapest(self, cost: Tensor, bill: Tensor, tolerance: float = 1e-9) -> Tensor:
+        """(B, arcs) 0 or 1: of all paths that are cheapest under ``cost``, the one that ``bill`` charges most.
+
+        Args:
+            cost: (B, arcs), finite: decides which paths are cheapest.
+            bill: (B, arcs), finite: what is paid.
+            tolerance: an arc may lead to a node where its path is dearer than the cheapest by no more than this,
+                relative to the sample's largest cost.
+        """
+        return self._walk(cost, bill, tolerance)
+
+    def _walk(self, cost: Tensor, bill: Tensor | None, tolerance: float) -> Tensor:
         distance = cost.new_full((len(cost), self.nodes), torch.inf)
-        distance[:, 0] = 0.0
+        distance[:, self.source] = 0.0
+        paid = torch.zeros_like(distance)
+        slack = tolerance * cost.abs().amax(1)[:, None, None]
         arriving = torch.full((len(cost), self.nodes), -1, dtype=torch.long, device=cost.device)
         for level in self._levels:
             nodes, arcs, tails = (part.to(cost.device) for part in level)
             # A node with fewer arriving arcs than its level's richest repeats its first one: the minimum is the same.
-            best = (distance[:, tails] + cost[:, arcs]).min(2)
+            ways = distance[:, tails] + cost[:, arcs]
+            best = ways.min(2)
+            chosen = best.indices[:, :, None]
+            if bill is not None:
+                dues = (paid[:, tails] + bill[:, arcs]).masked_fill(ways > best.values[:, :, None] + slack, -torch.inf)
+                chosen = dues.masked_fill(ways.isinf(), -torch.inf).argmax(2, keepdim=True)
+                paid[:, nodes] = dues.gather(2, chosen)[:, :, 0]
             distance[:, nodes] = best.values
-            arriving[:, nodes] = arcs.expand(len(cost), -1, -1).gather(2, best.indices[:, :, None])[:, :, 0]
+            arriving[:, nodes] = arcs.expand(len(cost), -1, -1).gather(2, chosen)[:, :, 0]
         return self._trace(arriving, cost)
+
+    @cached_property
+    def _order(self) -> list[int]:
+        """The nodes in a topological order, those on or behind a circle left out."""
+        waiting = [0] * self.nodes
+        for _, head in self.arcs:
+            waiting[head] += 1
+        order = [v for v in range(self.nodes) if waiting[v] == 0]
+        for v in order:
+            for k in self._leaving[v]:
+                head = self.arcs[k][1]
+                waiting[head] -= 1
+                if waiting[head] == 0:
+                    order.append(head)
+        return order
+
+    @cached_property
+    def _leaving(self) -> list[list[int]]:
+        """The arcs that leave each node."""
+        leaving: list[list[int]] = [[] for _ in range(self.nodes)]
+        for k, (tail, _) in enumerate(self.arcs):
+            leaving[tail].append(k)
+        return leaving
 
     @cached_property
     def _levels(self) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Nodes grouped by the most arcs on the way to them, with their arriving arcs (k, width) and those arcs' tails.
 
-        All arcs that arrive at a level come from earlier ones, so that a level is one step for the whole batch.
+        All arcs that arrive at a level come from earlier ones, so that a level is one step for the whole batch. The
+        source is in none: what leads to it is on no path.
         """
         arriving: list[list[int]] = [[] for _ in range(self.nodes)]
-        depth = [0] * self.nodes
         for k in sorted(range(len(self.arcs)), key=lambda k: self.arcs[k]):
-            tail, head = self.arcs[k]
-            arriving[head].append(k)
-            depth[head] = max(depth[head], depth[tail] + 1)
+            arriving[self.arcs[k][1]].append(k)
+        depth = [0] * self.nodes
+        for v in self._order:
+            depth[v] = max((depth[self.arcs[k][0]] + 1 for k in arriving[v]), default=0)
         levels = []
         for d in range(1, max(depth) + 1):
-            nodes = [v for v in range(self.nodes) if depth[v] == d]
+            nodes = [v for v in range(self.nodes) if depth[v] == d and v != self.source]
+            if not nodes:
+                continue
             width = max(len(arriving[v]) for v in nodes)
             arcs = [arriving[v] + arriving[v][:1] * (width - len(arriving[v])) for v in nodes]
             tails = [[self.arcs[k][0] for k in row] for row in arcs]
@@ -109,14 +177,55 @@ class Graph:
         return levels
 
     def _trace(self, arriving: Tensor, cost: Tensor) -> Tensor:
-        """Walk back from the last node, all samples in step; those that are at node 0 wait."""
+        """Walk back from the target, all samples in step; those that are at the source wait."""
         tails = torch.tensor([tail for tail, _ in self.arcs], device=cost.device)
         rows = torch.arange(len(cost), device=cost.device)
         chosen = torch.zeros_like(cost)
-        node = torch.full_like(rows, self.nodes - 1)
+        node = torch.full_like(rows, self.target)
         while len(rows):
             arc = arriving[rows, node]
             chosen[rows, arc] = 1.0
             node = tails[arc]
-            rows, node = rows[node > 0], node[node > 0]
+            rows, node = rows[node != self.source], node[node != self.source]
         return chosen
+
+    def neighbours(self, path: Sequence[int]) -> list[list[int]]:
+        """The paths adjacent to ``path`` on the polytope of paths: they part from it once and meet it once again.
+
+        Where two paths met in between, swapping one of the two parts would give two more paths with the same sum, so
+        that the segment between the two would be no edge. Every detour through nodes off the path is one neighbour.
+
+        Args:
+            path: its arcs, from source to target.
+
+        Returns:
+            The arcs of each neighbour, ordered by where it parts.
+        """
+        visited = [self.source] + [self.arcs[k][1] for k in path]
+        place = {v: i for i, v in enumerate(visited)}
+        found = []
+        for start, node in enumerate(visited[:-1]):
+            for detour in self._detours(node, place, path[start]):
+                end = place[self.arcs[detour[-1]][1]]
+                found.append([*path[:start], *detour, *path[end:]])
+        return found
+
+    def _detours(self, start: int, place: dict[int, int], avoid: int) -> Iterator[list[int]]:
+        """Ways from ``start`` through nodes off the path to the first node on it, other than by the path's own arc."""
+        stack = [[k] for k in reversed(self._leaving[start]) if k != avoid and self.arcs[k][1] in self._useful]
+        while stack:
+            way = stack.pop()
+            head = self.arcs[way[-1]][1]
+            if head in place:
+                yield way
+            else:
+                stack += [[*way, k] for k in reversed(self._leaving[head]) if self.arcs[k][1] in self._useful]
+
+    @cached_property
+    def _useful(self) -> set[int]:
+        """Nodes from which the target can be reached: a detour never ends in a blind alley."""
+        useful = {self.target}
+        for v in reversed(self._order):
+            if any(self.arcs[k][1] in useful for k in self._leaving[v]):
+                useful.add(v)
+        return useful

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,11 +16,11 @@ from pear.losses.regret import check_pair
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 from pear.solvers.solution import Status
-from pear.tasks.costs import polynomial_costs
+from pear.tasks.costs import Formula, polynomial_costs
 from pear.tasks.paths import Graph
 from pear.tasks.task import Samples, Task
 
-_TINY = 1e-7  # as in pear.normalized_regret
+Direction = Literal["forward", "cross"]
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,13 @@ class ShortestPath(Task):
 
     Attributes:
         graph: the arcs in the order of the variables.
+        grid: rows and columns, or None for a graph given by its arcs.
+        direction: "forward", or "cross" for a grid walked upward instead of downward.
     """
 
     graph: Graph
+    grid: tuple[int, int] | None = None
+    direction: Direction = "forward"
 
     def samples(
         self,
@@ -41,6 +45,7 @@ class ShortestPath(Task):
         seed: int = 0,
         features: int = 5,
         dtype: torch.dtype = torch.float32,
+        formula: Formula = "code",
     ) -> Samples:
         """Synthetic features and costs, ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
 
@@ -51,6 +56,7 @@ class ShortestPath(Task):
             seed: of a ``numpy.random.RandomState``; the same seed gives the same data everywhere.
             features: p, features per sample.
             dtype: of the tensors; drawn in float64, then rounded.
+            formula: "code", or "paper" for the formula as printed, with the 1 outside the division.
 
         Returns:
             Features (N, p) and costs (N, n).
@@ -61,7 +67,7 @@ class ShortestPath(Task):
             >>> X.shape, C.shape
             (torch.Size([100, 5]), torch.Size([100, 40]))
         """
-        x, c = polynomial_costs(np.random.RandomState(seed), count, self.problem.n, degree, noise, features)
+        x, c = polynomial_costs(np.random.RandomState(seed), count, self.problem.n, degree, noise, features, formula)
         return Samples(torch.from_numpy(x).to(dtype), torch.from_numpy(c).to(dtype))
 
     def decide(self, cost: Any) -> Tensor:
@@ -73,12 +79,71 @@ class ShortestPath(Task):
         Returns:
             0 or 1 for every arc, in the dtype of ``cost``.
         """
-        costs = as_batch(cost).detach()
-        if costs.shape[1] != self.problem.n:
-            raise ProblemError(f"cost must have one column for each of the {self.problem.n} arcs; got {costs.shape[1]}")
-        unusable = ~costs.isfinite().all(1)
-        fail(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", "their cheapest path")
+        costs = self._checked(cost)
         return self.graph.cheapest(costs.double()).to(costs.dtype)
+
+    def decide_relaxed(self, cost: Any) -> Tensor:
+        """(B, n) the same: the vertices of the linear program are the paths."""
+        return self.decide(cost)
+
+    def decide_worst(self, predicted: Any, true: Any) -> Tensor:
+        """(B, n) of all paths that are cheapest under ``predicted`` (to a relative 1e-9) the dearest under ``true``.
+
+        Args:
+            predicted: (B, n) the costs that decide.
+            true: (B, n) the costs that are paid.
+
+        Example:
+            >>> from pear.tasks import shortest_path
+            >>> shortest_path((2, 2)).decide_worst([[1.0, 1.0, 1.0, 1.0]], [[1.0, 2.0, 1.0, 2.0]])
+            tensor([[0., 1., 0., 1.]], dtype=torch.float64)
+        """
+        forecast, costs = self._checked(predicted), self._checked(true)
+        check_pair(forecast, costs)
+        return self.graph.worst_of_cheapest(forecast.double(), costs.double()).to(forecast.dtype)
+
+    def adjacent(self, z: Tensor) -> list[Tensor]:
+        """The paths adjacent to each row of ``z``: those that part from it once and meet it once again.
+
+        Args:
+            z: (B, n) paths, 0 or 1 for every arc.
+
+        Returns:
+            B tensors (k, n) in the dtype of ``z``, each with the k neighbours of one path.
+
+        Example:
+            >>> from pear.tasks import shortest_path
+            >>> task = shortest_path((2, 2))
+            >>> task.adjacent(task.decide([[1.0, 2.0, 1.0, 1.0]]))
+            [tensor([[0., 1., 0., 1.]], dtype=torch.float64)]
+        """
+        rows = as_batch(z).detach()
+        known: dict[tuple[int, ...], Tensor] = {}
+        result = []
+        for i, row in enumerate(rows.cpu()):
+            arcs = tuple(row.nonzero()[:, 0].tolist())
+            if arcs not in known:
+                neighbours = self.graph.neighbours(self._path(row, arcs, i))
+                known[arcs] = rows.new_zeros(len(neighbours), self.problem.n)
+                for k, other in enumerate(neighbours):
+                    known[arcs][k, other] = 1.0
+            result.append(known[arcs])
+        return result
+
+    def crossed(self) -> ShortestPath:
+        """The grid with its other diagonal: from the lower left corner to the upper right, rightward and upward.
+
+        Every arc keeps its index, and so its cost; the vertical ones are walked the other way. A forecaster trained on
+        one direction can be judged on the other. Crossing twice gives the first direction again.
+
+        Example:
+            >>> from pear.tasks import shortest_path
+            >>> shortest_path((2, 2)).crossed().graph.arcs
+            ((0, 1), (2, 0), (3, 1), (2, 3))
+        """
+        if self.grid is None:
+            raise ProblemError("only a grid can be crossed; give another graph's arcs to shortest_path(arcs=...)")
+        return shortest_path(self.grid, direction="cross" if self.direction == "forward" else "forward")
 
     def normalized_regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> float:
         """``Σ c·(z*(ĉ) − z*(c)) / (Σ |c·z*(c)| + 1e-7)``, by dynamic programming over the whole batch.
@@ -97,14 +162,40 @@ class ShortestPath(Task):
         """
         if Q is not None or true_Q is not None:
             return super().normalized_regret(predicted, true, Q, true_Q)
-        costs = as_batch(true).detach().double()
-        forecast = as_batch(predicted)
-        check_pair(forecast, costs)
-        paid, ideal = ((costs * self.decide(c).double()).sum(1) for c in (forecast, costs))
-        return float((paid - ideal).sum() / (ideal.abs().sum() + _TINY))
+        return self.regret_of(self.decide(predicted), true)
+
+    def _checked(self, cost: Any) -> Tensor:
+        """(B, n) finite costs, one for each arc."""
+        costs = as_batch(cost).detach()
+        if costs.shape[1] != self.problem.n:
+            raise ProblemError(f"cost must have one column for each of the {self.problem.n} arcs; got {costs.shape[1]}")
+        unusable = ~costs.isfinite().all(1)
+        fail(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", "their cheapest path")
+        return costs
+
+    def _path(self, row: Tensor, arcs: tuple[int, ...], i: int) -> list[int]:
+        """The arcs of ``row`` from source to target, or an error where they are no path."""
+        after = {self.graph.arcs[k][0]: k for k in arcs}
+        path: list[int] = []
+        node = self.graph.source
+        while node in after and len(path) < len(arcs):
+            path.append(after[node])
+            node = self.graph.arcs[after[node]][1]
+        if len(path) != len(arcs) or node != self.graph.target or not bool((row[list(arcs)] == 1).all()):
+            raise ProblemError(
+                f"row {i} is no path from node {self.graph.source} to node {self.graph.target} with 1 for each of its "
+                "arcs; pass what decide() returns"
+            )
+        return path
 
 
-def shortest_path(grid: tuple[int, int] = (5, 5), arcs: Iterable[tuple[int, int]] | None = None) -> ShortestPath:
+def shortest_path(
+    grid: tuple[int, int] = (5, 5),
+    arcs: Iterable[tuple[int, int]] | None = None,
+    direction: Direction = "forward",
+    source: int | None = None,
+    target: int | None = None,
+) -> ShortestPath:
     """The cheapest path from corner to corner of a grid, or through any directed acyclic graph.
 
     The problem has one variable for each arc, flow balance for every node, z ≥ 0 and no upper bound. The arcs of a grid
@@ -112,8 +203,11 @@ def shortest_path(grid: tuple[int, int] = (5, 5), arcs: Iterable[tuple[int, int]
 
     Args:
         grid: rows and columns of nodes.
-        arcs: (tail, head) pairs instead of a grid. Nodes are numbered from 0 so that every arc leads to a higher
-            number; the path leads from 0 to the highest.
+        arcs: (tail, head) pairs instead of a grid, without a circle. Nodes are numbered from 0.
+        direction: of a grid: "forward" goes right and down from (0, 0); "cross" goes right and up from the lower left
+            corner, with every arc at the same index.
+        source: where the path begins, with ``arcs``; node 0 where it is left out.
+        target: where it ends; the node of the highest number where it is left out.
 
     Example:
         >>> from pear.tasks import shortest_path
@@ -123,13 +217,22 @@ def shortest_path(grid: tuple[int, int] = (5, 5), arcs: Iterable[tuple[int, int]
         >>> shortest_path(arcs=[(0, 1), (0, 2), (1, 2)]).decide([[1.0, 5.0, 2.0]])
         tensor([[1., 0., 1.]], dtype=torch.float64)
     """
+    if direction not in ("forward", "cross"):
+        raise ProblemError(f"direction must be 'forward' or 'cross'; got {direction!r}")
     if arcs is None:
         if len(grid) != 2:
             raise ProblemError(f"grid must be (rows, columns); got {grid!r}. Pass a list of arcs as arcs=")
-        graph, name = Graph.grid(*grid), f"shortest_path_{grid[0]}x{grid[1]}"
+        if source is not None or target is not None:
+            raise ProblemError("source and target belong to arcs=; a grid is walked from corner to corner")
+        rows, columns = grid
+        graph = Graph.grid(rows, columns) if direction == "forward" else Graph.crossed_grid(rows, columns)
+        name = f"shortest_path_{rows}x{columns}" + ("_cross" if direction == "cross" else "")
     else:
-        graph = Graph.from_arcs(arcs)
+        if direction != "forward":
+            raise ProblemError("direction belongs to a grid; turn the arcs yourself and pass source= and target=")
+        graph = Graph.from_arcs(arcs, source, target)
         name = f"shortest_path_{graph.nodes}_nodes"
     supply = torch.zeros(graph.nodes, dtype=torch.float64)
-    supply[0], supply[-1] = 1.0, -1.0
-    return ShortestPath(name, Problem(A=graph.incidence(), b=supply, lb=0.0, sense="min"), graph)
+    supply[graph.source], supply[graph.target] = 1.0, -1.0
+    problem = Problem(A=graph.incidence(), b=supply, lb=0.0, sense="min")
+    return ShortestPath(name, problem, graph, (rows, columns) if arcs is None else None, direction)

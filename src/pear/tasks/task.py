@@ -9,8 +9,14 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.geometry import solve
 from pear.losses import normalized_regret
+from pear.losses.regret import check_pair
 from pear.problem import Problem
+from pear.problem.convert import as_batch
+
+TINY = 1e-7
+"""Added to the denominator of the normalised regret, which stays finite where every optimal value is zero."""
 
 
 class Samples(NamedTuple):
@@ -69,6 +75,38 @@ class Task:
         first, second, third = sizes[0], sizes[0] + sizes[1], sum(sizes)
         cuts = (slice(0, first), slice(first, second), slice(second, third))
         return Split(*(Samples(samples.features[cut], samples.costs[cut]) for cut in cuts))
+
+    def decide(self, cost: Any) -> Tensor:
+        """(B, n) the best decisions under ``cost``, exactly: the integer problem where there is one.
+
+        Args:
+            cost: (B, n) or (n,), in the problem's own sense.
+
+        Returns:
+            Decisions in the dtype of ``cost``.
+        """
+        return solve(self.problem, as_batch(cost).detach()).x
+
+    def decide_relaxed(self, cost: Any) -> Tensor:
+        """(B, n) the best decisions under ``cost`` where integers may be fractions.
+
+        Args:
+            cost: (B, n) or (n,), in the problem's own sense.
+        """
+        return solve(self.problem.relaxed(), as_batch(cost).detach()).x
+
+    def regret_of(self, decisions: Tensor, true: Any) -> float:
+        """``Σ [c·z − c·z*(c)] / (Σ |c·z*(c)| + 1e-7)``, the sign turned for maximisation: what decisions z lose.
+
+        Args:
+            decisions: (B, n) z.
+            true: (B, n) the costs c that are paid.
+        """
+        costs = as_batch(true).detach()
+        check_pair(decisions, costs)
+        ideal = (costs.double() * self.decide(costs).double()).sum(1)
+        paid = (costs.double() * decisions.double()).sum(1)
+        return float(self.problem.sign * (paid - ideal).sum() / (ideal.abs().sum() + TINY))
 
     def normalized_regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> float:
         """What decisions under ``predicted`` lose, relative to the value of the best decisions.

@@ -7,12 +7,14 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
+from pear.train.checkpoint import Checkpoint
 from pear.train.errors import TrainingError
 from pear.train.history import Check, History, Progress, Reason
 from pear.train.loss import KeyedLoss, keyed
@@ -40,6 +42,7 @@ def fit(
     seed: int | torch.Generator = 0,
     order: Order = shuffled,
     progress: Callable[[Progress], None] | None = None,
+    checkpoint: str | Path | None = None,
 ) -> History:
     """Train ``model`` in place and leave it with the weights that did best on the validation samples.
 
@@ -63,6 +66,8 @@ def fit(
         seed: of the order of the samples, or a generator to draw it from.
         order: ``shuffled``, ``in_order``, or any function like them.
         progress: called after every epoch.
+        checkpoint: a file that is written at every check; where it is there already, the run goes on from it, and ends
+            as it would have without the break.
 
     Returns:
         What happened, check by check.
@@ -96,6 +101,9 @@ def fit(
         time_cap=math.inf if time_cap is None else time_cap,
     )
     generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
+    if checkpoint is not None:
+        run.checkpoint = Checkpoint(Path(checkpoint), model, run.optimizer, loss, generator)
+        run.resume()
     was_training = model.training
     try:
         run.history.stopped = run.epochs(max_epochs, check_every, batch_size, order, generator, progress)
@@ -105,6 +113,7 @@ def fit(
         run.restore()
         model.train(was_training)
         run.history.seconds = run.seconds()
+        run.history.split = run.split()
     return run.history
 
 
@@ -123,6 +132,26 @@ class _Run:
     history: History = field(default_factory=History)
     best_weights: dict[str, Any] | None = None
     start: float = field(default_factory=time.perf_counter)
+    counted: dict[str, float] = field(default_factory=dict)
+    checkpoint: Checkpoint | None = None
+
+    def __post_init__(self) -> None:
+        self.counted = dict(getattr(self.loss, "seconds", {}))
+
+    def split(self) -> dict[str, float]:
+        """Where the time went; what the loss does not count is part of the rest."""
+        now = getattr(self.loss, "seconds", {})
+        parts = {name: now.get(name, 0.0) - self.counted.get(name, 0.0) for name in ("solve", "gradient")}
+        parts["validation"] = self.history.check_seconds
+        return {**parts, "rest": max(0.0, self.seconds() - sum(parts.values()))}
+
+    def resume(self) -> None:
+        """Go on from the checkpoint, where there is one."""
+        assert self.checkpoint is not None
+        state = self.checkpoint.load()
+        if state is not None:
+            self.history, self.stopping, self.best_weights = state["history"], state["stopping"], state["best_weights"]
+            self.start -= self.history.checks[-1].seconds if self.history.checks else 0.0
 
     def seconds(self) -> float:
         return time.perf_counter() - self.start
@@ -140,7 +169,9 @@ class _Run:
         progress: Callable[[Progress], None] | None,
     ) -> Reason:
         """Train and check until there is a reason to stop."""
-        for epoch in range(1, max_epochs + 1):
+        if self.stopping.waited >= self.stopping.patience:
+            return "patience"
+        for epoch in range(self.history.epochs + 1, max_epochs + 1):
             rows = order(len(self.train[0]), generator).to(self.train[0].device)
             loss = self.epoch(epoch, rows.split(batch_size))
             late = self.late()
@@ -185,7 +216,10 @@ class _Run:
         if self.history.best is None or value < self.history.best.metric:
             self.best_weights = copy.deepcopy(self.model.state_dict())
             self.history.best = check
-        return self.stopping.update(value)
+        tired = self.stopping.update(value)
+        if self.checkpoint is not None:
+            self.checkpoint.save(history=self.history, stopping=self.stopping, best_weights=self.best_weights)
+        return tired
 
     def checked(self, what: str, value: float, epoch: int) -> float:
         if not math.isfinite(value):

@@ -52,6 +52,7 @@ class History:
         checks: in order.
         epochs: full epochs trained.
         seconds: in total; check_seconds: of which spent on the metric.
+        split: where the time went: "solve" and "gradient" as the loss counts them, "validation", and the "rest".
         stopped: why it ended.
         best: the check with the lowest metric, the earliest of equals; None where training was interrupted before any.
     """
@@ -60,6 +61,7 @@ class History:
     epochs: int = 0
     seconds: float = 0.0
     check_seconds: float = 0.0
+    split: dict[str, float] = field(default_factory=dict)
     stopped: Reason = "max_epochs"
     best: Check | None = None
 

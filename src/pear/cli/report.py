@@ -1,0 +1,29 @@
+"""``pear report``: our runs beside the paper's numbers, as a page and as Markdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from pear.cli.console import out
+from pear.cli.output import writable_folder
+
+
+def report(
+    database: Annotated[Path, typer.Option("--db", help="The database of runs, or its folder.")] = Path(
+        "pear-output/lp"
+    ),
+    to: Annotated[Path, typer.Option("--out", help="Folder for the page and the tables.")] = Path("pear-output/report"),
+) -> None:
+    """Set the runs of a database beside the paper's numbers: one HTML page, and the tables as Markdown."""
+    from pear.experiments import FILE_NAME
+    from pear.report import read, write_report
+    from pear.report.tables import tables
+    from pear.report.text import summary
+
+    runs = read(database / FILE_NAME if database.is_dir() or not database.suffix else database)
+    page, text = write_report(runs, writable_folder(to))
+    out.print(Text(f"{summary(runs, tables(runs))}\nPage:   {page}\nTables: {text}"), soft_wrap=True)

@@ -1,0 +1,260 @@
+"""``pear reproduce``: the paper's LP experiments, resumable."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from pear.cli.console import err, out, percent
+from pear.cli.output import writable_file, write_json
+
+if TYPE_CHECKING:
+    from pear.experiments import Database, Estimate, Event, Run
+
+_NAMES = Annotated[list[str] | None, typer.Argument(help="Experiments, or all; --list shows them.", metavar="NAME...")]
+
+
+def reproduce(
+    names: _NAMES = None,
+    show_list: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
+    tasks: Annotated[str | None, typer.Option(help="shortest-path, knapsack, separated by commas.")] = None,
+    methods: Annotated[str | None, typer.Option(help="mse, spo+, pear, …, separated by commas.")] = None,
+    degrees: Annotated[str | None, typer.Option(help="Some of 2,4,6,8.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Such as 0-4 or 0,2; 0-4 if left out.")] = None,
+    time_cap: Annotated[float | None, typer.Option(help="Seconds a training may take; 600 if left out.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes side by side; one a core if left out.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A reduced grid on small problems, in minutes.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run and for how long.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False,
+    to: Annotated[Path, typer.Option("--out", help="Folder of the database and the weights.")] = Path("pear-output/lp"),
+    export: Annotated[
+        Path | None, typer.Option(help="Write the database of --out, of any version, to this JSON file.")
+    ] = None,
+) -> None:
+    """Run the paper's LP experiments; what is in the database already is not run again."""
+    from pear import experiments  # only this command needs it
+
+    if show_list:
+        _show_list()
+        return
+    if export is not None:
+        _export(to, export)
+        return
+    selection = experiments.Selection(
+        tasks=None if tasks is None else [name.replace("-", "_") for name in _words(tasks)],
+        methods=None if methods is None else [name.lower() for name in _words(methods)],
+        degrees=None if degrees is None else numbers("degrees", degrees),
+        seeds=None if seeds is None else numbers("seeds", seeds),
+        time_cap=time_cap,
+        quick=quick,
+    )
+    if not names:
+        raise experiments.ExperimentError(f"name an experiment: {', '.join((*experiments.EXPERIMENTS, 'all'))}")
+    wanted = experiments.expand(names, selection)
+    processes = _cores() if jobs is None else jobs
+    if processes < 1:
+        raise experiments.ExperimentError(f"--jobs must be at least 1; got {jobs}")
+    if dry_run:
+        _dry_run(wanted, to, processes, retry_failed)
+        return
+    with experiments.open_folder(to) as database:
+        _run(wanted, database, processes, retry_failed)
+
+
+def numbers(what: str, text: str) -> list[int]:
+    """Numbers and ranges of them.
+
+    Example:
+        >>> numbers("seeds", "0-2,7")
+        [0, 1, 2, 7]
+    """
+    from pear.experiments import ExperimentError
+
+    found: list[int] = []
+    for word in _words(text):
+        first, dash, last = word.partition("-")
+        try:
+            found += range(int(first), int(last if dash else first) + 1)
+        except ValueError:
+            found = []
+            break
+    if not found:
+        raise ExperimentError(f"--{what} must be whole numbers or ranges of them, such as 0-4 or 0,2; got {text!r}")
+    return list(dict.fromkeys(found))
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _export(folder: Path, to: Path) -> None:
+    from pear import experiments
+
+    data = experiments.export(folder if folder.is_file() else folder / experiments.FILE_NAME)
+    write_json(writable_file(to), data)
+    counted = ", ".join(f"{len(rows):,} rows of {name}" for name, rows in data["tables"].items())
+    out.print(Text(f"Exported {counted or 'nothing'} to {to}"), soft_wrap=True)
+
+
+def _show_list() -> None:
+    from pear.experiments import EXPERIMENTS, Selection
+    from pear.experiments.specs import DEGREES, TASKS, dashed
+    from pear.losses.methods import METHODS
+
+    table = _table("experiment", "what it shows", numbers=("trainings",))
+    for experiment in EXPERIMENTS.values():
+        table.add_row(experiment.name, experiment.title, str(len(experiment.trainings(Selection()))))
+    out.print(table)
+    for what, there in (("tasks", TASKS), ("methods", [method.name for method in METHODS]), ("degrees", DEGREES)):
+        out.print(f"--{what}: {', '.join(dashed(str(name)) for name in there)}", highlight=False)
+    out.print("all: every experiment. A training that several share is done once.", highlight=False)
+
+
+def _table(*words: str, numbers: tuple[str, ...]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in words:
+        table.add_column(heading)
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _dry_run(wanted: list[Run], folder: Path, jobs: int, retry_failed: bool) -> None:
+    """A table of what would run, and the time it may take; makes no file."""
+    from pear.experiments import FILE_NAME, Database, Estimate, waiting
+
+    statuses: dict[str, str] = {}
+    estimate = Estimate([])
+    if (folder / FILE_NAME).exists():
+        with Database(folder / FILE_NAME) as database:
+            statuses, estimate = database.statuses(), Estimate(database.timings())
+    todo = {run.key for run in waiting(wanted, statuses, retry_failed)}
+    groups: dict[tuple[str, ...], list[Run]] = {}
+    for run in wanted:
+        groups.setdefault((run.experiment, run.task.replace("_", "-"), run.method), []).append(run)
+    table = _table("experiment", "task", "method", numbers=("train", "measure", "done", "failed", "core time"))
+    for group, runs in groups.items():
+        left = [run for run in runs if run.key in todo]
+        kinds = Counter(run.variant is None for run in left)
+        there = Counter(statuses.get(run.key) for run in runs)
+        counts = (kinds[True], kinds[False], there["done"], there["failed"])
+        table.add_row(*group, *map(str, counts), _time(sum(map(estimate.seconds, left))) if left else "")
+    out.print(table)
+    _say_total([run for run in wanted if run.key in todo], len(wanted), estimate, jobs)
+
+
+def _say_total(left: list[Run], total: int, estimate: Estimate, jobs: int) -> None:
+    processes = "1 process" if jobs == 1 else f"{jobs} processes"
+    words = _time(estimate.wall_seconds(left, jobs))
+    out.print(f"{len(left)} of {total} runs to do, about {words} with {processes}.", highlight=False)
+    if left and estimate.is_rough(left):
+        out.print(
+            "Part of that is a rough guess, off by a factor of three on other machines: the database holds no finished "
+            "run of the same kind yet.",
+            highlight=False,
+        )
+
+
+def _time(seconds: float) -> str:
+    from pear.experiments.estimate import in_words
+
+    return in_words(seconds)
+
+
+def _run(wanted: list[Run], database: Database, jobs: int, retry_failed: bool) -> None:
+    from pear.experiments import Estimate, run_all, waiting
+
+    todo = waiting(wanted, database.statuses(), retry_failed)
+    estimate = Estimate(database.timings())
+    _say_total(todo, len(wanted), estimate, jobs)
+    try:
+        with _Bar(todo, estimate, jobs) as bar:
+            run_all(todo, database, jobs, bar.hear)
+    except KeyboardInterrupt:
+        out.print(f"Stopped. {bar.done} finished runs are kept; the same command goes on from there.", highlight=False)
+        raise typer.Exit(130) from None
+    _say_end(wanted, database)
+
+
+def _say_end(wanted: list[Run], database: Database) -> None:
+    statuses = database.statuses()
+    broken = [run for run in wanted if statuses.get(run.key) == "failed"]
+    done = sum(statuses.get(run.key) == "done" for run in wanted)
+    out.print(Text(f"{done} of {len(wanted)} runs are in {database.path}"), soft_wrap=True)
+    if not broken:
+        return
+    for run in broken[:10]:
+        row = database.get(run.key)
+        err.print(Text(f"failed: {run}: {row.reason if row else ''}", style="red"), soft_wrap=True)
+    more = f" ({len(broken) - 10} more)" if len(broken) > 10 else ""
+    err.print(Text(f"{len(broken)} runs failed{more}; --retry-failed tries them again.", style="red"))
+    raise typer.Exit(1)
+
+
+class _Bar:
+    """Done of total and the time left, with a line for every run under way."""
+
+    def __init__(self, runs: list[Run], estimate: Estimate, jobs: int) -> None:
+        self.estimate, self.jobs, self.done = estimate, jobs, 0
+        self._left = {run.key: run for run in runs}
+        self._lines: dict[str, TaskID] = {}
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}", markup=False),
+            console=out,
+        )
+        self._all = self._progress.add_task("all", total=len(runs), state=self._eta())
+
+    def __enter__(self) -> _Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for line in self._lines.values():
+            self._progress.remove_task(line)
+        self._progress.stop()
+
+    def hear(self, event: Event) -> None:
+        """Show what happened."""
+        run, now, row = event.run, event.progress, event.row
+        if row is not None:
+            self._end(event)
+        elif now is None:
+            total = run.settings["max_epochs"] if run.variant is None else 1
+            self._lines[run.key] = self._progress.add_task(str(run), total=total, state="")
+        elif run.key in self._lines:
+            regret = "" if now.metric != now.metric else f"validation regret {percent(now.metric)}"
+            self._progress.update(self._lines[run.key], completed=now.epoch, state=regret)
+
+    def _end(self, event: Event) -> None:
+        run, row = event.run, event.row
+        self._left.pop(run.key, None)
+        self.done += 1
+        if run.key in self._lines:
+            self._progress.remove_task(self._lines.pop(run.key))
+        if row is not None and row.status == "done":
+            self.estimate.add(run, row.timings)
+            regret = row.metrics.get("normalized_regret")
+            tail = "" if regret is None else f": test regret {percent(regret)}"
+            self._progress.console.print(Text(f"{run}{tail}, {row.timings['total']:.1f} s"), highlight=False)
+        elif row is not None:
+            self._progress.console.print(Text(f"{run}: failed: {row.reason}", style="red"))
+        self._progress.update(self._all, completed=self.done, state=self._eta())
+
+    def _eta(self) -> str:
+        return f"about {_time(self.estimate.wall_seconds(list(self._left.values()), self.jobs))} left"

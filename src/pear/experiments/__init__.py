@@ -1,0 +1,30 @@
+"""The paper's LP experiments as specifications; a run is a row in a database, and runs that are there are skipped."""
+
+from pear.experiments.database import FILE_NAME, SCHEMA_VERSION, Database, Row, export
+from pear.experiments.errors import DatabaseError, ExperimentError, RunError
+from pear.experiments.estimate import Estimate
+from pear.experiments.performance import perform
+from pear.experiments.runner import Event, open_folder, run_all, waiting
+from pear.experiments.specs import EXPERIMENTS, Experiment, Run, Selection, expand
+
+__all__ = [
+    "EXPERIMENTS",
+    "FILE_NAME",
+    "SCHEMA_VERSION",
+    "Database",
+    "DatabaseError",
+    "Estimate",
+    "Event",
+    "Experiment",
+    "ExperimentError",
+    "Row",
+    "Run",
+    "RunError",
+    "Selection",
+    "expand",
+    "export",
+    "open_folder",
+    "perform",
+    "run_all",
+    "waiting",
+]

@@ -1,0 +1,268 @@
+"""The database of results: one row a run, written in one transaction when the run has ended.
+
+Any number of processes may share the file. A row that says "done" is never replaced; one that says "failed" gives way
+to a later try.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from pear.experiments.errors import DatabaseError
+
+SCHEMA_VERSION = 1
+FILE_NAME = "results.sqlite"
+BUSY_SECONDS = 60.0
+"""How long to wait for another process that is writing."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finished or failed run.
+
+    Attributes:
+        key: made of task, method, seed and settings; see ``pear.experiments.specs.Run``.
+        experiment: the one that first asked for it.
+        task: "shortest_path" or "knapsack".
+        method: name in ``pear.losses.methods``.
+        seed: of data, first weights and batches.
+        settings: all else that fixes the outcome; ``variant`` names what was measured where nothing was trained.
+        status: "done" or "failed"; reason: why it failed.
+        metrics: on the test samples.
+        timings: seconds, and the number of epochs.
+        history: [epoch, seconds, loss, validation regret] of every check.
+        weights: path of the trained weights, relative to the folder of the database.
+        versions: of Python and the packages; machine: in words; created: ISO time.
+    """
+
+    key: str
+    experiment: str
+    task: str
+    method: str
+    seed: int
+    settings: dict[str, Any]
+    status: str
+    reason: str = ""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+    history: list[list[float]] = field(default_factory=list)
+    weights: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    machine: str = ""
+    created: str = ""
+
+
+_COLUMNS = tuple(column.name for column in fields(Row))
+_JSON = ("settings", "metrics", "timings", "history", "versions")
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT)",
+    "CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, experiment TEXT, task TEXT, method TEXT, seed INTEGER, "
+    "settings TEXT, status TEXT, reason TEXT, metrics TEXT, timings TEXT, history TEXT, weights TEXT, versions TEXT, "
+    "machine TEXT, created TEXT)",
+)
+
+
+class Database:
+    """Results in a SQLite file.
+
+    Args:
+        path: the file; made where it is missing, together with its folder.
+
+    Raises:
+        DatabaseError: it is no database of this version, or cannot be opened.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, Database(Path(folder) / FILE_NAME) as database:
+        ...     row = Row("k", "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done")
+        ...     database.add(row), database.add(row), database.get("k") == row
+        (True, False, True)
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        with _explained(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            with _explained(self.path):
+                self._check_version()
+                _write_ahead(self._connection)
+                with self._transaction():
+                    for statement in _SCHEMA:
+                        self._connection.execute(statement)
+                    version = ("schema_version", str(SCHEMA_VERSION))
+                    self._connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", version)
+        except DatabaseError:
+            self.close()
+            raise
+
+    def add(self, row: Row) -> bool:
+        """Write a row; False where its key is there already and says "done"."""
+        values = [json.dumps(v, sort_keys=True) if k in _JSON else v for k, v in asdict(row).items()]
+        replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
+        with _explained(self.path), self._transaction():
+            cursor = self._connection.execute(
+                f"INSERT INTO runs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) "
+                f"ON CONFLICT(key) DO UPDATE SET {replaced} WHERE runs.status = 'failed'",
+                values,
+            )
+        return cursor.rowcount > 0
+
+    def get(self, key: str) -> Row | None:
+        """The row with this key, if there is one."""
+        return next(iter(self._select("WHERE key = ?", key)), None)
+
+    def rows(self) -> list[Row]:
+        """All rows, in the order they were first written."""
+        return self._select("ORDER BY rowid")
+
+    def statuses(self) -> dict[str, str]:
+        """Key → "done" or "failed", of every row."""
+        with _explained(self.path):
+            return dict(self._connection.execute("SELECT key, status FROM runs"))
+
+    def timings(self) -> list[tuple[str, str, dict[str, Any], dict[str, float]]]:
+        """Task, method, settings and timings of every run that is done."""
+        with _explained(self.path):
+            found = self._connection.execute(
+                "SELECT task, method, settings, timings FROM runs WHERE status = 'done'"
+            ).fetchall()
+        return [(task, method, json.loads(settings), json.loads(timings)) for task, method, settings, timings in found]
+
+    def try_writing(self) -> None:
+        """Write and take back, so that a full disk or a read-only file shows before the work starts."""
+        with _explained(self.path), self._transaction():
+            self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('tried', hex(zeroblob(65536)))")
+            self._connection.execute("DELETE FROM meta WHERE name = 'tried'")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _select(self, where: str, *values: object) -> list[Row]:
+        with _explained(self.path):
+            found = self._connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM runs {where}", values).fetchall()
+        named = (dict(zip(_COLUMNS, row, strict=True)) for row in found)
+        return [Row(**{k: json.loads(v) if k in _JSON else v for k, v in row.items()}) for row in named]
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        # IMMEDIATE: the lock is taken at once and waited for, instead of failing half way.
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            # A full disk may have ended the transaction already.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def _check_version(self) -> None:
+        version = _version(self._connection)
+        if version != str(SCHEMA_VERSION) and (version or _tables(self._connection)):
+            what = f"is a database of version {version}" if version else "holds tables, but none that PEAR made"
+            raise DatabaseError(
+                f"{self.path} {what}; this PEAR reads version {SCHEMA_VERSION}. Save what is in it with "
+                f"`pear reproduce --export FILE.json --out {self.path.parent}`, then name another folder with --out"
+            )
+
+
+def export(path: Path) -> dict[str, Any]:
+    """Everything in a database as plain data, whatever its version; the file is only read.
+
+    Args:
+        path: the file.
+
+    Returns:
+        ``{"schema_version": …, "tables": {name: [{column: value}]}}``.
+
+    Raises:
+        DatabaseError: it is missing, or no SQLite database.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DatabaseError(f"there is no database at {path}; name the folder that holds {FILE_NAME} with --out")
+    with _explained(path), contextlib.closing(_read_only(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        tables = {
+            name: [
+                {column: _plain(row[column]) for column in row.keys()}  # noqa: SIM118 (rows iterate over values)
+                for row in connection.execute(f'SELECT * FROM "{name}"')
+            ]
+            for name in _tables(connection)
+        }
+        return {"schema_version": _version(connection), "tables": tables}
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchall()
+    except sqlite3.OperationalError:
+        # Readers of a write-ahead log keep a small file beside it, which a read-only folder does not allow.
+        connection.close()
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)
+    return connection
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+
+
+def _version(connection: sqlite3.Connection) -> str | None:
+    if "meta" not in _tables(connection):
+        return None
+    try:
+        found = connection.execute("SELECT value FROM meta WHERE name = 'schema_version'").fetchone()
+    except sqlite3.OperationalError:  # a table of that name, but not ours
+        return None
+    return None if found is None else str(found[0])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        with contextlib.suppress(json.JSONDecodeError):
+            return json.loads(value)
+    return value
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Readers and one writer at a time; the switch itself does not wait for others, so it is tried again."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise DatabaseError(
+            f"cannot use the database {path}: {reason}; name another folder with --out, or make room and allow writing"
+        ) from error

@@ -1,0 +1,157 @@
+"""One run from its specification to its row."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import pear
+from pear.errors import PearError
+from pear.experiments.database import Database, Row
+from pear.experiments.errors import DatabaseError, RunError
+from pear.experiments.measure import measure, scores
+from pear.experiments.protocol import make_split, make_task, paper_model, train
+from pear.experiments.specs import Run
+from pear.train import Progress
+
+WEIGHTS = "weights"
+"""The folder of trained weights, beside the database."""
+
+_PACKAGES = ("torch", "numpy", "scipy", "highspy", "osqp")
+
+
+def perform(run: Run, database: Database, progress: Callable[[Progress], None] | None = None) -> Row:
+    """Train or measure, and write the row; a failure of any kind is a row, too, with its reason.
+
+    Nothing is written before the end: weights go to a temporary file that is renamed, then comes the row.
+
+    Args:
+        run: what to do; where its row is there and done, that is returned.
+        database: where the row goes, and where a measurement finds its trained weights.
+        progress: called after every epoch of a training.
+
+    Raises:
+        DatabaseError: the row cannot be written.
+        KeyboardInterrupt: stopped by the user; no row is written.
+    """
+    there = database.get(run.key)
+    if there is not None and there.status == "done":
+        return there
+    try:
+        found = _train(run, database.path.parent, progress) if run.variant is None else _measure(run, database)
+        row = _row(run, "done", **found)
+    except DatabaseError:
+        raise
+    except Exception as error:  # noqa: BLE001 (one run that fails, for whatever reason, must not end the others)
+        row = _row(run, "failed", reason=_reason(error))
+    database.add(row)
+    return row
+
+
+def failed(run: Run, reason: str) -> Row:
+    """The row of a run that could not be done."""
+    return _row(run, "failed", reason=reason)
+
+
+def _train(run: Run, folder: Path, progress: Callable[[Progress], None] | None) -> dict[str, Any]:
+    task = make_task(run)
+    split = make_split(run, task)
+    model, history = train(run, task, split, progress)
+    if history.interrupted:
+        raise KeyboardInterrupt
+    if history.best is None:
+        raise RunError("no check of the validation samples was made")
+    began = time.perf_counter()
+    metrics = scores(task, model, split.test)
+    metrics["validation_regret"] = history.best.metric
+    timings = {"total": history.seconds, **history.split, "epochs": history.epochs}
+    return {
+        "metrics": metrics,
+        "timings": {**timings, "test": time.perf_counter() - began},
+        "history": [[check.epoch, check.seconds, check.loss, check.metric] for check in history.checks],
+        "weights": _save(model, folder, run.key),
+    }
+
+
+def _measure(run: Run, database: Database) -> dict[str, Any]:
+    trained = database.get(run.training().key)
+    if trained is None:
+        raise RunError("the training it measures has not been run")
+    if trained.status != "done":
+        raise RunError(f"the training it measures failed: {trained.reason}")
+    path = database.path.parent / trained.weights
+    if not path.is_file():
+        raise RunError(f"the trained weights are gone: {path}; train again into another folder (--out)")
+    began = time.perf_counter()
+    task = make_task(run)
+    model, _ = paper_model(task.problem.n, run.seed)
+    model.load_state_dict(torch.load(path, weights_only=True))
+    metrics = measure(run, task, model, make_split(run, task).test)
+    return {"metrics": metrics, "timings": {"total": time.perf_counter() - began}, "weights": trained.weights}
+
+
+def _save(model: nn.Module, folder: Path, key: str) -> str:
+    """Write weights so that a file of that name is always whole; the path relative to the folder."""
+    target = folder / WEIGHTS / f"{key}.pt"
+    target.parent.mkdir(exist_ok=True)
+    temporary = target.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        torch.save(model.state_dict(), temporary)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return f"{WEIGHTS}/{target.name}"
+
+
+def _row(run: Run, status: str, **found: Any) -> Row:
+    return Row(
+        run.key,
+        run.experiment,
+        run.task,
+        run.method,
+        run.seed,
+        run.settings,
+        status,
+        **found,
+        versions=_versions(),
+        machine=_machine(),
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong; for an error that was not foreseen also where."""
+    if isinstance(error, PearError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
+
+
+def _versions() -> dict[str, str]:
+    versions = {"pear": pear.__version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _machine() -> str:
+    cpu = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        cpu = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), cpu)
+    except OSError:  # not Linux
+        pass
+    return f"{platform.system()}, {cpu}, {os.cpu_count()} cores"

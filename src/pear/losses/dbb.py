@@ -1,0 +1,73 @@
+"""``DBBLoss``: the regret, differentiated through a black-box solver by interpolation (Vlastelica et al., 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.losses.oracle import Decide, DecisionLoss, check_number
+from pear.problem import Problem
+
+
+class DBBLoss(DecisionLoss):
+    """``ℓ = mean |cᵀz*(ĉ) − cᵀz*(c)|``, with ``(z*(ĉ + λw) − z*(ĉ)) / λ`` for the gradient, w being ∂ℓ/∂z*(ĉ).
+
+    w holds the 1/B of the mean, so that the step λw depends on the size of the batch. For maximisation the sign of
+    every cost is turned. Two decisions a sample and step.
+
+    Args:
+        problem: what is decided, with a linear objective.
+        decide: (B, n) costs → (B, n) best decisions; left out, ``pear.solve`` on ``problem``.
+        interpolation: λ > 0, how far the costs are moved in the backward pass.
+        mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
+
+    Example:
+        >>> import torch, pear
+        >>> from pear.losses import DBBLoss
+        >>> loss = DBBLoss(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), interpolation=10.0)
+        >>> predicted = torch.tensor([[2.0, 1.0]], requires_grad=True)
+        >>> value = loss(predicted, torch.tensor([[1.0, 3.0]]))
+        >>> value.backward()
+        >>> value.item(), predicted.grad
+        (2.0, tensor([[ 0.1000, -0.1000]]))
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        decide: Decide | None = None,
+        interpolation: float = 10.0,
+        mse_weight: float = 0.0,
+    ) -> None:
+        super().__init__(problem, decide, mse_weight)
+        check_number("interpolation", interpolation, least=0.0, strict=True)
+        self.interpolation = float(interpolation)
+
+    def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """The mean regret, with the interpolation behind the decision."""
+        best = self.best(true, ids)
+        step = self.problem.sign * self.interpolation
+        z: Tensor = _Interpolated.apply(predicted, lambda cost: self.decide(cost, ids), step)
+        with self.timed("gradient"):
+            return ((true * z).sum(1) - (true * best).sum(1)).abs().mean()
+
+
+class _Interpolated(torch.autograd.Function):
+    """A decision whose derivative is that of the straight line to the decision under moved costs."""
+
+    @staticmethod
+    def forward(ctx: Any, cost: Tensor, decide: Callable[[Tensor], Tensor], step: float) -> Tensor:
+        z = decide(cost)
+        ctx.save_for_backward(cost, z)
+        ctx.decide, ctx.step = decide, step
+        return z.clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, up: Tensor) -> tuple[Tensor, None, None]:
+        cost, z = ctx.saved_tensors
+        moved = ctx.decide(cost + ctx.step * up)
+        return (moved - z) / ctx.step, None, None

@@ -1,0 +1,90 @@
+"""``LAVALoss``: the best vertex shall stay cheaper than its neighbours, under the predicted cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from pear.errors import ProblemError
+from pear.losses.oracle import Decide, DecisionLoss, check_number
+from pear.problem import Problem
+
+Adjacent = Callable[[Tensor], list[Tensor]]
+"""(B, n) vertices → for each a (k, n) tensor of the vertices adjacent to it."""
+
+_DIGITS = 9  # two solutions of a solver that agree to so many decimals are the same vertex
+
+
+class LAVALoss(DecisionLoss):
+    """``ĉᵀ(z*(c) − v)`` over the vertices v adjacent to z*(c), where that is at least τ, and zero elsewhere.
+
+    Where no neighbour is cheaper, z*(c) is optimal under ĉ. The mean runs over the batch's padded array (B, k), k being
+    the number of neighbours of the sample that has most. For maximisation the sign of every cost is turned. Nothing is
+    solved after the first epoch: a sample's best vertex is kept under its key, a vertex's neighbours for good.
+
+    Args:
+        problem: what is decided; an integer problem is relaxed.
+        decide: (B, n) costs → (B, n) best vertices of the relaxation; left out, ``pear.solve`` on the relaxation.
+        adjacent: (B, n) vertices → a list of (k, n) tensors of their neighbours.
+        threshold: τ ≤ 0: by how much a neighbour must be dearer to be left alone.
+
+    Example:
+        >>> import torch, pear
+        >>> from pear.losses import LAVALoss
+        >>> corners = torch.eye(3)
+        >>> loss = LAVALoss(
+        ...     pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0),
+        ...     adjacent=lambda z: [corners[row == 0] for row in z],
+        ... )
+        >>> predicted = torch.tensor([[2.0, 1.0, 5.0]], requires_grad=True)
+        >>> value = loss(predicted, torch.tensor([[1.0, 3.0, 3.0]]))
+        >>> value.backward()
+        >>> value.item(), predicted.grad
+        (0.5, tensor([[ 0.5000, -0.5000,  0.0000]]))
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        decide: Decide | None = None,
+        adjacent: Adjacent | None = None,
+        threshold: float = -0.1,
+    ) -> None:
+        super().__init__(problem.relaxed(), decide)
+        if adjacent is None:
+            raise ProblemError(
+                "LAVALoss needs adjacent=, a function from (B, n) vertices to a list of their neighbours; the tasks of "
+                "pear.tasks that have one offer it as task.adjacent"
+            )
+        check_number("threshold", threshold)
+        self.threshold = float(threshold)
+        self._adjacent = adjacent
+        self._away: dict[bytes, Tensor] = {}
+
+    def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """The mean over the padded array; padding has the value zero and no derivative."""
+        # in float64: a vertex rounded to float32 violates the constraints that meet in it
+        away = self._differences(self.best(true.double(), ids))
+        with self.timed("gradient"):
+            # (B, k, n): a row of zeros for every missing neighbour.
+            padded = pad_sequence(away, batch_first=True).to(predicted)
+            if padded.shape[1] == 0:
+                return 0.0 * predicted.sum()
+            dearer = self.problem.sign * torch.einsum("bkn,bn->bk", padded, predicted)
+            return torch.where(dearer >= self.threshold, dearer, 0.0).mean()
+
+    def _differences(self, best: Tensor) -> list[Tensor]:
+        """z*(c) − v for the neighbours v of each sample's best vertex: (k, n) tensors."""
+        # Adding 0.0 makes one zero of −0.0 and 0.0.
+        rounded = (best.double().cpu() * 10**_DIGITS).round() + 0.0
+        names = [row.tobytes() for row in rounded.numpy()]
+        new = {name: i for i, name in enumerate(names) if name not in self._away}
+        if new:
+            with self.timed("solve"):
+                vertices = best[list(new.values())]
+                for name, z, neighbours in zip(new, vertices, self._adjacent(vertices), strict=True):
+                    self._away[name] = z - neighbours.detach().to(z).reshape(-1, len(z))
+        return [self._away[name] for name in names]

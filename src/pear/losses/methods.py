@@ -1,0 +1,150 @@
+"""The table of methods: one row each. A new one is a loss in a file of its own and a row here."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from pear.errors import ProblemError
+from pear.losses.dbb import DBBLoss
+from pear.losses.lava import LAVALoss
+from pear.losses.mse import MSELoss
+from pear.losses.pear import PEARLoss
+from pear.losses.pfyl import PFYLLoss
+from pear.losses.spo_plus import SPOPlusLoss
+from pear.problem import Problem
+
+
+class TaskLike(Protocol):
+    """What a method needs of a task; ``adjacent`` only for LAVA."""
+
+    @property
+    def name(self) -> str:
+        """Its kind is the start of its name."""
+        ...
+
+    @property
+    def problem(self) -> Problem:
+        """What is decided."""
+        ...
+
+    def decide(self, cost: Any) -> Tensor:
+        """(B, n) costs → (B, n) exact decisions."""
+        ...
+
+    def decide_relaxed(self, cost: Any) -> Tensor:
+        """(B, n) costs → (B, n) decisions of the continuous relaxation."""
+        ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the table.
+
+    Attributes:
+        name: what users write.
+        title: what tables print.
+        loss: the class.
+        needs: arguments of the class and the attributes of the task that they are.
+        options: its settings in the published experiments, by kind of task (what the task's name begins with); those
+            under "" hold for every task.
+        shuffled: False where the samples are visited in their order.
+        note: one line.
+    """
+
+    name: str
+    title: str
+    loss: type[nn.Module]
+    needs: dict[str, str] = field(default_factory=dict)
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    shuffled: bool = True
+    note: str = ""
+
+    def options_for(self, task: TaskLike) -> dict[str, Any]:
+        """The settings for this task."""
+        return {k: v for kind, some in self.options.items() if task.name.startswith(kind) for k, v in some.items()}
+
+    def make(self, task: TaskLike, **options: Any) -> nn.Module:
+        """The loss for a task, with the published settings where ``options`` does not say otherwise.
+
+        Raises:
+            ProblemError: an option that the method does not have, or something it needs that the task does not.
+        """
+        settings = self.options_for(task) | options
+        known = [name for name in inspect.signature(self.loss).parameters if name not in ("problem", *self.needs)]
+        known = [] if self.loss is MSELoss else known
+        for name in settings:
+            if name not in known:
+                there = ", ".join(known) if known else "none"
+                raise ProblemError(f"method '{self.name}' has no option {name!r}; its options: {there}")
+        given = {}
+        for argument, attribute in self.needs.items():
+            if not hasattr(task, attribute):
+                raise ProblemError(f"method '{self.name}' needs a task with {attribute}(), and {task.name} has none")
+            given[argument] = getattr(task, attribute)
+        return self.loss(task.problem, **given, **settings)
+
+
+_EXACT = {"decide": "decide"}
+_RELAXED = {"decide": "decide_relaxed"}
+_WEIGHT = {"": {"mse_weight": 0.01}}
+
+METHODS: tuple[Method, ...] = (
+    Method("mse", "MSE", MSELoss, note="error of the forecast; knows nothing of the decision"),
+    Method("spo+", "SPO+", SPOPlusLoss, _EXACT, _WEIGHT, note="convex bound of the regret, exact decisions"),
+    Method("spo+relaxed", "SPO+ (relaxed)", SPOPlusLoss, _RELAXED, _WEIGHT, note="the same on the relaxation"),
+    Method(
+        "pfyl", "PFYL", PFYLLoss, _EXACT, {"": {"mse_weight": 0.01, "samples": 1, "sigma": 1.0, "seed": 135}},
+        note="perturbed Fenchel-Young loss",
+    ),
+    Method(
+        "dbb", "DBB", DBBLoss, _EXACT,
+        {**_WEIGHT, "shortest_path": {"interpolation": 20.0}, "knapsack": {"interpolation": 10.0}},
+        note="regret, interpolated through the solver",
+    ),
+    Method(
+        "lava", "LAVA", LAVALoss, {**_RELAXED, "adjacent": "adjacent"}, {"": {"threshold": -0.1}}, shuffled=False,
+        note="best vertex against its neighbours; no solve after the first epoch",
+    ),
+    Method(
+        "pear", "PEAR", PEARLoss, options={"": {"smoothing": 0.1, "injection": 0.1}},
+        note="regret of the relaxation, with its exact gradient",
+    ),
+)  # fmt: skip
+
+
+def method(name: str) -> Method:
+    """The row of this name.
+
+    Raises:
+        ProblemError: there is none; the message lists those there are.
+
+    Example:
+        >>> from pear.losses.methods import method
+        >>> method("spo+").title
+        'SPO+'
+    """
+    rows = {row.name: row for row in METHODS}
+    if name in rows:
+        return rows[name]
+    close = difflib.get_close_matches(name.lower(), rows, n=1)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    raise ProblemError(f"unknown method {name!r}; there are {', '.join(rows)}.{hint}")
+
+
+def make_loss(name: str, task: TaskLike, **options: Any) -> nn.Module:
+    """A method's loss for a task.
+
+    Args:
+        name: of a row of ``METHODS``.
+        task: has a name, a problem, ``decide``, ``decide_relaxed`` and, for LAVA, ``adjacent``.
+        options: instead of the published settings.
+
+    Returns:
+        A loss, called as ``loss(predicted, true, keys=None)``, with ``seconds`` spent on "solve" and "gradient".
+    """
+    return method(name).make(task, **options)

@@ -1,0 +1,143 @@
+"""What losses that only need decisions share: timed decisions, the best ones kept by sample, the squared error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pear.errors import ProblemError
+from pear.geometry.solve import solve
+from pear.losses.memory import as_keys, rows_of
+from pear.losses.regret import check_pair
+from pear.problem import Problem
+from pear.problem.convert import as_batch
+
+Decide = Callable[[Tensor], Tensor]
+"""(B, n) costs, in the problem's own sense → (B, n) best decisions."""
+
+
+class Kept:
+    """The best decision of each sample, kept under its id together with the cost it is best for."""
+
+    def __init__(self) -> None:
+        self._slot: dict[Hashable, int] = {}
+        self._cost = self._best = torch.empty(0, 0)
+
+    def recall(self, ids: list[Hashable], cost: Tensor) -> Tensor | None:
+        """(B, n) decisions where every sample is known with this very cost, else None."""
+        if (self._cost.dtype, self._cost.device) != (cost.dtype, cost.device) or not all(i in self._slot for i in ids):
+            return None
+        rows = self._rows(ids)
+        return self._best[rows] if torch.equal(self._cost[rows], cost) else None
+
+    def store(self, ids: list[Hashable], cost: Tensor, best: Tensor) -> None:
+        """Keep one row for each id; another type or device than before starts afresh."""
+        if (self._cost.dtype, self._cost.device) != (cost.dtype, cost.device) or self._cost.shape[1] != cost.shape[1]:
+            self._slot, self._cost, self._best = {}, cost.new_empty(0, cost.shape[1]), cost.new_empty(0, cost.shape[1])
+        for key in ids:
+            self._slot.setdefault(key, len(self._slot))
+        missing = len(self._slot) - len(self._cost)
+        if missing > 0:
+            # Doubling: filling the table in the first epoch costs one copy in the end.
+            room = cost.new_zeros(max(missing, len(self._cost)), cost.shape[1])
+            self._cost, self._best = torch.cat([self._cost, room]), torch.cat([self._best, room])
+        rows = self._rows(ids)
+        self._cost[rows], self._best[rows] = cost, best
+
+    def _rows(self, ids: list[Hashable]) -> Tensor:
+        return torch.tensor([self._slot[key] for key in ids], dtype=torch.long, device=self._cost.device)
+
+
+class DecisionLoss(nn.Module):
+    """A loss that learns about the problem through the decisions it leads to, and nothing else.
+
+    Args:
+        problem: what is decided, with a linear objective. Where it has fields per sample, ``keys`` selects its rows.
+        decide: (B, n) costs → (B, n) best decisions; left out, ``pear.solve`` on ``problem``.
+        mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
+
+    Attributes:
+        seconds: spent since construction, "solve" in decisions and "gradient" on the loss around them.
+    """
+
+    def __init__(self, problem: Problem, decide: Decide | None = None, mse_weight: float = 0.0) -> None:
+        super().__init__()
+        if problem.is_curved:
+            raise ProblemError(
+                f"{type(self).__name__} is made for linear objectives, and the problem has a curvature or a smooth "
+                "term; use PEARLoss"
+            )
+        check_number("mse_weight", mse_weight, least=0.0)
+        self.problem = problem
+        self.mse_weight = float(mse_weight)
+        self.seconds = {"solve": 0.0, "gradient": 0.0}
+        self._decide = decide
+        self._kept = Kept()
+
+    def forward(self, predicted: Tensor, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            predicted: (B, n) predicted costs ĉ.
+            true: (B, n) true costs c.
+            keys: B sample ids. The best decision of a sample is found once and kept under its id.
+
+        Returns:
+            A scalar in the dtype of ``predicted``.
+        """
+        predicted = as_batch(predicted)
+        true = as_batch(true).detach().to(predicted)
+        check_pair(predicted, true)
+        ids = None if keys is None else as_keys(keys, len(predicted))
+        value = self.value(predicted, true, ids)
+        if self.mse_weight:
+            with self.timed("gradient"):
+                value = value + self.mse_weight * 0.5 * ((predicted - true) ** 2).sum(1).mean()
+        return value
+
+    def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """The method's own part of the loss: a scalar, differentiable by ``predicted``."""
+        raise NotImplementedError
+
+    def decide(self, cost: Tensor, ids: list[Hashable] | None = None) -> Tensor:
+        """(B, n) best decisions for these costs, in their dtype."""
+        cost = cost.detach()
+        with self.timed("solve"):
+            z = solve(rows_of(self.problem, ids), cost).x if self._decide is None else self._decide(cost)
+        if z.shape != cost.shape:
+            raise ProblemError(
+                f"decide must return one decision for each cost, of shape {tuple(cost.shape)}; got {tuple(z.shape)}"
+            )
+        return z.detach().to(cost)
+
+    def best(self, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """(B, n) best decisions under the true costs; found once for samples that have an id."""
+        known = None if ids is None else self._kept.recall(ids, true)
+        if known is not None:
+            return known
+        z = self.decide(true, ids)
+        if ids is not None:
+            self._kept.store(ids, true, z)
+        return z
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Add the time spent inside to ``seconds``."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[what] += time.perf_counter() - began
+
+
+def check_number(name: str, value: float, least: float = -float("inf"), strict: bool = False) -> None:
+    """A finite number of at least ``least``, or above it where ``strict``."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not (number and least <= value < float("inf")) or (strict and value == least):
+        bound = "" if least == -float("inf") else f" {'above' if strict else 'of at least'} {least:g}"
+        raise ProblemError(f"{name} must be a finite number{bound}; got {value!r}")

@@ -1,0 +1,141 @@
+"""PyEPO's losses on our problems and solvers; needs the extra ``baselines``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable
+from functools import cache
+from typing import Any
+
+from torch import Tensor, nn
+
+from pear.errors import MissingExtraError, ProblemError
+from pear.geometry.solve import solve
+from pear.losses.oracle import Decide, DecisionLoss
+from pear.problem import Problem
+from pear.problem.convert import as_batch
+
+_ARGUMENTS = ("pred_cost", "true_cost", "true_sol", "true_obj")
+
+
+def pyepo_model(problem: Problem, decide: Decide | None = None) -> Any:
+    """A ``pyepo.model.opt.optModel`` that decides with our solvers, for PyEPO's losses, datasets and metrics.
+
+    PyEPO asks for one decision after the other; our own losses ask for a batch at once and are faster.
+
+    Args:
+        problem: what is decided: a linear objective, the same constraints for every sample.
+        decide: (B, n) costs → (B, n) best decisions; left out, ``pear.solve`` on ``problem``.
+
+    Raises:
+        MissingExtraError: PyEPO is not installed.
+    """
+    return _model_class()(problem, decide)
+
+
+class PyEPOLoss(DecisionLoss):
+    """Any loss of PyEPO as one of ours, called as ``loss(predicted, true, keys=None)``.
+
+    What the loss asks for is worked out from the names of its arguments: predicted and true costs, the best decisions
+    and their value. Where it returns decisions (DBB, DPO, I-MLE) instead of a loss, the mean of ``|cᵀz − cᵀz*(c)|`` is
+    taken. A loss with a pool of solutions (NCE, learning to rank) gets its data set from ``make``:
+    ``lambda model: NCE(model, dataset=optDataset(model, X, C))``.
+
+    Args:
+        problem: what is decided: a linear objective, the same constraints for every sample.
+        make: a loss class of ``pyepo.func``, or any function from a PyEPO model to such a loss.
+        decide: (B, n) costs → (B, n) best decisions; left out, ``pear.solve`` on ``problem``.
+        mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
+        options: passed on to ``make``.
+
+    Attributes:
+        loss: the loss of PyEPO.
+        seconds: "solve" in decisions; PyEPO's own work around them is not timed apart, and "gradient" stays zero.
+
+    Raises:
+        MissingExtraError: PyEPO is not installed.
+
+    ``PyEPOLoss(task.problem, pyepo.func.SPOPlus, task.decide)``, for example, trains like ``SPOPlusLoss``.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        make: Callable[..., nn.Module],
+        decide: Decide | None = None,
+        mse_weight: float = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(problem, decide, mse_weight)
+        self.loss = make(pyepo_model(problem, self.decide), **options)
+        parameters = inspect.signature(self.loss.forward).parameters.values()
+        self._asks = [p.name for p in parameters if p.default is p.empty]
+        strange = [name for name in self._asks if name not in _ARGUMENTS]
+        if strange:
+            raise ProblemError(
+                f"{type(self.loss).__name__} asks for {', '.join(strange)}, which costs and decisions do not "
+                f"tell; a loss may ask for {', '.join(_ARGUMENTS)}"
+            )
+
+    def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """PyEPO's loss, or the mean regret of the decisions it returns."""
+        best = self.best(true, ids)
+        value = (true * best).sum(1, keepdim=True)
+        given = {"pred_cost": predicted, "true_cost": true, "true_sol": best, "true_obj": value}
+        result: Tensor = self.loss(**{name: given[name] for name in self._asks})
+        if result.ndim == 0:
+            return result
+        if result.shape == predicted.shape:
+            return ((true * result).sum(1, keepdim=True) - value).abs().mean()
+        return result.mean()  # a loss for each sample
+
+
+@cache
+def _model_class() -> Any:
+    """The subclass of PyEPO's ``optModel``, made on first use: PyEPO is optional."""
+    try:
+        from pyepo import EPO
+        from pyepo.model.opt import optModel
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"PyEPO's losses need the package {error.name}, not installed here; run pip install 'pear-dfl[baselines]'"
+        ) from error
+
+    class PearModel(optModel):  # type: ignore[misc, unused-ignore]
+        """One of our problems as PyEPO sees it."""
+
+        # PyEPO takes an attribute named ``problem`` for one of its own: ours has another name.
+        def __init__(self, pear_problem: Problem, decide: Decide | None = None) -> None:
+            if pear_problem.batch is not None:
+                raise ProblemError("PyEPO knows one set of constraints for all samples; this problem has one for each")
+            if pear_problem.is_curved:
+                raise ProblemError("PyEPO knows linear objectives only; this problem has a curvature or a smooth term")
+            self.pear_problem = pear_problem
+            self.decide = decide
+            self._cost: Tensor | None = None
+            super().__init__()
+            self.modelSense = EPO.MINIMIZE if pear_problem.sense == "min" else EPO.MAXIMIZE
+
+        def _getModel(self) -> tuple[Problem, range]:  # noqa: N802
+            return self.pear_problem, range(self.pear_problem.n)
+
+        @property
+        def num_cost(self) -> int:
+            return self.pear_problem.n
+
+        def setObj(self, c: Any) -> None:  # noqa: N802
+            cost = as_batch(c).detach()
+            if cost.shape != (1, self.pear_problem.n):
+                raise ProblemError(f"expected {self.pear_problem.n} costs of one sample; got shape {tuple(cost.shape)}")
+            self._cost = cost
+
+        def solve(self) -> tuple[Any, float]:
+            if self._cost is None:
+                raise ProblemError("set the costs with setObj before solving")
+            z = solve(self.pear_problem, self._cost).x if self.decide is None else self.decide(self._cost)
+            return z[0].detach().cpu().numpy(), float((self._cost * z.to(self._cost)).sum())
+
+        def relax(self) -> Any:
+            return PearModel(self.pear_problem.relaxed())
+
+    return PearModel

@@ -1,0 +1,180 @@
+"""What a forecast is worth: scores that experiments record beside the regret they train on."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.geometry import solve
+from pear.losses.regret import check_pair
+from pear.problem import Problem
+from pear.problem.convert import as_batch
+from pear.solvers.solution import Solution
+from pear.tasks.task import TINY
+
+
+class Decider(Protocol):
+    """The part of a task that the metrics use."""
+
+    @property
+    def problem(self) -> Problem:
+        """What is decided."""
+
+    def decide(self, cost: Any) -> Tensor:
+        """(B, n) best decisions."""
+
+    def decide_relaxed(self, cost: Any) -> Tensor:
+        """(B, n) best decisions of the relaxation."""
+
+    def regret_of(self, decisions: Tensor, true: Any) -> float:
+        """What decisions lose, normalised."""
+
+
+class TieBreaker(Decider, Protocol):
+    """A task that can find the worst among equally good decisions."""
+
+    def decide_worst(self, predicted: Any, true: Any) -> Tensor:
+        """(B, n) of the best decisions under one cost the worst under another."""
+
+
+class RelaxationGap(NamedTuple):
+    """How far the relaxation is from the integer problem.
+
+    Attributes:
+        gap: ``Σ |relaxed optimum − integer optimum| / (Σ |integer optimum| + 1e-7)`` under the true costs.
+        share: gap / (gap + regret): what perfect forecasts would lose against the relaxed optimum, as a part of what
+            these forecasts lose against it; 0 where nothing is lost.
+    """
+
+    gap: float
+    share: float
+
+
+def mse(predicted: Any, true: Any) -> float:
+    """Mean over samples and costs of ``(ĉ − c)²``, in float64.
+
+    Args:
+        predicted: (B, n) ĉ.
+        true: (B, n) c.
+
+    Example:
+        >>> mse([[1.0, 2.0]], [[1.0, 4.0]])
+        2.0
+    """
+    forecast, costs = _pair(predicted, true)
+    return float((forecast.double() - costs.double()).square().mean())
+
+
+def normalized_regret(task: Decider, predicted: Any, true: Any) -> float:
+    """``Σ c·(z*(ĉ) − z*(c)) / (Σ |c·z*(c)| + 1e-7)``, its sign turned to maximise; ties as ``task.decide`` breaks them.
+
+    Args:
+        task: what is decided.
+        predicted: (B, n) ĉ.
+        true: (B, n) c.
+    """
+    forecast, costs = _pair(predicted, true)
+    return task.regret_of(task.decide(forecast), costs)
+
+
+def unambiguous_regret(task: TieBreaker, predicted: Any, true: Any) -> float:
+    """The normalised regret where ties are broken against us: nobody can win by forecasts that leave the choice open.
+
+    Among the decisions that are best under ĉ the one that is worst under c is charged. A constant forecast, whose
+    regret depends on the solver's habits otherwise, shows what it is worth.
+
+    Args:
+        task: with ``decide_worst``: shortest path and knapsack have it.
+        predicted: (B, n) ĉ.
+        true: (B, n) c.
+
+    Example:
+        >>> from pear.tasks import shortest_path
+        >>> round(unambiguous_regret(shortest_path((2, 2)), [[1.0, 1.0, 1.0, 1.0]], [[1.0, 2.0, 1.0, 2.0]]), 6)
+        1.0
+    """
+    forecast, costs = _pair(predicted, true)
+    return task.regret_of(task.decide_worst(forecast, costs), costs)
+
+
+def relaxation_gap(task: Decider, predicted: Any, true: Any) -> RelaxationGap:
+    """How much of what is lost against the relaxed optimum no forecast can save.
+
+    Args:
+        task: what is decided; where it has no integers the gap is zero.
+        predicted: (B, n) ĉ.
+        true: (B, n) c.
+    """
+    forecast, costs = _pair(predicted, true)
+    if not task.problem.is_integer:
+        return RelaxationGap(0.0, 0.0)
+    wide = costs.double()
+    whole, relaxed = ((wide * z.double()).sum(1) for z in (task.decide(costs), task.decide_relaxed(wide)))
+    gap = float((relaxed - whole).abs().sum() / (whole.abs().sum() + TINY))
+    lost = gap + max(0.0, normalized_regret(task, forecast, costs))
+    return RelaxationGap(gap, gap / lost if lost > 0 else 0.0)
+
+
+def active_change_rate(
+    problem: Problem,
+    predicted: Any,
+    smoothing: float = 0.1,
+    scale: float = 0.01,
+    draws: int = 10,
+    generator: torch.Generator | None = None,
+) -> float:
+    """ρ in percent: how many inequalities change between active and inactive when the forecast moves a little.
+
+    ``ρ = 100/m Σ [a_i ≠ a'_i]``, with a the mask of the m inequalities (rows of G and finite bounds) that are active at
+    the smoothed decision under ĉ and a' the same under ĉ + δ, averaged over samples and perturbations. The paper does
+    not say how large its perturbations are. Here δ is normal, with a standard deviation of ``scale`` times the mean
+    of |ĉ|.
+
+    Args:
+        problem: what is decided; an integer problem is relaxed.
+        predicted: (B, n) ĉ.
+        smoothing: λ of the smoothed problem.
+        scale: size of the perturbations relative to the forecasts.
+        draws: perturbations per sample.
+        generator: draws them; one with seed 0 where it is left out.
+
+    Example:
+        >>> import pear
+        >>> square = pear.Problem(lb=[0.0, 0.0], ub=[1.0, 1.0])
+        >>> active_change_rate(square, [[1.0, -1.0]])
+        0.0
+    """
+    if draws != int(draws) or draws < 1:
+        raise ProblemError(f"draws must be a whole number of at least 1; got {draws!r}")
+    if not 0 <= scale < float("inf"):
+        raise ProblemError(f"scale must be a number of at least 0; got {scale!r}")
+    forecast = as_batch(predicted).detach().double()
+    relaxed = problem.relaxed()
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    before = _mask(relaxed, solve(relaxed, forecast, smoothing=smoothing))
+    size = scale * float(forecast.abs().mean())
+    changed = 0.0
+    for _ in range(draws):
+        moved = forecast + size * torch.randn(forecast.shape, generator=generator, dtype=torch.float64).to(forecast)
+        after = _mask(relaxed, solve(relaxed, moved, smoothing=smoothing))
+        changed += float((before != after).double().mean()) if before.numel() else 0.0
+    return 100.0 * changed / draws
+
+
+def _mask(problem: Problem, solution: Solution) -> Tensor:
+    """(B, m) bool: active inequalities, those left out that no finite number limits."""
+    active, count = solution.active, len(solution.x)
+    parts = []
+    for field, mask in ((problem.h, active.rows), (problem.lb, active.lower), (problem.ub, active.upper)):
+        if field is not None:
+            parts.append(mask[:, field.isfinite().reshape(-1, field.shape[-1]).any(0)])
+    return torch.cat(parts, 1) if parts else torch.zeros(count, 0, dtype=torch.bool)
+
+
+def _pair(predicted: Any, true: Any) -> tuple[Tensor, Tensor]:
+    forecast, costs = as_batch(predicted).detach(), as_batch(true).detach()
+    check_pair(forecast, costs)
+    return forecast, costs

@@ -1,0 +1,122 @@
+"""The vertices adjacent to a vertex of ``{Gz ≤ h, lb ≤ z ≤ ub}``, degenerate ones included."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pear.errors import ProblemError
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+_TIGHT = 1e-9
+_RANK = 1e-9
+
+
+def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array) -> Array:
+    """All vertices that share an edge with the vertex ``z``.
+
+    At z some variables N are at a bound and some rows K are tight. With y ≥ 0 for how far each leaves its constraint,
+    the feasible directions are the y with ``M y = 0``: the rows K say so once the variables F between their bounds are
+    eliminated. Where z is not degenerate M is empty and every y_j alone is an edge (a pivot and its ratio test); where
+    it is, the edges are the extreme rays of that cone.
+
+    Args:
+        z: (n,) a vertex.
+        G, h: (m, n) and (m,) rows.
+        lb, ub: (n,) bounds, infinite where absent.
+
+    Returns:
+        (k, n) vertices, every one once.
+
+    Raises:
+        ProblemError: z is not feasible, or not a vertex.
+    """
+    scale = max(1.0, float(np.abs(z).max(initial=0.0)))
+    low, high = z - lb <= _TIGHT * scale, ub - z <= _TIGHT * scale
+    norm = np.maximum(np.abs(G).sum(1), 1e-300)
+    tight = (h - G @ z) / norm <= _TIGHT * scale
+    if (np.minimum(z - lb, ub - z) < -_TIGHT * scale).any() or ((h - G @ z) / norm < -_TIGHT * scale).any():
+        raise ProblemError("the point violates a constraint; pass what decide_relaxed() returns")
+    between, held = ~(low | high), low ^ high  # a variable whose bounds coincide is neither: it never moves
+    G_K = G[tight] / norm[tight, None]
+    left, right = _eliminated(G_K[:, between])
+    inward = np.where(low, 1.0, -1.0)[held]
+    # Row K of the directions: G_KF d_F + G_KN d_N + s = 0, with d_N = inward · y_N and s = y_K.
+    moves = np.hstack([G_K[:, held] * inward, np.eye(len(G_K))])
+    rays = extreme_rays(left @ moves)
+    directions = np.zeros((len(rays), len(z)))
+    directions[:, held] = rays[:, : held.sum()] * inward
+    directions[:, between] = -rays @ (right @ moves).T
+    return _stops(z, directions, G[~tight], h[~tight], lb, ub)
+
+
+def extreme_rays(M: Array) -> Array:
+    """(k, q) extreme rays of ``{y ≥ 0, My = 0}`` for M (r, q), each with a largest entry of 1.
+
+    Equations are added one at a time (double description): rays on both sides of the new one are joined where they are
+    adjacent, that is where the equations so far leave their joint support two dimensions.
+    """
+    q = M.shape[1]
+    rays = np.eye(q)
+    for i, row in enumerate(M):
+        side = rays @ row
+        side[np.abs(side) <= _RANK * max(1.0, float(np.abs(row).max(initial=0.0)))] = 0.0
+        first, second = np.nonzero(side > 0)[0], np.nonzero(side < 0)[0]
+        a, b = (pairs.ravel() for pairs in np.meshgrid(first, second, indexing="ij"))
+        joined = _adjacent(rays, a, b, M[:i])
+        a, b = a[joined], b[joined]
+        new = rays[a] * -side[b, None] + rays[b] * side[a, None]
+        new /= np.maximum(new.max(1, keepdims=True, initial=0.0), 1e-300)
+        rays = np.vstack([rays[side == 0], new])
+    return rays
+
+
+def _adjacent(rays: Array, a: NDArray[np.intp], b: NDArray[np.intp], M: Array) -> Mask:
+    """(P,) which pairs of extreme rays of ``{y ≥ 0, My = 0}`` span a face of two dimensions."""
+    r = len(M)
+    if r == 0 or not len(a):
+        return np.ones(len(a), dtype=bool)
+    support = rays > _RANK
+    joint = support[a] | support[b]
+    size = joint.sum(1)
+    possible = np.nonzero(size <= r + 2)[0]  # more columns than that leave more than two dimensions
+    result = np.zeros(len(a), dtype=bool)
+    order = np.argsort(~joint[possible], axis=1, kind="stable")[:, : r + 2]
+    inside = np.take_along_axis(joint[possible], order, 1)
+    columns = np.moveaxis(M[:, order] * inside, 0, 1)  # (P, r, r + 2), zero where the support has no more
+    rank = np.linalg.matrix_rank(columns, tol=_RANK) if len(possible) else np.zeros(0)
+    result[possible] = size[possible] - rank == 2
+    return result
+
+
+def _eliminated(G_KF: Array) -> tuple[Array, Array]:
+    """An orthonormal basis of what is orthogonal to the columns of ``G_KF``, as rows, and its pseudo-inverse."""
+    k, f = G_KF.shape
+    if f == 0:
+        return np.eye(k), np.zeros((0, k))
+    U, sizes, Vt = np.linalg.svd(G_KF)
+    if k < f or sizes[-1] <= _RANK:
+        raise ProblemError(
+            f"the point is not a vertex: {f} variables are between their bounds, and the tight rows do not fix them; "
+            "pass what decide_relaxed() returns"
+        )
+    return U[:, f:].T, Vt.T @ (U[:, :f] / sizes).T
+
+
+def _stops(z: Array, directions: Array, G: Array, h: Array, lb: Array, ub: Array) -> Array:
+    """Where each direction from z meets its first constraint; directions that meet none are left out."""
+    size = np.maximum(np.abs(directions).max(1, keepdims=True, initial=0.0), 1e-300)
+    directions = np.where(np.abs(directions) <= _RANK * size, 0.0, directions)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = directions @ G.T
+        rows = np.where(slope > _RANK * size, (h - G @ z) / slope, np.inf)
+        room = np.where(directions > 0, ub - z, z - lb)
+        bounds = np.where(directions != 0, room / np.abs(directions), np.inf)
+    length = np.minimum(rows.min(1, initial=np.inf), bounds.min(1, initial=np.inf))
+    finite = np.isfinite(length)
+    v = z + length[finite, None] * directions[finite]
+    for bound in (lb, ub):
+        v = np.where(np.abs(v - bound) <= _TIGHT * np.maximum(1.0, np.abs(v)), bound, v)
+    return v

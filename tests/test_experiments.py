@@ -1,0 +1,569 @@
+"""Experiments: what they ask for, the protocol, the database, and many runs side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import multiprocessing
+import os
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from pear.experiments import (
+    EXPERIMENTS,
+    FILE_NAME,
+    Database,
+    DatabaseError,
+    Estimate,
+    Event,
+    ExperimentError,
+    Row,
+    Run,
+    Selection,
+    expand,
+    export,
+    open_folder,
+    perform,
+    protocol,
+    run_all,
+    waiting,
+)
+
+PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
+LONG: dict[str, Any] = {**PATHS, "grid": [8, 8], "samples": 400, "max_epochs": 10**6}
+"""Epochs of a fraction of a second each, and more of them than any test waits for."""
+
+ITEMS = {
+    "items": 6, "dimensions": 2, "capacity_ratio": 0.5,
+    "samples": 40, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0,
+}  # fmt: skip
+
+
+def path_run(method: str = "mse", seed: int = 0, **settings: Any) -> Run:
+    return Run("lp-degree", "shortest_path", method, seed, {**PATHS, **_own(method), **settings})
+
+
+def knapsack_run(method: str = "mse", seed: int = 0, **settings: Any) -> Run:
+    return Run("lp-degree", "knapsack", method, seed, {**ITEMS, **_own(method), **settings})
+
+
+def _own(method: str) -> dict[str, float]:
+    return {"smoothing": 0.1, "injection": 0.1} if method == "pear" else {}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Any:
+    with open_folder(tmp_path) as opened:
+        yield opened
+
+
+# --- what is asked for ----------------------------------------------------------------------------------------------
+
+
+def test_the_experiments_ask_for_the_papers_grid() -> None:
+    counts = {name: len(experiment.trainings(Selection())) for name, experiment in EXPERIMENTS.items()}
+    assert counts == {
+        "lp-degree": 2 * 6 * 4 * 5,
+        "lp-noise": 2 * 6 * 3 * 5,
+        "direction-shift": 6 * 4 * 5,
+        "capacity-shift": 6 * 4 * 5,
+        "ablation-lambda": 2 * 5 * 4 * 5,
+        "ablation-beta": 2 * 5 * 4 * 5,
+        "stability": 2 * 5,
+        "accuracy": 2 * 6 * 4 * 5,
+    }
+    runs = expand(["all"], Selection())
+    trainings = [run for run in runs if run.variant is None]
+    # Shared: shifts, accuracy and stability train nothing of their own, ablations all but their middle column.
+    assert len(trainings) == 240 + 180 + 2 * (2 * 4 * 4 * 5)
+    assert len(runs) - len(trainings) == 120 + 120 + 10 + 240
+    assert runs[: len(trainings)] == trainings
+    assert len({run.key for run in runs}) == len(runs)
+    keys = {run.key for run in trainings}
+    assert all(run.training().key in keys for run in runs)
+
+
+def test_settings_are_the_papers() -> None:
+    path, knapsack = expand(["lp-degree"], Selection(methods=["pear"], degrees=[8], seeds=[3]))
+    assert path.settings == {
+        "grid": [5, 5], "samples": 2000, "degree": 8, "noise": 0.0, "time_cap": 600.0, "max_epochs": 10_000,
+        "smoothing": 0.1, "injection": 0.1,
+    }  # fmt: skip
+    assert (path.seed, path.experiment) == (3, "lp-degree")
+    assert {k: knapsack.settings[k] for k in ("items", "dimensions", "capacity_ratio")} == {
+        "items": 100, "dimensions": 5, "capacity_ratio": 0.5,
+    }  # fmt: skip
+
+
+def test_a_key_depends_on_what_fixes_the_outcome_alone() -> None:
+    run = path_run()
+    assert run.key == dataclasses.replace(run, experiment="accuracy").key
+    assert run.key == dataclasses.replace(run, settings=dict(reversed(run.settings.items()))).key
+    others = [
+        dataclasses.replace(run, task="knapsack"),
+        dataclasses.replace(run, method="pear"),
+        dataclasses.replace(run, seed=1),
+        path_run(degree=6),
+        path_run(variant="accuracy"),
+    ]
+    assert len({run.key, *(other.key for other in others)}) == 6
+
+
+def test_quick_runs_are_few_and_never_taken_for_full_ones() -> None:
+    quick, full = expand(["all"], Selection(quick=True)), expand(["all"], Selection())
+    assert {run.experiment for run in full} - {run.experiment for run in quick} == set()
+    assert len(quick) < 200
+    assert not {run.key for run in quick} & {run.key for run in full}
+    assert all(run.settings["quick"] for run in quick)
+
+
+def test_a_selection_narrows_what_there_is() -> None:
+    runs = expand(
+        ["lp-degree", "lp-noise", "ablation-beta"],
+        Selection(tasks=["knapsack"], methods=["spo+relaxed", "pear"], degrees=[8], seeds=[7], time_cap=30),
+    )
+    assert {(run.method, run.settings["noise"]) for run in runs} == {
+        (method, noise) for method in ("spo+relaxed", "pear") for noise in (0.0, 0.1, 0.3, 0.5)
+    }
+    assert {run.settings.get("injection") for run in runs if run.method == "pear"} == {0.0, 0.05, 0.1, 0.2, 0.5}
+    assert {(run.task, run.seed, run.settings["time_cap"]) for run in runs} == {("knapsack", 7, 30.0)}
+
+
+@pytest.mark.parametrize(
+    ("names", "selection", "message"),
+    [
+        (
+            ["lp-degre"],
+            {},
+            r"no experiment 'lp-degre'; there is lp-degree, .*, accuracy, all; did you mean lp-degree\?",
+        ),
+        (["all"], {"tasks": ["path"]}, "no task 'path'; there is shortest-path, knapsack"),
+        (["all"], {"methods": ["spo"]}, r"no method 'spo'; there is mse, spo\+, .*pear; did you mean spo\+\?"),
+        (["all"], {"degrees": [3]}, "no degree '3'; there is 2, 4, 6, 8"),
+        (["all"], {"time_cap": 0.0}, "time cap must be a positive number"),
+        (["all"], {"seeds": [-1]}, "seeds must be"),
+        (["lp-noise"], {"degrees": [2]}, "nothing to run: .* lp-noise; `pear reproduce --list` shows"),
+        (["stability"], {"methods": ["mse"]}, "nothing to run"),
+    ],
+)
+def test_what_there_is_not_is_refused_with_what_there_is(
+    names: list[str], selection: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ExperimentError, match=message):
+        expand(names, Selection(**selection))
+
+
+# --- the protocol ---------------------------------------------------------------------------------------------------
+
+
+def test_the_stream_of_random_numbers_is_that_of_torchs_loaders() -> None:
+    """First weights and two epochs with a check after each, drawn from the global generator by torch itself."""
+    rows = TensorDataset(torch.arange(70))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        layer = nn.Linear(5, 40)
+        train, validation = DataLoader(rows, 32, shuffle=True), DataLoader(rows, 32)
+        orders = []
+        for _ in range(2):
+            orders.append(torch.cat([batch for (batch,) in train]))
+            list(validation)
+        after = torch.rand(3)
+
+    state = torch.get_rng_state()
+    model, stream = protocol.paper_model(40, seed=3)
+    assert torch.equal(model.weight, layer.weight)
+    for order in orders:
+        assert torch.equal(protocol.paper_order(70, stream), order)
+        torch.empty((), dtype=torch.int64).random_(generator=stream)  # what the protocol's metric draws
+    assert torch.equal(torch.rand(3, generator=stream), after)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def published(method: str) -> tuple[float, float]:
+    """Mean and deviation of 100 × test regret on paths at degree 8, over five seeds."""
+    regrets = []
+    for run in expand(["lp-degree"], Selection(["shortest_path"], [method], [8])):
+        task = protocol.make_task(run)
+        split = protocol.make_split(run, task)
+        model, _ = protocol.train(run, task, split)
+        with torch.no_grad():
+            regrets.append(100 * task.normalized_regret(model(split.test.features), split.test.costs))
+    return round(statistics.mean(regrets), 3), round(statistics.stdev(regrets), 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "mean", "deviation"), [("mse", 15.428, 3.085), ("spo+", 4.403, 1.491), ("pfyl", 5.236, 2.331)]
+)
+def test_published_regret_comes_out_to_every_digit(method: str, mean: float, deviation: float) -> None:
+    assert published(method) == (mean, deviation)
+
+
+@pytest.mark.long
+def test_pear_is_not_worse_than_published() -> None:
+    assert published("pear")[0] <= 4.246
+
+
+# --- the database ---------------------------------------------------------------------------------------------------
+
+
+def row(key: str = "k", status: str = "done", **other: Any) -> Row:
+    return Row(key, "lp-degree", "knapsack", "mse", 0, {"degree": 8}, status, **other)
+
+
+def test_a_row_comes_back_as_it_went_in(database: Database) -> None:
+    there = row(metrics={"shift": {"0.3": 0.1}}, timings={"total": 1.5}, history=[[1, 0.5, 2.0, 0.25]], reason="ä")
+    assert database.add(there)
+    assert database.get("k") == there
+    assert database.rows() == [there]
+    assert database.get("other") is None
+    assert json.loads(json.dumps(dataclasses.asdict(there))) == dataclasses.asdict(there)
+
+
+def test_done_stays_and_failed_gives_way(database: Database) -> None:
+    assert database.add(row(status="failed", reason="first"))
+    assert database.add(row(status="failed", reason="second"))
+    assert database.statuses() == {"k": "failed"}
+    assert database.add(row(metrics={"mse": 1.0}))
+    assert not database.add(row(metrics={"mse": 2.0}))
+    assert not database.add(row(status="failed"))
+    found = database.get("k")
+    assert found is not None
+    assert (found.status, found.reason, found.metrics) == ("done", "", {"mse": 1.0})
+
+
+def _write_many(path: Path, first: int) -> None:
+    with Database(path) as database:
+        for k in range(first, first + 40):
+            database.add(row(str(k)))
+
+
+@pytest.mark.slow
+def test_processes_share_a_file_that_none_has_made_before(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_write_many, args=(tmp_path / "shared.sqlite", k)) for k in (0, 20, 40)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    with Database(tmp_path / "shared.sqlite") as database:
+        assert sorted(int(key) for key in database.statuses()) == list(range(80))
+
+
+def test_a_database_of_another_version_is_refused_and_can_be_exported(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    with Database(path) as database:
+        database.add(row())
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE meta SET value = '7' WHERE name = 'schema_version'")
+        connection.execute("ALTER TABLE runs ADD COLUMN colour TEXT DEFAULT 'red'")
+    connection.close()
+    with pytest.raises(DatabaseError, match=r"is a database of version 7; this PEAR reads version 1\. .*--export"):
+        open_folder(tmp_path)
+    data = export(path)
+    assert data["schema_version"] == "7"
+    (there,) = data["tables"]["runs"]
+    assert (there["key"], there["settings"], there["colour"]) == ("k", {"degree": 8}, "red")
+    json.dumps(data)
+
+
+def test_files_that_are_no_database_of_ours_are_refused_and_left_alone(tmp_path: Path) -> None:
+    other = tmp_path / "other.sqlite"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE birds (name TEXT)")
+    connection.close()
+    with pytest.raises(DatabaseError, match="holds tables, but none that PEAR made"):
+        Database(other)
+    assert list(export(other)["tables"]) == ["birds"]
+    text = tmp_path / "text.sqlite"
+    text.write_text("not a database, but long enough to look like one" * 10, encoding="utf-8")
+    with pytest.raises(DatabaseError, match="file is not a database"):
+        Database(text)
+    with pytest.raises(DatabaseError, match="file is not a database"):
+        export(text)
+    with pytest.raises(DatabaseError, match="there is no database at"):
+        export(tmp_path / "missing.sqlite")
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    with pytest.raises(DatabaseError, match=r"cannot write to .*file"):
+        open_folder(tmp_path / "file")
+    with pytest.raises(DatabaseError, match="cannot write to /proc/pear"):
+        open_folder(Path("/proc/pear"))
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(DatabaseError, match="No space left on device; make room, or name another folder"):
+            open_folder(tmp_path / "full")
+
+
+def test_a_read_only_database_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_folder(tmp_path).close()
+    connect = sqlite3.connect
+
+    def read_only(path: Path, **options: Any) -> sqlite3.Connection:
+        # Not by chmod: tests may run as root, who writes anyway.
+        return connect(f"{Path(path).as_uri()}?mode=ro", uri=True, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", read_only)
+    with pytest.raises(DatabaseError, match=r"cannot use the database .*readonly"):
+        open_folder(tmp_path)
+
+
+# --- one run --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["mse", "spo+", "spo+relaxed", "pfyl", "dbb", "lava", "pear"])
+@pytest.mark.parametrize("make", [path_run, knapsack_run])
+def test_every_method_trains_on_every_task(database: Database, make: Any, method: str) -> None:
+    done = perform(make(method), database)
+    assert (done.status, done.reason) == ("done", "")
+    assert database.rows() == [done]
+    needed = {"normalized_regret", "unambiguous_regret", "mse", "validation_regret", "relaxation_gap"}
+    assert needed | {"relaxation_share"} <= set(done.metrics)
+    assert 0 <= done.metrics["normalized_regret"] <= done.metrics["unambiguous_regret"] + 1e-12
+    assert {"total", "solve", "gradient", "validation", "rest", "epochs", "test"} == set(done.timings)
+    parts = sum(done.timings[name] for name in ("solve", "gradient", "validation", "rest"))
+    assert parts == pytest.approx(done.timings["total"], rel=0.05)
+    assert [check[0] for check in done.history] == [1, 2]
+    assert min(check[3] for check in done.history) == done.metrics["validation_regret"]
+    assert done.versions["torch"] == torch.__version__
+    assert done.machine
+    assert done.created
+
+
+def test_the_weights_are_those_that_were_tested(database: Database) -> None:
+    run = path_run("pear")
+    done = perform(run, database)
+    task = protocol.make_task(run)
+    model = nn.Linear(5, task.problem.n)
+    model.load_state_dict(torch.load(database.path.parent / done.weights, weights_only=True))
+    test = protocol.make_split(run, task).test
+    with torch.no_grad():
+        assert task.normalized_regret(model(test.features), test.costs) == done.metrics["normalized_regret"]
+
+
+def test_training_again_gives_the_same_and_a_row_that_is_there_is_not_trained_again(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = perform(path_run("pear"), database)
+    with open_folder(tmp_path / "again") as other:
+        assert perform(path_run("pear"), other).metrics == first.metrics
+    monkeypatch.setattr("pear.experiments.performance.train", None)
+    assert perform(path_run("pear"), database) == first
+
+
+@pytest.mark.parametrize(
+    ("run", "check"),
+    [
+        (path_run("pear", variant="direction-shift"), lambda m: set(m["shift"]) == {"forward", "cross"}),
+        (knapsack_run("pear", variant="capacity-shift"), lambda m: set(m["shift"]) == {"0.3", "0.5", "0.7", "0.9"}),
+        (path_run("pear", variant="stability"), lambda m: 0 <= m["active_change_rate"] < 1),
+        (knapsack_run("pear", variant="stability"), lambda m: 0 <= m["active_change_rate"] < 1),
+        (path_run("mse", variant="accuracy"), lambda m: m["mse"] > 0),
+    ],
+)
+def test_measurements_use_the_trained_weights(database: Database, run: Run, check: Any) -> None:
+    trained = perform(run.training(), database)
+    measured = perform(run, database)
+    assert (measured.status, measured.reason) == ("done", "")
+    assert check(measured.metrics), measured.metrics
+    assert measured.weights == trained.weights
+    assert measured.key != trained.key
+    if "shift" in measured.metrics:
+        same = measured.metrics["shift"]["forward" if run.task == "shortest_path" else "0.5"]
+        assert same == trained.metrics["normalized_regret"]
+    if run.variant == "accuracy":
+        assert measured.metrics["mse"] == trained.metrics["mse"]
+
+
+def test_failures_are_rows_with_a_reason(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
+        raise ZeroDivisionError("nothing to divide by")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pear.experiments.performance.train", broken)
+        done = perform(path_run(), database)
+    assert done.status == "failed"
+    assert done.reason.startswith("ZeroDivisionError: nothing to divide by (test_experiments.py, line ")
+    measured = perform(path_run(variant="accuracy"), database)
+    assert measured.status == "failed"
+    assert measured.reason.startswith("the training it measures failed: ZeroDivisionError")
+    runs = [path_run(), path_run(variant="accuracy")]
+    assert waiting(runs, database.statuses()) == []
+    run_all(waiting(runs, database.statuses(), retry_failed=True), database)
+    assert set(database.statuses().values()) == {"done"}
+
+
+def test_measuring_without_a_training_or_without_its_weights_fails_with_a_reason(database: Database) -> None:
+    assert "has not been run" in perform(path_run(variant="accuracy"), database).reason
+    done = perform(path_run(), database)
+    (database.path.parent / done.weights).unlink()
+    assert "the trained weights are gone" in perform(path_run(variant="accuracy"), database).reason
+
+
+def test_an_interrupted_run_leaves_nothing(database: Database) -> None:
+    def stop(now: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        perform(path_run(), database, stop)
+    assert database.rows() == []
+    assert list((database.path.parent / "weights").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_killed_run_leaves_no_half_row(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from pear.experiments import *\n"
+        f"run = Run('x', 'shortest_path', 'pear', 0, {LONG!r})\n"
+        "with open_folder(Path(sys.argv[1])) as database:\n"
+        "    perform(run, database, lambda now: print(now.epoch, flush=True))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"1\n"  # it is training
+        process.kill()
+    with open_folder(tmp_path) as database:
+        assert database.rows() == []
+        assert list((tmp_path / "weights").iterdir()) == []
+
+
+# --- many runs ------------------------------------------------------------------------------------------------------
+
+
+def test_processes_do_what_one_process_does(database: Database, tmp_path: Path) -> None:
+    runs = [path_run("mse"), path_run("pear"), knapsack_run("pear"), knapsack_run("pear", variant="capacity-shift")]
+    events: list[Event] = []
+    run_all(runs, database, jobs=2, listen=events.append)
+    with open_folder(tmp_path / "one") as one:
+        run_all(runs, one)
+        for run in runs:
+            ours, theirs = database.get(run.key), one.get(run.key)
+            assert ours is not None
+            assert theirs is not None
+            assert (ours.status, ours.metrics) == ("done", theirs.metrics), ours.reason
+    ended = [event.run.key for event in events if event.row is not None]
+    assert sorted(ended) == sorted(run.key for run in runs)
+    assert ended.index(runs[3].key) > ended.index(runs[2].key)  # a measurement waits for its training
+    assert any(event.progress is not None for event in events)
+    assert not multiprocessing.active_children()
+
+
+def test_a_failure_in_a_worker_is_a_row(database: Database) -> None:
+    runs = [path_run("mse"), path_run("pear", smoothing=-1.0), path_run(grid=[0, 0])]
+    run_all(runs, database, jobs=2)
+    statuses = database.statuses()
+    assert [statuses[run.key] for run in runs] == ["done", "failed", "failed"]
+    broken = database.get(runs[2].key)
+    assert broken is not None
+    assert broken.reason.startswith("a grid needs rows and columns")
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_costs_its_run_alone(database: Database) -> None:
+    long = path_run("pear", **LONG)
+    runs = [long, *(path_run(seed=seed) for seed in range(3))]
+
+    def kill(event: Event) -> None:
+        if event.run is long and event.progress is not None:
+            for process in multiprocessing.active_children():
+                process.kill()
+
+    run_all(runs, database, jobs=2, listen=kill)
+    lost = database.get(long.key)
+    assert lost is not None
+    assert (lost.status, "exit code -9" in lost.reason) == ("failed", True)
+    assert len(database.rows()) == len(runs)
+    run_all(waiting(runs[1:], database.statuses(), retry_failed=True), database)
+    assert sorted(database.statuses().values()) == ["done", "done", "done", "failed"]
+
+
+@pytest.mark.slow
+def test_an_interruption_stops_the_workers_and_the_rest_is_done_the_next_time(database: Database) -> None:
+    long = path_run("pear", **LONG)
+    runs = [path_run(), long, path_run(seed=1), path_run(seed=2)]
+
+    def stop(event: Event) -> None:
+        if len(database.statuses()) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_all(runs, database, jobs=2, listen=stop)
+    assert not multiprocessing.active_children()
+    assert waiting(runs, database.statuses()) == [long]
+
+
+@pytest.mark.slow
+def test_workers_end_when_nobody_is_left_to_tell_them(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from pathlib import Path; from pear.experiments import *\n"
+        f"runs = [Run('x', 'shortest_path', 'pear', seed, {LONG!r}) for seed in range(2)]\n"
+        "def listen(event):\n"
+        "    if event.progress is not None:\n"
+        "        import multiprocessing\n"
+        "        print(*[process.pid for process in multiprocessing.active_children()], flush=True)\n"
+        "        os.kill(os.getpid(), 9)\n"
+        "if __name__ == '__main__':\n"
+        "    run_all(runs, open_folder(Path(sys.argv[1])), 2, listen)\n"
+    )
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py"), str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    workers = [int(word) for word in ended.stdout.split()]
+    assert len(workers) == 2
+    until = time.monotonic() + 20
+    while (alive := [pid for pid in workers if _is_alive(pid)]) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not alive
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        # A process that has ended but that nobody has waited for is not alive.
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# --- how long it takes ----------------------------------------------------------------------------------------------
+
+
+def test_an_estimate_learns_from_runs_of_the_same_kind() -> None:
+    full = expand(["lp-degree"], Selection(["shortest_path"], ["mse"], [2, 8], [0]))
+    quick = expand(["lp-degree"], Selection(["shortest_path"], ["mse"], [8], [0], quick=True))
+    estimate = Estimate([])
+    guess = estimate.seconds(full[0])
+    assert estimate.is_rough(full)
+    estimate.add(full[0], {"total": 1.0, "test": 0.5})
+    assert [estimate.seconds(run) for run in full] == [1.5, 1.5]
+    estimate.add(full[1], {"total": 4.5})
+    assert [estimate.seconds(run) for run in full] == [1.5, 4.5]
+    assert not estimate.is_rough(full)
+    assert estimate.is_rough(quick)
+    capped = expand(["lp-degree"], Selection(["shortest_path"], ["mse"], [8], [0], time_cap=0.5))
+    assert estimate.seconds(capped[0]) == 0.5 < guess
+    assert estimate.wall_seconds(full, 1) == 6.0
+    assert estimate.wall_seconds(full, 2) == 4.5
+    assert estimate.wall_seconds([], 2) == 0.0

@@ -1,0 +1,211 @@
+"""Knapsacks: the paper's arrays bit for bit, and integer decisions that are proven best."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+import pear
+from pear.tasks import knapsack, random_knapsack
+from pear.tasks.binary import Search
+from pear.tasks.integer import IntegerOracle
+
+
+def best_by_enumeration(values: np.ndarray, G: np.ndarray, h: np.ndarray) -> float:
+    every = np.array(list(itertools.product([0.0, 1.0], repeat=G.shape[1])))
+    fits = every[(every @ G.T <= h + 1e-9).all(1)]
+    return float((fits @ values).max())
+
+
+# --- data -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("degree", "noise", "seed"), [(8, 0.0, 0), (2, 0.5, 3)])
+def test_arrays_are_those_of_the_published_generator(degree: int, noise: float, seed: int) -> None:
+    items, dimensions, count, p = 100, 5, 40, 5
+    random = np.random.RandomState(seed)
+    weights = random.choice(range(1, 11), size=(dimensions, items))
+    hidden = random.binomial(1, 0.5, (items, p))
+    features = random.normal(0, 1, (count, p))
+    values = np.zeros((count, items))
+    for i in range(count):
+        score = (np.dot(hidden, features[i].reshape(p, 1)).T / np.sqrt(p) + 3) ** degree + 1
+        score = score / 3.5**degree
+        score = score * random.uniform(1 - noise, 1 + noise, items)
+        values[i] = np.ceil(score * 5)
+    task = random_knapsack(items, dimensions, capacity_ratio=0.5, seed=seed)
+    X, C = task.samples(count, degree, noise, dtype=torch.float64)
+    assert np.array_equal(task.weights.numpy(), weights)
+    assert np.array_equal(task.capacity.numpy(), 0.5 * weights.sum(1))
+    assert np.array_equal(X.numpy(), features)
+    assert np.array_equal(C.numpy(), values)
+    again = task.samples(count, degree, noise, seed=seed)
+    assert again.costs.dtype == torch.float32
+    assert np.array_equal(again.costs.numpy(), values)
+    assert np.array_equal(task.with_capacity(0.3).samples(count, degree, noise).costs.numpy(), values)
+
+
+def test_the_printed_formula_adds_one_outside_the_division() -> None:
+    task = random_knapsack(6, 2, seed=1)
+    x, _ = task.samples(3, degree=4, noise=0.0, dtype=torch.float64)
+    random = np.random.RandomState(1)
+    random.randint(1, 11, (2, 6))
+    hidden = random.binomial(1, 0.5, (6, 5))
+    expected = np.ceil(5 * ((x.numpy() @ hidden.T / np.sqrt(5) + 3) ** 4 / 3.5**4 + 1))
+    printed = task.samples(3, degree=4, noise=0.0, formula="paper", dtype=torch.float64)
+    assert np.array_equal(printed.costs.numpy(), expected)
+    with pytest.raises(pear.ProblemError, match="formula must be 'code'"):
+        task.samples(3, formula="other")  # type: ignore[arg-type]
+
+
+def test_capacity_is_a_share_of_the_total() -> None:
+    task = random_knapsack(20, 3, capacity_ratio=0.25, seed=2)
+    assert torch.equal(task.capacity, 0.25 * task.weights.sum(1))
+    wide = task.with_capacity(0.9)
+    assert torch.equal(wide.capacity, 0.9 * task.weights.sum(1))
+    assert torch.equal(wide.weights, task.weights)
+    for wrong in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(pear.ProblemError, match="capacity ratio"):
+            task.with_capacity(wrong)
+    for arguments in ({"items": 0}, {"dimensions": 1.5}):
+        with pytest.raises(pear.ProblemError, match="whole number of at least 1"):
+            random_knapsack(**arguments)  # type: ignore[arg-type]
+
+
+# --- decisions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("whole", [False, True])
+def test_small_decisions_are_best_of_all(seed: int, whole: bool) -> None:
+    random = np.random.default_rng(seed)
+    G = random.integers(0, 8, (int(random.integers(1, 4)), 10)).astype(float)
+    h = np.floor(float(random.uniform(0.1, 0.9)) * G.sum(1))
+    values = random.normal(2.0, 3.0, (12, 10))
+    values = np.round(values) if whole else values
+    task = knapsack(G, h)
+    z = task.decide(values).numpy()
+    assert set(np.unique(z)) <= {0.0, 1.0}
+    assert (z @ G.T <= h + 1e-9).all()
+    for row, chosen in zip(values, z, strict=True):
+        assert row @ chosen == pytest.approx(best_by_enumeration(row, G, h), abs=1e-9)
+
+
+@pytest.mark.parametrize("degree", [6, 8])
+def test_decisions_of_the_papers_size_equal_branch_and_cut(degree: int) -> None:
+    task = random_knapsack(seed=0)
+    _, values = task.samples(3, degree, noise=0.0, dtype=torch.float64)
+    forecast = values + 0.3 * torch.randn(values.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for costs in (values, forecast):
+        solved = pear.solve(task.problem, costs)
+        torch.testing.assert_close((costs * task.decide(costs)).sum(1), solved.value, rtol=0, atol=1e-8)
+
+
+def test_the_search_does_not_depend_on_good_multipliers() -> None:
+    random = np.random.default_rng(3)
+    G, value = random.uniform(1, 9, (2, 12)), random.uniform(1, 9, 12)
+    h = 0.5 * G.sum(1)
+    best = best_by_enumeration(value, G, h)
+    for u in (np.zeros(2), np.array([0.3, 0.0]), np.array([5.0, 5.0])):
+        z = Search(value, G, h, u).run()
+        assert z is not None
+        assert value @ z == pytest.approx(best, abs=1e-9)
+        for width in (1, 7):
+            again = Search(value, G, h, u, width=width).run()
+            assert again is not None
+            assert value @ again == pytest.approx(best, abs=1e-9)
+
+
+def test_the_search_gives_up_rather_than_guess() -> None:
+    G = np.ones((1, 20))
+    assert Search(np.arange(1.0, 21.0) + 0.1, G, np.array([9.5]), np.zeros(1), budget=50).run() is None
+    assert Search(np.ones(3), np.ones((1, 3)), np.array([-1.0]), np.zeros(1)).run() is None
+
+
+def test_what_the_search_leaves_goes_to_branch_and_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = random_knapsack(20, 2, seed=1)
+    _, values = task.samples(5, degree=3)
+    expected = (values * task.decide(values)).sum(1)
+    monkeypatch.setattr(Search, "run", lambda self: None)
+    other = random_knapsack(20, 2, seed=1)
+    assert torch.equal((values * other.decide(values)).sum(1), expected)
+
+
+def test_each_distinct_value_is_solved_once() -> None:
+    task = random_knapsack(12, 2, seed=0, jobs=1)
+    _, values = task.samples(4, degree=2)
+    repeated = torch.cat([values, values.flip(0), -0.0 * values[:1], 0.0 * values[:1]])
+    first = task.decide(repeated)
+    assert task._oracle.solved == 5
+    assert torch.equal(first[:4], first[4:8].flip(0))
+    assert torch.equal(task.decide(values.double()), first[:4].double())
+    assert task._oracle.solved == 5
+    assert task.decide(values[:0]).shape == (0, 12)
+
+
+def test_memory_is_bounded_and_answers_stay_right() -> None:
+    task = random_knapsack(10, 2, seed=0)
+    _, values = task.samples(30, degree=2, dtype=torch.float64)
+    oracle = IntegerOracle(task.problem, memory=7, jobs=2)
+    assert torch.equal(oracle(values), task.decide(values))
+    assert len(oracle.known) == 7
+    assert torch.equal(oracle(values), task.decide(values))
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+def test_any_number_of_threads_decides_the_same(jobs: int) -> None:
+    one, several = random_knapsack(40, 3, seed=5, jobs=1), random_knapsack(40, 3, seed=5, jobs=jobs)
+    X, values = one.samples(20, degree=6)
+    assert torch.equal(one.decide(values), several.decide(values))
+    assert torch.equal(one.decide(X @ torch.ones(5, 40)), several.decide(X @ torch.ones(5, 40)))
+
+
+def test_values_that_are_none_are_refused_by_name() -> None:
+    task = random_knapsack(5, 1, seed=0)
+    values = torch.ones(3, 5)
+    values[2, 1] = torch.nan
+    with pytest.raises(pear.SolveError, match=r"1 of 3 samples .* sample 2 \(NOT_FINITE\)"):
+        task.decide(values)
+    with pytest.raises(pear.ProblemError, match="each of the 5 items; got 4"):
+        task.decide(torch.ones(1, 4))
+
+
+def test_a_failed_proof_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = random_knapsack(5, 1, seed=0)
+    monkeypatch.setattr(Search, "run", lambda self: None)
+    status = int(pear.Status.INACCURATE)
+    monkeypatch.setattr(IntegerOracle, "_by_solver", lambda self, value: (np.full_like(value, np.nan), status))
+    with pytest.raises(pear.SolveError, match=r"sample 0 \(INACCURATE\)"):
+        task.decide(torch.ones(2, 5))
+    assert not task._oracle.known
+
+
+def test_relaxed_decisions_earn_at_least_as_much() -> None:
+    task = random_knapsack(30, 3, seed=0)
+    _, values = task.samples(20, degree=4)
+    whole, relaxed = (values * task.decide(values)).sum(1), (values * task.decide_relaxed(values)).sum(1)
+    assert bool((relaxed >= whole - 1e-3).all())
+    assert float((relaxed - whole).max()) > 0.1
+    assert task.decide_relaxed(values).dtype == torch.float32
+
+
+def test_regret_is_that_of_the_integer_problem() -> None:
+    task = random_knapsack(15, 2, seed=3)
+    _, values = task.samples(10, degree=6)
+    forecast = values + torch.randn(values.shape, generator=torch.Generator().manual_seed(0))
+    expected = pear.normalized_regret(task.problem, forecast, values)
+    assert expected > 0.001
+    assert task.normalized_regret(forecast, values) == pytest.approx(expected, abs=1e-9)
+    assert task.normalized_regret(values, values) == 0.0
+
+
+def test_tasks_travel_to_other_processes() -> None:
+    task = random_knapsack(8, 2, seed=0)
+    _, values = task.samples(3, degree=2)
+    chosen = task.decide(values)
+    again = pickle.loads(pickle.dumps(task))
+    assert torch.equal(again.decide(values), chosen)

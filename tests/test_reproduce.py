@@ -1,0 +1,220 @@
+"""``pear reproduce``: what it runs, what it says, how it stops and goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pear.cli.app import app
+from pear.cli.reproduce import numbers
+from pear.experiments import EXPERIMENTS, FILE_NAME, Database, ExperimentError, performance, specs
+
+Reproduce = Callable[..., Result]
+
+
+@pytest.fixture
+def reproduce(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Reproduce:
+    """The command in an empty folder, with quick runs that take milliseconds."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    tiny = {
+        "shortest_path": {"grid": [3, 3], "samples": 40, "quick": True},
+        "knapsack": {"items": 6, "dimensions": 2, "capacity_ratio": 0.5, "samples": 24, "quick": True},
+    }
+    monkeypatch.setattr(specs, "_QUICK", tiny)
+    monkeypatch.setattr(specs, "QUICK_MAX_EPOCHS", 2)
+
+    def invoke(*arguments: object) -> Result:
+        return CliRunner().invoke(app, ["reproduce", *(str(argument) for argument in arguments)])
+
+    return invoke
+
+
+SOME = ("lp-degree", "--tasks", "shortest-path", "--methods", "mse,PEAR", "--degrees", "8", "--quick", "--jobs", "1")
+
+
+def rows(folder: Path = Path("pear-output/lp")) -> list[Any]:
+    with Database(folder / FILE_NAME) as database:
+        return database.rows()
+
+
+def test_runs_are_rows_and_those_that_are_there_are_skipped(
+    reproduce: Reproduce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = reproduce(*SOME, "--seeds", "0-1")
+    assert result.exit_code == 0, result.output
+    assert "4 of 4 runs to do" in result.output
+    assert "rough guess" in result.output
+    first = rows()
+    assert {(row.task, row.method, row.seed, row.status) for row in first} == {
+        ("shortest_path", method, seed, "done") for method in ("mse", "pear") for seed in (0, 1)
+    }
+    assert all((Path("pear-output/lp") / row.weights).is_file() for row in first)
+    monkeypatch.setattr(performance, "train", None)  # nothing is trained again
+    again = reproduce(*SOME, "--seeds", "0-1")
+    assert again.exit_code == 0, again.output
+    assert "0 of 4 runs to do" in again.output
+    assert rows() == first
+
+
+def test_every_experiment_runs_on_the_reduced_grid(reproduce: Reproduce) -> None:
+    result = reproduce("all", "--quick", "--seeds", "0", "--jobs", "1")
+    assert result.exit_code == 0, result.output
+    found = rows()
+    assert {row.status for row in found} == {"done"}
+    assert {row.settings.get("variant") for row in found} == {
+        None, "direction-shift", "capacity-shift", "stability", "accuracy",
+    }  # fmt: skip
+    # Shared trainings carry the name of the one that asked first.
+    assert {row.experiment for row in found} == set(EXPERIMENTS)
+
+
+def test_two_processes_work_side_by_side(reproduce: Reproduce) -> None:
+    result = reproduce(*SOME[:-1], "2", "--seeds", "0,3")
+    assert result.exit_code == 0, result.output
+    assert sorted((row.seed, row.status) for row in rows()) == [(0, "done"), (0, "done"), (3, "done"), (3, "done")]
+
+
+def test_a_dry_run_says_what_and_how_long_and_writes_nothing(reproduce: Reproduce, tmp_path: Path) -> None:
+    result = reproduce("lp-degree", "capacity-shift", "--dry-run", "--jobs", "2", "--degrees", "8", "--seeds", "0")
+    assert result.exit_code == 0, result.output
+    assert "18 of 18 runs to do, about " in result.output
+    assert " with 2 processes." in result.output
+    assert "rough guess" in result.output
+    assert "capacity-shift" in result.output
+    assert list(tmp_path.iterdir()) == []
+    reproduce(*SOME, "--seeds", "0")
+    after = reproduce(*SOME, "--seeds", "0-1", "--dry-run")
+    assert "2 of 4 runs to do, about 0 s with 1 process." in after.output
+    assert "rough" not in after.output
+    assert len(rows()) == 2
+
+
+def test_the_list_names_every_experiment(reproduce: Reproduce) -> None:
+    result = reproduce("--list")
+    assert result.exit_code == 0
+    for name in EXPERIMENTS:
+        assert name in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "name an experiment: lp-degree, "),
+        (("lp-degre",), "there is no experiment 'lp-degre'; there is lp-degree, "),
+        (("all", "--tasks", "roads"), "there is no task 'roads'; there is shortest-path, knapsack"),
+        (("all", "--methods", "mse,peer"), "there is no method 'peer'; there is mse, "),
+        (("all", "--degrees", "5"), "there is no degree '5'; there is 2, 4, 6, 8"),
+        (("all", "--degrees", "two"), "--degrees must be whole numbers"),
+        (("all", "--seeds", "4-0"), "--seeds must be whole numbers"),
+        (("all", "--time-cap", "-1"), "the time cap must be a positive number"),
+        (("all", "--jobs", "0"), "--jobs must be at least 1"),
+        (("lp-noise", "--degrees", "2"), "nothing to run"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_writes_nothing(
+    reproduce: Reproduce, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    result = reproduce(*arguments)
+    assert result.exit_code == 2
+    assert f"Error: {message}" in result.output
+    assert "Traceback" not in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_and_ranges() -> None:
+    assert numbers("seeds", "0-4") == [0, 1, 2, 3, 4]
+    assert numbers("seeds", "7, 1-2,1") == [7, 1, 2]
+    for wrong in ("", "a", "1-", "3-1", "-2"):
+        with pytest.raises(ExperimentError, match="--seeds must be"):
+            numbers("seeds", wrong)
+
+
+def test_failures_are_listed_and_tried_again_on_request(reproduce: Reproduce, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
+        raise ValueError("no luck")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(performance, "train", broken)
+        result = reproduce(*SOME, "--seeds", "0")
+    assert result.exit_code == 1
+    assert "failed: shortest-path, mse, degree 8, seed 0: ValueError: no luck" in result.output
+    assert "--retry-failed" in result.output
+    assert "0 of 2 runs to do" in reproduce(*SOME, "--seeds", "0").output
+    again = reproduce(*SOME, "--seeds", "0", "--retry-failed")
+    assert again.exit_code == 0, again.output
+    assert [row.status for row in rows()] == ["done", "done"]
+
+
+def test_a_database_of_another_version_is_refused_with_a_way_out(reproduce: Reproduce) -> None:
+    reproduce(*SOME, "--seeds", "0")
+    with sqlite3.connect(f"pear-output/lp/{FILE_NAME}") as connection:
+        connection.execute("UPDATE meta SET value = '0'")
+    connection.close()
+    refused = reproduce(*SOME)
+    assert refused.exit_code == 2
+    assert "is a database of version 0" in refused.output
+    assert "pear reproduce --export FILE.json --out pear-output/lp" in refused.output
+    saved = reproduce("--export", "saved.json", "--out", "pear-output/lp")
+    assert saved.exit_code == 0, saved.output
+    data = json.loads(Path("saved.json").read_text("utf-8"))
+    assert data["schema_version"] == "0"
+    assert {row["method"] for row in data["tables"]["runs"]} == {"mse", "pear"}
+
+
+def test_an_export_without_a_database_is_refused(reproduce: Reproduce, tmp_path: Path) -> None:
+    result = reproduce("--export", "saved.json")
+    assert result.exit_code == 2
+    assert "there is no database at" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_to_fails_before_training(
+    reproduce: Reproduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(performance, "train", None)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    for place in ("file", "file/below", "/proc/pear"):
+        result = reproduce(*SOME, "--out", place)
+        assert result.exit_code == 2
+        assert f"cannot write to {place}" in result.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_stops_and_the_same_command_goes_on(tmp_path: Path, jobs: str) -> None:
+    options = ["--tasks", "shortest-path", "--methods", "pear", "--degrees", "8", "--jobs"]
+    start = [sys.executable, "-c", "from pear.cli import main; main()"]
+    command = [*start, "reproduce", "lp-degree", *options, jobs, "--out", str(tmp_path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+    with subprocess.Popen(
+        [*command, "--seeds", "0-4"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert "5 of 5 runs to do" in process.stdout.readline()
+        time.sleep(6 if jobs == "2" else 2)  # workers are up, or nearly: either way nothing may be left half done
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process
+        text, _ = process.communicate(timeout=30)
+    assert process.returncode == 130, text
+    assert "Stopped." in text
+    assert "Traceback" not in text
+    with Database(tmp_path / FILE_NAME) as database:
+        kept = database.statuses()
+    assert len(kept) < 5
+    assert set(kept.values()) <= {"done"}
+    assert len(list((tmp_path / "weights").iterdir())) == len(kept)
+    planned = subprocess.run([*command, "--dry-run"], capture_output=True, text=True, check=True, env=environment)
+    assert f"{5 - len(kept)} of 5 runs to do" in planned.stdout
