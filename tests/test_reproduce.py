@@ -196,7 +196,9 @@ def test_a_place_that_cannot_be_written_to_fails_before_training(
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_stops_and_the_same_command_goes_on(tmp_path: Path, jobs: str) -> None:
     options = ["--tasks", "shortest-path", "--methods", "pear", "--degrees", "8", "--jobs"]
-    start = [sys.executable, "-c", "from pear.cli import main; main()"]
+    # A shell that runs the tests in the background has them ignore Ctrl-C, and so would what they start.
+    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    start = [sys.executable, "-c", f"{listen}; from pear.cli import main; main()"]
     command = [*start, "reproduce", "lp-degree", *options, jobs, "--out", str(tmp_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""From a batch of programs to verified solutions: remembered sets first, then the solver, then its second chance."""
+"""From a batch of programs to verified solutions: remembered sets first, then the solver, then whoever can help."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from pear.solvers.solution import ActiveSet, Batched, Duals, Status
 _ROUNDS = ((1e-6, 8), (1e-10, 60))
 """Accuracy asked of the solver, and how many exchanges it is trusted for, in the first and second round."""
 
-_FROM_MEMORY = 8
-_INDEFINITE = 1e-10
-_OPTIMAL = 1e-8
-_WILD = 1e3
+_FROM_MEMORY = 8  # exchanges that are cheaper than a solver
+_INDEFINITE = 1e-10  # an eigenvalue more negative than this, relative to H, is not rounding
+_OPTIMAL = 1e-8  # largest KKT residual of anything that is called solved
+_WILD = 1e3  # a hint this far from optimal says nothing by its multipliers
 
 
 @dataclass(frozen=True)
