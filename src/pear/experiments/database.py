@@ -197,7 +197,7 @@ def export(path: Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise DatabaseError(f"there is no database at {path}; name the folder that holds {FILE_NAME} with --out")
-    with _explained(path), contextlib.closing(_read_only(path)) as connection:
+    with _explained(path), contextlib.closing(read_only(path)) as connection:
         connection.row_factory = sqlite3.Row
         tables = {
             name: [
@@ -209,7 +209,8 @@ def export(path: Path) -> dict[str, Any]:
         return {"schema_version": _version(connection), "tables": tables}
 
 
-def _read_only(path: Path) -> sqlite3.Connection:
+def read_only(path: Path) -> sqlite3.Connection:
+    """Open for reading only, so that a database is neither made nor changed by looking at it."""
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchall()

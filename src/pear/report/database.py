@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pear.errors import ProblemError
+from pear.experiments.database import SCHEMA_VERSION, read_only
 
-SCHEMA_VERSION = 1
 """Of the databases that are read here."""
 
 _TEXT = ("key", "experiment", "task", "method", "status", "reason", "machine", "created")
@@ -78,7 +78,7 @@ def read(path: Path) -> Runs:
     if not path.is_file():
         raise ProblemError(f"there is no database of runs at {path}; {_MAKE_ONE}")
     try:
-        with closing(_open(path)) as connection:
+        with closing(read_only(path)) as connection:
             connection.row_factory = sqlite3.Row
             _check_version(connection, path)
             rows = connection.execute("SELECT * FROM runs ORDER BY created, key").fetchall()
@@ -89,19 +89,6 @@ def read(path: Path) -> Runs:
         raise ProblemError(f"the database {path} holds no runs yet; {_MAKE_ONE}")
     done = tuple(run for run in runs if run.status == "done")
     return Runs(path, done, tuple(run for run in runs if run.status != "done"))
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    """Open for reading only, so that a database is neither made nor changed by looking at it."""
-    address = path.resolve().as_uri()
-    connection = sqlite3.connect(f"{address}?mode=ro", uri=True)
-    try:
-        connection.execute("SELECT 1 FROM sqlite_master").fetchall()
-    except sqlite3.OperationalError:
-        # Readers of a write-ahead log keep a small file beside it, which a read-only folder does not allow.
-        connection.close()
-        connection = sqlite3.connect(f"{address}?immutable=1", uri=True)
-    return connection
 
 
 def _check_version(connection: sqlite3.Connection, path: Path) -> None:
