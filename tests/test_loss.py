@@ -412,3 +412,18 @@ def test_bad_pairs(name: str, call: str) -> None:
     }
     with pytest.raises(pear.ProblemError, match=message):
         calls[call]()
+
+
+def test_a_solver_that_cannot_do_it_is_helped_out_aloud(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the last resort another installed solver is asked, and the log says whom."""
+    pytest.importorskip("daqp")
+    case = ZOO["transport"]
+    monkeypatch.setattr("pear.solvers.interior_point.solve", useless(NAN))
+    monkeypatch.setattr("pear.geometry.exact._ROUNDS", ((1e-6, 0), (1e-10, 0)))  # and no exchange may save it
+    with caplog.at_level("WARNING", logger="pear"):
+        s = pear.solve(case.problem, case.cost, case.smoothing, solver="pear")
+    assert bool(s.solved.all())
+    assert "pear left" in caplog.text
+    assert "samples unverified; asking" in caplog.text

@@ -366,3 +366,19 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     other = torch.nn.Sequential(torch.nn.Linear(5, 4))
     with pytest.raises(TrainingError, match="does not belong to this model"):
         fit(other, torch.nn.MSELoss(), pair, pair, task.normalized_regret, checkpoint=tmp_path / "run.pt")
+
+
+@pytest.mark.parametrize("solver", ["osqp", "daqp", "piqp", "clarabel"])
+def test_the_solver_does_not_change_what_is_learnt(solver: str) -> None:
+    """Hints differ, verified solutions do not: the same weights come out of the same batches."""
+    pytest.importorskip(solver)
+    task = pear.tasks.shortest_path((3, 3))
+    train, validation, _ = task.split(task.samples(120, degree=6))
+    weights = []
+    for name in ("pear", solver):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(5, task.problem.n)
+        loss = pear.PEARLoss(task.problem, solver=name)
+        fit(model, loss, train, validation, task.normalized_regret, max_epochs=6)
+        weights.append(model.weight.detach())
+    torch.testing.assert_close(*weights, rtol=0, atol=1e-6)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from pear.cli.console import err, out
 from pear.cli.output import writable_file, write_json
-from pear.cli.threads import one_thread
+from pear.train.threads import one_thread
 
 if TYPE_CHECKING:
     from pear.bench.exactness import Row

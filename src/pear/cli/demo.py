@@ -19,10 +19,10 @@ from torch import Tensor, nn
 import pear
 from pear.cli.console import out, percent
 from pear.cli.output import writable_folder, write_json
-from pear.cli.threads import one_thread
 from pear.errors import MissingExtraError
 from pear.tasks import ShortestPath, Split
 from pear.train import History, fit
+from pear.train.threads import one_thread
 
 TIME_CAP = 45.0
 """Seconds that one training may take, so that the demo ends within about a minute on any machine."""

@@ -22,6 +22,7 @@ from pear.experiments.errors import DatabaseError, RunError
 from pear.experiments.performance import WEIGHTS, failed, perform
 from pear.experiments.specs import Run
 from pear.train import Progress
+from pear.train.threads import one_thread
 
 _PROGRESS_SECONDS = 0.2
 _ROOM = 1 << 20
@@ -94,7 +95,7 @@ def run_all(runs: Sequence[Run], database: Database, jobs: int = 1, listen: List
     if jobs > 1 and len(runs) > 1:
         _Pool(database, min(jobs, len(runs)), listen).run(list(runs))
         return
-    with _one_thread():
+    with one_thread():
         for run in runs:
             listen(Event(run))
             row = perform(run, database, lambda now, run=run: listen(Event(run, progress=now)))  # type: ignore[misc]
@@ -216,16 +217,6 @@ def _throttled(line: Connection) -> Callable[[Progress], None]:
             line.send(now)
 
     return tell
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,8 @@ from pear.geometry.residual import kkt_residual
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.registry import Backend, available, kind_of
 from pear.solvers.solution import ActiveSet, Batched, Duals, Status
+
+logger = logging.getLogger("pear")
 
 _ROUNDS = ((1e-6, 8), (1e-10, 60))
 """Accuracy asked of the solver, and how many exchanges it is trusted for, in the first and second round."""
@@ -103,6 +106,8 @@ def solve_exactly(
         todo = run.todo()
         if not bool(todo.any()):
             break
+        if solver.name != backend.name:
+            logger.warning("%s left %d samples unverified; asking %s", backend.name, int(todo.sum()), solver.name)
         hint = solver.solve(qp[todo.nonzero()[:, 0]], tol)
         run.attempt_hint(todo, hint.x, hint.duals, exchanges)
     return run.finish()

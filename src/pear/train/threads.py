@@ -1,4 +1,4 @@
-"""How many threads a command computes with."""
+"""How many threads training computes with."""
 
 from __future__ import annotations
 
