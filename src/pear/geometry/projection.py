@@ -22,11 +22,24 @@ def project(solution: Verified, e: Tensor) -> Tensor:
     Raises:
         NotUniqueError: where the objective has no curvature along some tangent direction.
     """
-    g, _, _, unique = solution.reduced.project(_only_solved(solution, e))
+    g, unique = project_any(solution, _only_solved(solution, e))
     require_unique(solution, unique)
     scale = e.abs().amax(1, keepdim=True) / solution.qp.H.abs().amax((1, 2))[:, None].clamp(min=1e-300)
     noise = g.abs().amax(1, keepdim=True) <= _NEGLIGIBLE * scale
     return torch.where(noise | ~solution.solved[:, None], torch.zeros_like(g), g)
+
+
+def project_any(solution: Verified, e: Tensor) -> tuple[Tensor, Tensor]:
+    """G = P e, (B, n), and (B,) bool where the objective is curved along every tangent direction."""
+    part = solution.compiled
+    if part is not None:
+        g, curved = part.project(e)
+        if bool(part.done.all()):
+            return g, curved
+    general, _, _, unique = solution.reduced.project(e)
+    if part is None:
+        return general, unique
+    return torch.where(part.done[:, None], g, general), torch.where(part.done, curved, unique)
 
 
 def inject_normal(qp: QuadraticProgram, e: Tensor, g: Tensor, strength: float) -> Tensor:
@@ -38,9 +51,11 @@ def inject_normal(qp: QuadraticProgram, e: Tensor, g: Tensor, strength: float) -
         g: (B, n) its projection.
         strength: β ≥ 0.
     """
-    if strength == 0:
-        return g
-    rescaled = _inverse_times(qp, e)
+    return g if strength == 0 else add_normal(_inverse_times(qp, e), g, strength)
+
+
+def add_normal(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:
+    """The same for H⁻¹e that is known already, (B, n)."""
     n = rescaled - g
     size_n, size_g = (torch.linalg.vector_norm(v, dim=1, keepdim=True) for v in (n, g))
     real = size_n > _NEGLIGIBLE * torch.linalg.vector_norm(rescaled, dim=1, keepdim=True)

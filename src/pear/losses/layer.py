@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.geometry.exact import Verified
-from pear.geometry.projection import require_unique
+from pear.geometry.projection import project_any, require_unique
 from pear.geometry.solve import (
     OnFailure,
     check_on_failure,
@@ -149,7 +149,11 @@ def _derivatives(solved: Verified, sign: int, w: Tensor, by_rows: bool) -> list[
     """
     qp, z, duals, active = solved.qp, solved.x, solved.duals, solved.active
     w = torch.where(solved.solved[:, None], w, torch.zeros_like(w))
-    p, q_eq, q_in, unique = solved.reduced.project(w, least_multipliers=by_rows)
+    q_eq = q_in = w[:, :0]
+    if by_rows:
+        p, q_eq, q_in, unique = solved.reduced.project(w, least_multipliers=True)
+    else:
+        p, unique = project_any(solved, w)
     require_unique(solved, unique)
     keep = solved.solved[:, None]
     p, q_eq, q_in = (torch.where(keep, v, torch.zeros_like(v)) for v in (p, q_eq, q_in))

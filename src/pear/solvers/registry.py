@@ -88,12 +88,20 @@ def _bridge(name: str, package: str, kinds: tuple[str, ...], note: str) -> Backe
     )
 
 
+COMPILED = "active-set"
+"""The name of the built-in solver whose solutions come verified."""
+
 BACKENDS: tuple[Backend, ...] = (
     Backend(
         "pear",
         "pear.solvers.interior_point",
         gpu=True,
         note="built in: batched interior point in torch, the whole batch at once, on CPU and GPU",
+    ),
+    Backend(
+        COMPILED,
+        "pear.solvers.active_set.solve",
+        note="built in: compiled active-set method, sample by sample on all cores; exact, and warm by key",
     ),
     Backend("osqp", "pear.solvers.osqp", ("osqp",), "osqp", note="operator splitting; set up once where H is shared"),
     Backend(
@@ -165,12 +173,11 @@ def check(backend: Backend, kind: str) -> None:
 def choose(kind: str, device: torch.device | str) -> Backend:
     """What ``solver="auto"`` stands for.
 
-    Curved problems, and linear ones on a GPU, go to the built-in batched solver; linear and integer ones on the CPU go
-    to HiGHS where it is installed and to SciPy where it is not.
+    Continuous problems go to the built-in solvers: on the CPU to the compiled active-set method, on a GPU to the batched
+    interior point. Integer ones go to HiGHS where it is installed and to SciPy where it is not.
     """
-    on_cpu = torch.device(device).type == "cpu"
-    if kind == "qp" or (kind == "lp" and not on_cpu):
-        chosen = get("pear")
+    if kind in ("lp", "qp"):
+        chosen = get(COMPILED if torch.device(device).type == "cpu" else "pear")
     else:
         highs = get("highs")
         chosen = highs if highs.installed else get("scipy")

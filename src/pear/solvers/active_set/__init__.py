@@ -1,0 +1,1 @@
+"""An exact active-set solver for the CPU, compiled."""
