@@ -12,7 +12,7 @@ from pear.tasks.dynamic import fill_all
 
 Array = NDArray[np.float64]
 
-BUDGET = 1_000_000
+BUDGET = 500_000
 """Nodes that a search looks at before it gives up: a few seconds."""
 
 _FITS = 1e-9  # relative: how far a row may be exceeded by rounding

@@ -40,7 +40,7 @@ _OUTSIDE = 1e-9  # how far a basic variable may be outside its bounds; the coeff
 _PIVOT = 1e-9
 _EQUAL_RATIO = 1e-12
 _WHOLE = 1e-7  # values of the relaxation this close to a whole number need no branching
-_SHAKE = 1e-9  # moves d, not v: equal values would let the simplex method go in circles
+_SHAKE = 1e-9  # a second d, a little off, chooses pivots: equal ratios would let the simplex method go in circles
 _OPTIMAL, _BELOW, _INFEASIBLE, _STUCK = 0, 1, 2, 3
 _FREE = 2  # fate of an item that is neither taken (1) nor left (0)
 _NEAR, _GROWTH = 20, 1.7  # the first guess of the relaxation's gap, by reduced costs, and how it grows
@@ -64,7 +64,8 @@ class Node(NamedTuple):
     """A dictionary and what is decided; variables are numbered, items first, then the rows' y.
 
     Attributes:
-        T: (M + 1, n) coefficients of the nonbasic variables; the last row is d. The first ``size[0]`` are in use.
+        T: (M + 2, n) coefficients of the nonbasic variables, then d, then the d that chooses pivots. The first
+            ``size[0]`` columns are in use.
         item: (3, n) _COLUMN: the variable of each column; _UPPER: 1 where it sits at its upper bound; _FATE: of each
             item, 0, 1 or _FREE.
         row: (7, M) _X, _LEAST, _MOST: values and bounds of the basic variables; _LO, _HI: bounds of y; _ROOM: b less
@@ -107,7 +108,7 @@ class Work(NamedTuple):
 @_inner()
 def _new_tree(n: int, M: int) -> Tree:
     return Tree(
-        np.empty((DEPTH, M + 1, n)),
+        np.empty((DEPTH, M + 2, n)),
         np.empty((DEPTH, 3, n), np.int64),
         np.empty((DEPTH, 7, M)),
         np.empty((DEPTH, M), np.int64),
@@ -153,8 +154,9 @@ def _reset(program: Program, node: Node) -> None:
     for j in range(n):
         node.item[_COLUMN, j] = j
         node.item[_FATE, j] = _FREE
-        node.T[M, j] = program.v[j] + _SHAKE * ((j * 0.6180339887498949) % 1.0 - 0.5)
-        node.item[_UPPER, j] = 1 if node.T[M, j] > 0 else 0
+        node.T[M, j] = program.v[j]
+        node.T[M + 1, j] = program.v[j] + _SHAKE * ((j * 0.6180339887498949) % 1.0 - 0.5)
+        node.item[_UPPER, j] = 1 if node.T[M + 1, j] > 0 else 0
         for i in range(M):
             node.T[i, j] = program.A[j, i]
             if node.item[_UPPER, j] == 1:
@@ -199,7 +201,7 @@ def _candidates(node: Node, p: int, rising: bool, work: Work) -> int:
         a = node.T[p, j] if rising else -node.T[p, j]
         if (a > _PIVOT and node.item[_UPPER, j] == 1) or (a < -_PIVOT and node.item[_UPPER, j] == 0):
             work.order[found] = j
-            work.ratio[found] = abs(node.T[M, j] / a)
+            work.ratio[found] = abs(node.T[M + 1, j] / a)
             found += 1
     return found
 
@@ -254,7 +256,7 @@ def _pivot(node: Node, p: int, q: int) -> None:
     inverse = 1.0 / T[p, q]
     for j in range(k):
         T[p, j] *= inverse
-    for i in range(M + 1):
+    for i in range(M + 2):
         factor = T[i, q]
         if i != p and factor != 0.0:
             for j in range(k):
