@@ -38,6 +38,7 @@ PROVEN, SPENT, NOTHING, TIED = 0, 1, 2, 3
 DEPTH = 256  # levels of the tree that are kept; deeper ones count as a spent budget
 _OUTSIDE = 1e-9  # how far a basic variable may be outside its bounds; the coefficients of a row are at most 1
 _PIVOT = 1e-9
+_EPS = 2.220446049250313e-16
 _EQUAL_RATIO = 1e-12
 _WHOLE = 1e-7  # values of the relaxation this close to a whole number need no branching
 _SHAKE = 1e-9  # a second d, a little off, chooses pivots: equal ratios would let the simplex method go in circles
@@ -53,11 +54,15 @@ _inner = partial(njit, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=Tru
 
 
 class Program(NamedTuple):
-    """What never changes during a search: v (n,), A (n, M) and b (M,); the last column of A counts items."""
+    """What never changes during a search: v (n,), A (n, M), b (M,), and differences of values that are rounding.
+
+    The last column of A counts items.
+    """
 
     v: Array
     A: Array
     b: Array
+    close: float
 
 
 class Node(NamedTuple):
@@ -365,16 +370,18 @@ def _reduced(program: Program, u: Array, item: int) -> float:
 def _bound(program: Program, node: Node, u: Array) -> float:
     """The most that the items decided upon and any choice of the others earn, by the multipliers ``u``."""
     n, M = program.A.shape
-    total = node.row[_BASE, 0]
+    total, size = node.row[_BASE, 0], 0.0
     for i in range(M):
         total += u[i] * node.row[_ROOM, i] - u[i] * (node.row[_LO, i] if u[i] >= 0 else node.row[_HI, i])
+        size += abs(u[i]) * (abs(node.row[_ROOM, i]) + node.size[0])
     for j in range(node.size[0]):
         if node.item[_COLUMN, j] < n:
             total += max(_reduced(program, u, node.item[_COLUMN, j]), 0.0)
     for i in range(M):
         if node.basic[i] < n and node.item[_FATE, node.basic[i]] == _FREE:
             total += max(_reduced(program, u, node.basic[i]), 0.0)
-    return total
+    rounding = _EPS * size  # more than ``close`` allows for where multipliers are large
+    return total + rounding if rounding > 0.25 * program.close else total
 
 
 @_inner()
@@ -642,7 +649,7 @@ def search_all(
     outcome = np.empty(len(values), np.int8)
     floor = -2.0 * n - 1.0  # no selection earns as little
     for s in range(len(values)):
-        program = Program(values[s], A, b)
+        program = Program(values[s], A, b, close[s])
         low = _worth(program, best[s]) if known[s] else -np.inf
         step = units[s] - close[s] if units[s] > 0 else (-close[s] if known[s] else close[s])
         _reset(program, _level(tree, 0))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 def fill_all(values: NDArray[np.float64], weights: NDArray[np.int64], capacity: int, chosen: NDArray[np.int8]) -> None:
     """Write the selection of greatest value for each row of ``values`` (B, n) to ``chosen`` (B, n).
 
-    ``most[c]`` is the best that the items seen so far earn in room c. Equal values leave an item out.
+    ``most[j, c]`` is the best that the first j items earn in room c. Where an item gains nothing it is left out.
 
     Args:
         values: of any sign.
@@ -19,24 +19,17 @@ def fill_all(values: NDArray[np.float64], weights: NDArray[np.int64], capacity: 
         capacity: at least 0.
         chosen: overwritten.
     """
-    B, n = values.shape
-    most, before = np.empty(capacity + 1), np.empty(capacity + 1)
-    taken = np.zeros((n, capacity + 1), np.int8)
-    for s in range(B):
-        for c in range(capacity + 1):
-            most[c] = 0.0
+    n = weights.shape[0]
+    most = np.zeros((n + 1, capacity + 1))
+    for s in range(values.shape[0]):
         for j in range(n):
             w, v = weights[j], values[s, j]
-            for c in range(capacity + 1):
-                before[c] = most[c]
             for c in range(min(w, capacity + 1)):
-                taken[j, c] = 0
+                most[j + 1, c] = most[j, c]
             for c in range(w, capacity + 1):
-                value = before[c - w] + v
-                taken[j, c] = value > before[c]
-                most[c] = max(value, before[c])
+                most[j + 1, c] = max(most[j, c], most[j, c - w] + v)
         c = capacity
         for j in range(n - 1, -1, -1):
-            chosen[s, j] = taken[j, c]
-            if taken[j, c]:
+            chosen[s, j] = most[j + 1, c] > most[j, c]
+            if chosen[s, j]:
                 c -= weights[j]

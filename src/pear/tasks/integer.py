@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_SMALL = 5000  # items up to which the compiled search is tried before branch and cut
+_SMALL = 50_000  # coefficients up to which the compiled search is tried before branch and cut
 _FITS = 1e-6  # largest violation of a row by whole numbers that a solver took for feasible
 _TIE = 1e-10  # relative: values that differ by less count as equal
 _MARGIN = 1e-9  # the same for a solver, which needs some room
@@ -102,7 +102,7 @@ class IntegerOracle:
         """The decisions for the rows ``wanted``, as bits."""
         values = rows[wanted]
         found = np.full(values.shape, np.nan)
-        if rows.shape[1] <= _SMALL:
+        if self.G.size <= _SMALL:
             found = self._search(values)
         left = np.flatnonzero(np.isnan(found).any(1)).tolist()
         outcomes = self._map(lambda i: self._by_solver(values[i]), left)
