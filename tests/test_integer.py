@@ -108,6 +108,10 @@ def test_what_always_or_never_fits() -> None:
     assert weightless is not None
     assert weightless[:3].all()
     assert Search(value, np.zeros((1, 4)), -np.ones(1)).run() is None
+    assert Search(value, G, np.array([-np.inf])).run() is None
+    unlimited = Search(value, G, np.array([np.inf])).run()
+    assert unlimited is not None
+    assert np.array_equal(unlimited, everything)
     check(value, np.array([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 3.0, 4.0]]), np.array([1.0, 3.0]))
 
 
@@ -117,7 +121,7 @@ def test_sizes_of_rows_and_values_do_not_matter() -> None:
     h = 0.5 * G.sum(1)
     expected = Search(value, G, h).run()
     assert expected is not None
-    for rows, values in ((np.array([1e-6, 1.0, 1e6]), 1.0), (np.ones(3), 1e-7), (np.ones(3), 1e8)):
+    for rows, values in ((np.array([1e-6, 1.0, 1e6]), 1.0), (np.ones(3), 1e-300), (np.ones(3), 1e306)):
         z = Search(values * value, rows[:, None] * G, rows * h).run()
         assert z is not None
         assert value @ z == pytest.approx(value @ expected, rel=1e-9)
@@ -130,6 +134,8 @@ def test_whole_rows_are_as_tight_as_they_can_be() -> None:
     table = Rows.of(np.array([[4.0, 6.0, 2.0]]), np.array([7.5]))
     assert table.weights is not None
     assert (table.weights.tolist(), table.capacity) == ([2, 3, 1], 3)
+    large = np.array([[2e9, 2e9 + 2]])
+    assert Search(np.ones(2), large, np.array([4e9])).run().sum() == 1  # type: ignore[union-attr]
     assert Rows.of(np.array([[-4.0, 6.0, 2.0]]), np.array([7.5])).weights is None
     assert Rows.of(np.array([[4.0, 6.0, 2e9]]), np.array([1e9])).weights is None
 
@@ -240,6 +246,14 @@ def test_equal_values_are_decided_and_charged_at_the_papers_size() -> None:
         integer=True,
     )
     torch.testing.assert_close((true * worst).sum(1), pear.solve(second, true).value, rtol=0, atol=1e-8)
+
+
+def test_only_equals_are_charged() -> None:
+    task = knapsack([[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]], [1.0, 3.0])
+    true = torch.tensor([[3.0, 2.0, 1.0]], dtype=torch.float64)
+    for gap, charged in ((1e-8, 0), (3e-10, 0), (1e-11, 2)):
+        predicted = torch.tensor([[1.0, 1.0 - gap, 1.0 - gap]], dtype=torch.float64)
+        assert task.decide_worst(predicted, true)[0].tolist() == np.eye(3)[charged].tolist()
 
 
 def test_worst_of_no_samples() -> None:

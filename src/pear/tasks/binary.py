@@ -7,16 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.tasks.branch import PROVEN, TIED, search_all
-from pear.tasks.dynamic import fill_all
-
 Array = NDArray[np.float64]
 
 BUDGET = 500_000
 """Nodes that a search looks at before it gives up: a few seconds."""
 
-_FITS = 1e-9  # relative: how far a row may be exceeded by rounding
-_EXACT = 2.0**50  # whole numbers up to here are exact, and so are their sums
+FITS = 1e-9
+"""Relative: how far a row may be exceeded by rounding."""
+
+_EXACT = 2.0**50  # whole numbers up to here are exact
 _TABLE = 300_000  # entries of a table of items and capacities up to which it is faster than any search
 
 
@@ -37,12 +36,15 @@ class Rows:
     capacity: int
 
     @classmethod
-    def of(cls, G: Array, h: Array) -> Rows:
-        """From rows (m, n) and limits (m,)."""
-        limits = h + _FITS * np.maximum(1.0, np.abs(h))
+    def of(cls, G: Array, h: Array, slack: float | Array = FITS) -> Rows:
+        """From rows (m, n) and limits (m,), which may be exceeded by a relative ``slack``, one for all or (m,)."""
+        h = np.maximum(h, -np.abs(G).sum(1) - 1.0)  # as impossible as −inf
+        extra = np.where(np.isinf(h), 0.0, slack * np.maximum(1.0, np.abs(h)))
         whole = (np.round(G) == G).all(1) & (np.abs(G).sum(1) < _EXACT) & (np.abs(h) < _EXACT)
         divisor = np.ones(len(G))
         divisor[whole] = np.maximum(np.gcd.reduce(G[whole].astype(np.int64), axis=1), 1)
+        # Large whole limits are as exact as small ones.
+        limits = h + np.where(whole, np.minimum(extra, 1e-6), extra)
         limits[whole] = np.floor(limits[whole] / divisor[whole]) * divisor[whole]
         binding = np.maximum(G, 0).sum(1) > limits
         G, limits, divisor, whole = G[binding], limits[binding], divisor[binding], whole[binding]
@@ -69,21 +71,32 @@ class Search:
         h: (m,).
         start: in the shape of ``value`` or None: selections that fit, good ones if possible.
         budget: nodes to look at, for each program, before giving up.
+        slack: how far rows may be exceeded, relative to their limits; one for all or (m,).
 
     Example:
         >>> Search(np.array([5.0, 6.0, 3.0]), np.array([[3.0, 4.0, 2.0]]), np.array([6.0])).run()
         array([0., 1., 1.])
     """
 
-    def __init__(self, value: Array, G: Array, h: Array, start: Array | None = None, budget: int = BUDGET) -> None:
+    def __init__(
+        self,
+        value: Array,
+        G: Array,
+        h: Array,
+        start: Array | None = None,
+        budget: int = BUDGET,
+        slack: float | Array = FITS,
+    ) -> None:
         self.shape = value.shape
         self.values = np.atleast_2d(value)
         self.start = None if start is None else np.atleast_2d(start)
-        self.rows, self.budget = Rows.of(G, h), budget
+        self.rows, self.budget = Rows.of(G, h, slack), budget
 
     def run(self) -> Array | None:
         """0 or 1 in the shape of ``value``, NaN for programs without a proof; None where none has one."""
         if self.rows.weights is not None:
+            from pear.tasks.dynamic import fill_all  # numba, which takes a moment to import
+
             chosen = np.empty(self.values.shape, np.int8)
             fill_all(np.ascontiguousarray(self.values), self.rows.weights, self.rows.capacity, chosen)
             return chosen.astype(np.float64).reshape(self.shape)
@@ -94,6 +107,8 @@ class Search:
 
     def _branch(self) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
         """(B, n) selections and (B,) whether they are proven best."""
+        from pear.tasks.branch import PROVEN, TIED, search_all  # numba again
+
         scale = _power_of_two(np.abs(self.values).max(1, initial=0.0))
         values = np.ascontiguousarray(self.values / scale[:, None])
         units, close = self._units(scale), _rounding(values)
@@ -114,7 +129,7 @@ class Search:
 
     def _units(self, scale: Array) -> Array:
         """(B,) of what all values of a program, divided by ``scale``, are multiples; 0 where they are not whole."""
-        whole = (self.values == np.round(self.values)).all(1) & (np.abs(self.values).sum(1) < _EXACT)
+        whole = (self.values == np.round(self.values)).all(1) & (np.abs(self.values).max(1, initial=0.0) < _EXACT)
         units = np.zeros(len(self.values))
         units[whole] = np.gcd.reduce(self.values[whole].astype(np.int64), axis=1) / scale[whole]
         return units
@@ -127,5 +142,6 @@ def _rounding(values: Array) -> Array:
 
 
 def _power_of_two(x: Array) -> Array:
-    """The least powers of two that are at least ``x``, so that dividing by them is exact; 1 for 0."""
-    return np.where(x > 0, 2.0 ** np.ceil(np.log2(np.where(x > 0, x, 1.0))), 1.0)
+    """Powers of two of about the size of ``x`` ≥ 0, at least ``x`` where there is one; dividing by them is exact."""
+    exponent = np.ceil(np.log2(np.where(x > 0, x, 1.0)))
+    return np.asarray(2.0 ** np.clip(exponent, -1022, 1023))

@@ -19,7 +19,7 @@ from pear.errors import SolveError
 from pear.geometry.solve import fail, solve
 from pear.problem import Problem
 from pear.solvers.solution import Status
-from pear.tasks.binary import Rows, Search
+from pear.tasks.binary import FITS, Rows, Search
 
 Array = NDArray[np.float64]
 Item = TypeVar("Item")
@@ -86,9 +86,11 @@ class IntegerOracle:
         best = self(predicted).cpu().numpy()
         rows, bills = (x.detach().cpu().double().numpy() for x in (predicted, true))
 
+        slack = np.append(np.full(len(self.h), FITS), 0.0)
+
         def search(i: int) -> Array | None:
             G, h = self._among_best(rows[i], float(rows[i] @ best[i]), _TIE)
-            return Search(-bills[i], G, h, start=best[i]).run()
+            return Search(-bills[i], G, h, start=best[i], slack=slack).run()
 
         found = self._map(search, range(len(rows)))
         left = [i for i, z in enumerate(found) if z is None]
