@@ -105,6 +105,19 @@ class Search:
             return None
         return np.where(proven[:, None], chosen, np.nan).reshape(self.shape)
 
+    def alone(self, tie: float) -> NDArray[np.bool_]:
+        """(B,) True where ``start``, a best selection, is proven to have no equal, to a relative ``tie``."""
+        from pear.tasks.branch import PROVEN, search_all
+
+        assert self.start is not None
+        scale = _power_of_two(np.abs(self.values).max(1, initial=0.0))
+        values = np.ascontiguousarray(self.values / scale[:, None])
+        best = self.start.astype(np.int8)
+        close = np.maximum(tie * (1 + np.abs((self.values * best).sum(1))) / scale, _rounding(values))
+        whole, known = np.zeros(len(values)), np.ones(len(values), bool)
+        outcome = search_all(values, self.rows.A, self.rows.b, whole, close, best, known, self.budget)
+        return np.asarray(outcome == PROVEN)
+
     def _branch(self) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
         """(B, n) selections and (B,) whether they are proven best."""
         from pear.tasks.branch import PROVEN, TIED, search_all  # numba again

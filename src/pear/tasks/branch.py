@@ -662,7 +662,7 @@ def search_all(
                 break
             target = reach - guess
             if units[s] > 0:
-                target = min(np.floor((target + close[s]) / units[s]) * units[s], cut - 0.5 * units[s])
+                target = min(np.floor((target + close[s]) / units[s]) * units[s], cut + 2.0 * close[s] - units[s])
             cut = max(target - 2.0 * close[s], floor)
             outcome[s], low, left = _explore(program, tree, work, cut, low, step, best[s], left)
             guess *= _GROWTH

@@ -92,13 +92,21 @@ class IntegerOracle:
             G, h = self._among_best(rows[i], float(rows[i] @ best[i]), _TIE)
             return Search(-bills[i], G, h, start=best[i], slack=slack).run()
 
-        found = self._map(search, range(len(rows)))
-        left = [i for i, z in enumerate(found) if z is None]
+        shared = np.flatnonzero(~self._alone(rows, best)).tolist()
+        found = dict(zip(shared, self._map(search, shared), strict=True))
+        left = [i for i, z in found.items() if z is None]
         outcomes = self._map(lambda i: self._worst_by_solver(rows[i], bills[i], best[i]), left)
-        for i, z in zip(left, outcomes, strict=True):
-            found[i] = z
-        chosen = [z for z in found if z is not None]
-        return torch.from_numpy(np.stack(chosen) if chosen else best).to(predicted.device)
+        for i, z in (found | dict(zip(left, outcomes, strict=True))).items():
+            best[i] = z
+        return torch.from_numpy(best).to(predicted.device)
+
+    def _alone(self, rows: Array, best: Array) -> NDArray[np.bool_]:
+        """(B,) True where the ``best`` decisions are proven to have no equal."""
+        if self.G.size > _SMALL:
+            return np.zeros(len(rows), bool)
+        parts = self._parts(len(rows))
+        alone = self._map(lambda part: Search(rows[part], self.G, self.h, best[part]).alone(_TIE), parts)
+        return np.concatenate([np.zeros(0, bool), *alone])
 
     def _solve(self, rows: Array, wanted: Sequence[int]) -> list[bytes]:
         """The decisions for the rows ``wanted``, as bits."""
@@ -118,9 +126,7 @@ class IntegerOracle:
     def _search(self, values: Array) -> Array:
         """(B, n) decisions, NaN where a search gave up."""
         starts = self._starts(values)
-        # Small parts, so that no thread is left with a hard one while the others have nothing to do.
-        size = max(1, len(values) // (_PARTS * self._threads()))
-        parts = [slice(k, k + size) for k in range(0, len(values), size)]
+        parts = self._parts(len(values))
 
         def search(part: slice) -> Array | None:
             return Search(values[part], self.G, self.h, None if starts is None else starts[part]).run()
@@ -155,6 +161,11 @@ class IntegerOracle:
         G, h = self._among_best(value, float(value @ best), _MARGIN)
         second = Problem(G=G, h=h, lb=0.0, ub=1.0, sense="min", integer=True)
         return solve(second, torch.from_numpy(bill)[None]).x[0].numpy()
+
+    def _parts(self, count: int) -> list[slice]:
+        """Small parts, so that no thread is left with a hard one while the others have nothing to do."""
+        size = max(1, count // (_PARTS * self._threads()))
+        return [slice(k, k + size) for k in range(0, count, size)]
 
     def _threads(self) -> int:
         return self.jobs or default_jobs()
