@@ -51,5 +51,5 @@ def _compiled_threads(count: int) -> int | None:
     except ImportError:
         return None
     before: int = numba.get_num_threads()
-    numba.set_num_threads(min(count, os.cpu_count() or 1))
+    numba.set_num_threads(min(count, vars(numba.config)["NUMBA_NUM_THREADS"]))
     return before

@@ -160,5 +160,5 @@ def tables(rows: list[Row]) -> list[Table]:
 
 
 def series(rows: list[Row]) -> list[Series]:
-    """One point a job, named."""
-    return [Series(row.job, [place + 1.0], [row.peak_mib]) for place, row in enumerate(rows)]
+    """One point a job: its memory over its time."""
+    return [Series(row.job, [row.seconds], [row.peak_mib], joined=False) for row in rows]

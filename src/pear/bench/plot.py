@@ -21,6 +21,7 @@ class Series:
         x, y: positive numbers, one a point.
         ours: whether it is this package's.
         panel: title of the axes that it belongs to.
+        joined: whether a line joins the points.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Series:
     y: Sequence[float]
     ours: bool = True
     panel: str = ""
+    joined: bool = True
 
 
 def draw(path: Path, title: str, x_label: str, y_label: str, series: Sequence[Series]) -> Path:
@@ -73,7 +75,8 @@ def _line(axes: Any, one: Series, color: str) -> None:
     points = [(x, y) for x, y in zip(one.x, one.y, strict=True) if x > 0 and y > 0]
     if points:
         width = 2.2 if one.ours else 1.4
-        axes.plot(*zip(*sorted(points), strict=True), "o-", label=one.name, color=color, linewidth=width, markersize=4)
+        style = "o-" if one.joined else "o"
+        axes.plot(*zip(*sorted(points), strict=True), style, label=one.name, color=color, linewidth=width, markersize=4)
 
 
 def _clean(axes: Any) -> None:

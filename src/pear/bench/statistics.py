@@ -45,14 +45,15 @@ def summarize(errors: Array) -> Errors:
     if not len(errors):
         return Errors(math.nan, math.nan, math.nan, 0)
     values = np.sort(np.where(np.isnan(errors), np.inf, errors))
-    # Interpolation between two infinite values is not a number; the larger neighbour is what it would be.
     median, q90 = (_quantile(values, share) for share in (0.5, 0.9))
     return Errors(median, q90, float(values[-1]), len(values))
 
 
 def _quantile(values: Array, share: float) -> float:
-    upper = float(values[math.ceil(share * (len(values) - 1))])
-    return float(np.quantile(values, share)) if math.isfinite(upper) else upper
+    """Between the two nearest of sorted values; towards infinity there is nothing in between."""
+    place = share * (len(values) - 1)
+    low, high = float(values[math.floor(place)]), float(values[math.ceil(place)])
+    return low + (place - math.floor(place)) * (high - low) if math.isfinite(high) else high
 
 
 def fitted_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:

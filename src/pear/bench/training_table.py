@@ -44,10 +44,10 @@ def _profiles(rows: list[Row]) -> Table:
 
 
 def series(rows: list[Row]) -> list[Series]:
-    """Seconds an epoch of every seed, a panel for every task."""
+    """Test regret over seconds an epoch, a point for every seed and a panel for every task: low and left is best."""
     lines = []
     for task, who in dict.fromkeys((row.task, row.who) for row in rows):
         own = [row for row in rows if (row.task, row.who) == (task, who)]
-        places = [row.seed + 1 for row in own]
-        lines.append(Series(who, places, [row.epoch_seconds for row in own], who == PEAR, task))
+        times, regrets = [row.epoch_seconds for row in own], [row.regret for row in own]
+        lines.append(Series(who, times, regrets, who == PEAR, task, joined=False))
     return lines

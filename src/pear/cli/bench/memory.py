@@ -35,7 +35,7 @@ def memory(
     settings = benchmark.Settings(grid, grid_batch, assets, portfolio_batch, epochs, limit, cap, seed)
 
     def draw(path: Path, rows: list[Any]) -> Path:
-        return plot.draw(path, "Largest resident memory", "job", "MiB", benchmark.series(rows))
+        return plot.draw(path, "Largest resident memory", "seconds", "MiB", benchmark.series(rows))
 
     record = Record("memory", folder_for("memory", to), asdict(settings), benchmark.tables)
     with measuring(record, draw) as say:

@@ -57,7 +57,7 @@ def training(
 
     def draw(path: Path, rows: list[Any]) -> Path:
         title = "Training under the paper's protocol"
-        return plot.draw(path, title, "seed + 1", "seconds an epoch", training_table.series(rows))
+        return plot.draw(path, title, "seconds an epoch", "test regret", training_table.series(rows))
 
     chosen = choose(words(peers), "training")
     tables = partial(training_table.tables, full=full, profile=profile)
