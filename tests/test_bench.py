@@ -314,6 +314,19 @@ def test_unknown_and_unsuitable_peers(run: Run) -> None:
     assert [peer.name for peer in choose(["all"], "training")] == ["pyepo"]
 
 
+def test_of_all_peers_those_that_cannot_be_had_are_left_out(
+    run: Run, fake: Callable[[str], Peer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = fake(FAKE_WORKER)
+    monkeypatch.setattr(registry, "PEERS", (peer, replace(peer, name="gone", title="Gone", module="gone_for_good")))
+    result = run(*POINT, "--peers", "all", "--peers-here", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    numbers = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    assert [row["who"] for row in numbers["rows"]] == [*gradient.OURS, "Fake"]
+    assert numbers["notes"][0].startswith("Gone left out: gone cannot be imported in this environment")
+    assert run(*POINT, "--peers", "gone", "--peers-here", "--out", tmp_path).exit_code == 2
+
+
 def test_a_peer_that_is_not_here(fake: Callable[[str], Peer]) -> None:
     peer = replace(fake(FAKE_WORKER), module="not_a_module_of_anybody")
     with pytest.raises(PeerError, match="cannot be imported in this environment"):

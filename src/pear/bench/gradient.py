@@ -139,8 +139,8 @@ def run(
         if not batches:
             continue
         say(f"{n} assets: exact gradients to compare with")
-        markets = Markets(n, max(batches), judged=min(max(batches), 64 if n <= 200 else 16), seed=settings.seed)
-        forecasts = _Forecasts(settings, peers, on_note)
+        markets = Markets(n, max(batches), judged=64 if n <= 200 else 16, seed=settings.seed)
+        forecasts = _Forecasts(settings.limit, on_note)
         for batch in batches:
             for row in _point(settings, markets, n, batch, peers, forecasts, say):
                 on_row(row)
@@ -149,8 +149,8 @@ def run(
 class _Forecasts:
     """Leaves out what would take too long, judging by the smaller batch before, and says so."""
 
-    def __init__(self, settings: Settings, peers: list[tuple[Peer, Path]], on_note: Callable[[str], None]) -> None:
-        self.limit, self.on_note = settings.limit, on_note
+    def __init__(self, limit: float, on_note: Callable[[str], None]) -> None:
+        self.limit, self.on_note = limit, on_note
         self.known: dict[str, tuple[int, float]] = {}
         self.gone: set[str] = set()
 

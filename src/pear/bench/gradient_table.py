@@ -71,6 +71,7 @@ def series(rows: list[Row]) -> list[Series]:
         for who in dict.fromkeys(row.who for row in here):
             own = [row for row in here if row.who == who]
             worst = max(row.error_largest for row in own)
-            name = who if all(row.exact for row in own) else f"{who} (off by up to {error(worst)})"
-            lines.append(Series(name, [r.batch for r in own], [r.seconds for r in own], own[0].ours, f"{n:,} assets"))
+            remark = "" if all(row.exact for row in own) else f" (off by up to {error(worst)})"
+            points = [row.batch for row in own], [row.seconds for row in own]
+            lines.append(Series(who, *points, own[0].ours, f"{n:,} assets", remark=remark))
     return lines

@@ -17,11 +17,12 @@ class Series:
     """One line.
 
     Attributes:
-        name: for the legend.
+        name: whose it is; the same name has the same color in every panel.
         x, y: positive numbers, one a point.
         ours: whether it is this package's.
         panel: title of the axes that it belongs to.
         joined: whether a line joins the points.
+        remark: stands behind the name in the legend.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Series:
     ours: bool = True
     panel: str = ""
     joined: bool = True
+    remark: str = ""
 
 
 def draw(path: Path, title: str, x_label: str, y_label: str, series: Sequence[Series]) -> Path:
@@ -76,7 +78,14 @@ def _line(axes: Any, one: Series, color: str) -> None:
     if points:
         width = 2.2 if one.ours else 1.4
         style = "o-" if one.joined else "o"
-        axes.plot(*zip(*sorted(points), strict=True), style, label=one.name, color=color, linewidth=width, markersize=4)
+        axes.plot(
+            *zip(*sorted(points), strict=True),
+            style,
+            label=one.name + one.remark,
+            color=color,
+            linewidth=width,
+            markersize=4,
+        )
 
 
 def _clean(axes: Any) -> None:

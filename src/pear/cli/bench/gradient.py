@@ -41,7 +41,6 @@ def gradient(
     """Time gradients of a portfolio's regret, forward and backward, beside their errors and beside other libraries."""
     from pear.bench import clock, gradient_table, plot
     from pear.bench import gradient as benchmark
-    from pear.bench.peers import choose
     from pear.bench.record import Record
 
     settings = benchmark.Settings(
@@ -60,9 +59,8 @@ def gradient(
         title = "Gradient of a portfolio's regret, forward and backward"
         return plot.draw(path, title, "samples in a batch", "seconds a batch", gradient_table.series(rows))
 
-    chosen = choose(words(peers), "gradient", device)
     record = Record("gradient", folder_for("gradient", to), asdict(settings), gradient_table.tables, device)
     with clock.threads(threads):
-        ready = prepare_peers(chosen, peers_here, rebuild)
+        ready = prepare_peers(words(peers), "gradient", peers_here, rebuild, record.note, device)
         with measuring(record, draw) as say:
             benchmark.run(settings, ready, record.add, record.note, say)

@@ -51,12 +51,34 @@ def words(text: str | None) -> list[str]:
     return [word.strip() for word in (text or "").split(",") if word.strip()]
 
 
-def prepare_peers(peers: list[Peer], here: bool, rebuild: bool) -> list[tuple[Peer, Path]]:
-    """Every peer with a Python that can import it; environments are made where there are none."""
-    from pear.bench.peers import interpreter
+def prepare_peers(
+    names: list[str], command: str, here: bool, rebuild: bool, on_note: Callable[[str], None], device: str = "cpu"
+) -> list[tuple[Peer, Path]]:
+    """Every peer with a Python that can import it; environments are made where there are none.
 
+    Args:
+        names: of peers; where "all" is among them, those that cannot be had are left out with a note.
+        command: that they take part in.
+        here: they are installed in this environment.
+        rebuild: make environments anew.
+        on_note: called with what is left out.
+        device: where they compute.
+
+    Raises:
+        PeerError: a peer that was asked for by name is unknown, does not fit or cannot be had.
+    """
+    from pear.bench.peers import PeerError, choose, interpreter
+
+    ready = []
     with err.status("Looking for the peers …") as status:
-        return [(peer, interpreter(peer, here, rebuild, lambda line: status.update(Text(line)))) for peer in peers]
+        for peer in choose(names, command, device):
+            try:
+                ready.append((peer, interpreter(peer, here, rebuild, lambda line: status.update(Text(line)))))
+            except PeerError as error:
+                if "all" not in names:
+                    raise
+                on_note(f"{peer.title} left out: {error}")
+    return ready
 
 
 @contextmanager

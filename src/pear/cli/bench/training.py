@@ -41,7 +41,6 @@ def training(
     """Time training with PEAR beside a plain loop that solves one sample after the other, with the regrets of both."""
     from pear.bench import clock, plot, training_table
     from pear.bench import training as benchmark
-    from pear.bench.peers import choose
     from pear.bench.record import Record
 
     settings = benchmark.Settings(
@@ -59,10 +58,9 @@ def training(
         title = "Training under the paper's protocol"
         return plot.draw(path, title, "seconds an epoch", "test regret", training_table.series(rows))
 
-    chosen = choose(words(peers), "training")
     tables = partial(training_table.tables, full=full, profile=profile)
     record = Record("training", folder_for("training", to), asdict(settings), tables)
     with clock.threads(threads):
-        ready = prepare_peers(chosen, peers_here, rebuild)
+        ready = prepare_peers(words(peers), "training", peers_here, rebuild, record.note)
         with measuring(record, draw) as say:
             benchmark.run(settings, ready, record.add, record.note, say)
