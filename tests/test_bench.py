@@ -504,12 +504,25 @@ class IntegerRow:
     solver_seconds: float
 
 
+def integers_by_count(count: int, degrees: tuple[int, ...], seed: int) -> list[IntegerRow]:
+    assert count == 7
+    return [IntegerRow(degree, 0.5, 20.0) for degree in degrees]
+
+
+def integers_by_programs(
+    programs: int, degrees: tuple[int, ...], seed: int, progress: Callable[[str], None]
+) -> list[IntegerRow]:
+    progress("deciding")
+    return integers_by_count(programs, degrees, seed)
+
+
+@pytest.mark.parametrize("benchmark", [integers_by_count, integers_by_programs])
 def test_integer_programs_are_measured_where_the_benchmark_is_there(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    benchmark: Callable[..., Any], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module: Any = types.ModuleType("pear.bench.integers")
     module.__spec__ = importlib.util.spec_from_loader("pear.bench.integers", None)
-    module.run = lambda count, degrees, seed: [IntegerRow(degree, 0.5, 20.0) for degree in degrees]
+    module.run = benchmark
     monkeypatch.setitem(sys.modules, "pear.bench.integers", module)
     result = run("integers", "--count", "7", "--degrees", "2,8", "--out", tmp_path)
     assert result.exit_code == 0, result.output

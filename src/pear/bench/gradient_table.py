@@ -31,8 +31,8 @@ def to_pear(rows: list[Row], row: Row) -> float:
 def tables(rows: list[Row]) -> list[Table]:
     """The comparison and, where there are profiles, where our time goes."""
     errors, ratios = ("median\nerror", "90 %\nerror", "largest\nerror"), ("time /\npear", "peer /\nours")
-    headings = ("who", "assets", "batch", "ms", *errors, "judged", "reuse", *ratios)
-    title = "Gradient of a portfolio's regret: forward and backward, a batch\n"
+    headings = ("who", "n", "batch", "ms", *errors, "judged", "reuse", *ratios)
+    title = "Gradient of the regret of portfolios of n assets, forward and backward\n"
     title += f"peer / ours: the fastest peer whose largest error is at most {EXACT:.0e}"
     comparison = Table(title, headings)
     for row in _sorted(rows):

@@ -18,7 +18,7 @@ def tables(rows: list[Row], full: bool = False, profile: bool = False) -> list[T
         profile: whether to show where the time goes.
     """
     runs = ("s a run", "time /\npear") if full else ()
-    headings = ("task", "who", "seeds", "epochs", "ms an\nepoch", "time /\npear", *runs, "test regret", "reuse")
+    headings = ("task", "who", "seeds", "epochs", "ms an\nepoch", "time /\npear", *runs, "test regret\n%", "reuse")
     table = Table("Training under the paper's protocol, means over seeds", headings, left=2)
     table.rows.extend(_cells(one, full) for one in summarize(rows))
     return [table, _profiles(rows)] if profile and rows else [table]
@@ -29,7 +29,7 @@ def _cells(one: Summary, full: bool) -> tuple[str, ...]:
     epoch = (number(1e3 * one.epoch_seconds), number(one.ratio))
     run = (number(one.seconds), number(one.run_ratio)) if full else ()
     counts = (str(one.seeds), number(one.epochs))
-    return (one.task, one.who, *counts, *epoch, *run, f"{100 * one.regret:.2f}{spread} %", share(one.reuse_rate))
+    return (one.task, one.who, *counts, *epoch, *run, f"{100 * one.regret:.2f}{spread}", share(one.reuse_rate))
 
 
 def _profiles(rows: list[Row]) -> Table:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,8 +33,7 @@ def integers(
     if count < 1:
         raise PearError(f"--count must be at least 1; got {count}")
     benchmark = importlib.import_module(_MODULE)
-    chosen = tuple(numbers("degrees", degrees))
-    settings = {"count": count, "degrees": chosen, "seed": seed}
+    settings = {"count": count, "degrees": tuple(numbers("degrees", degrees)), "seed": seed}
 
     def draw(path: Path, rows: list[Any]) -> Path:
         return plot.draw(path, "Integer programs", "row", "seconds", series(rows))
@@ -40,8 +41,15 @@ def integers(
     record = Record("integers", folder_for("integers", to), settings, tables)
     with measuring(record, draw) as say:
         say(f"{count:,} integer programs a degree …")
-        for row in benchmark.run(count=count, degrees=chosen, seed=seed):
+        for row in benchmark.run(**_arguments(benchmark.run, settings, say)):
             record.add(row)
+
+
+def _arguments(run: Callable[..., Any], settings: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+    """The settings by the names that the benchmark has for them: how many is ``count`` or ``programs``."""
+    known = inspect.signature(run).parameters
+    named = {"programs" if name == "count" and "count" not in known else name: v for name, v in settings.items()}
+    return named | ({"progress": say} if "progress" in known else {})
 
 
 def tables(rows: list[Any]) -> list[Any]:

@@ -126,9 +126,10 @@ def _finish(record: Record, draw: Callable[[Path, list[Any]], Path]) -> None:
 
 def rich_table(table: plain.Table) -> Table:
     """The same table for a terminal."""
-    shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title=table.title, title_justify="left")
+    shown = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False, title=table.title, title_justify="left")
     for i, heading in enumerate(table.headings):
-        shown.add_column(heading, justify="left" if i < table.left else "right", overflow="fold")
+        words = i < table.left
+        shown.add_column(heading, justify="left" if words else "right", no_wrap=words, overflow="fold")
     for row in table.rows:
         shown.add_row(*map(Text, row))
     return shown
