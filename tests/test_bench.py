@@ -405,6 +405,7 @@ def test_every_peer_has_its_worker_and_no_open_torch() -> None:
         (("training", "--epochs", "0"), "at least 1 epoch"),
         (("scaling", "--grids", "1"), "--grids must be whole numbers of at least 2"),
         (("scaling", "--limit", "0"), "--limit positive"),
+        (("scaling", "--spread", "2"), "--spread must be 0 for anywhere, or at least 5; got 2"),
         (("memory", "--grid", "0"), "--grid must be at least 1; got 0"),
     ],
 )

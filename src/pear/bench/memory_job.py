@@ -55,12 +55,11 @@ def grid(side: int, batch: int, seed: int = 0) -> None:
     """Regret and gradient of a batch of paths through a square grid."""
     import torch
 
-    generator = torch.Generator().manual_seed(seed)
-    problem = pear.tasks.shortest_path((side, side)).problem
-    true = 0.5 + torch.rand(batch, problem.n, generator=generator, dtype=torch.float64)
-    factors = 0.7 + 0.6 * torch.rand(batch, problem.n, generator=generator, dtype=torch.float64)
+    task = pear.tasks.shortest_path((side, side))
+    true = task.samples(batch, seed=seed, dtype=torch.float64).costs
+    factors = 0.7 + 0.6 * torch.rand(true.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     predicted = (true * factors).requires_grad_()
-    pear.PEARLoss(problem)(predicted, true).backward()
+    pear.PEARLoss(task.problem)(predicted, true).backward()
 
 
 def portfolio(assets: int, batch: int, seed: int = 0) -> None:

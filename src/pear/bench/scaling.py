@@ -34,6 +34,7 @@ class Settings:
     Attributes:
         grids: sides of square grids.
         qps: variables of random sparse programs.
+        spread: how far apart the variables of a row of those may lie; 0 for anywhere.
         batch: samples a measurement.
         repeats: measurements of each point; the fastest counts.
         limit: seconds; after a point that takes longer, larger ones are left out.
@@ -43,6 +44,7 @@ class Settings:
 
     grids: tuple[int, ...] = GRIDS
     qps: tuple[int, ...] = QPS
+    spread: int = 20
     batch: int = 1
     repeats: int = 3
     limit: float = 60.0
@@ -55,6 +57,8 @@ class Settings:
             values = getattr(self, name)
             if values and min(values) < smallest:
                 raise ProblemError(f"--{name} must be whole numbers of at least {smallest}; got {list(values)}")
+        if self.spread < 0 or 0 < self.spread < _PER_ROW:
+            raise ProblemError(f"--spread must be 0 for anywhere, or at least {_PER_ROW}; got {self.spread}")
         if self.batch < 1 or self.repeats < 1 or not self.limit > 0:
             raise ProblemError(
                 f"--batch and --repeats must be at least 1 and --limit positive; got {self.batch}, {self.repeats} and "
@@ -117,16 +121,12 @@ def run(
 
 
 def _point(settings: Settings, family: str, size: int) -> Row:
-    rng = np.random.default_rng([settings.seed, size])
-    problem, smoothing = (_grid(size), 0.1) if family == GRID else (random_qp(rng, size), 0.0)
-    true = torch.from_numpy(rng.uniform(0.5, 1.5, (settings.batch, problem.n)))
-    predicted = true * torch.from_numpy(rng.uniform(0.7, 1.3, tuple(true.shape)))
-    if family == QP:
-        true, predicted = true - 1.0, predicted - 1.0  # costs of both signs, so that some bounds are reached
+    problem, true, predicted = (_grid if family == GRID else _program)(settings, size)
+    smoothing, injection = (0.1, 0.1) if family == GRID else (0.0, 0.0)
     last: list[PEARLoss] = []
 
     def fresh() -> Step:
-        loss = PEARLoss(problem, smoothing=smoothing, injection=0.0, reduction="sum")
+        loss = PEARLoss(problem, smoothing=smoothing, injection=injection, reduction="sum")
         last[:] = [loss]
         return lambda: _once(loss, predicted, true)
 
@@ -148,27 +148,46 @@ def _once(loss: PEARLoss, predicted: Tensor, true: Tensor) -> dict[str, Tensor]:
     return {"gradient": moving.grad}
 
 
-def _grid(side: int) -> Problem:
-    return shortest_path((side, side)).problem
+def _grid(settings: Settings, side: int) -> tuple[Problem, Tensor, Tensor]:
+    """Paths with the costs of the paper's samples, forecast to 30 %."""
+    task = shortest_path((side, side))
+    true = task.samples(settings.batch, seed=settings.seed, dtype=torch.float64).costs
+    factors = np.random.default_rng([settings.seed, side]).uniform(0.7, 1.3, tuple(true.shape))
+    return task.problem, true, true * torch.from_numpy(factors)
 
 
-def random_qp(rng: np.random.Generator, n: int) -> Problem:
+def _program(settings: Settings, n: int) -> tuple[Problem, Tensor, Tensor]:
+    """A random program with costs of both signs, so that some bounds are reached."""
+    rng = np.random.default_rng([settings.seed, n])
+    problem = random_qp(rng, n, settings.spread)
+    true = rng.normal(size=(settings.batch, n))
+    predicted = true + 0.3 * rng.normal(size=true.shape)
+    return problem, torch.from_numpy(true), torch.from_numpy(predicted)
+
+
+def random_qp(rng: np.random.Generator, n: int, spread: int) -> Problem:
     """A sparse, strictly convex program in a box, with n/10 equalities and n/2 inequalities around a point inside.
+
+    Neighbours share curvature, and a row joins five variables within ``spread`` places, as constraints do that couple
+    neighbours in time or space. Rows that join anything with anything (0) leave no factorisation sparse.
 
     Args:
         rng: draws it.
         n: number of variables.
+        spread: see there.
     """
     inside = rng.uniform(0.2, 0.8, n)
-    A, G = _sparse_rows(rng, n // 10, n), _sparse_rows(rng, n // 2, n)
+    A, G = _sparse_rows(rng, n // 10, n, spread), _sparse_rows(rng, n // 2, n, spread)
     coupling = sp.diags_array([-0.25 * np.ones(n - 1), -0.25 * np.ones(n - 1)], offsets=[-1, 1])
     Q = sp.csc_matrix(coupling + sp.diags_array(rng.uniform(1.0, 2.0, n)))
     room = rng.uniform(0.0, 1.0, n // 2)
     return Problem(Q=Q, A=A, b=A @ inside, G=G, h=G @ inside + room, lb=0.0, ub=1.0)
 
 
-def _sparse_rows(rng: np.random.Generator, m: int, n: int) -> sp.csr_matrix:
-    columns = rng.integers(0, n, (m, _PER_ROW))
+def _sparse_rows(rng: np.random.Generator, m: int, n: int, spread: int) -> sp.csr_matrix:
+    width = min(spread, n) or n
+    first = rng.integers(0, n - width + 1, (m, 1))
+    columns = first + rng.integers(0, width, (m, _PER_ROW))
     entries = rng.normal(size=(m, _PER_ROW))
     return sp.csr_matrix((entries.ravel(), (np.repeat(np.arange(m), _PER_ROW), columns.ravel())), shape=(m, n))
 

@@ -20,6 +20,9 @@ def scaling(
         str | None,
         typer.Option(help="Variables of random sparse programs, or none.", show_default="1000,3000,10000,30000,100000"),
     ] = None,
+    spread: Annotated[
+        int, typer.Option(help="How far apart the variables of a row of those may lie; 0 for anywhere.")
+    ] = 20,
     batch: Annotated[int, typer.Option(help="Samples a measurement.")] = 1,
     repeats: Annotated[int, typer.Option(help="Measurements of each point; the fastest counts.")] = 3,
     limit: Annotated[float, typer.Option(help="After a point of more seconds, larger ones are left out.")] = 60.0,
@@ -36,6 +39,7 @@ def scaling(
     settings = benchmark.Settings(
         grids=_sizes("grids", grids, benchmark.QUICK_GRIDS if quick else benchmark.GRIDS),
         qps=_sizes("qps", qps, benchmark.QUICK_QPS if quick else benchmark.QPS),
+        spread=spread,
         batch=batch,
         repeats=repeats,
         limit=limit,

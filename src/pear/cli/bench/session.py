@@ -114,6 +114,7 @@ def _finish(record: Record, draw: Callable[[Path, list[Any]], Path]) -> None:
     files = record.save()
     if record.rows:
         for table in record.tables(record.rows):
+            out.print(Text(f"\n{table.title}", style="bold"))
             out.print(rich_table(table))
         try:
             files.append(draw(record.folder / "plot.svg", record.rows))
@@ -126,7 +127,7 @@ def _finish(record: Record, draw: Callable[[Path, list[Any]], Path]) -> None:
 
 def rich_table(table: plain.Table) -> Table:
     """The same table for a terminal."""
-    shown = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False, title=table.title, title_justify="left")
+    shown = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
     for i, heading in enumerate(table.headings):
         words = i < table.left
         shown.add_column(heading, justify="left" if words else "right", no_wrap=words, overflow="fold")
