@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from pear.bench.clock import Step, measure, synchronize
-from pear.bench.families import long_only
+from pear.bench.clock import measure, synchronize
 from pear.bench.judge import Answers, Markets
+from pear.bench.ours import Ours
 from pear.bench.peers import Peer, PeerError, PeerTimeoutError
 from pear.bench.peers import measure as measure_peer
 from pear.bench.statistics import Errors
 from pear.errors import ProblemError
-from pear.losses import DecisionLayer, PEARLoss
-
-OURS = ("pear", "pear layer", "pear warm")
-"""PEARLoss; DecisionLayer and the bill; PEARLoss at a second visit of every sample."""
 
 SIZES = (20, 100, 500)
 BATCHES = {"cpu": (1, 64, 512), "cuda": (1, 16, 64, 512, 4096)}
@@ -85,7 +78,7 @@ class Row:
     """One side at one point.
 
     Attributes:
-        who: one of ``OURS``, or a peer's title.
+        who: one of ``Ours.steps``, or a peer's title.
         ours: whether it is this package.
         n, batch: the point.
         seconds: the fastest measurement; median_seconds: the median one. For the whole batch.
@@ -181,11 +174,11 @@ def _point(
     forecasts: _Forecasts,
     say: Callable[[str], None],
 ) -> Iterator[Row]:
-    ours = _Ours(settings, markets, batch)
-    for who in OURS:
+    ours = Ours(markets, batch, settings.device)
+    for who in ours.steps:
         if forecasts.allows(who, n, batch):
             say(f"{n} assets, batch of {batch:,}: {who}")
-            row = ours.row(who)
+            row = _our_row(settings, ours, who)
             forecasts.known[who] = batch, row.seconds
             yield row
     data = {"Q": markets.Q[:batch], "cost": markets.cost[:batch], "true": markets.true[:batch]}
@@ -215,67 +208,12 @@ def _gradient_of(arrays: dict[str, Any], shape: tuple[int, int], peer: Peer) -> 
     return gradient
 
 
-class _Ours:
-    """Our side at one point. Problems and losses are made anew before every measurement: nothing is remembered."""
-
-    def __init__(self, settings: Settings, markets: Markets, batch: int) -> None:
-        self.settings, self.markets = settings, markets
-        parts = (markets.cost, markets.true, markets.moved, markets.Q)
-        self.cost, self.true, self.moved, self.Q = (torch.from_numpy(p[:batch]).to(settings.device) for p in parts)
-        self.loss: PEARLoss | None = None
-
-    def row(self, who: str) -> Row:
-        fresh = {"pear": self.pear, "pear layer": self.layer, "pear warm": self.warm}[who]
-        s = self.settings
-        arrays, seconds = measure(fresh, s.repeats, s.limit, True, synchronize(s.device))
-        warm = who == "pear warm"
-        answers = self.markets.moved_answers if warm else self.markets.answers
-        reuse = self.loss.last.reuse_rate if warm and self.loss is not None and self.loss.last is not None else None
-        profile = self.profile(fresh) if s.profile and who != "pear layer" else {}
-        return _row(who, True, seconds, arrays["gradient"], answers, reuse, profile=profile)
-
-    def make_loss(self) -> PEARLoss:
-        self.loss = PEARLoss(long_only(self.Q), smoothing=0.0, injection=0.0, reduction="sum")
-        return self.loss
-
-    def pear(self) -> Step:
-        loss = self.make_loss()
-        return lambda: _backward(self.cost, lambda cost: loss(cost, self.true))
-
-    def warm(self) -> Step:
-        loss, keys = self.make_loss(), torch.arange(len(self.cost))
-        _backward(self.cost, lambda cost: loss(cost, self.true, keys=keys))
-        return lambda: _backward(self.moved, lambda cost: loss(cost, self.true, keys=keys))
-
-    def layer(self) -> Step:
-        layer = DecisionLayer(long_only(self.Q))
-
-        def bill(cost: Tensor) -> Tensor:
-            z = layer(cost)
-            return 0.5 * (z * (self.Q @ z[:, :, None])[:, :, 0]).sum() + (self.true * z).sum()
-
-        return lambda: _backward(self.cost, bill)
-
-    def profile(self, fresh: Callable[[], Step]) -> dict[str, float]:
-        """Seconds by what they were spent on: what the loss counts itself, the rest, and what came before."""
-        wait = synchronize(self.settings.device)
-        began = time.perf_counter()
-        step = fresh()
-        wait()
-        assert self.loss is not None
-        start, before = time.perf_counter(), dict(self.loss.seconds)
-        step()
-        wait()
-        total = time.perf_counter() - start
-        parts = {name: value - before.get(name, 0.0) for name, value in self.loss.seconds.items()}
-        return {**parts, "rest": max(0.0, total - sum(parts.values())), "set-up, not timed": start - began}
-
-
-def _backward(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:
-    moving = cost.clone().requires_grad_()
-    value(moving).backward()
-    assert moving.grad is not None
-    return {"gradient": moving.grad.cpu().numpy()}
+def _our_row(settings: Settings, ours: Ours, who: str) -> Row:
+    fresh, wait = ours.steps[who], synchronize(settings.device)
+    arrays, seconds = measure(fresh, settings.repeats, settings.limit, True, wait)
+    answers, reuse = ours.answers(who), ours.reuse_rate(who)
+    profile = ours.profile(who) if settings.profile else {}
+    return _row(who, True, seconds, arrays["gradient"], answers, reuse, profile=profile)
 
 
 def _row(

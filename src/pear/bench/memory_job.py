@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import resource
 import sys
 import time
 from pathlib import Path
@@ -24,6 +23,8 @@ def main() -> None:
     name, options = sys.argv[1], json.loads(sys.argv[2])
     cap = options.pop("cap", None)
     if cap is not None:
+        import resource  # not on Windows, where nothing says how much is free and no cap is set
+
         # beyond it allocation fails with an error that names it, instead of the system ending some process
         resource.setrlimit(resource.RLIMIT_AS, (int(cap), int(cap)))
     began = time.perf_counter()
@@ -42,6 +43,8 @@ def peak() -> int:
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
     except (OSError, StopIteration):
         pass
+    import resource
+
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

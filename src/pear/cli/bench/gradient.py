@@ -25,7 +25,9 @@ from pear.cli.reproduce import numbers
 
 def gradient(
     sizes: Annotated[str | None, typer.Option(help="Numbers of assets.", show_default="20,100,500")] = None,
-    batches: Annotated[str | None, typer.Option(help="Numbers of samples.", show_default="1,64,512")] = None,
+    batches: Annotated[
+        str | None, typer.Option(help="Numbers of samples.", show_default="1,64,512; cuda: 1,16,64,512,4096")
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     threads: Threads = 1,
     repeats: Annotated[int, typer.Option(help="Measurements of each point; the fastest counts.")] = 7,

@@ -24,7 +24,7 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", help="Folder for numbers, table and picture.", show_default="pear-output/bench/NAME"),
 ]
-Peers = Annotated[str | None, typer.Option(help="Compare with these, separated by commas, or with all.")]
+Peers = Annotated[str | None, typer.Option(help="dqp, moreau, qpth, cvxpylayers (for training: pyepo), or all.")]
 PeersHere = Annotated[bool, typer.Option("--peers-here", help="Peers are installed here; make no environments.")]
 Rebuild = Annotated[bool, typer.Option("--rebuild", help="Make the environments of the peers anew.")]
 Threads = Annotated[int, typer.Option(help="For every side.")]
