@@ -569,3 +569,12 @@ def test_settings_are_checked_before_anything_is_measured() -> None:
         gradient.Settings(limit=0.0)
     with pytest.raises(ProblemError, match="got 'tsp'"):
         training.Settings(tasks=("tsp",))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; torch.cuda.is_available() is False")
+def test_gradients_are_measured_on_a_gpu() -> None:
+    rows: list[gradient.Row] = []
+    gradient.run(gradient.Settings((8,), (4,), device="cuda", repeats=1, profile=True), [], rows.append)
+    assert [row.who for row in rows] == OURS
+    assert all(row.error_largest < 1e-8 and row.judged for row in rows)
