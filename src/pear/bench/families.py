@@ -91,14 +91,13 @@ def portfolios(rng: np.random.Generator, share: float) -> Iterator[Case]:
     for n, count in ((20, 100), (100, 64)):
         draws = [_market(rng, n) for _ in range(_some(count, share))]
         predicted, true, Q, true_Q = (np.stack(part) for part in zip(*draws, strict=True))
-        yield _tensors(_long_only(n), predicted, true, 0.0, Q, true_Q)
+        yield _tensors(Problem(A=np.ones((1, n)), b=[1.0], lb=0.0), predicted, true, 0.0, Q, true_Q)
 
 
 def anchor_portfolios(rng: np.random.Generator, share: float) -> Iterator[Case]:
     """100 assets, a batch of 64, every sample with a known covariance of its own; the returns are predicted."""
-    draws = [_market(rng, 100) for _ in range(_some(64, share))]
-    predicted, true, _, true_Q = (np.stack(part) for part in zip(*draws, strict=True))
-    yield _tensors(_long_only(100, Q=true_Q), predicted, true)
+    predicted, true, Q = markets(rng, 100, _some(64, share))
+    yield _tensors(long_only(Q), predicted, true)
 
 
 def duplicated_rows(rng: np.random.Generator, share: float) -> Iterator[Case]:
@@ -274,8 +273,18 @@ def _grid(size: int) -> tuple[Array, Array]:
     return A, b
 
 
-def _long_only(n: int, **fields: Any) -> Problem:
-    return Problem(A=np.ones((1, n)), b=[1.0], lb=0.0, **fields)
+def long_only(Q: Any) -> Problem:
+    """Long-only portfolios, Σᵢ wᵢ = 1 and w ≥ 0, with a known curvature Q (B, n, n), array or tensor."""
+    ones = torch.ones(1, Q.shape[-1], dtype=torch.float64, device=Q.device if isinstance(Q, Tensor) else "cpu")
+    return Problem(Q=Q, A=ones, b=ones[:, 0], lb=0.0)
+
+
+def markets(rng: np.random.Generator, n: int, batch: int) -> tuple[Array, Array, Array]:
+    """(B, n) −μ̂, (B, n) −μ and (B, n, n) 2Σ, one market after the other: a smaller batch is the start of a larger."""
+    predicted, true, Q = np.empty((batch, n)), np.empty((batch, n)), np.empty((batch, n, n))
+    for i in range(batch):
+        predicted[i], true[i], _, Q[i] = _market(rng, n)
+    return predicted, true, Q
 
 
 def _market(rng: np.random.Generator, n: int, days: int = 84, ahead: int = 21) -> tuple[Array, Array, Array, Array]:

@@ -123,8 +123,8 @@ def _row(run: Run, status: str, **found: Any) -> Row:
         run.settings,
         status,
         **found,
-        versions=_versions(),
-        machine=_machine(),
+        versions=versions(),
+        machine=machine(),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
 
@@ -137,17 +137,19 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
 
 
-def _versions() -> dict[str, str]:
-    versions = {"pear": pear.__version__, "python": platform.python_version()}
-    for package in _PACKAGES:
+def versions(packages: tuple[str, ...] = _PACKAGES) -> dict[str, str]:
+    """The versions of Python, of this package and of those ``packages`` that are installed."""
+    found = {"pear": pear.__version__, "python": platform.python_version()}
+    for package in packages:
         try:
-            versions[package] = importlib.metadata.version(package)
+            found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return versions
+    return found
 
 
-def _machine() -> str:
+def machine() -> str:
+    """System, processor and number of cores, in words."""
     cpu = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()

@@ -66,7 +66,11 @@ def make_split(run: Run, task: ShortestPath | Knapsack) -> Split:
 
 
 def train(
-    run: Run, task: ShortestPath | Knapsack, split: Split, progress: Callable[[Progress], None] | None = None
+    run: Run,
+    task: ShortestPath | Knapsack,
+    split: Split,
+    progress: Callable[[Progress], None] | None = None,
+    loss: nn.Module | None = None,
 ) -> tuple[nn.Linear, History]:
     """Train a linear layer as the paper does.
 
@@ -77,12 +81,13 @@ def train(
         run: what to train.
         task: of the run; split: its samples.
         progress: called after every epoch.
+        loss: of ``make_run_loss``, for those who want to look at it afterwards; made here where it is left out.
 
     Returns:
         The model with its best weights, and the history.
     """
     model, stream = paper_model(task.problem.n, run.seed)
-    loss = make_loss(run.method, task, **_options(run))
+    loss = make_run_loss(run, task) if loss is None else loss
     shuffles = next(method for method in METHODS if method.name == run.method).shuffled
 
     def metric(predicted: Tensor, true: Tensor) -> float:
@@ -109,5 +114,7 @@ def train(
     return model, history
 
 
-def _options(run: Run) -> dict[str, Any]:
-    return {name: run.settings[name] for name in ("smoothing", "injection") if name in run.settings}
+def make_run_loss(run: Run, task: ShortestPath | Knapsack) -> nn.Module:
+    """The loss of a run, with the run's settings where it has any and the published ones elsewhere."""
+    options: dict[str, Any] = {k: run.settings[k] for k in ("smoothing", "injection") if k in run.settings}
+    return make_loss(run.method, task, **options)

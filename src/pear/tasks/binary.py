@@ -1,13 +1,4 @@
-"""Exact 0-1 selections by a search close to the relaxation.
-
-For any multipliers u ≥ 0 of the rows, with r = v − Gᵀu and x = [r > 0], every 0-1 selection z earns
-
-    v·z = bound − Σ over flips |r_j| − u·(h − Gz),    bound = u·h + Σ max(r, 0),
-
-where the flips are the places in which z differs from x. Both losses are at least zero where z fits, so the best z is
-the one with the least total loss, and one that is found with no other left to beat it is proven optimal, whatever u is.
-With u from the relaxation most |r_j| exceed what the best selection loses, and those items need not be looked at.
-"""
+"""Exact 0-1 selections: rows and values made ready for the compiled methods, which work in units of their own."""
 
 from __future__ import annotations
 
@@ -18,41 +9,73 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-_WORD = 62  # flips remembered in one int64
-_FIRST = 12  # items near the edge that the first, cheapest search looks at
-_GROWTH = 1.4
-_ROUNDOFF = 1e-10
+BUDGET = 500_000
+"""Nodes that a search looks at before it gives up: a few seconds."""
+
+FITS = 1e-9
+"""Relative: how far a row may be exceeded by rounding."""
+
+_EXACT = 2.0**50  # whole numbers up to here are exact
+_TABLE = 300_000  # entries of a table of items and capacities up to which it is faster than any search
 
 
-@dataclass
-class _States:
-    """Partial selections: what they lose, the room they leave (N, m), their flips as bits (N, words)."""
+@dataclass(frozen=True)
+class Rows:
+    """``Gz ≤ h`` for 0-1 z, as tight as whole coefficients allow, without rows that always hold.
 
-    loss: Array
-    room: Array
-    flips: NDArray[np.int64]
+    Attributes:
+        A: (n, M) coefficients by items, divided by powers of two so that none is above 1; last come the −1 that count.
+        b: (M,) limits; last comes 0.
+        weights: (n,) whole numbers where they, at least 0, and ``capacity`` are all there is; None elsewhere.
+        capacity: of that one row.
+    """
 
-    def __getitem__(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> _States:
-        return _States(self.loss[index], self.room[index], self.flips[index])
+    A: Array
+    b: Array
+    weights: NDArray[np.int64] | None
+    capacity: int
 
-    def flipped(self, k: int, loss: float, change: Array) -> _States:
-        """The same with item ``k`` flipped."""
-        flips = self.flips.copy()
-        flips[:, k // _WORD] |= 1 << (k % _WORD)
-        return _States(self.loss + loss, self.room + change, flips)
+    @classmethod
+    def of(cls, G: Array, h: Array, slack: float | Array = FITS) -> Rows:
+        """From rows (m, n) and limits (m,), which may be exceeded by a relative ``slack``, one for all or (m,)."""
+        h = np.maximum(h, -np.abs(G).sum(1) - 1.0)  # as impossible as −inf
+        extra = np.where(np.isinf(h), 0.0, slack * np.maximum(1.0, np.abs(h)))
+        whole = (np.round(G) == G).all(1) & (np.abs(G).sum(1) < _EXACT) & (np.abs(h) < _EXACT)
+        divisor = np.ones(len(G))
+        divisor[whole] = np.maximum(np.gcd.reduce(G[whole].astype(np.int64), axis=1), 1)
+        # Large whole limits are as exact as small ones.
+        limits = h + np.where(whole, np.minimum(extra, 1e-6), extra)
+        limits[whole] = np.floor(limits[whole] / divisor[whole]) * divisor[whole]
+        binding = np.maximum(G, 0).sum(1) > limits
+        G, limits, divisor, whole = G[binding], limits[binding], divisor[binding], whole[binding]
+        unit = _power_of_two(np.abs(G).max(1, initial=0.0))
+        counts = -np.ones((G.shape[1], 1))
+        weights, capacity = None, 0
+        if len(G) == 1 and whole[0] and limits[0] >= 0 and (G >= 0).all():
+            capacity = int(limits[0] / divisor[0])
+            if G.shape[1] * (capacity + 1) <= _TABLE:
+                weights = (G[0] / divisor[0]).astype(np.int64)
+        A = np.ascontiguousarray(np.hstack([(G / unit[:, None]).T, counts]))
+        return cls(A, np.append(limits / unit, 0.0), weights, capacity)
 
 
 class Search:
-    """The selection of greatest value that fits.
+    """The selections of greatest value that fit, each proven best.
+
+    One row of small whole weights is left to dynamic programming, everything else to branch and bound. What comes
+    out depends on value and rows alone: ``start`` saves time, never decides among equals.
 
     Args:
-        value: (n,) v.
-        G: (m, n) rows of ``Gz ≤ h``.
+        value: (n,) v of one program, or (B, n) of several.
+        G: (m, n) rows of ``Gz ≤ h``, of any sign.
         h: (m,).
-        u: (m,) multipliers of the rows, at least 0; the relaxation's make the search short.
-        against: (n,) or None: among selections of equal value, the one that earns least under these values is taken.
-        budget: partial selections to look at before giving up.
-        width: of these, how many are carried along together; the most promising ones come first.
+        start: in the shape of ``value`` or None: selections that fit, good ones if possible.
+        budget: nodes to look at, for each program, before giving up.
+        slack: how far rows may be exceeded, relative to their limits; one for all or (m,).
+
+    Example:
+        >>> Search(np.array([5.0, 6.0, 3.0]), np.array([[3.0, 4.0, 2.0]]), np.array([6.0])).run()
+        array([0., 1., 1.])
     """
 
     def __init__(
@@ -60,100 +83,78 @@ class Search:
         value: Array,
         G: Array,
         h: Array,
-        u: Array,
-        against: Array | None = None,
-        budget: int = 4_000_000,
-        width: int = 3_000,
+        start: Array | None = None,
+        budget: int = BUDGET,
+        slack: float | Array = FITS,
     ) -> None:
-        r = value - u @ G
-        self.start = r > 0
-        self.bound = float(u @ h + r[self.start].sum())
-        self.u, self.against, self.width, self.budget = u, against, width, budget
-        self.loss = np.abs(r)
-        self.room = h - G @ self.start
-        self.change = np.where(self.start, G, -G).T
-        self.fits = 1e-9 * np.maximum(1.0, np.abs(h))
-        self.close = _ROUNDOFF * (1.0 + abs(self.bound))
-        # Between whole-numbered values there is nothing to be won by less than 1.
-        self.whole = bool((value == np.round(value)).all())
-        self.step = 1.0 - 1e-6 if self.whole else self.close
-        self.best: float = np.inf
-        self.selection: NDArray[np.bool_] | None = None
+        self.shape = value.shape
+        self.values = np.atleast_2d(value)
+        self.start = None if start is None else np.atleast_2d(start)
+        self.rows, self.budget = Rows.of(G, h, slack), budget
 
     def run(self) -> Array | None:
-        """(n,) 0 or 1, proven optimal; None where the budget is spent first, or nothing fits."""
-        # The least total loss of any selection is sought below a limit that grows until there is one.
-        limit = float(np.sort(self.loss)[min(_FIRST, len(self.loss) - 1)])
-        if self.whole:
-            limit = self.bound - np.floor(self.bound + 1e-6)
-        most = float(self.loss.sum() + self.u @ np.maximum(self.room + np.maximum(self.change, 0).sum(0), 0))
-        while self.selection is None and self.budget > 0 and limit <= _GROWTH * most + 1:
-            self._explore(limit + self.close)
-            limit = limit + 1 if self.whole else _GROWTH * (limit + self.close)
-        return None if self.budget <= 0 or self.selection is None else self.selection.astype(np.float64)
+        """0 or 1 in the shape of ``value``, NaN for programs without a proof; None where none has one."""
+        if self.rows.weights is not None:
+            from pear.tasks.dynamic import fill_all  # numba, which takes a moment to import
 
-    def _explore(self, limit: float) -> None:
-        """Look at every selection that loses at most ``limit`` and could beat the best found on the way."""
-        items = np.argsort(-self.loss, kind="stable")
-        items = items[self.loss[items] <= limit]
-        change = self.change[items]
-        rise, fall = _sums_to_come(np.maximum(change, 0)), _sums_to_come(np.maximum(-change, 0))
-        words = max(1, -(-len(items) // _WORD))
-        stack = [(0, _States(np.zeros(1), self.room[None], np.zeros((1, words), np.int64)))]
-        while stack and self.budget > 0:
-            k, states = stack.pop()
-            while len(states.loss):
-                limit = min(limit, self._to_beat())
-                lost = states.loss + np.maximum(states.room - fall[k], 0) @ self.u
-                keep = ((lost <= limit) & (states.room + rise[k] >= -self.fits).all(1)).nonzero()[0]
-                if len(keep) > self.width:
-                    order = np.argpartition(lost[keep], self.width)
-                    stack.append((k, states[keep[order[self.width :]]]))
-                    keep = keep[order[: self.width]]
-                states = states[keep]
-                self.budget -= len(keep)
-                if k == len(items):
-                    self._finish(states, items)
-                    break
-                step = float(self.loss[items[k]])
-                more = states[states.loss + step <= limit].flipped(k, step, change[k])
-                states = _States(*(np.concatenate(both) for both in zip(_parts(states), _parts(more), strict=True)))
-                k += 1
+            chosen = np.empty(self.values.shape, np.int8)
+            fill_all(np.ascontiguousarray(self.values), self.rows.weights, self.rows.capacity, chosen)
+            return chosen.astype(np.float64).reshape(self.shape)
+        chosen, proven = self._branch()
+        if not proven.any():
+            return None
+        return np.where(proven[:, None], chosen, np.nan).reshape(self.shape)
 
-    def _to_beat(self) -> float:
-        """The most that a selection of any further interest loses."""
-        return self.best + self.close if self.against is not None else self.best - self.step
+    def alone(self, tie: float) -> NDArray[np.bool_]:
+        """(B,) True where ``start``, a best selection, is proven to have no equal, to a relative ``tie``."""
+        from pear.tasks.branch import PROVEN, search_all
 
-    def _finish(self, states: _States, items: NDArray[np.intp]) -> None:
-        """Keep the best of these whole selections, all of which fit and are of interest."""
-        if not len(states.loss):
-            return
-        total = states.loss + states.room @ self.u
-        self.best = min(self.best, float(total.min()))
-        if self.against is None:
-            self.selection = self._selections(states[np.array([total.argmin()])], items)[0]
-            return
-        tied = self._selections(states[total <= self.best + self.close], items)
-        if self.selection is not None and self._value(self.selection) <= self.best + self.close:
-            tied = np.concatenate([self.selection[None], tied])
-        self.selection = tied[(tied @ self.against).argmin()]
+        assert self.start is not None
+        scale = _power_of_two(np.abs(self.values).max(1, initial=0.0))
+        values = np.ascontiguousarray(self.values / scale[:, None])
+        best = self.start.astype(np.int8)
+        close = np.maximum(tie * (1 + np.abs((self.values * best).sum(1))) / scale, _rounding(values))
+        whole, known = np.zeros(len(values)), np.ones(len(values), bool)
+        outcome = search_all(values, self.rows.A, self.rows.b, whole, close, best, known, self.budget)
+        return np.asarray(outcome == PROVEN)
 
-    def _value(self, selection: NDArray[np.bool_]) -> float:
-        """The total loss of a whole selection."""
-        flipped = selection != self.start
-        return float(self.loss[flipped].sum() + self.u @ (self.room + self.change[flipped].sum(0)))
+    def _branch(self) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+        """(B, n) selections and (B,) whether they are proven best."""
+        from pear.tasks.branch import PROVEN, TIED, search_all  # numba again
 
-    def _selections(self, states: _States, items: NDArray[np.intp]) -> NDArray[np.bool_]:
-        selections = np.repeat(self.start[None], len(states.loss), 0)
-        for k, j in enumerate(items):
-            selections[:, j] ^= (states.flips[:, k // _WORD] >> (k % _WORD) & 1).astype(bool)
-        return selections
+        scale = _power_of_two(np.abs(self.values).max(1, initial=0.0))
+        values = np.ascontiguousarray(self.values / scale[:, None])
+        units, close = self._units(scale), _rounding(values)
+        units[units < 1e3 * close] = 0.0
+        close = np.where(units > 0, 1e-3 * units, close)
+        known = np.full(len(values), self.start is not None) & (units == 0)
+        chosen = np.zeros(values.shape, np.int8) if self.start is None else self.start.astype(np.int8)
+        outcome = search_all(values, self.rows.A, self.rows.b, units, close, chosen, known, self.budget)
+        again = np.flatnonzero(outcome == TIED)
+        if len(again):
+            # Among equals the one that a search without a start finds is taken, whatever was known before.
+            part, nothing = chosen[again], np.zeros(len(again), bool)
+            outcome[again] = search_all(
+                values[again], self.rows.A, self.rows.b, units[again], close[again], part, nothing, self.budget
+            )
+            chosen[again] = part
+        return chosen, outcome == PROVEN
+
+    def _units(self, scale: Array) -> Array:
+        """(B,) of what all values of a program, divided by ``scale``, are multiples; 0 where they are not whole."""
+        whole = (self.values == np.round(self.values)).all(1) & (np.abs(self.values).max(1, initial=0.0) < _EXACT)
+        units = np.zeros(len(self.values))
+        units[whole] = np.gcd.reduce(self.values[whole].astype(np.int64), axis=1) / scale[whole]
+        return units
 
 
-def _parts(states: _States) -> tuple[Array, Array, NDArray[np.int64]]:
-    return states.loss, states.room, states.flips
+def _rounding(values: Array) -> Array:
+    """(B,) more than what rounding adds to the sums of a search."""
+    size = np.maximum(1.0, np.abs(values).sum(1))
+    return np.asarray(2.0 * np.finfo(np.float64).eps * values.shape[1] * size)
 
 
-def _sums_to_come(x: Array) -> Array:
-    """(K + 1, m) sums over the rows k, k + 1, … of ``x`` (K, m)."""
-    return np.concatenate([np.cumsum(x[::-1], 0)[::-1], np.zeros((1, x.shape[1]))])
+def _power_of_two(x: Array) -> Array:
+    """Powers of two of about the size of ``x`` ≥ 0, at least ``x`` where there is one; dividing by them is exact."""
+    exponent = np.ceil(np.log2(np.where(x > 0, x, 1.0)))
+    return np.asarray(2.0 ** np.clip(exponent, -1022, 1023))

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import islice
 from multiprocessing import parent_process
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,15 +19,18 @@ from pear.errors import SolveError
 from pear.geometry.solve import fail, solve
 from pear.problem import Problem
 from pear.solvers.solution import Status
-from pear.tasks.binary import Search
+from pear.tasks.binary import FITS, Rows, Search
 
 Array = NDArray[np.float64]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_SMALL = 1000  # items up to which the search close to the relaxation is tried before branch and cut
+_SMALL = 50_000  # coefficients up to which the compiled search is tried before branch and cut
 _FITS = 1e-6  # largest violation of a row by whole numbers that a solver took for feasible
-_MARGIN = 1e-9  # relative: values that differ by less count as equal
+_TIE = 1e-10  # relative: values that differ by less count as equal
+_MARGIN = 1e-9  # the same for a solver, which needs some room
+_RECENT = 1000  # decisions among which searches look for a start
+_PARTS = 8  # parts for each thread
 
 
 def default_jobs() -> int:
@@ -39,8 +43,9 @@ def default_jobs() -> int:
 class IntegerOracle:
     """The best 0-1 decisions of ``max v·z, Gz ≤ h``, remembered for every v that was asked for.
 
-    A search close to the relaxation proves most decisions optimal; where it takes too long, HiGHS does (SciPy's where
-    highspy is not installed), to a gap of zero. Threads are started at the first call and stay.
+    Compiled searches prove decisions optimal, several programs at a time; where one takes too long, HiGHS does (SciPy's
+    where highspy is not installed), to a gap of zero. Decisions of the last calls are where a search starts: they
+    change how long it takes, never what comes out. Threads are started at the first call and stay.
 
     Args:
         problem: 0-1 variables to maximise, inequality rows only, shared by all samples.
@@ -53,7 +58,8 @@ class IntegerOracle:
         assert problem.h is not None
         self.problem, self.memory, self.jobs = problem, memory, jobs
         self.G, self.h = problem.G.numpy(), problem.h.numpy()
-        self.known: dict[bytes, NDArray[np.uint8]] = {}
+        self.known: dict[bytes, bytes] = {}
+        self.recent: dict[bytes, None] = {}
         self.solved = 0
 
     def __call__(self, values: Tensor) -> Tensor:
@@ -70,44 +76,76 @@ class IntegerOracle:
             if key not in self.known:
                 first.setdefault(key, i)
         new = dict(zip(first, self._solve(rows, list(first.values())), strict=True)) if first else {}
-        chosen = np.zeros(rows.shape)
-        for i, key in enumerate(keys):
-            chosen[i] = np.unpackbits(new[key] if key in new else self.known[key], count=rows.shape[1])
+        bits = [new[key] if key in new else self.known[key] for key in keys]
         self._remember(new)
-        return torch.from_numpy(chosen).to(values.device)
+        return torch.from_numpy(_unpacked(bits, rows.shape[1]).astype(np.float64)).to(values.device)
 
     def worst(self, predicted: Tensor, true: Tensor) -> Tensor:
         """(B, n) of all decisions that are best under ``predicted`` the one that earns least under ``true``."""
-        check_finite(predicted)
         check_finite(true)
+        best = self(predicted).cpu().numpy()
         rows, bills = (x.detach().cpu().double().numpy() for x in (predicted, true))
-        multipliers = self._multipliers(rows)
-        pairs = list(zip(rows, bills, multipliers, strict=True))
-        found = self._map(lambda one: Search(one[0], self.G, self.h, one[2], against=one[1]).run(), pairs)
-        left = [i for i, z in enumerate(found) if z is None]
-        for i, z in zip(left, self._map(lambda i: self._worst_by_solver(rows[i], bills[i]), left), strict=True):
-            found[i] = z
-        return torch.from_numpy(np.stack([z for z in found if z is not None])).to(predicted.device)
 
-    def _solve(self, rows: Array, wanted: Sequence[int]) -> list[NDArray[np.uint8]]:
+        slack = np.append(np.full(len(self.h), FITS), 0.0)
+
+        def search(i: int) -> Array | None:
+            G, h = self._among_best(rows[i], float(rows[i] @ best[i]), _TIE)
+            return Search(-bills[i], G, h, start=best[i], slack=slack).run()
+
+        shared = np.flatnonzero(~self._alone(rows, best)).tolist()
+        found = dict(zip(shared, self._map(search, shared), strict=True))
+        left = [i for i, z in found.items() if z is None]
+        outcomes = self._map(lambda i: self._worst_by_solver(rows[i], bills[i], best[i]), left)
+        for i, z in (found | dict(zip(left, outcomes, strict=True))).items():
+            best[i] = z
+        return torch.from_numpy(best).to(predicted.device)
+
+    def _alone(self, rows: Array, best: Array) -> NDArray[np.bool_]:
+        """(B,) True where the ``best`` decisions are proven to have no equal."""
+        if self.G.size > _SMALL:
+            return np.zeros(len(rows), bool)
+        parts = self._parts(len(rows))
+        alone = self._map(lambda part: Search(rows[part], self.G, self.h, best[part]).alone(_TIE), parts)
+        return np.concatenate([np.zeros(0, bool), *alone])
+
+    def _solve(self, rows: Array, wanted: Sequence[int]) -> list[bytes]:
         """The decisions for the rows ``wanted``, as bits."""
-        small = rows.shape[1] <= _SMALL
-        multipliers = self._multipliers(rows[wanted]) if small else None
-
-        def search(position: int) -> Array | None:
-            if multipliers is None:
-                return None
-            return Search(rows[wanted[position]], self.G, self.h, multipliers[position]).run()
-
-        found = self._map(search, range(len(wanted)))
-        left = [position for position, z in enumerate(found) if z is None]
-        outcomes = self._map(lambda position: self._by_solver(rows[wanted[position]]), left)
+        values = rows[wanted]
+        found = np.full(values.shape, np.nan)
+        if self.G.size <= _SMALL:
+            found = self._search(values)
+        left = np.flatnonzero(np.isnan(found).any(1)).tolist()
+        outcomes = self._map(lambda i: self._by_solver(values[i]), left)
         status = torch.zeros(len(rows), dtype=torch.int8)
-        for position, (z, fate) in zip(left, outcomes, strict=True):
-            found[position], status[wanted[position]] = z, fate
+        for i, (z, fate) in zip(left, outcomes, strict=True):
+            found[i], status[wanted[i]] = z, fate
         fail(status, "raise", "the integer problem")
         self.solved += len(wanted)
-        return [np.packbits(z > 0.5) for z in found if z is not None]
+        return [bits.tobytes() for bits in np.packbits(found > 0.5, axis=1)]
+
+    def _search(self, values: Array) -> Array:
+        """(B, n) decisions, NaN where a search gave up."""
+        starts = self._starts(values)
+        parts = self._parts(len(values))
+
+        def search(part: slice) -> Array | None:
+            return Search(values[part], self.G, self.h, None if starts is None else starts[part]).run()
+
+        found = self._map(search, parts)
+        missing = (np.full(values[part].shape, np.nan) for part in parts)
+        return np.concatenate([m if z is None else z for z, m in zip(found, missing, strict=True)])
+
+    def _starts(self, values: Array) -> Array | None:
+        """(B, n) for each row of ``values`` the best of the decisions found last."""
+        if not self.recent or Rows.of(self.G, self.h).weights is not None:
+            return None
+        decisions = _unpacked(list(self.recent), values.shape[1])
+        worth = values.astype(np.float32) @ decisions.T.astype(np.float32)
+        return decisions[worth.argmax(1)].astype(np.float64)
+
+    def _among_best(self, value: Array, best: float, tie: float) -> tuple[Array, Array]:
+        """Rows and limits of the decisions that earn as much as the ``best``."""
+        return np.concatenate([self.G, -value[None]]), np.append(self.h, -(best - tie * (1 + abs(best))))
 
     def _by_solver(self, value: Array) -> tuple[Array, int]:
         """Branch and cut to a gap of zero; a point that does not fit after rounding is not taken."""
@@ -118,32 +156,45 @@ class IntegerOracle:
         fits = float(solution.kkt_residual[0]) <= _FITS
         return solution.x[0].numpy(), int(Status.SOLVED if fits else Status.INACCURATE)
 
-    def _worst_by_solver(self, value: Array, bill: Array) -> Array:
-        """The least under ``bill`` among what reaches the best value, as a second integer program."""
-        best, status = self._by_solver(value)
-        fail(torch.tensor([status]), "raise", "the integer problem")
-        least = float(value @ best)
-        row = np.concatenate([self.G, -value[None]])
-        limits = np.append(self.h, -(least - _MARGIN * (1 + abs(least))))
-        second = Problem(G=row, h=limits, lb=0.0, ub=1.0, sense="min", integer=True)
+    def _worst_by_solver(self, value: Array, bill: Array, best: Array) -> Array:
+        """The least under ``bill`` among what earns as much as ``best``, as a second integer program."""
+        G, h = self._among_best(value, float(value @ best), _MARGIN)
+        second = Problem(G=G, h=h, lb=0.0, ub=1.0, sense="min", integer=True)
         return solve(second, torch.from_numpy(bill)[None]).x[0].numpy()
 
-    def _multipliers(self, rows: Array) -> Array:
-        """(B, m) multipliers of the relaxation's rows."""
-        duals = solve(self.problem.relaxed(), torch.from_numpy(rows)).duals
-        assert duals is not None
-        return duals.inequality.clamp(min=0).numpy()
+    def _parts(self, count: int) -> list[slice]:
+        """Small parts, so that no thread is left with a hard one while the others have nothing to do."""
+        size = max(1, count // (_PARTS * self._threads()))
+        return [slice(k, k + size) for k in range(0, count, size)]
+
+    def _threads(self) -> int:
+        return self.jobs or default_jobs()
 
     def _map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        jobs = self.jobs or default_jobs()
+        jobs = self._threads()
         if jobs == 1 or len(items) < 2:
             return [function(item) for item in items]
-        return list(_threads(jobs).map(function, items))
+        return list(_pool(jobs).map(function, items))
 
-    def _remember(self, new: dict[bytes, NDArray[np.uint8]]) -> None:
+    def _remember(self, new: dict[bytes, bytes]) -> None:
         self.known.update(new)
-        for key in list(self.known)[: max(0, len(self.known) - self.memory)]:
-            del self.known[key]
+        _forget(self.known, self.memory)
+        for bits in new.values():
+            self.recent.pop(bits, None)
+            self.recent[bits] = None
+        _forget(self.recent, _RECENT)
+
+
+def _forget(memory: dict[bytes, Any], size: int) -> None:
+    """Drop the oldest entries."""
+    for key in list(islice(memory, max(0, len(memory) - size))):
+        del memory[key]
+
+
+def _unpacked(bits: Sequence[bytes], n: int) -> NDArray[np.uint8]:
+    """(B, n) from B rows of bits."""
+    packed = np.frombuffer(b"".join(bits), np.uint8).reshape(len(bits), -(-n // 8))
+    return np.unpackbits(packed, axis=1, count=n)
 
 
 def check_finite(values: Tensor) -> None:
@@ -153,6 +204,6 @@ def check_finite(values: Tensor) -> None:
 
 
 @cache
-def _threads(jobs: int) -> ThreadPoolExecutor:
+def _pool(jobs: int) -> ThreadPoolExecutor:
     """One pool for all tasks; Python ends its threads at exit."""
     return ThreadPoolExecutor(jobs, thread_name_prefix="pear-integer")

@@ -1,4 +1,4 @@
-"""``pear bench``: measurements of this installation."""
+"""``pear bench exactness``: how far off decisions and gradients are."""
 
 from __future__ import annotations
 
@@ -18,15 +18,7 @@ from pear.train.threads import one_thread
 if TYPE_CHECKING:
     from pear.bench.exactness import Row
 
-app = typer.Typer(no_args_is_help=True, help="Measure this installation.")
 
-
-@app.callback()
-def _group() -> None:
-    """Without a callback of its own a group of one command would take that command's place."""
-
-
-@app.command("exactness")
 def exactness(
     solvers: Annotated[
         str | None,

@@ -1,0 +1,97 @@
+"""Our side of the gradient benchmark: what is measured, and what it was spent on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.bench.clock import Step, synchronize
+from pear.bench.families import long_only
+from pear.bench.judge import Answers, Markets
+from pear.losses import DecisionLayer, PEARLoss
+
+WARM = "pear warm"
+
+
+class Ours:
+    """Our rows at one point. Problems and losses are made anew before every measurement: nothing is remembered.
+
+    Args:
+        markets: the portfolios.
+        batch: how many of them.
+        device: "cpu" or "cuda".
+
+    Attributes:
+        steps: what to call before each measurement, by the name of the row: "pear" is ``PEARLoss``, "pear layer" is
+            ``DecisionLayer`` and the bill, "pear warm" is ``PEARLoss`` at a second visit of every sample.
+    """
+
+    def __init__(self, markets: Markets, batch: int, device: str) -> None:
+        self.markets, self.device = markets, device
+        parts = (markets.cost, markets.true, markets.moved, markets.Q)
+        self.cost, self.true, self.moved, self.Q = (torch.from_numpy(part[:batch]).to(device) for part in parts)
+        self.loss: PEARLoss | None = None
+        self.steps: dict[str, Callable[[], Step]] = {"pear": self._pear, "pear layer": self._layer, WARM: self._warm}
+
+    def answers(self, who: str) -> Answers:
+        """The exact gradients at the costs of the row."""
+        return self.markets.moved_answers if who == WARM else self.markets.answers
+
+    def reuse_rate(self, who: str) -> float | None:
+        """Of the last measurement; None for rows that remember nothing."""
+        last = None if self.loss is None else self.loss.last
+        return last.reuse_rate if who == WARM and last is not None else None
+
+    def profile(self, who: str) -> dict[str, float]:
+        """Seconds of one more measurement by what they were spent on: what the loss counts, the rest, what came before.
+
+        Nothing for a row without a loss.
+        """
+        wait, self.loss = synchronize(self.device), None
+        began = time.perf_counter()
+        step = self.steps[who]()
+        wait()
+        before = time.perf_counter() - began
+        return {} if self.loss is None else {**_spent(self.loss, step, wait), "set-up, not timed": before}
+
+    def _make_loss(self) -> PEARLoss:
+        self.loss = PEARLoss(long_only(self.Q), smoothing=0.0, injection=0.0, reduction="sum")
+        return self.loss
+
+    def _pear(self) -> Step:
+        loss = self._make_loss()
+        return lambda: _backward(self.cost, lambda cost: loss(cost, self.true))
+
+    def _warm(self) -> Step:
+        loss, keys = self._make_loss(), torch.arange(len(self.cost))
+        _backward(self.cost, lambda cost: loss(cost, self.true, keys=keys))
+        return lambda: _backward(self.moved, lambda cost: loss(cost, self.true, keys=keys))
+
+    def _layer(self) -> Step:
+        layer = DecisionLayer(long_only(self.Q))
+
+        def bill(cost: Tensor) -> Tensor:
+            z = layer(cost)
+            return 0.5 * (z * (self.Q @ z[:, :, None])[:, :, 0]).sum() + (self.true * z).sum()
+
+        return lambda: _backward(self.cost, bill)
+
+
+def _spent(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:
+    start, before = time.perf_counter(), dict(loss.seconds)
+    step()
+    wait()
+    total = time.perf_counter() - start
+    parts = {name: value - before.get(name, 0.0) for name, value in loss.seconds.items()}
+    return {**parts, "rest": max(0.0, total - sum(parts.values()))}
+
+
+def _backward(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    moving = cost.clone().requires_grad_()
+    value(moving).backward()
+    assert moving.grad is not None
+    return {"gradient": moving.grad.cpu().numpy()}

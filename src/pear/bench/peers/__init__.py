@@ -1,0 +1,18 @@
+"""Other libraries that do what is measured here, each in an environment of its own and driven through files."""
+
+from pear.bench.peers.drive import Measured, measure
+from pear.bench.peers.environment import cache_folder, interpreter
+from pear.bench.peers.errors import PeerError, PeerTimeoutError
+from pear.bench.peers.registry import PEERS, Peer, choose
+
+__all__ = [
+    "PEERS",
+    "Measured",
+    "Peer",
+    "PeerError",
+    "PeerTimeoutError",
+    "cache_folder",
+    "choose",
+    "interpreter",
+    "measure",
+]

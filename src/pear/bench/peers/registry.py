@@ -1,0 +1,103 @@
+"""The table of peers: one row each. A new one is a worker file and a row here."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pear.bench.peers.errors import PeerError
+
+WORKERS = Path(__file__).parent / "workers"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One row of the table.
+
+    Attributes:
+        name: what users write; also of the environment.
+        title: what tables print.
+        module: what it is imported as.
+        worker: the file that is measured.
+        requirements: what pip installs.
+        command: the benchmark it takes part in, "gradient" or "training".
+        devices: where it can compute.
+        python: the oldest version it works with.
+        note: one line.
+    """
+
+    name: str
+    title: str
+    module: str
+    worker: Path
+    requirements: tuple[str, ...]
+    command: str = "gradient"
+    devices: tuple[str, ...] = ("cpu",)
+    python: tuple[int, int] = (3, 11)
+    note: str = ""
+
+
+# A plain `torch` may bring several GB of CUDA; a pin of this release is met by its CPU build where one is offered.
+_TORCH = "torch==2.13.0"
+
+PEERS: tuple[Peer, ...] = (
+    Peer(
+        "dqp", "dQP (DAQP)", "dqp", WORKERS / "run_dqp.py", (_TORCH, "libdqp==0.1.2", "daqp"),
+        note="any QP solver, derivative from the active rows; installs many solvers, some of them commercial",
+    ),
+    Peer(
+        "moreau", "Moreau", "moreau", WORKERS / "run_moreau.py", (_TORCH, "moreau==0.4.1", "scipy"),
+        note="batched conic solver, through its own torch interface",
+    ),
+    Peer(
+        "qpth", "qpth", "qpth", WORKERS / "run_qpth.py", (_TORCH, "qpth==0.0.18", "numpy<2"),
+        devices=("cpu", "cuda"), note="batched interior point; needs numpy below 2",
+    ),
+    Peer(
+        "cvxpylayers", "cvxpylayers", "cvxpylayers", WORKERS / "run_cvxpylayers.py",
+        (_TORCH, "cvxpylayers==1.2.0", "diffcp"), note="any convex program; diffcp, its default",
+    ),
+    Peer(
+        "pyepo", "PyEPO SPO+", "pyepo", WORKERS / "run_pyepo.py", (_TORCH, "pyepo[ortools]==2.2.7"), "training",
+        note="no portfolio as a layer; SPO+ with OR-Tools, the open one of its back ends",
+    ),
+)  # fmt: skip
+
+
+def choose(names: Sequence[str], command: str, device: str = "cpu") -> list[Peer]:
+    """The peers of these names for a benchmark; "all" for every one that takes part in it and knows the device.
+
+    Raises:
+        PeerError: a name that is not in the table, or a peer that cannot take part.
+
+    Example:
+        >>> [peer.name for peer in choose(["qpth"], "gradient", "cuda")]
+        ['qpth']
+    """
+    if "all" in names:
+        return [peer for peer in PEERS if peer.command == command and device in peer.devices]
+    return [_checked(_find(name), command, device) for name in dict.fromkeys(names)]
+
+
+def _find(name: str) -> Peer:
+    rows = {peer.name: peer for peer in PEERS}
+    if name in rows:
+        return rows[name]
+    close = difflib.get_close_matches(name, rows, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise PeerError(f"there is no peer {name!r}; there is {', '.join(rows)}, or all of them: all{hint}")
+
+
+def _checked(peer: Peer, command: str, device: str) -> Peer:
+    if peer.command != command:
+        raise PeerError(
+            f"{peer.name} takes no part in `pear bench {command}` ({peer.note}); see `pear bench {peer.command}`"
+        )
+    if device not in peer.devices:
+        raise PeerError(f"{peer.name} does not compute on {device}; leave it out of --peers")
+    if sys.version_info[:2] < peer.python:
+        raise PeerError(f"{peer.name} needs Python {'.'.join(map(str, peer.python))} or newer")
+    return peer

@@ -1,0 +1,116 @@
+"""Measures one peer in its own environment: data comes as one ``.npz`` file, and results leave as another.
+
+Run as ``python worker.py PEER.py IN.npz OUT.npz``. ``PEER.py`` has ``PACKAGES``, whose versions are reported, and
+``prepare(data, device)``, which returns a function without arguments: one measurement, forward and backward, that
+returns named arrays. The arrays of the last measurement and the seconds of all are written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Step = Callable[[], dict[str, Any]]
+
+
+def main() -> None:
+    """Load, warm up, measure, write."""
+    options = _options()
+    sys.path.pop(0)  # the folder of this file: a peer's file must not shadow the package of the same name
+    peer = _load(options.peer)
+    with np.load(options.input) as stored:
+        data = {name: stored[name] for name in stored.files}
+    step: Step = peer.prepare(data, options.device)
+    _limit_threads(options.threads)
+    arrays, seconds = measure(
+        lambda: step, options.repeats, options.limit, options.warm_up, synchronize(options.device)
+    )
+    np.savez(options.output, seconds=seconds, versions=json.dumps(_versions(peer.PACKAGES)), **arrays)
+
+
+def measure(
+    fresh: Callable[[], Step], repeats: int, limit: float, warm_up: bool, wait: Callable[[], None]
+) -> tuple[dict[str, Any], list[float]]:
+    """The arrays of the last measurement and the seconds of each.
+
+    Args:
+        fresh: called before each measurement, outside of the time that counts; returns what is measured.
+        repeats: at most so many, and fewer where they would take more than ``limit`` seconds together.
+        limit: see there; the warm-up counts.
+        warm_up: whether there is one measurement before, which does not count.
+        wait: returns when the device has nothing left to do.
+    """
+    began = time.perf_counter()
+    if warm_up:
+        fresh()()
+    seconds: list[float] = []
+    arrays: dict[str, Any] = {}
+    while not seconds or (len(seconds) < repeats and time.perf_counter() - began + min(seconds) < limit):
+        step = fresh()
+        wait()
+        start = time.perf_counter()
+        arrays = step()
+        wait()
+        seconds.append(time.perf_counter() - start)
+    return arrays, seconds
+
+
+def synchronize(device: str) -> Callable[[], None]:
+    """Waits for a CUDA device; on the CPU there is nothing to wait for."""
+    if device == "cpu":
+        return lambda: None
+    import torch
+
+    return torch.cuda.synchronize
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    for name in ("peer", "input", "output"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=60.0)
+    parser.add_argument("--no-warm-up", dest="warm_up", action="store_false")
+    options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)  # read when a library is loaded, so before the peer is
+    return options
+
+
+def _load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _limit_threads(count: int) -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(count)
+
+
+def _versions(packages: tuple[str, ...]) -> dict[str, str]:
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for package in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions
+
+
+if __name__ == "__main__":
+    main()

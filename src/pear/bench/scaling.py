@@ -1,0 +1,226 @@
+"""How does the time of a regret and its gradient grow with the problem? Grids, and random sparse quadratic programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from pear.bench.clock import Step, measure, synchronize
+from pear.bench.plot import Series
+from pear.bench.statistics import fitted_exponent
+from pear.bench.table import Table, error, number
+from pear.errors import ProblemError, SolveError
+from pear.losses import PEARLoss
+from pear.problem import Problem
+from pear.tasks import shortest_path
+
+GRIDS = (20, 40, 60, 100, 140, 200)
+QPS = (1_000, 3_000, 10_000, 30_000, 100_000)
+QUICK_GRIDS, QUICK_QPS = (5, 10), (100, 200)
+
+GRID, QP = "grid", "sparse QP"
+_PER_ROW = 5  # entries of a row of the random programs
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to measure.
+
+    Attributes:
+        grids: sides of square grids.
+        qps: variables of random sparse programs.
+        spread: how far apart the variables of a row of those may lie; 0 for anywhere.
+        batch: samples a measurement.
+        repeats: measurements of each point; the fastest counts.
+        limit: seconds; after a point that takes longer, larger ones are left out.
+        threads: to compute with.
+        seed: of costs and programs.
+    """
+
+    grids: tuple[int, ...] = GRIDS
+    qps: tuple[int, ...] = QPS
+    spread: int = 20
+    batch: int = 1
+    repeats: int = 3
+    limit: float = 60.0
+    threads: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        least = {"grids": 2, "qps": 10}
+        for name, smallest in least.items():
+            values = getattr(self, name)
+            if values and min(values) < smallest:
+                raise ProblemError(f"--{name} must be whole numbers of at least {smallest}; got {list(values)}")
+        if self.spread < 0 or 0 < self.spread < _PER_ROW:
+            raise ProblemError(f"--spread must be 0 for anywhere, or at least {_PER_ROW}; got {self.spread}")
+        if self.batch < 1 or self.repeats < 1 or not self.limit > 0:
+            raise ProblemError(
+                f"--batch and --repeats must be at least 1 and --limit positive; got {self.batch}, {self.repeats} and "
+                f"{self.limit}"
+            )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One point.
+
+    Attributes:
+        family: "grid" or "sparse QP".
+        size: side of the grid, or number of variables.
+        n, rows: variables, and equality and inequality rows.
+        batch: samples a measurement.
+        seconds: a sample, forward and backward, of the fastest measurement.
+        kkt_residual: largest of the batch, as the loss reports it.
+    """
+
+    family: str
+    size: int
+    n: int
+    rows: int
+    batch: int
+    seconds: float
+    kkt_residual: float
+
+
+def run(
+    settings: Settings,
+    on_row: Callable[[Row], None],
+    on_note: Callable[[str], None] = lambda text: None,
+    say: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Measure every point, smallest first.
+
+    Args:
+        settings: what to measure.
+        on_row: called with every row as soon as it is measured.
+        on_note: called with what was left out, in words.
+        say: called with what is being done.
+    """
+    for family, sizes in ((GRID, settings.grids), (QP, settings.qps)):
+        ordered = sorted(set(sizes))
+        for place, size in enumerate(ordered):
+            say(f"{family} of {size:,}")
+            larger = ", ".join(f"{other:,}" for other in ordered[place + 1 :])
+            try:
+                row = _point(settings, family, size)
+            except (MemoryError, SolveError, ProblemError, RuntimeError) as reason:
+                # RuntimeError is what torch raises where memory is at its end
+                on_note(f"{family} of {size:,} failed: {reason}; it and larger ones ({larger or 'none'}) left out")
+                break
+            on_row(row)
+            if row.seconds * row.batch > settings.limit and larger:
+                taken = row.seconds * row.batch
+                on_note(f"{family} of {size:,} took {taken:.0f} s, more than --limit: {larger} left out")
+                break
+
+
+def _point(settings: Settings, family: str, size: int) -> Row:
+    problem, true, predicted = (_grid if family == GRID else _program)(settings, size)
+    smoothing, injection = (0.1, 0.1) if family == GRID else (0.0, 0.0)
+    last: list[PEARLoss] = []
+
+    def fresh() -> Step:
+        loss = PEARLoss(problem, smoothing=smoothing, injection=injection, reduction="sum")
+        last[:] = [loss]
+        return lambda: _once(loss, predicted, true)
+
+    # the first measurement is the warm-up; where it takes long, it is the only one
+    _, seconds = measure(fresh, 1, settings.limit, False, synchronize("cpu"))
+    if seconds[0] * (settings.repeats + 1) < settings.limit:
+        _, seconds = measure(fresh, settings.repeats, settings.limit, False, synchronize("cpu"))
+    (loss,) = last
+    assert loss.last is not None
+    rows = sum(0 if side is None else side.shape[-1] for side in (problem.b, problem.h))
+    residual = float(loss.last.kkt_residual.max())
+    return Row(family, size, problem.n, rows, settings.batch, min(seconds) / settings.batch, residual)
+
+
+def _once(loss: PEARLoss, predicted: Tensor, true: Tensor) -> dict[str, Tensor]:
+    moving = predicted.clone().requires_grad_()
+    loss(moving, true).backward()
+    assert moving.grad is not None
+    return {"gradient": moving.grad}
+
+
+def _grid(settings: Settings, side: int) -> tuple[Problem, Tensor, Tensor]:
+    """Paths with the costs of the paper's samples, forecast to 30 %."""
+    task = shortest_path((side, side))
+    true = task.samples(settings.batch, seed=settings.seed, dtype=torch.float64).costs
+    factors = np.random.default_rng([settings.seed, side]).uniform(0.7, 1.3, tuple(true.shape))
+    return task.problem, true, true * torch.from_numpy(factors)
+
+
+def _program(settings: Settings, n: int) -> tuple[Problem, Tensor, Tensor]:
+    """A random program with costs of both signs, so that some bounds are reached."""
+    rng = np.random.default_rng([settings.seed, n])
+    problem = random_qp(rng, n, settings.spread)
+    true = rng.normal(size=(settings.batch, n))
+    predicted = true + 0.3 * rng.normal(size=true.shape)
+    return problem, torch.from_numpy(true), torch.from_numpy(predicted)
+
+
+def random_qp(rng: np.random.Generator, n: int, spread: int) -> Problem:
+    """A sparse, strictly convex program in a box, with n/10 equalities and n/2 inequalities around a point inside.
+
+    Neighbours share curvature, and a row joins five variables within ``spread`` places, as constraints do that couple
+    neighbours in time or space. Rows that join anything with anything (0) leave no factorisation sparse.
+
+    Args:
+        rng: draws it.
+        n: number of variables.
+        spread: see there.
+    """
+    inside = rng.uniform(0.2, 0.8, n)
+    A, G = _sparse_rows(rng, n // 10, n, spread), _sparse_rows(rng, n // 2, n, spread)
+    coupling = sp.diags_array([-0.25 * np.ones(n - 1), -0.25 * np.ones(n - 1)], offsets=[-1, 1])
+    Q = sp.csc_matrix(coupling + sp.diags_array(rng.uniform(1.0, 2.0, n)))
+    room = rng.uniform(0.0, 1.0, n // 2)
+    return Problem(Q=Q, A=A, b=A @ inside, G=G, h=G @ inside + room, lb=0.0, ub=1.0)
+
+
+def _sparse_rows(rng: np.random.Generator, m: int, n: int, spread: int) -> sp.csr_matrix:
+    width = min(spread, n) or n
+    first = rng.integers(0, n - width + 1, (m, 1))
+    columns = first + rng.integers(0, width, (m, _PER_ROW))
+    entries = rng.normal(size=(m, _PER_ROW))
+    return sp.csr_matrix((entries.ravel(), (np.repeat(np.arange(m), _PER_ROW), columns.ravel())), shape=(m, n))
+
+
+def exponents(rows: list[Row]) -> dict[str, float]:
+    """For every family the exponent of time in n; NaN where there are less than two points."""
+    found = {}
+    for family in dict.fromkeys(row.family for row in rows):
+        own = [row for row in rows if row.family == family]
+        found[family] = fitted_exponent([row.n for row in own], [row.seconds for row in own])
+    return found
+
+
+def tables(rows: list[Row]) -> list[Table]:
+    """The points, and the exponents fitted to them."""
+    headings = ("family", "size", "variables", "rows", "batch", "s a sample", "KKT\nresidual")
+    points = Table("PEARLoss, forward and backward", headings)
+    for row in rows:
+        size = f"{row.size}×{row.size}" if row.family == GRID else f"{row.size:,}"
+        counts = (f"{row.n:,}", f"{row.rows:,}", str(row.batch))
+        points.rows.append((row.family, size, *counts, number(row.seconds), error(row.kkt_residual)))
+    fits = Table("Time ~ variables^exponent", ("family", "exponent"))
+    fits.rows.extend((family, number(value)) for family, value in exponents(rows).items())
+    return [points, fits]
+
+
+def series(rows: list[Row]) -> list[Series]:
+    """Seconds a sample over the number of variables, with the exponent in the name."""
+    return [
+        Series(
+            f"{family}: exponent {number(value)}",
+            [row.n for row in rows if row.family == family],
+            [row.seconds for row in rows if row.family == family],
+        )
+        for family, value in exponents(rows).items()
+    ]

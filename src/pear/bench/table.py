@@ -1,0 +1,80 @@
+"""Tables as text, before anybody decides how to print them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, headings and cells.
+
+    Attributes:
+        title: what it shows.
+        headings: one a column.
+        rows: of as many cells.
+        left: the first so many columns hold words, the others numbers.
+    """
+
+    title: str
+    headings: tuple[str, ...]
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+    left: int = 1
+
+    def markdown(self) -> str:
+        """The table in Markdown, under its title.
+
+        Example:
+            >>> print(Table("Speed", ("who", "ms"), [("a", "1.0")]).markdown())
+            **Speed**
+            <BLANKLINE>
+            | who | ms |
+            |---|---:|
+            | a | 1.0 |
+            <BLANKLINE>
+        """
+        rule = "|" + "|".join("---" if i < self.left else "---:" for i in range(len(self.headings))) + "|"
+        lines = [_row(self.headings), rule, *map(_row, self.rows)]
+        title = self.title.replace("\n", "; ")
+        return f"**{title}**\n\n" + "\n".join(lines) + "\n"
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def error(value: float) -> str:
+    """An error, to one digit.
+
+    Example:
+        >>> error(2.34e-15), error(float("nan"))
+        ('2e-15', '–')
+    """
+    return "–" if math.isnan(value) else f"{value:.0e}" if math.isfinite(value) else "∞"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number to some significant digits, without an exponent where it can be read without.
+
+    Example:
+        >>> number(12345.6), number(0.01234), number(1.5e-7), number(None)
+        ('12,346', '0.0123', '1.5e-07', '–')
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞"
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
+
+
+def share(value: float | None) -> str:
+    """A share in percent.
+
+    Example:
+        >>> share(0.735), share(None)
+        ('74 %', '–')
+    """
+    return "–" if value is None or math.isnan(value) else f"{value:.0%}".replace("%", " %")

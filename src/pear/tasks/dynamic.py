@@ -1,0 +1,35 @@
+"""One row of small whole weights: dynamic programming over what is left of the capacity, compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+
+@njit(cache=True, nogil=True)
+def fill_all(values: NDArray[np.float64], weights: NDArray[np.int64], capacity: int, chosen: NDArray[np.int8]) -> None:
+    """Write the selection of greatest value for each row of ``values`` (B, n) to ``chosen`` (B, n).
+
+    ``most[j, c]`` is the best that the first j items earn in room c. Where an item gains nothing it is left out.
+
+    Args:
+        values: of any sign.
+        weights: (n,) at least 0.
+        capacity: at least 0.
+        chosen: overwritten.
+    """
+    n = weights.shape[0]
+    most = np.zeros((n + 1, capacity + 1))
+    for s in range(values.shape[0]):
+        for j in range(n):
+            w, v = weights[j], values[s, j]
+            for c in range(min(w, capacity + 1)):
+                most[j + 1, c] = most[j, c]
+            for c in range(w, capacity + 1):
+                most[j + 1, c] = max(most[j, c], most[j, c - w] + v)
+        c = capacity
+        for j in range(n - 1, -1, -1):
+            chosen[s, j] = most[j + 1, c] > most[j, c]
+            if chosen[s, j]:
+                c -= weights[j]
