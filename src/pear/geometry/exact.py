@@ -13,12 +13,14 @@ from torch import Tensor
 
 from pear.geometry.active import final, guess
 from pear.geometry.diagnose import diagnose
-from pear.geometry.polish import polish
+from pear.geometry.polish import optimal, polish
 from pear.geometry.reduced import ReducedKKT
-from pear.geometry.residual import kkt_residual
+from pear.geometry.residual import gradient, kkt_residual
+from pear.geometry.scale import Scaled, scaled
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set import batch as compiled
-from pear.solvers.registry import COMPILED, Backend, available, kind_of
+from pear.solvers.gpu import active_set as gpu
+from pear.solvers.registry import COMPILED, ON_GPU, Backend, available, kind_of
 from pear.solvers.solution import ActiveSet, Batched, Duals, Status
 
 logger = logging.getLogger("pear")
@@ -68,6 +70,29 @@ class CompiledPart:
         return torch.from_numpy(g), torch.from_numpy(unique)
 
 
+@dataclass(frozen=True)
+class GPUPart:
+    """Samples that the GPU's kernel solved.
+
+    Attributes:
+        done: (B,) bool.
+        descent: where it left them, the inverses of their reduced systems included.
+        working: the constraints that are held there; where more are tight, its inverse is of no use.
+    """
+
+    done: Tensor
+    descent: gpu.Descent
+    working: ActiveSet
+
+    def narrowed(self, active: ActiveSet) -> GPUPart:
+        """Without the samples in which more is active than was held."""
+        return replace(self, done=self.done & self.working.same(active))
+
+    def project(self, error: Tensor) -> tuple[Tensor, Tensor]:
+        """As for ``CompiledPart``."""
+        return self.descent.project(error)
+
+
 @dataclass
 class Verified:
     """Exact solutions of a batch of programs, with what the gradient needs.
@@ -91,7 +116,7 @@ class Verified:
     repaired: Tensor
     reused: Tensor
     working: ActiveSet
-    compiled: CompiledPart | None = None
+    compiled: CompiledPart | GPUPart | None = None
     _reduced: ReducedKKT | None = None
 
     @property
@@ -125,6 +150,8 @@ def solve_exactly(
     run = _Run(qp, check_convexity)
     if backend.name == COMPILED:
         run.attempt_compiled()
+    elif backend.name == ON_GPU and gpu.supports(qp):
+        run.attempt_on_gpu()
     elif start is not None:
         run.attempt(run.todo() & start.known, start.x, start.duals, start.active, _FROM_MEMORY)
         run.reused = run.verified & (run.exchanges == 0)
@@ -169,7 +196,8 @@ class _Run:
         self.reused = self.verified.clone()
         self.exchanges = torch.zeros(B, dtype=torch.long, device=qp.c.device)
         self.reduced: ReducedKKT | None = None
-        self.compiled: CompiledPart | None = None
+        self.compiled: CompiledPart | GPUPart | None = None
+        self.measured: Scaled | None = None
 
     def todo(self) -> Tensor:
         return (self.refused == 0) & ~self.verified
@@ -191,6 +219,26 @@ class _Run:
         self.active.put(done, active_of(found)[done])
         self.verified[done] = True
         self.compiled = CompiledPart(self.verified.clone(), programs, states)
+
+    def attempt_on_gpu(self) -> None:
+        """One kernel for the batch, on its device; what it finds is judged like any hint."""
+        qp, where = self.qp, self.todo()
+        found = gpu.descend(qp) if qp.batch else None
+        if found is None:
+            return
+        rows = torch.where(found.rows, found.y[:, qp.p :], 0.0)
+        duals = Duals(found.y[:, : qp.p], rows, torch.zeros_like(found.x))
+        active = ActiveSet(found.rows, found.lower, found.upper)
+        duals = replace(duals, bound=torch.where(active.fixed, -gradient(qp, found.x, duals), 0.0))
+        measured = scaled(qp, found.x, duals)
+        good = where & found.ended & optimal(qp, measured, active)
+        keep = good[:, None]
+        self.x = torch.where(keep, found.x, self.x)
+        self.duals = Duals(*(torch.where(keep, v, 0.0) for v in (duals.equality, duals.inequality, duals.bound)))
+        self.active = _masked(active, good)
+        self.verified = self.verified | good
+        self.compiled = GPUPart(good, found, active)
+        self.measured = measured if bool(good.all()) else None
 
     def attempt_hint(self, where: Tensor, x: Tensor, duals: Duals, max_exchanges: int) -> None:
         """Polish the solver's points for the samples in ``where``; x and duals hold those rows only."""
@@ -235,13 +283,14 @@ class _Run:
                 status[rest] = diagnose(qp[rest.nonzero()[:, 0]])
             qp = self.qp = _without(qp, failed)
         working = self.active
-        active, weak = (_masked(s, self.verified) for s in final(qp, self.x, self.duals, working))
+        active, weak = (_masked(s, self.verified) for s in final(qp, self.x, self.duals, working, self.measured))
+        part = self.compiled.narrowed(active) if isinstance(self.compiled, GPUPart) else self.compiled
         residual = kkt_residual(qp, self.x, self.duals) if B else qp.c.new_zeros(0)
         residual = torch.where(failed, torch.nan, residual)
         reduced = self.reduced if self.reduced is not None and bool(working.same(active).all()) else None
         repaired = (self.exchanges > 0) & self.verified
         fate = (status, residual, repaired, self.reused)
-        return Verified(qp, self.x, self.duals, active, weak, *fate, working, self.compiled, reduced)
+        return Verified(qp, self.x, self.duals, active, weak, *fate, working, part, reduced)
 
 
 def duals_of(found: compiled.Outcome) -> Duals:

@@ -8,6 +8,7 @@ from torch import Tensor
 from pear.errors import NotUniqueError
 from pear.geometry.diagnose import is_unique
 from pear.geometry.exact import Verified
+from pear.geometry.reduced import ReducedKKT
 from pear.problem.canonical import QuadraticProgram
 
 _NEGLIGIBLE = 1e-12
@@ -36,10 +37,13 @@ def project_any(solution: Verified, e: Tensor) -> tuple[Tensor, Tensor]:
         g, curved = part.project(e)
         if bool(part.done.all()):
             return g, curved
-    general, _, _, unique = solution.reduced.project(e)
-    if part is None:
-        return general, unique
-    return torch.where(part.done[:, None], g, general), torch.where(part.done, curved, unique)
+        # the general way for the rest only
+        rest = (~part.done).nonzero()[:, 0]
+        reduced = ReducedKKT(solution.qp[rest], solution.active[rest])
+        g[rest], _, _, curved[rest] = reduced.project(e[rest])
+        return g, curved
+    g, _, _, curved = solution.reduced.project(e)
+    return g, curved
 
 
 def inject_normal(qp: QuadraticProgram, e: Tensor, g: Tensor, strength: float) -> Tensor:

@@ -88,8 +88,8 @@ def _bridge(name: str, package: str, kinds: tuple[str, ...], note: str) -> Backe
     )
 
 
-COMPILED = "active-set"
-"""The name of the built-in solver whose solutions come verified."""
+COMPILED, ON_GPU = "active-set", "pear"
+"""The built-in solvers: compiled on the CPU, and batched, with an active-set kernel of its own on a GPU."""
 
 BACKENDS: tuple[Backend, ...] = (
     Backend(
