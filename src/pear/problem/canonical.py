@@ -81,6 +81,8 @@ class QuadraticProgram:
 
 def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
     """Row-wise ``M x``: (B or 1, r, n) times (B, n) gives (B, r), one GEMM where the matrix is shared."""
+    if not isinstance(matrix, Tensor):  # a SparseMatrix
+        return matrix.matvec(vector)
     if matrix.shape[0] == 1:
         return vector @ matrix[0].mT
     return torch.bmm(matrix, vector.unsqueeze(-1)).squeeze(-1)
@@ -88,6 +90,15 @@ def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
 
 def tmatvec(matrix: Tensor, vector: Tensor) -> Tensor:
     """Row-wise ``Mᵀ y``: (B or 1, r, n) and (B, r) give (B, n)."""
+    if not isinstance(matrix, Tensor):
+        return matrix.tmatvec(vector)
     if matrix.shape[0] == 1:
         return vector @ matrix[0]
     return torch.bmm(vector.unsqueeze(1), matrix).squeeze(1)
+
+
+def row_squares(matrix: Tensor) -> Tensor:
+    """(B or 1, r) the squared length of each row of (B or 1, r, n)."""
+    if not isinstance(matrix, Tensor):
+        return matrix.row_squares
+    return (matrix * matrix).sum(2)

@@ -1,0 +1,361 @@
+"""Sparse LDLᵀ of symmetric quasi-definite matrices: ordering, structure and numbers, each computed once and reused.
+
+A quasi-definite matrix ``[H Jᵀ; J −D]`` with H and D positive definite has the factors LDLᵀ in *every* order, without
+pivoting. The order may therefore be chosen for little fill alone (approximate minimum degree), once for all matrices
+with the same non-zeros, and the numbers follow in a loop that needs no search.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy import sparse
+
+Array = NDArray[Any]
+
+MAX_WORK = 4e9
+"""Multiplications a factorisation may take before an iterative method is preferred."""
+
+_CROWDED = 10.0  # a row with more than this times √n neighbours is ordered last without being looked at
+
+
+class Ordering:
+    """The order in which a symmetric pattern is eliminated, and what its factor will look like.
+
+    Args:
+        matrix: (n, n) upper triangle with the whole diagonal, in CSC form, canonical; only its pattern matters.
+        max_work: give up once the factor would take more multiplications.
+
+    Attributes:
+        affordable: False where the fill exceeds ``max_work``; then nothing else may be used.
+        fill: entries below the diagonal of L.
+    """
+
+    def __init__(self, matrix: sparse.csc_array, max_work: float = MAX_WORK) -> None:
+        n = matrix.shape[0]
+        self.fill = 0
+        indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
+        full_ptr, full_indices = _mirrored(n, indptr, indices)
+        self._order, self.affordable = _minimum_degree(n, full_ptr, full_indices, max_work, _CROWDED)
+        if not self.affordable:
+            return
+        self._ptr, self._rows, self._place = _permuted(n, indptr, indices, self._order)
+        self._parent, self._counts, work = _tree(n, self._ptr, self._rows)
+        self.fill = int(self._counts.sum())
+        self.affordable = bool(work <= max_work)
+
+    def factor(self, data: Array) -> Factor:
+        """Factor the matrix whose upper triangle has these numbers, in the order of the pattern."""
+        values = np.empty_like(data)
+        values[self._place] = data
+        return Factor(self._order, *_factored(self._ptr, self._rows, values, self._parent, self._counts))
+
+
+class Factor:
+    """The factors L and D of one matrix, permuted."""
+
+    def __init__(self, order: Array, ptr: Array, rows: Array, values: Array, diagonal: Array, pivots: int) -> None:
+        self._order = order
+        self._L = ptr, rows, values
+        self._diagonal = diagonal
+        self.succeeded = pivots == len(order)
+        """False where a pivot was zero or not a number."""
+
+    @property
+    def fill(self) -> int:
+        """Entries of L below the diagonal."""
+        return len(self._L[1])
+
+    def solve(self, rhs: Array) -> Array:
+        """(n,) the solution for one right-hand side (n,)."""
+        return _solved(self._order, *self._L, self._diagonal, rhs)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _mirrored(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
+    """Both triangles of an upper pattern, without the diagonal, as lists of neighbours."""
+    count = np.zeros(n + 1, np.int64)
+    for j in range(n):
+        for k in range(indptr[j], indptr[j + 1]):
+            i = indices[k]
+            if i != j:
+                count[i + 1] += 1
+                count[j + 1] += 1
+    for j in range(n):
+        count[j + 1] += count[j]
+    ptr = count.copy()
+    neighbours = np.empty(count[n], np.int64)
+    for j in range(n):
+        for k in range(indptr[j], indptr[j + 1]):
+            i = indices[k]
+            if i != j:
+                neighbours[count[i]] = j
+                count[i] += 1
+                neighbours[count[j]] = i
+                count[j] += 1
+    return ptr, neighbours
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _unlink(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
+    """Take a node out of the list of its degree."""
+    if before[i] >= 0:
+        after[before[i]] = after[i]
+    else:
+        head[degree[i]] = after[i]
+    if after[i] >= 0:
+        before[after[i]] = before[i]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _link(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
+    """Put a node at the front of the list of its degree."""
+    first = head[degree[i]]
+    after[i], before[i] = first, -1
+    if first >= 0:
+        before[first] = i
+    head[degree[i]] = i
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _minimum_degree(
+    n: int, ptr: Array, neighbours: Array, max_work: float, crowded: float
+) -> tuple[Array, bool]:
+    """An order by approximate minimum degree on the quotient graph; False where the fill takes too much work.
+
+    A node that was eliminated stands for the clique of its neighbours at that time. Each living node keeps a list of
+    such cliques, then of the plain neighbours that no clique covers; a clique within a newer one is dropped.
+    """
+    order = np.empty(n, np.int64)
+    start, cliques, length = ptr[:n].copy(), np.zeros(n, np.int64), np.empty(n, np.int64)
+    limit = max(16.0, crowded * np.sqrt(n))
+    state = np.zeros(n, np.int8)  # 0 alive, 1 a clique, 2 dropped, 3 crowded: to be ordered last
+    waiting = 0
+    for i in range(n):
+        if ptr[i + 1] - ptr[i] > limit:
+            state[i] = 3
+            waiting += 1
+    lists = np.empty(max(2 * len(neighbours), 16) + n, np.int64)
+    end = 0
+    for i in range(n):
+        start[i] = end
+        for k in range(ptr[i], ptr[i + 1]):
+            if state[i] != 3 and state[neighbours[k]] != 3:
+                lists[end] = neighbours[k]
+                end += 1
+        length[i] = end - start[i]
+    head, after, before = np.full(n + 1, -1), np.full(n, -1), np.full(n, -1)
+    degree = length.copy()
+    for i in range(n):
+        if state[i] == 0:
+            _link(i, head, after, before, degree)
+    seen, outside = np.full(n, -1, np.int64), np.zeros(n, np.int64)
+    scratch = np.empty(n + 1, np.int64)
+    stamp, least, work = 1, 0, 0.0
+    for step in range(n - waiting):
+        while head[least] < 0:
+            least += 1
+        pivot = head[least]
+        _unlink(pivot, head, after, before, degree)
+        order[step] = pivot
+        seen[pivot] = step
+        # the new clique: the neighbours of the pivot, directly or through its cliques, which it replaces
+        room = 0
+        for k in range(start[pivot], start[pivot] + length[pivot]):
+            other = lists[k]
+            room += length[other] if k < start[pivot] + cliques[pivot] else 1
+        if end + room > len(lists):
+            grown = np.empty(2 * len(lists) + room, np.int64)
+            grown[:end] = lists[:end]
+            lists = grown
+        begin = end
+        for k in range(start[pivot], start[pivot] + length[pivot]):
+            other = lists[k]
+            if k < start[pivot] + cliques[pivot]:
+                if state[other] != 1:
+                    continue
+                for q in range(start[other], start[other] + length[other]):
+                    i = lists[q]
+                    if seen[i] != step:
+                        seen[i] = step
+                        lists[end] = i
+                        end += 1
+                state[other] = 2
+            elif seen[other] != step:
+                seen[other] = step
+                lists[end] = other
+                end += 1
+        size = end - begin
+        start[pivot], length[pivot], state[pivot] = begin, size, 1
+        work += float(size) * (size + 1)
+        if work > max_work:
+            return order, False
+        # how much of every clique nearby lies outside the new one
+        for k in range(begin, end):
+            i = lists[k]
+            for q in range(start[i], start[i] + cliques[i]):
+                e = lists[q]
+                if state[e] == 1:
+                    if outside[e] < stamp:
+                        outside[e] = stamp + length[e]
+                    outside[e] -= 1
+        for k in range(begin, end):
+            i = lists[k]
+            total = length[i]
+            for q in range(total):
+                scratch[q] = lists[start[i] + q]
+            put = start[i]
+            reach = size - 1
+            for q in range(cliques[i]):
+                e = scratch[q]
+                if state[e] != 1:
+                    continue
+                if outside[e] == stamp:  # within the new clique
+                    state[e] = 2
+                    continue
+                lists[put] = e
+                put += 1
+                reach += outside[e] - stamp
+            lists[put] = pivot
+            put += 1
+            held = put - start[i]
+            for q in range(cliques[i], total):
+                j = scratch[q]
+                if seen[j] != step:
+                    lists[put] = j
+                    put += 1
+                    reach += 1
+            cliques[i], length[i] = held, put - start[i]
+            _unlink(i, head, after, before, degree)
+            degree[i] = min(reach, degree[i] + size - 1, n - step - 1)
+            _link(i, head, after, before, degree)
+            least = min(least, degree[i])
+        stamp += n + 1
+    place = n - waiting
+    for i in range(n):
+        if state[i] == 3:
+            order[place] = i
+            place += 1
+    return order, True
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _permuted(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array, Array, Array]:
+    """The upper triangle in the new order, and where each of its numbers comes to lie."""
+    rank = np.empty(n, np.int64)
+    for k in range(n):
+        rank[order[k]] = k
+    ptr = np.zeros(n + 1, np.int64)
+    for j in range(n):
+        for k in range(indptr[j], indptr[j + 1]):
+            ptr[max(rank[indices[k]], rank[j]) + 1] += 1
+    for j in range(n):
+        ptr[j + 1] += ptr[j]
+    free = ptr[:n].copy()
+    rows, place = np.empty(len(indices), np.int64), np.empty(len(indices), np.int64)
+    for j in range(n):
+        for k in range(indptr[j], indptr[j + 1]):
+            a, b = rank[indices[k]], rank[j]
+            column = max(a, b)
+            rows[free[column]] = min(a, b)
+            place[k] = free[column]
+            free[column] += 1
+    return ptr, rows, place
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
+    """Elimination tree, entries of every column of L, and the multiplications the factor takes."""
+    parent, counts, seen = np.full(n, -1, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
+    for j in range(n):
+        seen[j] = j
+        for k in range(ptr[j], ptr[j + 1]):
+            i = rows[k]
+            while seen[i] != j:
+                if parent[i] < 0:
+                    parent[i] = j
+                counts[i] += 1
+                seen[i] = j
+                i = parent[i]
+    work = 0.0
+    for j in range(n):
+        work += float(counts[j]) * (counts[j] + 1)
+    return parent, counts, work
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _factored(
+    ptr: Array, rows: Array, values: Array, parent: Array, counts: Array
+) -> tuple[Array, Array, Array, Array, int]:
+    """Row by row: solve with the rows of L so far, for the pattern that the tree tells."""
+    n = len(parent)
+    starts = np.zeros(n + 1, np.int64)
+    for j in range(n):
+        starts[j + 1] = starts[j] + counts[j]
+    put = starts[:n].copy()
+    L_rows, L_values = np.empty(starts[n], np.int32), np.empty(starts[n])
+    diagonal, inverse = np.zeros(n), np.zeros(n)
+    y, seen = np.zeros(n), np.full(n, -1, np.int64)
+    path, stack = np.empty(n, np.int64), np.empty(n, np.int64)
+    for j in range(n):
+        top = n
+        pivot = 0.0
+        seen[j] = j
+        for k in range(ptr[j], ptr[j + 1]):
+            i = rows[k]
+            if i == j:
+                pivot += values[k]
+                continue
+            y[i] += values[k]
+            length = 0
+            while seen[i] != j:
+                path[length] = i
+                length += 1
+                seen[i] = j
+                i = parent[i]
+            while length > 0:
+                length -= 1
+                top -= 1
+                stack[top] = path[length]
+        for k in range(top, n):
+            i = stack[k]
+            value = y[i]
+            y[i] = 0.0
+            for q in range(starts[i], put[i]):
+                y[L_rows[q]] -= L_values[q] * value
+            entry = value * inverse[i]
+            pivot -= entry * value
+            L_rows[put[i]] = j
+            L_values[put[i]] = entry
+            put[i] += 1
+        if pivot == 0.0 or not np.isfinite(pivot):
+            return starts, L_rows, L_values, diagonal, j
+        diagonal[j] = pivot
+        inverse[j] = 1.0 / pivot
+    return starts, L_rows, L_values, diagonal, n
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _solved(order: Array, ptr: Array, rows: Array, values: Array, diagonal: Array, rhs: Array) -> Array:
+    """Forward, divide, backward."""
+    n = len(order)
+    x = np.empty(n)
+    for j in range(n):
+        x[j] = rhs[order[j]]
+    for j in range(n):
+        value = x[j]
+        if value != 0.0:
+            for k in range(ptr[j], ptr[j + 1]):
+                x[rows[k]] -= values[k] * value
+    for j in range(n - 1, -1, -1):
+        value = x[j] / diagonal[j]
+        for k in range(ptr[j], ptr[j + 1]):
+            value -= values[k] * x[rows[k]]
+        x[j] = value
+    result = np.empty(n)
+    for j in range(n):
+        result[order[j]] = x[j]
+    return result
