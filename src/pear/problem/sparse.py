@@ -87,6 +87,10 @@ class SparseMatrix:
         """Absolute values."""
         return self._abs
 
+    def amax(self, dim: tuple[int, int]) -> Tensor:
+        """(1,) the largest entry."""
+        return torch.full((1,), float(self.csr.max()) if min(self.csr.shape) else 0.0, dtype=torch.float64)
+
     def any(self) -> bool:
         """True where some entry is not zero."""
         return bool(self.csr.data.any())

@@ -22,13 +22,15 @@ _SHIFT = 1e-9
 _STEP = 0.995
 _HELD = 1e18  # added to the curvature of what must not move: variables whose bounds coincide, absent rows
 _LOST = 1e14
+_NEAR = 3e-3  # how far a remembered point is moved inside, relative to its size
 
 
 @dataclass
 class Point:
     """A primal-dual point: x (n,), row multipliers (p + m,), slacks of the m inequalities, bound multipliers (n,) each.
 
-    ``below`` and ``above`` are the distances to the bounds; they are variables of their own while x is infeasible.
+    ``below`` and ``above`` are the distances to the bounds; they are variables of their own while x is infeasible, and 1
+    where there is no bound.
     """
 
     x: Array
@@ -47,9 +49,24 @@ class InteriorPoint:
         pattern: H and the stacked rows J = [A; G].
         p: how many of the rows are equalities.
         c, rhs, lb, ub: (n,), (p + m,), (n,), (n,).
+        start: a point near the solution, as ``point`` gives it.
+
+    Attributes:
+        error: of the best iterate so far.
+        iterations: factorisations so far.
+        ended: True where it can get no further.
     """
 
-    def __init__(self, pattern: SaddlePattern, p: int, c: Array, rhs: Array, lb: Array, ub: Array) -> None:
+    def __init__(
+        self,
+        pattern: SaddlePattern,
+        p: int,
+        c: Array,
+        rhs: Array,
+        lb: Array,
+        ub: Array,
+        start: tuple[Array, Array, Array] | None = None,
+    ) -> None:
         self.pattern, self.p = pattern, p
         self.force = max(float(np.abs(c).max(initial=0.0)), 1e-300)
         finite = [np.abs(v[np.isfinite(v)]) for v in (rhs, lb, ub)]
@@ -60,28 +77,43 @@ class InteriorPoint:
         self.absent = np.concatenate([np.zeros(p, bool), np.isinf(rhs[p:])])
         self.present = ~self.absent[p:]
         self.count = int(self.has_lower.sum() + self.has_upper.sum() + self.present.sum())
+        self.inequalities = pattern.J[p:]
+        self.error, self.iterations, self.ended = np.inf, 0, False
+        with np.errstate(all="ignore"):
+            self._best = self._cold() if start is None else self._warm(*start)
+            self._take(self._best)
 
-    def run(self, tol: float, start: tuple[Array, Array, Array] | None = None) -> tuple[Array, Array, Array, bool]:
-        """x (n,), row multipliers (p + m,), bound multipliers (n,), and whether ``tol`` was reached.
+    def run(self, tol: float) -> bool:
+        """Go on from where the last call ended until ``tol`` is reached; returns whether it was.
 
         Args:
-            tol: relative accuracy of feasibility, stationarity and gap.
-            start: a point near the solution, as it is returned.
+            tol: relative accuracy of feasibility, stationarity and complementarity.
         """
-        q = self._cold() if start is None else self._warm(*start)
-        best, best_error = q, np.inf
-        for _ in range(_MAX_ITERATIONS):
-            dual, primal, gap = self._residuals(q)
-            error = self._error(q, dual, primal, gap)
-            if error < best_error:
-                best, best_error = q, error
-            if error <= tol or not np.isfinite(error) or np.abs(q.v).max(initial=0.0) > _LOST * self.force:
-                break
-            moved = self._advance(q, dual, primal, gap)
-            if moved is None:
-                break
-            q = moved
-        return best.x, best.v, best.upper - best.lower, best_error <= tol
+        with np.errstate(all="ignore"):  # a run that diverges is noticed by its error, not by its overflows
+            while not self.ended and self.error > tol:
+                if self.iterations >= _MAX_ITERATIONS or np.abs(self._now.v).max(initial=0.0) > _LOST * self.force:
+                    self.ended = True
+                    break
+                moved = self._advance(self._now, *self._state)
+                self.iterations += 1
+                if moved is None:
+                    self.ended = True
+                    break
+                self._take(moved)
+        return self.error <= tol
+
+    @property
+    def point(self) -> tuple[Array, Array, Array]:
+        """x (n,), row multipliers (p + m,) and bound multipliers (n,) of the best iterate."""
+        return self._best.x, self._best.v, self._best.upper - self._best.lower
+
+    def _take(self, q: Point) -> None:
+        self._now = q
+        dual, primal, gap = self._state = self._residuals(q)
+        error = self._error(q, dual, primal, gap)
+        if error < self.error:
+            self._best, self.error = q, error
+        self.ended = not np.isfinite(error)
 
     # -- one iteration -----------------------------------------------------------------------------------------------
 
@@ -193,7 +225,7 @@ class InteriorPoint:
 
     def _pushed(self, x: Array, v: Array) -> Point:
         p = self.p
-        row_slack = np.where(self.present, self.rhs[p:] - self.pattern.J[p:] @ x, 0.0)
+        row_slack = np.where(self.present, self.rhs[p:] - self.inequalities @ x, 0.0)
         slope = self.pattern.H @ x + self.c + self.pattern.JT @ v
         below, above = np.where(self.has_lower, x - self.lb, 0.0), np.where(self.has_upper, self.ub - x, 0.0)
         distances = np.concatenate([below[self.has_lower], above[self.has_upper], row_slack[self.present]])
@@ -205,28 +237,26 @@ class InteriorPoint:
             x,
             np.concatenate([v[:p], row_lean]),
             np.where(self.present, np.maximum(row_slack, push), 0.0),
-            np.where(self.has_lower, np.maximum(below, push), 0.0),
-            np.where(self.has_upper, np.maximum(above, push), 0.0),
+            np.where(self.has_lower, np.maximum(below, push), 1.0),
+            np.where(self.has_upper, np.maximum(above, push), 1.0),
             np.where(self.has_lower, np.maximum(slope, lean), 0.0),
             np.where(self.has_upper, np.maximum(-slope, lean), 0.0),
         )
 
     def _warm(self, x: Array, v: Array, bound: Array) -> Point:
         """A remembered solution, a little inside: close enough to be worth it, far enough to turn round."""
-        p, near = self.p, self.warmth
+        p, near = self.p, _NEAR
         size, force = near * max(float(np.abs(x).max(initial=0.0)), 1e-9 * self.size), near * self.force
-        slack = self.rhs[p:] - self.pattern.J[p:] @ x
+        slack = self.rhs[p:] - self.inequalities @ x
         return Point(
             x,
             np.concatenate([v[:p], np.where(self.present, np.maximum(v[p:], force), 0.0)]),
             np.where(self.present, np.maximum(slack, size), 0.0),
-            np.where(self.has_lower, np.maximum(x - self.lb, size), 0.0),
-            np.where(self.has_upper, np.maximum(self.ub - x, size), 0.0),
+            np.where(self.has_lower, np.maximum(x - self.lb, size), 1.0),
+            np.where(self.has_upper, np.maximum(self.ub - x, size), 1.0),
             np.where(self.has_lower, np.maximum(-bound, force), 0.0),
             np.where(self.has_upper, np.maximum(bound, force), 0.0),
         )
-
-    warmth = 1e-2
 
 
 def _moved(q: Point, d: Point, primal: float, dual: float) -> Point:

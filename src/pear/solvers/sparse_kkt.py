@@ -84,6 +84,11 @@ class Saddle:
         """Entries of the factor."""
         return self._factor.fill
 
+    @property
+    def is_positive(self) -> bool:
+        """True where every pivot is positive: the matrix (without rows) is positive definite."""
+        return self.succeeded and self._factor.is_positive
+
     def solve(self, f: Array, r: Array, tolerance: float = _ROUNDOFF, refinements: int = 1) -> tuple[Array, Array]:
         """x (n,) and v (r,) for the right-hand side f (n,), r (r,).
 

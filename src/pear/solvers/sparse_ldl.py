@@ -69,6 +69,11 @@ class Factor:
         """Entries of L below the diagonal."""
         return len(self._L[1])
 
+    @property
+    def is_positive(self) -> bool:
+        """True where every pivot is positive."""
+        return bool((self._diagonal > 0).all())
+
     def solve(self, rhs: Array) -> Array:
         """(n,) the solution for one right-hand side (n,)."""
         return _solved(self._order, *self._L, self._diagonal, rhs)

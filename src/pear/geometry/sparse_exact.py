@@ -1,0 +1,390 @@
+"""Verified solutions of large sparse programs, one sample at a time: a hint, then the reduced system, as everywhere.
+
+The conditions, tolerances and the final active set are those of the dense path (``geometry/scale.py``, ``active.py``,
+``residual.py``). What differs is that systems are factored on their non-zeros, and that the built-in interior point stays
+at hand: where the exchange of constraints does not settle, it goes on from where it was, more accurately.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from pear.geometry.active import final, guess
+from pear.geometry.exact import Start, Verified
+from pear.geometry.residual import gradient, kkt_residual
+from pear.geometry.scale import scaled
+from pear.geometry.sparse_diagnose import cannot_leave, fate, least_curvature
+from pear.geometry.sparse_reduced import SparseReduced, stacked
+from pear.problem.canonical import matvec
+from pear.problem.sparse import SparseProgram
+from pear.solvers.registry import Backend, available, get, kind_of
+from pear.solvers.solution import ActiveSet, Duals, Status
+from pear.solvers.sparse_interior import InteriorPoint
+from pear.solvers.sparse_kkt import SaddlePattern
+
+Array = NDArray[Any]
+logger = logging.getLogger("pear")
+
+_ACCURACIES = (1e-6, 1e-8, 1e-10, 1e-12)
+_EXCHANGES = 8
+_LAST_EXCHANGES = 40
+_PATIENCE = 2
+_TOLERANCE = 1e-10  # as in polish.py
+_SIGN = 1e-12
+_SHARP = 1e-13
+_OPTIMAL = 1e-9  # largest KKT residual of anything that is called solved
+_KEPT = 2**26  # numbers in the factors that a batch keeps for its gradient
+
+
+@dataclass
+class Exact:
+    """A verified point of one sample, and the system that it was computed with."""
+
+    x: Tensor
+    duals: Duals
+    working: ActiveSet
+    system: SparseReduced
+    exchanges: int
+
+
+@dataclass
+class SparseVerified(Verified):
+    """As ``Verified``, for sparse programs; ``systems`` holds the factors that were kept, one per sample or None."""
+
+    systems: list[SparseReduced | None] = field(default_factory=list)
+
+    @property
+    def reduced(self) -> Any:
+        """What projects onto the tangent spaces, sample by sample."""
+        return SparseProjector(self)
+
+
+class SparseProjector:
+    """Projection onto the tangent space of every sample's active constraints."""
+
+    def __init__(self, solution: SparseVerified) -> None:
+        self._solution = solution
+
+    def project(self, e: Tensor, least_multipliers: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """P e (B, n), the multipliers of equalities (B, p) and inequalities (B, m), and (B,) where P is defined.
+
+        Args:
+            e: (B, n).
+            least_multipliers: accepted for the dense path's sake; multipliers are always those of least norm.
+        """
+        solution = self._solution
+        B, n, p, m = solution.qp.batch, solution.qp.n, solution.qp.p, solution.qp.m
+        x, v, unique = e.new_zeros(B, n), e.new_zeros(B, p + m), torch.ones(B, dtype=torch.bool)
+
+        def one(i: int) -> None:
+            if not bool(solution.solved[i]):
+                return
+            system = self._system(i)
+            result, multipliers, good = system.project(e[i].numpy())
+            x[i], v[i] = torch.from_numpy(result), torch.from_numpy(multipliers)
+            unique[i] = good and self._is_unique(i, system)
+
+        in_threads(one, B)
+        return x, v[:, :p], v[:, p:], unique
+
+    def tangent_dim(self) -> Tensor:
+        """Not available: it needs the rank of a large sparse matrix."""
+        raise NotImplementedError("tangent_dim needs the rank of the active rows, which sparse problems do not compute")
+
+    def _system(self, i: int) -> SparseReduced:
+        solution = self._solution
+        system = solution.systems[i]
+        if system is None:
+            active = solution.active
+            system = SparseReduced(_program(solution), active.fixed[i].numpy(), active.rows[i].numpy())
+        return system
+
+    def _is_unique(self, i: int, system: SparseReduced) -> bool:
+        """With a definite curvature always; else by a random force, and a linear program for weak constraints."""
+        qp = _program(self._solution)
+        if least_curvature(qp) > 0:
+            return True
+        if not system.is_curved():
+            return False
+        one = torch.tensor([i])
+        weak = self._solution.weak[one]
+        return not bool(weak.count() > 0) or cannot_leave(_sample(qp, i), self._solution.active[one], weak)
+
+
+def solve_sparse(qp: SparseProgram, backend: Backend, start: Start | None = None) -> SparseVerified:
+    """Solve a batch of sparse continuous programs; every returned solution satisfies its optimality conditions.
+
+    Args:
+        qp: the programs.
+        backend: the solver that gives hints; "pear" is the built-in sparse interior point.
+        start: remembered solutions; where one still passes the check, no solver is called.
+    """
+    B = qp.batch
+    refused = torch.where(_finite(qp), int(Status.SOLVED), int(Status.NOT_FINITE)).to(torch.int8)
+    if least_curvature(qp) < 0:
+        refused[refused == int(Status.SOLVED)] = int(Status.NOT_CONVEX)
+    result = _blank(qp, refused)
+
+    def one(i: int) -> None:
+        if result.status[i] != int(Status.SOLVED):
+            return
+        known = start is not None and bool(start.known[i])
+        found, reused = _solve_one(_sample(qp, i), backend, start[torch.tensor([i])] if known and start else None)
+        _put(result, i, found, reused) if found is not None else _fail(result, i, fate(_sample(qp, i)))
+
+    in_threads(one, B)
+    return _finish(result)
+
+
+def in_threads(function: Any, count: int) -> None:
+    """Call the function for 0, …, count − 1, on as many threads as torch may use."""
+    threads = min(torch.get_num_threads(), count)
+    if threads < 2:
+        for i in range(count):
+            function(i)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="pear-sparse") as pool:
+        list(pool.map(function, range(count)))
+
+
+# -- one sample ------------------------------------------------------------------------------------------------------
+
+
+def _solve_one(qp: SparseProgram, backend: Backend, start: Start | None) -> tuple[Exact | None, bool]:
+    """The verified solution, or None; and whether a remembered set passed unchanged."""
+    if not bool((qp.lb <= qp.ub).all()):
+        return None, False
+    warm = None
+    if start is not None:
+        found = _polish(qp, start.x, start.duals, start.active, _EXCHANGES)
+        if found is not None:
+            reused, found.exchanges = found.exchanges == 0, 0
+            return found, reused
+        warm = start
+    tries = 0
+    for x, duals, exchanges in _hints(qp, backend, warm):
+        found = _polish(qp, x, duals, guess(qp, x, duals), exchanges)
+        if found is not None:
+            return found, False
+        tries += 1
+    return None, False
+
+
+def _hints(qp: SparseProgram, backend: Backend, warm: Start | None) -> Iterator[tuple[Tensor, Duals, int]]:
+    """Points ever closer to the solution: of the solver asked for, of the built-in one, and of whoever else can."""
+    others = [b for b in available() if b.name not in (backend.name, "pear", "daqp") and kind_of(qp) in b.kinds]
+    for solver in (backend, *([] if backend.name == "pear" else [get("pear")]), *others):
+        if solver.name != backend.name:
+            logger.warning("%s left a sample unverified; asking %s", backend.name, solver.name)
+        if solver.name == "pear":
+            yield from _interior_hints(qp, warm)
+            continue
+        for tol in (1e-6, 1e-9):
+            hint = solver.solve(qp, tol)
+            if bool(hint.x.isfinite().all()):
+                yield hint.x, hint.duals.map(torch.nan_to_num), _LAST_EXCHANGES
+
+
+def _interior_hints(qp: SparseProgram, warm: Start | None) -> Iterator[tuple[Tensor, Duals, int]]:
+    for start in (warm, None) if warm is not None else (None,):
+        method = interior_point(qp, start)
+        if method is None:
+            return
+        for tol in _ACCURACIES:
+            reached = method.run(tol)
+            yield *split(qp, *method.point), _EXCHANGES if reached else _LAST_EXCHANGES
+            if not reached:
+                break
+
+
+def interior_point(qp: SparseProgram, start: Start | None = None) -> InteriorPoint | None:
+    """The interior point at its start, for a batch of one; None where its systems would fill up."""
+    if "pattern" not in qp.plan:
+        qp.plan["pattern"] = SaddlePattern(qp.H.csr, sparse.csr_array(stacked(qp)))  # type: ignore[attr-defined]
+    pattern: SaddlePattern = qp.plan["pattern"]
+    if not pattern.affordable:
+        logger.warning("the systems of the interior point would fill up; name another solver")
+        return None
+    point = None
+    if start is not None:
+        rows = torch.cat([start.duals.equality, start.duals.inequality], 1)
+        point = tuple(v[0].numpy() for v in (start.x, rows, start.duals.bound))
+    rhs = torch.cat([qp.b, qp.h], 1)
+    return InteriorPoint(pattern, qp.p, *(v[0].numpy() for v in (qp.c, rhs, qp.lb, qp.ub)), start=point)  # type: ignore[arg-type]
+
+
+def split(qp: SparseProgram, x: Array, v: Array, bound: Array) -> tuple[Tensor, Duals]:
+    """Arrays of one sample as a batch of one."""
+    x, v, bound = (np.nan_to_num(value) for value in (x, v, bound))
+    rows = torch.from_numpy(v)[None]
+    return torch.from_numpy(x)[None], Duals(rows[:, : qp.p], rows[:, qp.p :].clamp(min=0), torch.from_numpy(bound)[None])
+
+
+def _polish(qp: SparseProgram, x: Tensor, duals: Duals, active: ActiveSet, max_exchanges: int) -> Exact | None:
+    """Solve exactly on the working set and exchange wrong constraints until none is left; None where that fails."""
+    working, fewest, patience = active, None, _PATIENCE
+    for exchanges in range(max_exchanges + 1):
+        system = SparseReduced(qp, working.fixed[0].numpy(), working.rows[0].numpy())
+        if not system.usable:
+            return None
+        # from the hint's multipliers each time: on a contradictory set they grow without limit, and would stay large
+        point, multipliers = _held(qp, x, duals, working)
+        for _ in range(3):
+            point, multipliers = _step(qp, system, point, multipliers, working)
+            wrong, unbalanced = _judge(qp, point, multipliers, working)
+            count = int(wrong.count())
+            if count or unbalanced <= _SHARP:
+                break
+        if count == 0:
+            good = unbalanced <= _TOLERANCE and float(kkt_residual(qp, point, multipliers)) <= _OPTIMAL
+            return Exact(point, multipliers, working, system, exchanges) if good else None
+        if fewest is not None and count >= fewest:
+            patience -= 1
+            if patience < 0:
+                return None
+        fewest = count if fewest is None else min(fewest, count)
+        working = _flip(qp, working, wrong, point)
+        x = point
+    return None
+
+
+def _held(qp: SparseProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[Tensor, Duals]:
+    x = torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x)).nan_to_num()
+    inequality = torch.where(working.rows, duals.inequality, 0.0)
+    return x, Duals(duals.equality.nan_to_num(), inequality.nan_to_num(), torch.zeros_like(x))
+
+
+def _step(
+    qp: SparseProgram, system: SparseReduced, x: Tensor, duals: Duals, working: ActiveSet
+) -> tuple[Tensor, Duals]:
+    """Add a solution of the reduced system, and read the bounds' multipliers off the gradient."""
+    slope = gradient(qp, x, duals)
+    rows = torch.where(working.rows, qp.h - matvec(qp.G, x), 0.0)
+    rest = torch.cat([qp.b - matvec(qp.A, x), rows], 1)
+    dx, dv, _ = system.solve(-slope[0].numpy(), rest[0].numpy())
+    x = x + torch.from_numpy(dx)
+    change = torch.from_numpy(dv)[None]
+    equality, inequality = duals.equality + change[:, : qp.p], duals.inequality + change[:, qp.p :]
+    slope = gradient(qp, x, Duals(equality, inequality, x))
+    return x, Duals(equality, inequality, torch.where(working.fixed, -slope, 0.0))
+
+
+def _judge(qp: SparseProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ActiveSet, float]:
+    """Which constraints are on the wrong side, and how far stationarity and held constraints are from zero."""
+    s = scaled(qp, x, duals)
+    free = qp.lb != qp.ub
+    wrong = ActiveSet(
+        torch.where(working.rows, s.push_rows + _SIGN, s.rows + _TOLERANCE) < 0,
+        (torch.where(working.lower, s.push_lower + _SIGN, s.lower + _TOLERANCE) < 0) & free,
+        (torch.where(working.upper, s.push_upper + _SIGN, s.upper + _TOLERANCE) < 0) & free,
+    )
+    held = torch.where(working.rows, s.rows, 0.0)
+    parts = (s.stationarity, s.equality, held)
+    return wrong, max(float(part.abs().max()) if part.numel() else 0.0 for part in parts)
+
+
+def _flip(qp: SparseProgram, working: ActiveSet, wrong: ActiveSet, x: Tensor) -> ActiveSet:
+    """What was in goes out, what was out comes in; a variable is never held at both bounds."""
+    lower, upper = working.lower ^ wrong.lower, working.upper ^ wrong.upper
+    both = lower & upper
+    nearer = (x - qp.lb).abs() <= (x - qp.ub).abs()
+    return ActiveSet(working.rows ^ wrong.rows, lower & ~(both & ~nearer), upper & ~(both & nearer))
+
+
+# -- the batch -------------------------------------------------------------------------------------------------------
+
+
+def _sample(qp: SparseProgram, i: int) -> SparseProgram:
+    sample = qp[torch.tensor([i])]
+    assert isinstance(sample, SparseProgram)
+    return sample
+
+
+def _program(solution: SparseVerified) -> SparseProgram:
+    assert isinstance(solution.qp, SparseProgram)
+    return solution.qp
+
+
+def _finite(qp: SparseProgram) -> Tensor:
+    """(B,) bool: cost and right-hand sides are numbers; only bounds and h may be infinite."""
+    good = qp.c.isfinite().all(1) & qp.b.isfinite().all(1)
+    for value in (qp.h, qp.lb, qp.ub):
+        good = good & ~value.isnan().any(1)
+    return good
+
+
+def _blank(qp: SparseProgram, status: Tensor) -> SparseVerified:
+    B, n, p, m = qp.batch, qp.n, qp.p, qp.m
+
+    def none() -> ActiveSet:
+        rows, lower, upper = (torch.zeros(B, k, dtype=torch.bool) for k in (m, n, n))
+        return ActiveSet(rows, lower, upper)
+
+    flags = torch.zeros(B, dtype=torch.bool)
+    return SparseVerified(
+        qp=qp,
+        x=qp.c.new_zeros(B, n),
+        duals=Duals(qp.c.new_zeros(B, p), qp.c.new_zeros(B, m), qp.c.new_zeros(B, n)),
+        active=none(),
+        weak=none(),
+        status=status,
+        kkt_residual=qp.c.new_full((B,), torch.nan),
+        repaired=flags,
+        reused=flags.clone(),
+        working=none(),
+        systems=[None] * B,
+    )
+
+
+def _put(result: SparseVerified, i: int, found: Exact, reused: bool) -> None:
+    """Write one sample: its point, its tight constraints and how it was found."""
+    at = torch.tensor([i])
+    qp = _sample(_program(result), i)
+    active, weak = final(qp, found.x, found.duals, found.working)
+    result.x[at] = found.x
+    for target, value in (
+        (result.duals, found.duals),
+        (result.working, found.working),
+        (result.active, active),
+        (result.weak, weak),
+    ):
+        target.put(at, value)
+    result.kkt_residual[at] = kkt_residual(qp, found.x, found.duals)
+    result.repaired[i], result.reused[i] = found.exchanges > 0, reused
+    room = _KEPT - sum(kept.fill for kept in result.systems if kept is not None)
+    if found.system.fill <= room and bool(found.working.same(active).all()):
+        result.systems[i] = found.system
+
+
+def _fail(result: SparseVerified, i: int, status: Status) -> None:
+    result.status[i] = int(status)
+
+
+def _finish(result: SparseVerified) -> SparseVerified:
+    """Failed samples may hold anything: nothing of theirs may reach the others, so their numbers are made finite."""
+    failed = ~result.solved
+    if bool(failed.any()):
+        qp = result.qp
+        data = {name: _clean(getattr(qp, name), failed) for name in ("c", "b", "h", "lb", "ub")}
+        result.qp = _replaced(qp, data)
+    return result
+
+
+def _clean(value: Tensor, failed: Tensor) -> Tensor:
+    alien = value.isnan()
+    return torch.where(failed[:, None] & alien, 0.0, value) if bool(alien.any()) else value
+
+
+def _replaced(qp: Any, data: dict[str, Tensor]) -> Any:
+    data["c"] = torch.where(data["c"].isfinite(), data["c"], 0.0)
+    return replace(qp, **data)
