@@ -36,7 +36,7 @@ Array = NDArray[Any]
 logger = logging.getLogger("pear")
 
 _ACCURACIES = (1e-6, 1e-8, 1e-10, 1e-12)
-_EXCHANGES = 8
+_EXCHANGES = 20
 _LAST_EXCHANGES = 40
 _PATIENCE = 2
 _TOLERANCE = 1e-10  # as in polish.py

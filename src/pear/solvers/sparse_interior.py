@@ -16,10 +16,16 @@ from numpy.typing import NDArray
 from pear.solvers.sparse_kkt import Saddle, SaddlePattern
 
 Array = NDArray[Any]
+Goals = tuple[Array, Array, Array]
 
 _MAX_ITERATIONS = 80
 _SHIFT = 1e-9
 _STEP = 0.995
+_CORRECTORS = 2  # solves that are spent on a longer step, where a factorisation costs ten or twenty
+_LONG = 0.95  # a step that needs none
+_GAIN = 0.02  # what a corrector has to bring
+_REACH = 0.3
+_BAND = 0.1
 _HELD = 1e18  # added to the curvature of what must not move: variables whose bounds coincide, absent rows
 _LOST = 1e14
 _NEAR = 3e-3  # how far a remembered point is moved inside, relative to its size
@@ -127,34 +133,54 @@ class InteriorPoint:
         if not system.succeeded:
             return None
         inner = min(1e-6, 1e-2 * gap / (1.0 + abs(gap)))
-        predicted = self._direction(system, q, dual, primal, 0.0, None, inner)
-        alpha, beta = self._lengths(q, predicted, 1.0)
         mu = gap / max(self.count, 1)
-        after = self._gap(_moved(q, predicted, alpha, beta)) / max(self.count, 1)
+        products = q.lower * q.below, q.upper * q.above, w * q.slack
+        goals: Goals = (-products[0], -products[1], -products[2])
+        step = self._direction(system, q, dual, primal, goals, inner, 0)
+        after = self._gap(_moved(q, step, *self._lengths(q, step))) / max(self.count, 1)
         centre = (after / mu) ** 3 * mu if mu > 0 else 0.0
-        step = self._direction(system, q, dual, primal, centre, predicted, inner)
-        alpha, beta = self._lengths(q, step, _STEP)
-        return _moved(q, step, alpha, beta)
+        second = step.lower * step.below, step.upper * step.above, step.v[p:] * step.slack
+        goals = (centre - products[0] - second[0], centre - products[1] - second[1], centre - products[2] - second[2])
+        step = self._direction(system, q, dual, primal, goals, inner, 1)
+        for _ in range(_CORRECTORS):
+            alpha, beta = self._lengths(q, step)
+            if min(alpha, beta) >= _LONG:
+                break
+            wider = self._centred(q, step, goals, centre, alpha, beta)
+            other = self._direction(system, q, dual, primal, wider, inner, 1)
+            if min(self._lengths(q, other)) < min(alpha, beta) + _GAIN:
+                break
+            step, goals = other, wider
+        alpha, beta = self._lengths(q, step)
+        return _moved(q, step, min(1.0, _STEP * alpha), min(1.0, _STEP * beta))
+
+    def _centred(self, q: Point, d: Point, goals: Goals, mu: float, alpha: float, beta: float) -> Goals:
+        """Goals that bring outlying products back into a band around ``mu``, so that the next step may be longer."""
+        there = _moved(q, d, min(1.0, alpha + _REACH), min(1.0, beta + _REACH))
+        pairs = (there.lower, there.below), (there.upper, there.above), (there.v[self.p :], there.slack)
+
+        def towards(goal: Array, pair: tuple[Array, Array]) -> Array:
+            product = pair[0] * pair[1]
+            change: Array = np.maximum(np.clip(product, _BAND * mu, mu / _BAND) - product, -mu / _BAND)
+            return goal + change
+
+        return towards(goals[0], pairs[0]), towards(goals[1], pairs[1]), towards(goals[2], pairs[2])
 
     def _direction(
-        self, system: Saddle, q: Point, dual: Array, primal: Array, mu: float, second: Point | None, inner: float
+        self, system: Saddle, q: Point, dual: Array, primal: Array, goals: Goals, inner: float, refinements: int
     ) -> Point:
-        """A Newton step towards complementarity ``mu``, with the second-order terms of an earlier step."""
+        """A Newton step that changes every product of multiplier and distance by its goal, to first order."""
         p, w = self.p, q.v[self.p :]
         off_lower = np.where(self.has_lower, q.x - self.lb - q.below, 0.0)
         off_upper = np.where(self.has_upper, self.ub - q.x - q.above, 0.0)
-        goal_lower, goal_upper, goal_rows = (mu - a * b for a, b in ((q.lower, q.below), (q.upper, q.above), (w, q.slack)))
-        if second is not None:
-            goal_lower = goal_lower - second.lower * second.below
-            goal_upper = goal_upper - second.upper * second.above
-            goal_rows = goal_rows - second.v[p:] * second.slack
+        goal_lower, goal_upper, goal_rows = goals
         safe_w = np.where(w > 0, w, 1.0)
         f = -dual
         f = f + np.where(self.has_lower, (goal_lower - q.lower * off_lower) / q.below, 0.0)
         f = f - np.where(self.has_upper, (goal_upper - q.upper * off_upper) / q.above, 0.0)
         r = -primal.copy()
-        r[p:] -= np.where(self.present, goal_rows / safe_w, -r[p:])
-        dx, dv = system.solve(np.where(self.pinned, 0.0, f), r, inner)
+        r[p:] = np.where(self.present, r[p:] - goal_rows / safe_w, 0.0)
+        dx, dv = system.solve(np.where(self.pinned, 0.0, f), r, inner, refinements)
         dx = np.where(self.pinned, 0.0, dx)
         below, above = np.where(self.has_lower, dx + off_lower, 0.0), np.where(self.has_upper, -dx + off_upper, 0.0)
         slack = np.where(self.present, (goal_rows - q.slack * dv[p:]) / safe_w, 0.0)
@@ -163,7 +189,7 @@ class InteriorPoint:
         dv[p:] = np.where(self.present, dv[p:], 0.0)
         return Point(dx, dv, slack, below, above, lower, upper)
 
-    def _lengths(self, q: Point, d: Point, share: float) -> tuple[float, float]:
+    def _lengths(self, q: Point, d: Point) -> tuple[float, float]:
         """How far primal and dual may go; the same for both where there is curvature between them."""
         primal = min(
             _longest(q.below, d.below, self.has_lower),
@@ -177,7 +203,7 @@ class InteriorPoint:
         )
         if self.curved:
             primal = dual = min(primal, dual)
-        return min(1.0, share * primal), min(1.0, share * dual)
+        return min(1.0 / _STEP, primal), min(1.0 / _STEP, dual)
 
     # -- measures ----------------------------------------------------------------------------------------------------
 
