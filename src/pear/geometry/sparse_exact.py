@@ -35,7 +35,7 @@ from pear.solvers.sparse_kkt import SaddlePattern
 Array = NDArray[Any]
 logger = logging.getLogger("pear")
 
-_ACCURACIES = (1e-6, 1e-8, 1e-10, 1e-12)
+_ACCURACIES = (1e-8, 1e-10, 1e-12)
 _EXCHANGES = 20
 _LAST_EXCHANGES = 40
 _PATIENCE = 2

@@ -179,12 +179,17 @@ def keeps_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
     problem of bounds alone is sparse where its curvature would not fit densely.
     """
     matrices = {name: given[name] for name in MATRICES if name in given}
-    if smooth or any(len(_shape(value)) != 2 for value in matrices.values()):
+    if smooth:
         return False
     if not matrices:
-        return n is not None and n > MAX_DENSE
+        sizes = [n or 0, *(len(v) for v in map(given.get, ("lb", "ub")) if getattr(v, "ndim", 0) == 1)]
+        return isinstance(n, int | None) and max(sizes) > MAX_DENSE
+    if not any(is_sparse(value) for value in matrices.values()):
+        return False
+    if any(len(_shape(value)) != 2 for value in matrices.values()):
+        return False
     columns = _shape(next(iter(matrices.values())))[1]
-    if columns < MIN_VARIABLES or not any(is_sparse(value) for value in matrices.values()):
+    if columns < MIN_VARIABLES:
         return False
     count = sum(_count(value) for value in matrices.values()) + (0 if "Q" in matrices else columns)
     rows = columns + sum(_shape(value)[0] for name, value in matrices.items() if name != "Q")

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pear.solvers.sparse_ldl import MAX_WORK, Factor, Ordering
+from pear.solvers.sparse_ldl import Factor, Ordering
 
 Array = NDArray[Any]
 
-_ROUNDOFF = 1e-15
 _MAX_ITERATIONS = 300
-_PRECONDITIONER_WORK = 5.0  # the one factorisation of a preconditioner may take this much more work than a direct one
+_PASS = 1e-10  # conjugate gradients cannot reach rounding in one go; refinement starts them again
+_CHEAP = 1e4  # multiplications per unknown up to which a factorisation beats conjugate gradients
+_MAX_WORK = 2e10  # multiplications that a factorisation may take at all
 
 
 class SaddlePattern:
@@ -29,14 +30,13 @@ class SaddlePattern:
     Args:
         H: (n, n) symmetric, both triangles.
         J: (r, n) rows.
-        max_work: multiplications a direct factorisation may take.
 
     Attributes:
         affordable: False where not even the preconditioner can be factored.
         direct: True where the whole matrix is.
     """
 
-    def __init__(self, H: sparse.csr_array, J: sparse.csr_array, max_work: float = MAX_WORK) -> None:
+    def __init__(self, H: sparse.csr_array, J: sparse.csr_array) -> None:
         self.H, self.J, self.JT = H, J, sparse.csr_array(J.T)
         self.n, self.rows = H.shape[0], J.shape[0]
         self.curvature: Array = H.diagonal()
@@ -44,11 +44,11 @@ class SaddlePattern:
         coupled.eliminate_zeros()
         self.direct = True
         self._assemble(coupled)
-        self._ordering = Ordering(self._upper, max_work)
+        self._ordering = Ordering(self._upper, _CHEAP * (self.n + self.rows) if coupled.nnz else _MAX_WORK)
         if not self._ordering.affordable and coupled.nnz:
             self.direct = False
             self._assemble(sparse.csr_array(coupled.shape))
-            self._ordering = Ordering(self._upper, _PRECONDITIONER_WORK * max_work)
+            self._ordering = Ordering(self._upper, _MAX_WORK)
         self.affordable = self._ordering.affordable
 
     @property
@@ -89,7 +89,7 @@ class Saddle:
         """True where every pivot is positive: the matrix (without rows) is positive definite."""
         return self.succeeded and self._factor.is_positive
 
-    def solve(self, f: Array, r: Array, tolerance: float = _ROUNDOFF, refinements: int = 1) -> tuple[Array, Array]:
+    def solve(self, f: Array, r: Array, tolerance: float = _PASS, refinements: int = 1) -> tuple[Array, Array]:
         """x (n,) and v (r,) for the right-hand side f (n,), r (r,).
 
         Args:

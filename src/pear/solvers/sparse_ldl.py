@@ -16,9 +16,6 @@ from scipy import sparse
 
 Array = NDArray[Any]
 
-MAX_WORK = 4e9
-"""Multiplications a factorisation may take before an iterative method is preferred."""
-
 _CROWDED = 10.0  # a row with more than this times √n neighbours is ordered last without being looked at
 
 
@@ -34,7 +31,7 @@ class Ordering:
         fill: entries below the diagonal of L.
     """
 
-    def __init__(self, matrix: sparse.csc_array, max_work: float = MAX_WORK) -> None:
+    def __init__(self, matrix: sparse.csc_array, max_work: float) -> None:
         n = matrix.shape[0]
         self.fill = 0
         indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
