@@ -314,7 +314,10 @@ MESSAGES: dict[str, tuple[dict[str, Any], str]] = {
         {"Q": torch.zeros(1).expand(30000, 100, 100)},
         r"Q of shape \(30000, 100, 100\) needs 2\.2 GiB",
     ),
-    "too many variables": ({"A": np.ones((1, 20000)), "b": [1.0]}, r"the curvature H of shape \(20000, 20000\) needs 3\.0 GiB"),
+    "too many variables": (
+        {"A": np.ones((1, 20000)), "b": [1.0]},
+        r"the curvature H of shape \(20000, 20000\) needs 3\.0 GiB",
+    ),
     "devices": (
         {"A": torch.ones(1, 2), "b": torch.ones(1, device="meta")},
         r"b is on meta but A is on cpu; bring them together: problem\.to\(device\) moves the problem",

@@ -1,8 +1,8 @@
 """Verified solutions of large sparse programs, one sample at a time: a hint, then the reduced system, as everywhere.
 
 The conditions, tolerances and the final active set are those of the dense path (``geometry/scale.py``, ``active.py``,
-``residual.py``). What differs is that systems are factored on their non-zeros, and that the built-in interior point stays
-at hand: where the exchange of constraints does not settle, it goes on from where it was, more accurately.
+``residual.py``). What differs is that systems are factored on their non-zeros, and that the built-in interior point
+stays at hand: where the exchange of constraints does not settle, it goes on from where it was, more accurately.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy import sparse
 from torch import Tensor
 
 from pear.geometry.active import final, guess
@@ -24,15 +21,13 @@ from pear.geometry.exact import Start, Verified
 from pear.geometry.residual import gradient, kkt_residual
 from pear.geometry.scale import scaled
 from pear.geometry.sparse_diagnose import cannot_leave, fate, least_curvature
-from pear.geometry.sparse_reduced import SparseReduced, stacked
+from pear.geometry.sparse_reduced import SparseReduced
 from pear.problem.canonical import matvec
 from pear.problem.sparse import SparseProgram
 from pear.solvers.registry import Backend, available, get, kind_of
 from pear.solvers.solution import ActiveSet, Duals, Status
-from pear.solvers.sparse_interior import InteriorPoint
-from pear.solvers.sparse_kkt import SaddlePattern
+from pear.solvers.sparse import Interior
 
-Array = NDArray[Any]
 logger = logging.getLogger("pear")
 
 _ACCURACIES = (1e-8, 1e-10, 1e-12)
@@ -171,12 +166,10 @@ def _solve_one(qp: SparseProgram, backend: Backend, start: Start | None) -> tupl
             reused, found.exchanges = found.exchanges == 0, 0
             return found, reused
         warm = start
-    tries = 0
     for x, duals, exchanges in _hints(qp, backend, warm):
         found = _polish(qp, x, duals, guess(qp, x, duals), exchanges)
         if found is not None:
             return found, False
-        tries += 1
     return None, False
 
 
@@ -196,38 +189,16 @@ def _hints(qp: SparseProgram, backend: Backend, warm: Start | None) -> Iterator[
 
 
 def _interior_hints(qp: SparseProgram, warm: Start | None) -> Iterator[tuple[Tensor, Duals, int]]:
-    for start in (warm, None) if warm is not None else (None,):
-        method = interior_point(qp, start)
+    """The built-in interior point, ever more accurate: from what is remembered, then from scratch."""
+    for start in ((warm.x, warm.duals), None) if warm is not None else (None,):
+        method = Interior.of(qp, start)
         if method is None:
             return
         for tol in _ACCURACIES:
             reached = method.run(tol)
-            yield *split(qp, *method.point), _EXCHANGES if reached else _LAST_EXCHANGES
+            yield *method.point, _EXCHANGES if reached else _LAST_EXCHANGES
             if not reached:
                 break
-
-
-def interior_point(qp: SparseProgram, start: Start | None = None) -> InteriorPoint | None:
-    """The interior point at its start, for a batch of one; None where its systems would fill up."""
-    if "pattern" not in qp.plan:
-        qp.plan["pattern"] = SaddlePattern(qp.H.csr, sparse.csr_array(stacked(qp)))  # type: ignore[attr-defined]
-    pattern: SaddlePattern = qp.plan["pattern"]
-    if not pattern.affordable:
-        logger.warning("the systems of the interior point would fill up; name another solver")
-        return None
-    point = None
-    if start is not None:
-        rows = torch.cat([start.duals.equality, start.duals.inequality], 1)
-        point = tuple(v[0].numpy() for v in (start.x, rows, start.duals.bound))
-    rhs = torch.cat([qp.b, qp.h], 1)
-    return InteriorPoint(pattern, qp.p, *(v[0].numpy() for v in (qp.c, rhs, qp.lb, qp.ub)), start=point)  # type: ignore[arg-type]
-
-
-def split(qp: SparseProgram, x: Array, v: Array, bound: Array) -> tuple[Tensor, Duals]:
-    """Arrays of one sample as a batch of one."""
-    x, v, bound = (np.nan_to_num(value) for value in (x, v, bound))
-    rows = torch.from_numpy(v)[None]
-    return torch.from_numpy(x)[None], Duals(rows[:, : qp.p], rows[:, qp.p :].clamp(min=0), torch.from_numpy(bound)[None])
 
 
 def _polish(qp: SparseProgram, x: Tensor, duals: Duals, active: ActiveSet, max_exchanges: int) -> Exact | None:

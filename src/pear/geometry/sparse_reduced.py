@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.problem.sparse import SparseProgram
+from pear.solvers.sparse import stacked
 from pear.solvers.sparse_kkt import SaddlePattern
 
 Array = NDArray[Any]
@@ -22,14 +23,6 @@ _LIFT = 1e-8  # of a curvature that may be singular
 _REFINEMENTS = 40
 _CONVERGED = 1e-13
 _STALLED = 0.7
-
-
-def stacked(qp: SparseProgram) -> sparse.csc_array:
-    """(p + m, n) the rows of A and G by columns, made once for a problem."""
-    if "columns" not in qp.plan:
-        qp.plan["columns"] = sparse.csc_array(sparse.vstack([qp.A.csr, qp.G.csr]))  # type: ignore[attr-defined]
-    columns: sparse.csc_array = qp.plan["columns"]
-    return columns
 
 
 class SparseReduced:
@@ -74,7 +67,7 @@ class SparseReduced:
         return self._system.fill + 4 * self._pattern.J.nnz if self._system is not None else 0
 
     def solve(self, f: Array, r: Array) -> tuple[Array, Array, bool]:
-        """x and v with ``[H Jᵀ; J 0][x; v] = [f; r]``.
+        """Solve for x and v with ``[H Jᵀ; J 0][x; v] = [f; r]``.
 
         Args:
             f: (n,); entries of fixed variables are ignored.

@@ -118,13 +118,13 @@ class Problem:
         validate.check_sense(sense)
         device = shared_device(given)
         sparse = keeps_sparse(given, n, smooth=phi is not None)
-        fields = {name: _read_field(name, value, sparse).to(device) for name, value in given.items()}
+        fields: dict[str, Any] = {name: _read_field(name, value, sparse).to(device) for name, value in given.items()}
         validate.check_dimensions(fields)
         marks = read_integer(integer)
         size = validate.infer_n(fields, marks, n)
         if not sparse:
             check_size("the curvature H", (size, size))
-        fields = fill_bounds(fields, size)
+        fields = {**fields, **fill_bounds(fields, size)}
         validate.check_rows(fields)
         batch = validate.infer_batch(fields)
         validate.check_values(fields)
@@ -188,7 +188,8 @@ class Problem:
         home = self.device if device is None else torch.empty(0, device=device).device  # "cuda" becomes "cuda:0"
         if self.is_sparse and home.type != "cpu":
             raise ProblemError(
-                f"a sparse problem lives on the CPU and cannot go to {home}; pass Q, A and G as dense arrays where they fit"
+                f"a sparse problem lives on the CPU and cannot go to {home}; "
+                "pass Q, A and G as dense arrays where they fit"
             )
         parts = {"integer": self.integer, "phi": self.phi, **self._fields()}
         moved = {name: None if part is None else part.to(home) for name, part in parts.items()}

@@ -182,7 +182,7 @@ def keeps_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
     if smooth:
         return False
     if not matrices:
-        sizes = [n or 0, *(len(v) for v in map(given.get, ("lb", "ub")) if getattr(v, "ndim", 0) == 1)]
+        sizes = [n or 0, *(len(given[v]) for v in ("lb", "ub") if getattr(given.get(v), "ndim", 0) == 1)]
         return isinstance(n, int | None) and max(sizes) > MAX_DENSE
     if not any(is_sparse(value) for value in matrices.values()):
         return False
@@ -205,7 +205,9 @@ def read_sparse(name: str, value: Any) -> SparseMatrix:
     """A matrix in any form as a private float64 ``SparseMatrix``."""
     if isinstance(value, Tensor) and value.layout is not torch.strided:
         if value.device.type != "cpu":
-            raise ProblemError(f"{name} is sparse and on {value.device}; sparse problems live on the CPU: pass {name}.cpu()")
+            raise ProblemError(
+                f"{name} is sparse and on {value.device}; sparse problems live on the CPU: pass {name}.cpu()"
+            )
         coo = value.detach().to_sparse_coo().coalesce()
         value = sparse.coo_array((coo.values().numpy(), tuple(coo.indices().numpy())), shape=tuple(coo.shape))
     elif isinstance(value, Tensor):
@@ -269,7 +271,7 @@ def sparse_program(
 
 
 def _plan_for(plans: dict[str, Any], fields: Mapping[str, Any], n: int, sign: int, smoothing: float) -> dict[str, Any]:
-    """The matrices of the minimised problem, and room for what is worked out about them; the last smoothing's is kept."""
+    """The matrices of the minimised problem, and room for what is worked out about them; kept for one smoothing."""
     if plans.get("smoothing") != smoothing:
         Q = fields.get("Q")
         H = sparse.csr_array(sparse.diags_array(np.full(n, smoothing)))

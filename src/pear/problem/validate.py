@@ -149,7 +149,7 @@ def check_cost(
             )
 
 
-def check_values(fields: Mapping[str, Tensor]) -> None:
+def check_values(fields: Mapping[str, Any]) -> None:
     """No NaN anywhere; infinity only where it means that a bound or a row is absent."""
     absent = {"lb": -math.inf, "ub": math.inf, "h": math.inf}
     for name, value in fields.items():

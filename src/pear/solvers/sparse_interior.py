@@ -1,8 +1,8 @@
 """A sparse primal-dual interior point for one large convex program at a time: the built-in hint for sparse problems.
 
-Mehrotra's predictor and corrector on the quasi-definite system of ``solvers/sparse_kkt.py``, whose structure is analysed
-once for all iterations and all samples. Its point is only a hint; it stops early, because the exchange of constraints that
-follows is exact.
+Mehrotra's predictor and corrector, and a few centrality correctors, on the quasi-definite system of ``sparse_kkt.py``,
+whose structure is analysed once for all iterations and all samples. Its point is only a hint; it stops early, because
+the exchange of constraints that follows is exact.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _NEAR = 3e-3  # how far a remembered point is moved inside, relative to its size
 class Point:
     """A primal-dual point: x (n,), row multipliers (p + m,), slacks of the m inequalities, bound multipliers (n,) each.
 
-    ``below`` and ``above`` are the distances to the bounds; they are variables of their own while x is infeasible, and 1
-    where there is no bound.
+    ``below`` and ``above`` are the distances to the bounds; they are variables of their own while x is infeasible, and
+    1 where there is no bound.
     """
 
     x: Array
@@ -75,8 +75,7 @@ class InteriorPoint:
     ) -> None:
         self.pattern, self.p = pattern, p
         self.force = max(float(np.abs(c).max(initial=0.0)), 1e-300)
-        finite = [np.abs(v[np.isfinite(v)]) for v in (rhs, lb, ub)]
-        self.size = max([float(v.max(initial=0.0)) for v in finite]) or 1.0
+        self.size = _typical_size(rhs, p, lb, ub)
         self.c, self.rhs, self.lb, self.ub = c, rhs, lb, ub
         self.pinned = lb == ub
         self.has_lower, self.has_upper = np.isfinite(lb) & ~self.pinned, np.isfinite(ub) & ~self.pinned
@@ -110,7 +109,7 @@ class InteriorPoint:
 
     @property
     def point(self) -> tuple[Array, Array, Array]:
-        """x (n,), row multipliers (p + m,) and bound multipliers (n,) of the best iterate."""
+        """The point x (n,), row multipliers (p + m,) and bound multipliers (n,) of the best iterate."""
         return self._best.x, self._best.v, self._best.upper - self._best.lower
 
     def _take(self, q: Point) -> None:
@@ -230,11 +229,14 @@ class InteriorPoint:
         size = max(float(np.abs(q.x).max(initial=0.0)), 1e-9 * self.size)
         force = max(self.force, float(np.abs(self.pattern.H @ q.x).max(initial=0.0)))
         free = np.where(self.pinned, 0.0, dual)
-        off = max(float(np.abs(np.where(m, v, 0.0)).max(initial=0.0)) for m, v in (
-            (self.has_lower, q.x - self.lb - q.below), (self.has_upper, self.ub - q.x - q.above)
-        ))
+        off = max(
+            float(np.abs(np.where(m, v, 0.0)).max(initial=0.0))
+            for m, v in ((self.has_lower, q.x - self.lb - q.below), (self.has_upper, self.ub - q.x - q.above))
+        )
         largest = max(float(np.abs(primal).max(initial=0.0)), off)
-        return max(float(np.abs(free).max(initial=0.0)) / force, largest / size, gap / max(self.count, 1) / size / force)
+        return max(
+            float(np.abs(free).max(initial=0.0)) / force, largest / size, gap / max(self.count, 1) / size / force
+        )
 
     # -- where to begin ----------------------------------------------------------------------------------------------
 
@@ -283,6 +285,17 @@ class InteriorPoint:
             np.where(self.has_lower, np.maximum(-bound, force), 0.0),
             np.where(self.has_upper, np.maximum(bound, force), 0.0),
         )
+
+
+def _typical_size(rhs: Array, p: int, lb: Array, ub: Array) -> float:
+    """How large decisions may be: what the equalities ask for, or the middle of the limits.
+
+    One huge limit that nobody reaches then does not count.
+    """
+    limits = np.abs(np.concatenate([rhs[p:], lb, ub]))
+    limits = limits[np.isfinite(limits) & (limits > 0)]
+    asked = float(np.abs(rhs[:p]).max(initial=0.0))
+    return max(asked, float(np.median(limits)) if limits.size else 0.0) or 1.0
 
 
 def _moved(q: Point, d: Point, primal: float, dual: float) -> Point:

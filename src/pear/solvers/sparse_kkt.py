@@ -1,9 +1,9 @@
 """Sparse saddle-point systems ``[H + D, Jᵀ; J, −E]`` with diagonal D and E: directly, or by conjugate gradients.
 
 The structure is analysed once; each pair of diagonals is then factored into the same structure. Where the factor would
-fill up (curvature that couples variables at random), only the diagonal of H is factored together with all of J, and that
-*constraint preconditioner* drives conjugate gradients: every search direction satisfies the rows exactly, and on those
-directions the system is positive definite.
+fill up (curvature that couples variables at random), only the diagonal of H is factored together with all of J, and
+that *constraint preconditioner* drives conjugate gradients: every search direction satisfies the rows exactly, and on
+those directions the system is positive definite.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Saddle:
         return self.succeeded and self._factor.is_positive
 
     def solve(self, f: Array, r: Array, tolerance: float = _PASS, refinements: int = 1) -> tuple[Array, Array]:
-        """x (n,) and v (r,) for the right-hand side f (n,), r (r,).
+        """The solution x (n,), v (r,) for the right-hand side f (n,), r (r,).
 
         Args:
             f, r: the right-hand side.

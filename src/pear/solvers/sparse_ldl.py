@@ -76,7 +76,7 @@ class Factor:
         return _solved(self._order, *self._L, self._diagonal, rhs)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _mirrored(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
     """Both triangles of an upper pattern, without the diagonal, as lists of neighbours."""
     count = np.zeros(n + 1, np.int64)
@@ -101,7 +101,7 @@ def _mirrored(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
     return ptr, neighbours
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _unlink(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
     """Take a node out of the list of its degree."""
     if before[i] >= 0:
@@ -112,7 +112,7 @@ def _unlink(i: int, head: Array, after: Array, before: Array, degree: Array) -> 
         before[after[i]] = before[i]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _link(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
     """Put a node at the front of the list of its degree."""
     first = head[degree[i]]
@@ -122,10 +122,8 @@ def _link(i: int, head: Array, after: Array, before: Array, degree: Array) -> No
     head[degree[i]] = i
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _minimum_degree(
-    n: int, ptr: Array, neighbours: Array, max_work: float, crowded: float
-) -> tuple[Array, bool]:
+@njit(cache=True, nogil=True)
+def _minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float, crowded: float) -> tuple[Array, bool]:
     """An order by approximate minimum degree on the quotient graph; False where the fill takes too much work.
 
     A node that was eliminated stands for the clique of its neighbours at that time. Each living node keeps a list of
@@ -244,7 +242,7 @@ def _minimum_degree(
     return order, True
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _permuted(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array, Array, Array]:
     """The upper triangle in the new order, and where each of its numbers comes to lie."""
     rank = np.empty(n, np.int64)
@@ -268,7 +266,7 @@ def _permuted(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Arra
     return ptr, rows, place
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
     """Elimination tree, entries of every column of L, and the multiplications the factor takes."""
     parent, counts, seen = np.full(n, -1, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
@@ -288,7 +286,7 @@ def _tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
     return parent, counts, work
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _factored(
     ptr: Array, rows: Array, values: Array, parent: Array, counts: Array
 ) -> tuple[Array, Array, Array, Array, int]:
@@ -340,7 +338,7 @@ def _factored(
     return starts, L_rows, L_values, diagonal, n
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _solved(order: Array, ptr: Array, rows: Array, values: Array, diagonal: Array, rhs: Array) -> Array:
     """Forward, divide, backward."""
     n = len(order)
