@@ -80,13 +80,7 @@ def _solve_group(batch: Batch, group: Group, name: str, options: dict[str, Any],
     # qpsolvers hands a program without constraints to a least-squares routine; an empty row keeps it with its solver.
     vacuous = not dense and not (p or k or bounded)
     H, A = matrix(group.H), matrix(group.A)
-    G = matrix(
-        sp.csr_array((1, group.G.shape[1]))
-        if sp.issparse(group.G)
-        else np.zeros((1, group.G.shape[1]))
-        if vacuous
-        else group.G
-    )
+    G = matrix(group.G) if not vacuous else sp.csc_matrix((1, group.H.shape[0]))
     for i in group.members.tolist():
         force = _force(batch.c[i], group)
         problem = qpsolvers.Problem(
