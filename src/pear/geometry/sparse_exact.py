@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pear.geometry.active import final, guess
-from pear.geometry.exact import Start, Verified
+from pear.geometry.exact import Start, Verified, finite
 from pear.geometry.residual import gradient, kkt_residual
 from pear.geometry.scale import scaled
 from pear.geometry.sparse_diagnose import cannot_leave, fate, least_curvature
@@ -125,7 +125,7 @@ def solve_sparse(qp: SparseProgram, backend: Backend, start: Start | None = None
         start: remembered solutions; where one still passes the check, no solver is called.
     """
     B = qp.batch
-    refused = torch.where(_finite(qp), int(Status.SOLVED), int(Status.NOT_FINITE)).to(torch.int8)
+    refused = torch.where(finite(qp), int(Status.SOLVED), int(Status.NOT_FINITE)).to(torch.int8)
     if least_curvature(qp) < 0:
         refused[refused == int(Status.SOLVED)] = int(Status.NOT_CONVEX)
     result = _blank(qp, refused)
@@ -284,14 +284,6 @@ def _sample(qp: SparseProgram, i: int) -> SparseProgram:
 def _program(solution: SparseVerified) -> SparseProgram:
     assert isinstance(solution.qp, SparseProgram)
     return solution.qp
-
-
-def _finite(qp: SparseProgram) -> Tensor:
-    """(B,) bool: cost and right-hand sides are numbers; only bounds and h may be infinite."""
-    good = qp.c.isfinite().all(1) & qp.b.isfinite().all(1)
-    for value in (qp.h, qp.lb, qp.ub):
-        good = good & ~value.isnan().any(1)
-    return good
 
 
 def _blank(qp: SparseProgram, status: Tensor) -> SparseVerified:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from pear.geometry.sparse_diagnose import least_curvature
 from pear.problem.sparse import SparseProgram
 from pear.solvers.sparse import stacked
 from pear.solvers.sparse_kkt import SaddlePattern
@@ -19,7 +20,7 @@ from pear.solvers.sparse_kkt import SaddlePattern
 Array = NDArray[Any]
 
 _SHIFT = 1e-10  # of the rows, relative to the curvature; a long chain of rows is nearly dependent
-_LIFT = 1e-8  # of a curvature that may be singular
+_LIFT = 1e-7  # of a curvature that may be singular, and then of the rows too: their product must not drown in rounding
 _REFINEMENTS = 40
 _CONVERGED = 1e-13
 _STALLED = 0.7
@@ -50,11 +51,9 @@ class SparseReduced:
         self._pattern = pattern
         top = float(pattern.curvature.max(initial=0.0))
         self._stiffness = top if top > 0 else 1.0
-        certain = qp.diagonal and float(pattern.curvature.min(initial=np.inf)) > 0
-        lift = np.full(pattern.n, 0.0 if certain else _LIFT * self._stiffness)
-        self._system = (
-            pattern.factor(lift, np.full(pattern.rows, _SHIFT / self._stiffness)) if pattern.affordable else None
-        )
+        lift, shift = (0.0, _SHIFT) if least_curvature(qp) > 0 else (_LIFT, _LIFT)
+        D, E = np.full(pattern.n, lift * self._stiffness), np.full(pattern.rows, shift / self._stiffness)
+        self._system = pattern.factor(D, E) if pattern.affordable else None
 
     @property
     def usable(self) -> bool:

@@ -95,9 +95,9 @@ class SparseMatrix:
         """True where some entry is not zero."""
         return bool(self.csr.data.any())
 
-    def isfinite(self) -> bool:
-        """True where every entry is a number."""
-        return bool(np.isfinite(self.csr.data).all())
+    def isfinite(self) -> Tensor:
+        """(1, 1) bool: every entry is a number."""
+        return torch.tensor([[bool(np.isfinite(self.csr.data).all())]])
 
     def unsqueeze(self, dim: int) -> SparseMatrix:
         """The same matrix as a field of a program, (1, r, n)."""

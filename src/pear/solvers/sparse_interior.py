@@ -19,7 +19,7 @@ Array = NDArray[Any]
 Goals = tuple[Array, Array, Array]
 
 _MAX_ITERATIONS = 80
-_SHIFT = 1e-9
+_SHIFT = 1e-8
 _STEP = 0.995
 _CORRECTORS = 2  # solves that are spent on a longer step, where a factorisation costs ten or twenty
 _LONG = 0.95  # a step that needs none
