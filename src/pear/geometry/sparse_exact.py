@@ -31,6 +31,7 @@ from pear.solvers.sparse import Interior
 logger = logging.getLogger("pear")
 
 _ACCURACIES = (1e-8, 1e-10, 1e-12)
+_TOLERANCES = (1e-6, 1e-9)
 _EXCHANGES = 20
 _LAST_EXCHANGES = 40
 _PATIENCE = 2
@@ -134,8 +135,11 @@ def solve_sparse(qp: SparseProgram, backend: Backend, start: Start | None = None
         if result.status[i] != int(Status.SOLVED):
             return
         known = start is not None and bool(start.known[i])
-        found, reused = _solve_one(_sample(qp, i), backend, start[torch.tensor([i])] if known and start else None)
-        _put(result, i, found, reused) if found is not None else _fail(result, i, fate(_sample(qp, i)))
+        before = start[torch.tensor([i])] if start is not None and known else None
+        found, reused, status = _solve_one(_sample(qp, i), backend, before)
+        result.status[i] = int(status)
+        if found is not None:
+            _put(result, i, found, reused)
 
     in_threads(one, B)
     return _finish(result)
@@ -155,37 +159,40 @@ def in_threads(function: Any, count: int) -> None:
 # -- one sample ------------------------------------------------------------------------------------------------------
 
 
-def _solve_one(qp: SparseProgram, backend: Backend, start: Start | None) -> tuple[Exact | None, bool]:
-    """The verified solution, or None; and whether a remembered set passed unchanged."""
-    if not bool((qp.lb <= qp.ub).all()):
-        return None, False
-    warm = None
+def _solve_one(qp: SparseProgram, backend: Backend, start: Start | None) -> tuple[Exact | None, bool, Status]:
+    """The verified solution or None, whether a remembered set passed unchanged, and the fate of the sample."""
     if start is not None:
         found = _polish(qp, start.x, start.duals, start.active, _EXCHANGES)
         if found is not None:
             reused, found.exchanges = found.exchanges == 0, 0
-            return found, reused
-        warm = start
-    for x, duals, exchanges in _hints(qp, backend, warm):
-        found = _polish(qp, x, duals, guess(qp, x, duals), exchanges)
-        if found is not None:
-            return found, False
-    return None, False
-
-
-def _hints(qp: SparseProgram, backend: Backend, warm: Start | None) -> Iterator[tuple[Tensor, Duals, int]]:
-    """Points ever closer to the solution: of the solver asked for, of the built-in one, and of whoever else can."""
-    others = [b for b in available() if b.name not in (backend.name, "pear", "daqp") and kind_of(qp) in b.kinds]
-    for solver in (backend, *([] if backend.name == "pear" else [get("pear")]), *others):
+            return found, reused, Status.SOLVED
+    status = Status.INACCURATE
+    for solver in _solvers(qp, backend) if bool((qp.lb <= qp.ub).all()) else ():
         if solver.name != backend.name:
             logger.warning("%s left a sample unverified; asking %s", backend.name, solver.name)
-        if solver.name == "pear":
-            yield from _interior_hints(qp, warm)
-            continue
-        for tol in (1e-6, 1e-9):
-            hint = solver.solve(qp, tol)
-            if bool(hint.x.isfinite().all()):
-                yield hint.x, hint.duals.map(torch.nan_to_num), _LAST_EXCHANGES
+        for x, duals, exchanges in _interior_hints(qp, start) if solver.name == "pear" else _hints(qp, solver):
+            found = _polish(qp, x, duals, guess(qp, x, duals), exchanges)
+            if found is not None:
+                return found, False, Status.SOLVED
+        # a sample without a solution would go through all of them, and a linear program settles that
+        status = fate(qp) if solver.name == backend.name else status
+        if status != Status.INACCURATE:
+            break
+    return None, False, status if status != Status.INACCURATE else fate(qp)
+
+
+def _solvers(qp: SparseProgram, backend: Backend) -> list[Backend]:
+    """The solver asked for, then the built-in one, then whoever else takes sparse matrices."""
+    named = [backend, *([] if backend.name == "pear" else [get("pear")])]
+    others = [b for b in available() if b not in named and b.name != "daqp" and kind_of(qp) in b.kinds]
+    return named + others
+
+
+def _hints(qp: SparseProgram, solver: Backend) -> Iterator[tuple[Tensor, Duals, int]]:
+    for tol in _TOLERANCES:
+        hint = solver.solve(qp, tol)
+        if bool(hint.x.isfinite().all()):
+            yield hint.x, hint.duals.map(torch.nan_to_num), _LAST_EXCHANGES
 
 
 def _interior_hints(qp: SparseProgram, warm: Start | None) -> Iterator[tuple[Tensor, Duals, int]]:
@@ -327,10 +334,6 @@ def _put(result: SparseVerified, i: int, found: Exact, reused: bool) -> None:
     room = _KEPT - sum(kept.fill for kept in result.systems if kept is not None)
     if found.system.fill <= room and bool(found.working.same(active).all()):
         result.systems[i] = found.system
-
-
-def _fail(result: SparseVerified, i: int, status: Status) -> None:
-    result.status[i] = int(status)
 
 
 def _finish(result: SparseVerified) -> SparseVerified:

@@ -28,6 +28,7 @@ _REACH = 0.3
 _BAND = 0.1
 _HELD = 1e18  # added to the curvature of what must not move: variables whose bounds coincide, absent rows
 _LOST = 1e14
+_PATIENCE = 15  # iterations without a better point
 _NEAR = 3e-3  # how far a remembered point is moved inside, relative to its size
 
 
@@ -83,7 +84,7 @@ class InteriorPoint:
         self.present = ~self.absent[p:]
         self.count = int(self.has_lower.sum() + self.has_upper.sum() + self.present.sum())
         self.inequalities = pattern.J[p:]
-        self.error, self.iterations, self.ended = np.inf, 0, False
+        self.error, self.iterations, self.ended, self._best_at = np.inf, 0, False, 0
         with np.errstate(all="ignore"):
             self._best = self._cold() if start is None else self._warm(*start)
             self._take(self._best)
@@ -117,8 +118,8 @@ class InteriorPoint:
         dual, primal, gap = self._state = self._residuals(q)
         error = self._error(q, dual, primal, gap)
         if error < self.error:
-            self._best, self.error = q, error
-        self.ended = not np.isfinite(error)
+            self._best, self.error, self._best_at = q, error, self.iterations
+        self.ended = not np.isfinite(error) or self.iterations > self._best_at + _PATIENCE
 
     # -- one iteration -----------------------------------------------------------------------------------------------
 
