@@ -26,6 +26,7 @@ _LONG = 0.95  # a step that needs none
 _GAIN = 0.02  # what a corrector has to bring
 _REACH = 0.3
 _BAND = 0.1
+_CLOSE = 1e-6  # from here on the rounding of a solve is worth correcting
 _HELD = 1e18  # added to the curvature of what must not move: variables whose bounds coincide, absent rows
 _LOST = 1e14
 _PATIENCE = 15  # iterations without a better point
@@ -136,18 +137,18 @@ class InteriorPoint:
         mu = gap / max(self.count, 1)
         products = q.lower * q.below, q.upper * q.above, w * q.slack
         goals: Goals = (-products[0], -products[1], -products[2])
-        step = self._direction(system, q, dual, primal, goals, inner, 0)
+        step = self._direction(system, q, dual, primal, goals, inner)
         after = self._gap(_moved(q, step, *self._lengths(q, step))) / max(self.count, 1)
         centre = (after / mu) ** 3 * mu if mu > 0 else 0.0
         second = step.lower * step.below, step.upper * step.above, step.v[p:] * step.slack
         goals = (centre - products[0] - second[0], centre - products[1] - second[1], centre - products[2] - second[2])
-        step = self._direction(system, q, dual, primal, goals, inner, 1)
+        step = self._direction(system, q, dual, primal, goals, inner)
         for _ in range(_CORRECTORS):
             alpha, beta = self._lengths(q, step)
             if min(alpha, beta) >= _LONG:
                 break
             wider = self._centred(q, step, goals, centre, alpha, beta)
-            other = self._direction(system, q, dual, primal, wider, inner, 1)
+            other = self._direction(system, q, dual, primal, wider, inner)
             if min(self._lengths(q, other)) < min(alpha, beta) + _GAIN:
                 break
             step, goals = other, wider
@@ -166,9 +167,7 @@ class InteriorPoint:
 
         return towards(goals[0], pairs[0]), towards(goals[1], pairs[1]), towards(goals[2], pairs[2])
 
-    def _direction(
-        self, system: Saddle, q: Point, dual: Array, primal: Array, goals: Goals, inner: float, refinements: int
-    ) -> Point:
+    def _direction(self, system: Saddle, q: Point, dual: Array, primal: Array, goals: Goals, inner: float) -> Point:
         """A Newton step that changes every product of multiplier and distance by its goal, to first order."""
         p, w = self.p, q.v[self.p :]
         off_lower = np.where(self.has_lower, q.x - self.lb - q.below, 0.0)
@@ -180,7 +179,7 @@ class InteriorPoint:
         f = f - np.where(self.has_upper, (goal_upper - q.upper * off_upper) / q.above, 0.0)
         r = -primal.copy()
         r[p:] = np.where(self.present, r[p:] - goal_rows / safe_w, 0.0)
-        dx, dv = system.solve(np.where(self.pinned, 0.0, f), r, inner, refinements)
+        dx, dv = system.solve(np.where(self.pinned, 0.0, f), r, inner, refinements=int(self.error < _CLOSE))
         dx = np.where(self.pinned, 0.0, dx)
         below, above = np.where(self.has_lower, dx + off_lower, 0.0), np.where(self.has_upper, -dx + off_upper, 0.0)
         slack = np.where(self.present, (goal_rows - q.slack * dv[p:]) / safe_w, 0.0)
