@@ -39,6 +39,9 @@ class Ordering:
         self._order, self.affordable = _minimum_degree(n, full_ptr, full_indices, max_work, _CROWDED)
         if not self.affordable:
             return
+        ptr, rows, _ = _permuted(n, indptr, indices, self._order)
+        # children next to their parents: the same fill, and what is used together lies together
+        self._order = self._order[_postorder(_tree(n, ptr, rows)[0])]
         self._ptr, self._rows, self._place = _permuted(n, indptr, indices, self._order)
         self._parent, self._counts, work = _tree(n, self._ptr, self._rows)
         self.fill = int(self._counts.sum())
@@ -287,6 +290,35 @@ def _tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
 
 
 @njit(cache=True, nogil=True)
+def _postorder(parent: Array) -> Array:
+    """Every node after all of its children."""
+    n = len(parent)
+    first, following = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+    for j in range(n - 1, -1, -1):
+        if parent[j] >= 0:
+            following[j] = first[parent[j]]
+            first[parent[j]] = j
+    order, stack = np.empty(n, np.int64), np.empty(n, np.int64)
+    place = 0
+    for root in range(n):
+        if parent[root] >= 0:
+            continue
+        stack[0] = root
+        depth = 1
+        while depth > 0:
+            node = stack[depth - 1]
+            if first[node] >= 0:
+                stack[depth] = first[node]
+                first[node] = following[first[node]]
+                depth += 1
+            else:
+                order[place] = node
+                place += 1
+                depth -= 1
+    return order
+
+
+@njit(cache=True, nogil=True)
 def _factored(
     ptr: Array, rows: Array, values: Array, parent: Array, counts: Array
 ) -> tuple[Array, Array, Array, Array, int]:
@@ -296,7 +328,7 @@ def _factored(
     for j in range(n):
         starts[j + 1] = starts[j] + counts[j]
     put = starts[:n].copy()
-    L_rows, L_values = np.empty(starts[n], np.int32), np.empty(starts[n])
+    L_rows, L_values = np.empty(starts[n], np.uint32), np.empty(starts[n])
     diagonal, inverse = np.zeros(n), np.zeros(n)
     y, seen = np.zeros(n), np.full(n, -1, np.int64)
     path, stack = np.empty(n, np.int64), np.empty(n, np.int64)
