@@ -319,6 +319,32 @@ def _postorder(parent: Array) -> Array:
 
 
 @njit(cache=True, nogil=True)
+def _four_at_once(i: int, y: Array, starts: Array, put: Array, L_rows: Array, L_values: Array) -> None:
+    """Subtract the columns i to i + 3 from y, whose rows are the same from i + 4 on: one look-up serves four."""
+    a, b, c, d = starts[i], starts[i + 1], starts[i + 2], starts[i + 3]
+    v0 = y[i]
+    v1 = y[i + 1] - L_values[a] * v0
+    v2 = y[i + 2] - L_values[a + 1] * v0 - L_values[b] * v1
+    v3 = y[i + 3] - L_values[a + 2] * v0 - L_values[b + 1] * v1 - L_values[c] * v2
+    y[i + 1], y[i + 2], y[i + 3] = v1, v2, v3
+    a, b, c = a + 3, b + 2, c + 1
+    for q in range(put[i + 3] - d):
+        total = L_values[a + q] * v0 + L_values[b + q] * v1 + L_values[c + q] * v2 + L_values[d + q] * v3
+        y[L_rows[d + q]] -= total
+
+
+@njit(cache=True, nogil=True)
+def _alike(parent: Array, counts: Array) -> Array:
+    """How many columns after each one have the same rows as it, less those between; 3 is enough to know."""
+    n = len(parent)
+    following = np.zeros(n, np.int64)
+    for j in range(n - 2, -1, -1):
+        if parent[j] == j + 1 and counts[j] == counts[j + 1] + 1:
+            following[j] = min(following[j + 1] + 1, 3)
+    return following
+
+
+@njit(cache=True, nogil=True)
 def _factored(
     ptr: Array, rows: Array, values: Array, parent: Array, counts: Array
 ) -> tuple[Array, Array, Array, Array, int]:
@@ -332,6 +358,7 @@ def _factored(
     diagonal, inverse = np.zeros(n), np.zeros(n)
     y, seen = np.zeros(n), np.full(n, -1, np.int64)
     path, stack = np.empty(n, np.int64), np.empty(n, np.int64)
+    alike = _alike(parent, counts)
     for j in range(n):
         top = n
         pivot = 0.0
@@ -352,17 +379,32 @@ def _factored(
                 length -= 1
                 top -= 1
                 stack[top] = path[length]
-        for k in range(top, n):
+        k = top
+        while k < n:
             i = stack[k]
-            value = y[i]
-            y[i] = 0.0
-            for q in range(starts[i], put[i]):
-                y[L_rows[q]] -= L_values[q] * value
-            entry = value * inverse[i]
-            pivot -= entry * value
-            L_rows[put[i]] = j
-            L_values[put[i]] = entry
-            put[i] += 1
+            if (
+                k + 3 < n
+                and alike[i] >= 3
+                and stack[k + 1] == i + 1
+                and stack[k + 2] == i + 2
+                and stack[k + 3] == i + 3
+            ):
+                _four_at_once(i, y, starts, put, L_rows, L_values)
+                width = 4
+            else:
+                value = y[i]
+                for q in range(starts[i], put[i]):
+                    y[L_rows[q]] -= L_values[q] * value
+                width = 1
+            for column in range(i, i + width):
+                value = y[column]
+                y[column] = 0.0
+                entry = value * inverse[column]
+                pivot -= entry * value
+                L_rows[put[column]] = j
+                L_values[put[column]] = entry
+                put[column] += 1
+            k += width
         if pivot == 0.0 or not np.isfinite(pivot):
             return starts, L_rows, L_values, diagonal, j
         diagonal[j] = pivot
