@@ -46,7 +46,7 @@ class Problem:
     The problem keeps private, detached copies in float64, whatever came in. They are dense, and a dense field may take
     2 GiB, as may the (n, n) curvature (n ≤ 16384); to differentiate by a field, pass it with the call instead.
 
-    Where Q, A or G comes in sparse form, n is at least 1,000 and the matrices have at most 5 % non-zeros together, the
+    Where Q, A or G comes in sparse form, n is at least 500 and the matrices have at most 5 % non-zeros together, the
     problem stays sparse (``is_sparse``): time and memory follow the non-zeros, and n may be 100,000 and more. Sparse
     matrices are shared by all samples, cannot be replaced in a call, and live on the CPU; vectors may differ from
     sample to sample as ever.
@@ -349,5 +349,5 @@ def _refuse_matrices(given: dict[str, ArrayLike]) -> None:
         if name in given:
             raise ProblemError(
                 f"{name} was given with a call, but the matrices of a sparse problem are fixed; make another "
-                f"pear.Problem with this {name}, or a dense one (n below 1,000, or dense arrays) to predict it"
+                f"pear.Problem with this {name}, or a dense one (n below 500, or dense arrays) to predict it"
             )

@@ -17,7 +17,7 @@ from pear.errors import ProblemError
 from pear.problem.canonical import QuadraticProgram
 
 MATRICES = ("Q", "A", "G")
-MIN_VARIABLES = 1_000
+MIN_VARIABLES = 500
 """Problems with fewer variables are dense whatever they came as: dense is faster there."""
 MAX_SHARE = 0.05
 """Largest share of non-zeros among the entries of H, A and G together of a problem that is kept sparse."""
@@ -175,7 +175,7 @@ class SparseProgram(QuadraticProgram):
 def keeps_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
     """Whether a problem made of these fields is kept sparse.
 
-    It is where a matrix came in sparse form, n is at least 1,000, and H, A and G together have at most 5 % non-zeros. A
+    It is where a matrix came in sparse form, n is at least 500, and H, A and G together have at most 5 % non-zeros. A
     problem of bounds alone is sparse where its curvature would not fit densely.
     """
     matrices = {name: given[name] for name in MATRICES if name in given}
