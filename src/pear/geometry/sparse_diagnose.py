@@ -110,7 +110,7 @@ def _sign_by_lanczos(H: sparse.csr_array, top: float) -> int:
     """For curvature whose factor would fill up."""
     start = np.random.default_rng(0).standard_normal(H.shape[0])
     try:
-        least = float(eigsh(H, k=1, which="SA", v0=start, tol=1e-4, maxiter=2000, return_eigenvectors=False)[0])
+        least = float(eigsh(H, k=1, which="SA", v0=start, ncv=40, tol=1e-2, maxiter=300, return_eigenvectors=False)[0])
     except ArpackNoConvergence as error:
         # the estimates come down from above; what has not settled is close to zero
         least = float(error.eigenvalues.min()) if len(error.eigenvalues) else 0.0

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pear.errors import ProblemError
 from pear.geometry.active import final, guess
 from pear.geometry.exact import Start, Verified, finite
 from pear.geometry.residual import gradient, kkt_residual
@@ -95,7 +96,10 @@ class SparseProjector:
 
     def tangent_dim(self) -> Tensor:
         """Not available: it needs the rank of a large sparse matrix."""
-        raise NotImplementedError("tangent_dim needs the rank of the active rows, which sparse problems do not compute")
+        raise ProblemError(
+            "tangent_dim needs the rank of the active rows, which is not computed for a sparse problem; "
+            "pass Q, A and G as dense arrays where they fit"
+        )
 
     def _system(self, i: int) -> SparseReduced:
         solution = self._solution

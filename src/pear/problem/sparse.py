@@ -176,10 +176,11 @@ def keeps_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
     """Whether a problem made of these fields is kept sparse.
 
     It is where a matrix came in sparse form, n is at least 500, and H, A and G together have at most 5 % non-zeros. A
-    problem of bounds alone is sparse where its curvature would not fit densely.
+    problem of bounds alone is sparse where its curvature would not fit densely. Tensors on another device, and a smooth
+    term, keep a problem dense.
     """
     matrices = {name: given[name] for name in MATRICES if name in given}
-    if smooth:
+    if smooth or any(isinstance(value, Tensor) and value.device.type != "cpu" for value in given.values()):
         return False
     if not matrices:
         sizes = [n or 0, *(len(given[v]) for v in ("lb", "ub") if getattr(given.get(v), "ndim", 0) == 1)]
@@ -204,10 +205,6 @@ def is_sparse(value: Any) -> bool:
 def read_sparse(name: str, value: Any) -> SparseMatrix:
     """A matrix in any form as a private float64 ``SparseMatrix``."""
     if isinstance(value, Tensor) and value.layout is not torch.strided:
-        if value.device.type != "cpu":
-            raise ProblemError(
-                f"{name} is sparse and on {value.device}; sparse problems live on the CPU: pass {name}.cpu()"
-            )
         coo = value.detach().to_sparse_coo().coalesce()
         value = sparse.coo_array((coo.values().numpy(), tuple(coo.indices().numpy())), shape=tuple(coo.shape))
     elif isinstance(value, Tensor):
