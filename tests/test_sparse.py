@@ -152,6 +152,18 @@ class TestAgainstDense:
         whole = pear.solve(thin, costs()).x
         assert all(torch.equal(whole[i], pear.solve(thin, costs()[i]).x[0]) for i in range(BATCH))
 
+    def test_threads_change_nothing(self) -> None:
+        thin, _ = both(**ZOO["grid"][0])
+        threads = torch.get_num_threads()
+        results = []
+        try:
+            for count in (1, 2):
+                torch.set_num_threads(count)
+                results.append(pear.regret_gradient(thin, costs(), costs(1)))
+        finally:
+            torch.set_num_threads(threads)
+        assert torch.equal(*results)
+
     def test_the_layer_has_the_same_derivatives(self) -> None:
         grads: list[list[torch.Tensor]] = []
         for problem in both(**ZOO["qp"][0]):

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.errors import ProblemError
+from pear.errors import ProblemError, SolveError
 from pear.geometry.active import final, guess
 from pear.geometry.exact import Start, Verified, finite
 from pear.geometry.residual import gradient, kkt_residual
@@ -89,6 +89,12 @@ class SparseProjector:
             system = self._system(i)
             result, multipliers, good = system.project(e[i].numpy())
             x[i], v[i] = torch.from_numpy(result), torch.from_numpy(multipliers)
+            if not good and least_curvature(_program(solution)) > 0:
+                raise SolveError(
+                    f"the derivative of sample {i} could not be computed to 1e-10; rescale the problem",
+                    [i],
+                    [Status.INACCURATE],
+                )
             unique[i] = good and self._is_unique(i, system)
 
         in_threads(one, B)

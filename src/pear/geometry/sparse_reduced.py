@@ -23,6 +23,7 @@ _SHIFT = 1e-10  # of the rows, relative to the curvature; a long chain of rows i
 _LIFT = 1e-7  # of a curvature that may be singular, and then of the rows too: their product must not drown in rounding
 _REFINEMENTS = 40
 _CONVERGED = 1e-13
+_ACCEPTED = 1e-10  # where refinement stalls before: the rounding of an ill-conditioned system
 _STALLED = 0.7
 
 
@@ -107,8 +108,7 @@ class SparseReduced:
             rest_f, rest_r = f - pulls[0] - pulls[1], r - J @ x
             rest = self._relative(rest_f, rest_r, f, r, x, pulls)
             if rest <= _CONVERGED or rest > _STALLED * last:
-                # once more where it still converges: rounding is further down than what counts as vanished
-                return x, v, rest <= _CONVERGED
+                return x, v, rest <= _ACCEPTED
             last = rest
         return x, v, False
 
