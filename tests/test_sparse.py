@@ -135,6 +135,12 @@ class TestAgainstDense:
         g = [pear.regret_gradient(p, c, costs(1, 2), smoothing=0.1) for p in (thin, thick)]
         assert torch.allclose(*g, rtol=0, atol=EXACT * float(g[1].abs().max()))
 
+    def test_of_several_solutions_of_an_lp_a_vertex_is_found(self) -> None:
+        thin, _ = both(**grid(6))
+        z = pear.solve(thin, torch.ones(1, n, dtype=torch.float64)).x
+        assert torch.allclose(z, z.round(), atol=EXACT)
+        assert float(z.sum()) == pytest.approx(10.0)
+
     def test_vectors_per_sample(self) -> None:
         fields = constraints(0)
         shift = np.random.default_rng(0).uniform(0, 0.05, (BATCH, 1))

@@ -80,7 +80,7 @@ def solve_verified(
     if isinstance(qp, SparseProgram):
         from pear.geometry.sparse_exact import solve_sparse  # brings numba, which dense problems do not need
 
-        return solve_sparse(qp, backend, start)
+        return solve_sparse(qp, backend, start, builtin_first=solver == "auto")
     if problem.phi is not None:
         return solve_smooth(problem, qp, backend)
     # the problem's own curvature was checked when it was made; one that comes with the call may be anything

@@ -127,15 +127,20 @@ class SparseProjector:
         return not bool(weak.count() > 0) or cannot_leave(_sample(qp, i), self._solution.active[one], weak)
 
 
-def solve_sparse(qp: SparseProgram, backend: Backend, start: Start | None = None) -> SparseVerified:
+def solve_sparse(
+    qp: SparseProgram, backend: Backend, start: Start | None = None, builtin_first: bool = False
+) -> SparseVerified:
     """Solve a batch of sparse continuous programs; every returned solution satisfies its optimality conditions.
 
     Args:
         qp: the programs.
         backend: the solver that gives hints; "pear" is the built-in sparse interior point.
         start: remembered solutions; where one still passes the check, no solver is called.
+        builtin_first: ask the built-in solver before ``backend``; of a linear program with several solutions the
+            backend still finds a vertex.
     """
     B = qp.batch
+    solvers = _solvers(qp, backend, builtin_first)
     refused = torch.where(finite(qp), int(Status.SOLVED), int(Status.NOT_FINITE)).to(torch.int8)
     if least_curvature(qp) < 0:
         refused[refused == int(Status.SOLVED)] = int(Status.NOT_CONVEX)
@@ -146,7 +151,7 @@ def solve_sparse(qp: SparseProgram, backend: Backend, start: Start | None = None
             return
         known = start is not None and bool(start.known[i])
         before = start[torch.tensor([i])] if start is not None and known else None
-        found, reused, status = _solve_one(_sample(qp, i), backend, before)
+        found, reused, status = _solve_one(_sample(qp, i), solvers, before)
         result.status[i] = int(status)
         if found is not None:
             _put(result, i, found, reused)
@@ -169,31 +174,45 @@ def in_threads(function: Any, count: int) -> None:
 # -- one sample ------------------------------------------------------------------------------------------------------
 
 
-def _solve_one(qp: SparseProgram, backend: Backend, start: Start | None) -> tuple[Exact | None, bool, Status]:
+def _solve_one(qp: SparseProgram, solvers: list[Backend], start: Start | None) -> tuple[Exact | None, bool, Status]:
     """The verified solution or None, whether a remembered set passed unchanged, and the fate of the sample."""
     if start is not None:
         found = _polish(qp, start.x, start.duals, start.active, _EXCHANGES)
         if found is not None:
             reused, found.exchanges = found.exchanges == 0, 0
             return found, reused, Status.SOLVED
-    status = Status.INACCURATE
-    for solver in _solvers(qp, backend) if bool((qp.lb <= qp.ub).all()) else ():
-        if solver.name != backend.name:
-            logger.warning("%s left a sample unverified; asking %s", backend.name, solver.name)
+    status, first, between = Status.INACCURATE, solvers[0], None
+    for solver in solvers if bool((qp.lb <= qp.ub).all()) else ():
+        if solver is not first and between is None:
+            logger.warning("%s left a sample unverified; asking %s", first.name, solver.name)
         for x, duals, exchanges in _interior_hints(qp, start) if solver.name == "pear" else _hints(qp, solver):
             found = _polish(qp, x, duals, guess(qp, x, duals), exchanges)
-            if found is not None:
+            if found is None:
+                continue
+            if not (solver is first and _seeks_vertex(qp, solvers)) or found.system.is_curved():
                 return found, False, Status.SOLVED
+            between = found  # exact, and between several vertices that are as good: a simplex method picks one
+            break
+        if between is not None and solver is not first:
+            break
         # a sample without a solution would go through all of them, and a linear program settles that
-        status = fate(qp) if solver.name == backend.name else status
+        status = fate(qp) if solver is first and between is None else status
         if status != Status.INACCURATE:
             break
+    if between is not None:
+        return between, False, Status.SOLVED
     return None, False, status if status != Status.INACCURATE else fate(qp)
 
 
-def _solvers(qp: SparseProgram, backend: Backend) -> list[Backend]:
-    """The solver asked for, then the built-in one, then whoever else takes sparse matrices."""
-    named = [backend, *([] if backend.name == "pear" else [get("pear")])]
+def _seeks_vertex(qp: SparseProgram, solvers: list[Backend]) -> bool:
+    """A linear program whose second solver is a simplex method."""
+    return qp.is_linear and len(solvers) > 1 and "milp" in solvers[1].kinds
+
+
+def _solvers(qp: SparseProgram, backend: Backend, builtin_first: bool) -> list[Backend]:
+    """The solver asked for and the built-in one, then whoever else takes sparse matrices."""
+    named = [backend] if backend.name == "pear" else [backend, get("pear")]
+    named = named[::-1] if builtin_first else named
     others = [b for b in available() if b not in named and b.name != "daqp" and kind_of(qp) in b.kinds]
     return named + others
 
