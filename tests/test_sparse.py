@@ -13,7 +13,7 @@ from scipy import sparse
 
 import pear
 from pear.geometry.solve import solve_verified
-from pear.geometry.sparse_exact import SparseVerified
+from pear.geometry.sparse_verified import SparseVerified
 from pear.problem import sparse as rule
 from pear.problem.sparse import SparseMatrix, SparseProgram
 from pear.solvers import sparse_kkt

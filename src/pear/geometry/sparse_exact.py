@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pear.errors import ProblemError, SolveError
 from pear.geometry.active import final, guess
-from pear.geometry.exact import Start, Verified, finite
+from pear.geometry.exact import Start, finite
 from pear.geometry.residual import gradient, kkt_residual
 from pear.geometry.scale import scaled
-from pear.geometry.sparse_diagnose import cannot_leave, fate, least_curvature
+from pear.geometry.sparse_diagnose import fate, least_curvature
 from pear.geometry.sparse_reduced import SparseReduced
+from pear.geometry.sparse_verified import SparseVerified, in_threads, program_of, sample_of
 from pear.problem.canonical import matvec
 from pear.problem.sparse import SparseProgram
 from pear.solvers.registry import Backend, available, get, kind_of
@@ -54,79 +53,6 @@ class Exact:
     exchanges: int
 
 
-@dataclass
-class SparseVerified(Verified):
-    """As ``Verified``, for sparse programs; ``systems`` holds the factors that were kept, one per sample or None."""
-
-    systems: list[SparseReduced | None] = field(default_factory=list)
-
-    @property
-    def reduced(self) -> Any:
-        """What projects onto the tangent spaces, sample by sample."""
-        return SparseProjector(self)
-
-
-class SparseProjector:
-    """Projection onto the tangent space of every sample's active constraints."""
-
-    def __init__(self, solution: SparseVerified) -> None:
-        self._solution = solution
-
-    def project(self, e: Tensor, least_multipliers: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """P e (B, n), the multipliers of equalities (B, p) and inequalities (B, m), and (B,) where P is defined.
-
-        Args:
-            e: (B, n).
-            least_multipliers: accepted for the dense path's sake; multipliers are always those of least norm.
-        """
-        solution = self._solution
-        B, n, p, m = solution.qp.batch, solution.qp.n, solution.qp.p, solution.qp.m
-        x, v, unique = e.new_zeros(B, n), e.new_zeros(B, p + m), torch.ones(B, dtype=torch.bool)
-
-        def one(i: int) -> None:
-            if not bool(solution.solved[i]):
-                return
-            system = self._system(i)
-            result, multipliers, good = system.project(e[i].numpy())
-            x[i], v[i] = torch.from_numpy(result), torch.from_numpy(multipliers)
-            if not good and least_curvature(_program(solution)) > 0:
-                raise SolveError(
-                    f"the derivative of sample {i} could not be computed to 1e-10; rescale the problem",
-                    [i],
-                    [Status.INACCURATE],
-                )
-            unique[i] = good and self._is_unique(i, system)
-
-        in_threads(one, B)
-        return x, v[:, :p], v[:, p:], unique
-
-    def tangent_dim(self) -> Tensor:
-        """Not available: it needs the rank of a large sparse matrix."""
-        raise ProblemError(
-            "tangent_dim needs the rank of the active rows, which is not computed for a sparse problem; "
-            "pass Q, A and G as dense arrays where they fit"
-        )
-
-    def _system(self, i: int) -> SparseReduced:
-        solution = self._solution
-        system = solution.systems[i]
-        if system is None:
-            active = solution.active
-            system = SparseReduced(_program(solution), active.fixed[i].numpy(), active.rows[i].numpy())
-        return system
-
-    def _is_unique(self, i: int, system: SparseReduced) -> bool:
-        """With a definite curvature always; else by a random force, and a linear program for weak constraints."""
-        qp = _program(self._solution)
-        if least_curvature(qp) > 0:
-            return True
-        if not system.is_curved():
-            return False
-        one = torch.tensor([i])
-        weak = self._solution.weak[one]
-        return not bool(weak.count() > 0) or cannot_leave(_sample(qp, i), self._solution.active[one], weak)
-
-
 def solve_sparse(
     qp: SparseProgram, backend: Backend, start: Start | None = None, builtin_first: bool = False
 ) -> SparseVerified:
@@ -151,24 +77,13 @@ def solve_sparse(
             return
         known = start is not None and bool(start.known[i])
         before = start[torch.tensor([i])] if start is not None and known else None
-        found, reused, status = _solve_one(_sample(qp, i), solvers, before)
+        found, reused, status = _solve_one(sample_of(qp, i), solvers, before)
         result.status[i] = int(status)
         if found is not None:
             _put(result, i, found, reused)
 
     in_threads(one, B)
     return _finish(result)
-
-
-def in_threads(function: Any, count: int) -> None:
-    """Call the function for 0, …, count − 1, on as many threads as torch may use."""
-    threads = min(torch.get_num_threads(), count)
-    if threads < 2:
-        for i in range(count):
-            function(i)
-        return
-    with ThreadPoolExecutor(threads, thread_name_prefix="pear-sparse") as pool:
-        list(pool.map(function, range(count)))
 
 
 # -- one sample ------------------------------------------------------------------------------------------------------
@@ -311,17 +226,6 @@ def _flip(qp: SparseProgram, working: ActiveSet, wrong: ActiveSet, x: Tensor) ->
 # -- the batch -------------------------------------------------------------------------------------------------------
 
 
-def _sample(qp: SparseProgram, i: int) -> SparseProgram:
-    sample = qp[torch.tensor([i])]
-    assert isinstance(sample, SparseProgram)
-    return sample
-
-
-def _program(solution: SparseVerified) -> SparseProgram:
-    assert isinstance(solution.qp, SparseProgram)
-    return solution.qp
-
-
 def _blank(qp: SparseProgram, status: Tensor) -> SparseVerified:
     B, n, p, m = qp.batch, qp.n, qp.p, qp.m
 
@@ -348,7 +252,7 @@ def _blank(qp: SparseProgram, status: Tensor) -> SparseVerified:
 def _put(result: SparseVerified, i: int, found: Exact, reused: bool) -> None:
     """Write one sample: its point, its tight constraints and how it was found."""
     at = torch.tensor([i])
-    qp = _sample(_program(result), i)
+    qp = sample_of(program_of(result), i)
     active, weak = final(qp, found.x, found.duals, found.working)
     result.x[at] = found.x
     for target, value in (
