@@ -173,6 +173,8 @@ class TestInteger:
             Problem(integer=[1, 2])
 
 
+ENTROPY = Smooth(torch.sum, torch.ones_like, torch.diag_embed)  # a smooth term keeps its problem dense
+
 MESSAGES: dict[str, tuple[dict[str, Any], str]] = {
     "nothing": ({}, r"number of variables cannot be told from the fields given; pass n="),
     "scalar bounds only": ({"lb": 0, "ub": 1}, r"pass n="),
@@ -301,7 +303,7 @@ MESSAGES: dict[str, tuple[dict[str, Any], str]] = {
     "integer negative": ({"n": 2, "integer": [-1]}, r"integer holds the index -1; the variables are numbered 0 to 1"),
     "integer 0/1": ({"n": 3, "integer": [1, 0, 1]}, r"holds an index twice; if it is a 0/1 mask, make it one of bools"),
     "too large scipy": (
-        {"A": scipy.sparse.coo_matrix((20000, 20000)), "b": np.zeros(20000)},
+        {"A": scipy.sparse.coo_matrix((20000, 20000)), "b": np.zeros(20000), "phi": ENTROPY},
         r"A of shape \(20000, 20000\) needs 3\.0 GiB as a dense float64 array; the limit is 2 GiB; split the samples",
     ),
     "too large torch": (
@@ -312,7 +314,10 @@ MESSAGES: dict[str, tuple[dict[str, Any], str]] = {
         {"Q": torch.zeros(1).expand(30000, 100, 100)},
         r"Q of shape \(30000, 100, 100\) needs 2\.2 GiB",
     ),
-    "too many variables": ({"n": 20000}, r"the curvature H of shape \(20000, 20000\) needs 3\.0 GiB"),
+    "too many variables": (
+        {"A": np.ones((1, 20000)), "b": [1.0]},
+        r"the curvature H of shape \(20000, 20000\) needs 3\.0 GiB",
+    ),
     "devices": (
         {"A": torch.ones(1, 2), "b": torch.ones(1, device="meta")},
         r"b is on meta but A is on cpu; bring them together: problem\.to\(device\) moves the problem",

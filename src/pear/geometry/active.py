@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pear.geometry.scale import Scaled, positive, scaled
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import QuadraticProgram, matvec, row_squares
 from pear.solvers.solution import ActiveSet, Duals
 
 TIGHT = 1e-10
@@ -30,7 +30,7 @@ def guess(qp: QuadraticProgram, x: Tensor, duals: Duals) -> ActiveSet:
     """
     size = positive(x.abs().amax(1, keepdim=True))
     force = positive(torch.maximum(qp.c.abs(), matvec(qp.H, x).abs()).amax(1, keepdim=True))
-    norm = positive(torch.linalg.vector_norm(qp.G, dim=2))
+    norm = positive(row_squares(qp.G).sqrt())
     rows = (qp.h - matvec(qp.G, x)) / norm / size
     pinned = qp.lb == qp.ub
     at_lower = ((x - qp.lb) / size <= (-duals.bound / force).clamp(min=_ROUNDOFF)) | pinned

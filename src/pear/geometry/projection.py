@@ -10,6 +10,7 @@ from pear.geometry.diagnose import is_unique
 from pear.geometry.exact import Verified
 from pear.geometry.reduced import ReducedKKT
 from pear.problem.canonical import QuadraticProgram
+from pear.problem.sparse import SparseProgram
 
 _NEGLIGIBLE = 1e-12
 """A component this much smaller than the rescaled error H⁻¹e is rounding, and is set to zero."""
@@ -76,8 +77,9 @@ def require_unique(solution: Verified, curved: Tensor) -> None:
     """
     # a weakly active constraint counts as active, but may hide that the decision could leave it at no cost
     unique = curved.clone()
+    sparse = isinstance(solution.qp, SparseProgram)  # its projection looks at weakly active constraints itself
     doubtful = (solution.solved & curved & (solution.weak.count() > 0)).nonzero()[:, 0]
-    if len(doubtful):
+    if len(doubtful) and not sparse:
         qp = solution.qp[doubtful]
         singular = (torch.linalg.cholesky_ex(qp.H).info > 0).expand(len(doubtful))
         doubtful = doubtful[singular]
@@ -98,7 +100,11 @@ def _only_solved(solution: Verified, e: Tensor) -> Tensor:
 
 def _inverse_times(qp: QuadraticProgram, e: Tensor) -> Tensor:
     """H⁻¹ e, by division where H is diagonal."""
-    if qp.diagonal:
+    if isinstance(qp, SparseProgram) and not qp.diagonal:
+        from pear.geometry.sparse_diagnose import inverse_times
+
+        flat, solve = inverse_times(qp, e)
+    elif qp.diagonal:
         diagonal = qp.H.diagonal(dim1=1, dim2=2)
         flat, solve = (diagonal <= 0).any(1), lambda: e / diagonal
     else:

@@ -96,7 +96,7 @@ class Remembered:
         rows = sum(0 if v is None else v.shape[-1] for v in (problem.b, problem.h))
         self.problem = problem
         self.usable = solver in ("auto", COMPILED) and problem.phi is None and problem.device.type == "cpu"
-        self.usable = self.usable and compiled.supports(problem.n, rows)
+        self.usable = self.usable and not problem.is_sparse and compiled.supports(problem.n, rows)
         self._rows, self._equalities = rows, 0 if problem.b is None else problem.b.shape[-1]
         self._slot: dict[Hashable, int] = {}
         self._tables = [compiled.Table(problem.n, rows) for _ in range(2)]

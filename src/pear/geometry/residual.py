@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pear.geometry.scale import FLOOR, positive, reach
-from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
+from pear.problem.canonical import QuadraticProgram, matvec, row_squares, tmatvec
 from pear.solvers.solution import Duals
 
 
@@ -40,4 +40,4 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
 
 
 def _row_norms(rows: Tensor) -> Tensor:
-    return positive(torch.linalg.vector_norm(rows, dim=2))
+    return positive(row_squares(rows).sqrt())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
+from pear.problem.canonical import QuadraticProgram, matvec, row_squares, tmatvec
 from pear.solvers.solution import Duals
 
 _SHARE_OF_SIZE = 0.1
@@ -54,7 +54,7 @@ def scaled(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Scaled:
     floor = FLOOR * reach(qp, diagonal)
     largest = torch.maximum(forces.amax(1, keepdim=True), floor * diagonal.amax(1, keepdim=True))
     force = positive(torch.maximum(forces, _SHARE_OF_FORCE * largest))
-    row_force = positive(matvec(abs_g, force)) / positive((qp.G * qp.G).sum(2))
+    row_force = positive(matvec(abs_g, force)) / positive(row_squares(qp.G))
     abs_x = torch.maximum(abs_x, _SHARE_OF_SIZE * torch.maximum(abs_x.amax(1, keepdim=True), floor))
     return Scaled(
         rows=(qp.h - matvec(qp.G, x)) / positive(matvec(abs_g, abs_x) + _finite_abs(qp.h)),

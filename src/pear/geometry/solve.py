@@ -17,6 +17,7 @@ from pear.geometry.smooth import solve_smooth
 from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.convert import as_batch
+from pear.problem.sparse import SparseProgram
 from pear.solvers.registry import Backend, get, resolve
 from pear.solvers.solution import Duals, Solution, Status
 
@@ -76,6 +77,10 @@ def solve_verified(
     """The continuous relaxation, solved exactly, in float64 and in the minimised form; nothing is raised or masked."""
     qp = problem.canonical(cost, smoothing, **overrides)
     backend = resolve(solver, "lp" if problem.phi is None and qp.is_linear else "qp", qp.c.device)
+    if isinstance(qp, SparseProgram):
+        from pear.geometry.sparse_exact import solve_sparse  # brings numba, which dense problems do not need
+
+        return solve_sparse(qp, backend, start, builtin_first=solver == "auto")
     if problem.phi is not None:
         return solve_smooth(problem, qp, backend)
     # the problem's own curvature was checked when it was made; one that comes with the call may be anything

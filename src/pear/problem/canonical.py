@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+Matrix = Any
+"""A tensor (B or 1, r, n), or a ``SparseMatrix`` that stands for one."""
+
 _TENSORS = ("H", "c", "A", "b", "G", "h", "lb", "ub")
 
 
@@ -79,15 +82,30 @@ class QuadraticProgram:
         return replace(self, c=c)
 
 
-def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
+def matvec(matrix: Matrix, vector: Tensor) -> Tensor:
     """Row-wise ``M x``: (B or 1, r, n) times (B, n) gives (B, r), one GEMM where the matrix is shared."""
+    if not isinstance(matrix, Tensor):  # a SparseMatrix
+        product: Tensor = matrix.matvec(vector)
+        return product
     if matrix.shape[0] == 1:
         return vector @ matrix[0].mT
     return torch.bmm(matrix, vector.unsqueeze(-1)).squeeze(-1)
 
 
-def tmatvec(matrix: Tensor, vector: Tensor) -> Tensor:
+def tmatvec(matrix: Matrix, vector: Tensor) -> Tensor:
     """Row-wise ``Mᵀ y``: (B or 1, r, n) and (B, r) give (B, n)."""
+    if not isinstance(matrix, Tensor):
+        product: Tensor = matrix.tmatvec(vector)
+        return product
     if matrix.shape[0] == 1:
         return vector @ matrix[0]
     return torch.bmm(vector.unsqueeze(1), matrix).squeeze(1)
+
+
+def row_squares(matrix: Matrix) -> Tensor:
+    """(B or 1, r) the squared length of each row of (B or 1, r, n)."""
+    if not isinstance(matrix, Tensor):
+        squares: Tensor = matrix.row_squares
+        return squares
+    squared: Tensor = (matrix * matrix).sum(2)
+    return squared

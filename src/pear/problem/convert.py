@@ -107,7 +107,7 @@ def check_size(name: str, size: tuple[int, ...]) -> None:
         raise ProblemError(
             f"{name} of shape {size} needs {needed / 2**30:.1f} GiB as a dense float64 array; the limit is "
             f"{SIZE_LIMIT / 2**30:.0f} GiB; split the samples into smaller problems, share the field between samples, "
-            "or remove variables and rows that are fixed"
+            "remove variables and rows that are fixed, or pass Q, A and G as sparse matrices, which then stay sparse"
         )
 
 

@@ -12,6 +12,7 @@ from pear.problem import validate
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.convert import (
     ArrayLike,
+    check_size,
     fill_bounds,
     integer_mask,
     is_per_sample,
@@ -24,6 +25,13 @@ from pear.problem.convert import (
     to_float64,
 )
 from pear.problem.smooth import Smooth, check_phi
+from pear.problem.sparse import (
+    MATRICES,
+    check_curvature,
+    keeps_sparse,
+    read_sparse,
+    sparse_program,
+)
 
 FIELDS = ("Q", "A", "b", "G", "h", "lb", "ub")
 
@@ -35,8 +43,13 @@ class Problem:
     Fields may be torch tensors (dense or sparse), numpy arrays, scipy sparse matrices or lists. Each is shared by all
     samples or, with a leading dimension N, given per sample; both kinds may be mixed.
 
-    The problem keeps private, detached, dense copies in float64, whatever came in; a dense field may take 2 GiB, and
-    so may the (n, n) curvature (n ≤ 16384). To differentiate by a field, pass it with the call instead.
+    The problem keeps private, detached copies in float64, whatever came in. They are dense, and a dense field may take
+    2 GiB, as may the (n, n) curvature (n ≤ 16384); to differentiate by a field, pass it with the call instead.
+
+    Where Q, A or G comes in sparse form, n is at least 500 and the matrices have at most 5 % non-zeros together, the
+    problem stays sparse (``is_sparse``): time and memory follow the non-zeros, and n may be 100,000 and more. Sparse
+    matrices are shared by all samples, cannot be replaced in a call, and live on the CPU; vectors may differ from
+    sample to sample as ever.
 
     Args:
         Q: (n, n) or (N, n, n), symmetric; positive semidefinite to minimise, negative semidefinite to maximise (the
@@ -54,11 +67,13 @@ class Problem:
 
     Attributes:
         Q, A, b, G, h, lb, ub: float64 tensors in the shapes above (bounds never scalar), or None. Do not write to them.
+            Q, A and G of a sparse problem are ``SparseMatrix`` objects; their attribute ``csr`` is SciPy's.
         integer: (n,) bool, or None.
         sense, n, phi: as given.
         batch: N, or None where all fields are shared.
         dtype: type of results where the inputs have no floating type of their own; see ``to``.
         device: where the data is.
+        is_sparse: True where the matrices are kept sparse.
 
     Example:
         >>> from pear.problem import Problem
@@ -80,6 +95,8 @@ class Problem:
     batch: int | None
     dtype: torch.dtype
     device: torch.device
+    is_sparse: bool
+    _plans: dict[str, Any]
 
     __iter__ = None  # a shared problem returns itself at any index, so that a loop over it would never end
 
@@ -100,16 +117,21 @@ class Problem:
         given = present(Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
         validate.check_sense(sense)
         device = shared_device(given)
-        fields = {name: to_float64(name, value).to(device) for name, value in given.items()}
+        sparse = keeps_sparse(given, n, smooth=phi is not None)
+        fields: dict[str, Any] = {name: _read_field(name, value, sparse).to(device) for name, value in given.items()}
         validate.check_dimensions(fields)
         marks = read_integer(integer)
         size = validate.infer_n(fields, marks, n)
-        fields = fill_bounds(fields, size)
+        if not sparse:
+            check_size("the curvature H", (size, size))
+        fields = {**fields, **fill_bounds(fields, size)}
         validate.check_rows(fields)
         batch = validate.infer_batch(fields)
         validate.check_values(fields)
         validate.check_bounds(fields)
-        if "Q" in fields:
+        if "Q" in fields and sparse:
+            fields["Q"] = check_curvature(fields["Q"], sense)
+        elif "Q" in fields:
             fields["Q"] = validate.symmetrised(fields["Q"], Q)
             validate.check_definite(fields["Q"], sense)
         self.__dict__.update(
@@ -121,6 +143,8 @@ class Problem:
             batch=batch,
             dtype=torch.float64,
             device=device,
+            is_sparse=sparse,
+            _plans={},
         )
 
     @property
@@ -162,6 +186,11 @@ class Problem:
         if dtype not in (None, torch.float32, torch.float64):
             raise ProblemError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
         home = self.device if device is None else torch.empty(0, device=device).device  # "cuda" becomes "cuda:0"
+        if self.is_sparse and home.type != "cpu":
+            raise ProblemError(
+                f"a sparse problem lives on the CPU and cannot go to {home}; "
+                "pass Q, A and G as dense arrays where they fit"
+            )
         parts = {"integer": self.integer, "phi": self.phi, **self._fields()}
         moved = {name: None if part is None else part.to(home) for name, part in parts.items()}
         return self._with(**moved, device=home, dtype=dtype or self.dtype)
@@ -219,6 +248,8 @@ class Problem:
         """
         validate.check_smoothing(smoothing)
         fields = self.checked(cost, Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
+        if self.is_sparse:
+            return sparse_program(fields, cost, self.sign, float(smoothing), self.integer, self._plans)
         return quadratic_program(fields, cost, self.sign, float(smoothing), self.integer)
 
     def checked(self, cost: Tensor, **overrides: ArrayLike) -> dict[str, Tensor]:
@@ -253,6 +284,8 @@ class Problem:
         """
         validate.check_smoothing(smoothing)
         shared_device({"z": z, "cost": cost, "Q": Q}, home=("the problem", self.device))
+        if self.is_sparse:
+            _refuse_matrices(present(Q=Q))
         curvature = {} if Q is None else {"Q": read("Q", Q).to(self.device, torch.float64)}
         validate.check_dimensions(curvature)
         validate.check_columns(curvature, self.n)
@@ -281,6 +314,7 @@ class Problem:
             (self.lb is not None or self.ub is not None) and "bounds",
             self.integer is not None and f"{int(self.integer.sum())} integer",
             self.batch is not None and f"batch of {self.batch}",
+            self.is_sparse and "sparse",
             self.device.type != "cpu" and f"on {self.device}",
         ]
         return f"Problem({', '.join(part for part in parts if part)})"
@@ -303,6 +337,8 @@ class Problem:
     def _overrides(self, cost: Tensor, given: dict[str, ArrayLike]) -> dict[str, Tensor]:
         """The fields of one call, detached, in float64 and of the right shape; checks the cost with them."""
         shared_device({"cost": cost, **given}, home=("the problem", self.device))
+        if self.is_sparse:
+            _refuse_matrices(given)
         fields = {name: to_float64(name, value, copy=False).to(self.device) for name, value in given.items()}
         validate.check_dimensions(fields)
         fields = fill_bounds(fields, self.n)
@@ -311,3 +347,17 @@ class Problem:
         if "Q" in fields:
             fields["Q"] = validate.symmetrised(fields["Q"], given["Q"])
         return fields
+
+
+def _read_field(name: str, value: ArrayLike, sparse: bool) -> Any:
+    return read_sparse(name, value) if sparse and name in MATRICES else to_float64(name, value)
+
+
+def _refuse_matrices(given: dict[str, ArrayLike]) -> None:
+    """The matrices of a sparse problem are analysed once, and stay."""
+    for name in MATRICES:
+        if name in given:
+            raise ProblemError(
+                f"{name} was given with a call, but the matrices of a sparse problem are fixed; make another "
+                f"pear.Problem with this {name}, or a dense one (n below 500, or dense arrays) to predict it"
+            )

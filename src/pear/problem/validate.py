@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.convert import MATRICES, check_size, float_type, is_per_sample, shape
+from pear.problem.convert import MATRICES, float_type, is_per_sample, shape
 
 PAIRS = (("A", "b", "Az = b"), ("G", "h", "Gz ≤ h"))
 SENSES = {word: word[:3] for word in ("min", "minimize", "minimum", "max", "maximize", "maximum")}
@@ -80,7 +80,6 @@ def infer_n(fields: Mapping[str, Tensor], marks: bool | Tensor, n: Any) -> int:
             )
     if size < 1:
         raise ProblemError(f"{first} has {size} variables; a problem needs at least one")
-    check_size("the curvature H", (size, size))
     return size
 
 
@@ -150,10 +149,14 @@ def check_cost(
             )
 
 
-def check_values(fields: Mapping[str, Tensor]) -> None:
+def check_values(fields: Mapping[str, Any]) -> None:
     """No NaN anywhere; infinity only where it means that a bound or a row is absent."""
     absent = {"lb": -math.inf, "ub": math.inf, "h": math.inf}
     for name, value in fields.items():
+        if not isinstance(value, Tensor):
+            if not value.isfinite():
+                raise ProblemError(f"{name} holds NaN or infinity; it may hold finite numbers: correct its entries")
+            continue
         good = torch.isfinite(value)
         if name in absent:
             good |= value == absent[name]

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from scipy import sparse
 
 from pear.problem.canonical import QuadraticProgram
+from pear.problem.sparse import SparseMatrix
 from pear.solvers.solution import Hint, Status, empty_hint
 
 Array = NDArray[Any]
@@ -18,13 +19,16 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """A ``QuadraticProgram`` on the CPU; fields and shapes are the same, a shared field has leading dimension 1."""
+    """A ``QuadraticProgram`` on the CPU; fields and shapes are the same, a shared field has leading dimension 1.
 
-    H: Array
+    H, A and G of a sparse program stay ``SparseMatrix`` objects; ``row`` and ``groups`` give SciPy's matrices for them.
+    """
+
+    H: Any
     c: Array
-    A: Array
+    A: Any
     b: Array
-    G: Array
+    G: Any
     h: Array
     lb: Array
     ub: Array
@@ -34,8 +38,8 @@ class Batch:
     def of(cls, qp: QuadraticProgram) -> Batch:
         """The arrays of ``qp``; no copy is made where it is on the CPU already."""
 
-        def numpy(value: Tensor) -> Array:
-            return value.detach().cpu().numpy()
+        def numpy(value: Any) -> Array:
+            return value if isinstance(value, SparseMatrix) else value.detach().cpu().numpy()  # type: ignore[return-value]
 
         integer = None if qp.integer is None or not qp.integer.any() else numpy(qp.integer)
         fields = {name: numpy(getattr(qp, name)) for name in ("H", "c", "A", "b", "G", "h", "lb", "ub")}
@@ -59,7 +63,8 @@ class Batch:
 
         broken = np.zeros(self.c.shape[0], dtype=bool)
         for field in (self.H, self.c, self.A, self.G):
-            broken |= anywhere(~np.isfinite(field))
+            if not isinstance(field, SparseMatrix):  # whose entries were checked when it was made
+                broken |= anywhere(~np.isfinite(field))
         for field in (self.b, self.h, self.lb, self.ub):
             broken |= anywhere(np.isnan(field))
         empty = anywhere(self.lb > self.ub) | anywhere(np.isinf(self.b)) | anywhere(self.h == -np.inf)
@@ -68,8 +73,10 @@ class Batch:
         return np.where(broken, Status.NOT_FINITE, status).astype(np.int8)
 
 
-def row(field: Array, i: int) -> Array:
+def row(field: Any, i: int) -> Any:
     """What sample ``i`` has of a field that may be shared."""
+    if isinstance(field, SparseMatrix):
+        return field.csr
     return field[0] if field.shape[0] == 1 else field[i]
 
 
@@ -79,16 +86,16 @@ class Group:
 
     Attributes:
         members: positions in the batch.
-        H, A: (n, n) curvature and (p, n) equalities.
+        H, A: (n, n) curvature and (p, n) equalities, sparse where the program is.
         G: (k, n) those inequalities whose right-hand side is finite.
         rows: (k,) their positions among the m rows of the batch.
         bounded: (n,) bool, variables with at least one finite bound.
     """
 
     members: Array
-    H: Array
-    A: Array
-    G: Array
+    H: Any
+    A: Any
+    G: Any
     rows: Array
     bounded: Array
 
@@ -117,6 +124,16 @@ def groups(batch: Batch, todo: Array) -> Iterator[Group]:
         rows = np.flatnonzero(row(exists, first))
         G = row(batch.G, first)[rows]
         yield Group(members, row(batch.H, first), row(batch.A, first), G, rows, row(finite, first))
+
+
+def stack(*parts: Any) -> Any:
+    """The parts below each other; sparse where one of them is."""
+    return sparse.csc_array(sparse.vstack(parts)) if any(map(sparse.issparse, parts)) else np.vstack(parts)
+
+
+def has_entries(matrix: Any) -> bool:
+    """True where a dense or sparse matrix is not zero."""
+    return bool(matrix.nnz) if sparse.issparse(matrix) else bool(matrix.any())
 
 
 class Answers:

@@ -7,7 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.arrays import Answers, Batch, Group, groups, row
+from pear.problem.sparse import SparseProgram
+from pear.solvers.arrays import Answers, Batch, Group, groups, row, stack
 from pear.solvers.solution import Hint, Status
 
 _CLAIMS = {
@@ -21,10 +22,10 @@ def solve(qp: QuadraticProgram, tol: float) -> Hint:
     """Solve every sample of the linear program ``qp``; integer programs to a proven gap of zero."""
     batch = Batch.of(qp)
     answers = Answers(qp, batch)
-    highs = _configured(tol, batch.integer is not None)
+    highs = _configured(tol, batch.integer is not None or isinstance(qp, SparseProgram))
     columns = np.arange(qp.n, dtype=np.int32)
     for group in groups(batch, answers.todo):
-        matrix = sp.csc_matrix(np.vstack([group.A, group.G]))
+        matrix = sp.csc_matrix(stack(group.A, group.G))
         for position, i in enumerate(group.members.tolist()):
             if position == 0 or not batch.shared_limits:
                 highs.passModel(_model(batch, group, matrix, i))
@@ -37,14 +38,14 @@ def solve(qp: QuadraticProgram, tol: float) -> Hint:
     return answers.hint()
 
 
-def _configured(tol: float, mip: bool) -> highspy.Highs:
+def _configured(tol: float, hard: bool) -> highspy.Highs:
     # What comes out of an integer program is not polished afterwards, so it is never solved loosely.
-    feasibility = min(max(tol, 1e-10), 1e-6 if mip else 1e-4)
+    feasibility = min(max(tol, 1e-10), 1e-6 if hard else 1e-4)
     highs = highspy.Highs()
     for name, value in {
         "output_flag": False,
         "threads": 1,
-        "presolve": "choose" if mip else "off",  # on a small LP it doubles or triples the time
+        "presolve": "choose" if hard else "off",  # on a small LP it doubles or triples the time
         "primal_feasibility_tolerance": feasibility,
         "dual_feasibility_tolerance": feasibility,
         "mip_feasibility_tolerance": feasibility,

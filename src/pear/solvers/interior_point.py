@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
+from pear.problem.sparse import SparseProgram
 from pear.solvers.solution import Duals, Hint, Status, empty_hint
 
 _State = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -75,6 +76,10 @@ def solve(qp: QuadraticProgram, tol: float) -> Hint:
     Returns:
         A hint with status SOLVED or INACCURATE; infeasibility is not this method's to tell.
     """
+    if isinstance(qp, SparseProgram):
+        from pear.solvers.sparse import solve as solve_sparse  # brings numba, which dense programs do not need
+
+        return solve_sparse(qp, tol)
     if not qp.batch:
         return empty_hint(0, qp.n, qp.p, qp.m, qp.c)
     size = _size(qp)

@@ -9,7 +9,7 @@ import osqp
 import scipy.sparse as sp
 
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.arrays import Answers, Array, Batch, Group, groups, row
+from pear.solvers.arrays import Answers, Array, Batch, Group, groups, row, stack
 from pear.solvers.solution import Hint, Status
 
 _RHO = 0.1
@@ -47,7 +47,7 @@ def _solve_group(batch: Batch, group: Group, tol: float, answers: Answers) -> No
         solver.setup(
             P=sp.csc_matrix(group.H),
             q=np.zeros(n),
-            A=sp.csc_matrix(np.vstack([group.A, group.G, np.eye(n)[box]])),
+            A=sp.csc_matrix(stack(group.A, group.G, _unit_rows(group, box))),
             l=lower,
             u=upper,
             **_settings(tol),
@@ -64,6 +64,12 @@ def _solve_group(batch: Batch, group: Group, tol: float, answers: Answers) -> No
         _read(result, group, box, p, k, i, answers)
         if result.info.rho_updates:
             solver.update_settings(rho=_RHO)
+
+
+def _unit_rows(group: Group, box: Array) -> Array:
+    """The rows of the identity for the bounded variables."""
+    n = group.H.shape[0]
+    return sp.eye_array(n, format="csr")[box] if sp.issparse(group.H) else np.eye(n)[box]
 
 
 def _settings(tol: float) -> dict[str, float | bool]:

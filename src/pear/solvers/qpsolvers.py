@@ -13,7 +13,8 @@ from qpsolvers.exceptions import ProblemError, SolverError
 
 from pear.errors import UnknownSolverError
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.arrays import Answers, Array, Batch, Group, groups, row
+from pear.problem.sparse import SparseProgram
+from pear.solvers.arrays import Answers, Array, Batch, Group, groups, has_entries, row
 from pear.solvers.solution import Hint, Status
 
 # One accuracy in each solver's own words. A solver that is not listed runs with its own defaults.
@@ -56,6 +57,11 @@ def solve(qp: QuadraticProgram, tol: float, name: str) -> Hint:
             f"qpsolvers has no solver '{name}' here; it has {', '.join(qpsolvers.available_solvers)}. "
             f"If qpsolvers supports '{name}', install its package"
         )
+    if isinstance(qp, SparseProgram) and name not in qpsolvers.sparse_solvers:
+        raise UnknownSolverError(
+            f"solver '{name}' takes dense matrices only, and this problem is sparse; "
+            "use auto, pear, osqp, piqp or clarabel"
+        )
     batch = Batch.of(qp)
     answers = Answers(qp, batch)
     options = _OPTIONS[name](tol) if name in _OPTIONS else {}
@@ -68,13 +74,13 @@ def solve(qp: QuadraticProgram, tol: float, name: str) -> Hint:
 
 
 def _solve_group(batch: Batch, group: Group, name: str, options: dict[str, Any], tol: float, answers: Answers) -> None:
-    dense = name in qpsolvers.dense_solvers
+    dense = name in qpsolvers.dense_solvers and not sp.issparse(group.H)
     matrix = np.ascontiguousarray if dense else sp.csc_matrix
     p, k, bounded = group.A.shape[0], group.G.shape[0], bool(group.bounded.any())
     # qpsolvers hands a program without constraints to a least-squares routine; an empty row keeps it with its solver.
     vacuous = not dense and not (p or k or bounded)
     H, A = matrix(group.H), matrix(group.A)
-    G = matrix(np.zeros((1, group.G.shape[1])) if vacuous else group.G)
+    G = matrix(group.G) if not vacuous else sp.csc_matrix((1, group.H.shape[0]))
     for i in group.members.tolist():
         force = _force(batch.c[i], group)
         problem = qpsolvers.Problem(
@@ -106,7 +112,7 @@ def _solve_group(batch: Batch, group: Group, name: str, options: dict[str, Any],
 
 def _force(c: Array, group: Group) -> float:
     """What to divide the objective by: the cost of an LP has no scale, but what solvers add to a zero H has one."""
-    peak = 0.0 if group.H.any() else float(np.abs(c).max(initial=0.0))
+    peak = 0.0 if has_entries(group.H) else float(np.abs(c).max(initial=0.0))
     return peak if peak > 0 else 1.0
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.optimize
 
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.arrays import Answers, Batch, Group, groups, row
+from pear.solvers.arrays import Answers, Batch, Group, groups, row, stack
 from pear.solvers.solution import Hint, Status
 
 _UNCLEAR = 4  # numerical trouble, or "unbounded or infeasible"
@@ -61,7 +61,7 @@ def _solve_lp(batch: Batch, group: Group, i: int, tol: float, answers: Answers) 
 
 def _solve_milp(batch: Batch, group: Group, i: int, answers: Answers) -> None:
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]
-    matrix = np.vstack([group.A, group.G])
+    matrix = stack(group.A, group.G)
     lower, upper = np.concatenate([b, np.full(h.shape, -np.inf)]), np.concatenate([b, h])
 
     def run(presolve: bool) -> Any:

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
@@ -81,12 +83,13 @@ class Graph:
         arcs = [(tail, head) if head == tail + 1 and columns > 1 else (head, tail) for tail, head in forward]
         return cls.from_arcs(arcs, source=(rows - 1) * columns, target=columns - 1)
 
-    def incidence(self) -> Tensor:
+    def incidence(self) -> sparse.csr_array:
         """(nodes, arcs) float64: +1 where an arc leaves a node, −1 where it enters."""
-        A = torch.zeros(self.nodes, len(self.arcs), dtype=torch.float64)
-        for k, (tail, head) in enumerate(self.arcs):
-            A[tail, k], A[head, k] = 1.0, -1.0
-        return A
+        tails, heads = np.array(self.arcs).T
+        arcs = np.arange(len(self.arcs))
+        values = np.repeat([1.0, -1.0], len(arcs))
+        places = np.concatenate([tails, heads]), np.concatenate([arcs, arcs])
+        return sparse.csr_array((values, places), shape=(self.nodes, len(arcs)))
 
     def cheapest(self, cost: Tensor) -> Tensor:
         """(B, arcs) 0 or 1: the arcs on each sample's cheapest path, by dynamic programming.
@@ -165,9 +168,12 @@ class Graph:
         depth = [0] * self.nodes
         for v in self._order:
             depth[v] = max((depth[self.arcs[k][0]] + 1 for k in arriving[v]), default=0)
+        members: list[list[int]] = [[] for _ in range(max(depth) + 1)]
+        for v in range(self.nodes):
+            if v != self.source:
+                members[depth[v]].append(v)
         levels = []
-        for d in range(1, max(depth) + 1):
-            nodes = [v for v in range(self.nodes) if depth[v] == d and v != self.source]
+        for nodes in members[1:]:
             if not nodes:
                 continue
             width = max(len(arriving[v]) for v in nodes)

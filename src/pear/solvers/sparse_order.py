@@ -1,0 +1,179 @@
+"""The order of elimination for a sparse symmetric matrix: approximate minimum degree, compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+_CROWDED = 10.0  # a row with more than this times √n neighbours is ordered last without being looked at
+
+
+@njit(cache=True, nogil=True)
+def mirrored(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
+    """Both triangles of an upper pattern, without the diagonal, as lists of neighbours."""
+    count = np.zeros(n + 1, np.int64)
+    for j in range(n):
+        for k in range(indptr[j], indptr[j + 1]):
+            i = indices[k]
+            if i != j:
+                count[i + 1] += 1
+                count[j + 1] += 1
+    for j in range(n):
+        count[j + 1] += count[j]
+    ptr = count.copy()
+    neighbours = np.empty(count[n], np.int64)
+    for j in range(n):
+        for k in range(indptr[j], indptr[j + 1]):
+            i = indices[k]
+            if i != j:
+                neighbours[count[i]] = j
+                count[i] += 1
+                neighbours[count[j]] = i
+                count[j] += 1
+    return ptr, neighbours
+
+
+@njit(cache=True, nogil=True)
+def _unlink(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
+    """Take a node out of the list of its degree."""
+    if before[i] >= 0:
+        after[before[i]] = after[i]
+    else:
+        head[degree[i]] = after[i]
+    if after[i] >= 0:
+        before[after[i]] = before[i]
+
+
+@njit(cache=True, nogil=True)
+def _link(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
+    """Put a node at the front of the list of its degree."""
+    first = head[degree[i]]
+    after[i], before[i] = first, -1
+    if first >= 0:
+        before[first] = i
+    head[degree[i]] = i
+
+
+@njit(cache=True, nogil=True)
+def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tuple[Array, bool]:
+    """An order by approximate minimum degree on the quotient graph; False where the fill takes too much work.
+
+    A node that was eliminated stands for the clique of its neighbours at that time. Each living node keeps a list of
+    such cliques, then of the plain neighbours that no clique covers; a clique within a newer one is dropped.
+    """
+    order = np.empty(n, np.int64)
+    start, cliques, length = ptr[:n].copy(), np.zeros(n, np.int64), np.empty(n, np.int64)
+    limit = max(16.0, _CROWDED * np.sqrt(n))
+    state = np.zeros(n, np.int8)  # 0 alive, 1 a clique, 2 dropped, 3 crowded: to be ordered last
+    waiting = 0
+    for i in range(n):
+        if ptr[i + 1] - ptr[i] > limit:
+            state[i] = 3
+            waiting += 1
+    lists = np.empty(max(2 * len(neighbours), 16) + n, np.int64)
+    end = 0
+    for i in range(n):
+        start[i] = end
+        for k in range(ptr[i], ptr[i + 1]):
+            if state[i] != 3 and state[neighbours[k]] != 3:
+                lists[end] = neighbours[k]
+                end += 1
+        length[i] = end - start[i]
+    head, after, before = np.full(n + 1, -1), np.full(n, -1), np.full(n, -1)
+    degree = length.copy()
+    for i in range(n):
+        if state[i] == 0:
+            _link(i, head, after, before, degree)
+    seen, outside = np.full(n, -1, np.int64), np.zeros(n, np.int64)
+    scratch = np.empty(n + 1, np.int64)
+    stamp, least, work = 1, 0, 0.0
+    for step in range(n - waiting):
+        while head[least] < 0:
+            least += 1
+        pivot = head[least]
+        _unlink(pivot, head, after, before, degree)
+        order[step] = pivot
+        seen[pivot] = step
+        # the new clique: the neighbours of the pivot, directly or through its cliques, which it replaces
+        room = 0
+        for k in range(start[pivot], start[pivot] + length[pivot]):
+            other = lists[k]
+            room += length[other] if k < start[pivot] + cliques[pivot] else 1
+        if end + room > len(lists):
+            grown = np.empty(2 * len(lists) + room, np.int64)
+            grown[:end] = lists[:end]
+            lists = grown
+        begin = end
+        for k in range(start[pivot], start[pivot] + length[pivot]):
+            other = lists[k]
+            if k < start[pivot] + cliques[pivot]:
+                if state[other] != 1:
+                    continue
+                for q in range(start[other], start[other] + length[other]):
+                    i = lists[q]
+                    if seen[i] != step:
+                        seen[i] = step
+                        lists[end] = i
+                        end += 1
+                state[other] = 2
+            elif seen[other] != step:
+                seen[other] = step
+                lists[end] = other
+                end += 1
+        size = end - begin
+        start[pivot], length[pivot], state[pivot] = begin, size, 1
+        work += float(size) * (size + 1)
+        if work > max_work:
+            return order, False
+        # how much of every clique nearby lies outside the new one
+        for k in range(begin, end):
+            i = lists[k]
+            for q in range(start[i], start[i] + cliques[i]):
+                e = lists[q]
+                if state[e] == 1:
+                    if outside[e] < stamp:
+                        outside[e] = stamp + length[e]
+                    outside[e] -= 1
+        for k in range(begin, end):
+            i = lists[k]
+            total = length[i]
+            for q in range(total):
+                scratch[q] = lists[start[i] + q]
+            put = start[i]
+            reach = size - 1
+            for q in range(cliques[i]):
+                e = scratch[q]
+                if state[e] != 1:
+                    continue
+                if outside[e] == stamp:  # within the new clique
+                    state[e] = 2
+                    continue
+                lists[put] = e
+                put += 1
+                reach += outside[e] - stamp
+            lists[put] = pivot
+            put += 1
+            held = put - start[i]
+            for q in range(cliques[i], total):
+                j = scratch[q]
+                if seen[j] != step:
+                    lists[put] = j
+                    put += 1
+                    reach += 1
+            cliques[i], length[i] = held, put - start[i]
+            _unlink(i, head, after, before, degree)
+            degree[i] = min(reach, degree[i] + size - 1, n - step - 1)
+            _link(i, head, after, before, degree)
+            least = min(least, degree[i])
+        stamp += n + 1
+    place = n - waiting
+    for i in range(n):
+        if state[i] == 3:
+            order[place] = i
+            place += 1
+    return order, True
