@@ -170,14 +170,15 @@ def check(backend: Backend, kind: str) -> None:
     )
 
 
-def choose(kind: str, device: torch.device | str) -> Backend:
+def choose(kind: str, device: torch.device | str, sparse: bool = False) -> Backend:
     """What ``solver="auto"`` stands for.
 
-    Continuous problems go to the built-in solvers: on the CPU to the compiled active-set method, on a GPU to the batched
-    interior point. Integer ones go to HiGHS where it is installed and to SciPy where it is not.
+    Continuous problems go to the built-in solvers: on the CPU to the compiled active-set method, on a GPU and where they
+    are large and sparse to the interior point. Integer ones, and the vertices of sparse linear ones, are HiGHS's where
+    it is installed and SciPy's where it is not.
     """
-    if kind in ("lp", "qp"):
-        chosen = get(COMPILED if torch.device(device).type == "cpu" else "pear")
+    if kind == "qp" or (kind == "lp" and not sparse):
+        chosen = get(COMPILED if torch.device(device).type == "cpu" and not sparse else "pear")
     else:
         highs = get("highs")
         chosen = highs if highs.installed else get("scipy")
@@ -185,10 +186,10 @@ def choose(kind: str, device: torch.device | str) -> Backend:
     return chosen
 
 
-def resolve(name: str, kind: str, device: torch.device | str) -> Backend:
+def resolve(name: str, kind: str, device: torch.device | str, sparse: bool = False) -> Backend:
     """The backend for ``solver=name``: "auto" is chosen, any other name is looked up and checked against the kind."""
     if name == "auto":
-        return choose(kind, device)
+        return choose(kind, device, sparse)
     backend = get(name)
     check(backend, kind)
     return backend

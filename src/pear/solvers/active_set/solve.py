@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from pear.errors import UnknownSolverError
 from pear.problem.canonical import QuadraticProgram
+from pear.problem.sparse import SparseProgram
 from pear.solvers.active_set import batch
 from pear.solvers.solution import Duals, Hint, Status, empty_hint
 
@@ -15,6 +17,11 @@ def solve(qp: QuadraticProgram, tol: float) -> Hint:
 
     Programs that are too large for it, and those that it has to give up, come back as INACCURATE, without a point.
     """
+    if isinstance(qp, SparseProgram):
+        raise UnknownSolverError(
+            "solver 'active-set' takes dense matrices only, and this problem is sparse; leave it to solver='auto', or "
+            "pass dense matrices"
+        )
     hint = empty_hint(qp.batch, qp.n, qp.p, qp.m, qp.c)
     if qp.batch and batch.supports(qp.n, qp.p + qp.m):
         home = qp.c.device
