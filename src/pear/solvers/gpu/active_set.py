@@ -123,7 +123,7 @@ def _run(qp: QuadraticProgram, start: _Start, slots: int) -> Descent:
     kernel[(B,)](
         H, J, limit, qp.lb[0].contiguous(), qp.ub[0].contiguous(), x, slope, place, slot, M, fate,
         n, R, qp.p, 0 if H.shape[0] == 1 else n * n, 20 * n + 100,
-        BLOCK=block, SLOTS=slots, num_warps=4 if block <= 256 else 8,
+        width=block, slots=slots, num_warps=4 if block <= 256 else 8,
     )  # fmt: skip
     y = torch.zeros_like(torch.cat([qp.b, qp.h], 1).expand(B, R))
     held = _held(slot, n, R)

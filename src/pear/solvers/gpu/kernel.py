@@ -18,8 +18,9 @@ _ROUNDOFF = tl.constexpr(1e-12)
 _WRONG = tl.constexpr(1e-11)
 
 
+# Triton reads annotations as code, so that there can be none but its own.
 @triton.jit
-def descend(
+def descend(  # type: ignore[no-untyped-def]
     H,
     J,
     limit,
@@ -36,8 +37,8 @@ def descend(
     equalities,
     H_stride,
     rounds,
-    BLOCK: tl.constexpr,
-    SLOTS: tl.constexpr,
+    width: tl.constexpr,
+    slots: tl.constexpr,
 ):
     """From a feasible point with its working set to the optimal one.
 
@@ -46,13 +47,13 @@ def descend(
         limit: (rows,); lower, upper: (n,) bounds.
         x_all, slope_all: (B, n) point and gradient Hx + c, rewritten; place_all: (B, n) int32, 0 free, 1 at the lower
             and 2 at the upper bound, rewritten.
-        slot_all: (B, SLOTS) int32 working set, −1 where a slot is empty; M_all: (B, SLOTS, SLOTS); both rewritten.
+        slot_all: (B, slots) int32 working set, −1 where a slot is empty; M_all: (B, slots, slots); both rewritten.
         fate: (B,) int32, written: 1 at the optimum, 2 where there is no room left, 0 where the rounds ran out.
         rounds: how many steps at most.
     """
     sample = tl.program_id(0).to(tl.int64)
-    j = tl.arange(0, BLOCK)
-    s = tl.arange(0, SLOTS)
+    j = tl.arange(0, width)
+    s = tl.arange(0, slots)
     real = j < n
     H += sample * H_stride
     x = tl.load(x_all + sample * n + j, mask=real, other=0.0)
@@ -60,9 +61,9 @@ def descend(
     place = tl.load(place_all + sample * n + j, mask=real, other=3)
     lo = tl.load(lower + j, mask=real, other=0.0)
     up = tl.load(upper + j, mask=real, other=0.0)
-    slot = tl.load(slot_all + sample * SLOTS + s)
-    square = s[:, None] * SLOTS + s[None, :]
-    M = tl.load(M_all + sample * SLOTS * SLOTS + square)
+    slot = tl.load(slot_all + sample * slots + s)
+    square = s[:, None] * slots + s[None, :]
+    M = tl.load(M_all + sample * slots * slots + square)
     state = 0
     step = 0
     while (state == 0) & (step < rounds):
@@ -87,14 +88,13 @@ def descend(
             rate = tl.sum(row * p)
             size = tl.sum(tl.abs(row * p))
             room = tl.maximum(tl.load(limit + i) - tl.sum(row * x), 0.0)
-            if (held == 0) & (rate > _ROUNDOFF * size):
-                if room / rate < length:
-                    length = room / rate
-                    met = n + i
+            if (held == 0) & (rate > _ROUNDOFF * size) & (room < length * rate):
+                length = room / rate
+                met = n + i
         blocked = length < 1.0
         length = tl.minimum(length, 1.0)
         x += length * p
-        for t in range(SLOTS):
+        for t in range(slots):
             index = tl.sum(tl.where(s == t, slot, 0))
             change = length * tl.sum(tl.where(s == t, way, 0.0))
             if (index >= 0) & (index < n) & (change != 0.0):
@@ -139,8 +139,8 @@ def descend(
             M = tl.where(gone[:, None] | gone[None, :], 0.0, M)
             slot = tl.where(gone, -1, slot)
         if enter >= 0:
-            empty = tl.min(tl.where(slot < 0, s, SLOTS))
-            if empty == SLOTS:
+            empty = tl.min(tl.where(slot < 0, s, slots))
+            if empty == slots:
                 state = 2
             else:
                 variable = (slot >= 0) & (slot < n)
@@ -157,6 +157,6 @@ def descend(
                 slot = tl.where(s == empty, enter, slot)
     tl.store(x_all + sample * n + j, x, mask=real)
     tl.store(place_all + sample * n + j, place, mask=real)
-    tl.store(slot_all + sample * SLOTS + s, slot)
-    tl.store(M_all + sample * SLOTS * SLOTS + square, M)
+    tl.store(slot_all + sample * slots + s, slot)
+    tl.store(M_all + sample * slots * slots + square, M)
     tl.store(fate + sample, state)
