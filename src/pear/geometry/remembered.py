@@ -19,7 +19,7 @@ from pear.geometry.exact import OPTIMAL, Verified, is_convex, is_definite
 from pear.geometry.projection import add_normal
 from pear.problem import Problem
 from pear.solvers.active_set import batch as compiled
-from pear.solvers.active_set.kernel import SOLVED, Outcome, Programs, States
+from pear.solvers.active_set.layout import SOLVED, Outcome, Programs, States
 from pear.solvers.registry import COMPILED
 from pear.solvers.solution import Batched
 
@@ -127,7 +127,7 @@ class Remembered:
         if not _all_solved(outcome):
             return None
         # the table goes on changing, and the backward pass comes later
-        mine = States(*(part[slots] for part in states)) if kept else states
+        mine = States._make(part[slots] for part in states) if kept else states
         return Decided(outcome, verify, P, mine, at)
 
     def regret(
@@ -165,12 +165,13 @@ class Remembered:
         if not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
             left |= outcome.weak_rows.any(1) | outcome.weak_lower.any(1) | outcome.weak_upper.any(1)
         arrays = (value, exact, injected, outcome.x, ideal.x[slots], outcome.kkt_residual, outcome.changes == 0)
-        value, exact, injected, x, best, residual, reused = (torch.from_numpy(array) for array in arrays)
+        tensors = [torch.from_numpy(array) for array in arrays]
         if strength < 0:
-            injected = add_normal(_inverse_times(P, at, injected), exact, injection)
+            tensors[2] = add_normal(_inverse_times(P, at, tensors[2]), tensors[1], injection)
         fine = torch.zeros(len(predicted), dtype=torch.int8)
         never = torch.zeros(len(predicted), dtype=torch.bool)
-        parts = Regrets(value, exact, injected, x, best, fine, fine.clone(), residual, reused, never)
+        regrets, gradient, shown, x, best, residual, reused = tensors
+        parts = Regrets(regrets, gradient, shown, x, best, fine, fine.clone(), residual, reused, never)
         return parts, torch.from_numpy(np.flatnonzero(left))
 
     def _remember(
@@ -264,8 +265,7 @@ class Remembered:
 
     def _grow_ideal(self, size: int) -> None:
         bigger, stamps = self._new_ideal(size), np.full((size, self.problem.n), np.nan)
-        for new, old in zip((*bigger, stamps), (*self._ideal, self._stamps), strict=True):
-            new[: len(old)] = old
+        compiled.copy_rows((*bigger, stamps), (*self._ideal, self._stamps))
         self._ideal, self._stamps = bigger, stamps
 
 

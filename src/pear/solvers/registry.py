@@ -173,8 +173,8 @@ def check(backend: Backend, kind: str) -> None:
 def choose(kind: str, device: torch.device | str) -> Backend:
     """What ``solver="auto"`` stands for.
 
-    Continuous problems go to the built-in solvers: on the CPU to the compiled active-set method, on a GPU to the batched
-    interior point. Integer ones go to HiGHS where it is installed and to SciPy where it is not.
+    Continuous problems go to the built-in solvers: on the CPU to the compiled active-set method, on a GPU to the
+    batched interior point. Integer ones go to HiGHS where it is installed and to SciPy where it is not.
     """
     if kind in ("lp", "qp"):
         chosen = get(COMPILED if torch.device(device).type == "cpu" else "pear")
