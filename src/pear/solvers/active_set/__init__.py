@@ -12,7 +12,7 @@ minimum is optimal costs one round. Whatever comes out is judged afresh from the
 tolerances as ``pear.geometry``; what does not pass is given up, and left to the methods that need no luck.
 
 The modules, each using those before it: ``compile`` (how, and a cache that is never stale), ``tolerances``, ``layout``
-(the arrays), ``linear`` (products), ``basis``, ``reduced`` (the system that is solved), ``pricing``, ``phases``, ``verdict``,
-``tangent`` (the projection), ``sample``, ``kernels`` (what Python calls), ``batch`` (tensors in, threads), ``solve`` (the row
-in the table of solvers). ``python -m pear.solvers.active_set`` compiles everything at once.
+(the arrays), ``linear`` (products), ``basis``, ``reduced`` (the system that is solved), ``pricing``, ``phases``,
+``verdict``, ``tangent`` (the projection), ``sample``, ``kernels`` (what Python calls), ``batch`` (tensors in, threads),
+``solve`` (the row in the table of solvers). ``python -m pear.solvers.active_set`` compiles everything at once.
 """
