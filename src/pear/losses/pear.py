@@ -162,7 +162,7 @@ class PEARLoss(nn.Module):
         self.samples = self.reused = 0
         self.seconds = {"solve": 0.0, "gradient": 0.0}
         self._predicted, self._true = Memory(), Memory()
-        self._remembered = Remembered(self.problem, solver)
+        self.remembered = Remembered(self.problem, solver)
 
     def forward(
         self,
@@ -207,7 +207,7 @@ class PEARLoss(nn.Module):
         """All in one pass, and what that leaves in the general way; None where the pass is not to be had."""
         began = time.perf_counter()
         b = batch
-        found = self._remembered.regret(b.predicted, b.true, b.smoothing, self.injection, b.ids, b.Q, b.true_Q)
+        found = self.remembered.regret(b.predicted, b.true, b.smoothing, self.injection, b.ids, b.Q, b.true_Q)
         self.seconds["solve"] += time.perf_counter() - began
         if found is None:
             return None

@@ -137,7 +137,7 @@ def home_of(P: Programs) -> States:
     states = new_states(1, n, rows)
     if rows == 0 or max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
         return states
-    kernels.home_batch(P, np.zeros((1, n)), states, _work(n, rows, 0))
+    kernels.home_batch(P, np.zeros((1, n)), states, work_for(n, rows, 0))
     return states
 
 
@@ -202,16 +202,16 @@ def _spread(part: Callable[[int, int, Work], None], B: int, n: int, rows: int) -
     """Run ``part`` over the samples, in as many threads as torch has and the work is worth."""
     jobs = min(torch.get_num_threads(), 1 + B * (n + rows) // _WORTH_A_THREAD, max(B, 1))
     if jobs == 1:
-        part(0, B, _work(n, rows, 0))
+        part(0, B, work_for(n, rows, 0))
         return
     cuts = [B * k // jobs for k in range(jobs + 1)]
-    futures = [_threads(jobs).submit(part, cuts[k], cuts[k + 1], _work(n, rows, k)) for k in range(jobs)]
+    futures = [_threads(jobs).submit(part, cuts[k], cuts[k + 1], work_for(n, rows, k)) for k in range(jobs)]
     for future in futures:
         future.result()
 
 
 @lru_cache(maxsize=32)
-def _work(n: int, rows: int, thread: int) -> Work:
+def work_for(n: int, rows: int, thread: int = 0) -> Work:
     return new_work(n, rows, min(n, _MOST_SUPERBASICS))
 
 
