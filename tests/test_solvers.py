@@ -428,7 +428,8 @@ def test_unknown_name_within_qpsolvers() -> None:
 
 
 def test_wrong_kind() -> None:
-    message = "solver 'highs' solves problems of kind lp and milp, not qp: use one of pear, active-set, osqp, daqp, piqp, clarabel"
+    able = "pear, active-set, osqp, daqp, piqp, clarabel"
+    message = f"solver 'highs' solves problems of kind lp and milp, not qp: use one of {able}"
     with pytest.raises(UnknownSolverError, match=message):
         check(get("highs"), "qp")
     with pytest.raises(UnknownSolverError, match=r"solver 'pear' solves .* not milp: use one of highs, scipy"):

@@ -19,7 +19,8 @@ from pear.geometry.exact import OPTIMAL, Verified, is_convex, is_definite
 from pear.geometry.projection import add_normal
 from pear.problem import Problem
 from pear.solvers.active_set import batch as compiled
-from pear.solvers.active_set.kernel import SOLVED, Outcome, Programs, States
+from pear.solvers.active_set.epoch import Memory
+from pear.solvers.active_set.layout import SOLVED, Outcome, Programs, States
 from pear.solvers.registry import COMPILED
 from pear.solvers.solution import Batched
 
@@ -97,7 +98,7 @@ class Remembered:
         self.problem = problem
         self.usable = solver in ("auto", COMPILED) and problem.phi is None and problem.device.type == "cpu"
         self.usable = self.usable and not problem.is_sparse and compiled.supports(problem.n, rows)
-        self._rows, self._equalities = rows, 0 if problem.b is None else problem.b.shape[-1]
+        self.rows, self.equalities = rows, 0 if problem.b is None else problem.b.shape[-1]
         self._slot: dict[Hashable, int] = {}
         self._tables = [compiled.Table(problem.n, rows) for _ in range(2)]
         self._ideal = self._new_ideal(0)
@@ -105,6 +106,7 @@ class Remembered:
         self._smoothing: float | None = None
         self._known: tuple[Programs, States] | None = None
         self._own_definite: bool | None = None
+        self._everyone: compiled.Index | None = None
 
     def decide(
         self, cost: Tensor, smoothing: float, ids: list[Hashable] | None, fields: dict[str, Any], verify: Any
@@ -127,7 +129,7 @@ class Remembered:
         if not _all_solved(outcome):
             return None
         # the table goes on changing, and the backward pass comes later
-        mine = States(*(part[slots] for part in states)) if kept else states
+        mine = States._make(part[slots] for part in states) if kept else states
         return Decided(outcome, verify, P, mine, at)
 
     def regret(
@@ -165,13 +167,29 @@ class Remembered:
         if not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
             left |= outcome.weak_rows.any(1) | outcome.weak_lower.any(1) | outcome.weak_upper.any(1)
         arrays = (value, exact, injected, outcome.x, ideal.x[slots], outcome.kkt_residual, outcome.changes == 0)
-        value, exact, injected, x, best, residual, reused = (torch.from_numpy(array) for array in arrays)
+        tensors = [torch.from_numpy(array) for array in arrays]
         if strength < 0:
-            injected = add_normal(_inverse_times(P, at, injected), exact, injection)
+            tensors[2] = add_normal(_inverse_times(P, at, tensors[2]), tensors[1], injection)
         fine = torch.zeros(len(predicted), dtype=torch.int8)
         never = torch.zeros(len(predicted), dtype=torch.bool)
-        parts = Regrets(value, exact, injected, x, best, fine, fine.clone(), residual, reused, never)
+        regrets, gradient, shown, x, best, residual, reused = tensors
+        parts = Regrets(regrets, gradient, shown, x, best, fine, fine.clone(), residual, reused, never)
         return parts, torch.from_numpy(np.flatnonzero(left))
+
+    def all_samples(self, count: int, smoothing: float) -> tuple[Programs, compiled.Index, Memory] | None:
+        """The programs of samples 0 to ``count``, under which row each is remembered, and where.
+
+        None where they would take too much memory.
+        """
+        P, home = self._own_programs(smoothing)
+        if self._everyone is None or len(self._everyone) != count:
+            for key in range(count):
+                self._slot.setdefault(key, len(self._slot))
+            self._everyone = np.array([self._slot[key] for key in range(count)], np.int64)
+        if not self._tables[0].fits(len(self._slot)):
+            return None
+        states, ideals, _, ideal, stamps = self._remember([0], 1, True)
+        return P, self._everyone, Memory(states, ideals, home, ideal, stamps, OPTIMAL)
 
     def _remember(
         self, ids: list[Hashable] | None, B: int, stamped: bool
@@ -179,7 +197,7 @@ class Remembered:
         """Where the two problems of each sample are remembered, and the solutions of the true ones."""
         states, slots, kept = self._places(ids, B, self._tables[0])
         if not kept:
-            return states, compiled.new_states(B, self.problem.n, self._rows), slots, self._new_ideal(B), _NO_STAMPS
+            return states, compiled.new_states(B, self.problem.n, self.rows), slots, self._new_ideal(B), _NO_STAMPS
         size = len(states.known)
         if len(self._ideal.code) < size:
             self._grow_ideal(size)
@@ -202,7 +220,7 @@ class Remembered:
                 return None
             return *self._own_programs(smoothing), at
         checked = self.problem.checked(cost, **fields)
-        if sum(checked[name].shape[-1] for name in ("b", "h") if name in checked) != self._rows:
+        if sum(checked[name].shape[-1] for name in ("b", "h") if name in checked) != self.rows:
             return None
         P = self._build(checked, smoothing)
         if "Q" in fields and not self._is_convex(P):
@@ -257,15 +275,14 @@ class Remembered:
             if table.fits(len(self._slot)):
                 slots = np.array([self._slot[key] for key in ids], np.int64)
                 return table.grow(len(self._slot)), slots, True
-        return compiled.new_states(B, self.problem.n, self._rows), np.arange(B), False
+        return compiled.new_states(B, self.problem.n, self.rows), np.arange(B), False
 
     def _new_ideal(self, size: int) -> Outcome:
-        return compiled.new_outcome(size, self.problem.n, self._equalities, self._rows - self._equalities)
+        return compiled.new_outcome(size, self.problem.n, self.equalities, self.rows - self.equalities)
 
     def _grow_ideal(self, size: int) -> None:
         bigger, stamps = self._new_ideal(size), np.full((size, self.problem.n), np.nan)
-        for new, old in zip((*bigger, stamps), (*self._ideal, self._stamps), strict=True):
-            new[: len(old)] = old
+        compiled.copy_rows((*bigger, stamps), (*self._ideal, self._stamps))
         self._ideal, self._stamps = bigger, stamps
 
 

@@ -39,7 +39,7 @@ class _Batch(NamedTuple):
 
     Attributes:
         predicted, true: (B, n) costs; Q, true_Q: curvatures, or None.
-        ids: keys, or None; index: without keys, the samples' numbers, or None where they are all there.
+        ids: keys, or None; some: without keys, the samples' numbers, or None where they are all there.
         smoothing: λ.
         wanted: whether anybody will ask for a gradient.
     """
@@ -47,7 +47,7 @@ class _Batch(NamedTuple):
     predicted: Tensor
     true: Tensor
     ids: list[Hashable] | None
-    index: Tensor | None
+    some: Tensor | None
     Q: Any
     true_Q: Any
     smoothing: float
@@ -57,13 +57,13 @@ class _Batch(NamedTuple):
         """Some of the samples; what they share stays shared."""
         ids = None if self.ids is None else [self.ids[i] for i in index.tolist()]
         Q, true_Q = (v[index] if isinstance(v, Tensor) and v.dim() == 3 else v for v in (self.Q, self.true_Q))
-        costs = {"predicted": self.predicted[index], "true": self.true[index]}
-        return self._replace(**costs, ids=ids, index=index, Q=Q, true_Q=true_Q)
+        predicted, true = self.predicted[index], self.true[index]
+        return self._replace(predicted=predicted, true=true, ids=ids, some=index, Q=Q, true_Q=true_Q)
 
     def rows_of(self, problem: Problem) -> Problem:
         """The problem of these samples."""
-        if self.ids is None and self.index is not None:
-            return problem[self.index]
+        if self.ids is None and self.some is not None:
+            return problem[self.some]
         return rows_of(problem, self.ids)
 
 
@@ -162,7 +162,7 @@ class PEARLoss(nn.Module):
         self.samples = self.reused = 0
         self.seconds = {"solve": 0.0, "gradient": 0.0}
         self._predicted, self._true = Memory(), Memory()
-        self._remembered = Remembered(self.problem, solver)
+        self.remembered = Remembered(self.problem, solver)
 
     def forward(
         self,
@@ -207,7 +207,7 @@ class PEARLoss(nn.Module):
         """All in one pass, and what that leaves in the general way; None where the pass is not to be had."""
         began = time.perf_counter()
         b = batch
-        found = self._remembered.regret(b.predicted, b.true, b.smoothing, self.injection, b.ids, b.Q, b.true_Q)
+        found = self.remembered.regret(b.predicted, b.true, b.smoothing, self.injection, b.ids, b.Q, b.true_Q)
         self.seconds["solve"] += time.perf_counter() - began
         if found is None:
             return None

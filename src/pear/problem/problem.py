@@ -253,7 +253,7 @@ class Problem:
         return quadratic_program(fields, cost, self.sign, float(smoothing), self.integer)
 
     def checked(self, cost: Tensor, **overrides: ArrayLike) -> dict[str, Tensor]:
-        """The fields of one call, in the user's own sense: the problem's, and what replaces them, checked with the cost.
+        """The fields of one call, in the user's own sense: the problem's and what replaces them, checked with the cost.
 
         Args:
             cost: (B, n) tensor on the problem's device.

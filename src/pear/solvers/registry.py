@@ -173,9 +173,9 @@ def check(backend: Backend, kind: str) -> None:
 def choose(kind: str, device: torch.device | str, sparse: bool = False) -> Backend:
     """What ``solver="auto"`` stands for.
 
-    Continuous problems go to the built-in solvers: on the CPU to the compiled active-set method, on a GPU and where they
-    are large and sparse to the interior point. Integer ones, and the vertices of sparse linear ones, are HiGHS's where
-    it is installed and SciPy's where it is not.
+    Continuous problems go to the built-in solvers: on the CPU to the compiled active-set method, on a GPU and where
+    they are large and sparse to the interior point. Integer ones, and the vertices of sparse linear ones, are HiGHS's
+    where it is installed and SciPy's where it is not.
     """
     if kind == "qp" or (kind == "lp" and not sparse):
         chosen = get(COMPILED if torch.device(device).type == "cpu" and not sparse else "pear")

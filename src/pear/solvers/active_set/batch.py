@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from typing import Any
@@ -13,8 +13,30 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.active_set import kernel
-from pear.solvers.active_set.kernel import Outcome, Programs, States, Work
+from pear.solvers.active_set import kernels
+from pear.solvers.active_set.layout import SOLVED, Outcome, Programs, States, Work, new_outcome, new_states, new_work
+
+__all__ = [
+    "MOST_ROWS",
+    "MOST_VARIABLES",
+    "SOLVED",
+    "Array",
+    "Index",
+    "Outcome",
+    "Programs",
+    "States",
+    "Table",
+    "copy_rows",
+    "home_of",
+    "new_outcome",
+    "new_states",
+    "programs",
+    "programs_of",
+    "project",
+    "regret",
+    "solve",
+    "supports",
+]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -40,7 +62,7 @@ def programs(
     """Bring fields into the compiled form.
 
     Args:
-        fields: any of A, b, G, h, lb, ub, float64 on the CPU, shared (without) or per sample (with a leading dimension).
+        fields: any of A, b, G, h, lb, ub, float64 on the CPU; those with a leading dimension are given per sample.
         n: number of variables.
         sign: of the objective.
         smoothing: λ.
@@ -94,32 +116,15 @@ class Table:
         have = len(self.states.known)
         if have < size:
             bigger = new_states(max(size, 2 * have), self.n, self.rows)
-            for new, old in zip(bigger, self.states, strict=True):
-                new[:have] = old
+            copy_rows(bigger, self.states)
             self.states = bigger
         return self.states
 
 
-def new_states(size: int, n: int, rows: int) -> States:
-    """An empty table."""
-    N = n + rows
-    return States(
-        known=np.zeros(size, np.int8),
-        place=np.zeros((size, N), np.int8),
-        basis=np.zeros((size, rows), np.int32),
-        inverse=np.zeros((size, rows, rows)),
-        x=np.zeros((size, N)),
-        age=np.zeros(size, np.int32),
-    )
-
-
-def new_outcome(size: int, n: int, p: int, m: int) -> Outcome:
-    """Room for ``size`` solutions of programs with p equalities and m inequalities."""
-    code = np.full(size, kernel.GIVEN_UP, np.int8)
-    changes, tangent = np.zeros(size, np.int32), np.zeros(size, np.int32)
-    x, equality, inequality, bound = (np.zeros((size, k)) for k in (n, p, m, n))
-    sets = (np.zeros((size, k), np.bool_) for k in (m, n, n, m, n, n))
-    return Outcome(code, changes, tangent, x, equality, inequality, bound, np.zeros(size), *sets)
+def copy_rows(to: Sequence[Any], source: Sequence[Any]) -> None:
+    """Copy tables of arrays into larger ones, row by row."""
+    for new, old in zip(to, source, strict=True):
+        new[: len(old)] = old
 
 
 def home_of(P: Programs) -> States:
@@ -132,7 +137,7 @@ def home_of(P: Programs) -> States:
     states = new_states(1, n, rows)
     if rows == 0 or max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
         return states
-    kernel.home_batch(P, np.zeros((1, n)), 0, states, _work(n, rows, 0))
+    kernels.home_batch(P, np.zeros((1, n)), states, work_for(n, rows, 0))
     return states
 
 
@@ -143,7 +148,7 @@ def solve(P: Programs, cost: Array, at: Index, states: States, slots: Index, hom
     outcome = new_outcome(B, n, P.equalities, rows - P.equalities)
 
     def part(begin: int, end: int, w: Work) -> None:
-        kernel.solve_batch(P, cost, at, states, slots, home, outcome, w, begin, end)
+        kernels.solve_batch(P, cost, at, states, slots, home, outcome, w, begin, end)
 
     _spread(part, B, n, rows)
     return outcome
@@ -155,7 +160,7 @@ def project(P: Programs, error: Array, at: Index, states: States, slots: Index) 
     g, good = np.zeros((B, n)), np.zeros(B, np.int8)
 
     def part(begin: int, end: int, w: Work) -> None:
-        kernel.project_batch(P, at, states, slots, error, g, good, w, begin, end)
+        kernels.project_batch(P, at, states, slots, error, g, good, w, begin, end)
 
     _spread(part, B, n, P.J.shape[1])
     return g, good.astype(np.bool_)
@@ -173,7 +178,7 @@ def regret(
     stamps: Array,
     strength: float,
 ) -> tuple[Outcome, Array, Array, Array]:
-    """Regrets and gradients of a batch; see ``kernel.regret_batch``.
+    """Regrets and gradients of a batch; see ``kernels.regret_batch``.
 
     Returns:
         The outcome of the predicted problems, regret (B,), exact gradients (B, n), gradients with injection (B, n).
@@ -185,8 +190,8 @@ def regret(
     curved = P.Q is not T.Q
 
     def part(begin: int, end: int, w: Work) -> None:
-        kernel.regret_batch(
-            P, T, curved, costs, at, *states, slots, home, outcome, ideal, stamps, strength, results, w, (begin, end)
+        kernels.regret_batch(
+            P, T, curved, *costs, at, *states, slots, home, outcome, ideal, stamps, strength, *results, w, begin, end
         )
 
     _spread(part, B, n, rows)
@@ -197,17 +202,17 @@ def _spread(part: Callable[[int, int, Work], None], B: int, n: int, rows: int) -
     """Run ``part`` over the samples, in as many threads as torch has and the work is worth."""
     jobs = min(torch.get_num_threads(), 1 + B * (n + rows) // _WORTH_A_THREAD, max(B, 1))
     if jobs == 1:
-        part(0, B, _work(n, rows, 0))
+        part(0, B, work_for(n, rows, 0))
         return
     cuts = [B * k // jobs for k in range(jobs + 1)]
-    futures = [_threads(jobs).submit(part, cuts[k], cuts[k + 1], _work(n, rows, k)) for k in range(jobs)]
+    futures = [_threads(jobs).submit(part, cuts[k], cuts[k + 1], work_for(n, rows, k)) for k in range(jobs)]
     for future in futures:
         future.result()
 
 
 @lru_cache(maxsize=32)
-def _work(n: int, rows: int, thread: int) -> Work:
-    return kernel.new_work(n, rows, min(n, _MOST_SUPERBASICS))
+def work_for(n: int, rows: int, thread: int = 0) -> Work:
+    return new_work(n, rows, min(n, _MOST_SUPERBASICS))
 
 
 @cache

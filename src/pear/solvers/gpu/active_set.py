@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
 from pear.solvers.active_set import batch as compiled
-from pear.solvers.active_set.kernel import BASIC, UPPER
+from pear.solvers.active_set.layout import BASIC, UPPER
 
 _MOST_VARIABLES = 1024
 _MOST_ROWS = 16
