@@ -155,7 +155,7 @@ class Remembered:
             return None
         P, home, at = known
         bill = P if Q is None else self._with_curvature(P, true, true_Q)
-        if bill is None or not (self._definite(P) or injection == 0):
+        if bill is None or not (injection == 0 or self._definite(P)):
             return None
         states, ideals, slots, ideal, stamps = self._remember(ids, len(predicted), Q is None)
         curved = len(P.Q) > 0
@@ -164,8 +164,9 @@ class Remembered:
             P, bill, (_array(predicted), _array(true)), at, (states, ideals), slots, home, ideal, stamps, strength
         )
         left = (outcome.code != SOLVED) | (outcome.kkt_residual > OPTIMAL) | (ideal.kkt_residual[slots] > OPTIMAL)
-        if not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
-            left |= outcome.weak_rows.any(1) | outcome.weak_lower.any(1) | outcome.weak_upper.any(1)
+        weak = outcome.weak_rows.any(1) | outcome.weak_lower.any(1) | outcome.weak_upper.any(1)
+        if weak.any() and not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
+            left |= weak
         arrays = (value, exact, injected, outcome.x, ideal.x[slots], outcome.kkt_residual, outcome.changes == 0)
         tensors = [torch.from_numpy(array) for array in arrays]
         if strength < 0:
