@@ -22,10 +22,9 @@ logger = logging.getLogger("pear")
 
 _DIGEST = "sources.sha256"
 # Sums may be taken in any order, so that they run in parallel lanes; NaN and infinity keep their meaning. Division by
-# zero gives them instead of an exception. Nothing is allocated, so that nothing need be counted.
+# zero gives them instead of an exception.
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
-    "_nrt": False,
     "fastmath": {"reassoc", "contract", "nsz"},
     "error_model": "numpy",
     "no_cfunc_wrapper": True,
