@@ -160,8 +160,9 @@ def solve_exactly(
         todo = run.todo()
         if not bool(todo.any()):
             break
-        if solver.name != backend.name:
+        if solver.name != backend.name and run.tried:
             logger.warning("%s left %d samples unverified; asking %s", backend.name, int(todo.sum()), solver.name)
+        run.tried = True
         hint = solver.solve(qp[todo.nonzero()[:, 0]], tol)
         run.attempt_hint(todo, hint.x, hint.duals, exchanges)
     return run.finish()
@@ -198,6 +199,7 @@ class _Run:
         self.reduced: ReducedKKT | None = None
         self.compiled: CompiledPart | GPUPart | None = None
         self.measured: Scaled | None = None
+        self.tried = True  # whether the solver that was asked for had its chance
 
     def todo(self) -> Tensor:
         return (self.refused == 0) & ~self.verified
@@ -205,7 +207,8 @@ class _Run:
     def attempt_compiled(self) -> None:
         """Let the compiled method do what it can; its solutions are verified by the same rules."""
         qp, where = self.qp, self.todo()
-        if not compiled.supports(qp.n, qp.p + qp.m) or not bool(where.any()):
+        self.tried = compiled.supports(qp.n, qp.p + qp.m)
+        if not self.tried or not bool(where.any()):
             return
         index = np.arange(qp.batch)
         states = compiled.new_states(qp.batch, qp.n, qp.p + qp.m)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.geometry.exact import OPTIMAL, Verified, is_convex, is_definite
@@ -41,6 +42,7 @@ class Decided:
     _programs: Programs
     _states: States
     _at: compiled.Index
+    _definite: bool
 
     @cached_property
     def verified(self) -> Verified:
@@ -53,7 +55,9 @@ class Decided:
         return torch.from_numpy(self.outcome.x)
 
     def project(self, error: Tensor) -> Tensor | None:
-        """(B, n) P·error at the decisions; None where some objective is flat along its tangent space."""
+        """(B, n) P·error at the decisions; None where some decision may not be unique."""
+        if not self._definite and _weak(self.outcome).any():
+            return None  # a weakly active constraint may hide it
         rows = np.arange(len(self._at))
         g, unique = compiled.project(self._programs, _array(error), self._at, self._states, rows)
         return torch.from_numpy(g) if unique.all() else None
@@ -130,7 +134,7 @@ class Remembered:
             return None
         # the table goes on changing, and the backward pass comes later
         mine = States._make(part[slots] for part in states) if kept else states
-        return Decided(outcome, verify, P, mine, at)
+        return Decided(outcome, verify, P, mine, at, self._definite(P))
 
     def regret(
         self,
@@ -163,8 +167,8 @@ class Remembered:
         outcome, value, exact, injected = compiled.regret(
             P, bill, (_array(predicted), _array(true)), at, (states, ideals), slots, home, ideal, stamps, strength
         )
-        left = (outcome.code != SOLVED) | (outcome.kkt_residual > OPTIMAL) | (ideal.kkt_residual[slots] > OPTIMAL)
-        weak = outcome.weak_rows.any(1) | outcome.weak_lower.any(1) | outcome.weak_upper.any(1)
+        left = (outcome.code != SOLVED) | ~(np.maximum(outcome.kkt_residual, ideal.kkt_residual[slots]) <= OPTIMAL)
+        weak = _weak(outcome)
         if weak.any() and not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
             left |= weak
         arrays = (value, exact, injected, outcome.x, ideal.x[slots], outcome.kkt_residual, outcome.changes == 0)
@@ -215,10 +219,11 @@ class Remembered:
             return None
         at = np.array(ids, np.int64) if by_row else np.arange(len(cost))
         if not fields:
-            if not by_row:
-                self.problem.checked(cost)
-            elif cost.dim() != 2 or cost.shape[1] != self.problem.n:
+            plain = cost.dim() == 2 and cost.shape[1] == self.problem.n
+            if by_row and not plain:
                 return None
+            if not by_row and not (plain and self.problem.batch in (None, len(cost))):
+                self.problem.checked(cost)  # which says what is wrong
             return *self._own_programs(smoothing), at
         checked = self.problem.checked(cost, **fields)
         if sum(checked[name].shape[-1] for name in ("b", "h") if name in checked) != self.rows:
@@ -294,6 +299,12 @@ def _array(value: Tensor) -> compiled.Array:
 
 def _all_solved(outcome: Outcome) -> bool:
     return bool((outcome.code == SOLVED).all() and (outcome.kkt_residual <= OPTIMAL).all())
+
+
+def _weak(outcome: Outcome) -> NDArray[np.bool_]:
+    """(B,) bool: some active constraint has no multiplier."""
+    sets = (outcome.weak_rows, outcome.weak_lower, outcome.weak_upper)
+    return np.logical_or.reduce([weak.any(1) for weak in sets])
 
 
 def _inverse_times(P: Programs, at: compiled.Index, e: Tensor) -> Tensor:

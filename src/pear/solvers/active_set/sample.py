@@ -62,16 +62,19 @@ def reach(
     """
     if not load(P, D, cost, r, w):
         return False
-    started = states.known[slot] == 1
-    if started:
-        recall(D, states, slot, w)
-    elif home.known.shape[0] > near and home.known[near] == 1:
-        recall(D, home, near, w)
-        w.tally[CHANGES] += 1
-        started = True
-    if started and (w.tally[AGE] <= REFRESH or invert(D, w)) and optimise(D, w):
-        return True
-    return begin(D, w) and optimise(D, w)
+    for attempt in range(2):
+        if attempt == 1:
+            logical(D, w)
+        elif states.known[slot] == 1:
+            recall(D, states, slot, w)
+        elif home.known.shape[0] > near and home.known[near] == 1:
+            recall(D, home, near, w)
+            w.tally[CHANGES] += 1
+        else:
+            continue
+        if (w.tally[AGE] <= REFRESH or invert(D, w)) and optimise(D, w):
+            return True
+    return False
 
 
 @inner

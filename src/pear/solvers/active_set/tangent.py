@@ -130,6 +130,10 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
         w.v[ERROR, j] = error[j]
     top = 0.0
     for j in range(n):
+        if not abs(error[j]) < math.inf:  # what is no number has no projection that is one
+            for i in range(n):
+                g[i] = math.nan
+            return True
         top = max(top, abs(error[j]))
     noise = NEGLIGIBLE * top / max(w.v[NUMBER, STIFFNESS], 1e-300)
     largest, change = 0.0, math.inf
