@@ -158,8 +158,8 @@ def test_reuse_is_counted() -> None:
 def test_no_solver_is_called_where_the_remembered_set_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for the predicted costs nor for the true ones, which are solved once."""
     case = ZOO["simplex"]
-    function = pear.PEARLoss(case.problem, case.smoothing)
-    decision = pear.DecisionLayer(case.problem, case.smoothing)
+    function = pear.PEARLoss(case.problem, case.smoothing, solver="pear")
+    decision = pear.DecisionLayer(case.problem, case.smoothing, solver="pear")
     first = function(case.cost, case.true, keys=[0, 1, 2]), decision(case.cost, keys=[0, 1, 2])
 
     def refuse(*args: Any, **kwargs: Any) -> None:

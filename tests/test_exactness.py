@@ -24,7 +24,7 @@ from pear.solvers.solution import Duals
 pytest.importorskip("qpsolvers")
 
 INF = float("inf")
-SOLVERS = ["pear", "osqp", "daqp"]
+SOLVERS = ["active-set", "pear", "osqp", "daqp"]
 
 
 def program(c: list[float], **fields: object) -> Program:

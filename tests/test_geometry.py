@@ -99,8 +99,8 @@ def test_every_solver_on_every_linear_program(name: str, solver: str) -> None:
 
 def test_the_tables_hold_every_solver_of_the_extras() -> None:
     """All are installed where these tests run, so that no row of the tables is lost in silence."""
-    assert set(SOLVERS) == {"pear", "osqp", "daqp", "piqp", "clarabel", "proxqp"}
-    assert set(LP_SOLVERS) == {"pear", "osqp", "daqp", "piqp", "clarabel", "highs", "scipy"}
+    assert set(SOLVERS) == {"pear", "active-set", "osqp", "daqp", "piqp", "clarabel", "proxqp"}
+    assert set(LP_SOLVERS) == {"pear", "active-set", "osqp", "daqp", "piqp", "clarabel", "highs", "scipy"}
 
 
 @st.composite

@@ -92,7 +92,8 @@ def test_loss(name: str, keys: Any) -> None:
             value = function(predicted, true, keys=keys)
         value.sum().backward()
         assert function.last is not None
-        assert function.last.reuse_rate == (1.0 if keys else 0.0)
+        if k is case:  # on the GPU most cases are solved afresh, which is faster than checking what was remembered
+            assert function.last.reuse_rate == (1.0 if keys else 0.0)
         assert all(t.device == k.cost.device for t in (function.last.decision, function.last.tangent_dim))
         results.append((value.detach(), predicted.grad, true.grad))
     for here, there in zip(*results, strict=True):

@@ -1,4 +1,4 @@
-"""The core needs torch, numpy and scipy, and nothing else."""
+"""The core needs torch, numpy, scipy and numba, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import textwrap
 
 OPTIONAL = (
     *("osqp", "highspy", "qpsolvers", "daqp", "piqp", "clarabel", "proxsuite"),
-    *("typer", "rich", "matplotlib", "pandas", "sklearn", "numba", "cvxpy", "pyepo"),
+    *("typer", "rich", "matplotlib", "pandas", "sklearn", "cvxpy", "pyepo"),
 )
 # Every finder is asked as before, and has never heard of these packages: what their absence looks like to Python.
 BLOCK = f"""

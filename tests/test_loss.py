@@ -97,8 +97,9 @@ def test_repairs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the box zero is inside, so that no bound is guessed; planted are two in each sample."""
     case = ZOO["box"]
     monkeypatch.setattr("pear.solvers.interior_point.solve", useless(0.0))
-    assert pear.solve(case.problem, case.cost, smoothing=case.smoothing).repaired.tolist() == [True] * 3
-    function = pear.PEARLoss(case.problem, case.smoothing)
+    solution = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="pear")
+    assert solution.repaired.tolist() == [True] * 3
+    function = pear.PEARLoss(case.problem, case.smoothing, solver="pear")
     function(case.cost, case.true)
     assert last(function).repaired_rate == 1.0
 
@@ -327,7 +328,11 @@ OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
     "injection infinite": (ALL[1:3], {"injection": INF}, STRENGTH + "inf$"),
     "injection word": (ALL[1:3], {"injection": "auto"}, STRENGTH + "'auto'$"),
     "reduction": (("PEARLoss",), {"reduction": "max"}, r"^reduction must be 'mean', 'sum' or 'none'; got 'max'$"),
-    "solver": (ALL, {"solver": "gurobi"}, r"^unknown solver 'gurobi': There are auto, pear, osqp, highs, scipy, daqp,"),
+    "solver": (
+        ALL,
+        {"solver": "gurobi"},
+        r"^unknown solver 'gurobi': There are auto, pear, active-set, osqp, highs, scipy, daqp,",
+    ),
     "solver misspelt": (ALL, {"solver": "ospq"}, r"^unknown solver 'ospq': did you mean 'osqp'\? There are auto,"),
     "solver of another kind": (
         ALL,

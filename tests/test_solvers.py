@@ -95,7 +95,7 @@ def zoo() -> dict[str, tuple[np.ndarray, dict[str, Any]]]:
 
 ZOO = zoo()
 INSTALLED = [backend.name for backend in available()]
-COMPILED = [name for name in INSTALLED if name != "pear"]
+COMPILED = [name for name in INSTALLED if name not in ("pear", "active-set")]
 CASES = [(backend, kind, name) for backend in INSTALLED for kind in ("lp", "qp") for name in ZOO]
 CASES = [case for case in CASES if case[1] in get(case[0]).kinds]
 
@@ -199,7 +199,7 @@ def test_singular_curvature(backend: str) -> None:
 
 # Who may answer INACCURATE where a sample is hopeless: the built-in solver leaves infeasibility to others, the reason
 # of DAQP does not come through qpsolvers, ProxQP's word is not trusted, PIQP can run out of iterations first.
-CANNOT_TELL = {"pear", "daqp", "proxqp", "piqp"}
+CANNOT_TELL = {"pear", "active-set", "daqp", "proxqp", "piqp"}
 # Clarabel says "almost infeasible" to this one, and almost is not enough.
 CANNOT_TELL_CASE = {("clarabel", "qp", "contradicting equalities")}
 
@@ -410,7 +410,7 @@ def test_names_are_unique_and_the_built_in_solver_comes_first() -> None:
 
 def test_unknown_name() -> None:
     listing = (
-        "There are auto, pear, osqp, highs, scipy, daqp, piqp, clarabel, proxqp, "
+        "There are auto, pear, active-set, osqp, highs, scipy, daqp, piqp, clarabel, proxqp, "
         "and qpsolvers:NAME for any other solver of the qpsolvers package"
     )
     with pytest.raises(UnknownSolverError, match=re.escape(f"unknown solver 'OSPQ': did you mean 'osqp'? {listing}")):
@@ -428,7 +428,8 @@ def test_unknown_name_within_qpsolvers() -> None:
 
 
 def test_wrong_kind() -> None:
-    message = "solver 'highs' solves problems of kind lp and milp, not qp: use one of pear, osqp, daqp, piqp, clarabel"
+    able = "pear, active-set, osqp, daqp, piqp, clarabel"
+    message = f"solver 'highs' solves problems of kind lp and milp, not qp: use one of {able}"
     with pytest.raises(UnknownSolverError, match=message):
         check(get("highs"), "qp")
     with pytest.raises(UnknownSolverError, match=r"solver 'pear' solves .* not milp: use one of highs, scipy"):
@@ -446,17 +447,18 @@ def test_kinds() -> None:
 
 
 def test_auto(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert choose("qp", "cpu").name == choose("qp", "cuda").name == choose("lp", torch.device("cuda", 0)).name == "pear"
+    assert choose("qp", "cuda").name == choose("lp", torch.device("cuda", 0)).name == "pear"
+    assert choose("qp", "cpu").name == choose("lp", "cpu").name == "active-set"
     without(monkeypatch, "highspy")
-    assert choose("lp", "cpu").name == choose("milp", "cpu").name == choose("milp", "cuda").name == "scipy"
+    assert choose("milp", "cpu").name == choose("milp", "cuda").name == "scipy"
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    assert choose("lp", "cpu").name == choose("milp", "cpu").name == choose("milp", "cuda").name == "highs"
+    assert choose("milp", "cpu").name == choose("milp", "cuda").name == "highs"
     with pytest.raises(UnknownSolverError, match="miqp"):
         choose("miqp", "cpu")
 
 
 def test_resolve() -> None:
-    assert resolve("auto", "qp", "cpu").name == "pear"
+    assert resolve("auto", "qp", "cpu").name == "active-set"
     assert resolve("osqp", "qp", "cpu").name == "osqp"
     with pytest.raises(UnknownSolverError, match="'proxqp' solves problems of kind qp, not lp"):
         resolve("proxqp", "lp", "cpu")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.geometry.scale import positive, scaled
+from pear.geometry.scale import Scaled, positive, scaled
 from pear.problem.canonical import QuadraticProgram, matvec, row_squares
 from pear.solvers.solution import ActiveSet, Duals
 
@@ -38,7 +38,9 @@ def guess(qp: QuadraticProgram, x: Tensor, duals: Duals) -> ActiveSet:
     return ActiveSet(rows <= (duals.inequality * norm / force).clamp(min=_ROUNDOFF), at_lower, at_upper)
 
 
-def final(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ActiveSet, ActiveSet]:
+def final(
+    qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, measured: Scaled | None = None
+) -> tuple[ActiveSet, ActiveSet]:
     """The active set of an exact solution, and the weakly active part of it.
 
     Args:
@@ -46,12 +48,13 @@ def final(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> 
         x: (B, n) exact solutions.
         duals: their multipliers.
         working: the constraints they were computed with; tight by construction.
+        measured: the point's slacks and multipliers, where they are known already.
 
     Returns:
         All tight constraints, and those among them whose multiplier is zero. A variable whose bounds coincide is never
         weakly active.
     """
-    s = scaled(qp, x, duals)
+    s = scaled(qp, x, duals) if measured is None else measured
     pinned = qp.lb == qp.ub
     lower = working.lower | (s.lower <= TIGHT)
     active = ActiveSet(working.rows | (s.rows <= TIGHT), lower, (working.upper | (s.upper <= TIGHT)) & ~lower)

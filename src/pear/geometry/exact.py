@@ -7,16 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pear.geometry.active import final, guess
 from pear.geometry.diagnose import diagnose
-from pear.geometry.polish import polish
+from pear.geometry.polish import optimal, polish
 from pear.geometry.reduced import ReducedKKT
-from pear.geometry.residual import kkt_residual
+from pear.geometry.residual import gradient, kkt_residual
+from pear.geometry.scale import Scaled, scaled
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.registry import Backend, available, kind_of
+from pear.solvers.active_set import batch as compiled
+from pear.solvers.gpu import active_set as gpu
+from pear.solvers.registry import COMPILED, ON_GPU, Backend, available, kind_of
 from pear.solvers.solution import ActiveSet, Batched, Duals, Status
 
 logger = logging.getLogger("pear")
@@ -26,7 +30,8 @@ _ROUNDS = ((1e-6, 8), (1e-10, 60))
 
 _FROM_MEMORY = 8  # exchanges that are cheaper than a solver
 _INDEFINITE = 1e-10  # an eigenvalue more negative than this, relative to H, is not rounding
-_OPTIMAL = 1e-8  # largest KKT residual of anything that is called solved
+_COARSE = 1e-6  # rounding of a float32 factorisation for each row, with a margin
+OPTIMAL = 1e-8  # largest KKT residual of anything that is called solved
 _WILD = 1e3  # a hint this far from optimal says nothing by its multipliers
 
 
@@ -45,6 +50,49 @@ class Start(Batched):
     known: Tensor
 
 
+@dataclass(frozen=True)
+class CompiledPart:
+    """Samples that the compiled method solved.
+
+    Attributes:
+        done: (B,) bool.
+        programs, states: all B of them, in its form.
+    """
+
+    done: Tensor
+    programs: compiled.Programs
+    states: compiled.States
+
+    def project(self, error: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, n) projected errors, and (B,) bool where they are unique; both mean something where ``done`` only."""
+        rows = np.arange(len(error))
+        g, unique = compiled.project(self.programs, np.ascontiguousarray(error.numpy()), rows, self.states, rows)
+        return torch.from_numpy(g), torch.from_numpy(unique)
+
+
+@dataclass(frozen=True)
+class GPUPart:
+    """Samples that the GPU's kernel solved.
+
+    Attributes:
+        done: (B,) bool.
+        descent: where it left them, the inverses of their reduced systems included.
+        working: the constraints that are held there; where more are tight, its inverse is of no use.
+    """
+
+    done: Tensor
+    descent: gpu.Descent
+    working: ActiveSet
+
+    def narrowed(self, active: ActiveSet) -> GPUPart:
+        """Without the samples in which more is active than was held."""
+        return replace(self, done=self.done & self.working.same(active))
+
+    def project(self, error: Tensor) -> tuple[Tensor, Tensor]:
+        """As for ``CompiledPart``."""
+        return self.descent.project(error)
+
+
 @dataclass
 class Verified:
     """Exact solutions of a batch of programs, with what the gradient needs.
@@ -55,6 +103,7 @@ class Verified:
         reused: (B,) bool, where a remembered active set passed the check unchanged and no solver was called.
         working: the constraints that x was computed with; at a degenerate vertex fewer than are tight, so that their
             multipliers have the right signs. This is the set to start from the next time.
+        compiled: the samples that the compiled method solved, for it to project at; None where there are none.
     """
 
     qp: QuadraticProgram
@@ -67,6 +116,7 @@ class Verified:
     repaired: Tensor
     reused: Tensor
     working: ActiveSet
+    compiled: CompiledPart | GPUPart | None = None
     _reduced: ReducedKKT | None = None
 
     @property
@@ -98,7 +148,11 @@ def solve_exactly(
         check_convexity: give samples with an indefinite H the status NOT_CONVEX, instead of trusting them.
     """
     run = _Run(qp, check_convexity)
-    if start is not None:
+    if backend.name == COMPILED:
+        run.attempt_compiled()
+    elif backend.name == ON_GPU and gpu.supports(qp):
+        run.attempt_on_gpu()
+    elif start is not None:
         run.attempt(run.todo() & start.known, start.x, start.duals, start.active, _FROM_MEMORY)
         run.reused = run.verified & (run.exchanges == 0)
         run.exchanges.zero_()
@@ -106,8 +160,9 @@ def solve_exactly(
         todo = run.todo()
         if not bool(todo.any()):
             break
-        if solver.name != backend.name:
+        if solver.name != backend.name and run.tried:
             logger.warning("%s left %d samples unverified; asking %s", backend.name, int(todo.sum()), solver.name)
+        run.tried = True
         hint = solver.solve(qp[todo.nonzero()[:, 0]], tol)
         run.attempt_hint(todo, hint.x, hint.duals, exchanges)
     return run.finish()
@@ -118,10 +173,11 @@ def _rounds(backend: Backend, qp: QuadraticProgram) -> Iterator[tuple[Backend, f
 
     A hint is worth what its verified solution is worth, so that in the last resort it may come from anywhere.
     """
-    for tol, exchanges in _ROUNDS:
-        yield backend, tol, exchanges
+    if backend.name != COMPILED:  # whose answers are verified already: what it left, it cannot do better
+        for tol, exchanges in _ROUNDS:
+            yield backend, tol, exchanges
     for other in available():
-        if other.name != backend.name and kind_of(qp) in other.kinds:
+        if other.name not in (backend.name, COMPILED) and kind_of(qp) in other.kinds:
             yield other, *_ROUNDS[-1]
 
 
@@ -136,14 +192,56 @@ class _Run:
         self.active = no_constraints(B, n, m, qp.c.device)
         self.refused = torch.where(finite(qp), 0, int(Status.NOT_FINITE)).to(torch.int8)
         if check_convexity:
-            self.refused[(self.refused == 0) & ~_convex(qp.H)] = int(Status.NOT_CONVEX)
+            self.refused[(self.refused == 0) & ~is_convex(qp.H)] = int(Status.NOT_CONVEX)
         self.verified = torch.zeros(B, dtype=torch.bool, device=qp.c.device)
         self.reused = self.verified.clone()
         self.exchanges = torch.zeros(B, dtype=torch.long, device=qp.c.device)
         self.reduced: ReducedKKT | None = None
+        self.compiled: CompiledPart | GPUPart | None = None
+        self.measured: Scaled | None = None
+        self.tried = True  # whether the solver that was asked for had its chance
 
     def todo(self) -> Tensor:
         return (self.refused == 0) & ~self.verified
+
+    def attempt_compiled(self) -> None:
+        """Let the compiled method do what it can; its solutions are verified by the same rules."""
+        qp, where = self.qp, self.todo()
+        self.tried = compiled.supports(qp.n, qp.p + qp.m)
+        if not self.tried or not bool(where.any()):
+            return
+        index = np.arange(qp.batch)
+        states = compiled.new_states(qp.batch, qp.n, qp.p + qp.m)
+        programs = compiled.programs_of(qp)
+        cost, home = np.ascontiguousarray(qp.c.numpy()), compiled.home_of(programs)
+        found = compiled.solve(programs, cost, index, states, index, home)
+        code, residual = torch.from_numpy(found.code), torch.from_numpy(found.kkt_residual)
+        done = (where & (code == 0) & (residual <= OPTIMAL)).nonzero()[:, 0]
+        self.x[done] = torch.from_numpy(found.x)[done]
+        self.duals.put(done, duals_of(found)[done])
+        self.active.put(done, active_of(found)[done])
+        self.verified[done] = True
+        self.compiled = CompiledPart(self.verified.clone(), programs, states)
+
+    def attempt_on_gpu(self) -> None:
+        """One kernel for the batch, on its device; what it finds is judged like any hint."""
+        qp, where = self.qp, self.todo()
+        found = gpu.descend(qp) if qp.batch else None
+        if found is None:
+            return
+        rows = torch.where(found.rows, found.y[:, qp.p :], 0.0)
+        duals = Duals(found.y[:, : qp.p], rows, torch.zeros_like(found.x))
+        active = ActiveSet(found.rows, found.lower, found.upper)
+        duals = replace(duals, bound=torch.where(active.fixed, -gradient(qp, found.x, duals), 0.0))
+        measured = scaled(qp, found.x, duals)
+        good = where & found.ended & optimal(qp, measured, active)
+        keep = good[:, None]
+        self.x = torch.where(keep, found.x, self.x)
+        self.duals = Duals(*(torch.where(keep, v, 0.0) for v in (duals.equality, duals.inequality, duals.bound)))
+        self.active = _masked(active, good)
+        self.verified = self.verified | good
+        self.compiled = GPUPart(good, found, active)
+        self.measured = measured if bool(good.all()) else None
 
     def attempt_hint(self, where: Tensor, x: Tensor, duals: Duals, max_exchanges: int) -> None:
         """Polish the solver's points for the samples in ``where``; x and duals hold those rows only."""
@@ -167,7 +265,7 @@ class _Run:
             return
         result = polish(sub, x, duals, active, max_exchanges)
         # huge multipliers that cancel each other make every tolerance relative to them meaningless
-        good = result.verified & (kkt_residual(sub, result.x, result.duals) <= _OPTIMAL)
+        good = result.verified & (kkt_residual(sub, result.x, result.duals) <= OPTIMAL)
         done = index[good]
         self.x[done] = result.x[good]
         self.duals.put(done, result.duals[good])
@@ -188,12 +286,24 @@ class _Run:
                 status[rest] = diagnose(qp[rest.nonzero()[:, 0]])
             qp = self.qp = _without(qp, failed)
         working = self.active
-        active, weak = (_masked(s, self.verified) for s in final(qp, self.x, self.duals, working))
+        active, weak = (_masked(s, self.verified) for s in final(qp, self.x, self.duals, working, self.measured))
+        part = self.compiled.narrowed(active) if isinstance(self.compiled, GPUPart) else self.compiled
         residual = kkt_residual(qp, self.x, self.duals) if B else qp.c.new_zeros(0)
         residual = torch.where(failed, torch.nan, residual)
         reduced = self.reduced if self.reduced is not None and bool(working.same(active).all()) else None
         repaired = (self.exchanges > 0) & self.verified
-        return Verified(qp, self.x, self.duals, active, weak, status, residual, repaired, self.reused, working, reduced)
+        fate = (status, residual, repaired, self.reused)
+        return Verified(qp, self.x, self.duals, active, weak, *fate, working, part, reduced)
+
+
+def duals_of(found: compiled.Outcome) -> Duals:
+    """The multipliers that the compiled method found."""
+    return Duals(*(torch.from_numpy(v) for v in (found.equality, found.inequality, found.bound)))
+
+
+def active_of(found: compiled.Outcome) -> ActiveSet:
+    """The constraints that are tight at the solutions of the compiled method."""
+    return ActiveSet(*(torch.from_numpy(v) for v in (found.rows, found.lower, found.upper)))
 
 
 def finite(qp: QuadraticProgram) -> Tensor:
@@ -206,12 +316,30 @@ def finite(qp: QuadraticProgram) -> Tensor:
     return good
 
 
-def _convex(H: Tensor) -> Tensor:
-    """(B or 1,) bool: H is positive semidefinite up to rounding."""
-    top = H.abs().amax((1, 2))
-    eye = torch.eye(H.shape[1], dtype=H.dtype, device=H.device)
-    lifted = H + (_INDEFINITE * torch.where(top > 0, top, torch.ones_like(top)))[:, None, None] * eye
-    return torch.linalg.cholesky_ex(lifted.nan_to_num()).info == 0
+def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
+    """(B or 1,) bool: ``sign·Q + smoothing·I`` is certainly positive definite.
+
+    Half the work of being sure of the opposite, too: what a coarser type can factor, after a shift by more than its own
+    rounding errors.
+    """
+    top = Q.abs().amax((1, 2)) + smoothing
+    coarse = sign * Q.float()
+    shift = smoothing - _COARSE * Q.shape[1] * torch.where(top > 0, top, torch.ones_like(top))
+    coarse.diagonal(dim1=1, dim2=2).copy_(sign * Q.diagonal(dim1=1, dim2=2) + shift[:, None])
+    return torch.linalg.cholesky_ex(coarse.nan_to_num()).info == 0
+
+
+def is_convex(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
+    """(B or 1,) bool: ``sign·Q + smoothing·I`` is positive semidefinite up to rounding."""
+    convex = is_definite(Q, sign, smoothing)
+    rest = (~convex).nonzero()[:, 0]
+    if len(rest):
+        lifted = sign * Q[rest]
+        top = lifted.abs().amax((1, 2))
+        lift = smoothing + _INDEFINITE * torch.where(top > 0, top, torch.ones_like(top))
+        lifted.diagonal(dim1=1, dim2=2).add_(lift[:, None])
+        convex[rest] = torch.linalg.cholesky_ex(lifted.nan_to_num()).info == 0
+    return convex
 
 
 def _without(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:

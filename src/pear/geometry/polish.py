@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pear.geometry.reduced import ReducedKKT
 from pear.geometry.residual import gradient
-from pear.geometry.scale import scaled
+from pear.geometry.scale import Scaled, scaled
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.solvers.solution import ActiveSet, Duals
 
@@ -159,9 +159,18 @@ def _step(
     return x, Duals(equality, inequality, torch.where(active.fixed, -slope, torch.zeros_like(x)))
 
 
+def optimal(qp: QuadraticProgram, measured: Scaled, active: ActiveSet) -> Tensor:
+    """(B,) bool: where a point on its working set satisfies every condition, to the tolerances of this module."""
+    wrong, unbalanced = _judge_measured(qp, measured, active)
+    return (wrong.count() == 0) & (unbalanced <= TOLERANCE)
+
+
 def _judge(qp: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet) -> tuple[ActiveSet, Tensor]:
     """Which constraints are on the wrong side, and (B,) how far stationarity and held constraints are from zero."""
-    s = scaled(qp, x, duals)
+    return _judge_measured(qp, scaled(qp, x, duals), active)
+
+
+def _judge_measured(qp: QuadraticProgram, s: Scaled, active: ActiveSet) -> tuple[ActiveSet, Tensor]:
     free = qp.lb != qp.ub
     wrong = ActiveSet(
         torch.where(active.rows, s.push_rows + _SIGN, s.rows + TOLERANCE) < 0,

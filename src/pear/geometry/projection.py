@@ -8,6 +8,7 @@ from torch import Tensor
 from pear.errors import NotUniqueError
 from pear.geometry.diagnose import is_unique
 from pear.geometry.exact import Verified
+from pear.geometry.reduced import ReducedKKT
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
 
@@ -23,11 +24,27 @@ def project(solution: Verified, e: Tensor) -> Tensor:
     Raises:
         NotUniqueError: where the objective has no curvature along some tangent direction.
     """
-    g, _, _, unique = solution.reduced.project(_only_solved(solution, e))
+    g, unique = project_any(solution, _only_solved(solution, e))
     require_unique(solution, unique)
     scale = e.abs().amax(1, keepdim=True) / solution.qp.H.abs().amax((1, 2))[:, None].clamp(min=1e-300)
     noise = g.abs().amax(1, keepdim=True) <= _NEGLIGIBLE * scale
     return torch.where(noise | ~solution.solved[:, None], torch.zeros_like(g), g)
+
+
+def project_any(solution: Verified, e: Tensor) -> tuple[Tensor, Tensor]:
+    """G = P e, (B, n), and (B,) bool where the objective is curved along every tangent direction."""
+    part = solution.compiled
+    if part is not None:
+        g, curved = part.project(e)
+        if bool(part.done.all()):
+            return g, curved
+        # the general way for the rest only
+        rest = (~part.done).nonzero()[:, 0]
+        reduced = ReducedKKT(solution.qp[rest], solution.active[rest])
+        g[rest], _, _, curved[rest] = reduced.project(e[rest])
+        return g, curved
+    g, _, _, curved = solution.reduced.project(e)
+    return g, curved
 
 
 def inject_normal(qp: QuadraticProgram, e: Tensor, g: Tensor, strength: float) -> Tensor:
@@ -39,9 +56,11 @@ def inject_normal(qp: QuadraticProgram, e: Tensor, g: Tensor, strength: float) -
         g: (B, n) its projection.
         strength: β ≥ 0.
     """
-    if strength == 0:
-        return g
-    rescaled = _inverse_times(qp, e)
+    return g if strength == 0 else add_normal(_inverse_times(qp, e), g, strength)
+
+
+def add_normal(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:
+    """The same for H⁻¹e that is known already, (B, n)."""
     n = rescaled - g
     size_n, size_g = (torch.linalg.vector_norm(v, dim=1, keepdim=True) for v in (n, g))
     real = size_n > _NEGLIGIBLE * torch.linalg.vector_norm(rescaled, dim=1, keepdim=True)

@@ -76,7 +76,8 @@ def solve_verified(
 ) -> Verified:
     """The continuous relaxation, solved exactly, in float64 and in the minimised form; nothing is raised or masked."""
     qp = problem.canonical(cost, smoothing, **overrides)
-    backend = resolve(solver, "lp" if problem.phi is None and qp.is_linear else "qp", qp.c.device)
+    kind = "lp" if problem.phi is None and qp.is_linear else "qp"
+    backend = resolve(solver, kind, qp.c.device, problem.is_sparse)
     if isinstance(qp, SparseProgram):
         from pear.geometry.sparse_exact import solve_sparse  # brings numba, which dense problems do not need
 

@@ -24,7 +24,7 @@ from pear.geometry.sparse_reduced import SparseReduced
 from pear.geometry.sparse_verified import SparseVerified, in_threads, program_of, sample_of
 from pear.problem.canonical import matvec
 from pear.problem.sparse import SparseProgram
-from pear.solvers.registry import Backend, available, get, kind_of
+from pear.solvers.registry import COMPILED, Backend, available, get, kind_of
 from pear.solvers.solution import ActiveSet, Duals, Status
 from pear.solvers.sparse import Interior
 
@@ -128,7 +128,7 @@ def _solvers(qp: SparseProgram, backend: Backend, builtin_first: bool) -> list[B
     """The solver asked for and the built-in one, then whoever else takes sparse matrices."""
     named = [backend] if backend.name == "pear" else [backend, get("pear")]
     named = named[::-1] if builtin_first else named
-    others = [b for b in available() if b not in named and b.name != "daqp" and kind_of(qp) in b.kinds]
+    others = [b for b in available() if b not in named and b.name not in ("daqp", COMPILED) and kind_of(qp) in b.kinds]
     return named + others
 
 

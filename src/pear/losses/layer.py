@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from pear.geometry.exact import Verified
-from pear.geometry.projection import require_unique
+from pear.geometry.projection import project_any, require_unique
+from pear.geometry.remembered import Decided, Remembered
 from pear.geometry.solve import (
     OnFailure,
     check_on_failure,
@@ -73,6 +74,7 @@ class DecisionLayer(nn.Module):
         self.on_failure = on_failure
         self.status: Tensor | None = None
         self._memory = Memory()
+        self.remembered = Remembered(self.problem, solver)
 
     def forward(
         self,
@@ -107,7 +109,20 @@ class DecisionLayer(nn.Module):
         ids = None if keys is None else as_keys(keys, len(cost))
         problem = rows_of(self.problem, ids)
         fields = dict(zip(_FIELDS, (Q, A, b, G, h, lb, ub), strict=True))
-        given = {name: value for name, value in fields.items() if value is not None}
+        given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+        by_rows = torch.is_grad_enabled() and any(_wants_gradient(given.get(name)) for name in _FIELDS[1:])
+        if not by_rows:  # whose derivatives need more than the compiled projection
+            decided = self.remembered.decide(
+                cost.detach(),
+                lam,
+                ids,
+                given,
+                lambda: solve_verified(problem, cost.detach(), lam, self.solver, **given),
+            )
+            if decided is not None:
+                self.status = torch.zeros(len(cost), dtype=torch.int8)
+                quick: Tensor = _Decision.apply(decided, problem.sign, cost, *fields.values())
+                return quick
         start = None if ids is None else self._memory.recall(ids)
         solved = solve_verified(problem, cost.detach(), lam, self.solver, start, **given)
         if ids is not None:
@@ -122,20 +137,33 @@ class _Decision(torch.autograd.Function):
     """Forward: the verified decision. Backward: one solve with the same factorisation."""
 
     @staticmethod
-    def forward(ctx: Any, solved: Verified, sign: int, cost: Tensor, *fields: Tensor | None) -> Tensor:
+    def forward(ctx: Any, solved: Verified | Decided, sign: int, cost: Tensor, *fields: Tensor | None) -> Tensor:
         ctx.solved, ctx.sign = solved, sign
         ctx.inputs = [(t.dtype, tuple(t.shape)) if isinstance(t, Tensor) else None for t in (cost, *fields)]
+        if isinstance(solved, Decided):
+            return solved.x.to(cost.dtype, copy=True)
         return torch.where(solved.solved[:, None], solved.x, 0.0).to(cost.dtype)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         by_rows = any(ctx.needs_input_grad[4:])
-        derivatives = _derivatives(ctx.solved, ctx.sign, up.double(), by_rows)
+        derivatives = _quick_derivatives(ctx.solved, ctx.sign, up.double()) if isinstance(ctx.solved, Decided) else None
+        if derivatives is None:
+            solved = ctx.solved.verified if isinstance(ctx.solved, Decided) else ctx.solved
+            derivatives = _derivatives(solved, ctx.sign, up.double(), by_rows)
         grads: list[Tensor | None] = []
-        for needed, kind, derivative in zip(ctx.needs_input_grad[2:], ctx.inputs, derivatives, strict=True):
+        for needed, kind, derivative in zip(ctx.needs_input_grad[2:], ctx.inputs, derivatives, strict=False):
             grads.append(_shaped(derivative(), *kind) if needed and kind is not None else None)
-        return (None, None, *grads)
+        return (None, None, *grads, *[None] * (len(ctx.inputs) - len(grads)))
+
+
+def _quick_derivatives(decided: Decided, sign: int, w: Tensor) -> list[Any] | None:
+    """Those by cost and Q, which the compiled projection gives; None where some decision may not be unique."""
+    p, z = decided.project(w), decided.x
+    if p is None:
+        return None
+    return [lambda: -sign * p, lambda: -0.5 * sign * (p[:, :, None] * z[:, None, :] + z[:, :, None] * p[:, None, :])]
 
 
 def _derivatives(solved: Verified, sign: int, w: Tensor, by_rows: bool) -> list[Any]:
@@ -149,7 +177,11 @@ def _derivatives(solved: Verified, sign: int, w: Tensor, by_rows: bool) -> list[
     """
     qp, z, duals, active = solved.qp, solved.x, solved.duals, solved.active
     w = torch.where(solved.solved[:, None], w, torch.zeros_like(w))
-    p, q_eq, q_in, unique = solved.reduced.project(w, least_multipliers=by_rows)
+    q_eq = q_in = w[:, :0]
+    if by_rows:
+        p, q_eq, q_in, unique = solved.reduced.project(w, least_multipliers=True)
+    else:
+        p, unique = project_any(solved, w)
     require_unique(solved, unique)
     keep = solved.solved[:, None]
     p, q_eq, q_in = (torch.where(keep, v, torch.zeros_like(v)) for v in (p, q_eq, q_in))
@@ -174,6 +206,10 @@ def _derivatives(solved: Verified, sign: int, w: Tensor, by_rows: bool) -> list[
         lambda: at_bound(active.lower & ~upper),
         lambda: at_bound(upper),
     ]
+
+
+def _wants_gradient(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
 
 
 def _shaped(derivative: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:

@@ -90,10 +90,17 @@ def rows_of(problem: Problem, ids: list[Hashable] | None) -> Problem:
     """The rows of a problem with fields per sample that the ids name; any other problem as it is."""
     if ids is None or problem.batch is None:
         return problem
+    check_rows(problem, ids)
+    return problem[torch.tensor(ids, device=problem.device)]
+
+
+def check_rows(problem: Problem, ids: list[Hashable] | None) -> None:
+    """Where samples have fields of their own, keys are row numbers."""
+    if ids is None or problem.batch is None:
+        return
     strangers = [i for i in ids if not isinstance(i, int) or not 0 <= i < problem.batch]
     if strangers:
         raise ProblemError(
             f"the problem has fields of its own for {problem.batch} samples, so that keys must be their row numbers, "
             f"0 to {problem.batch - 1}; got {strangers[0]!r}"
         )
-    return problem[torch.tensor(ids, device=problem.device)]

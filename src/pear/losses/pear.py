@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from pear.errors import ProblemError
+from pear.errors import NotUniqueError, ProblemError
 from pear.geometry.exact import Start, Verified
 from pear.geometry.projection import inject_normal, project
+from pear.geometry.remembered import Regrets, Remembered
 from pear.geometry.solve import (
     OnFailure,
     check_on_failure,
@@ -23,13 +25,46 @@ from pear.geometry.solve import (
     fail,
     solve_verified,
 )
-from pear.losses.memory import Memory, as_keys, rows_of
+from pear.losses.memory import Memory, as_keys, check_rows, rows_of
 from pear.losses.regret import check_injection, check_pair, gradient_error, regret, true_curvature
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 from pear.solvers.solution import Status
 
 Reduction = Literal["mean", "sum", "none"]
+
+
+class _Batch(NamedTuple):
+    """What one call was given, detached.
+
+    Attributes:
+        predicted, true: (B, n) costs; Q, true_Q: curvatures, or None.
+        ids: keys, or None; some: without keys, the samples' numbers, or None where they are all there.
+        smoothing: λ.
+        wanted: whether anybody will ask for a gradient.
+    """
+
+    predicted: Tensor
+    true: Tensor
+    ids: list[Hashable] | None
+    some: Tensor | None
+    Q: Any
+    true_Q: Any
+    smoothing: float
+    wanted: bool
+
+    def rows(self, index: Tensor) -> _Batch:
+        """Some of the samples; what they share stays shared."""
+        ids = None if self.ids is None else [self.ids[i] for i in index.tolist()]
+        Q, true_Q = (v[index] if isinstance(v, Tensor) and v.dim() == 3 else v for v in (self.Q, self.true_Q))
+        predicted, true = self.predicted[index], self.true[index]
+        return self._replace(predicted=predicted, true=true, ids=ids, some=index, Q=Q, true_Q=true_Q)
+
+    def rows_of(self, problem: Problem) -> Problem:
+        """The problem of these samples."""
+        if self.ids is None and self.some is not None:
+            return problem[self.some]
+        return rows_of(problem, self.ids)
 
 
 @dataclass
@@ -39,23 +74,42 @@ class LastCall:
     Attributes:
         decision: (B, n) decisions taken under the predicted costs, in float64; zero where a sample failed.
         regret: (B,) regret of each sample; zero where it was masked.
-        status: (B,) int8 of ``pear.Status``: the failure of the predicted problem, or else of the true one.
         reuse_rate: share of samples whose remembered active set passed the check, so that no solver was called.
-        repaired_rate: share of samples whose solver's active set was wrong and was exchanged.
-        zero_gradient_rate: share of samples whose gradient is exactly zero; NaN where no gradient was asked for.
-        weakly_active: (B,) number of weakly active constraints.
         kkt_residual: (B,) as in ``pear.solve``.
     """
 
     decision: Tensor
     regret: Tensor
-    status: Tensor
     reuse_rate: float
-    repaired_rate: float
-    zero_gradient_rate: float
-    weakly_active: Tensor
     kkt_residual: Tensor
-    _verified: Verified = field(repr=False)
+    _parts: Regrets = field(repr=False)
+    _wanted: bool = field(repr=False)
+    _verify: Callable[[], Verified] = field(repr=False)
+
+    @cached_property
+    def status(self) -> Tensor:
+        """(B,) int8 of ``pear.Status``: the failure of the predicted problem, or else of the true one."""
+        return torch.where(self._parts.status == 0, self._parts.true_status, self._parts.status)
+
+    @property
+    def repaired_rate(self) -> float:
+        """Share of samples whose solver's active set was wrong and was exchanged."""
+        return float(self._parts.repaired.sum()) / max(len(self.regret), 1)
+
+    @property
+    def zero_gradient_rate(self) -> float:
+        """Share of samples whose gradient is exactly zero; NaN where no gradient was asked for."""
+        zero = float((self._parts.exact == 0).all(1).sum()) if self._wanted else math.nan
+        return zero / max(len(self.regret), 1)
+
+    @cached_property
+    def _verified(self) -> Verified:
+        return self._verify()
+
+    @property
+    def weakly_active(self) -> Tensor:
+        """(B,) number of weakly active constraints; computed when asked for."""
+        return self._verified.weak.count()
 
     @property
     def tangent_dim(self) -> Tensor:
@@ -120,6 +174,7 @@ class PEARLoss(nn.Module):
         self.samples = self.reused = 0
         self.seconds = {"solve": 0.0, "gradient": 0.0}
         self._predicted, self._true = Memory(), Memory()
+        self.remembered = Remembered(self.problem, solver)
 
     def forward(
         self,
@@ -146,30 +201,65 @@ class PEARLoss(nn.Module):
         check_pair(predicted, true)
         self.smoothing = lam = choose_smoothing(self.problem, true, self.smoothing)
         ids = None if keys is None else as_keys(keys, len(predicted))
-        problem = rows_of(self.problem, ids)
-        true_Q = true_curvature(problem, Q, true_Q, len(predicted))
-        began = time.perf_counter()
-        solved = self._solve(problem, predicted.detach(), lam, ids, Q)
-        ideal, ideal_status = self._solve_true(problem, true.detach(), lam, ids, true_Q)
-        self.seconds["solve"] += time.perf_counter() - began
-        status = torch.where(solved.solved, ideal_status, solved.status)
-        fail(solved.status, self.on_failure, "the predicted costs")
-        fail(torch.where(solved.solved, ideal_status, 0), self.on_failure, "the true costs")
+        check_rows(self.problem, ids)
+        true_Q = true_curvature(self.problem, Q, true_Q, len(predicted))
+        wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q))
+        batch = _Batch(predicted.detach(), true.detach(), ids, None, Q, true_Q, lam, wanted)
+        parts, good = self._compiled(batch) or (self._general(batch), None)
+        if good is None:
+            fail(parts.status, self.on_failure, "the predicted costs")
+            fail(torch.where(parts.status == 0, parts.true_status, 0), self.on_failure, "the true costs")
+            good = int(((parts.status == 0) & (parts.true_status == 0)).sum())
+        self._record(batch, parts)
+        shares = {"none": 0, "sum": 1, "mean": max(good, 1)}[self.reduction]
+        value: Tensor = _Regret.apply(predicted, true, Q, true_Q, parts, shares, self.problem.sign)
+        return value
 
-        good = (status == Status.SOLVED)[:, None]
-        bill = problem.canonical(true.detach(), lam, Q=true_Q)
+    def _compiled(self, batch: _Batch) -> tuple[Regrets, int | None] | None:
+        """All in one pass, and what that leaves in the general way; None where the pass is not to be had.
+
+        Returns:
+            The regrets, and how many of them are good, where that is known without looking.
+        """
+        began = time.perf_counter()
+        b = batch
+        found = self.remembered.regret(b.predicted, b.true, b.smoothing, self.injection, b.ids, b.Q, b.true_Q)
+        self.seconds["solve"] += time.perf_counter() - began
+        if found is None:
+            return None
+        parts, left = found
+        if len(left) == 0:
+            return parts, len(parts.value)
+        if len(left) == len(batch.predicted):
+            return None
+        try:
+            parts.put(left, self._general(batch.rows(left)))
+        except NotUniqueError:
+            return None  # the general way for the whole batch knows the samples' own numbers
+        return parts, None
+
+    def _general(self, batch: _Batch) -> Regrets:
+        """Step by step, for every device, solver and fate."""
+        predicted, true, ids, Q, lam = batch.predicted, batch.true, batch.ids, batch.Q, batch.smoothing
+        problem = batch.rows_of(self.problem)
+        true_Q = true_curvature(problem, Q, batch.true_Q, len(predicted))
+        began = time.perf_counter()
+        solved = self._solve(problem, predicted, lam, ids, Q)
+        ideal, ideal_status = self._solve_true(problem, true, lam, ids, true_Q)
+        self.seconds["solve"] += time.perf_counter() - began
+        good = (solved.solved & (ideal_status == Status.SOLVED))[:, None]
+        bill = problem.canonical(true, lam, Q=true_Q)
         value = torch.where(good[:, 0], regret(problem, solved, ideal, bill), 0.0)
-        exact = injected = None
-        if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q)):
-            began = time.perf_counter()
+        began = time.perf_counter()
+        exact = injected = torch.zeros_like(solved.x)
+        if batch.wanted:
             error = torch.where(good, gradient_error(solved, predicted, true, Q, true_Q), 0.0)
             exact = torch.where(good, project(solved, error), 0.0)
             injected = torch.where(good, inject_normal(solved.qp, error, exact, self.injection), 0.0)
-            self.seconds["gradient"] += time.perf_counter() - began
-        self._record(solved, value, status, exact)
-        points = torch.where(good, solved.x, 0.0), torch.where(good, ideal.x, 0.0)
-        value = _Regret.apply(predicted, true, Q, true_Q, value, injected, exact, *points, problem.sign)
-        return _reduce(value.to(predicted.dtype), good.sum(), self.reduction)
+        self.seconds["gradient"] += time.perf_counter() - began
+        x, best = torch.where(good, solved.x, 0.0), torch.where(good, ideal.x, 0.0)
+        fate = (solved.status, ideal_status, solved.kkt_residual, solved.reused, solved.repaired)
+        return Regrets(value, exact, injected, x, best, *fate)
 
     def _solve(
         self, problem: Problem, cost: Tensor, lam: float, ids: list[Hashable] | None, Q: Tensor | None
@@ -194,25 +284,30 @@ class PEARLoss(nn.Module):
             self._true.store(ids, ideal.as_start(), stamp)
         return ideal.as_start(), ideal.status
 
-    def _record(self, solved: Verified, value: Tensor, status: Tensor, g: Tensor | None) -> None:
-        count = max(len(value), 1)
-        self.samples += len(value)
-        self.reused += int(solved.reused.sum())
+    def _verify(self, batch: _Batch) -> Verified:
+        problem = batch.rows_of(self.problem)
+        return solve_verified(problem, batch.predicted, batch.smoothing, self.solver, Q=batch.Q)
+
+    def _record(self, batch: _Batch, parts: Regrets) -> None:
+        reused, samples = int(parts.reused.sum()), len(parts.value)
+        self.samples += samples
+        self.reused += reused
         self.last = LastCall(
-            decision=solved.x,
-            regret=value,
-            status=status,
-            reuse_rate=float(solved.reused.sum()) / count,
-            repaired_rate=float(solved.repaired.sum()) / count,
-            zero_gradient_rate=float("nan") if g is None else float((g == 0).all(1).sum()) / count,
-            weakly_active=solved.weak.count(),
-            kkt_residual=solved.kkt_residual,
-            _verified=solved,
+            decision=parts.x,
+            regret=parts.value,
+            reuse_rate=reused / max(samples, 1),
+            kkt_residual=parts.kkt_residual,
+            _parts=parts,
+            _wanted=batch.wanted,
+            _verify=lambda: self._verify(batch),
         )
 
 
 class _Regret(torch.autograd.Function):
-    """Puts gradients that are known in closed form behind a value."""
+    """Puts gradients that are known in closed form behind a value.
+
+    ``shares`` is what the sum over the samples is divided by, 0 where they are to stay apart.
+    """
 
     @staticmethod
     def forward(
@@ -221,44 +316,34 @@ class _Regret(torch.autograd.Function):
         true: Tensor,
         Q: Tensor | None,
         true_Q: Tensor | None,
-        value: Tensor,
-        injected: Tensor | None,
-        exact: Tensor | None,
-        z: Tensor,
-        best: Tensor,
+        parts: Regrets,
+        shares: int,
         sign: int,
     ) -> Tensor:
-        ctx.save_for_backward(injected, exact, z, best)
-        ctx.sign = sign
+        ctx.parts, ctx.shares, ctx.sign = parts, shares, sign
         ctx.inputs = [None if t is None else (t.dtype, t.dim()) for t in (predicted, true, Q, true_Q)]
-        return value.clone()
+        value = parts.value.clone() if shares == 0 else parts.value.sum() / shares
+        return value.to(predicted.dtype)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        injected, exact, z, best = ctx.saved_tensors
-        u = up.double()[:, None]
+        parts, z, best = ctx.parts, ctx.parts.x, ctx.parts.best
+        u = up.double()[:, None] if ctx.shares == 0 else up.double() / ctx.shares
         grads: list[Tensor | None] = [None] * 4
         if ctx.needs_input_grad[0]:
-            grads[0] = u * injected
+            grads[0] = u * parts.injected
         if ctx.needs_input_grad[1]:
             grads[1] = u * ctx.sign * (z - best)
         if ctx.needs_input_grad[2]:
-            half = 0.5 * (u * exact)[:, :, None] * z[:, None, :]
+            half = 0.5 * (u * parts.exact)[:, :, None] * z[:, None, :]
             grads[2] = half + half.mT
         if ctx.needs_input_grad[3]:
             outer = z[:, :, None] * z[:, None, :] - best[:, :, None] * best[:, None, :]
-            grads[3] = 0.5 * ctx.sign * u[:, :, None] * outer
+            grads[3] = 0.5 * ctx.sign * (u[..., None] * outer)
         for i, kind in enumerate(ctx.inputs):
             grad = grads[i]
             if grad is not None and kind is not None:
                 shared = i >= 2 and kind[1] == 2
                 grads[i] = (grad.sum(0) if shared else grad).to(kind[0])
-        return (*grads, *[None] * 6)
-
-
-def _reduce(value: Tensor, solved: Tensor, reduction: str) -> Tensor:
-    if reduction == "none":
-        return value
-    total = value.sum()
-    return total if reduction == "sum" else total / solved.clamp(min=1)
+        return (*grads, None, None, None)

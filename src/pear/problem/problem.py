@@ -247,11 +247,21 @@ class Problem:
             ([[-1.0, 2.0]], [[[0.5, 0.0], [0.0, 0.5]]])
         """
         validate.check_smoothing(smoothing)
-        fields = self._fields() | self._overrides(cost, present(Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub))
-        validate.check_rows(fields)
+        fields = self.checked(cost, Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
         if self.is_sparse:
             return sparse_program(fields, cost, self.sign, float(smoothing), self.integer, self._plans)
         return quadratic_program(fields, cost, self.sign, float(smoothing), self.integer)
+
+    def checked(self, cost: Tensor, **overrides: ArrayLike) -> dict[str, Tensor]:
+        """The fields of one call, in the user's own sense: the problem's and what replaces them, checked with the cost.
+
+        Args:
+            cost: (B, n) tensor on the problem's device.
+            **overrides: as for ``canonical``; None where there is none.
+        """
+        fields = self._fields() | self._overrides(cost, present(**overrides))
+        validate.check_rows(fields)
+        return fields
 
     def objective(self, z: Tensor, cost: Tensor, Q: ArrayLike = None, smoothing: float = 0.0) -> Tensor:
         """``½ zᵀQz + cᵀz + φ(z) ± ½ smoothing ‖z‖²`` in the user's own sense: + to minimise, − to maximise.

@@ -88,12 +88,20 @@ def _bridge(name: str, package: str, kinds: tuple[str, ...], note: str) -> Backe
     )
 
 
+COMPILED, ON_GPU = "active-set", "pear"
+"""The built-in solvers: compiled on the CPU, and batched, with an active-set kernel of its own on a GPU."""
+
 BACKENDS: tuple[Backend, ...] = (
     Backend(
         "pear",
         "pear.solvers.interior_point",
         gpu=True,
         note="built in: batched interior point in torch, the whole batch at once, on CPU and GPU",
+    ),
+    Backend(
+        COMPILED,
+        "pear.solvers.active_set.solve",
+        note="built in: compiled active-set method, sample by sample on all cores; exact, and warm by key",
     ),
     Backend("osqp", "pear.solvers.osqp", ("osqp",), "osqp", note="operator splitting; set up once where H is shared"),
     Backend(
@@ -162,15 +170,15 @@ def check(backend: Backend, kind: str) -> None:
     )
 
 
-def choose(kind: str, device: torch.device | str) -> Backend:
+def choose(kind: str, device: torch.device | str, sparse: bool = False) -> Backend:
     """What ``solver="auto"`` stands for.
 
-    Curved problems, and linear ones on a GPU, go to the built-in batched solver; linear and integer ones on the CPU go
-    to HiGHS where it is installed and to SciPy where it is not.
+    Continuous problems go to the built-in solvers: on the CPU to the compiled active-set method, on a GPU and where
+    they are large and sparse to the interior point. Integer ones, and the vertices of sparse linear ones, are HiGHS's
+    where it is installed and SciPy's where it is not.
     """
-    on_cpu = torch.device(device).type == "cpu"
-    if kind == "qp" or (kind == "lp" and not on_cpu):
-        chosen = get("pear")
+    if kind == "qp" or (kind == "lp" and not sparse):
+        chosen = get(COMPILED if torch.device(device).type == "cpu" and not sparse else "pear")
     else:
         highs = get("highs")
         chosen = highs if highs.installed else get("scipy")
@@ -178,10 +186,10 @@ def choose(kind: str, device: torch.device | str) -> Backend:
     return chosen
 
 
-def resolve(name: str, kind: str, device: torch.device | str) -> Backend:
+def resolve(name: str, kind: str, device: torch.device | str, sparse: bool = False) -> Backend:
     """The backend for ``solver=name``: "auto" is chosen, any other name is looked up and checked against the kind."""
     if name == "auto":
-        return choose(kind, device)
+        return choose(kind, device, sparse)
     backend = get(name)
     check(backend, kind)
     return backend

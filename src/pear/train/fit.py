@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from pear.errors import ProblemError
 from pear.train.checkpoint import Checkpoint
 from pear.train.errors import TrainingError
 from pear.train.history import Check, History, Progress, Reason
+from pear.train.linear import LinearEpochs
 from pear.train.loss import KeyedLoss, keyed
 from pear.train.order import Order, shuffled
 from pear.train.stopping import EarlyStopping
@@ -134,6 +135,7 @@ class _Run:
     start: float = field(default_factory=time.perf_counter)
     counted: dict[str, float] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
+    linear: LinearEpochs | Literal[False] | None = None
 
     def __post_init__(self) -> None:
         self.counted = dict(getattr(self.loss, "seconds", {}))
@@ -173,7 +175,7 @@ class _Run:
             return "patience"
         for epoch in range(self.history.epochs + 1, max_epochs + 1):
             rows = order(len(self.train[0]), generator).to(self.train[0].device)
-            loss = self.epoch(epoch, rows.split(batch_size))
+            loss = self.epoch(epoch, rows, batch_size)
             late = self.late()
             tired = False
             if late or epoch == max_epochs or (epoch - 1) % check_every == 0:
@@ -184,24 +186,42 @@ class _Run:
                 return "patience" if tired else "time_cap"
         return "max_epochs"
 
-    def epoch(self, epoch: int, batches: tuple[Tensor, ...]) -> float:
+    def epoch(self, epoch: int, rows: Tensor, batch_size: int) -> float:
         """One pass over the training samples, or as much of it as the time allows; the mean loss per sample."""
         self.model.train()
-        features, costs = self.train
-        total, seen = torch.zeros((), dtype=torch.float64, device=features.device), 0
-        for rows in batches:
-            self.optimizer.zero_grad()
-            value = self.loss(self.model(features[rows]), costs[rows], keys=rows)
-            value.backward()
-            self.optimizer.step()
+        if self.linear is None:
+            self.linear = self.compiled(batch_size)
+        if self.linear:
+            regrets, count = self.linear.run(rows, self.step, self.late)
+            total, seen = torch.tensor(regrets, dtype=torch.float64), count
+            self.history.epochs = epoch if count == len(rows) else self.history.epochs
+            return self.checked("loss", float(total) / max(seen, 1), epoch)
+        total, seen = torch.zeros((), dtype=torch.float64, device=rows.device), 0
+        for some in rows.split(batch_size):
             # Summed on the device and read once an epoch: no step waits for the one before it.
-            total += value.detach() * len(rows)
-            seen += len(rows)
+            total += self.step(some) * len(some)
+            seen += len(some)
             if self.late():
                 break
         else:
             self.history.epochs = epoch
         return self.checked("loss", float(total) / seen, epoch)
+
+    def step(self, rows: Tensor) -> Tensor:
+        """One step on the samples ``rows``; their loss."""
+        features, costs = self.train
+        self.optimizer.zero_grad()
+        value = self.loss(self.model(features[rows]), costs[rows], keys=rows)
+        value.backward()
+        self.optimizer.step()
+        return value.detach()
+
+    def compiled(self, batch_size: int) -> LinearEpochs | Literal[False]:
+        """Whole epochs in compiled code, where model, loss and optimiser are the usual ones."""
+        model, loss, optimizer = self.model, self.loss, self.optimizer
+        if LinearEpochs.open_to(model, loss, optimizer, *self.train):
+            return LinearEpochs(model, loss, optimizer, *self.train, batch_size)  # type: ignore[arg-type]
+        return False
 
     def check(self, epoch: int, loss: float) -> bool:
         """Take the metric, keep the weights where it is the best so far; True where patience is at its end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,8 +74,9 @@ def measure(
 
 def _run(peer: Peer, command: list[str], threads: int, timeout: float) -> None:
     count = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    # Nothing of this environment may leak into the peer's.
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    environment = dict(os.environ)
+    if command[0] != sys.executable:  # nothing of this environment may leak into the peer's own
+        environment = {name: value for name, value in environment.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=timeout, check=False, env=environment | count

@@ -1,0 +1,247 @@
+"""Batches for the compiled method: data in its form, tables of remembered working sets, all cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pear.problem.canonical import QuadraticProgram
+from pear.solvers.active_set import kernels
+from pear.solvers.active_set.layout import SOLVED, Outcome, Programs, States, Work, new_outcome, new_states, new_work
+
+__all__ = [
+    "MOST_ROWS",
+    "MOST_VARIABLES",
+    "SOLVED",
+    "Array",
+    "Index",
+    "Outcome",
+    "Programs",
+    "States",
+    "Table",
+    "copy_rows",
+    "home_of",
+    "new_outcome",
+    "new_states",
+    "programs",
+    "programs_of",
+    "project",
+    "regret",
+    "solve",
+    "supports",
+]
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+MOST_ROWS = 300
+MOST_VARIABLES = 2_000
+_MOST_SUPERBASICS = 512
+_TABLE_BYTES = 1 << 29
+_SPARSE = 0.3  # share of non-zeros up to which rows are worth being kept by columns
+_WORTH_A_THREAD = 2_000  # variables and rows, over all samples, below which a thread costs more than it saves
+
+NO_Q = np.zeros((0, 0, 0))
+
+
+def supports(n: int, rows: int) -> bool:
+    """True where a program is small enough: the inverse of its basis is dense."""
+    return rows <= MOST_ROWS and n <= MOST_VARIABLES
+
+
+def programs(
+    fields: dict[str, Tensor], n: int, sign: float = 1.0, smoothing: float = 0.0, Q: Array | None = None
+) -> Programs:
+    """Bring fields into the compiled form.
+
+    Args:
+        fields: any of A, b, G, h, lb, ub, float64 on the CPU; those with a leading dimension are given per sample.
+        n: number of variables.
+        sign: of the objective.
+        smoothing: λ.
+        Q: (1 or K, n, n), or None.
+    """
+    J = _stack([_batched(fields, name, 3) for name in ("A", "G")], (1, 0, n))
+    rhs = _stack([_batched(fields, name, 2) for name in ("b", "h")], (1, 0))
+    lb, ub = (_batched(fields, name, 2) for name in ("lb", "ub"))
+    start, row, value = _by_columns(J)
+    return Programs(
+        Q=NO_Q if Q is None else np.ascontiguousarray(Q),
+        sign=float(sign),
+        smoothing=float(smoothing),
+        J=J,
+        norm=np.square(J).sum(2),
+        start=start,
+        row=row,
+        value=value,
+        rhs=rhs,
+        equalities=fields["b"].shape[-1] if "b" in fields else 0,
+        lb=np.full((1, n), -np.inf) if lb is None else lb,
+        ub=np.full((1, n), np.inf) if ub is None else ub,
+    )
+
+
+def programs_of(qp: QuadraticProgram) -> Programs:
+    """A batch in canonical form, brought into the compiled form."""
+    fields = {name: getattr(qp, name).cpu() for name in ("A", "b", "G", "h", "lb", "ub")}
+    if qp.diagonal:
+        return programs(fields, qp.n, smoothing=float(qp.H[0, 0, 0]))
+    return programs(fields, qp.n, Q=qp.H.cpu().numpy())
+
+
+class Table:
+    """Working sets by row, growing as rows are asked for.
+
+    Args:
+        n, rows: size of the programs.
+    """
+
+    def __init__(self, n: int, rows: int) -> None:
+        self.n, self.rows = n, rows
+        self.states = new_states(0, n, rows)
+
+    def fits(self, size: int) -> bool:
+        """True where a table of that many rows is worth its memory."""
+        return 8 * size * (self.rows**2 + self.n + self.rows) <= _TABLE_BYTES
+
+    def grow(self, size: int) -> States:
+        """Make room for rows 0 to ``size``, at least doubling."""
+        have = len(self.states.known)
+        if have < size:
+            bigger = new_states(max(size, 2 * have), self.n, self.rows)
+            copy_rows(bigger, self.states)
+            self.states = bigger
+        return self.states
+
+
+def copy_rows(to: Sequence[Any], source: Sequence[Any]) -> None:
+    """Copy tables of arrays into larger ones, row by row."""
+    for new, old in zip(to, source, strict=True):
+        new[: len(old)] = old
+
+
+def home_of(P: Programs) -> States:
+    """One feasible working set, the same for all samples, to start from where there is nothing better.
+
+    It depends on the constraints alone, so that no sample's result depends on which others it came with. Empty where
+    samples have constraints of their own, or there is nothing feasible.
+    """
+    n, rows = P.lb.shape[1], P.J.shape[1]
+    states = new_states(1, n, rows)
+    if rows == 0 or max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
+        return states
+    kernels.home_batch(P, np.zeros((1, n)), states, work_for(n, rows, 0))
+    return states
+
+
+def solve(P: Programs, cost: Array, at: Index, states: States, slots: Index, home: States) -> Outcome:
+    """Solve a batch, (B, n) costs; sample i starts from and is left at ``states[slots[i]]``."""
+    B, n = cost.shape
+    rows = P.J.shape[1]
+    outcome = new_outcome(B, n, P.equalities, rows - P.equalities)
+
+    def part(begin: int, end: int, w: Work) -> None:
+        kernels.solve_batch(P, cost, at, states, slots, home, outcome, w, begin, end)
+
+    _spread(part, B, n, rows)
+    return outcome
+
+
+def project(P: Programs, error: Array, at: Index, states: States, slots: Index) -> tuple[Array, NDArray[np.bool_]]:
+    """(B, n) projected errors at the solutions in ``states``, and (B,) where there is a unique one."""
+    B, n = error.shape
+    g, good = np.zeros((B, n)), np.zeros(B, np.int8)
+
+    def part(begin: int, end: int, w: Work) -> None:
+        kernels.project_batch(P, at, states, slots, error, g, good, w, begin, end)
+
+    _spread(part, B, n, P.J.shape[1])
+    return g, good.astype(np.bool_)
+
+
+def regret(
+    P: Programs,
+    T: Programs,
+    costs: tuple[Array, Array],
+    at: Index,
+    states: tuple[States, States],
+    slots: Index,
+    home: States,
+    ideal: Outcome,
+    stamps: Array,
+    strength: float,
+) -> tuple[Outcome, Array, Array, Array]:
+    """Regrets and gradients of a batch; see ``kernels.regret_batch``.
+
+    Returns:
+        The outcome of the predicted problems, regret (B,), exact gradients (B, n), gradients with injection (B, n).
+    """
+    B, n = costs[0].shape
+    rows = P.J.shape[1]
+    outcome = new_outcome(B, n, P.equalities, rows - P.equalities)
+    results = np.zeros(B), np.zeros((B, n)), np.zeros((B, n))
+    curved = P.Q is not T.Q
+
+    def part(begin: int, end: int, w: Work) -> None:
+        kernels.regret_batch(
+            P, T, curved, *costs, at, *states, slots, home, outcome, ideal, stamps, strength, *results, w, begin, end
+        )
+
+    _spread(part, B, n, rows)
+    return outcome, *results
+
+
+def _spread(part: Callable[[int, int, Work], None], B: int, n: int, rows: int) -> None:
+    """Run ``part`` over the samples, in as many threads as torch has and the work is worth."""
+    jobs = min(torch.get_num_threads(), 1 + B * (n + rows) // _WORTH_A_THREAD, max(B, 1))
+    if jobs == 1:
+        part(0, B, work_for(n, rows, 0))
+        return
+    cuts = [B * k // jobs for k in range(jobs + 1)]
+    futures = [_threads(jobs).submit(part, cuts[k], cuts[k + 1], work_for(n, rows, k)) for k in range(jobs)]
+    for future in futures:
+        future.result()
+
+
+@lru_cache(maxsize=32)
+def work_for(n: int, rows: int, thread: int = 0) -> Work:
+    return new_work(n, rows, min(n, _MOST_SUPERBASICS))
+
+
+@cache
+def _threads(jobs: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(jobs, thread_name_prefix="pear-active-set")
+
+
+def _batched(fields: dict[str, Tensor], name: str, dimensions: int) -> Array | None:
+    if name not in fields:
+        return None
+    value: Array = np.ascontiguousarray(fields[name].numpy())
+    return value if value.ndim == dimensions else value[None]
+
+
+def _stack(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
+    """Equality and inequality rows one above the other, spread over the samples where only one of them is shared."""
+    there = [part for part in parts if part is not None]
+    if not there:
+        return np.zeros(empty)
+    size = max(len(part) for part in there)
+    spread = [np.broadcast_to(part, (size, *part.shape[1:])) for part in there]
+    return np.ascontiguousarray(np.concatenate(spread, 1))
+
+
+def _by_columns(J: Array) -> tuple[Any, Any, Array]:
+    """The non-zeros of any sample by columns; empty where there are too many of them to be worth it."""
+    some = (J != 0).any(0)
+    if some.size == 0 or some.mean() > _SPARSE:
+        return np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros((1, 0))
+    column, row = np.nonzero(some.T)
+    start = np.searchsorted(column, np.arange(J.shape[2] + 1)).astype(np.int32)
+    return start, row.astype(np.int32), np.ascontiguousarray(J[:, row, column])

@@ -1,0 +1,168 @@
+"""A whole epoch in compiled code: a linear model, the regret of its forecasts, and Adam.
+
+On small problems a step of training takes less time than Python needs to ask for it. The arithmetic is that of the
+usual loop, in the model's own precision; sums may be taken in another order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from pear.solvers.active_set.compile import entry, inner
+from pear.solvers.active_set.kernels import regret_batch
+from pear.solvers.active_set.layout import SOLVED, Array, Outcome, Programs, States, Work
+
+
+class Model(NamedTuple):
+    """A linear model and Adam's state, written to in place.
+
+    Attributes:
+        weight: (n, p); bias: (1, n), or (0, n) where there is none.
+        weight_mean, weight_square, bias_mean, bias_square: running means of gradients and of their squares.
+        weight_slope, bias_slope: room for gradients, (n, p) and (2, n), of which one number is for rounding.
+    """
+
+    weight: Array
+    bias: Array
+    weight_mean: Array
+    weight_square: Array
+    bias_mean: Array
+    bias_square: Array
+    weight_slope: Array
+    bias_slope: Array
+
+
+class Adam(NamedTuple):
+    """Settings of the optimiser: learning rate, the two rates of decay, ε; and the steps it has taken so far."""
+
+    rate: float
+    decay: float
+    square_decay: float
+    epsilon: float
+    steps: int
+
+
+class Memory(NamedTuple):
+    """Where the samples are remembered, as for ``regret_batch``, and how accurate they must be."""
+
+    states: States
+    ideals: States
+    home: States
+    ideal: Outcome
+    stamps: Array
+    optimal: float
+
+
+class Room(NamedTuple):
+    """Room for one batch: rows, slots (size,) int64; the arguments of ``regret_batch`` that have as many rows."""
+
+    rows: Array
+    slots: Array
+    predicted: Array
+    true: Array
+    outcome: Outcome
+    value: Array
+    g: Array
+    injected: Array
+
+
+@entry
+def linear_epoch(
+    P: Programs,
+    features: Array,
+    true: Array,
+    order: Array,
+    slots: Array,
+    own: bool,
+    strength: float,
+    memory: Memory,
+    model: Model,
+    adam: Adam,
+    room: Room,
+    totals: Array,
+    w: Work,
+    first: int,
+) -> int:
+    """Train on the batches from ``first`` on; returns how many are done when it ends, or meets one that it cannot do.
+
+    Args:
+        P: Programs without Q; own: whether samples have rows of their own in them.
+        features: (N, p) in the model's precision; true: (N, n) costs.
+        order: (N,) samples in the order of the epoch; slots: (N,) where each is remembered.
+        strength: β; memory, model, adam, room, w: see there.
+        totals: written to: sum of the regrets, samples whose working set was still optimal.
+        first: the batch to begin with.
+    """
+    size, done = room.rows.shape[0], first
+    while done * size < order.shape[0]:
+        count = min(size, order.shape[0] - done * size)
+        for i in range(count):
+            row = order[done * size + i]
+            room.rows[i] = row if own else 0
+            room.slots[i] = slots[row]
+            forecast(model, features[row], room.predicted[i])
+            for j in range(true.shape[1]):
+                room.true[i, j] = true[row, j]
+        regret_batch(
+            P, P, False, room.predicted, room.true, room.rows, memory.states, memory.ideals, room.slots, memory.home,
+            room.outcome, memory.ideal, memory.stamps, strength, room.value, room.g, room.injected, w, 0, count,
+        )  # fmt: skip
+        for i in range(count):
+            exact = room.outcome.kkt_residual[i] <= memory.optimal
+            exact = exact and memory.ideal.kkt_residual[room.slots[i]] <= memory.optimal
+            if room.outcome.code[i] != SOLVED or not exact:
+                return done
+        for i in range(count):
+            totals[0] += room.value[i]
+            totals[1] += 1.0 if room.outcome.changes[i] == 0 else 0.0
+        collect(model, features, order, done * size, count, room.injected)
+        done += 1
+        step = adam.steps + done - first
+        improve(model.weight, model.weight_slope, model.weight_mean, model.weight_square, adam, step)
+        improve(model.bias, model.bias_slope, model.bias_mean, model.bias_square, adam, step)
+    return done
+
+
+@inner
+def forecast(model: Model, x: Array, out: Array) -> None:
+    """Costs (n,) for features (p,), in the model's precision."""
+    for j in range(model.weight.shape[0]):
+        s = model.weight[j, 0] * x[0]
+        for q in range(1, x.shape[0]):
+            s += model.weight[j, q] * x[q]
+        if model.bias.shape[0] > 0:
+            s += model.bias[0, j]
+        out[j] = s
+
+
+@inner
+def collect(model: Model, features: Array, order: Array, begin: int, count: int, g: Array) -> None:
+    """The gradient of the batch's mean regret by the model's parameters."""
+    n, p = model.weight.shape
+    slope, zero = model.weight_slope, model.weight[0, 0] * 0
+    for j in range(n):
+        for q in range(p):
+            slope[j, q] = zero
+        model.bias_slope[0, j] = zero
+    for i in range(count):
+        x = features[order[begin + i]]
+        for j in range(n):
+            # rounded to the model's precision here, where the usual loop hands the gradient to the model
+            model.bias_slope[1, 0] = g[i, j] / count
+            along = model.bias_slope[1, 0]
+            for q in range(p):
+                slope[j, q] += along * x[q]
+            model.bias_slope[0, j] += along
+
+
+@inner
+def improve(value: Array, slope: Array, mean: Array, square: Array, adam: Adam, step: int) -> None:
+    """One step of Adam on a matrix."""
+    size = adam.rate / (1.0 - adam.decay**step)
+    root = math.sqrt(1.0 - adam.square_decay**step)
+    for j in range(value.shape[0]):
+        for q in range(value.shape[1]):
+            mean[j, q] += (slope[j, q] - mean[j, q]) * (1.0 - adam.decay)
+            square[j, q] = square[j, q] * adam.square_decay + slope[j, q] * slope[j, q] * (1.0 - adam.square_decay)
+            value[j, q] -= size * mean[j, q] / (math.sqrt(square[j, q]) / root + adam.epsilon)

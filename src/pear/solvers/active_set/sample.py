@@ -1,0 +1,257 @@
+"""One sample from its data to a verified solution."""
+
+from __future__ import annotations
+
+import math
+
+from pear.solvers.active_set.basis import invert, set_basics, times_all
+from pear.solvers.active_set.compile import inner
+from pear.solvers.active_set.layout import (
+    AGE,
+    BASIC,
+    BASIS,
+    CHANGES,
+    FACTORED,
+    GIVEN_UP,
+    LO,
+    LOOSE,
+    LOWER,
+    NORM,
+    NUMBER,
+    PLACE,
+    REACH,
+    RHS,
+    SOLVED,
+    STIFFNESS,
+    SUP,
+    SUPER,
+    SUPERS,
+    UP,
+    UPPER,
+    Array,
+    C,
+    Data,
+    Outcome,
+    Programs,
+    States,
+    Work,
+    X,
+)
+from pear.solvers.active_set.phases import free_the_loose, phase_one, phase_two
+from pear.solvers.active_set.tangent import hold_tight
+from pear.solvers.active_set.tolerances import REFINEMENTS, REFRESH, SHARP
+from pear.solvers.active_set.verdict import refine_and_judge, write
+
+
+@inner
+def select(P: Programs, r: int) -> Data:
+    """The data of row r; shared fields have one row only."""
+    Q = P.Q[r if P.Q.shape[0] > 1 else 0]
+    J = P.J[r if P.J.shape[0] > 1 else 0]
+    value = P.value[r if P.value.shape[0] > 1 else 0]
+    return Data(Q, P.sign, P.smoothing, J, P.start, P.row, value, P.equalities)
+
+
+@inner
+def reach(
+    P: Programs, D: Data, cost: Array, r: int, states: States, slot: int, home: States, near: int, w: Work
+) -> bool:
+    """Solve a sample whose data is in row r, starting from ``states[slot]``; False where it is given up.
+
+    An unknown sample starts from ``home[near]``, or, where that is not known either, from the slacks.
+    """
+    if not load(P, D, cost, r, w):
+        return False
+    for attempt in range(2):
+        if attempt == 1:
+            logical(D, w)
+        elif states.known[slot] == 1:
+            recall(D, states, slot, w)
+        elif home.known.shape[0] > near and home.known[near] == 1:
+            recall(D, home, near, w)
+            w.tally[CHANGES] += 1
+        else:
+            continue
+        if (w.tally[AGE] <= REFRESH or invert(D, w)) and optimise(D, w):
+            return True
+    return False
+
+
+@inner
+def leave(D: Data, states: States, slot: int, outcome: Outcome, k: int, w: Work) -> None:
+    """Write a solution to row k of the outcome, and remember it in ``states[slot]``."""
+    write(D, outcome, k, w)
+    outcome.tangent[k] = w.tally[SUPERS]
+    outcome.code[k] = SOLVED
+    store(D, states, slot, outcome.changes[k] > 0, w)
+
+
+@inner
+def solve_sample(
+    P: Programs,
+    D: Data,
+    cost: Array,
+    r: int,
+    states: States,
+    slot: int,
+    home: States,
+    near: int,
+    outcome: Outcome,
+    k: int,
+    w: Work,
+) -> None:
+    """``reach`` and ``leave``, with the working set brought to the tangent space in between."""
+    outcome.code[k] = GIVEN_UP
+    outcome.changes[k] = 0
+    if reach(P, D, cost, r, states, slot, home, near, w):
+        hold_tight(w)
+        leave(D, states, slot, outcome, k, w)
+
+
+@inner
+def begin(D: Data, w: Work) -> bool:
+    """A feasible point, from the slacks; False where there is none."""
+    logical(D, w)
+    return settle(D, w) and phase_one(D, w)
+
+
+@inner
+def load(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
+    """Bring the data of row r into the workspace; False where it is not a program with finite costs."""
+    R, n = D.J.shape
+    good = True
+    largest = reach = 0.0
+    lb, ub = P.lb[r if P.lb.shape[0] > 1 else 0], P.ub[r if P.ub.shape[0] > 1 else 0]
+    for j in range(n):
+        w.v[C, j] = D.sign * cost[j]
+        w.v[LO, j], w.v[UP, j] = lb[j], ub[j]
+        largest = max(largest, abs(w.v[C, j]))
+        good = good and abs(w.v[C, j]) < math.inf and lb[j] <= ub[j] and lb[j] < math.inf and ub[j] > -math.inf
+        if lb[j] > -math.inf:
+            reach = max(reach, abs(lb[j]))
+        if ub[j] < math.inf:
+            reach = max(reach, abs(ub[j]))
+    stiffest = measure_stiffness(D, w)
+    good = good and stiffest < math.inf
+    rhs, norm = P.rhs[r if P.rhs.shape[0] > 1 else 0], P.norm[r if P.norm.shape[0] > 1 else 0]
+    for k in range(R):
+        absent = k >= D.equalities and rhs[k] == math.inf
+        good = good and (absent or abs(rhs[k]) < math.inf)
+        w.v[NORM, k] = norm[k]
+        w.v[RHS, k] = 0.0 if absent else rhs[k]
+        w.v[LO, n + k] = -math.inf if absent else 0.0
+        w.v[UP, n + k] = 0.0 if k < D.equalities else math.inf
+        reach = max(reach, abs(w.v[RHS, k]))
+    reach = max(reach, largest / stiffest if stiffest > 0.0 else largest)
+    w.v[NUMBER, REACH] = reach if reach > 0.0 else 1.0
+    w.tally[CHANGES] = 0
+    return good
+
+
+@inner
+def measure_stiffness(D: Data, w: Work) -> float:
+    """The largest entry of the curvature's diagonal; infinite where one is not a number."""
+    stiffest = D.smoothing
+    if D.Q.shape[0] > 0:
+        for j in range(D.J.shape[1]):
+            entry = D.smoothing + D.sign * D.Q[j, j]
+            stiffest = max(stiffest, entry if abs(entry) < math.inf else math.inf)
+    w.v[NUMBER, STIFFNESS] = stiffest
+    return stiffest
+
+
+@inner
+def recall(D: Data, states: States, slot: int, w: Work) -> None:
+    """Bring a remembered working set into the workspace."""
+    R, n = D.J.shape
+    supers = 0
+    for j in range(n + R):
+        w.k[PLACE, j] = states.place[slot, j]
+        if w.k[PLACE, j] == SUPER:
+            w.k[SUP, supers] = j
+            supers += 1
+        w.v[X, j] = states.x[slot, j]
+    for b in range(R):
+        w.k[BASIS, b] = states.basis[slot, b]
+        for k in range(R):
+            w.inverse[b, k] = states.inverse[slot, b, k]
+    w.tally[SUPERS], w.tally[FACTORED], w.tally[AGE] = supers, 0, states.age[slot]
+
+
+@inner
+def store(D: Data, states: States, slot: int, moved: bool, w: Work) -> None:
+    """Remember the working set; its inverse only where it changed."""
+    states.known[slot] = 1
+    for j in range(D.J.shape[0] + D.J.shape[1]):
+        states.x[slot, j], states.place[slot, j] = w.v[X, j], w.k[PLACE, j]
+    if moved or states.age[slot] != w.tally[AGE]:
+        for b in range(w.inverse.shape[0]):
+            states.basis[slot, b] = w.k[BASIS, b]
+            for k in range(w.inverse.shape[0]):
+                states.inverse[slot, b, k] = w.inverse[b, k]
+        states.age[slot] = w.tally[AGE]
+
+
+@inner
+def logical(D: Data, w: Work) -> None:
+    """The start that is always there: every variable at a bound, every slack basic."""
+    R, n = D.J.shape
+    for j in range(n):
+        w.k[PLACE, j] = LOWER
+    for k in range(R):
+        w.k[PLACE, n + k] = BASIC
+        w.k[BASIS, k] = n + k
+        for b in range(R):
+            w.inverse[k, b] = 1.0 if b == k else 0.0
+    w.tally[SUPERS] = w.tally[FACTORED] = w.tally[AGE] = 0
+    w.tally[CHANGES] += 1
+
+
+@inner
+def optimise(D: Data, w: Work) -> bool:
+    """From the working set in ``w`` to a verified solution; False where that cannot be had."""
+    if not settle(D, w):
+        return False
+    if not phase_one(D, w):
+        return False
+    free_the_loose(D, w)
+    for attempt in range(REFINEMENTS):
+        if not phase_two(D, w, attempt > 0):
+            return False
+        verdict = refine_and_judge(D, w)
+        if verdict == SOLVED:
+            return True
+        if verdict == GIVEN_UP:
+            if w.tally[AGE] == 0 or not invert(D, w):
+                return False
+            set_basics(D, w, SHARP)
+            times_all(D, w)
+    return False
+
+
+@inner
+def settle(D: Data, w: Work) -> bool:
+    """Put nonbasic variables on bounds that exist, superbasic ones between theirs, and compute the basic ones."""
+    R, n = D.J.shape
+    for j in range(n + R):
+        place = w.k[PLACE, j]
+        if place == BASIC:
+            continue
+        if place == SUPER:
+            w.v[X, j] = min(max(w.v[X, j], w.v[LO, j]), w.v[UP, j])
+            continue
+        if place == LOWER and w.v[LO, j] == -math.inf:
+            place = UPPER
+        if place == UPPER and w.v[UP, j] == math.inf:
+            place = LOWER if w.v[LO, j] > -math.inf else LOOSE
+        if place == LOOSE and (w.v[LO, j] > -math.inf or w.v[UP, j] < math.inf):
+            place = LOWER if w.v[LO, j] > -math.inf else UPPER
+        w.k[PLACE, j] = place
+        w.v[X, j] = w.v[LO, j] if place == LOWER else (w.v[UP, j] if place == UPPER else 0.0)
+    for b in range(R):
+        if not abs(w.v[X, w.k[BASIS, b]]) < math.inf:
+            w.v[X, w.k[BASIS, b]] = 0.0
+    if not set_basics(D, w, SHARP) and (w.tally[AGE] == 0 or not invert(D, w) or not set_basics(D, w, SHARP)):
+        return False
+    times_all(D, w)
+    return True

@@ -1,0 +1,37 @@
+"""The compiled active-set method as a backend like any other."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from pear.errors import UnknownSolverError
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.sparse import SparseProgram
+from pear.solvers.active_set import batch
+from pear.solvers.solution import Duals, Hint, Status, empty_hint
+
+
+def solve(qp: QuadraticProgram, tol: float) -> Hint:
+    """Solve a batch of LPs or QPs; to rounding, whatever ``tol`` is.
+
+    Programs that are too large for it, and those that it has to give up, come back as INACCURATE, without a point.
+    """
+    if isinstance(qp, SparseProgram):
+        raise UnknownSolverError(
+            "solver 'active-set' takes dense matrices only, and this problem is sparse; leave it to solver='auto', or "
+            "pass dense matrices"
+        )
+    hint = empty_hint(qp.batch, qp.n, qp.p, qp.m, qp.c)
+    if qp.batch and batch.supports(qp.n, qp.p + qp.m):
+        home = qp.c.device
+        rows = np.arange(qp.batch)
+        states = batch.new_states(qp.batch, qp.n, qp.p + qp.m)
+        cost = np.ascontiguousarray(qp.c.cpu().numpy())
+        programs = batch.programs_of(qp)
+        found = batch.solve(programs, cost, rows, states, rows, batch.home_of(programs))
+        index = torch.from_numpy(np.flatnonzero(found.code == 0))
+        duals = Duals(*(torch.from_numpy(v) for v in (found.equality, found.inequality, found.bound)))
+        solved = torch.full((qp.batch,), int(Status.SOLVED), dtype=torch.int8)
+        hint.put(index.to(home), Hint(torch.from_numpy(found.x), duals, solved)[index].to(home))
+    return hint

@@ -1,0 +1,189 @@
+"""The tangent space of the tight constraints, and the projection onto it."""
+
+from __future__ import annotations
+
+import math
+
+from pear.solvers.active_set.basis import drop, swap
+from pear.solvers.active_set.compile import inner
+from pear.solvers.active_set.layout import (
+    ALONG,
+    BASIC,
+    BASIS,
+    COLUMN,
+    ERROR,
+    FORCE,
+    GRAD,
+    HELD,
+    LEFT,
+    LO,
+    LOWER,
+    NUMBER,
+    PLACE,
+    PULL,
+    STEP,
+    STIFFNESS,
+    SUP,
+    SUPER,
+    SUPERS,
+    UP,
+    UPPER,
+    Array,
+    Data,
+    Work,
+    Y,
+)
+from pear.solvers.active_set.linear import set_pulls, subtract_columns, subtract_rows
+from pear.solvers.active_set.reduced import factorise, solve_reduced
+from pear.solvers.active_set.tolerances import NEGLIGIBLE, PIVOT, REFINEMENTS, ROUNDOFF, SHARP, WEAK
+
+
+@inner
+def hold_tight(w: Work) -> None:
+    """Hold every tight constraint: superbasic variables that are tight go, and tight basic ones trade places.
+
+    What is left superbasic are coordinates of the tangent space. Multipliers stay as they are, because the reduced
+    gradient is zero along every superbasic variable.
+    """
+    for t in range(w.tally[SUPERS] - 1, -1, -1):
+        tight = w.k[HELD, w.k[SUP, t]]
+        if tight != 0:
+            w.k[PLACE, w.k[SUP, t]] = LOWER if tight == 1 else UPPER
+            drop(w, t)
+    for b in range(w.inverse.shape[0]):
+        tight, supers = w.k[HELD, w.k[BASIS, b]], w.tally[SUPERS]
+        if tight == 0 or supers == 0:
+            continue
+        best, largest = 0, 0.0
+        for t in range(supers):
+            if abs(w.W[t, b]) > abs(w.W[best, b]):
+                best = t
+        for a in range(w.inverse.shape[0]):
+            largest = max(largest, abs(w.W[best, a]))
+        if abs(w.W[best, b]) > PIVOT * max(1.0, largest):
+            swap(w, b, best, LOWER if tight == 1 else UPPER)
+
+
+@inner
+def centre(D: Data, w: Work) -> None:
+    """Give tight constraints a multiplier each, where that costs none of the others theirs.
+
+    A tight basic variable has multiplier zero only because it is basic. Raising it by t changes the multipliers of
+    nonbasic variables by t times its row of B⁻¹J; half of what the first of them allows leaves all of them positive.
+    """
+    R, n = D.J.shape
+    N = n + R
+    changed = False
+    for _ in range(2):
+        for b in range(R):
+            v = w.k[BASIS, b]
+            size = w.v[FORCE, v]
+            if w.k[HELD, v] == 0 or w.v[LO, v] == w.v[UP, v] or abs(w.v[PULL, v]) > WEAK * size:
+                continue
+            sign = 1.0 if w.k[HELD, v] == 1 else -1.0
+            for j in range(n):
+                w.v[STEP, j] = 0.0
+            for k in range(R):
+                w.v[COLUMN, k] = w.inverse[b, k]
+            subtract_columns(D, w.v[COLUMN], w.v[STEP])
+            longest = math.inf
+            for j in range(N):
+                if w.k[PLACE, j] in (BASIC, SUPER) or w.v[LO, j] == w.v[UP, j]:
+                    continue
+                rate = -w.v[STEP, j] if j < n else w.v[COLUMN, j - n]
+                rate *= sign
+                room = w.v[PULL, j]
+                if w.k[PLACE, j] == UPPER:
+                    rate, room = -rate, -room
+                if rate < -ROUNDOFF:
+                    longest = min(longest, max(0.0, room) / -rate)
+            if longest == math.inf:
+                longest = 0.0
+                for j in range(n):
+                    longest = max(longest, abs(w.v[GRAD, j]))
+            if longest > 0.0:
+                changed = True
+                for k in range(R):
+                    w.v[Y, k] -= 0.5 * longest * sign * w.v[COLUMN, k]
+                set_pulls(D, w)
+    if changed:
+        for k in range(R):
+            if w.k[HELD, n + k] == 0:
+                w.v[Y, k] = 0.0
+        set_pulls(D, w)
+
+
+@inner
+def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
+    """G = P error at the working set of w, whose superbasics span the tangent space; False where it is not unique."""
+    R, n = D.J.shape
+    supers = w.tally[SUPERS]
+    for j in range(n):
+        g[j] = 0.0
+    if supers == 0:
+        return True
+    if factorise(D, w) >= 0:
+        return False
+    for v in range(n + R):
+        w.v[STEP, v] = 0.0
+    for j in range(n):
+        w.v[ERROR, j] = error[j]
+    top = 0.0
+    for j in range(n):
+        if not abs(error[j]) < math.inf:  # what is no number has no projection that is one
+            for i in range(n):
+                g[i] = math.nan
+            return True
+        top = max(top, abs(error[j]))
+    noise = NEGLIGIBLE * top / max(w.v[NUMBER, STIFFNESS], 1e-300)
+    largest, change = 0.0, math.inf
+    for attempt in range(REFINEMENTS):
+        if attempt > 0:
+            correct_tangent(D, error, w)
+        for t in range(supers):
+            s = w.v[ERROR, w.k[SUP, t]] if w.k[SUP, t] < n else 0.0
+            for b in range(R):
+                if w.k[BASIS, b] < n:
+                    s -= w.W[t, b] * w.v[ERROR, w.k[BASIS, b]]
+            w.v[ALONG, t] = s
+        solve_reduced(w, supers)
+        change = 0.0
+        for t in range(supers):
+            w.v[STEP, w.k[SUP, t]] += w.v[ALONG, t]
+            change = max(change, abs(w.v[ALONG, t]))
+            for b in range(R):
+                w.v[STEP, w.k[BASIS, b]] -= w.W[t, b] * w.v[ALONG, t]
+        if attempt == 0:
+            largest = change
+        elif change <= max(SHARP * largest, 1e-3 * noise):
+            break
+    if not change <= max(1e-9 * largest, noise):
+        return False
+    biggest = 0.0
+    for j in range(n):
+        biggest = max(biggest, abs(w.v[STEP, j]))
+    if biggest > noise:
+        for j in range(n):
+            g[j] = w.v[STEP, j]
+    return True
+
+
+@inner
+def correct_tangent(D: Data, error: Array, w: Work) -> None:
+    """Bring STEP = p back to Jp = 0, and write what is left of the error, ERROR = error − Hp."""
+    R, n = D.J.shape
+    for k in range(R):
+        w.v[LEFT, k] = -w.v[STEP, n + k]
+    subtract_rows(D, w.v[STEP], w.v[LEFT])
+    for b in range(R):
+        s = 0.0
+        for k in range(R):
+            s += w.inverse[b, k] * w.v[LEFT, k]
+        w.v[STEP, w.k[BASIS, b]] += s
+    for j in range(n):
+        w.v[ERROR, j] = error[j] - D.smoothing * w.v[STEP, j]
+    if D.Q.shape[0] > 0:
+        for j in range(n):
+            if w.v[STEP, j] != 0.0:
+                for i in range(n):
+                    w.v[ERROR, i] -= D.sign * w.v[STEP, j] * D.Q[j, i]

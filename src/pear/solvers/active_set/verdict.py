@@ -1,0 +1,199 @@
+"""The verdict: solutions sharpened, judged afresh from the data, and written down."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pear.solvers.active_set.basis import set_basics
+from pear.solvers.active_set.compile import inner
+from pear.solvers.active_set.layout import (
+    AGAIN,
+    ALONG,
+    BASIC,
+    BASIS,
+    CHANGES,
+    FORCE,
+    GIVEN_UP,
+    GRAD,
+    HELD,
+    LEFT,
+    LO,
+    LOWER,
+    NORM,
+    NUMBER,
+    PLACE,
+    PULL,
+    REACH,
+    RHS,
+    SIZE,
+    SOLVED,
+    STIFFNESS,
+    SUP,
+    SUPER,
+    SUPERS,
+    TERMS,
+    UP,
+    UPPER,
+    C,
+    Data,
+    Outcome,
+    Work,
+    X,
+    Y,
+)
+from pear.solvers.active_set.linear import add_abs_rows, set_multipliers, set_pulls, set_slope, subtract_rows
+from pear.solvers.active_set.pricing import measure_forces, most_wrong, positive
+from pear.solvers.active_set.reduced import factorise, solve_reduced
+from pear.solvers.active_set.tolerances import FLOOR, REFINEMENTS, SHARE_OF_SIZE, SHARP, TIGHT, TOLERANCE, WEAK
+
+
+@inner
+def refine_and_judge(D: Data, w: Work) -> int:
+    """Sharpen the solution on its working set, and judge it from the data: SOLVED, GIVEN_UP or AGAIN."""
+    R, n = D.J.shape
+    unbalanced = math.inf
+    for attempt in range(REFINEMENTS):
+        if attempt > 0:
+            if factorise(D, w) >= 0:
+                return GIVEN_UP
+            for t in range(w.tally[SUPERS]):
+                w.v[ALONG, t] = -w.v[PULL, w.k[SUP, t]]
+            solve_reduced(w, w.tally[SUPERS])
+            for t in range(w.tally[SUPERS]):
+                w.v[X, w.k[SUP, t]] += w.v[ALONG, t]
+                for b in range(R):
+                    w.v[X, w.k[BASIS, b]] -= w.W[t, b] * w.v[ALONG, t]
+        if not set_basics(D, w, 1e-15):
+            return GIVEN_UP
+        set_slope(D, w)
+        sharp_multipliers(D, w)
+        measure_forces(D, w)
+        unbalanced = 0.0
+        for j in range(n):
+            if w.k[PLACE, j] in (BASIC, SUPER):
+                unbalanced = max(unbalanced, abs(w.v[PULL, j]) / w.v[FORCE, j])
+            if w.v[PULL, j] != w.v[PULL, j]:
+                return GIVEN_UP
+        if unbalanced <= SHARP:
+            break
+    if not unbalanced <= TOLERANCE:
+        return GIVEN_UP
+    if most_wrong(D, w, np.bool_(False)) >= 0:
+        return AGAIN
+    return SOLVED if feasible(D, w) else GIVEN_UP
+
+
+@inner
+def sharp_multipliers(D: Data, w: Work) -> None:
+    """Multipliers with one step of refinement; exactly zero for rows that are not tight."""
+    R, n = D.J.shape
+    set_multipliers(D, w)
+    for b in range(R):
+        left = w.v[PULL, w.k[BASIS, b]]
+        if left != 0.0:
+            for k in range(R):
+                w.v[Y, k] += left * w.inverse[b, k]
+    for k in range(R):
+        if w.k[PLACE, n + k] in (BASIC, SUPER):
+            w.v[Y, k] = 0.0
+    set_pulls(D, w)
+
+
+@inner
+def feasible(D: Data, w: Work) -> bool:
+    """Measure every slack by its natural size, note which are tight, and say whether none is violated."""
+    R, n = D.J.shape
+    largest = FLOOR * w.v[NUMBER, REACH]
+    for j in range(n):
+        largest = max(largest, abs(w.v[X, j]))
+    for k in range(R):
+        w.v[LEFT, k], w.v[TERMS, k] = w.v[RHS, k], abs(w.v[RHS, k])
+    for j in range(n):
+        w.v[SIZE, j] = max(abs(w.v[X, j]), SHARE_OF_SIZE * largest)
+    subtract_rows(D, w.v[X], w.v[LEFT])
+    add_abs_rows(D, w.v[SIZE], w.v[TERMS])
+    good = True
+    for j in range(n):
+        x, lower, upper = w.v[X, j], math.inf, math.inf
+        if w.v[LO, j] > -math.inf:
+            lower = (x - w.v[LO, j]) / positive(w.v[SIZE, j] + abs(w.v[LO, j]))
+        if w.v[UP, j] < math.inf:
+            upper = (w.v[UP, j] - x) / positive(w.v[SIZE, j] + abs(w.v[UP, j]))
+        good = good and lower >= -TOLERANCE and upper >= -TOLERANCE
+        at_lower = w.k[PLACE, j] == LOWER or lower <= TIGHT
+        w.k[HELD, j] = 1 if at_lower else (2 if w.k[PLACE, j] == UPPER or upper <= TIGHT else 0)
+    for k in range(R):
+        slack = w.v[LEFT, k] / positive(w.v[TERMS, k])
+        if k < D.equalities:
+            good = good and abs(slack) <= TOLERANCE
+            w.k[HELD, n + k] = 1
+        elif w.v[LO, n + k] == -math.inf:
+            w.k[HELD, n + k] = 0
+        else:
+            good = good and slack >= -TOLERANCE
+            w.k[HELD, n + k] = 1 if w.k[PLACE, n + k] == LOWER or slack <= TIGHT else 0
+    return good
+
+
+@inner
+def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
+    """Write a judged solution to row k of the outcome."""
+    R, n = D.J.shape
+    p = D.equalities
+    for j in range(n):
+        outcome.x[k, j] = w.v[X, j]
+        pinned = w.v[LO, j] == w.v[UP, j]
+        lower, upper = w.k[HELD, j] == 1, w.k[HELD, j] == 2
+        force = 0.0
+        if lower or upper:
+            force = -w.v[PULL, j]
+            if not pinned:
+                force = min(force, 0.0) if lower else max(force, 0.0)
+        outcome.bound[k, j] = force
+        push = abs(force) / w.v[FORCE, j]
+        outcome.lower[k, j], outcome.upper[k, j] = lower, upper
+        outcome.weak_lower[k, j] = lower and push <= WEAK and not pinned
+        outcome.weak_upper[k, j] = upper and push <= WEAK and not pinned
+    for i in range(p):
+        outcome.equality[k, i] = -w.v[Y, i]
+    for i in range(p, R):
+        multiplier = max(0.0, -w.v[Y, i])
+        tight = w.k[HELD, n + i] == 1
+        outcome.inequality[k, i - p] = multiplier
+        outcome.rows[k, i - p] = tight
+        outcome.weak_rows[k, i - p] = tight and multiplier / w.v[FORCE, n + i] <= WEAK
+    outcome.changes[k] = w.tally[CHANGES]
+    outcome.kkt_residual[k] = kkt_residual(D, outcome, k, w)
+
+
+@inner
+def kkt_residual(D: Data, outcome: Outcome, k: int, w: Work) -> float:
+    """The yardstick of ``pear.geometry.residual``; w.v[LEFT] holds the slacks of the rows."""
+    R, n = D.J.shape
+    p = D.equalities
+    size = FLOOR * w.v[NUMBER, REACH]
+    force = size * w.v[NUMBER, STIFFNESS]
+    for j in range(n):
+        size = max(size, abs(w.v[X, j]))
+        force = max(force, abs(w.v[C, j]), abs(w.v[GRAD, j] - w.v[C, j]))
+    force = positive(force)
+    worst = 0.0
+    for j in range(n):
+        bound = outcome.bound[k, j]
+        worst = max(worst, abs(w.v[PULL, j] + bound) / force)
+        if w.v[LO, j] > -math.inf:
+            slack = (w.v[X, j] - w.v[LO, j]) / size
+            worst = max(worst, -slack, abs(slack * min(bound, 0.0) / force))
+        if w.v[UP, j] < math.inf:
+            slack = (w.v[UP, j] - w.v[X, j]) / size
+            worst = max(worst, -slack, abs(slack * max(bound, 0.0) / force))
+    for i in range(R):
+        norm = positive(math.sqrt(w.v[NORM, i]))
+        slack = w.v[LEFT, i] / norm / size
+        if i < p:
+            worst = max(worst, abs(slack))
+        elif w.v[LO, n + i] > -math.inf:
+            worst = max(worst, -slack, abs(slack * outcome.inequality[k, i - p] * norm / force))
+    return worst

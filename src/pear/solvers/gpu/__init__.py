@@ -1,0 +1,1 @@
+"""An active-set solver for GPUs: one kernel for the whole batch."""

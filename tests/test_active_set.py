@@ -1,0 +1,350 @@
+"""The compiled active-set method: the same answers as the general way, from any start, in any company, or none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pear
+from pear.geometry import remembered
+from pear.geometry.remembered import Remembered
+from pear.solvers.active_set import batch, compile, kernels
+from pear.solvers.active_set.compile import tend
+from pear.solvers.active_set.layout import GIVEN_UP
+from zoo import ZOO, solution_kkt
+
+every_case = pytest.mark.parametrize("name", sorted(ZOO))
+Array = np.ndarray[Any, Any]
+
+
+def both(problem: pear.Problem, cost: torch.Tensor, smoothing: float) -> list[pear.Solution]:
+    return [pear.solve(problem, cost, smoothing, solver=s, on_failure="mask") for s in ("active-set", "pear")]
+
+
+def of_paths(B: int, seed: int = 0) -> tuple[batch.Programs, Array]:
+    task = pear.tasks.shortest_path((5, 5))
+    p = task.problem
+    assert p.A is not None
+    assert p.b is not None
+    fields = {"A": p.A, "b": p.b, "lb": torch.zeros(p.n, dtype=torch.float64)}
+    return batch.programs(fields, p.n, smoothing=0.1), np.random.default_rng(seed).uniform(0.5, 3.0, (B, p.n))
+
+
+def run(P: batch.Programs, cost: Array, states: batch.States | None = None) -> tuple[batch.Outcome, batch.States]:
+    B, n = cost.shape
+    rows = np.arange(B)
+    states = batch.new_states(B, n, P.J.shape[1]) if states is None else states
+    return batch.solve(P, cost, rows, states, rows, batch.home_of(P)), states
+
+
+# ------------------------------------------------------------------------------------------------------------- answers
+
+
+@every_case
+def test_zoo(name: str) -> None:
+    """The planted solutions, their optimality conditions, and the gradients that the general way gives."""
+    case = ZOO[name]
+    found = pear.solve(case.problem, case.cost, case.smoothing, solver="active-set")
+    torch.testing.assert_close(found.x, case.x, rtol=1e-9, atol=1e-9 * case.size)
+    assert solution_kkt(case.problem, case.cost, case.smoothing, found) < 1e-9
+    assert float(found.kkt_residual.max()) < 1e-13
+    arguments = (case.problem, case.cost, case.true, case.smoothing)
+    mine, theirs = (pear.regret_gradient(*arguments, solver=s) for s in ("active-set", "pear"))
+    torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10 * float(theirs.abs().max()))
+
+
+small = st.integers(-2, 2)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[pear.Problem, torch.Tensor, float]:
+    """Small integers: degenerate vertices, redundant and absent rows, free and pinned variables, fields per sample."""
+    n, p, m, B = draw(st.integers(1, 4)), draw(st.integers(0, 2)), draw(st.integers(0, 3)), draw(st.integers(1, 2))
+
+    def numbers(*shape: int) -> Array:
+        size = int(np.prod(shape))
+        return np.array(draw(st.lists(small, min_size=size, max_size=size)), float).reshape(shape)
+
+    lower = draw(st.lists(st.sampled_from([-np.inf, -1.0, 0.0]), min_size=n, max_size=n))
+    width = draw(st.lists(st.sampled_from([0.0, 1.0, 2.0, np.inf]), min_size=n, max_size=n))
+    upper = [w - 1.0 if np.isinf(low) else low + w for low, w in zip(lower, width, strict=True)]
+    inside = np.clip(numbers(n), lower, upper)
+    lead = (B,) if draw(st.booleans()) else ()
+    A, G = numbers(*lead, p, n), numbers(*lead, m, n)
+    h = G @ inside + np.abs(numbers(m))
+    if m and draw(st.booleans()):
+        h[..., 0] = np.inf
+    fields: dict[str, Any] = {"lb": lower, "ub": upper, "n": n}
+    fields |= {"A": A, "b": A @ inside} if p else {}
+    fields |= {"G": G, "h": h} if m else {}
+    smoothing = draw(st.sampled_from([0.0, 0.5]))
+    return pear.Problem(**fields), torch.from_numpy(numbers(B, n)), smoothing
+
+
+@pytest.mark.filterwarnings("ignore::pear.errors.FailedSamplesWarning")
+@settings(max_examples=60, deadline=None)
+@given(programs())
+def test_random_programs(drawn: tuple[pear.Problem, torch.Tensor, float]) -> None:
+    """The same fate as by the interior point, the same value, and optimality conditions that hold."""
+    problem, cost, smoothing = drawn
+    mine, theirs = both(problem, cost, smoothing)
+    assert mine.status.tolist() == theirs.status.tolist()
+    good = mine.solved
+    torch.testing.assert_close(mine.value[good], theirs.value[good], rtol=1e-9, atol=1e-9)
+    if smoothing:
+        torch.testing.assert_close(mine.x[good], theirs.x[good], rtol=1e-9, atol=1e-9)
+    assert float(mine.kkt_residual[good].amax() if good.any() else 0.0) < 1e-10
+
+
+def test_degenerate_programs_end() -> None:
+    """Beale's program, on which the plain simplex method turns in circles, and an assignment with every cost equal."""
+    beale = pear.Problem(
+        G=[[0.25, -60, -1 / 25, 9], [0.5, -90, -1 / 50, 3], [0, 0, 1, 0]], h=[0.0, 0.0, 1.0], lb=0.0, n=4
+    )
+    found = pear.solve(beale, torch.tensor([[-0.75, 150.0, -0.02, 6.0]], dtype=torch.float64), solver="active-set")
+    assert found.value.item() == pytest.approx(-0.05, abs=1e-14)
+    k = 6
+    A = np.vstack([np.kron(np.eye(k), np.ones(k)), np.kron(np.ones(k), np.eye(k))])
+    assignment = pear.Problem(A=A, b=np.ones(2 * k), lb=0.0)
+    found = pear.solve(assignment, torch.ones(1, k * k).double(), solver="active-set")
+    assert found.value.item() == pytest.approx(k, abs=1e-12)
+
+
+# --------------------------------------------------------------------------------------------------- starts and company
+
+
+def test_warm_is_cold() -> None:
+    P, cost = of_paths(40)
+    cold, _ = run(P, cost)
+    _, states = run(P, np.random.default_rng(1).uniform(0.5, 3.0, cost.shape))
+    warm, _ = run(P, cost, states)
+    again, _ = run(P, cost, states)
+    assert (cold.code == 0).all()
+    assert (warm.changes > 0).any()
+    assert (again.changes == 0).all()
+    for found in (warm, again):
+        np.testing.assert_allclose(found.x, cold.x, rtol=0, atol=1e-13)
+        assert found.kkt_residual.max() < 1e-14
+
+
+def test_neighbours_change_no_bit() -> None:
+    P, cost = of_paths(20)
+    together, _ = run(P, cost)
+    for i in (0, 7, 19):
+        alone, _ = run(P, cost[i : i + 1])
+        for mine, theirs in zip(alone, together, strict=True):
+            assert np.array_equal(mine[0], theirs[i])
+
+
+def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    P, cost = of_paths(300)
+    one, _ = run(P, cost)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    three, _ = run(P, cost)
+    for mine, theirs in zip(one, three, strict=True):
+        assert np.array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("field", ["h", "ub", "G", "Q"])
+def test_fields_that_change_under_the_same_keys(field: str) -> None:
+    """What was remembered under other data is a start, never an answer."""
+    case, keys = ZOO["knapsack"], [0, 1, 2]
+    p = case.problem
+    assert p.G is not None
+    changes = {"h": 0.7 * p.h, "ub": 0.5 * p.ub, "G": p.G.flip(1), "Q": -2.0 * torch.eye(p.n, dtype=torch.float64)}
+    layer = pear.DecisionLayer(p, case.smoothing)
+    layer(case.cost, keys=keys)
+    for changed in ({field: changes[field]}, {}):
+        cost = case.cost.clone().requires_grad_()
+        fresh = case.cost.clone().requires_grad_()
+        mine, theirs = (
+            layer(cost, keys=keys, **changed),
+            pear.DecisionLayer(p, case.smoothing, "pear")(fresh, **changed),
+        )
+        torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
+        weight = torch.linspace(-1, 1, p.n).double()
+        (mine @ weight).sum().backward()
+        (theirs @ weight).sum().backward()
+        torch.testing.assert_close(cost.grad, fresh.grad, rtol=1e-9, atol=1e-9)
+
+
+def test_backward_after_the_table_moved_on() -> None:
+    """The derivative belongs to the decision that was taken, not to the one that is remembered by now."""
+    case, keys = ZOO["simplex"], [0, 1, 2]
+    layer = pear.DecisionLayer(case.problem, case.smoothing)
+    cost, fresh = (case.cost.clone().requires_grad_() for _ in range(2))
+    decision = layer(cost, keys=keys)
+    layer(case.cost.flip(1), keys=keys)
+    weight = torch.linspace(-1, 1, case.n).double()
+    (decision @ weight).sum().backward()
+    (pear.DecisionLayer(case.problem, case.smoothing, "pear")(fresh) @ weight).sum().backward()
+    torch.testing.assert_close(cost.grad, fresh.grad, rtol=1e-12, atol=1e-13)
+
+
+def test_tables_grow() -> None:
+    task = pear.tasks.shortest_path((3, 3))
+    loss = pear.PEARLoss(task.problem)
+    cost = torch.rand(64, task.problem.n, generator=torch.Generator().manual_seed(0)).double() + 0.5
+    for size in (3, 10, 64):
+        loss(cost[:size], cost[:size].flip(1), keys=range(size))
+    loss(cost, cost.flip(1), keys=range(64))
+    assert loss.last is not None
+    assert loss.last.reuse_rate == 1.0
+
+
+# -------------------------------------------------------------------------------------------------------- handing over
+
+
+def test_given_up_samples_go_the_general_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = pear.tasks.shortest_path((3, 3))
+    cost = torch.rand(6, task.problem.n, generator=torch.Generator().manual_seed(0)).double() + 0.5
+    true = cost.flip(1)
+
+    def gradients() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        predicted, price = cost.clone().requires_grad_(), cost.clone().requires_grad_()
+        loss = pear.PEARLoss(task.problem, reduction="none")(predicted, true)
+        loss.sum().backward()
+        pear.DecisionLayer(task.problem, 0.1)(price).square().sum().backward()
+        assert predicted.grad is not None
+        assert price.grad is not None
+        return loss.detach(), predicted.grad, price.grad
+
+    expected = gradients()
+    asked = []
+    for name in ("solve", "regret"):
+        whole = getattr(batch, name)
+
+        def part(*args: Any, whole: Any = whole) -> Any:
+            found = whole(*args)
+            outcome = found if isinstance(found, batch.Outcome) else found[0]
+            outcome.code[1::2] = GIVEN_UP
+            asked.append(len(outcome.code))
+            return found
+
+        monkeypatch.setattr(batch, name, part)
+    for mine, theirs in zip(gradients(), expected, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-12)
+    assert len(asked) >= 3
+
+
+@pytest.mark.parametrize("limit", ["MOST_ROWS", "MOST_VARIABLES"])
+def test_limits_hand_over_quietly(
+    limit: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    case = ZOO["knapsack"]
+    expected = pear.solve(case.problem, case.cost, case.smoothing).x
+    monkeypatch.setattr(batch, limit, 0)
+    assert not Remembered(case.problem, "auto").usable
+    found = pear.solve(case.problem, case.cost, case.smoothing)
+    assert not caplog.records
+    torch.testing.assert_close(found.x, expected, rtol=1e-10, atol=1e-11)
+    predicted = case.cost.clone().requires_grad_()
+    pear.PEARLoss(case.problem, case.smoothing)(predicted, case.true).backward()
+    assert predicted.grad is not None
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a table would take too much, samples start afresh instead."""
+    monkeypatch.setattr(batch, "_TABLE_BYTES", 0)
+    case = ZOO["simplex"]
+    loss = pear.PEARLoss(case.problem, case.smoothing)
+    values = [loss(case.cost, case.true, keys=[0, 1, 2]) for _ in range(2)]
+    assert values[0] == values[1]
+    assert loss.reused == 0
+
+
+def test_upstream_nan_stays_with_its_sample() -> None:
+    case = ZOO["simplex"]
+    cost = case.cost.clone().requires_grad_()
+    decision = pear.DecisionLayer(case.problem, case.smoothing)(cost)
+    weight = torch.ones_like(decision)
+    weight[1, 0] = torch.nan
+    decision.backward(weight)
+    assert cost.grad is not None
+    assert cost.grad[[0, 2]].isfinite().all()
+    assert cost.grad[1].isnan().all()
+
+
+# ---------------------------------------------------------------------------------------------------------------- cache
+
+
+def test_one_specialisation_each() -> None:
+    """Every shape, with and without curvature, dense and sparse, own and shared, runs the same compiled code."""
+    for name in ("simplex", "portfolio", "knapsack", "flow", "box"):
+        case = ZOO[name]
+        loss = pear.PEARLoss(case.problem, case.smoothing, injection=0.0)
+        predicted = case.cost.float().requires_grad_()
+        keys = range(case.B)
+        for true in (case.true, case.true.float().numpy()):
+            loss(predicted, true, keys=keys).backward()
+        pear.DecisionLayer(case.problem, case.smoothing)(case.cost.clone().requires_grad_()).sum().backward()
+    for kernel in (kernels.solve_batch, kernels.project_batch, kernels.regret_batch, kernels.home_batch):
+        assert len(kernel.signatures) == 1
+
+
+def test_cache_is_emptied_when_a_source_changes(tmp_path: Path) -> None:
+    package, cached = tmp_path / "package", tmp_path / "package" / "__pycache__"
+    cached.mkdir(parents=True)
+    source, compiled = package / "callee.py", cached / "caller.f-1.py311.nbi"
+    source.write_text("x = 1")
+    tend(package, cached)
+    compiled.write_text("machine code")
+    tend(package, cached)
+    assert compiled.exists()
+    source.write_text("x = 2")
+    tend(package, cached)
+    assert not compiled.exists()
+    assert not list(cached.glob("*.sha256.*"))
+    (package / "another.py").write_text("")
+    compiled.write_text("machine code")
+    tend(package, cached)
+    assert not compiled.exists()
+
+
+def test_cache_that_cannot_be_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.py").write_text("")
+    compiled = tmp_path / "f-1.nbi"
+    compiled.write_text("machine code")
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise PermissionError("read-only")
+
+    for name in ("unlink", "write_text", "mkdir"):
+        monkeypatch.setattr(Path, name, refuse)
+    tend(tmp_path, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "f-1.nbi"]
+
+
+def test_cache_is_tended_by_many_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1")
+    (tmp_path / "stale.nbc").write_text("")
+    # by its path, because importing the whole library takes much longer than what is tested
+    load = f"import runpy; tend = runpy.run_path({compile.__file__!r})['tend']"
+    code = f"{load}; from pathlib import Path; p = Path({str(tmp_path)!r}); tend(p, p)"
+    started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
+    assert [process.wait(timeout=100) for process in started] == [0, 0, 0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "sources.sha256"]
+
+
+def test_compile_now() -> None:
+    """Here from the cache, which the tests above have filled."""
+    command = [sys.executable, "-m", "pear.solvers.active_set"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True)
+    assert "compiled and cached" in done.stderr
+
+
+def test_nothing_is_remembered_without_keys() -> None:
+    case = ZOO["simplex"]
+    loss = pear.PEARLoss(case.problem, case.smoothing)
+    for _ in range(2):
+        loss(case.cost, case.true)
+    assert loss.reused == 0
+    assert remembered.Remembered(case.problem, "osqp").usable is False
