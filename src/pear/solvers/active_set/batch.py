@@ -46,7 +46,7 @@ MOST_VARIABLES = 2_000
 _MOST_SUPERBASICS = 512
 _TABLE_BYTES = 1 << 29
 _SPARSE = 0.3  # share of non-zeros up to which rows are worth being kept by columns
-_WORTH_A_THREAD = 2_000  # variables and rows, over all samples, below which a thread costs more than it saves
+_WORTH_A_THREAD = 10_000  # variables and rows, over all samples, below which a thread costs more than it saves
 
 NO_Q = np.zeros((0, 0, 0))
 
