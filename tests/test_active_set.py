@@ -341,6 +341,21 @@ def test_compile_now() -> None:
     assert "compiled and cached" in done.stderr
 
 
+@pytest.mark.parametrize("keys", [None, [0, 1, 2]])
+def test_profile(keys: list[int] | None) -> None:
+    """The passes are told apart, and nothing else changes."""
+    case = ZOO["portfolio"]
+    plain, profiled = (pear.PEARLoss(case.problem, case.smoothing, injection=0.0) for _ in range(2))
+    profiled.profile = True
+    for _ in range(2):
+        assert plain(case.cost, case.true, keys=keys) == profiled(case.cost, case.true, keys=keys)
+    assert (plain.samples, plain.reused) == (profiled.samples, profiled.reused)
+    assert set(plain.seconds) == {"solve", "gradient"}
+    assert set(profiled.seconds) == {"solve", "gradient", "verify", "project"}
+    assert profiled.seconds["verify"] > 0.0
+    assert profiled.seconds["project"] > 0.0
+
+
 def test_nothing_is_remembered_without_keys() -> None:
     case = ZOO["simplex"]
     loss = pear.PEARLoss(case.problem, case.smoothing)
