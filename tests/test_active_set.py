@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,16 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     three, _ = run(P, cost)
     for mine, theirs in zip(one, three, strict=True):
         assert np.array_equal(mine, theirs)
+
+
+def test_callers_in_several_threads_do_not_meet() -> None:
+    """The kernels run without Python's lock; callers that shared a workspace would write into each other's."""
+    P, cost = of_paths(2_000)
+    alone, _ = run(P, cost)
+    with ThreadPoolExecutor(3) as pool:
+        for found, _ in pool.map(lambda _: run(P, cost), range(6)):
+            assert np.array_equal(found.x, alone.x)
+            assert np.array_equal(found.code, alone.code)
 
 
 @pytest.mark.parametrize("field", ["h", "ub", "G", "Q"])
