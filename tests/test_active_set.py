@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,16 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     three, _ = run(P, cost)
     for mine, theirs in zip(one, three, strict=True):
         assert np.array_equal(mine, theirs)
+
+
+def test_callers_in_several_threads_do_not_meet() -> None:
+    """The kernels run without Python's lock; callers that shared a workspace would write into each other's."""
+    P, cost = of_paths(2_000)
+    alone, _ = run(P, cost)
+    with ThreadPoolExecutor(3) as pool:
+        for found, _ in pool.map(lambda _: run(P, cost), range(6)):
+            assert np.array_equal(found.x, alone.x)
+            assert np.array_equal(found.code, alone.code)
 
 
 @pytest.mark.parametrize("field", ["h", "ub", "G", "Q"])
@@ -339,6 +350,21 @@ def test_compile_now() -> None:
     command = [sys.executable, "-m", "pear.solvers.active_set"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True)
     assert "compiled and cached" in done.stderr
+
+
+@pytest.mark.parametrize("keys", [None, [0, 1, 2]])
+def test_profile(keys: list[int] | None) -> None:
+    """The passes are told apart, and nothing else changes."""
+    case = ZOO["portfolio"]
+    plain, profiled = (pear.PEARLoss(case.problem, case.smoothing, injection=0.0) for _ in range(2))
+    profiled.profile = True
+    for _ in range(2):
+        assert plain(case.cost, case.true, keys=keys) == profiled(case.cost, case.true, keys=keys)
+    assert (plain.samples, plain.reused) == (profiled.samples, profiled.reused)
+    assert set(plain.seconds) == {"solve", "gradient"}
+    assert set(profiled.seconds) == {"solve", "gradient", "verify", "project"}
+    assert profiled.seconds["verify"] > 0.0
+    assert profiled.seconds["project"] > 0.0
 
 
 def test_nothing_is_remembered_without_keys() -> None:

@@ -6,6 +6,7 @@ had, the caller goes the general way, which knows every fate by name.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -135,6 +136,23 @@ class Remembered:
         # the table goes on changing, and the backward pass comes later
         mine = States._make(part[slots] for part in states) if kept else states
         return Decided(outcome, verify, P, mine, at, self._definite(P))
+
+    def time_passes(
+        self, cost: Tensor, smoothing: float, ids: list[Hashable] | None, fields: dict[str, Any]
+    ) -> tuple[float, float] | None:
+        """Seconds that it takes to verify a batch at its solution, and to project at it; what is remembered stays."""
+        known = self._prepare(cost, smoothing, ids, fields)
+        if known is None:
+            return None
+        P, home, at = known
+        table, slots, _ = self._places(ids, len(cost), self._tables[0])
+        states, rows, array = States._make(part[slots] for part in table), np.arange(len(cost)), _array(cost)
+        compiled.solve(P, array, at, states, rows, home)  # to where it was solved, if it is not remembered
+        began = time.perf_counter()
+        compiled.solve(P, array, at, states, rows, home)
+        verified = time.perf_counter()
+        compiled.project(P, array, at, states, rows)
+        return verified - began, time.perf_counter() - verified
 
     def regret(
         self,

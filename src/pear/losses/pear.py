@@ -136,7 +136,10 @@ class PEARLoss(nn.Module):
     Attributes:
         last: a ``LastCall`` with the decisions and statistics of the last call.
         samples, reused: totals since construction.
-        seconds: time spent so far on solving ("solve") and on projecting ("gradient").
+        seconds: time spent so far on solving ("solve") and on projecting ("gradient"). Where the compiled method does
+            both in one pass, all of it counts as "solve".
+        profile: False; set to True to have that pass told apart, into "solve", "verify" and "project". That takes a
+            second look at every batch, so that it is for benchmarks.
 
     Example:
         >>> import torch, pear
@@ -173,6 +176,7 @@ class PEARLoss(nn.Module):
         self.last: LastCall | None = None
         self.samples = self.reused = 0
         self.seconds = {"solve": 0.0, "gradient": 0.0}
+        self.profile = False
         self._predicted, self._true = Memory(), Memory()
         self.remembered = Remembered(self.problem, solver)
 
@@ -224,7 +228,7 @@ class PEARLoss(nn.Module):
         began = time.perf_counter()
         b = batch
         found = self.remembered.regret(b.predicted, b.true, b.smoothing, self.injection, b.ids, b.Q, b.true_Q)
-        self.seconds["solve"] += time.perf_counter() - began
+        self._count(time.perf_counter() - began, batch)
         if found is None:
             return None
         parts, left = found
@@ -237,6 +241,17 @@ class PEARLoss(nn.Module):
         except NotUniqueError:
             return None  # the general way for the whole batch knows the samples' own numbers
         return parts, None
+
+    def _count(self, seconds: float, batch: _Batch) -> None:
+        """Book the time of the one pass: all under "solve", or, to order, in parts that are timed afterwards."""
+        fields = {} if batch.Q is None else {"Q": batch.Q}
+        passes = None
+        if self.profile:
+            passes = self.remembered.time_passes(batch.predicted, batch.smoothing, batch.ids, fields)
+        for name, part in zip(("verify", "project"), passes or (), strict=False):
+            self.seconds[name] = self.seconds.get(name, 0.0) + min(part, seconds)
+            seconds -= min(part, seconds)
+        self.seconds["solve"] += seconds
 
     def _general(self, batch: _Batch) -> Regrets:
         """Step by step, for every device, solver and fate."""

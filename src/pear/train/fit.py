@@ -143,7 +143,8 @@ class _Run:
     def split(self) -> dict[str, float]:
         """Where the time went; what the loss does not count is part of the rest."""
         now = getattr(self.loss, "seconds", {})
-        parts = {name: now.get(name, 0.0) - self.counted.get(name, 0.0) for name in ("solve", "gradient")}
+        names = dict.fromkeys(("solve", "gradient", *now))
+        parts = {name: now.get(name, 0.0) - self.counted.get(name, 0.0) for name in names}
         parts["validation"] = self.history.check_seconds
         return {**parts, "rest": max(0.0, self.seconds() - sum(parts.values()))}
 

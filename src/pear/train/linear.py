@@ -65,7 +65,7 @@ class LinearEpochs:
         plain = plain and all(group.get(name) == value for name, value in _PLAIN.items()) and not group.get("fused")
         curved = loss.problem.Q is not None or not isinstance(loss.smoothing, float) or loss.smoothing <= 0
         mean = loss.reduction == "mean" and model.out_features == loss.problem.n
-        return bool(plain and fits and mean and not hooks and not curved and loss.remembered.usable)
+        return bool(plain and fits and mean and not (hooks or curved or loss.profile) and loss.remembered.usable)
 
     def run(self, order: Tensor, usual: Callable[[Tensor], Tensor], late: Callable[[], bool]) -> tuple[float, int]:
         """One pass over the samples in ``order``; returns the sum of the regrets and the samples it was taken over.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache
+from functools import cache
+from itertools import pairwise
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -46,9 +48,12 @@ MOST_VARIABLES = 2_000
 _MOST_SUPERBASICS = 512
 _TABLE_BYTES = 1 << 29
 _SPARSE = 0.3  # share of non-zeros up to which rows are worth being kept by columns
-_WORTH_A_THREAD = 2_000  # variables and rows, over all samples, below which a thread costs more than it saves
+_WORTH_A_THREAD = 10_000  # variables and rows, over all samples, below which a thread costs more than it saves
+
+_MOST_WORK = 8  # sizes of programs that a thread keeps room for
 
 NO_Q = np.zeros((0, 0, 0))
+_own = local()
 
 
 def supports(n: int, rows: int) -> bool:
@@ -137,7 +142,7 @@ def home_of(P: Programs) -> States:
     states = new_states(1, n, rows)
     if rows == 0 or max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
         return states
-    kernels.home_batch(P, np.zeros((1, n)), states, work_for(n, rows, 0))
+    kernels.home_batch(P, np.zeros((1, n)), states, work_for(n, rows))
     return states
 
 
@@ -202,17 +207,26 @@ def _spread(part: Callable[[int, int, Work], None], B: int, n: int, rows: int) -
     """Run ``part`` over the samples, in as many threads as torch has and the work is worth."""
     jobs = min(torch.get_num_threads(), 1 + B * (n + rows) // _WORTH_A_THREAD, max(B, 1))
     if jobs == 1:
-        part(0, B, work_for(n, rows, 0))
+        part(0, B, work_for(n, rows))
         return
     cuts = [B * k // jobs for k in range(jobs + 1)]
-    futures = [_threads(jobs).submit(part, cuts[k], cuts[k + 1], work_for(n, rows, k)) for k in range(jobs)]
+
+    def job(first: int, last: int) -> None:
+        part(first, last, work_for(n, rows))
+
+    futures = [_threads(jobs).submit(job, first, last) for first, last in pairwise(cuts)]
     for future in futures:
         future.result()
 
 
-@lru_cache(maxsize=32)
-def work_for(n: int, rows: int, thread: int = 0) -> Work:
-    return new_work(n, rows, min(n, _MOST_SUPERBASICS))
+def work_for(n: int, rows: int) -> Work:
+    """Room to work in, kept for the next time; every thread has its own, because the kernels run without the lock."""
+    kept: dict[tuple[int, int], Work] = _own.__dict__.setdefault("kept", {})
+    if (n, rows) not in kept:
+        if len(kept) >= _MOST_WORK:
+            kept.clear()
+        kept[n, rows] = new_work(n, rows, min(n, _MOST_SUPERBASICS))
+    return kept[n, rows]
 
 
 @cache
