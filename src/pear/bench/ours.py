@@ -56,10 +56,13 @@ class Ours:
         step = self.steps[who]()
         wait()
         before = time.perf_counter() - began
-        if self.loss is None:
-            return {}
-        self.loss.profile = True
-        return {**_spent(self.loss, step, wait), "set-up, not timed": before}
+        return {**_spent(loss, step, wait), "set-up, not timed": before} if (loss := self._profiled()) else {}
+
+    def _profiled(self) -> PEARLoss | None:
+        """The loss of the row, told to take its time apart."""
+        if self.loss is not None:
+            self.loss.profile = True
+        return self.loss
 
     def _make_loss(self) -> PEARLoss:
         self.loss = PEARLoss(long_only(self.Q), smoothing=0.0, injection=0.0, reduction="sum")
