@@ -235,7 +235,8 @@ def _yardsticks(market: Market, realised: Tensor) -> dict[str, Any]:
         result = backtest(weights, realised, ahead)
         regrets = judge.regrets_of(weights)
         share = float(regrets.sum() / judge.best.abs().sum())
-        found[name] = {"normalized_regret": share, **result.summary(), "value": result.value.tolist()}
+        lists = {"value": result.value.tolist(), "regrets": regrets.tolist()}
+        found[name] = {"normalized_regret": share, **result.summary(), **lists}
     return found
 
 
