@@ -33,6 +33,8 @@ class Forecaster(nn.Module):
         torch.Size([2, 3, 84])
     """
 
+    _average: Tensor
+
     def __init__(
         self,
         assets: int,
@@ -45,11 +47,12 @@ class Forecaster(nn.Module):
         super().__init__()
         if average < 1 or average % 2 == 0:
             raise ProblemError(f"average must be an odd number of days; got {average!r}")
-        self.window, self.ahead, self.average = window, ahead, average
+        self.window, self.ahead = window, ahead
         self.trend = _linear(window, ahead, generator, dtype)
         self.season = _linear(window, ahead, generator, dtype)
         self.scale = nn.Parameter(torch.ones(assets, dtype=dtype))
         self.offset = nn.Parameter(torch.zeros(assets, dtype=dtype))
+        self.register_buffer("_average", _averaging(window, average, dtype), persistent=False)
 
     def forward(self, known: Tensor) -> Tensor:
         """(B, n, window) returns → (B, n, window + ahead): those, then the forecast."""
@@ -58,18 +61,26 @@ class Forecaster(nn.Module):
                 f"expected (B, {len(self.scale)}, {self.window}) returns of {len(self.scale)} assets over "
                 f"{self.window} days; got shape {tuple(known.shape)}"
             )
+        known = known.contiguous()
         mean = known.mean(2, keepdim=True)
         deviation = (known.var(2, keepdim=True, correction=0) + _EPS).sqrt()
         scale, offset = self.scale[:, None], self.offset[:, None]
         x = (known - mean) / deviation * scale + offset
-        trend = self._moving_average(x)
-        y = self.trend(trend) + self.season(x - trend)
+        # Trend and season are linear in the window, so that both maps are one product of small matrices.
+        weight = (self.trend.weight - self.season.weight) @ self._average + self.season.weight
+        y = F.linear(x, weight, self.trend.bias + self.season.bias)
         forecast = (y - offset) / (scale + _EPS**2) * deviation + mean
         return torch.cat([known, forecast], 2)
 
-    def _moving_average(self, x: Tensor) -> Tensor:
-        reach = (self.average - 1) // 2
-        return F.avg_pool1d(F.pad(x, (reach, reach), mode="replicate"), self.average, stride=1)
+
+def _averaging(window: int, average: int, dtype: torch.dtype) -> Tensor:
+    """(window, window) the moving average as a matrix; days beyond the ends repeat the first and the last."""
+    reach = (average - 1) // 2
+    days = torch.arange(window)
+    matrix = torch.zeros(window, window, dtype=dtype)
+    for step in range(-reach, reach + 1):
+        matrix[days, (days + step).clamp(0, window - 1)] += 1.0 / average
+    return matrix
 
 
 def _linear(window: int, ahead: int, generator: torch.Generator | None, dtype: torch.dtype) -> nn.Linear:
