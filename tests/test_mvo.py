@@ -6,6 +6,7 @@ import datetime
 import gzip
 import importlib.util
 import itertools
+import json
 import math
 import sys
 from pathlib import Path
@@ -593,6 +594,21 @@ def test_the_paper_s_portfolio_numbers_are_there() -> None:
     rows = published_portfolio()
     assert len(rows) == 44
     assert {row.table for row in rows} == {"mvo", "lower_bound_shift", "accuracy"}
+
+
+@pytest.mark.usefixtures("tiny")
+def test_an_epoch_is_timed_beside_the_error_of_its_gradients(prices: Path) -> None:
+    result = invoke("bench", "epoch", "--data", prices, "--quick", "--out", "bench")
+    assert result.exit_code == 0, result.output
+    rows = {row["who"]: row for row in json.loads(Path("bench/results.json").read_text("utf-8"))["rows"]}
+    assert len(rows) == 6
+    assert rows["pear exact"]["ratio"] == 1
+    for who in ("pear layer", "pear exact, later epochs", "pear layer, later epochs"):
+        assert rows[who]["gradient_error"] < 1e-8
+    assert rows["pear mean"]["gradient_error"] is None  # another gradient, on purpose
+    refused = invoke("bench", "epoch", "--data", prices, "--peers", "dqp", "--out", "bench")
+    assert refused.exit_code == 2
+    assert "qpth alone takes part" in refused.output
 
 
 # --- intervals -------------------------------------------------------------------------------------------------------
