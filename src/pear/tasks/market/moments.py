@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -39,14 +42,34 @@ def moments(days: Tensor, ahead: int, floor: float = FLOOR) -> tuple[Tensor, Ten
     if not floor >= 0:
         raise ProblemError(f"floor must be a number of at least 0; got {floor!r}")
     n, length = days.shape[1:]
-    centred = days - days.mean(2, keepdim=True)
-    covariance = centred @ centred.transpose(1, 2) / (length - 1)
+    centred = (days - days.mean(2, keepdim=True)) / math.sqrt(length - 1)
+    mean = days[:, :, -ahead:].mean(2)
+    if n >= length and floor > 0:
+        return mean, _Gram.apply(centred, floor)
+    covariance = _Gram.apply(centred, 0.0)
     least = covariance.new_zeros(len(days)) if n >= length else torch.linalg.eigvalsh(covariance)[:, 0]
     if floor == 0:
         _refuse_singular(covariance.detach(), least.detach(), length)
     shift = (floor - least).clamp(min=0)
     unit = torch.eye(n, dtype=days.dtype, device=days.device)
-    return days[:, :, -ahead:].mean(2), covariance + shift[:, None, None] * unit
+    return mean, covariance + shift[:, None, None] * unit
+
+
+class _Gram(torch.autograd.Function):
+    """``XXᵀ + shift·I``. Both factors are the same, so that one product goes back instead of two."""
+
+    @staticmethod
+    def forward(ctx: Any, X: Tensor, shift: float) -> Tensor:
+        ctx.save_for_backward(X)
+        product = X @ X.transpose(1, 2)
+        if shift:
+            product.diagonal(dim1=1, dim2=2).add_(shift)
+        return product
+
+    @staticmethod
+    def backward(ctx: Any, up: Tensor) -> tuple[Tensor, None]:
+        (X,) = ctx.saved_tensors
+        return (up + up.transpose(1, 2)) @ X, None
 
 
 def _refuse_singular(covariance: Tensor, least: Tensor, length: int) -> None:
