@@ -1,11 +1,11 @@
-"""``pear reproduce``: the paper's LP experiments, resumable."""
+"""``pear reproduce``: the paper's experiments, resumable."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -17,6 +17,7 @@ from pear.cli.console import err, out, percent
 from pear.cli.output import writable_file, write_json
 
 if TYPE_CHECKING:
+    from pear.data.prices import Gaps
     from pear.experiments import Database, Estimate, Event, Run
 
 _NAMES = Annotated[list[str] | None, typer.Argument(help="Experiments, or all; --list shows them.", metavar="NAME...")]
@@ -35,11 +36,15 @@ def reproduce(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run and for how long.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False,
     to: Annotated[Path, typer.Option("--out", help="Folder of the database and the weights.")] = Path("pear-output/lp"),
+    data: Annotated[
+        str | None, typer.Option(help="Prices for portfolios: skfolio (if left out), sp100 of $PEAR_DATA, or a file.")
+    ] = None,
+    gaps: Annotated[str, typer.Option(help="Missing prices: error, drop-names or drop-days.")] = "error",
     export: Annotated[
         Path | None, typer.Option(help="Write the database of --out, of any version, to this JSON file.")
     ] = None,
 ) -> None:
-    """Run the paper's LP experiments; what is in the database already is not run again."""
+    """Run the paper's experiments; what is in the database already is not run again."""
     from pear import experiments  # only this command needs it
 
     if show_list:
@@ -55,9 +60,12 @@ def reproduce(
         seeds=None if seeds is None else numbers("seeds", seeds),
         time_cap=time_cap,
         quick=quick,
+        data=data,
+        gaps=_gaps(gaps),
     )
     if not names:
-        raise experiments.ExperimentError(f"name an experiment: {', '.join((*experiments.EXPERIMENTS, 'all'))}")
+        there = (*experiments.EXPERIMENTS, *experiments.MARKET_EXPERIMENTS, "all")
+        raise experiments.ExperimentError(f"name an experiment: {', '.join(there)}")
     wanted = experiments.expand(names, selection)
     processes = _cores() if jobs is None else jobs
     if processes < 1:
@@ -91,6 +99,16 @@ def numbers(what: str, text: str) -> list[int]:
     return list(dict.fromkeys(found))
 
 
+def _gaps(text: str) -> Gaps:
+    from pear.data.prices import Gaps
+    from pear.experiments import ExperimentError
+
+    for kind in get_args(Gaps):
+        if text == kind:
+            return cast("Gaps", kind)
+    raise ExperimentError(f"--gaps must be one of {', '.join(get_args(Gaps))}; got {text!r}")
+
+
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
@@ -109,17 +127,25 @@ def _export(folder: Path, to: Path) -> None:
 
 
 def _show_list() -> None:
-    from pear.experiments import EXPERIMENTS, Selection
+    from pear.experiments import EXPERIMENTS, MARKET_EXPERIMENTS, Selection
     from pear.experiments.specs import DEGREES, TASKS, dashed
     from pear.losses.methods import METHODS
+    from pear.tasks.market import METHODS as MARKET_METHODS
 
     table = _table("experiment", "what it shows", numbers=("trainings",))
     for experiment in EXPERIMENTS.values():
         table.add_row(experiment.name, experiment.title, str(len(experiment.trainings(Selection()))))
+    for market in MARKET_EXPERIMENTS.values():
+        table.add_row(market.name, market.title, str(market.count))
     out.print(table)
     for what, there in (("tasks", TASKS), ("methods", [method.name for method in METHODS]), ("degrees", DEGREES)):
         out.print(f"--{what}: {', '.join(dashed(str(name)) for name in there)}", highlight=False)
-    out.print("all: every experiment. A training that several share is done once.", highlight=False)
+    out.print(f"--methods of portfolios: {', '.join(MARKET_METHODS)}", highlight=False)
+    names = " and ".join(MARKET_EXPERIMENTS)
+    out.print(
+        f"all: every experiment but {names}, which need prices. A training that several share is done once.",
+        highlight=False,
+    )
 
 
 def _table(*words: str, numbers: tuple[str, ...]) -> Table:

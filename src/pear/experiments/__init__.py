@@ -3,6 +3,7 @@
 from pear.experiments.database import FILE_NAME, SCHEMA_VERSION, Database, Row, export
 from pear.experiments.errors import DatabaseError, ExperimentError, RunError
 from pear.experiments.estimate import Estimate
+from pear.experiments.market import EXPERIMENTS as MARKET_EXPERIMENTS
 from pear.experiments.performance import perform
 from pear.experiments.runner import Event, open_folder, run_all, waiting
 from pear.experiments.specs import EXPERIMENTS, Experiment, Run, Selection, expand
@@ -10,6 +11,7 @@ from pear.experiments.specs import EXPERIMENTS, Experiment, Run, Selection, expa
 __all__ = [
     "EXPERIMENTS",
     "FILE_NAME",
+    "MARKET_EXPERIMENTS",
     "SCHEMA_VERSION",
     "Database",
     "DatabaseError",

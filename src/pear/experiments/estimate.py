@@ -11,6 +11,7 @@ from pear.experiments.specs import Run
 ROUGH_SECONDS: dict[str, dict[str, float]] = {
     "shortest_path": {"mse": 2, "spo+": 6, "spo+relaxed": 30, "pfyl": 6, "dbb": 10, "lava": 8, "pear": 30},
     "knapsack": {"mse": 90, "spo+": 600, "spo+relaxed": 200, "pfyl": 600, "dbb": 600, "lava": 150, "pear": 150},
+    "portfolio": {"mse": 40, "layer": 300, "pear-mean": 300, "pear-exact": 300},
 }
 """Of one full training on one core of a small machine, to the nearest handful."""
 

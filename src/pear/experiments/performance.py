@@ -19,10 +19,12 @@ import pear
 from pear.errors import PearError
 from pear.experiments.database import Database, Row
 from pear.experiments.errors import DatabaseError, RunError
+from pear.experiments.market import TASK as MARKET
+from pear.experiments.market import make_model, measure_market, train_market
 from pear.experiments.measure import measure, scores
 from pear.experiments.protocol import make_split, make_task, paper_model, train
 from pear.experiments.specs import Run
-from pear.train import Progress
+from pear.train import History, Progress
 
 WEIGHTS = "weights"
 """The folder of trained weights, beside the database."""
@@ -64,15 +66,13 @@ def failed(run: Run, reason: str) -> Row:
 
 
 def _train(run: Run, folder: Path, progress: Callable[[Progress], None] | None) -> dict[str, Any]:
-    task = make_task(run)
-    split = make_split(run, task)
-    model, history = train(run, task, split, progress)
+    model, history, test = train_market(run, progress) if run.task == MARKET else _train_lp(run, progress)
     if history.interrupted:
         raise KeyboardInterrupt
     if history.best is None:
         raise RunError("no check of the validation samples was made")
     began = time.perf_counter()
-    metrics = scores(task, model, split.test)
+    metrics = test()
     metrics["validation_regret"] = history.best.metric
     timings = {"total": history.seconds, **history.split, "epochs": history.epochs}
     return {
@@ -81,6 +81,15 @@ def _train(run: Run, folder: Path, progress: Callable[[Progress], None] | None) 
         "history": [[check.epoch, check.seconds, check.loss, check.metric] for check in history.checks],
         "weights": _save(model, folder, run.key),
     }
+
+
+def _train_lp(
+    run: Run, progress: Callable[[Progress], None] | None
+) -> tuple[nn.Module, History, Callable[[], dict[str, Any]]]:
+    task = make_task(run)
+    split = make_split(run, task)
+    model, history = train(run, task, split, progress)
+    return model, history, lambda: scores(task, model, split.test)
 
 
 def _measure(run: Run, database: Database) -> dict[str, Any]:
@@ -93,10 +102,16 @@ def _measure(run: Run, database: Database) -> dict[str, Any]:
     if not path.is_file():
         raise RunError(f"the trained weights are gone: {path}; train again into another folder (--out)")
     began = time.perf_counter()
-    task = make_task(run)
-    model, _ = paper_model(task.problem.n, run.seed)
-    model.load_state_dict(torch.load(path, weights_only=True))
-    metrics = measure(run, task, model, make_split(run, task).test)
+    weights = torch.load(path, weights_only=True)
+    if run.task == MARKET:
+        forecaster = make_model(run)
+        forecaster.load_state_dict(weights)
+        metrics = measure_market(run, forecaster)
+    else:
+        task = make_task(run)
+        model, _ = paper_model(task.problem.n, run.seed)
+        model.load_state_dict(weights)
+        metrics = measure(run, task, model, make_split(run, task).test)
     return {"metrics": metrics, "timings": {"total": time.perf_counter() - began}, "weights": trained.weights}
 
 

@@ -11,8 +11,10 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
+from pear.data.prices import Gaps
 from pear.experiments.errors import ExperimentError
 from pear.losses.methods import METHODS
+from pear.tasks.market.losses import METHODS as MARKET_METHODS
 
 TASKS = ("shortest_path", "knapsack")
 DEGREES = (2, 4, 6, 8)
@@ -66,6 +68,9 @@ class Run:
         return replace(self, settings={k: v for k, v in self.settings.items() if k != "variant"})
 
     def __str__(self) -> str:
+        if "data" in self.settings:
+            what = f"{self.variant}: " if self.variant else ""
+            return f"{what}{dashed(self.task)}, {self.method}, {self.settings['data']}, seed {self.seed}"
         condition = [f"degree {self.settings['degree']}"]
         if self.settings["noise"]:
             condition.append(f"noise {self.settings['noise']:g}")
@@ -85,6 +90,7 @@ class Selection:
         time_cap: seconds a training may take.
         quick: a reduced grid on smaller problems, to see that everything works. Its settings differ from the paper's,
             so that its rows are never taken for the real ones.
+        data: prices for the portfolio experiments, see ``pear.data.load_prices``; gaps: what to do with missing ones.
     """
 
     tasks: Sequence[str] | None = None
@@ -93,9 +99,12 @@ class Selection:
     seeds: Sequence[int] | None = None
     time_cap: float | None = None
     quick: bool = False
+    data: str | None = None
+    gaps: Gaps = "error"
 
     def __post_init__(self) -> None:
-        known = {"task": TASKS, "method": tuple(m.name for m in METHODS), "degree": DEGREES}
+        methods = dict.fromkeys((*(m.name for m in METHODS), *MARKET_METHODS))
+        known = {"task": (*TASKS, "portfolio"), "method": tuple(methods), "degree": DEGREES}
         for what, there in known.items():
             for name in getattr(self, f"{what}s") or ():
                 check_known(what, name, there)
@@ -225,7 +234,7 @@ def expand(names: Sequence[str], selection: Selection) -> list[Run]:
     """The runs of the named experiments, each once: trainings in the order they are asked for, then measurements.
 
     Args:
-        names: of ``EXPERIMENTS``, or "all".
+        names: of ``EXPERIMENTS``, or "all" for every one of them; the portfolio's go by their own names.
         selection: the part that is wanted.
 
     Raises:
@@ -236,9 +245,14 @@ def expand(names: Sequence[str], selection: Selection) -> list[Run]:
         >>> len(runs), str(runs[0])
         (5, 'knapsack, pear, degree 8, β 0, seed 0')
     """
+    from pear.experiments import market  # its specifications build on those here
+
+    there: dict[str, Experiment | market.MarketExperiment] = {**EXPERIMENTS, **market.EXPERIMENTS}
     for name in names:
-        check_known("experiment", name, (*EXPERIMENTS, "all"))
-    chosen = EXPERIMENTS if "all" in names else {name: EXPERIMENTS[name] for name in names}
+        check_known("experiment", name, (*there, "all"))
+    # "all" is what needs no data from outside
+    wanted = dict.fromkeys(one for name in names for one in (EXPERIMENTS if name == "all" else (name,)))
+    chosen = {name: there[name] for name in wanted}
     unique: dict[str, Run] = {}
     for experiment in chosen.values():
         for run in experiment.runs(selection):

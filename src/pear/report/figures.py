@@ -131,6 +131,27 @@ def split_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
     return _svg(figure)
 
 
+@mpl.rc_context(_STYLE)
+def value_lines(
+    values: Mapping[str, Sequence[float]], variables: Mapping[str, str], shaded: Sequence[tuple[int, int]]
+) -> str:
+    """The value of portfolios over the days, one line each, with spans of days shaded.
+
+    Args:
+        values: at the end of each day, by name.
+        variables: the page's variable for the colour of each.
+        shaded: first and last day of each span.
+    """
+    figure, axes = _axes((7.6, 3.9))
+    for first, last in shaded:
+        axes.axvspan(first, last, color=_LINE, alpha=0.6, lw=0)
+    for name, value in values.items():
+        strong = variables[name] == "--pear"
+        axes.plot(range(1, len(value) + 1), value, color=_COLOR[variables[name]], lw=2.4 if strong else 1.6)
+    axes.set_xlabel("trading days of the test", color=_MUTED)
+    return _svg(figure)
+
+
 def _axes(size: tuple[float, float], grid: Literal["x", "y"] = "y") -> tuple[Figure, Any]:
     figure = Figure(figsize=size, layout="constrained")  # no pyplot: no window and no global state
     axes = figure.subplots()

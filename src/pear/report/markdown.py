@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pear.report import portfolio_text
 from pear.report.cells import Cell
 from pear.report.compare import DEFINITION, Verdict
 from pear.report.database import Runs
+from pear.report.portfolio import market_sections
 from pear.report.published import SEEDS
 from pear.report.tables import Block, Table
 from pear.report.text import CITATION, deviation_words, failures, number, summary
@@ -25,6 +27,7 @@ def markdown(runs: Runs, tables: Sequence[Table]) -> str:
             parts.append("*This table has not been run; the published numbers follow.*")
         for block in table.blocks:
             parts += [f"### {block.title}", _table(block)]
+    parts += portfolio_text.markdown(market_sections(runs))
     if runs.failed:
         rows = [f"| {_plain(what)} | {seeds} | {_plain(reason)} |" for what, seeds, reason in failures(runs)]
         parts += [

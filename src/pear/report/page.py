@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
+from pear.report import portfolio_text
 from pear.report.cells import Cell
 from pear.report.compare import DEFINITION, Verdict
 from pear.report.database import Runs
 from pear.report.figures import METHOD_COLORS, PARTS, with_own_ids
 from pear.report.pictures import Picture
+from pear.report.portfolio import market_sections
 from pear.report.published import SEEDS
 from pear.report.tables import METHODS, Block, Table
 from pear.report.text import CITATION, counts, deviation_words, failures, number, summary
@@ -51,6 +53,7 @@ def page(runs: Runs, tables: Sequence[Table], pictures: Sequence[Picture]) -> st
             _tiles(runs, tables),
             _overview(tables),
             *sections,
+            *portfolio_text.html(market_sections(runs)),
             _failed(runs),
             _machines(runs),
             f"<footer>Published numbers: {escape(CITATION)}</footer>",

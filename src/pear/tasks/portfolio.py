@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.geometry import solve
 from pear.problem import Problem
 from pear.problem.convert import ArrayLike, read
 from pear.tasks.task import Task
@@ -41,6 +42,31 @@ class Portfolio(Task):
             covariance: (n, n) or (B, n, n) covariance Σ of the returns.
         """
         return self.risk_aversion * read("covariance", covariance)
+
+    def weights(self, returns: ArrayLike, covariance: ArrayLike) -> Tensor:
+        """(B, n) the best portfolios, exactly.
+
+        Args:
+            returns: (n,) or (B, n) μ.
+            covariance: (n, n) or (B, n, n) Σ.
+        """
+        cost, Q = self.cost(returns).detach(), self.curvature(covariance).detach()
+        return solve(self.problem, cost if cost.dim() == 2 else cost[None], Q=Q).x
+
+    def utility(self, weights: Tensor, returns: Tensor, covariance: Tensor) -> Tensor:
+        """(B,) ``μᵀw − ½γ wᵀΣw``, differentiable.
+
+        Args:
+            weights: (B, n) w.
+            returns: (B, n) μ.
+            covariance: (B, n, n) Σ.
+        """
+        risk = (weights * (covariance @ weights[:, :, None])[:, :, 0]).sum(1)
+        return (returns * weights).sum(1) - 0.5 * self.risk_aversion * risk
+
+    def with_lower(self, lower: float | None) -> Portfolio:
+        """The same with another least weight."""
+        return portfolio(self.problem.n, self.risk_aversion, lower)
 
 
 def portfolio(n: int, risk_aversion: float = 1.0, lower: float | None = 0.0) -> Portfolio:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pear.errors import ProblemError
 from pear.train.checkpoint import Checkpoint
@@ -44,6 +45,8 @@ def fit(
     order: Order = shuffled,
     progress: Callable[[Progress], None] | None = None,
     checkpoint: str | Path | None = None,
+    clip_norm: float | None = None,
+    halve_after: int | None = None,
 ) -> History:
     """Train ``model`` in place and leave it with the weights that did best on the validation samples.
 
@@ -69,6 +72,9 @@ def fit(
         progress: called after every epoch.
         checkpoint: a file that is written at every check; where it is there already, the run goes on from it, and ends
             as it would have without the break.
+        clip_norm: gradients with a longer norm, over all parameters together, are shortened to it; none where left out.
+        halve_after: halve the learning rate after more than so many checks in a row without a better metric; never
+            where left out.
 
     Returns:
         What happened, check by check.
@@ -89,6 +95,8 @@ def fit(
     for name, value in (("batch_size", batch_size), ("max_epochs", max_epochs), ("check_every", check_every)):
         if value < 1:
             raise ProblemError(f"{name} must be at least 1; got {value!r}")
+    if clip_norm is not None and not clip_norm > 0:
+        raise ProblemError(f"clip_norm must be a positive number, or None; got {clip_norm!r}")
     if time_cap is not None and not time_cap > 0:
         raise ProblemError(f"time_cap must be a positive number of seconds, or None; got {time_cap!r}")
     run = _Run(
@@ -100,7 +108,10 @@ def fit(
         optimizer=torch.optim.Adam(model.parameters(), lr=learning_rate) if optimizer is None else optimizer,
         stopping=EarlyStopping(patience, min_improvement),
         time_cap=math.inf if time_cap is None else time_cap,
+        clip_norm=clip_norm,
     )
+    if halve_after is not None:
+        run.schedule = ReduceLROnPlateau(run.optimizer, factor=0.5, patience=halve_after, threshold=0.0)
     generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
     if checkpoint is not None:
         run.checkpoint = Checkpoint(Path(checkpoint), model, run.optimizer, loss, generator)
@@ -136,6 +147,8 @@ class _Run:
     counted: dict[str, float] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     linear: LinearEpochs | Literal[False] | None = None
+    clip_norm: float | None = None
+    schedule: ReduceLROnPlateau | None = None
 
     def __post_init__(self) -> None:
         self.counted = dict(getattr(self.loss, "seconds", {}))
@@ -155,6 +168,8 @@ class _Run:
         if state is not None:
             self.history, self.stopping, self.best_weights = state["history"], state["stopping"], state["best_weights"]
             self.start -= self.history.checks[-1].seconds if self.history.checks else 0.0
+            if self.schedule is not None and state.get("schedule"):
+                self.schedule.load_state_dict(state["schedule"])
 
     def seconds(self) -> float:
         return time.perf_counter() - self.start
@@ -214,13 +229,15 @@ class _Run:
         self.optimizer.zero_grad()
         value = self.loss(self.model(features[rows]), costs[rows], keys=rows)
         value.backward()
+        if self.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
         self.optimizer.step()
         return value.detach()
 
     def compiled(self, batch_size: int) -> LinearEpochs | Literal[False]:
         """Whole epochs in compiled code, where model, loss and optimiser are the usual ones."""
         model, loss, optimizer = self.model, self.loss, self.optimizer
-        if LinearEpochs.open_to(model, loss, optimizer, *self.train):
+        if self.clip_norm is None and LinearEpochs.open_to(model, loss, optimizer, *self.train):
             return LinearEpochs(model, loss, optimizer, *self.train, batch_size)  # type: ignore[arg-type]
         return False
 
@@ -238,8 +255,11 @@ class _Run:
             self.best_weights = copy.deepcopy(self.model.state_dict())
             self.history.best = check
         tired = self.stopping.update(value)
+        if self.schedule is not None:
+            self.schedule.step(value)
         if self.checkpoint is not None:
-            self.checkpoint.save(history=self.history, stopping=self.stopping, best_weights=self.best_weights)
+            kept = {"history": self.history, "stopping": self.stopping, "best_weights": self.best_weights}
+            self.checkpoint.save(**kept, schedule=self.schedule.state_dict() if self.schedule is not None else None)
         return tired
 
     def checked(self, what: str, value: float, epoch: int) -> float:

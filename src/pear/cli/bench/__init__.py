@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from pear.cli.bench import exactness, gradient, integers, memory, scaling, training
+from pear.cli.bench import epoch, exactness, gradient, integers, memory, scaling, training
 
 app = typer.Typer(no_args_is_help=True, help="Measure this installation.")
 app.command("exactness")(exactness.exactness)
@@ -13,3 +13,4 @@ app.command("training")(training.training)
 app.command("integers")(integers.integers)
 app.command("scaling")(scaling.scaling)
 app.command("memory")(memory.memory)
+app.command("epoch")(epoch.epoch)

@@ -1,0 +1,207 @@
+"""How long does an epoch of portfolio training take beside qpth's layer, on real prices?
+
+What differs between methods is timed on every side alike: from predicted days to μ̂ and Σ̂, to the portfolio, to its
+regret, and back to the days. The forecaster and its optimiser are the same for all; they are timed once and added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pear.bench.clock import measure
+from pear.bench.peers import Peer
+from pear.bench.peers import measure as measure_peer
+from pear.bench.peers.registry import WORKERS
+from pear.bench.plot import Series
+from pear.bench.table import Table, error, number
+from pear.data import load_prices
+from pear.errors import ProblemError
+from pear.tasks import Portfolio, portfolio
+from pear.tasks.market import Forecaster, market_loss, split_windows
+from pear.tasks.market.moments import FLOOR
+
+PEAR = "pear exact"
+SIZE = 64
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to measure.
+
+    Attributes:
+        data: prices, see ``pear.data.load_prices``.
+        batches: of 64 windows, spread over the training windows; an epoch is reckoned from them.
+        repeats: measurements; the fastest counts.
+        limit: seconds that the measurements of one side may take.
+        seed: of the forecaster.
+    """
+
+    data: str = "skfolio"
+    batches: int = 4
+    repeats: int = 3
+    limit: float = 60.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.batches, self.repeats) < 1 or not self.limit > 0:
+            raise ProblemError(
+                f"--batches and --repeats must be at least 1 and --limit positive; got {self.batches}, {self.repeats} "
+                f"and {self.limit}"
+            )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One side.
+
+    Attributes:
+        who: the side.
+        batch_seconds: from predicted days to their gradient, one batch.
+        epoch_seconds: the same and the forecaster, all training windows.
+        ratio: of epochs, to ours.
+        gradient_error: largest relative 2-norm error of a window's gradient against ours; NaN where there is none.
+    """
+
+    who: str
+    batch_seconds: float
+    epoch_seconds: float
+    ratio: float
+    gradient_error: float = math.nan
+
+
+def run(
+    settings: Settings,
+    peers: list[tuple[Peer, Path]],
+    on_row: Callable[[Row], None],
+    on_note: Callable[[str], None],
+    say: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Measure PEAR, our layer, and qpth where it is among the peers.
+
+    Args:
+        settings: what to measure.
+        peers: with the Python of each.
+        on_row: called with every row; on_note: with remarks; say: with what is being done.
+    """
+    prices = load_prices(settings.data)
+    train = split_windows(prices.returns()).train
+    task = portfolio(len(prices.names), 2.0)
+    model = Forecaster(len(prices.names), generator=torch.Generator().manual_seed(settings.seed))
+    chosen = torch.linspace(0, len(train.days) - 1, settings.batches * SIZE).long()
+    known, true = train.known[chosen].split(SIZE), train.days[chosen].split(SIZE)
+    with torch.no_grad():
+        predicted = [model(part) for part in known]
+    count = math.ceil(len(train.days) / SIZE)
+    on_note(f"{prices}; an epoch is {count} batches of {SIZE}, reckoned from {settings.batches}")
+
+    say("the forecaster")
+    common = _fastest(settings, lambda: lambda: _forecast(model, known, true))[1] / settings.batches
+    on_note(f"the forecaster and its optimiser take {1e3 * common:.1f} ms a batch, on every side")
+    sides = {PEAR: "pear-exact", "pear mean": "pear-mean", "pear layer": "layer"}
+    ours = None
+    for who, method in sides.items():
+        for warm in (False, True):
+            say(who)
+            arrays, seconds = _fastest(settings, _fresh(method, task, predicted, true, warm))
+            batch = seconds / settings.batches
+            epoch = count * (batch + common)
+            ours = epoch if ours is None else ours
+            if who == PEAR and not warm:
+                exact = arrays["gradient"]
+            off = _error(arrays["gradient"], exact) if method != "pear-mean" else math.nan
+            on_row(Row(who + (", later epochs" if warm else ""), batch, epoch, epoch / ours, off))
+    for peer, python in peers:
+        say(peer.name)
+        arrays, seconds = _peer(peer, python, settings, task, predicted, true)
+        batch = seconds / settings.batches
+        epoch = count * (batch + common)
+        assert ours is not None
+        on_row(Row(peer.title, batch, epoch, epoch / ours, _error(arrays["gradient"], exact)))
+
+
+def tables(rows: list[Row]) -> list[Table]:
+    """The comparison."""
+    table = Table(
+        "An epoch of portfolio training", ("who", "ms a batch", "s an epoch", "epoch /\npear", "gradient\nerror")
+    )
+    for row in rows:
+        times = (number(1e3 * row.batch_seconds), number(row.epoch_seconds), number(row.ratio))
+        table.rows.append((row.who, *times, error(row.gradient_error)))
+    return [table]
+
+
+def series(rows: list[Row]) -> list[Series]:
+    """Seconds of an epoch, a point for each side."""
+    return [Series(row.who, [place + 1.0], [row.epoch_seconds], row.who == PEAR) for place, row in enumerate(rows)]
+
+
+def _fastest(settings: Settings, fresh: Callable[[], Callable[[], dict[str, Any]]]) -> tuple[dict[str, Any], float]:
+    fresh()()  # what is compiled on first use does not count towards the limit
+    arrays, seconds = measure(fresh, settings.repeats, settings.limit, False, lambda: None)
+    return arrays, min(seconds)
+
+
+def _fresh(
+    method: str, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...], warm: bool
+) -> Callable[[], Callable[[], dict[str, Any]]]:
+    """A new loss before every measurement; a warm one has seen every window once, under another forecast."""
+
+    def fresh() -> Callable[[], dict[str, Any]]:
+        loss = market_loss(method, task)
+        if warm:
+            _decide(loss, [1.02 * days for days in predicted], true)
+        return lambda: _decide(loss, predicted, true)
+
+    return fresh
+
+
+def _decide(loss: nn.Module, predicted: list[Tensor], true: tuple[Tensor, ...]) -> dict[str, Any]:
+    found = []
+    for place, (days, came) in enumerate(zip(predicted, true, strict=True)):
+        moving = days.clone().requires_grad_()
+        loss(moving, came, keys=torch.arange(place * SIZE, place * SIZE + len(days))).backward()
+        assert moving.grad is not None
+        found.append(moving.grad.numpy())
+    return {"gradient": found}
+
+
+def _forecast(model: Forecaster, known: tuple[Tensor, ...], true: tuple[Tensor, ...]) -> dict[str, Any]:
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.0)
+    loss = market_loss("mse", portfolio(2))
+    for part, came in zip(known, true, strict=True):
+        optimizer.zero_grad()
+        loss(model(part), came).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return {}
+
+
+def _peer(
+    peer: Peer, python: Path, settings: Settings, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...]
+) -> tuple[dict[str, Any], float]:
+    data = {
+        "predicted": torch.stack(predicted).numpy(),
+        "true": torch.stack(list(true)).numpy(),
+        "ahead": 21,
+        "floor": FLOOR,
+        "risk_aversion": task.risk_aversion,
+    }
+    own = replace(peer, worker=WORKERS / f"run_{peer.name}_epoch.py")
+    found = measure_peer(own, python, data, repeats=settings.repeats, limit=settings.limit)
+    return found.arrays, min(found.seconds)
+
+
+def _error(found: Any, exact: Any) -> float:
+    """The largest relative error of a window's gradient, over the windows whose own is not zero."""
+    a, b = (np.concatenate([np.asarray(part).reshape(len(part), -1) for part in parts]) for parts in (found, exact))
+    size = np.linalg.norm(b, axis=1)
+    there = size > 0
+    return float((np.linalg.norm(a - b, axis=1)[there] / size[there]).max()) if there.any() else math.nan

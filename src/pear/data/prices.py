@@ -1,0 +1,211 @@
+"""Prices of assets, one row a trading day, from a CSV file. A gap is an error or is cut out; it is never filled."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import gzip
+import hashlib
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pear.errors import PearError
+
+logger = logging.getLogger(__name__)
+
+Array = NDArray[np.float64]
+Gaps = Literal["error", "drop-names", "drop-days"]
+
+LONGEST_BREAK = 10
+"""Calendar days between two rows; exchanges have not been closed for longer than seven in a century."""
+
+_EMPTY = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})
+
+
+class PriceError(PearError, ValueError):
+    """Prices that cannot be read or used as they are; the message says where and what to do."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Prices without a gap.
+
+    Attributes:
+        values: (T, n) positive numbers, one row a trading day.
+        names: of the n assets.
+        dates: of the T days, increasing.
+        source: where they come from.
+        dropped: what was cut out because of gaps, in words; empty where nothing was.
+
+    Raises:
+        PriceError: shapes that do not fit, a price that is not positive and finite, dates that do not increase, or
+            rows missing for weeks.
+    """
+
+    values: Array
+    names: tuple[str, ...]
+    dates: tuple[datetime.date, ...]
+    source: str = "memory"
+    dropped: str = ""
+
+    def __post_init__(self) -> None:
+        if self.values.shape != (len(self.dates), len(self.names)):
+            raise PriceError(
+                f"{self.source}: expected one row a date and one column a name, {len(self.dates)} × "
+                f"{len(self.names)}; got values of shape {self.values.shape}"
+            )
+        if self.values.size == 0:
+            raise PriceError(f"{self.source}: no prices are left{f' ({self.dropped})' if self.dropped else ''}")
+        _check_positive(self)
+        _check_dates(self)
+
+    def returns(self) -> Tensor:
+        """(T − 1, n) simple returns ``p[t+1] / p[t] − 1``, float64.
+
+        Example:
+            >>> import datetime as dt
+            >>> days = (dt.date(2024, 1, 2), dt.date(2024, 1, 3))
+            >>> Prices(np.array([[100.0, 50.0], [110.0, 45.0]]), ("A", "B"), days).returns()
+            tensor([[ 0.1000, -0.1000]], dtype=torch.float64)
+        """
+        return torch.from_numpy(self.values[1:] / self.values[:-1] - 1.0)
+
+    def last(self, days: int) -> Prices:
+        """The last ``days`` days of them."""
+        return Prices(self.values[-days:], self.names, self.dates[-days:], self.source, self.dropped)
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen letters that change with any price, name or date."""
+        text = "\n".join([*self.names, *(day.isoformat() for day in self.dates)])
+        return hashlib.sha256(text.encode() + np.ascontiguousarray(self.values).tobytes()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        cut = f"; {self.dropped}" if self.dropped else ""
+        return f"{len(self.names)} names, {len(self.dates):,} days {self.dates[0]} to {self.dates[-1]}{cut}"
+
+
+def read_prices(path: str | Path, gaps: Gaps = "error") -> Prices:
+    r"""Read a table of prices: dates (YYYY-MM-DD) in the first column, then one column a name, with a header.
+
+    Args:
+        path: a ``.csv`` or ``.csv.gz`` file.
+        gaps: what to do where a price is missing: "error", or cut out the names ("drop-names") or the days
+            ("drop-days") that have a gap. What was cut is logged, and stands in ``Prices.dropped``.
+
+    Raises:
+        PriceError: no such file, no table, text where a price should be, a gap, or weeks without a row.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "prices.csv"
+        ...     _ = file.write_text("Date,A,B\n2024-01-02,1.0,2.0\n2024-01-03,1.1,\n2024-01-04,1.2,2.2\n")
+        ...     print(read_prices(file, gaps="drop-names"))
+        1 names, 3 days 2024-01-02 to 2024-01-04; 1 of 2 names dropped because of gaps: B
+    """
+    if gaps not in get_args(Gaps):
+        raise PriceError(f"gaps must be one of {', '.join(get_args(Gaps))}; got {gaps!r}")
+    file = Path(path)
+    if not file.is_file():
+        raise PriceError(f"there is no file of prices at {file}; give the path of a .csv or .csv.gz file")
+    rows = _rows(file)
+    header = rows[0] if rows else []
+    names = tuple(name.strip() for name in header[1:])
+    if not names or len(rows) < 2:
+        raise PriceError(f"{file}: expected a header with a date column and names, and rows of prices below it")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise PriceError(f"{file}: the name {twice!r} has two columns; leave one of them out")
+    dates = [_date(file, line, row) for line, row in enumerate(rows[1:], 2)]
+    values = np.array([_numbers(file, line, row, names) for line, row in enumerate(rows[1:], 2)])
+    return _without_gaps(values, names, dates, str(file), gaps)
+
+
+def _rows(file: Path) -> list[list[str]]:
+    opener = gzip.open if file.suffix == ".gz" else open
+    try:
+        with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
+            return [row for row in csv.reader(stream) if any(cell.strip() for cell in row)]
+    except (OSError, UnicodeDecodeError, csv.Error, EOFError) as error:
+        raise PriceError(f"{file} cannot be read as a table of prices ({error}); expected CSV in UTF-8") from error
+
+
+def _date(file: Path, line: int, row: Sequence[str]) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(row[0].strip()[:10])
+    except ValueError:
+        raise PriceError(
+            f"{file}, line {line}: the first column must be a date such as 2024-01-31; got {row[0]!r}"
+        ) from None
+
+
+def _numbers(file: Path, line: int, row: Sequence[str], names: Sequence[str]) -> list[float]:
+    if len(row) != len(names) + 1:
+        raise PriceError(f"{file}, line {line}: expected a date and {len(names)} prices; got {len(row)} cells")
+    found = []
+    for name, cell in zip(names, row[1:], strict=True):
+        text = cell.strip()
+        try:
+            found.append(math.nan if text.lower() in _EMPTY else float(text))
+        except ValueError:
+            raise PriceError(
+                f"{file}, line {line}: column {name!r} must hold prices, and has the text {text!r}; leave the column "
+                "out, or write the price as a plain number"
+            ) from None
+    return found
+
+
+def _without_gaps(values: Array, names: tuple[str, ...], dates: list[datetime.date], source: str, gaps: Gaps) -> Prices:
+    missing = np.isnan(values)
+    dropped = ""
+    if missing.any() and gaps == "error":
+        day, asset = np.argwhere(missing)[0]
+        raise PriceError(
+            f"{source}: {int(missing.sum())} prices are missing, in {int(missing.any(0).sum())} of {len(names)} names "
+            f"and on {int(missing.any(1).sum())} of {len(dates)} days; the first is {names[asset]} on {dates[day]}. "
+            "Nothing is filled in: pass gaps='drop-names' or gaps='drop-days', or mend the file"
+        )
+    if missing.any() and gaps == "drop-names":
+        keep = [asset for asset in range(len(names)) if not missing[:, asset].any()]
+        lost = ", ".join(name for asset, name in enumerate(names) if asset not in keep)
+        dropped = f"{len(names) - len(keep)} of {len(names)} names dropped because of gaps: {lost}"
+        values, names = values[:, keep], tuple(names[asset] for asset in keep)
+    elif missing.any():
+        keep = [day for day in range(len(dates)) if not missing[day].any()]
+        dropped = f"{len(dates) - len(keep)} of {len(dates)} days dropped because of gaps"
+        values, dates = values[keep], [dates[day] for day in keep]
+    if dropped:
+        logger.warning("%s: %s", source, dropped)
+    return Prices(values, names, tuple(dates), source, dropped)
+
+
+def _check_positive(prices: Prices) -> None:
+    bad = ~((prices.values > 0) & np.isfinite(prices.values))
+    if bad.any():
+        day, asset = np.argwhere(bad)[0]
+        raise PriceError(
+            f"{prices.source}: prices must be positive and finite; {prices.names[asset]} on {prices.dates[day]} is "
+            f"{prices.values[day, asset]:g}"
+        )
+
+
+def _check_dates(prices: Prices) -> None:
+    for before, after in zip(prices.dates, prices.dates[1:], strict=False):
+        apart = (after - before).days
+        if apart <= 0:
+            raise PriceError(f"{prices.source}: dates must increase; {after} comes after {before}")
+        if apart > LONGEST_BREAK:
+            raise PriceError(
+                f"{prices.source}: no prices between {before} and {after}, {apart} days; returns over such a break are "
+                "no daily returns. Use the part before or after it, or mend the file"
+            )

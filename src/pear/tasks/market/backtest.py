@@ -1,0 +1,157 @@
+"""What portfolios would have earned: held for a month, rebalanced at a cost."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+
+YEAR = 252
+"""Trading days of a year."""
+
+COST = 0.001
+"""Share of what is bought and sold that trading costs."""
+
+
+class Backtest(NamedTuple):
+    """What came of a sequence of portfolios.
+
+    Attributes:
+        returns: (D,) of the days, costs taken off on the day of a rebalancing.
+        value: (D,) at the end of each day of one unit of money at the start.
+        turnover: (K,) Σ|wᵢ − what is held of i| at each rebalancing; the first buys from cash.
+    """
+
+    returns: Tensor
+    value: Tensor
+    turnover: Tensor
+
+    @property
+    def cumulative_return(self) -> float:
+        """``Π (1 + r) − 1`` over all days."""
+        return float(self.value[-1]) - 1.0
+
+    @property
+    def annual_return(self) -> float:
+        """252 times the mean daily return."""
+        return YEAR * float(self.returns.mean())
+
+    @property
+    def volatility(self) -> float:
+        """√252 times the sample standard deviation of the daily returns."""
+        return math.sqrt(YEAR) * float(self.returns.std())
+
+    @property
+    def sharpe(self) -> float:
+        """Annual return over volatility, with a risk-free rate of zero; 0 where nothing moves."""
+        return self.annual_return / self.volatility if self.volatility > 0 else 0.0
+
+    @property
+    def max_drawdown(self) -> float:
+        """The largest fall from a height reached before, as a negative share of it."""
+        return float(_drawdowns(self.value).min())
+
+    @property
+    def mean_turnover(self) -> float:
+        """Of the rebalancings after the first purchase."""
+        return float(self.turnover[1:].mean()) if len(self.turnover) > 1 else 0.0
+
+    def summary(self) -> dict[str, float]:
+        """The six numbers by name."""
+        names = ("cumulative_return", "annual_return", "volatility", "sharpe", "max_drawdown", "mean_turnover")
+        return {name: getattr(self, name) for name in names}
+
+
+class Drawdown(NamedTuple):
+    """A fall and the way back, in days from the start.
+
+    Attributes:
+        peak: the day of the height; trough: of the lowest value; end: of the recovery, or the last day.
+        depth: the fall as a negative share.
+    """
+
+    peak: int
+    trough: int
+    end: int
+    depth: float
+
+
+def backtest(weights: Tensor, returns: Tensor, ahead: int, cost: float = COST) -> Backtest:
+    """Hold each portfolio for ``ahead`` days, then rebalance to the next.
+
+    Between rebalancings nothing is traded, so that weights drift with the returns.
+
+    Args:
+        weights: (K, n) portfolios in the order of time, each summing to 1.
+        returns: (D, n) of the days after the first decision, with K = ⌈D / ahead⌉.
+        ahead: days between rebalancings.
+        cost: share of the turnover that is lost.
+
+    Example:
+        >>> w = torch.tensor([[0.5, 0.5], [0.5, 0.5]])
+        >>> result = backtest(w, torch.tensor([[1.0, 0.0], [0.0, 0.0]]), ahead=1, cost=0.0)
+        >>> result.value, result.turnover
+        (tensor([1.5000, 1.5000]), tensor([1.0000, 0.3333]))
+    """
+    if weights.dim() != 2 or returns.dim() != 2 or weights.shape[1] != returns.shape[1]:
+        raise ProblemError(
+            f"weights must be (K, n) and returns (D, n); got {tuple(weights.shape)} and {tuple(returns.shape)}"
+        )
+    if ahead < 1 or len(weights) != math.ceil(len(returns) / ahead):
+        raise ProblemError(
+            f"{len(returns)} days with a rebalancing every {ahead} need {math.ceil(len(returns) / max(ahead, 1))} "
+            f"portfolios; got {len(weights)}"
+        )
+    value, held = 1.0, torch.zeros_like(weights[0])
+    values, turnover = [], []
+    for target, days in zip(weights, returns.split(ahead), strict=True):
+        turnover.append((target - held).abs().sum())
+        value *= 1.0 - cost * float(turnover[-1])
+        grown = target * (1.0 + days).cumprod(0)
+        values.append(value * grown.sum(1))
+        _refuse_ruin(values[-1])
+        value = float(values[-1][-1])
+        held = grown[-1] / grown[-1].sum()
+    path = torch.cat(values)
+    before = torch.cat([path.new_ones(1), path[:-1]])
+    return Backtest(path / before - 1.0, path, torch.stack(turnover))
+
+
+def deepest_drawdowns(value: Tensor, count: int = 2) -> list[Drawdown]:
+    """The deepest falls that do not overlap, in the order of time.
+
+    Args:
+        value: (D,) at the end of each day; it starts from 1.
+        count: at most so many.
+
+    Example:
+        >>> [d.depth for d in deepest_drawdowns(torch.tensor([1.0, 0.5, 1.0, 0.75, 2.0, 1.9]))]
+        [-0.5, -0.25]
+    """
+    below = _drawdowns(value)
+    found, start = [], -1
+    for day, depth in enumerate([*below.tolist(), 0.0]):
+        if depth < 0 and start < 0:
+            start = day
+        elif depth >= 0 and start >= 0:
+            trough = start + int(below[start:day].argmin())
+            found.append(Drawdown(max(start - 1, 0), trough, min(day, len(below) - 1), float(below[trough])))
+            start = -1
+    return sorted(sorted(found, key=lambda fall: fall.depth)[:count])
+
+
+def _drawdowns(value: Tensor) -> Tensor:
+    height = torch.cat([value.new_ones(1), value]).cummax(0).values[1:]
+    return value / height - 1.0
+
+
+def _refuse_ruin(values: Tensor) -> None:
+    if float(values.min()) <= 0:
+        raise ProblemError(
+            "a portfolio with short positions lost all its money within a holding period, so that returns after it "
+            "have no meaning; raise the lower bound, or rebalance more often"
+        )
