@@ -25,12 +25,15 @@ _NAMES = Annotated[list[str] | None, typer.Argument(help="Experiments, or all; -
 def reproduce(
     names: _NAMES = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
-    tasks: Annotated[str | None, typer.Option(help="shortest-path, knapsack, separated by commas.")] = None,
+    tasks: Annotated[str | None, typer.Option(help="shortest-path, knapsack, …, separated by commas.")] = None,
     methods: Annotated[str | None, typer.Option(help="mse, spo+, pear, …, separated by commas.")] = None,
     degrees: Annotated[str | None, typer.Option(help="Some of 2,4,6,8.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Such as 0-4 or 0,2; 0-4 if left out.")] = None,
     time_cap: Annotated[float | None, typer.Option(help="Seconds a training may take; 600 if left out.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes side by side; one a core if left out.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with the data of building and energy; $PEAR_DATA if left out.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A reduced grid on small problems, in minutes.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run and for how long.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False,
@@ -39,8 +42,9 @@ def reproduce(
         Path | None, typer.Option(help="Write the database of --out, of any version, to this JSON file.")
     ] = None,
 ) -> None:
-    """Run the paper's LP experiments; what is in the database already is not run again."""
+    """Run the paper's experiments; what is in the database already is not run again."""
     from pear import experiments  # only this command needs it
+    from pear.tasks.files import VARIABLE
 
     if show_list:
         _show_list()
@@ -65,6 +69,9 @@ def reproduce(
     if dry_run:
         _dry_run(wanted, to, processes, retry_failed)
         return
+    if data is not None:
+        os.environ[VARIABLE] = str(data.resolve())  # the way to worker processes, too
+    experiments.check_data(wanted)
     with experiments.open_folder(to) as database:
         _run(wanted, database, processes, retry_failed)
 
@@ -110,16 +117,19 @@ def _export(folder: Path, to: Path) -> None:
 
 def _show_list() -> None:
     from pear.experiments import EXPERIMENTS, Selection
-    from pear.experiments.specs import DEGREES, TASKS, dashed
+    from pear.experiments.specs import DATA_TASKS, DEGREES, TASKS, dashed
     from pear.losses.methods import METHODS
 
     table = _table("experiment", "what it shows", numbers=("trainings",))
     for experiment in EXPERIMENTS.values():
         table.add_row(experiment.name, experiment.title, str(len(experiment.trainings(Selection()))))
     out.print(table)
-    for what, there in (("tasks", TASKS), ("methods", [method.name for method in METHODS]), ("degrees", DEGREES)):
+    tasks = (*TASKS, *DATA_TASKS)
+    for what, there in (("tasks", tasks), ("methods", [method.name for method in METHODS]), ("degrees", DEGREES)):
         out.print(f"--{what}: {', '.join(dashed(str(name)) for name in there)}", highlight=False)
-    out.print("all: every experiment. A training that several share is done once.", highlight=False)
+    out.print(
+        "all: every experiment that needs no data files. A training that several share is done once.", highlight=False
+    )
 
 
 def _table(*words: str, numbers: tuple[str, ...]) -> Table:

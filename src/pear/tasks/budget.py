@@ -48,7 +48,8 @@ class Budgets:
     Attributes:
         weights: (N, n) positive.
         budget: (N,).
-        units: (N, n) whole weights for dynamic programming; capacities: (N,) in the same units, −1 where there are none.
+        units: (N, n) whole weights for dynamic programming.
+        capacities: (N,) in the same units; −1 where there are none.
     """
 
     weights: Array

@@ -35,8 +35,8 @@ class Building(Task):
     Where costs are asked for, ``keys`` are the instances that they belong to, by row; left out, all of them in order.
 
     Attributes:
-        version: "inequality", every property built or left within the budget; "equality", the relaxation with the budget
-            spent to the last.
+        version: "inequality", every property built or left within the budget; "equality", the relaxation with all of
+            the budget spent.
     """
 
     version: Version = "inequality"

@@ -65,8 +65,8 @@ class BuildingData:
 def load_building(path: str | Path | None = None, features: Features = "all") -> BuildingData:
     """Read the workbook, or the processed tables where the path holds those alone.
 
-    Features are the locality V-1 (one column for each), the project's V-2 to V-8 and the economic series V-11 to V-29 at
-    five lags. Dates are left out: when a property is completed is not known when it is chosen. The processed tables
+    Features are the locality V-1 (one column for each), the project's V-2 to V-8 and the economic series V-11 to V-29
+    at five lags. Dates are left out: when a property is completed is not known when it is chosen. The processed tables
     (``scaled_property_features.csv``, ``scaled_economic_features.csv``) hold prices from which their mean is taken, so
     that a property below the average counts as a loss: a different problem.
 
