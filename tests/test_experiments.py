@@ -83,6 +83,9 @@ def test_the_experiments_ask_for_the_papers_grid() -> None:
         "ablation-beta": 2 * 5 * 4 * 5,
         "stability": 2 * 5,
         "accuracy": 2 * 6 * 4 * 5,
+        "building": 6 * 5 * 5,
+        "building-equality": 6 * 5 * 5,
+        "energy": 6 * 3 * 5,
     }
     runs = expand(["all"], Selection())
     trainings = [run for run in runs if run.variant is None]

@@ -202,7 +202,8 @@ def _by_property(file: Path, header: list[str], table: Array, wanted: Array) -> 
     lags = sorted({lag for one in rows.values() for lag in one})
     for name in wanted:
         if sorted(rows[name]) != lags:
-            raise DataError(f"{file}: property {name:g} has lags {sorted(rows[name])}; expected {lags}")
+            there, needed = (", ".join(f"{lag:g}" for lag in some) or "none" for some in (sorted(rows[name]), lags))
+            raise DataError(f"{file}: property {name:g} has lags {there}; expected {needed}")
     wide = np.array([np.concatenate([rows[name][lag] for lag in lags]) for name in wanted])
     return wide, [f"{header[i]} lag {lag:g}" for lag in lags for i in others]
 

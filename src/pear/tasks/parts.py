@@ -97,7 +97,7 @@ class SharedLinear(nn.Module):
 
     Example:
         >>> model = SharedLinear(2)
-        >>> model(torch.zeros(4, 3, 2)).shape
+        >>> model(torch.zeros(4, 3, 2, dtype=torch.float64)).shape
         torch.Size([4, 3])
     """
 
