@@ -32,7 +32,7 @@ _QUICK: dict[str, dict[str, Any]] = {
 _DATA: dict[str, dict[str, Any]] = {
     "building": {
         "instance_size": 10, "budget": 0.4, "version": "inequality", "features": "all",
-        "batch_size": 8, "check_every": 10, "patience": 10, "time_cap": 20.0, "max_epochs": 2000,
+        "batch_size": 8, "check_every": 10, "patience": 5, "time_cap": 20.0, "max_epochs": 2000,
     },
     "energy": {
         "shares": [0.7, 0.1, 0.2],
@@ -42,14 +42,14 @@ _DATA: dict[str, dict[str, Any]] = {
 """Time cap and epochs are of one candidate of ``TUNED``."""
 
 TUNED: dict[str, dict[str, list[float]]] = {
-    "spo+": {"mse_weight": [0.01, 0.1, 1.0]},
-    "spo+relaxed": {"mse_weight": [0.01, 0.1, 1.0]},
-    "pfyl": {"sigma": [0.1, 1.0, 10.0]},
-    "dbb": {"interpolation": [1.0, 10.0, 100.0]},
-    "lava": {"threshold": [-0.01, -0.1, -1.0]},
-    "pear": {"smoothing": [0.1, 1.0, 10.0]},
+    "spo+": {"mse_weight": [0.01, 0.1, 1.0, 10.0, 100.0]},
+    "spo+relaxed": {"mse_weight": [0.01, 0.1, 1.0, 10.0, 100.0]},
+    "pfyl": {"sigma": [0.001, 0.01, 0.1, 1.0, 10.0]},
+    "dbb": {"interpolation": [1.0, 10.0, 100.0, 1000.0, 10000.0]},
+    "lava": {"threshold": [-0.0001, -0.001, -0.01, -0.1, -1.0]},
+    "pear": {"smoothing": [0.01, 0.1, 1.0, 10.0, 100.0]},
 }
-"""On real data the right size of these is not known: each method tries three and keeps what validates best."""
+"""On real data the right size of these is not known: each method tries five and keeps what validates best."""
 
 TIME_CAP, QUICK_TIME_CAP = 600.0, 10.0
 MAX_EPOCHS, QUICK_MAX_EPOCHS = 10_000, 60

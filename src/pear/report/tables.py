@@ -195,7 +195,7 @@ LAYOUTS = (
         "Building investment",
         "Real properties in instances of 10, a budget of 0.4 of each instance's construction cost. Ours is "
         "cross-validated: each seed deals out the properties anew, and over five folds every instance is tested once "
-        "by a model that has not seen it; each method but MSE chooses one setting of three on validation instances. "
+        "by a model that has not seen it; each method but MSE chooses one setting of five on validation instances. "
         "The paper does not say how it splits, so that the two are only loosely comparable; its deviations, if of "
         "single splits, must be larger.",
         1,
@@ -223,8 +223,8 @@ OWN_LAYOUTS = (
         "energy",
         "Energy",
         "A knapsack of 48 half-hours on Irish prices: the first 70 % of the days train, 10 % validate, the last 20 % "
-        "test. Seeds differ in first weights and batches alone. Each method but MSE chooses one setting of three on "
-        "the validation days; its time is that of all three. Not in the paper.",
+        "test. Seeds differ in first weights and batches alone. Each method but MSE chooses one setting of five on "
+        "the validation days; its time is that of all five. Not in the paper.",
         1,
         lambda cell: f"{_task(cell)}: {METRICS[cell.metric]}",
         _method,
