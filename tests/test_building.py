@@ -124,6 +124,11 @@ def text_file(folder: Path) -> Path:
     return folder
 
 
+def empty_table(folder: Path) -> Path:
+    (folder / PROPERTIES).write_text("")
+    return folder
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -135,6 +140,7 @@ def text_file(folder: Path) -> Path:
         (lambda folder: write_workbook(folder / WORKBOOK, rows(3), header=("A", *HEADER[1:])), "column 1 is 'A'"),
         (lambda folder: write_workbook(folder / WORKBOOK, []), "has 2 rows; expected two of header"),
         (text_file, "cannot be read as a workbook"),
+        (empty_table, "holds no rows"),
         (without_a_lag, "property 3 has lags 1; expected 1, 2"),
         (lambda folder: folder, "found none of .*building.*fetch_building"),
     ],

@@ -118,6 +118,12 @@ def test_a_file_that_is_not_right_is_refused(tmp_path: Path, text: list[str], me
         load_energy(write(tmp_path, text))
 
 
+def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
+    (write(tmp_path, lines(1)) / PRICES).write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="no text in UTF-8"):
+        load_energy(tmp_path)
+
+
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"found none of .*energy/prices2013.dat.*ICON"):
         load_energy(tmp_path)

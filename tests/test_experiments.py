@@ -150,7 +150,7 @@ def test_a_selection_narrows_what_there_is() -> None:
         (
             ["lp-degre"],
             {},
-            r"no experiment 'lp-degre'; there is lp-degree, .*, accuracy, all; did you mean lp-degree\?",
+            r"no experiment 'lp-degre'; there is lp-degree, .*, accuracy, .*, all; did you mean lp-degree\?",
         ),
         (["all"], {"tasks": ["path"]}, "no task 'path'; there is shortest-path, knapsack"),
         (["all"], {"methods": ["spo"]}, r"no method 'spo'; there is mse, spo\+, .*pear; did you mean spo\+\?"),

@@ -88,6 +88,7 @@ def train_on_data(run: Run, progress: Callable[[Progress], None] | None = None) 
     parts = prepared.parts
     tuned = run.settings.get("tuned", {})
     candidates = [dict(zip(tuned, values, strict=True)) for values in product(*tuned.values())]
+    _compile(run, prepared)
     tried = [(options, *_train(run, prepared, options, progress)) for options in candidates]
     best_metric = [float("inf") if h.best is None else h.best.metric for _, _, h in tried]
     options, model, history = tried[best_metric.index(min(best_metric))]
@@ -129,6 +130,16 @@ def scores(part: Part[Building] | Part[Knapsack], model: SharedLinear, unit: flo
     if task.problem.is_integer:
         found["unambiguous_regret"] = metrics.unambiguous_regret(task, predicted, values)
     return found
+
+
+def _compile(run: Run, prepared: _Prepared) -> None:
+    """One step and one check that count for nothing: what they compile must not be charged to the time cap."""
+    train, validation = prepared.parts.train, prepared.parts.validation
+    model, keys = prepared.model(run.seed), torch.arange(min(run.settings["batch_size"], len(train.ids)))
+    features, values = (rows[keys] for rows in train.samples)
+    make_loss(run.method, train.task)(model(features), values, keys=keys).backward()
+    with torch.no_grad():
+        validation.task.normalized_regret(model(validation.samples.features), validation.samples.costs)
 
 
 def _train(

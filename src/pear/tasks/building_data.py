@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError, MissingExtraError
-from pear.tasks.files import find_file, fingerprint
+from pear.tasks.files import find_file, fingerprint, read_lines
 
 WORKBOOK = "Residential-Building-Data-Set.xlsx"
 URL = f"https://archive.ics.uci.edu/ml/machine-learning-databases/00437/{WORKBOOK}"
@@ -209,8 +209,7 @@ def _by_property(file: Path, header: list[str], table: Array, wanted: Array) -> 
 
 
 def _read_csv(file: Path) -> tuple[list[str], Array]:
-    with file.open(newline="", encoding="utf-8-sig") as stream:
-        header, *rows = csv.reader(stream)
+    header, *rows = [*csv.reader(read_lines(file))] or [[]]
     if not rows:
         raise DataError(f"{file} holds no rows; {_REMEDY}")
     table = np.empty((len(rows), len(header)))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError, ProblemError
-from pear.tasks.files import find_file, fingerprint
+from pear.tasks.files import find_file, fingerprint, read_lines
 from pear.tasks.knapsack import Knapsack, knapsack
 from pear.tasks.parts import Part, Parts, Standard, value_unit
 from pear.tasks.task import Samples
@@ -144,7 +144,7 @@ def _weights(file: Path) -> NDArray[np.float64]:
 
 def _days(file: Path) -> dict[str, NDArray[np.float64]]:
     """Date → (half-hours, p + 1) features and target, NaN for what is missing, in the order of the file."""
-    lines = file.read_text("utf-8").splitlines()
+    lines = read_lines(file)
     header = lines[0].lstrip("#").split() if lines else []
     needed = ("DateTime", "Day", "Month", "Year", *FEATURES, TARGET)
     missing = [name for name in needed if name not in header]

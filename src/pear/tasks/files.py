@@ -37,6 +37,18 @@ def find_file(folder: str, names: Sequence[str], path: str | Path | None, remedy
     raise DataError(f"found none of {', '.join(map(str, tried))}; {remedy}")
 
 
+def read_lines(file: Path) -> list[str]:
+    """The lines of a text file.
+
+    Raises:
+        DataError: it is not UTF-8.
+    """
+    try:
+        return file.read_text("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is no text in UTF-8: {error}; save it as such, or get the original") from error
+
+
 def fingerprint(files: Sequence[Path]) -> str:
     """The start of a hash of the files' contents, to tell which data a result is of."""
     digest = hashlib.sha256()
