@@ -32,7 +32,7 @@ _QUICK: dict[str, dict[str, Any]] = {
 _DATA: dict[str, dict[str, Any]] = {
     "building": {
         "instance_size": 10, "budget": 0.4, "version": "inequality", "features": "all",
-        "batch_size": 8, "check_every": 10, "patience": 5, "time_cap": 20.0, "max_epochs": 2000,
+        "batch_size": 8, "check_every": 10, "patience": 10, "time_cap": 20.0, "max_epochs": 2000,
     },
     "energy": {
         "shares": [0.7, 0.1, 0.2],
