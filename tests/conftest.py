@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import hypothesis
+import pytest
 import torch
 
 torch.set_num_threads(1)  # small systems gain nothing from threads, and one thread makes results repeatable
 hypothesis.settings.register_profile("pear", deadline=None, derandomize=True, print_blob=False)
 hypothesis.settings.load_profile("pear")
+
+
+def real_data(folder: str) -> Path:
+    """The folder of a real data set under ``$PEAR_DATA``; skips the test where there is none."""
+    root = os.environ.get("PEAR_DATA")
+    if not root or not (Path(root) / folder).is_dir():
+        pytest.skip(f"needs real data: $PEAR_DATA ({root or 'not set'}) names no folder with {folder}/")
+    return Path(root) / folder

@@ -83,6 +83,9 @@ def test_the_experiments_ask_for_the_papers_grid() -> None:
         "ablation-beta": 2 * 5 * 4 * 5,
         "stability": 2 * 5,
         "accuracy": 2 * 6 * 4 * 5,
+        "building": 6 * 5 * 5,
+        "building-equality": 6 * 5 * 5,
+        "energy": 6 * 3 * 5,
     }
     runs = expand(["all"], Selection())
     trainings = [run for run in runs if run.variant is None]
@@ -147,7 +150,7 @@ def test_a_selection_narrows_what_there_is() -> None:
         (
             ["lp-degre"],
             {},
-            r"no experiment 'lp-degre'; there is lp-degree, .*, accuracy, .*all; did you mean lp-degree\?",
+            r"no experiment 'lp-degre'; there is lp-degree, .*, accuracy, .*, all; did you mean lp-degree\?",
         ),
         (["all"], {"tasks": ["path"]}, "no task 'path'; there is shortest-path, knapsack"),
         (["all"], {"methods": ["spo"]}, r"no method 'spo'; there is mse, spo\+, .*pear.*; did you mean spo\+\?"),

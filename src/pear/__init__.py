@@ -7,6 +7,7 @@ constraints: one small linear solve per sample, exact, for any LP or convex QP.
 
 from pear import tasks
 from pear.errors import (
+    DataError,
     FailedSamplesWarning,
     MissingExtraError,
     NotUniqueError,
@@ -23,6 +24,7 @@ from pear.solvers.solution import Solution, Status
 __version__ = "0.1.0"
 
 __all__ = [
+    "DataError",
     "DecisionLayer",
     "FailedSamplesWarning",
     "MissingExtraError",

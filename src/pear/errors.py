@@ -13,6 +13,10 @@ class ProblemError(PearError, ValueError):
     """A problem or an argument that cannot be right: shape, dtype, sign, name."""
 
 
+class DataError(PearError, ValueError):
+    """A data file that is missing, or holds something else than what was expected."""
+
+
 class UnknownSolverError(PearError, ValueError):
     """A solver name that is not in the registry, or one that cannot solve this kind of problem."""
 

@@ -26,7 +26,7 @@ _NAMES = Annotated[list[str] | None, typer.Argument(help="Experiments, or all; -
 def reproduce(
     names: _NAMES = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
-    tasks: Annotated[str | None, typer.Option(help="shortest-path, knapsack, separated by commas.")] = None,
+    tasks: Annotated[str | None, typer.Option(help="shortest-path, knapsack, …, separated by commas.")] = None,
     methods: Annotated[str | None, typer.Option(help="mse, spo+, pear, …, separated by commas.")] = None,
     degrees: Annotated[str | None, typer.Option(help="Some of 2,4,6,8.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Such as 0-4 or 0,2; 0-4 if left out.")] = None,
@@ -37,7 +37,10 @@ def reproduce(
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False,
     to: Annotated[Path, typer.Option("--out", help="Folder of the database and the weights.")] = Path("pear-output/lp"),
     data: Annotated[
-        str | None, typer.Option(help="Prices for portfolios: skfolio (if left out), sp100 of $PEAR_DATA, or a file.")
+        str | None,
+        typer.Option(
+            help="The folder of real data ($PEAR_DATA if left out); for portfolios also skfolio, sp100 or a file of prices."
+        ),
     ] = None,
     gaps: Annotated[str, typer.Option(help="Missing prices: error, drop-names or drop-days.")] = "error",
     export: Annotated[
@@ -53,6 +56,7 @@ def reproduce(
     if export is not None:
         _export(to, export)
         return
+    prices = _real_data(data)
     selection = experiments.Selection(
         tasks=None if tasks is None else [name.replace("-", "_") for name in _words(tasks)],
         methods=None if methods is None else [name.lower() for name in _words(methods)],
@@ -60,7 +64,7 @@ def reproduce(
         seeds=None if seeds is None else numbers("seeds", seeds),
         time_cap=time_cap,
         quick=quick,
-        data=data,
+        data=prices,
         gaps=_gaps(gaps),
     )
     if not names:
@@ -73,8 +77,19 @@ def reproduce(
     if dry_run:
         _dry_run(wanted, to, processes, retry_failed)
         return
+    experiments.check_data(wanted)
     with experiments.open_folder(to) as database:
         _run(wanted, database, processes, retry_failed)
+
+
+def _real_data(given: str | None) -> str | None:
+    """What ``--data`` says of prices; a folder becomes the place where all real data are looked for."""
+    from pear.tasks.files import VARIABLE
+
+    if given is None or not Path(given).is_dir():
+        return given
+    os.environ[VARIABLE] = str(Path(given).resolve())  # the way to worker processes, too
+    return "sp100" if (Path(given) / "sp100").is_dir() else None
 
 
 def numbers(what: str, text: str) -> list[int]:
@@ -128,7 +143,7 @@ def _export(folder: Path, to: Path) -> None:
 
 def _show_list() -> None:
     from pear.experiments import EXPERIMENTS, MARKET_EXPERIMENTS, Selection
-    from pear.experiments.specs import DEGREES, TASKS, dashed
+    from pear.experiments.specs import DATA_TASKS, DEGREES, TASKS, dashed
     from pear.losses.methods import METHODS
     from pear.tasks.market import METHODS as MARKET_METHODS
 
@@ -138,13 +153,12 @@ def _show_list() -> None:
     for market in MARKET_EXPERIMENTS.values():
         table.add_row(market.name, market.title, str(market.count))
     out.print(table)
-    for what, there in (("tasks", TASKS), ("methods", [method.name for method in METHODS]), ("degrees", DEGREES)):
+    tasks = (*TASKS, *DATA_TASKS)
+    for what, there in (("tasks", tasks), ("methods", [method.name for method in METHODS]), ("degrees", DEGREES)):
         out.print(f"--{what}: {', '.join(dashed(str(name)) for name in there)}", highlight=False)
     out.print(f"--methods of portfolios: {', '.join(MARKET_METHODS)}", highlight=False)
-    names = " and ".join(MARKET_EXPERIMENTS)
     out.print(
-        f"all: every experiment but {names}, which need prices. A training that several share is done once.",
-        highlight=False,
+        "all: every experiment that needs no data files. A training that several share is done once.", highlight=False
     )
 
 

@@ -1,5 +1,6 @@
-"""The paper's LP experiments as specifications; a run is a row in a database, and runs that are there are skipped."""
+"""The paper's experiments as specifications; a run is a row in a database, and runs that are there are skipped."""
 
+from pear.experiments.data_tasks import check_data
 from pear.experiments.database import FILE_NAME, SCHEMA_VERSION, Database, Row, export
 from pear.experiments.errors import DatabaseError, ExperimentError, RunError
 from pear.experiments.estimate import Estimate
@@ -23,6 +24,7 @@ __all__ = [
     "Run",
     "RunError",
     "Selection",
+    "check_data",
     "expand",
     "export",
     "open_folder",

@@ -10,6 +10,8 @@ from pear.experiments.specs import Run
 
 ROUGH_SECONDS: dict[str, dict[str, float]] = {
     "shortest_path": {"mse": 2, "spo+": 6, "spo+relaxed": 30, "pfyl": 6, "dbb": 10, "lava": 8, "pear": 30},
+    "building": {"mse": 1, "spo+": 3, "pfyl": 4, "dbb": 4, "lava": 3, "pear": 30},
+    "energy": {"mse": 2, "spo+": 10, "pfyl": 10, "dbb": 20, "lava": 10, "pear": 40},
     "knapsack": {"mse": 90, "spo+": 600, "spo+relaxed": 200, "pfyl": 600, "dbb": 600, "lava": 150, "pear": 150},
     "portfolio": {"mse": 40, "layer": 300, "pear-mean": 300, "pear-exact": 300},
 }
@@ -72,7 +74,7 @@ class Estimate:
 def _kinds(task: str, method: str, settings: dict[str, Any]) -> list[tuple[object, ...]]:
     """What a run is alike to, closest first."""
     broad = (task, method, *(settings.get(name) for name in ("variant", "time_cap", "max_epochs", "quick")))
-    return [(*broad, settings.get("degree")), broad]
+    return [(*broad, settings.get("degree"), settings.get("capacity")), broad]
 
 
 def _rough(run: Run) -> float:
@@ -80,7 +82,8 @@ def _rough(run: Run) -> float:
         full = ROUGH_MEASURE_SECONDS.get(run.variant, ROUGH_OTHER_SECONDS)
         return ROUGH_OTHER_SECONDS if run.settings.get("quick") else full
     full = ROUGH_QUICK_SECONDS if run.settings.get("quick") else ROUGH_SECONDS[run.task].get(run.method, 60.0)
-    return min(full, run.settings["time_cap"])
+    candidates = max([1, *(len(values) for values in run.settings.get("tuned", {}).values())])
+    return min(full, candidates * run.settings["time_cap"])
 
 
 def in_words(seconds: float) -> str:

@@ -17,13 +17,14 @@ from torch import nn
 
 import pear
 from pear.errors import PearError
+from pear.experiments.data_tasks import train_on_data
 from pear.experiments.database import Database, Row
 from pear.experiments.errors import DatabaseError, RunError
 from pear.experiments.market import TASK as MARKET
 from pear.experiments.market import make_model, measure_market, train_market
 from pear.experiments.measure import measure, scores
 from pear.experiments.protocol import make_split, make_task, paper_model, train
-from pear.experiments.specs import Run
+from pear.experiments.specs import DATA_TASKS, Run
 from pear.train import History, Progress
 
 WEIGHTS = "weights"
@@ -66,6 +67,9 @@ def failed(run: Run, reason: str) -> Row:
 
 
 def _train(run: Run, folder: Path, progress: Callable[[Progress], None] | None) -> dict[str, Any]:
+    if run.task in DATA_TASKS:
+        trained = train_on_data(run, progress)
+        return {**trained.found, "weights": _save(trained.model, folder, run.key)}
     model, history, test = train_market(run, progress) if run.task == MARKET else _train_lp(run, progress)
     if history.interrupted:
         raise KeyboardInterrupt

@@ -17,6 +17,8 @@ from pear.losses.methods import METHODS
 from pear.tasks.market.losses import METHODS as MARKET_METHODS
 
 TASKS = ("shortest_path", "knapsack")
+DATA_TASKS = ("building", "energy")
+"""Tasks on real data, which a user has to have; see ``pear.experiments.data_tasks``."""
 DEGREES = (2, 4, 6, 8)
 PAPER_METHODS = ("mse", "spo+", "pfyl", "dbb", "lava", "pear")
 CAPACITIES = (0.3, 0.5, 0.7, 0.9)
@@ -29,6 +31,28 @@ _QUICK: dict[str, dict[str, Any]] = {
     "shortest_path": {"grid": [5, 5], "samples": 400, "quick": True},
     "knapsack": {"items": 20, "dimensions": 2, "capacity_ratio": 0.5, "samples": 400, "quick": True},
 }
+_DATA: dict[str, dict[str, Any]] = {
+    "building": {
+        "instance_size": 10, "budget": 0.4, "version": "inequality", "features": "all",
+        "batch_size": 8, "check_every": 10, "patience": 10, "time_cap": 20.0, "max_epochs": 2000,
+    },
+    "energy": {
+        "shares": [0.7, 0.1, 0.2],
+        "batch_size": 32, "check_every": 5, "patience": 5, "time_cap": 20.0, "max_epochs": 300,
+    },
+}  # fmt: skip
+"""Time cap and epochs are of one candidate of ``TUNED``."""
+
+TUNED: dict[str, dict[str, list[float]]] = {
+    "spo+": {"mse_weight": [0.01, 0.1, 1.0, 10.0, 100.0]},
+    "spo+relaxed": {"mse_weight": [0.01, 0.1, 1.0, 10.0, 100.0]},
+    "pfyl": {"sigma": [0.001, 0.01, 0.1, 1.0, 10.0]},
+    "dbb": {"interpolation": [1.0, 10.0, 100.0, 1000.0, 10000.0]},
+    "lava": {"threshold": [-0.0001, -0.001, -0.01, -0.1, -1.0]},
+    "pear": {"smoothing": [0.01, 0.1, 1.0, 10.0, 100.0]},
+}
+"""On real data the right size of these is not known: each method tries five and keeps what validates best."""
+
 TIME_CAP, QUICK_TIME_CAP = 600.0, 10.0
 MAX_EPOCHS, QUICK_MAX_EPOCHS = 10_000, 60
 SEEDS, QUICK_SEEDS = (0, 1, 2, 3, 4), (0, 1)
@@ -68,11 +92,12 @@ class Run:
         return replace(self, settings={k: v for k, v in self.settings.items() if k != "variant"})
 
     def __str__(self) -> str:
-        if "data" in self.settings:
+        if self.task == "portfolio":
             what = f"{self.variant}: " if self.variant else ""
             return f"{what}{dashed(self.task)}, {self.method}, {self.settings['data']}, seed {self.seed}"
-        condition = [f"degree {self.settings['degree']}"]
-        if self.settings["noise"]:
+        names = {"degree": "degree", "capacity": "capacity", "version": "budget by", "fold": "fold"}
+        condition = [f"{word} {self.settings[name]}" for name, word in names.items() if name in self.settings]
+        if self.settings.get("noise"):
             condition.append(f"noise {self.settings['noise']:g}")
         for name, symbol in (("smoothing", "λ"), ("injection", "β")):
             if self.settings.get(name, 0.1) != 0.1:
@@ -104,7 +129,7 @@ class Selection:
 
     def __post_init__(self) -> None:
         methods = dict.fromkeys((*(m.name for m in METHODS), *MARKET_METHODS))
-        known = {"task": (*TASKS, "portfolio"), "method": tuple(methods), "degree": DEGREES}
+        known = {"task": (*TASKS, *DATA_TASKS, "portfolio"), "method": tuple(methods), "degree": DEGREES}
         for what, there in known.items():
             for name in getattr(self, f"{what}s") or ():
                 check_known(what, name, there)
@@ -115,6 +140,10 @@ class Selection:
 
     def settings(self, task: str) -> dict[str, Any]:
         """What all trainings of a task share."""
+        if task in DATA_TASKS:
+            quick = {"time_cap": QUICK_TIME_CAP, "max_epochs": QUICK_MAX_EPOCHS, "quick": True} if self.quick else {}
+            limit = {"time_cap": float(self.time_cap)} if self.time_cap else {}
+            return {**_DATA[task], **quick, **limit}
         cap = self.time_cap or (QUICK_TIME_CAP if self.quick else TIME_CAP)
         epochs = QUICK_MAX_EPOCHS if self.quick else MAX_EPOCHS
         return {**(_QUICK if self.quick else _FULL)[task], "time_cap": float(cap), "max_epochs": epochs}
@@ -127,7 +156,8 @@ class Experiment:
     Attributes:
         name: as in ``pear reproduce NAME``.
         title: one line on what it shows.
-        tasks, methods, degrees: crossed with each other and with the seeds.
+        tasks, methods, degrees: crossed with each other and with the seeds; without degrees, whatever degrees are
+            selected.
         quick_degrees: those of them on the reduced grid.
         options: option of the data or of PEAR, with the values it takes.
         quick_options: the same on the reduced grid.
@@ -140,9 +170,14 @@ class Experiment:
     methods: tuple[str, ...] = PAPER_METHODS
     degrees: tuple[int, ...] = DEGREES
     quick_degrees: tuple[int, ...] = (8,)
-    options: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    quick_options: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    options: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    quick_options: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     variant: str | None = None
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether it runs on files that a user has to have; "all" leaves it out."""
+        return any(task in DATA_TASKS for task in self.tasks)
 
     def trainings(self, selection: Selection) -> list[Run]:
         """The trainings that it rests on."""
@@ -152,7 +187,9 @@ class Experiment:
         grid = product(
             [task for task in self.tasks if selection.tasks is None or task in selection.tasks],
             self._methods(selection),
-            [degree for degree in degrees if selection.degrees is None or degree in selection.degrees],
+            [degree for degree in degrees if selection.degrees is None or degree in selection.degrees]
+            if self.degrees
+            else [None],
             [dict(zip(options, values, strict=True)) for values in product(*options.values())],
             seeds,
         )
@@ -176,7 +213,12 @@ class Experiment:
         return [method for method in selection.methods if method in allowed]
 
 
-def _settings(selection: Selection, task: str, method: str, degree: int, chosen: dict[str, float]) -> dict[str, Any]:
+def _settings(
+    selection: Selection, task: str, method: str, degree: int | None, chosen: dict[str, Any]
+) -> dict[str, Any]:
+    if degree is None:
+        tuned = {"tuned": TUNED[method]} if method in TUNED else {}
+        return {**selection.settings(task), **chosen, **tuned}
     own = {"smoothing": 0.1, "injection": 0.1} if method == "pear" else {}
     return {**selection.settings(task), "degree": degree, "noise": 0.0, **own, **chosen}
 
@@ -226,6 +268,30 @@ EXPERIMENTS: dict[str, Experiment] = {
             variant="stability",
         ),
         Experiment("accuracy", "squared error of the forecasts that each method trains", variant="accuracy"),
+        Experiment(
+            "building",
+            "six methods on real properties, a budget of its own for every instance (needs data)",
+            tasks=("building",),
+            degrees=(),
+            options={"fold": (0, 1, 2, 3, 4)},
+            quick_options={"fold": (0,)},
+        ),
+        Experiment(
+            "building-equality",
+            "the same with the budget spent exactly and properties built in part (needs data)",
+            tasks=("building",),
+            degrees=(),
+            options={"version": ("equality",), "fold": (0, 1, 2, 3, 4)},
+            quick_options={"version": ("equality",), "fold": (0,)},
+        ),
+        Experiment(
+            "energy",
+            "six methods on real prices, a knapsack of 48 half-hours (needs data)",
+            tasks=("energy",),
+            degrees=(),
+            options={"capacity": (60.0, 120.0, 180.0)},
+            quick_options={"capacity": (120.0,)},
+        ),
     )
 }
 
@@ -234,7 +300,7 @@ def expand(names: Sequence[str], selection: Selection) -> list[Run]:
     """The runs of the named experiments, each once: trainings in the order they are asked for, then measurements.
 
     Args:
-        names: of ``EXPERIMENTS``, or "all" for every one of them; the portfolio's go by their own names.
+        names: of ``EXPERIMENTS``, or "all" for those that need no data files; the portfolio's go by their own names.
         selection: the part that is wanted.
 
     Raises:
@@ -250,9 +316,8 @@ def expand(names: Sequence[str], selection: Selection) -> list[Run]:
     there: dict[str, Experiment | market.MarketExperiment] = {**EXPERIMENTS, **market.EXPERIMENTS}
     for name in names:
         check_known("experiment", name, (*there, "all"))
-    # "all" is what needs no data from outside
-    wanted = dict.fromkeys(one for name in names for one in (EXPERIMENTS if name == "all" else (name,)))
-    chosen = {name: there[name] for name in wanted}
+    named = [name for name, one in EXPERIMENTS.items() if "all" in names and not one.needs_data]
+    chosen = {name: there[name] for name in (*named, *names) if name != "all"}
     unique: dict[str, Run] = {}
     for experiment in chosen.values():
         for run in experiment.runs(selection):

@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pear.errors import ProblemError
-from pear.losses.oracle import Decide, DecisionLoss, check_number
+from pear.losses.oracle import Decide, DecisionLoss, check_number, with_keys
 from pear.problem import Problem
 
-Adjacent = Callable[[Tensor], list[Tensor]]
-"""(B, n) vertices → for each a (k, n) tensor of the vertices adjacent to it."""
+Adjacent = Callable[..., list[Tensor]]
+"""(B, n) vertices → for each a (k, n) tensor of the vertices adjacent to it; with ``keys`` as ``Decide``."""
 
 _DIGITS = 9  # two solutions of a solver that agree to so many decimals are the same vertex
 
@@ -61,13 +61,13 @@ class LAVALoss(DecisionLoss):
             )
         check_number("threshold", threshold)
         self.threshold = float(threshold)
-        self._adjacent = adjacent
-        self._away: dict[bytes, Tensor] = {}
+        self._adjacent = with_keys(adjacent)
+        self._away: dict[tuple[Hashable, bytes], Tensor] = {}
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """The mean over the padded array; padding has the value zero and no derivative."""
         # in float64: a vertex rounded to float32 violates the constraints that meet in it
-        away = self._differences(self.best(true.double(), ids))
+        away = self._differences(self.best(true.double(), ids), ids)
         with self.timed("gradient"):
             # (B, k, n): a row of zeros for every missing neighbour.
             padded = pad_sequence(away, batch_first=True).to(predicted)
@@ -76,15 +76,20 @@ class LAVALoss(DecisionLoss):
             dearer = self.problem.sign * torch.einsum("bkn,bn->bk", padded, predicted)
             return torch.where(dearer >= self.threshold, dearer, 0.0).mean()
 
-    def _differences(self, best: Tensor) -> list[Tensor]:
+    def _differences(self, best: Tensor, ids: list[Hashable] | None) -> list[Tensor]:
         """z*(c) − v for the neighbours v of each sample's best vertex: (k, n) tensors."""
         # Adding 0.0 makes one zero of −0.0 and 0.0.
         rounded = (best.double().cpu() * 10**_DIGITS).round() + 0.0
-        names = [row.tobytes() for row in rounded.numpy()]
+        # A vertex has the same neighbours in every sample, unless samples have constraints of their own.
+        if self.problem.batch is not None and ids is None:
+            ids = list(range(len(best)))
+        own = [None] * len(best) if self.problem.batch is None or ids is None else ids
+        names = [(key, row.tobytes()) for key, row in zip(own, rounded.numpy(), strict=True)]
         new = {name: i for i, name in enumerate(names) if name not in self._away}
         if new:
             with self.timed("solve"):
-                vertices = best[list(new.values())]
-                for name, z, neighbours in zip(new, vertices, self._adjacent(vertices), strict=True):
+                rows = list(new.values())
+                vertices, keys = best[rows], None if ids is None else [ids[i] for i in rows]
+                for name, z, neighbours in zip(new, vertices, self._adjacent(vertices, keys), strict=True):
                     self._away[name] = z - neighbours.detach().to(z).reshape(-1, len(z))
         return [self._away[name] for name in names]

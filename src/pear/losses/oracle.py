@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +18,11 @@ from pear.losses.regret import check_pair
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 
-Decide = Callable[[Tensor], Tensor]
-"""(B, n) costs, in the problem's own sense → (B, n) best decisions."""
+Result = TypeVar("Result")
+
+Decide = Callable[..., Tensor]
+"""(B, n) costs, in the problem's own sense → (B, n) best decisions. One with an argument ``keys`` gets the B sample ids
+with it, or None: the way to a problem whose samples differ in more than their costs."""
 
 
 class Kept:
@@ -58,7 +62,8 @@ class DecisionLoss(nn.Module):
 
     Args:
         problem: what is decided, with a linear objective. Where it has fields per sample, ``keys`` selects its rows.
-        decide: (B, n) costs → (B, n) best decisions; left out, ``pear.solve`` on ``problem``.
+        decide: (B, n) costs → (B, n) best decisions, with ``keys`` where it takes them; left out, ``pear.solve`` on
+            ``problem``.
         mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
 
     Attributes:
@@ -76,7 +81,7 @@ class DecisionLoss(nn.Module):
         self.problem = problem
         self.mse_weight = float(mse_weight)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
-        self._decide = decide
+        self._decide = None if decide is None else with_keys(decide)
         self._kept = Kept()
 
     def forward(self, predicted: Tensor, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
@@ -108,7 +113,7 @@ class DecisionLoss(nn.Module):
         """(B, n) best decisions for these costs, in their dtype."""
         cost = cost.detach()
         with self.timed("solve"):
-            z = solve(rows_of(self.problem, ids), cost).x if self._decide is None else self._decide(cost)
+            z = solve(rows_of(self.problem, ids), cost).x if self._decide is None else self._decide(cost, ids)
         if z.shape != cost.shape:
             raise ProblemError(
                 f"decide must return one decision for each cost, of shape {tuple(cost.shape)}; got {tuple(z.shape)}"
@@ -133,6 +138,13 @@ class DecisionLoss(nn.Module):
             yield
         finally:
             self.seconds[what] += time.perf_counter() - began
+
+
+def with_keys(function: Callable[..., Result]) -> Callable[[Tensor, list[Hashable] | None], Result]:
+    """The function as one of a tensor and its sample ids, which are passed on only to one that takes ``keys``."""
+    if "keys" in inspect.signature(function).parameters:
+        return lambda rows, ids: function(rows, keys=ids)
+    return lambda rows, ids: function(rows)
 
 
 def check_number(name: str, value: float, least: float = -float("inf"), strict: bool = False) -> None:

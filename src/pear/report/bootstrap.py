@@ -1,11 +1,136 @@
-"""How far a mean difference can be trusted: an interval by resampling the instances."""
+"""How sure a difference between two methods is: a paired bootstrap over seeds and test instances."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pear.errors import ProblemError
+
+Array = NDArray[np.float64]
+
+RESAMPLES = 10_000
+LEVEL = 0.95
+
+DEFINITION = (
+    "A difference is the method's normalised regret less PEAR's, in percentage points, both over the same seeds and "
+    f"test instances; above zero PEAR is better. The interval is of {LEVEL:.0%}, by percentiles of {RESAMPLES:,} "
+    "resamples; bold where it leaves zero out. A resample draws seeds with replacement, then test instances with "
+    "replacement, and takes both methods' losses on what was drawn. Where every seed deals out instances of its own, "
+    "they are drawn anew for each seed drawn; where all seeds are tested on the same days, days are drawn once for "
+    "all, in blocks of seven in a row, since neighbouring days are alike. Instances of different seeds share "
+    "properties, and five seeds are few: intervals are a guide, and more likely too narrow than too wide."
+)
+"""What :func:`paired_difference` does in the report's tables, in words."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number and the percentile interval around it."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether zero is outside."""
+        return self.low > 0 or self.high < 0
+
+
+def paired_difference(
+    first: Sequence[Array],
+    second: Sequence[Array],
+    best: Sequence[Array],
+    shared: bool = False,
+    block: int = 1,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> Interval:
+    """The difference ``Σ (first − second) / Σ best`` of two normalised regrets, with a percentile interval.
+
+    Args:
+        first: for each seed (N_s,) what the first method lost on each test instance.
+        second: the same of the second method, on the same instances in the same order.
+        best: the same of the best value, not negative.
+        shared: whether all seeds have the same instances, which are then drawn once for all.
+        block: instances in a row that are drawn together; more than 1 where neighbours are alike.
+        resamples: how many.
+        level: of the interval.
+        seed: of the ``numpy.random.Generator`` that draws.
+
+    Example:
+        >>> lost, none = [np.array([1.0, 3.0])], [np.zeros(2)]
+        >>> paired_difference(lost, none, [np.array([10.0, 10.0])])
+        Interval(estimate=0.2, low=0.1, high=0.3)
+    """
+    _check(first, second, best, shared, block)
+    difference = [np.asarray(a, np.float64) - b for a, b in zip(first, second, strict=True)]
+    random = np.random.default_rng(seed)
+    seeds = random.integers(len(best), size=(resamples, len(best)))
+    ratios = (_crossed if shared else _nested)(random, difference, best, seeds, block)
+    low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2])
+    total = sum(float(np.sum(value)) for value in best)
+    return Interval(sum(float(own.sum()) for own in difference) / total, float(low), float(high))
+
+
+def _crossed(
+    random: np.random.Generator,
+    difference: Sequence[Array],
+    best: Sequence[Array],
+    seeds: NDArray[np.int64],
+    block: int,
+) -> Array:
+    """Ratios where all seeds of a resample are judged on the same drawn instances."""
+    drawn = _draw(random, len(best[0]), block, len(seeds))
+    lost, most = (np.stack([np.asarray(own)[drawn].sum(1) for own in part], 1) for part in (difference, best))
+    return np.asarray(_sum(lost, seeds) / _sum(most, seeds))
+
+
+def _nested(
+    random: np.random.Generator,
+    difference: Sequence[Array],
+    best: Sequence[Array],
+    seeds: NDArray[np.int64],
+    block: int,
+) -> Array:
+    """Ratios where instances are drawn anew for each seed drawn, also where a seed is drawn twice."""
+    resamples, places = seeds.shape
+    lost, most = np.zeros(resamples), np.zeros(resamples)
+    for place in range(places):
+        for s, (own, value) in enumerate(zip(difference, best, strict=True)):
+            at = np.flatnonzero(seeds[:, place] == s)
+            drawn = _draw(random, len(own), block, len(at))
+            lost[at] += own[drawn].sum(1)
+            most[at] += np.asarray(value)[drawn].sum(1)
+    return lost / most
+
+
+def _draw(random: np.random.Generator, count: int, block: int, resamples: int) -> NDArray[np.intp]:
+    """(resamples, count) positions: blocks that start anywhere and go on from the end at the beginning."""
+    blocks = -(-count // block)
+    starts = random.integers(count, size=(resamples, blocks, 1))
+    return ((starts + np.arange(block)) % count).reshape(resamples, -1)[:, :count]
+
+
+def _sum(values: Array, seeds: NDArray[np.int64]) -> Array:
+    return np.take_along_axis(values, seeds, 1).sum(1)
+
+
+def _check(first: Sequence[Array], second: Sequence[Array], best: Sequence[Array], shared: bool, block: int) -> None:
+    sizes = [[np.shape(values) for values in part] for part in (first, second, best)]
+    if not best or sizes[0] != sizes[1] or sizes[0] != sizes[2] or any(len(s) != 1 or not s[0] for s in sizes[0]):
+        raise ProblemError(f"expected one row of instances for each seed, the same for all three; got shapes {sizes}")
+    if shared and len(set(sizes[0])) > 1:
+        raise ProblemError(f"seeds that share their instances must have equally many; got {[s[0] for s in sizes[0]]}")
+    if block < 1:
+        raise ProblemError(f"block must be at least 1; got {block!r}")
+    if not sum(float(np.sum(values)) for values in best) > 0:
+        raise ProblemError("the best values sum to zero, so that no share of them can be taken")
 
 
 def paired_interval(

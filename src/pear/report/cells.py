@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +24,12 @@ TIME_CAP, MAX_EPOCHS = 600.0, 10_000
 """The paper's budget of a training."""
 
 _DEFAULTS = {"noise": 0.0, "smoothing": 0.1, "injection": 0.1}
-_OURS = {"noise": "noise", "degree": "degree", "lambda": "smoothing", "beta": "injection"}
+_OURS = {
+    "noise": "noise", "degree": "degree", "lambda": "smoothing", "beta": "injection",
+    "batch": "instance_size", "budget": "budget", "limit": "capacity",
+}  # fmt: skip
+_VERSIONS = {"building_investment": "inequality", "building_equality": "equality"}
+_FOLDS = 5
 _VARIANTS: Mapping[str, tuple[str | None, ...]] = {
     "direction_shift": ("direction-shift",),
     "capacity_shift": ("capacity-shift",),
@@ -60,8 +67,7 @@ class Cell:
 def cell(runs: Runs, wanted: Published, ddof: int) -> Cell:
     """Fill one cell with what the database holds."""
     group = runs_of(runs, wanted)
-    # A key is made of the settings and the seed, so a group holds each seed once.
-    values = {run.seed: number for run in group if (number := value(run, wanted)) is not None}
+    values = _by_seed(group, wanted)
     failed = sum(matches(run, wanted) for run in runs.failed)
     if not values:
         return Cell(wanted, {}, None, None, Verdict.NOT_RUN, failed=failed)
@@ -69,7 +75,24 @@ def cell(runs: Runs, wanted: Published, ddof: int) -> Cell:
     outcome = verdict(mean, wanted.mean, wanted.std, wanted.decimals)
     if reduced(group[0]):
         outcome = Verdict.REDUCED
-    return Cell(wanted, values, mean, std, outcome, _notes(group[0], len(values)), failed)
+    return Cell(wanted, values, mean, std, outcome, _notes(group, len(values)), failed)
+
+
+def _by_seed(group: list[Run], wanted: Published) -> dict[int, float]:
+    """One number a seed. A key is made of settings and seed, so a seed comes once, or once for each of its folds."""
+    found: dict[int, list[Run]] = defaultdict(list)
+    for run in group:
+        found[run.seed].append(run)
+    return {seed: _together(runs, wanted) for seed, runs in found.items()}
+
+
+def _together(runs: list[Run], wanted: Published) -> float:
+    """Folds are pooled: what was lost on all test instances over what could be earned."""
+    instances = [kept for run in runs if (kept := run.metrics.get("instances"))]
+    if wanted.metric == "normalized_regret_pct" and len(instances) == len(runs) > 1:
+        lost, best = (math.fsum(number for one in instances for number in one[what]) for what in ("lost", "best"))
+        return 100.0 * lost / best
+    return statistics.fmean(number for run in runs if (number := value(run, wanted)) is not None)
 
 
 def runs_of(runs: Runs, wanted: Published) -> list[Run]:
@@ -86,7 +109,9 @@ def matches(run: Run, wanted: Published) -> bool:
     condition = {ours: wanted.condition[name] for name, ours in _OURS.items() if name in wanted.condition}
     if wanted.table == "stability":
         condition = {"degree": 8.0}  # the paper names none; its stress tests are at the highest
-    expected = {**_DEFAULTS, **condition}
+    expected: dict[str, Any] = {**_DEFAULTS, **condition}
+    if wanted.table in _VERSIONS:
+        expected["version"] = _VERSIONS[wanted.table]
     return all(run.settings.get(name, _DEFAULTS.get(name)) == number for name, number in expected.items())
 
 
@@ -122,10 +147,11 @@ def _percent(share: float | None) -> float | None:
 
 
 def _best_group(runs: Iterable[Run]) -> list[Run]:
-    """The runs of one and the same settings: the paper's problem first, then most seeds, then most time."""
+    """The runs of the same settings, folds aside: the paper's problem first, then most seeds, then most time."""
     groups = defaultdict(list)
     for run in runs:
-        groups[json.dumps(run.settings, sort_keys=True)].append(run)
+        shared = {name: setting for name, setting in run.settings.items() if name != "fold"}
+        groups[json.dumps(shared, sort_keys=True)].append(run)
     return max(groups.values(), key=_worth, default=[])
 
 
@@ -134,14 +160,18 @@ def _worth(group: list[Run]) -> tuple[bool, int, float, str]:
     return not reduced(group[0]), len(group), budget, max(run.created for run in group)
 
 
-def _notes(run: Run, seeds: int) -> tuple[str, ...]:
-    notes = []
+def _notes(group: list[Run], seeds: int) -> tuple[str, ...]:
+    run, notes = group[0], []
     if seeds < SEEDS:
         notes.append(f"{seeds} of {SEEDS} seeds")
     elif seeds > SEEDS:
         notes.append(f"{seeds} seeds, published {SEEDS}")
     if reduced(run):
         return (*notes, "reduced problem")
+    if "fold" in run.settings and len(group) < _FOLDS * seeds:
+        notes.append(f"{len(group)} of {_FOLDS * seeds} folds")
+    if run.task not in PAPER:
+        return tuple(notes)
     cap, epochs = run.settings.get("time_cap", TIME_CAP), run.settings.get("max_epochs", MAX_EPOCHS)
     if cap != TIME_CAP:
         notes.append(f"time cap {cap:g} s, published {TIME_CAP:g} s")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pear.report import portfolio_text
+from pear.report.bootstrap import DEFINITION as PAIRED
 from pear.report.cells import Cell
 from pear.report.compare import DEFINITION, Verdict
 from pear.report.database import Runs
 from pear.report.portfolio import market_sections
 from pear.report.published import SEEDS
 from pear.report.tables import Block, Table
-from pear.report.text import CITATION, deviation_words, failures, number, summary
+from pear.report.text import CITATION, deviation_words, difference_words, failures, number, summary
 
 _MARKS = {0: "{}", 1: "**{}**", 2: "<u>{}</u>"}
 
@@ -22,11 +23,13 @@ def markdown(runs: Runs, tables: Sequence[Table]) -> str:
     for table in tables:
         layout = table.layout
         parts.append(f"## {layout.title}")
-        parts.append(f"{layout.caption} {deviation_words(layout.ddof)}")
+        parts.append(f"{layout.caption} {deviation_words(layout.ddof, layout.as_published)}")
         if all(cell.verdict is Verdict.NOT_RUN for cell in table.cells):
             parts.append("*This table has not been run; the published numbers follow.*")
         for block in table.blocks:
             parts += [f"### {block.title}", _table(block)]
+        if table.differences:
+            parts += ["### Paired differences to PEAR", PAIRED, _differences(table)]
     parts += portfolio_text.markdown(market_sections(runs))
     if runs.failed:
         rows = [f"| {_plain(what)} | {seeds} | {_plain(reason)} |" for what, seeds, reason in failures(runs)]
@@ -42,6 +45,15 @@ def _table(block: Block) -> str:
     for name, row in zip(block.rows, block.cells, strict=True):
         lines.append(_line([name, "ours", *(_ours(cell) for cell in row)]))
         lines.append(_line(["", "paper", *(_paper(cell) for cell in row)]))
+    return "\n".join(lines)
+
+
+def _differences(table: Table) -> str:
+    lines = [_line(["Method", "", "Difference, points", "Interval", "Of"]), _line(["---"] * 5)]
+    for difference in table.differences:
+        estimate, interval, basis = difference_words(difference)
+        shown = f"**{estimate}**" if difference.points.clear else estimate
+        lines.append(_line([difference.row, difference.column, shown, interval, basis]))
     return "\n".join(lines)
 
 

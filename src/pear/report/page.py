@@ -8,6 +8,7 @@ from html import escape
 from importlib.resources import files
 
 from pear.report import portfolio_text
+from pear.report.bootstrap import DEFINITION as PAIRED
 from pear.report.cells import Cell
 from pear.report.compare import DEFINITION, Verdict
 from pear.report.database import Runs
@@ -16,7 +17,7 @@ from pear.report.pictures import Picture
 from pear.report.portfolio import market_sections
 from pear.report.published import SEEDS
 from pear.report.tables import METHODS, Block, Table
-from pear.report.text import CITATION, counts, deviation_words, failures, number, summary
+from pear.report.text import CITATION, counts, deviation_words, difference_words, failures, number, summary
 
 _CLASS = {Verdict.WITHIN: "within", Verdict.BETTER: "better", Verdict.WORSE: "worse"}
 _MARKS = {0: "{}", 1: "<b>{}</b>", 2: "<u>{}</u>"}
@@ -100,11 +101,13 @@ def _section(table: Table, drawn: Sequence[str]) -> str:
     layout = table.layout
     parts = [
         f'<section id="{layout.name}"><h2>{escape(layout.title)}</h2>',
-        f'<p class="muted">{escape(layout.caption)} {escape(deviation_words(layout.ddof))}</p>',
+        f'<p class="muted">{escape(layout.caption)} {escape(deviation_words(layout.ddof, layout.as_published))}</p>',
     ]
     if all(cell.verdict is Verdict.NOT_RUN for cell in table.cells):
         parts.append('<p class="none"><span class="chip">not run</span> This table has not been run.</p>')
     parts += [_block(block) for block in table.blocks]
+    if table.differences:
+        parts.append(_differences(table))
     if drawn:
         parts.append(f'<div class="figures">{"".join(drawn)}</div>')
     return "\n".join([*parts, "</section>"])
@@ -120,6 +123,21 @@ def _block(block: Block) -> str:
     return (
         f'<h3>{escape(block.title)}</h3>\n<div class="scroll"><table><thead><tr>{heads}</tr></thead>\n'
         f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _differences(table: Table) -> str:
+    heads = "".join(f'<th scope="col">{name}</th>' for name in ("Method", "", "Difference, points", "Interval", "Of"))
+    lines = []
+    for difference in table.differences:
+        estimate, interval, basis = (escape(word) for word in difference_words(difference))
+        shown = f"<b>{estimate}</b>" if difference.points.clear else estimate
+        cells = "".join(f"<td>{word}</td>" for word in (escape(difference.column), shown, interval, basis))
+        lines.append(f'<tr><th scope="row">{escape(difference.row)}</th>{cells}</tr>')
+    body = "\n".join(lines)
+    return (
+        f'<h3>Paired differences to PEAR</h3>\n<p class="muted">{escape(PAIRED)}</p>\n<div class="scroll"><table>'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>{body}</tbody></table></div>"
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pear.report.compare import Verdict
 from pear.report.database import Run, Runs
+from pear.report.paired import Difference
 from pear.report.tables import METHODS, TASKS, Table
 
 CITATION = (
@@ -26,10 +27,26 @@ def number(mean: float, std: float | None, decimals: int) -> str:
     return text if std is None else f"{text} ± {std:.{decimals}f}"
 
 
-def deviation_words(ddof: int) -> str:
-    """Which standard deviation stands behind ±."""
+def difference_words(difference: Difference) -> tuple[str, str, str]:
+    """Difference, interval and what they rest on.
+
+    Example:
+        >>> from pear.report.bootstrap import Interval
+        >>> difference_words(Difference("MSE", "budget 0.4", Interval(0.5, -0.1, 1.0), seeds=5, instances=185))
+        ('+0.50', '−0.10 to +1.00', '5 seeds, 185 instances')
+    """
+    estimate, low, high = (
+        f"{value:+.2f}".replace("-", "−")
+        for value in (difference.points.estimate, difference.points.low, difference.points.high)
+    )
+    seeds = "1 seed" if difference.seeds == 1 else f"{difference.seeds} seeds"
+    return estimate, f"{low} to {high}", f"{seeds}, {difference.instances:,} instances"
+
+
+def deviation_words(ddof: int, as_published: bool = True) -> str:
+    """Which standard deviation stands behind ±, and whether the paper's numbers are known to have the same."""
     kind = "of the sample (ddof 1)" if ddof else "of the population (ddof 0)"
-    return f"± is the standard deviation {kind}, as the paper's numbers of this table."
+    return f"± is the standard deviation {kind}" + (", as the paper's numbers of this table." if as_published else ".")
 
 
 def counts(tables: Sequence[Table]) -> Counter[Verdict]:
@@ -64,5 +81,6 @@ def failures(runs: Runs) -> list[tuple[str, str, str]]:
 
 def _what(run: Run) -> str:
     names = {"degree": "degree", "noise": "noise", "smoothing": "λ", "injection": "β", "variant": "variant"}
+    names |= {"version": "budget by", "capacity": "capacity", "fold": "fold"}
     settings = [f"{word} {run.settings[name]}" for name, word in names.items() if run.settings.get(name) is not None]
     return ", ".join([TASKS.get(run.task, run.task), METHODS.get(run.method, run.method), *settings])

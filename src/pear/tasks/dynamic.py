@@ -33,3 +33,24 @@ def fill_all(values: NDArray[np.float64], weights: NDArray[np.int64], capacity: 
             chosen[s, j] = most[j + 1, c] > most[j, c]
             if chosen[s, j]:
                 c -= weights[j]
+
+
+@njit(cache=True, nogil=True)
+def fill_each(
+    values: NDArray[np.float64],
+    weights: NDArray[np.int64],
+    capacities: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    chosen: NDArray[np.int8],
+) -> None:
+    """As ``fill_all``, where every row of ``values`` (B, n) has weights and a capacity of its own.
+
+    Args:
+        values: of any sign.
+        weights: (N, n) at least 0.
+        capacities: (N,) at least 0.
+        rows: (B,) which of those N belong to each row of ``values``.
+        chosen: (B, n) overwritten.
+    """
+    for s in range(values.shape[0]):
+        fill_all(values[s : s + 1], weights[rows[s]], capacities[rows[s]], chosen[s : s + 1])
