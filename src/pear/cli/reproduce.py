@@ -39,7 +39,7 @@ def reproduce(
     data: Annotated[
         str | None,
         typer.Option(
-            help="The folder of real data ($PEAR_DATA if left out); for portfolios also skfolio, sp100 or a file of prices."
+            help="Folder of real data ($PEAR_DATA if left out); for portfolios also skfolio, sp100 or a file of prices."
         ),
     ] = None,
     gaps: Annotated[str, typer.Option(help="Missing prices: error, drop-names or drop-days.")] = "error",
