@@ -101,7 +101,7 @@ BACKENDS: tuple[Backend, ...] = (
     Backend(
         COMPILED,
         "pear.solvers.active_set.solve",
-        note="built in: compiled active-set method, sample by sample on all cores; exact, and warm by key",
+        note="built in: compiled, sample by sample on all cores; exact, and starts from the last solution",
     ),
     Backend("osqp", "pear.solvers.osqp", ("osqp",), "osqp", note="operator splitting; set up once where H is shared"),
     Backend(
