@@ -43,7 +43,7 @@ class Decided:
     _programs: Programs
     _states: States
     _at: compiled.Index
-    _definite: bool
+    _definite: Callable[[], bool]
 
     @cached_property
     def verified(self) -> Verified:
@@ -57,7 +57,7 @@ class Decided:
 
     def project(self, error: Tensor) -> Tensor | None:
         """(B, n) P·error at the decisions; None where some decision may not be unique."""
-        if not self._definite and _weak(self.outcome).any():
+        if _weak(self.outcome).any() and not self._definite():
             return None  # a weakly active constraint may hide it
         rows = np.arange(len(self._at))
         g, unique = compiled.project(self._programs, _array(error), self._at, self._states, rows)
@@ -135,7 +135,7 @@ class Remembered:
             return None
         # the table goes on changing, and the backward pass comes later
         mine = States._make(part[slots] for part in states) if kept else states
-        return Decided(outcome, verify, P, mine, at, self._definite(P))
+        return Decided(outcome, verify, P, mine, at, lambda: self._definite(P))
 
     def time_passes(
         self, cost: Tensor, smoothing: float, ids: list[Hashable] | None, fields: dict[str, Any]
