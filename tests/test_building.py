@@ -366,8 +366,8 @@ def test_training_lowers_the_regret_of_instances_not_seen(
     parts = building_parts(dataclasses.replace(data, features=data.features[:, :7]), instance_size=5)
     model = SharedLinear(7)
     with torch.no_grad():
-        model.linear.weight.fill_(-0.1)  # a start that is wrong about everything,
-        model.linear.bias.fill_(1.0)  # but finds something worth building: a corner has no slope
+        model.linear.weight.fill_(-0.1)  # a start that is wrong about everything
+        model.linear.bias.zero_()
 
     def regret() -> float:
         with torch.no_grad():
