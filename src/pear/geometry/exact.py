@@ -322,10 +322,10 @@ def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
     Half the work of being sure of the opposite, too: what a coarser type can factor, after a shift by more than its own
     rounding errors.
     """
-    top = Q.abs().amax((1, 2)) + smoothing
-    coarse = sign * Q.float()
-    shift = smoothing - _COARSE * Q.shape[1] * torch.where(top > 0, top, torch.ones_like(top))
-    coarse.diagonal(dim1=1, dim2=2).copy_(sign * Q.diagonal(dim1=1, dim2=2) + shift[:, None])
+    diagonal = sign * Q.diagonal(dim1=1, dim2=2) + smoothing
+    top = diagonal.amax(1, keepdim=True)  # which no entry of a definite matrix exceeds
+    coarse = Q.float() if sign > 0 else -Q.float()
+    coarse.diagonal(dim1=1, dim2=2).copy_(diagonal - _COARSE * Q.shape[1] * top)
     return torch.linalg.cholesky_ex(coarse.nan_to_num()).info == 0
 
 

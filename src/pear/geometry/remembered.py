@@ -108,6 +108,8 @@ class Remembered:
         self._tables = [compiled.Table(problem.n, rows) for _ in range(2)]
         self._ideal = self._new_ideal(0)
         self._stamps: compiled.Array = np.zeros((0, problem.n))
+        self._marks: compiled.Array = np.zeros((0, problem.n))
+        self._probe = torch.rand(problem.n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
         self._smoothing: float | None = None
         self._known: tuple[Programs, States] | None = None
         self._own_definite: bool | None = None
@@ -176,10 +178,14 @@ class Remembered:
         if known is None:
             return None
         P, home, at = known
-        bill = P if Q is None else self._with_curvature(P, true, true_Q)
+        # what is predicted is new every time, so that a bill under it cannot be remembered
+        shared = Q is not None and true_Q is Q
+        states, ideals, slots, ideal, stamps = self._remember(ids, len(predicted), not shared)
+        bill = P if Q is None or shared else self._with_curvature(P, true, true_Q, slots, stamps)
         if bill is None or not (injection == 0 or self._definite(P)):
             return None
-        states, ideals, slots, ideal, stamps = self._remember(ids, len(predicted), Q is None)
+        if Q is None and len(stamps):
+            self._void(slots, np.full((len(slots), self.problem.n), np.nan))
         curved = len(P.Q) > 0
         strength = injection if not curved or injection == 0 else -1.0
         outcome, value, exact, injected = compiled.regret(
@@ -270,11 +276,36 @@ class Remembered:
         rest = {name: value for name, value in fields.items() if name != "Q"}
         return compiled.programs(rest, self.problem.n, self.problem.sign, smoothing, curvature)
 
-    def _with_curvature(self, P: Programs, cost: Tensor, Q: Any) -> Programs | None:
-        """The same programs with the curvature of the bill; None where it is not convex."""
+    def _with_curvature(
+        self, P: Programs, cost: Tensor, Q: Any, slots: compiled.Index, stamps: compiled.Array
+    ) -> Programs | None:
+        """The same programs with the curvature of the bill; None where it is not convex.
+
+        A sample's own curvature is recognised by its product with a fixed vector, and checked at its first visit only.
+        """
+        plain = isinstance(Q, Tensor) and Q.shape == (len(cost), P.lb.shape[1], P.lb.shape[1])
+        if not (plain and Q.dtype == torch.float64 and Q.device.type == "cpu" and len(stamps)):
+            if len(stamps):
+                stamps[slots] = np.nan
+            return self._checked_bill(P, cost, Q)
+        mark = (Q.detach() @ self._probe).numpy()
+        if not (self._marks[slots] == mark).all():
+            bill = self._checked_bill(P, cost, Q)
+            if bill is None:
+                return None
+        self._void(slots, mark)
+        return P._replace(Q=np.ascontiguousarray(Q.detach().numpy()))
+
+    def _checked_bill(self, P: Programs, cost: Tensor, Q: Any) -> Programs | None:
         curvature = self.problem.checked(cost, Q=Q)["Q"]
         bill = P._replace(Q=np.ascontiguousarray((curvature if curvature.dim() == 3 else curvature[None]).numpy()))
         return bill if self._is_convex(bill) else None
+
+    def _void(self, slots: compiled.Index, mark: compiled.Array) -> None:
+        """Have the true problems of these samples solved again where their curvature is another than the last time."""
+        other = ~((self._marks[slots] == mark) | (np.isnan(self._marks[slots]) & np.isnan(mark))).all(1)
+        self._stamps[slots[other]] = np.nan
+        self._marks[slots] = mark
 
     def _is_convex(self, P: Programs) -> bool:
         return bool(is_convex(torch.from_numpy(P.Q), P.sign, P.smoothing).all())
@@ -305,9 +336,9 @@ class Remembered:
         return compiled.new_outcome(size, self.problem.n, self.equalities, self.rows - self.equalities)
 
     def _grow_ideal(self, size: int) -> None:
-        bigger, stamps = self._new_ideal(size), np.full((size, self.problem.n), np.nan)
-        compiled.copy_rows((*bigger, stamps), (*self._ideal, self._stamps))
-        self._ideal, self._stamps = bigger, stamps
+        bigger, stamps, marks = self._new_ideal(size), *(np.full((size, self.problem.n), np.nan) for _ in range(2))
+        compiled.copy_rows((*bigger, stamps, marks), (*self._ideal, self._stamps, self._marks))
+        self._ideal, self._stamps, self._marks = bigger, stamps, marks
 
 
 def _array(value: Tensor) -> compiled.Array:
