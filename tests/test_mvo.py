@@ -32,6 +32,7 @@ from pear.tasks.market import (
     METHODS,
     Forecaster,
     Judge,
+    PortfolioPEARLoss,
     backtest,
     deepest_drawdowns,
     market_loss,
@@ -638,3 +639,22 @@ def test_resampling_seeds_widens_the_interval_where_seeds_differ() -> None:
 def test_prices_check_themselves() -> None:
     with pytest.raises(PriceError, match="got values of shape"):
         Prices(np.ones((2, 2)), ("A",), (datetime.date(2024, 1, 2), datetime.date(2024, 1, 3)))
+
+
+def test_more_names_than_days_take_a_shorter_way_to_the_same_gradient() -> None:
+    """The gradient by the covariance has rank two; through its factor or as a matrix, it is the same."""
+    random = torch.Generator().manual_seed(0)
+    predicted, true = (0.05 * torch.randn(4, 12, 9, generator=random, dtype=torch.float64) for _ in range(2))
+    task = pear.tasks.portfolio(12, 2.0)
+    loss = PortfolioPEARLoss(task, "exact", ahead=3)
+    short = predicted.clone().requires_grad_()
+    value = loss(short, true)
+    value.backward()
+    long = predicted.clone().requires_grad_()
+    (mu, sigma), (true_mu, true_sigma) = moments(long, 3), moments(true, 3)
+    curvatures = {"Q": task.curvature(sigma), "true_Q": task.curvature(true_sigma)}
+    plain = pear.PEARLoss(task.problem, smoothing=0.0, injection=0.0)(task.cost(mu), task.cost(true_mu), **curvatures)
+    plain.backward()
+    assert value.item() == pytest.approx(plain.item(), rel=1e-12)
+    assert float(long.grad.abs().max()) > 0
+    torch.testing.assert_close(short.grad, long.grad, rtol=1e-10, atol=1e-14)

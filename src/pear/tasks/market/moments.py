@@ -42,7 +42,7 @@ def moments(days: Tensor, ahead: int, floor: float = FLOOR) -> tuple[Tensor, Ten
     if not floor >= 0:
         raise ProblemError(f"floor must be a number of at least 0; got {floor!r}")
     n, length = days.shape[1:]
-    centred = (days - days.mean(2, keepdim=True)) / math.sqrt(length - 1)
+    centred = factor(days)
     mean = days[:, :, -ahead:].mean(2)
     if n >= length and floor > 0:
         return mean, _Gram.apply(centred, floor)
@@ -53,6 +53,11 @@ def moments(days: Tensor, ahead: int, floor: float = FLOOR) -> tuple[Tensor, Ten
     shift = (floor - least).clamp(min=0)
     unit = torch.eye(n, dtype=days.dtype, device=days.device)
     return mean, covariance + shift[:, None, None] * unit
+
+
+def factor(days: Tensor) -> Tensor:
+    """X with S = XXᵀ for the sample covariance S of days (B, n, T)."""
+    return (days - days.mean(2, keepdim=True)) / math.sqrt(days.shape[2] - 1)
 
 
 class _Gram(torch.autograd.Function):
