@@ -213,6 +213,26 @@ def test_the_true_solution_is_kept_per_curvature() -> None:
     torch.testing.assert_close(back, fresh(case.cost, case.true), rtol=1e-11, atol=1e-13)
 
 
+def test_a_remembered_curvature_is_never_mistaken_for_another() -> None:
+    """One curvature for each sample, one for all, the predicted one itself, none: in any order, and back again."""
+    case = ZOO["portfolio"]
+    assert case.problem.Q is not None
+    function, fresh = (pear.PEARLoss(case.problem, 0.0, injection=0.0, reduction="none") for _ in range(2))
+    own = torch.stack([factor * case.problem.Q for factor in (1.0, 2.0, 3.0)])
+    predicted = 1.5 * own
+    calls = [
+        {"Q": predicted, "true_Q": own},
+        {"Q": predicted, "true_Q": predicted},
+        {},
+        {"Q": predicted, "true_Q": 2 * case.problem.Q},
+    ]
+    for first in calls:
+        for second in calls:
+            for given in (first, second, first):
+                value = function(case.cost, case.true, keys=[0, 1, 2], **given)
+                torch.testing.assert_close(value, fresh(case.cost, case.true, **given), rtol=1e-11, atol=1e-13)
+
+
 @pytest.mark.parametrize("call", ["loss", "layer"])
 def test_keys_select_the_rows_of_a_problem_with_its_own_fields(call: str) -> None:
     case = ZOO["own everything"]

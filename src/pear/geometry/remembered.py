@@ -186,6 +186,8 @@ class Remembered:
             return None
         if Q is None and len(stamps):
             self._void(slots, np.full((len(slots), self.problem.n), np.nan))
+        if shared and ideal is self._ideal:
+            self._stamps[slots], self._marks[slots] = np.nan, np.inf
         curved = len(P.Q) > 0
         strength = injection if not curved or injection == 0 else -1.0
         outcome, value, exact, injected = compiled.regret(
@@ -218,6 +220,7 @@ class Remembered:
         if not self._tables[0].fits(len(self._slot)):
             return None
         states, ideals, _, ideal, stamps = self._remember([0], 1, True)
+        self._void(self._everyone, np.full((count, self.problem.n), np.nan))
         return P, self._everyone, Memory(states, ideals, home, ideal, stamps, OPTIMAL)
 
     def _remember(
@@ -286,7 +289,7 @@ class Remembered:
         plain = isinstance(Q, Tensor) and Q.shape == (len(cost), P.lb.shape[1], P.lb.shape[1])
         if not (plain and Q.dtype == torch.float64 and Q.device.type == "cpu" and len(stamps)):
             if len(stamps):
-                stamps[slots] = np.nan
+                self._stamps[slots], self._marks[slots] = np.nan, np.inf  # which no curvature has
             return self._checked_bill(P, cost, Q)
         mark = (Q.detach() @ self._probe).numpy()
         if not (self._marks[slots] == mark).all():
