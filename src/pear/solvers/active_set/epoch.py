@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from pear.solvers.active_set.compile import entry, inner
 from pear.solvers.active_set.kernels import regret_batch
 from pear.solvers.active_set.layout import SOLVED, Array, Outcome, Programs, States, Work
@@ -104,9 +106,10 @@ def linear_epoch(
             forecast(model, features[row], room.predicted[i])
             for j in range(true.shape[1]):
                 room.true[i, j] = true[row, j]
-        regret_batch(
-            P, P, False, room.predicted, room.true, room.rows, memory.states, memory.ideals, room.slots, memory.home,
-            room.outcome, memory.ideal, memory.stamps, strength, room.value, room.g, room.injected, w, 0, count,
+        regret_batch(  # literals would compile a second variant of it
+            P, P, np.bool_(False), room.predicted, room.true, room.rows, memory.states, memory.ideals, room.slots,
+            memory.home, room.outcome, memory.ideal, memory.stamps, strength, room.value, room.g, room.injected, w,
+            np.int64(0), count,
         )  # fmt: skip
         for i in range(count):
             exact = room.outcome.kkt_residual[i] <= memory.optimal
