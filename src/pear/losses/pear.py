@@ -74,7 +74,8 @@ class LastCall:
     Attributes:
         decision: (B, n) decisions taken under the predicted costs, in float64; zero where a sample failed.
         regret: (B,) regret of each sample; zero where it was masked.
-        reuse_rate: share of samples whose remembered active set passed the check, so that no solver was called.
+        reuse_rate: share of samples whose remembered active set passed the check, so that no solver was called; zero on
+            a GPU for problems that its kernel solves, which is faster than a check.
         kkt_residual: (B,) as in ``pear.solve``.
     """
 
