@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pear
-from pear.geometry import remembered
-from pear.geometry.remembered import Remembered
+from pear.decisions import remembered
+from pear.decisions.remembered import Remembered
 from pear.solvers.active_set import batch, compile, kernels
 from pear.solvers.active_set.compile import tend
 from pear.solvers.active_set.layout import GIVEN_UP

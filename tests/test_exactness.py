@@ -18,8 +18,8 @@ from pear.bench.families import FAMILIES
 from pear.bench.oracle import attempt, reference, reference_solvers
 from pear.bench.program import Program, kkt_residual, programs
 from pear.errors import MissingExtraError, PearError
-from pear.geometry.residual import kkt_residual as own_residual
-from pear.solvers.solution import Duals
+from pear.optimality.point import Duals
+from pear.optimality.residual import kkt_residual as own_residual
 
 pytest.importorskip("qpsolvers")
 
@@ -179,7 +179,7 @@ def test_a_program_that_no_reference_solves_is_not_passed_over() -> None:
 def test_the_oracle_shares_no_code_with_what_it_judges() -> None:
     for module in (pear.bench.oracle, pear.bench.program):
         source = Path(module.__file__).read_text()
-        assert "pear.geometry" not in source
+        assert "pear.decisions" not in source
         assert "pear.losses" not in source
         assert "canonical" not in source
 

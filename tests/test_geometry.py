@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import pear
-from pear.geometry.reduced import ReducedKKT
-from pear.geometry.solve import solve_verified
+from pear.decisions.solve import solve_verified
+from pear.sensitivity.reduced import ReducedKKT
 from pear.solvers import available
 from zoo import LINEAR, ZOO, Arrays, Planted, arrays, jacobian, projection, solution_kkt, tight
 

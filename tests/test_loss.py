@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import pear
-from pear.solvers import Duals, Hint
+from pear.solvers import Candidate, Duals
 from zoo import ZOO, arrays, jacobian
 
 NAN, INF = float("nan"), float("inf")
@@ -66,12 +66,12 @@ def test_rates_without_gradient_and_weak_activity() -> None:
     assert not call.decision.requires_grad
 
 
-def useless(value: float) -> Callable[..., Hint]:
+def useless(value: float) -> Callable[..., Candidate]:
     """A solver that returns the same number for everything, and calls it solved."""
 
-    def solve(qp: Any, tol: float) -> Hint:
+    def solve(qp: Any, tol: float) -> Candidate:
         x, y, v = (torch.full((qp.batch, k), value, dtype=torch.float64) for k in (qp.n, qp.p, qp.m))
-        return Hint(x, Duals(y, v, x.clone()), torch.zeros(qp.batch, dtype=torch.int8))
+        return Candidate(x, Duals(y, v, x.clone()), torch.zeros(qp.batch, dtype=torch.int8))
 
     return solve
 
@@ -83,7 +83,7 @@ def test_a_useless_solver_costs_exchanges_and_never_accuracy(
 ) -> None:
     """Exchanges alone find the solution among bounds; among rows they may give up, but never lie."""
     case = ZOO[name]
-    monkeypatch.setattr("pear.solvers.interior_point.solve", useless(junk))
+    monkeypatch.setattr("pear.solvers.interior_point.dense.solve", useless(junk))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pear.FailedSamplesWarning)
         s = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="pear", on_failure="mask")
@@ -96,7 +96,7 @@ def test_a_useless_solver_costs_exchanges_and_never_accuracy(
 def test_repairs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the box zero is inside, so that no bound is guessed; planted are two in each sample."""
     case = ZOO["box"]
-    monkeypatch.setattr("pear.solvers.interior_point.solve", useless(0.0))
+    monkeypatch.setattr("pear.solvers.interior_point.dense.solve", useless(0.0))
     solution = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="pear")
     assert solution.repaired.tolist() == [True] * 3
     function = pear.PEARLoss(case.problem, case.smoothing, solver="pear")
@@ -425,8 +425,8 @@ def test_a_solver_that_cannot_do_it_is_helped_out_aloud(
     """In the last resort another installed solver is asked, and the log says whom."""
     pytest.importorskip("daqp")
     case = ZOO["transport"]
-    monkeypatch.setattr("pear.solvers.interior_point.solve", useless(NAN))
-    monkeypatch.setattr("pear.geometry.exact._ROUNDS", ((1e-6, 0), (1e-10, 0)))  # and no exchange may save it
+    monkeypatch.setattr("pear.solvers.interior_point.dense.solve", useless(NAN))
+    monkeypatch.setattr("pear.decisions.pipeline._ROUNDS", ((1e-6, 0), (1e-10, 0)))  # and no exchange may save it
     with caplog.at_level("WARNING", logger="pear"):
         s = pear.solve(case.problem, case.cost, case.smoothing, solver="pear")
     assert bool(s.solved.all())

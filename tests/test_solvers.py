@@ -15,7 +15,7 @@ import torch
 
 from pear.errors import MissingExtraError, UnknownSolverError
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers import BACKENDS, Backend, Hint, Status, available, check, choose, get, kind_of, resolve
+from pear.solvers import BACKENDS, Backend, Candidate, Status, available, check, choose, get, kind_of, resolve
 
 INF = float("inf")
 TOL = 1e-7
@@ -113,7 +113,7 @@ def build(kind: str, name: str) -> QuadraticProgram:
     return program(c, H=factor @ factor.swapaxes(-1, -2) + 0.1 * np.eye(n), **fields)
 
 
-def residual(qp: QuadraticProgram, hint: Hint) -> np.ndarray:
+def residual(qp: QuadraticProgram, hint: Candidate) -> np.ndarray:
     """(B,) the largest violation of any optimality condition, relative to the sizes of the data, in plain numpy."""
     worst = []
     for i in range(qp.batch):
@@ -135,7 +135,7 @@ def residual(qp: QuadraticProgram, hint: Hint) -> np.ndarray:
     return np.array(worst)
 
 
-def same(a: Hint, b: Hint) -> bool:
+def same(a: Candidate, b: Candidate) -> bool:
     pairs = [(a.x, b.x), (a.status, b.status)]
     pairs += [(getattr(a.duals, f), getattr(b.duals, f)) for f in ("equality", "inequality", "bound")]
     return all(torch.equal(u.nan_to_num(nan=-7.0), v.nan_to_num(nan=-7.0)) for u, v in pairs)
@@ -476,7 +476,7 @@ def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_row_without_packages_is_always_there() -> None:
-    backend = Backend("mine", "pear.solvers.scipy")
+    backend = Backend("mine", "pear.solvers.adapters.scipy")
     assert backend.installed
     assert backend.how_to_install == "always there"
 

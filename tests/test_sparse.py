@@ -12,13 +12,13 @@ import torch
 from scipy import sparse
 
 import pear
-from pear.geometry.solve import solve_verified
-from pear.geometry.sparse_verified import SparseVerified
+from pear.decisions.solve import solve_verified
 from pear.problem import sparse as rule
 from pear.problem.sparse import SparseMatrix, SparseProgram
-from pear.solvers import sparse_kkt
+from pear.sensitivity.sparse_verified import SparseVerified
+from pear.solvers.linalg import saddle as sparse_kkt
+from pear.solvers.linalg.ldl import Ordering
 from pear.solvers.registry import get
-from pear.solvers.sparse_ldl import Ordering
 
 EXACT = 1e-9
 n, BATCH = 60, 5

@@ -6,6 +6,8 @@ constraints: one small linear solve per sample, exact, for any LP or convex QP.
 """
 
 from pear import tasks
+from pear.decisions import solve
+from pear.decisions.solution import Solution
 from pear.errors import (
     DataError,
     FailedSamplesWarning,
@@ -16,10 +18,9 @@ from pear.errors import (
     SolveError,
     UnknownSolverError,
 )
-from pear.geometry import solve
 from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret_gradient
+from pear.optimality.point import Status
 from pear.problem import Problem, Smooth
-from pear.solvers.solution import Solution, Status
 
 __version__ = "0.1.0"
 

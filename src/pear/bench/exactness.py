@@ -19,11 +19,11 @@ from torch import Tensor
 from pear.bench.families import FAMILIES, Case
 from pear.bench.oracle import Reference, reference, reference_solvers
 from pear.bench.program import Array, Mask, kkt_residual, programs
+from pear.decisions import solve
+from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning
-from pear.geometry import solve
 from pear.losses import PEARLoss, regret_gradient
 from pear.solvers.registry import available
-from pear.solvers.solution import Solution
 
 GOALS = {"kkt_residual": 1e-9, "oracle_error": 1e-8, "fd_error": 1e-5}
 """The largest values a row may show."""

@@ -8,10 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pear.geometry.exact import Verified
-from pear.geometry.projection import project_any, require_unique
-from pear.geometry.remembered import Decided, Remembered
-from pear.geometry.solve import (
+from pear.decisions.remembered import Decided, Remembered
+from pear.decisions.solve import (
     OnFailure,
     check_on_failure,
     check_smoothing,
@@ -20,10 +18,12 @@ from pear.geometry.solve import (
     fail,
     solve_verified,
 )
-from pear.losses.memory import Memory, as_keys, rows_of
+from pear.decisions.warm_starts import Memory, as_keys, rows_of
 from pear.problem import Problem
 from pear.problem.canonical import matvec, tmatvec
 from pear.problem.convert import as_batch
+from pear.sensitivity.projection import project_any, require_unique
+from pear.sensitivity.verified import Verified
 
 _FIELDS = ("Q", "A", "b", "G", "h", "lb", "ub")
 

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from pear.decisions.solve import solve
+from pear.decisions.warm_starts import as_keys, rows_of
 from pear.errors import ProblemError
-from pear.geometry.solve import solve
-from pear.losses.memory import as_keys, rows_of
 from pear.losses.regret import check_pair
 from pear.problem import Problem
 from pear.problem.convert import as_batch

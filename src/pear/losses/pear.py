@@ -12,11 +12,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pear.errors import NotUniqueError, ProblemError
-from pear.geometry.exact import Start, Verified
-from pear.geometry.projection import inject_normal, project
-from pear.geometry.remembered import Regrets, Remembered
-from pear.geometry.solve import (
+from pear.decisions.remembered import Regrets, Remembered
+from pear.decisions.solve import (
     OnFailure,
     check_on_failure,
     check_smoothing,
@@ -25,11 +22,14 @@ from pear.geometry.solve import (
     fail,
     solve_verified,
 )
-from pear.losses.memory import Memory, as_keys, check_rows, rows_of
+from pear.decisions.warm_starts import Memory, as_keys, check_rows, rows_of
+from pear.errors import NotUniqueError, ProblemError
 from pear.losses.regret import check_injection, check_pair, gradient_error, regret, true_curvature
+from pear.optimality.point import Status
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-from pear.solvers.solution import Status
+from pear.sensitivity.projection import inject_normal, project
+from pear.sensitivity.verified import Start, Verified
 
 Reduction = Literal["mean", "sum", "none"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from pear.decisions.solve import solve
 from pear.errors import MissingExtraError, ProblemError
-from pear.geometry.solve import solve
 from pear.losses.oracle import Decide, DecisionLoss
 from pear.problem import Problem
 from pear.problem.convert import as_batch

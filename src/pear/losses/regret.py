@@ -8,14 +8,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve, solve_verified
 from pear.errors import ProblemError
-from pear.geometry.exact import Start, Verified
-from pear.geometry.projection import inject_normal, project
-from pear.geometry.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve, solve_verified
+from pear.optimality.point import Status
 from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.convert import as_batch
-from pear.solvers.solution import Status
+from pear.sensitivity.projection import inject_normal, project
+from pear.sensitivity.verified import Start, Verified
 
 _TINY = 1e-7  # keeps the normalised regret finite where every optimal value is zero
 

@@ -25,13 +25,7 @@ from pear.problem.convert import (
     to_float64,
 )
 from pear.problem.smooth import Smooth, check_phi
-from pear.problem.sparse import (
-    MATRICES,
-    check_curvature,
-    keeps_sparse,
-    read_sparse,
-    sparse_program,
-)
+from pear.problem.sparse import MATRICES, check_curvature, keeps_sparse, read_sparse, sparse_program
 
 FIELDS = ("Q", "A", "b", "G", "h", "lb", "ub")
 

@@ -3,16 +3,16 @@
 Importing this package imports no solver; a backend's module is imported when it is first used.
 """
 
+from pear.optimality.point import ActiveSet, Duals, Status
+from pear.solvers.base import Candidate
 from pear.solvers.registry import BACKENDS, Backend, available, check, choose, get, kind_of, resolve
-from pear.solvers.solution import ActiveSet, Duals, Hint, Solution, Status
 
 __all__ = [
     "BACKENDS",
     "ActiveSet",
     "Backend",
+    "Candidate",
     "Duals",
-    "Hint",
-    "Solution",
     "Status",
     "available",
     "check",

@@ -12,9 +12,9 @@ import torch
 
 from pear.errors import MissingExtraError, UnknownSolverError
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.solution import Hint
+from pear.solvers.base import Candidate
 
-SolveFunction = Callable[..., Hint]
+SolveFunction = Callable[..., Candidate]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Backend:
 
     Attributes:
         name: what users write in ``solver=``.
-        module: where its ``solve(qp, tol, **options) -> Hint`` lives; imported on first use.
+        module: where its ``solve(qp, tol, **options) -> Candidate`` lives; imported on first use.
         packages: import names that must be present.
         extra: the extra of ``pear-dfl`` that installs them; empty where nothing is needed.
         kinds: of "lp", "qp", "milp".
@@ -56,7 +56,7 @@ class Backend:
         """The command that makes it available."""
         return f"pip install 'pear-dfl[{self.extra}]'" if self.extra else "always there"
 
-    def solve(self, qp: QuadraticProgram, tol: float) -> Hint:
+    def solve(self, qp: QuadraticProgram, tol: float) -> Candidate:
         """Solve the batch to about ``tol``.
 
         Raises:
@@ -79,7 +79,7 @@ _PREFIX = "qpsolvers:"
 def _bridge(name: str, package: str, kinds: tuple[str, ...], note: str) -> Backend:
     return Backend(
         name,
-        "pear.solvers.qpsolvers",
+        "pear.solvers.adapters.qpsolvers",
         packages=("qpsolvers", package),
         extra="qpsolvers",
         kinds=kinds,
@@ -94,7 +94,7 @@ COMPILED, ON_GPU = "active-set", "pear"
 BACKENDS: tuple[Backend, ...] = (
     Backend(
         "pear",
-        "pear.solvers.interior_point",
+        "pear.solvers.interior_point.dense",
         gpu=True,
         note="built in: batched interior point in torch, the whole batch at once, on CPU and GPU",
     ),
@@ -103,10 +103,16 @@ BACKENDS: tuple[Backend, ...] = (
         "pear.solvers.active_set.solve",
         note="built in: compiled, sample by sample on all cores; exact, and starts from the last solution",
     ),
-    Backend("osqp", "pear.solvers.osqp", ("osqp",), "osqp", note="operator splitting; set up once where H is shared"),
+    Backend(
+        "osqp",
+        "pear.solvers.adapters.osqp",
+        ("osqp",),
+        "osqp",
+        note="operator splitting; set up once where H is shared",
+    ),
     Backend(
         "highs",
-        "pear.solvers.highs",
+        "pear.solvers.adapters.highs",
         ("highspy",),
         "highs",
         kinds=("lp", "milp"),
@@ -114,7 +120,7 @@ BACKENDS: tuple[Backend, ...] = (
     ),
     Backend(
         "scipy",
-        "pear.solvers.scipy",
+        "pear.solvers.adapters.scipy",
         kinds=("lp", "milp"),
         note="linprog and milp: always there, slower than highs on small problems",
     ),
@@ -143,7 +149,7 @@ def get(name: str) -> Backend:
             return backend
     if name.startswith(_PREFIX) and len(name) > len(_PREFIX):
         options = {"name": name.removeprefix(_PREFIX)}
-        return Backend(name, "pear.solvers.qpsolvers", ("qpsolvers",), "qpsolvers", options=options)
+        return Backend(name, "pear.solvers.adapters.qpsolvers", ("qpsolvers",), "qpsolvers", options=options)
     names = [backend.name for backend in BACKENDS]
     close = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"did you mean '{close[0]}'? " if close else ""

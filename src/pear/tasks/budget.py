@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pear.geometry import solve
+from pear.decisions import solve
 from pear.problem import Problem
 from pear.tasks.binary import Rows, Search
 from pear.tasks.integer import IntegerOracle

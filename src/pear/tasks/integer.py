@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pear.decisions.solve import fail, solve
 from pear.errors import SolveError
-from pear.geometry.solve import fail, solve
+from pear.optimality.point import Status
 from pear.problem import Problem
-from pear.solvers.solution import Status
 from pear.tasks.binary import FITS, Rows, Search
 
 Array = NDArray[np.float64]

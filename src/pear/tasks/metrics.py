@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from pear.decisions import solve
+from pear.decisions.solution import Solution
 from pear.errors import ProblemError
-from pear.geometry import solve
 from pear.losses.regret import check_pair
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-from pear.solvers.solution import Solution
 from pear.tasks.task import TINY
 
 

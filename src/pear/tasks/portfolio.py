@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from pear.decisions import solve
 from pear.errors import ProblemError
-from pear.geometry import solve
 from pear.problem import Problem
 from pear.problem.convert import ArrayLike, read
 from pear.tasks.task import Task

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pear.decisions.solve import fail
 from pear.errors import ProblemError
-from pear.geometry.solve import fail
 from pear.losses.regret import check_pair
+from pear.optimality.point import Status
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-from pear.solvers.solution import Status
 from pear.tasks.costs import Formula, polynomial_costs
 from pear.tasks.paths import Graph
 from pear.tasks.task import Samples, Task

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from pear.decisions import solve
 from pear.errors import ProblemError
-from pear.geometry import solve
 from pear.losses import normalized_regret
 from pear.losses.regret import check_pair
 from pear.problem import Problem

@@ -9,17 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pear.cli.bench.session import (
-    Out,
-    Peers,
-    PeersHere,
-    Rebuild,
-    Threads,
-    folder_for,
-    measuring,
-    prepare_peers,
-    words,
-)
+from pear.cli.bench.session import Out, Peers, PeersHere, Rebuild, Threads, folder_for, measuring, prepare_peers, words
 from pear.cli.reproduce import numbers
 
 

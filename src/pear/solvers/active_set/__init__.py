@@ -9,7 +9,7 @@ of superbasics: (ZᵀHZ) q = −Zᵀ∇. A portfolio of 100 assets has one row a
 From a feasible point, each round either moves to the minimum of the working set, or stops at the first bound on the
 way and takes it in, or lets go of the bound with the most wrongly signed multiplier. A remembered working set whose
 minimum is optimal costs one round. Whatever comes out is judged afresh from the data, by the same sizes and
-tolerances as ``pear.geometry``; what does not pass is given up, and left to the methods that need no luck.
+tolerances as ``pear.decisions``; what does not pass is given up, and left to the methods that need no luck.
 
 The modules, each using those before it: ``compile`` (how, and a cache that is never stale), ``tolerances``, ``layout``
 (the arrays), ``linear`` (products), ``basis``, ``reduced`` (the system that is solved), ``pricing``, ``phases``,

@@ -117,7 +117,7 @@ class Work(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a solve writes, one row a sample; see ``pear.solvers.solution`` for the meaning.
+    """What a solve writes, one row a sample; see ``pear.optimality.point`` for the meaning.
 
     Attributes:
         code: SOLVED or GIVEN_UP; changes: of the working set; tangent: dimension of the tangent space.

@@ -30,7 +30,7 @@ from pear.solvers.active_set.tolerances import FLOOR, SHARE_OF_FORCE, SIGN
 
 @inner
 def measure_forces(D: Data, w: Work) -> None:
-    """The natural size of every multiplier, as ``pear.geometry.scale`` has it."""
+    """The natural size of every multiplier, as ``pear.optimality.scale`` has it."""
     R, n = D.J.shape
     largest = FLOOR * w.v[NUMBER, REACH] * w.v[NUMBER, STIFFNESS]
     for j in range(n):

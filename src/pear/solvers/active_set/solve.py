@@ -6,13 +6,14 @@ import numpy as np
 import torch
 
 from pear.errors import UnknownSolverError
+from pear.optimality.point import Duals, Status
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
 from pear.solvers.active_set import batch
-from pear.solvers.solution import Duals, Hint, Status, empty_hint
+from pear.solvers.base import Candidate, empty_candidate
 
 
-def solve(qp: QuadraticProgram, tol: float) -> Hint:
+def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve a batch of LPs or QPs; to rounding, whatever ``tol`` is.
 
     Programs that are too large for it, and those that it has to give up, come back as INACCURATE, without a point.
@@ -22,7 +23,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Hint:
             "solver 'active-set' takes dense matrices only, and this problem is sparse; leave it to solver='auto', or "
             "pass dense matrices"
         )
-    hint = empty_hint(qp.batch, qp.n, qp.p, qp.m, qp.c)
+    hint = empty_candidate(qp.batch, qp.n, qp.p, qp.m, qp.c)
     if qp.batch and batch.supports(qp.n, qp.p + qp.m):
         home = qp.c.device
         rows = np.arange(qp.batch)
@@ -33,5 +34,5 @@ def solve(qp: QuadraticProgram, tol: float) -> Hint:
         index = torch.from_numpy(np.flatnonzero(found.code == 0))
         duals = Duals(*(torch.from_numpy(v) for v in (found.equality, found.inequality, found.bound)))
         solved = torch.full((qp.batch,), int(Status.SOLVED), dtype=torch.int8)
-        hint.put(index.to(home), Hint(torch.from_numpy(found.x), duals, solved)[index].to(home))
+        hint.put(index.to(home), Candidate(torch.from_numpy(found.x), duals, solved)[index].to(home))
     return hint

@@ -170,7 +170,7 @@ def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
 
 @inner
 def kkt_residual(D: Data, outcome: Outcome, k: int, w: Work) -> float:
-    """The yardstick of ``pear.geometry.residual``; w.v[LEFT] holds the slacks of the rows."""
+    """The yardstick of ``pear.optimality.residual``; w.v[LEFT] holds the slacks of the rows."""
     R, n = D.J.shape
     p = D.equalities
     size = FLOOR * w.v[NUMBER, REACH]

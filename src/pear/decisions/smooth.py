@@ -1,0 +1,103 @@
+"""Problems with a smooth convex φ beside the quadratic: Newton steps on the constraints, each an exact QP.
+
+At z the objective is replaced by its second-order model; the model's minimiser over the constraints gives a direction
+along which a backtracking line search goes downhill. Near the solution the steps are full and converge quadratically,
+and the last model *is* the program whose geometry the gradient needs: H is the Hessian at the solution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from pear.decisions.pipeline import solve_exactly
+from pear.errors import ProblemError
+from pear.optimality.point import Status
+from pear.problem import Problem
+from pear.problem.canonical import QuadraticProgram, matvec
+from pear.sensitivity.verified import Verified
+from pear.solvers.registry import Backend
+
+_MAX_STEPS = 100
+_HALVINGS = 40
+_STILL = 1e-11
+_ARMIJO = 1e-4
+
+
+def solve_smooth(problem: Problem, base: QuadraticProgram, backend: Backend) -> Verified:
+    """Solve ``min φ(z) + ½zᵀHz + cᵀz`` over the constraints of ``base`` for every sample.
+
+    Args:
+        problem: carries φ (``pear.Smooth``) and the sense.
+        base: the canonical programs without φ.
+        backend: gives hints for the quadratic models.
+
+    Returns:
+        The verified solution of the last model; samples whose steps did not come to rest are INACCURATE.
+    """
+    nearest = _feasible_start(problem, base, backend)
+    z, start = nearest.x, None
+    for _ in range(_MAX_STEPS):
+        result = solve_exactly(_model(problem, base, z), backend, start)
+        direction = torch.where(result.solved[:, None], result.x - z, torch.zeros_like(z))
+        still = direction.abs().amax(1) <= _STILL * z.abs().amax(1).clamp(min=1e-300)
+        resting = still | ~result.solved
+        if bool(resting.all()):
+            break
+        z = z + _step_length(problem, base, z, direction) * direction
+        start = result.as_start()
+    result.status[~resting & result.solved] = int(Status.INACCURATE)
+    result.status = torch.where(nearest.solved, result.status, nearest.status)
+    return result
+
+
+def _feasible_start(problem: Problem, base: QuadraticProgram, backend: Backend) -> Verified:
+    """The feasible point nearest to φ's start (or to zero), where φ must be finite."""
+    assert problem.phi is not None
+    eye = torch.eye(base.n, dtype=base.c.dtype, device=base.c.device)[None]
+    centre = problem.phi.start if problem.phi.start is not None else torch.zeros(base.n)
+    c = -torch.as_tensor(centre, dtype=base.c.dtype, device=base.c.device).expand_as(base.c)
+    nearest = solve_exactly(replace(base, H=eye, c=c, diagonal=True), backend)
+    outside = nearest.solved & ~problem.phi.value(nearest.x).isfinite()
+    if bool(outside.any()):
+        raise ProblemError(
+            f"phi is not finite at the starting point of sample {int(outside.nonzero()[0])}; "
+            "expected a point in its domain: pass Smooth(..., start=z) with z near the feasible set's interior"
+        )
+    return nearest
+
+
+def _model(problem: Problem, base: QuadraticProgram, z: Tensor) -> QuadraticProgram:
+    """The quadratic program whose objective agrees with the true one at z up to second order."""
+    assert problem.phi is not None
+    curvature = problem.sign * problem.phi.hessian(z)
+    slope = problem.sign * problem.phi.gradient(z)
+    return replace(base, H=base.H + curvature, c=base.c + slope - matvec(curvature, z), diagonal=False)
+
+
+def _objective(problem: Problem, base: QuadraticProgram, z: Tensor) -> Tensor:
+    assert problem.phi is not None
+    quadratic = (z * (0.5 * matvec(base.H, z) + base.c)).sum(1)
+    value = quadratic + problem.sign * problem.phi.value(z)
+    # a point on the edge of φ's domain may have a value, but no slope to go on from
+    inside = problem.phi.gradient(z).isfinite().all(1) & ~value.isnan()
+    return torch.where(inside, value, torch.inf)
+
+
+def _step_length(problem: Problem, base: QuadraticProgram, z: Tensor, direction: Tensor) -> Tensor:
+    """(B, 1) largest of 1, ½, ¼, … that lowers the objective enough; 1 where it already rests."""
+    assert problem.phi is not None
+    slope = base.c + matvec(base.H, z) + problem.sign * problem.phi.gradient(z)
+    fall = (slope * direction).sum(1)
+    here = _objective(problem, base, z)
+    noise = 1e-14 * here.abs()  # close to the solution the fall drowns in rounding; a full step is right there
+    length = torch.ones_like(here)
+    for _ in range(_HALVINGS):
+        there = _objective(problem, base, z + length[:, None] * direction)
+        high = ~(there <= here + _ARMIJO * length * fall + noise)
+        if not bool(high.any()):
+            break
+        length = torch.where(high, length / 2, length)
+    return length[:, None]

@@ -1,0 +1,45 @@
+"""What ``pear.solve`` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from pear.optimality.point import ActiveSet, Batched, Duals, Status
+
+
+@dataclass(frozen=True)
+class Solution(Batched):
+    """Verified solutions of a batch.
+
+    Attributes:
+        x: (B, n) decisions. Rows whose status is not SOLVED hold NaN, never a substitute.
+        value: (B,) objective in the problem's own sense, smoothing included.
+        status: (B,) int8 of ``Status``.
+        active: constraints that are tight at ``x``.
+        weak: the tight ones whose multiplier is zero too; they count as active (see the docs on weak activity).
+        duals: multipliers of the minimised problem; None for integer problems.
+        kkt_residual: (B,) largest of the scaled primal, dual and complementarity residuals; for integer problems the
+            largest of constraint violation, distance to integers and relative gap.
+        repaired: (B,) bool, where the solver's own active set was wrong and was exchanged.
+    """
+
+    x: Tensor
+    value: Tensor
+    status: Tensor
+    active: ActiveSet
+    weak: ActiveSet
+    duals: Duals | None
+    kkt_residual: Tensor
+    repaired: Tensor
+
+    @property
+    def solved(self) -> Tensor:
+        """(B,) bool."""
+        return self.status == Status.SOLVED
+
+    @property
+    def weakly_active(self) -> Tensor:
+        """(B,) number of weakly active constraints of each sample."""
+        return self.weak.count()

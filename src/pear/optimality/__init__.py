@@ -1,0 +1,1 @@
+"""What "solved" means, once: tolerances, scaling, residuals, the active-set rule."""

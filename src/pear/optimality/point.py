@@ -1,0 +1,110 @@
+"""The words of optimality: the status of a sample, its multipliers and its active set, for batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any
+
+from torch import Tensor
+
+
+class Status(IntEnum):
+    """What became of one sample; ``sentence`` says what it means and what to do about it."""
+
+    SOLVED = 0
+    INACCURATE = 1
+    INFEASIBLE = 2
+    UNBOUNDED = 3
+    NOT_FINITE = 4
+    NOT_CONVEX = 5
+
+    @property
+    def sentence(self) -> str:
+        """The remedy in words."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    Status.SOLVED: "solved: the optimality conditions hold to tolerance",
+    Status.INACCURATE: "no verified solution was found; try another solver or rescale the problem",
+    Status.INFEASIBLE: "no point satisfies the constraints; check b, h and the bounds of this sample",
+    Status.UNBOUNDED: "the objective falls without end; add bounds, curvature (Q) or smoothing",
+    Status.NOT_FINITE: "the data of this sample holds NaN or infinity; check the predictor and its inputs",
+    Status.NOT_CONVEX: "the curvature given for this sample is indefinite; predict it as LLᵀ, or shift its eigenvalues",
+}
+
+
+class Batched:
+    """Row-wise selection, scattering and moving for dataclasses whose tensors share their first dimension."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.map(lambda value: value[index])
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Move every tensor, as ``torch.Tensor.to`` does."""
+        return self.map(lambda value: value.to(*args, **kwargs))
+
+    def put(self, index: Tensor, rows: Any) -> None:
+        """Write ``rows`` into this object at ``index``, in place."""
+        for f in fields(self):  # type: ignore[arg-type]
+            mine, theirs = getattr(self, f.name), getattr(rows, f.name)
+            if isinstance(mine, Batched):
+                mine.put(index, theirs)
+            elif mine is not None:
+                mine[index] = theirs
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Any:
+        """The same object with ``function`` applied to every tensor."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+        def one(value: Any) -> Any:
+            if isinstance(value, Batched):
+                return value.map(function)
+            return None if value is None else function(value)
+
+        return type(self)(**{name: one(value) for name, value in values.items()})
+
+
+@dataclass(frozen=True)
+class Duals(Batched):
+    """Multipliers of the minimised problem, signed so that ``Hz + c + Aᵀ equality + Gᵀ inequality + bound = 0``.
+
+    Attributes:
+        equality: (B, p), free in sign.
+        inequality: (B, m), never negative.
+        bound: (B, n), at most 0 at a lower bound and at least 0 at an upper bound.
+    """
+
+    equality: Tensor
+    inequality: Tensor
+    bound: Tensor
+
+
+@dataclass(frozen=True)
+class ActiveSet(Batched):
+    """The constraints that hold with equality; equality rows always do and are not listed.
+
+    Attributes:
+        rows: (B, m) bool, active rows of G.
+        lower, upper: (B, n) bool, variables at their bounds.
+    """
+
+    rows: Tensor
+    lower: Tensor
+    upper: Tensor
+
+    @property
+    def fixed(self) -> Tensor:
+        """(B, n) bool: variables held by a bound."""
+        return self.lower | self.upper
+
+    def same(self, other: ActiveSet) -> Tensor:
+        """(B,) bool: where both sets agree entirely."""
+        rows = (self.rows == other.rows).all(1)
+        return rows & (self.lower == other.lower).all(1) & (self.upper == other.upper).all(1)
+
+    def count(self) -> Tensor:
+        """(B,) number of active inequalities and bounds."""
+        return self.rows.sum(1) + self.fixed.sum(1)

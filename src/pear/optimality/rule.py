@@ -1,0 +1,56 @@
+"""The constants of the rule, each in one place: torch, numba and Triton code read them here.
+
+All are relative, to the natural size of what they are compared with (``pear.optimality.scale``), unless it says
+otherwise. Settings of one method (how often it refines, when it refreshes a factor) are not part of the rule and live
+beside that method.
+"""
+
+from __future__ import annotations
+
+OPTIMAL = 1e-9
+"""Largest KKT residual of anything that is called SOLVED: the one gate, for every solver, dense, sparse and GPU."""
+
+FEASIBLE = 1e-10
+"""Largest violation of a constraint, and largest residual of stationarity, of a point on its working set."""
+
+SIGN = 1e-12
+"""A multiplier more negative than this has the wrong sign; stricter than FEASIBLE, so that it stays out once it left."""
+
+SHARP = 1e-13
+"""What refinement aims at: rounding of the terms that a residual is made of."""
+
+TIGHT = 1e-10
+"""Slack up to which a constraint of an exact solution is active."""
+
+WEAK = 1e-9
+"""Multiplier up to which an active constraint is weakly active."""
+
+ROUNDOFF = 1e-12
+"""A rate, slack or multiplier below this is rounding, and counts as zero."""
+
+FLAT = 1e-12
+"""Curvature this much below the terms it is computed from is none."""
+
+RANK = 1e-11
+"""A pivot or singular value this much below the largest is zero."""
+
+INDEFINITE = 1e-10
+"""An eigenvalue more negative than this, relative to the curvature, is not rounding."""
+
+DESCENT = 1e-9
+"""An objective that falls by less than this along a unit direction does not fall."""
+
+PROJECTED = 1e-10
+"""Last correction up to which a refined projection has converged; where it has not, the rank is decided by an SVD."""
+
+NEGLIGIBLE = 1e-12
+"""A projection this much below the rescaled error H⁻¹e is rounding, and is set to zero."""
+
+SHARE_OF_SIZE = 0.1
+"""Share of the largest decision of a sample below which no slack's natural size falls."""
+
+SHARE_OF_FORCE = 1e-3
+"""Share of the largest dual scale of a sample below which no multiplier's natural size falls."""
+
+FLOOR = 1e-9
+"""Share of what a decision might be that is the least unit of size: it matters only where the decision is zero."""

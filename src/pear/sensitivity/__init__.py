@@ -1,0 +1,1 @@
+"""The tangent space at verified solutions: reduced KKT systems, projection, uniqueness."""

@@ -1,0 +1,269 @@
+"""The reduced KKT system: what is left after the variables at their bounds have been eliminated.
+
+With F the free variables and K the active rows, every solution, gradient and derivative of this package is a solve with
+
+    [ H_FF  J_Fᵀ ] [x]   [f]
+    [ J_F    0   ] [v] = [r].
+
+J_F is rank deficient as a rule (flow balance, vertices), so the plain matrix cannot be factored. The fast path factors
+the system with −δI in its lower right corner, from the smaller side, and refines against the true residual: x converges
+to the exact, unique answer whatever the rank. A sample whose residual does not vanish takes the careful path: a
+singular value decomposition of J_F that decides the rank, and the reduced Hessian on its null space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pear.optimality.point import ActiveSet
+from pear.problem.canonical import QuadraticProgram
+
+_Step = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""A preconditioner: residuals (rest_f, rest_r) in, corrections (dx, dv) out."""
+
+_SHIFT = 1e-7
+_REFINEMENTS = 4
+_CONVERGED = 1e-13
+_RANK = 1e-11
+_FLAT = 1e-12
+
+
+class ReducedKKT:
+    """Factorised reduced systems of a batch, one per sample, padded to a common size.
+
+    Args:
+        qp: the programs.
+        active: the constraints to hold with equality.
+    """
+
+    def __init__(self, qp: QuadraticProgram, active: ActiveSet) -> None:
+        self._shape = (qp.batch, qp.n, qp.p, qp.m)
+        self._free, self._free_mask = _pack(~active.fixed)
+        self._rows, self._rows_mask = _pack(active.rows)
+        self._H = _block(qp.H, self._free, self._free_mask)
+        self._J = torch.cat([_columns(qp.A.expand(qp.batch, -1, -1), self._free), self._active_rows(qp)], 1)
+        self._J = self._J * self._free_mask[:, None, :]
+        # rows of length one: neither the shift nor the rank may depend on the units in which a row is written
+        length = torch.linalg.vector_norm(self._J, dim=2)
+        self._length = torch.where(length > 0, length, torch.ones_like(length))
+        self._J = self._J / self._length[:, :, None]
+        self._step = self._factor(qp)
+
+    def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Solve for one right-hand side per sample by the fast path.
+
+        Args:
+            f: (B, n); entries of fixed variables are ignored.
+            r_eq, r_in: (B, p) and (B, m); entries of inactive rows are ignored.
+
+        Returns:
+            x (B, n), zero on fixed variables; the multipliers (B, p) and (B, m), zero on inactive rows; and (B,) bool,
+            where the residual vanished.
+        """
+        f_free, r = self._gather(f, r_eq, r_in)
+        x, v = torch.zeros_like(f_free), torch.zeros_like(r)
+        rest_f, rest_r = f_free, r
+        for _ in range(_REFINEMENTS):
+            dx, dv = self._step(rest_f, rest_r)
+            x, v = x + dx, v + dv
+            rest_f, rest_r = self._residual(f_free, r, x, v)
+        good = self._vanished(rest_f, rest_r, f_free, r, x, v)
+        return *self._scatter(x, v), good
+
+    def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Solve by rank decision: least residual in the rows, least norm among the solutions.
+
+        Args:
+            f, r_eq, r_in: as for ``solve``.
+
+        Returns:
+            x, the two multipliers, and (B,) bool, where x is unique (curvature on the whole tangent space).
+        """
+        f_free, r = self._gather(f, r_eq, r_in)
+        U, S, V, rank = self._decompose()
+        inverse = torch.where(rank, 1 / S.where(rank, torch.ones_like(S)), torch.zeros_like(S))
+        tangent = self._tangent_mask(rank)
+        values, vectors, curved = self._reduced_curvature(V, tangent)
+        x, v = torch.zeros_like(f_free), torch.zeros_like(r)
+        for _ in range(2):
+            rest_f, rest_r = self._residual(f_free, r, x, v)
+            dx = _mv(V[:, :, : S.shape[1]], inverse * _mv(U.mT, rest_r))
+            along = _mv(V.mT, rest_f - _mv(self._H, dx)) * tangent
+            dx = dx + _mv(V, _mv(vectors, torch.where(curved, _mv(vectors.mT, along) / values, 0.0)) * tangent)
+            dv = _mv(U, inverse * _mv(V[:, :, : S.shape[1]].mT, rest_f - _mv(self._H, dx)))
+            x, v = x + dx, v + dv
+        unique = (curved.sum(1) >= tangent.sum(1)) & torch.isfinite(x).all(1)
+        return *self._scatter(x, v), unique
+
+    def flat(self, f: Tensor) -> Tensor:
+        """(B, n) the part of f (B, n) along tangent directions that have no curvature; zero for a curved objective."""
+        _, _, V, rank = self._decompose()
+        tangent = self._tangent_mask(rank)
+        _, vectors, curved = self._reduced_curvature(V, tangent)
+        along = _mv(vectors.mT, _mv(V.mT, f.gather(1, self._free) * self._free_mask) * tangent)
+        x = _mv(V, _mv(vectors, torch.where(curved, torch.zeros_like(along), along)) * tangent)
+        return x.new_zeros(self._shape[:2]).scatter_add(1, self._free, x * self._free_mask)
+
+    def project(self, e: Tensor, least_multipliers: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """P e for e (B, n), with the multipliers of the rows; the careful path only where the fast one fell short.
+
+        Args:
+            e: (B, n).
+            least_multipliers: where rows are dependent, give the multipliers of least norm, to rounding; the fast path
+                has them to about the square root of that only.
+
+        Returns:
+            P e (B, n), v_eq (B, p), v_in (B, m), and (B,) bool, where the tangent space is curved throughout.
+        """
+        B, _, p, m = self._shape
+        zeros = e.new_zeros(B, p), e.new_zeros(B, m)
+        if least_multipliers:
+            return self.solve_carefully(e, *zeros)
+        fast = self.solve(e, *zeros)
+        good = fast[3]
+        if bool(good.all()):
+            return fast
+        careful = self.solve_carefully(e, *zeros)
+        x, v_eq, v_in = (torch.where(good[:, None], f, c) for f, c in zip(fast[:3], careful[:3], strict=True))
+        return x, v_eq, v_in, good | careful[3]
+
+    def tangent_dim(self) -> Tensor:
+        """(B,) dimension of the tangent space: free variables less independent active rows."""
+        _, _, _, rank = self._decompose()
+        return self._free_mask.sum(1) - rank.sum(1)
+
+    # -- building blocks ---------------------------------------------------------------------------------------------
+
+    def _active_rows(self, qp: QuadraticProgram) -> Tensor:
+        rows = qp.G[0][self._rows] if qp.G.shape[0] == 1 else _take(qp.G, self._rows)
+        return _columns(rows * self._rows_mask[:, :, None], self._free)
+
+    def _factor(self, qp: QuadraticProgram) -> _Step:
+        """Factor [H Jᵀ; J −δI] from the smaller side; δ is relative to 1/H."""
+        H, J, pad = self._H, self._J, ~self._free_mask
+        h = H.diagonal(dim1=1, dim2=2).masked_fill(pad, 0.0).amax(1) if H.shape[1] else H.new_zeros(H.shape[0])
+        self._stiffness = torch.where(h > 0, h, torch.ones_like(h))
+        delta = (_SHIFT / self._stiffness)[:, None]
+        if qp.diagonal and not qp.is_linear and J.shape[1] < H.shape[1]:
+            return self._factor_rows(delta)
+        return self._factor_free(delta)
+
+    def _factor_free(self, delta: Tensor) -> _Step:
+        """|F| side: Cholesky of H + JᵀJ/δ."""
+        H, J = self._H, self._J
+        L, info = torch.linalg.cholesky_ex(H + J.mT @ (J / delta[:, :, None]))
+        L = torch.where((info > 0)[:, None, None], torch.full_like(L, torch.nan), L)
+
+        def step(rest_f: Tensor, rest_r: Tensor) -> tuple[Tensor, Tensor]:
+            dx = _cho(L, rest_f + _mv(J.mT, rest_r / delta))
+            return dx, (_mv(J, dx) - rest_r) / delta
+
+        return step
+
+    def _factor_rows(self, delta: Tensor) -> _Step:
+        """|K| side, for diagonal H: Cholesky of the Schur complement J H⁻¹ Jᵀ + δI."""
+        J = self._J
+        inverse = 1 / self._H.diagonal(dim1=1, dim2=2)
+        shift = torch.diag_embed(delta.expand(-1, J.shape[1]))
+        L, info = torch.linalg.cholesky_ex((J * inverse[:, None, :]) @ J.mT + shift)
+        L = torch.where((info > 0)[:, None, None], torch.full_like(L, torch.nan), L)
+
+        def step(rest_f: Tensor, rest_r: Tensor) -> tuple[Tensor, Tensor]:
+            dv = _cho(L, _mv(J, inverse * rest_f) - rest_r)
+            return inverse * (rest_f - _mv(J.mT, dv)), dv
+
+        return step
+
+    def _residual(self, f: Tensor, r: Tensor, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return f - _mv(self._H, x) - _mv(self._J.mT, v), r - _mv(self._J, x)
+
+    def _vanished(self, rest_f: Tensor, rest_r: Tensor, f: Tensor, r: Tensor, x: Tensor, v: Tensor) -> Tensor:
+        """(B,) where both residuals are rounding errors of the terms they are made of; NaN counts as no."""
+        if not f.shape[1]:
+            return torch.ones(f.shape[0], dtype=torch.bool, device=f.device)
+        pull = (_mv(self._H.abs(), x.abs()) + _mv(self._J.abs().mT, v.abs()) + f.abs()).amax(1)
+        good = rest_f.abs().amax(1) <= _CONVERGED * pull
+        if r.shape[1]:
+            # where the tangent space is a point, x is zero and only f/h tells how large it could have been
+            size = torch.maximum(x.abs().amax(1), f.abs().amax(1) / self._stiffness)
+            reach = size + r.abs().amax(1)
+            good &= rest_r.abs().amax(1) <= _CONVERGED * reach
+        return good
+
+    def _decompose(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """J_F = U S Vᵀ with all of V, and (B, min) bool: which singular values count."""
+        U, S, Vh = torch.linalg.svd(self._J, full_matrices=True)
+        U = U[:, :, : S.shape[1]]
+        top = S[:, :1] if S.shape[1] else S.new_zeros(S.shape[0], 1)
+        return U, S, Vh.mT, (_RANK * top < S) & (S > 0)
+
+    def _tangent_mask(self, rank: Tensor) -> Tensor:
+        """(B, f) bool: right singular vectors that span the null space of J within the free variables.
+
+        Padded columns of J are zero, so that padding lies in the null space too; H is diagonal there and f is 0, which
+        keeps it harmless.
+        """
+        f = self._free.shape[1]
+        mask = torch.ones(rank.shape[0], f, dtype=torch.bool, device=rank.device)
+        mask[:, : rank.shape[1]] = ~rank
+        return mask
+
+    def _reduced_curvature(self, V: Tensor, tangent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Eigenpairs of VᵀHV on the tangent vectors, and which of them are curved."""
+        t = tangent.to(V.dtype)
+        M = t[:, :, None] * (V.mT @ self._H @ V) * t[:, None, :]
+        values, vectors = torch.linalg.eigh(M)
+        top = values.abs().amax(1, keepdim=True) if values.shape[1] else values
+        curved = (values > _FLAT * top) & (values > 0)
+        return torch.where(curved, values, torch.ones_like(values)), vectors, curved
+
+    def _gather(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor]:
+        f_free = torch.where(self._free_mask, f.gather(1, self._free), 0.0)
+        return f_free, torch.cat(
+            [r_eq, torch.where(self._rows_mask, r_in.gather(1, self._rows), 0.0)], 1
+        ) / self._length
+
+    def _scatter(self, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        B, n, p, m = self._shape
+        v = v / self._length
+        full = x.new_zeros(B, n).scatter_add(1, self._free, torch.where(self._free_mask, x, 0.0))
+        rows = v.new_zeros(B, m).scatter_add(1, self._rows, torch.where(self._rows_mask, v[:, p:], 0.0))
+        return full, v[:, :p], rows
+
+
+def _pack(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions of the True entries of each row, (B, k) padded with 0, and which of them are real."""
+    k = int(mask.sum(1).max()) if mask.numel() else 0
+    order = torch.argsort((~mask).to(torch.int8), dim=1, stable=True)[:, :k]
+    real = mask.gather(1, order)
+    return torch.where(real, order, torch.zeros_like(order)), real
+
+
+def _block(H: Tensor, index: Tensor, real: Tensor) -> Tensor:
+    """H[index, index] per sample, diagonal on padding."""
+    rows = torch.arange(index.shape[0], device=index.device)[:, None, None] if H.shape[0] > 1 else 0
+    block = H[rows, index[:, :, None], index[:, None, :]]
+    block = block * (real[:, :, None] & real[:, None, :])
+    # padding takes the size of the real curvature, so that no threshold depends on the units of H
+    top = block.diagonal(dim1=1, dim2=2).amax(1, keepdim=True) if index.shape[1] else block.new_ones(len(index), 1)
+    return block + torch.diag_embed(torch.where(top > 0, top, torch.ones_like(top)) * ~real)
+
+
+def _columns(rows: Tensor, index: Tensor) -> Tensor:
+    """rows[:, :, index] per sample: (B, k, n) and (B, f) give (B, k, f)."""
+    return rows.gather(2, index[:, None, :].expand(-1, rows.shape[1], -1))
+
+
+def _take(rows: Tensor, index: Tensor) -> Tensor:
+    return rows.gather(1, index[:, :, None].expand(-1, -1, rows.shape[2]))
+
+
+def _mv(matrix: Tensor, vector: Tensor) -> Tensor:
+    return torch.bmm(matrix, vector.unsqueeze(-1)).squeeze(-1)
+
+
+def _cho(L: Tensor, rhs: Tensor) -> Tensor:
+    return torch.cholesky_solve(rhs.unsqueeze(-1), L).squeeze(-1)

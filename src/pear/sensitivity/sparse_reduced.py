@@ -1,0 +1,132 @@
+"""The reduced KKT system of one large sparse program: what is left once variables at their bounds are eliminated.
+
+The same system as in ``geometry/reduced.py``, with the same relative shift and refinement to rounding, on the non-zeros
+only. Rows that no free variable touches are left out: their multipliers stay what they were.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from pear.problem.sparse import SparseProgram
+from pear.sensitivity.curvature import least_curvature
+from pear.solvers.interior_point.sparse import stacked
+from pear.solvers.linalg.saddle import SaddlePattern
+
+Array = NDArray[Any]
+
+_SHIFT = 1e-10  # of the rows, relative to the curvature; a long chain of rows is nearly dependent
+_LIFT = 1e-7  # of a curvature that may be singular, and then of the rows too: their product must not drown in rounding
+_REFINEMENTS = 40
+_CONVERGED = 1e-13
+_ACCEPTED = 1e-10  # where refinement stalls before: the rounding of an ill-conditioned system
+_STALLED = 0.7
+
+
+class SparseReduced:
+    """The factorised reduced system of one sample.
+
+    Args:
+        qp: the program; only its matrices matter.
+        fixed: (n,) bool, variables at a bound.
+        rows: (m,) bool, active rows of G.
+    """
+
+    def __init__(self, qp: SparseProgram, fixed: Array, rows: Array) -> None:
+        self._n, self._p, self._m = qp.n, qp.p, qp.m
+        self._free = np.flatnonzero(~fixed)
+        H = _principal(qp, self._free)
+        J = sparse.csr_array(stacked(qp)[:, self._free])
+        held = np.concatenate([np.ones(qp.p, bool), rows])
+        self._rows = np.flatnonzero(held & (np.diff(J.indptr) > 0))
+        J = sparse.csr_array(J[self._rows])
+        squares = np.asarray(J.multiply(J).sum(1)).reshape(-1)
+        # rows of length one: the shift must not depend on the units in which a row is written
+        self._length = np.sqrt(np.where(squares > 0, squares, 1.0))
+        J = sparse.csr_array(sparse.diags_array(1 / self._length) @ J) if len(self._rows) else J
+        pattern = SaddlePattern(H, J)
+        self._pattern = pattern
+        top = float(pattern.curvature.max(initial=0.0))
+        self._stiffness = top if top > 0 else 1.0
+        lift, shift = (0.0, _SHIFT) if least_curvature(qp) > 0 else (_LIFT, _LIFT)
+        D, E = np.full(pattern.n, lift * self._stiffness), np.full(pattern.rows, shift / self._stiffness)
+        self._system = pattern.factor(D, E) if pattern.affordable else None
+
+    @property
+    def usable(self) -> bool:
+        """False where the system could not be factored."""
+        return self._system is not None and self._system.succeeded
+
+    @property
+    def fill(self) -> int:
+        """Numbers that the factor holds."""
+        return self._system.fill + 4 * self._pattern.J.nnz if self._system is not None else 0
+
+    def solve(self, f: Array, r: Array) -> tuple[Array, Array, bool]:
+        """Solve for x and v with ``[H Jᵀ; J 0][x; v] = [f; r]``.
+
+        Args:
+            f: (n,); entries of fixed variables are ignored.
+            r: (p + m,); entries of rows that are inactive or touch no free variable are ignored.
+
+        Returns:
+            x (n,), zero on fixed variables; v (p + m,), zero on rows that are not in the system; and whether the
+            residual vanished.
+        """
+        x, v = np.zeros(self._n), np.zeros(self._p + self._m)
+        if not self.usable:
+            return x, v, False
+        free_x, free_v, good = self._refined(f[self._free], r[self._rows] / self._length)
+        x[self._free], v[self._rows] = free_x, free_v / self._length
+        return x, v, good
+
+    def project(self, e: Array) -> tuple[Array, Array, bool]:
+        """P e (n,) for e (n,), the rows' multipliers (p + m,), and whether the residual vanished."""
+        return self.solve(e, np.zeros(self._p + self._m))
+
+    def is_curved(self) -> bool:
+        """Whether the objective is curved along every tangent direction: a random force meets all of them."""
+        force = np.random.default_rng(0).standard_normal(self._n)
+        return self.project(force)[2]
+
+    def _refined(self, f: Array, r: Array) -> tuple[Array, Array, bool]:
+        assert self._system is not None
+        H, J, JT = self._pattern.H, self._pattern.J, self._pattern.JT
+        x, v = np.zeros_like(f), np.zeros_like(r)
+        rest_f, rest_r = f, r
+        last = np.inf
+        for _ in range(_REFINEMENTS):
+            dx, dv = self._system.solve(rest_f, rest_r, refinements=0)
+            if not (np.isfinite(dx).all() and np.isfinite(dv).all()):
+                return x, v, False
+            x, v = x + dx, v + dv
+            pulls = H @ x, JT @ v
+            rest_f, rest_r = f - pulls[0] - pulls[1], r - J @ x
+            rest = self._relative(rest_f, rest_r, f, r, x, pulls)
+            if rest <= _CONVERGED or rest > _STALLED * last:
+                return x, v, rest <= _ACCEPTED
+            last = rest
+        return x, v, False
+
+    def _relative(
+        self, rest_f: Array, rest_r: Array, f: Array, r: Array, x: Array, pulls: tuple[Array, Array]
+    ) -> float:
+        """The residual relative to the terms it is made of."""
+        if not len(f):
+            return 0.0
+        pull = float((np.abs(pulls[0]) + np.abs(pulls[1]) + np.abs(f)).max())
+        size = max(float(np.abs(x).max()), float(np.abs(f).max()) / self._stiffness) + float(np.abs(r).max(initial=0.0))
+        over_f = float(np.abs(rest_f).max()) / pull if pull > 0 else 0.0
+        return max(over_f, float(np.abs(rest_r).max(initial=0.0)) / size if size > 0 else 0.0)
+
+
+def _principal(qp: SparseProgram, free: Array) -> sparse.csr_array:
+    """H on the free variables."""
+    H = qp.H.csr  # type: ignore[attr-defined]
+    if qp.diagonal:
+        return sparse.csr_array(sparse.diags_array(H.diagonal()[free]))
+    return sparse.csr_array(H[free][:, free])

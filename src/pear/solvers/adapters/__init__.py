@@ -1,0 +1,1 @@
+"""Solvers from other packages, one file each."""

@@ -1,0 +1,183 @@
+"""What the adapters of compiled solvers share: numpy arrays going in, one row of answers per sample coming out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from pear.optimality.point import Status
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.sparse import SparseMatrix
+from pear.solvers.base import Candidate, empty_candidate
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A ``QuadraticProgram`` on the CPU; fields and shapes are the same, a shared field has leading dimension 1.
+
+    H, A and G of a sparse program stay ``SparseMatrix`` objects; ``row`` and ``groups`` give SciPy's matrices for them.
+    """
+
+    H: Any
+    c: Array
+    A: Any
+    b: Array
+    G: Any
+    h: Array
+    lb: Array
+    ub: Array
+    integer: Array | None
+
+    @classmethod
+    def of(cls, qp: QuadraticProgram) -> Batch:
+        """The arrays of ``qp``; no copy is made where it is on the CPU already."""
+
+        def numpy(value: Any) -> Array:
+            return value if isinstance(value, SparseMatrix) else value.detach().cpu().numpy()  # type: ignore[return-value]
+
+        integer = None if qp.integer is None or not qp.integer.any() else numpy(qp.integer)
+        fields = {name: numpy(getattr(qp, name)) for name in ("H", "c", "A", "b", "G", "h", "lb", "ub")}
+        return cls(**fields, integer=integer)
+
+    @property
+    def shared_matrices(self) -> bool:
+        """True where every sample has the same H, A and G."""
+        return self.H.shape[0] == self.A.shape[0] == self.G.shape[0] == 1
+
+    @property
+    def shared_limits(self) -> bool:
+        """True where every sample has the same right-hand sides and bounds."""
+        return self.b.shape[0] == self.h.shape[0] == self.lb.shape[0] == self.ub.shape[0] == 1
+
+    def doomed(self) -> Array:
+        """(B,) int8: NOT_FINITE or INFEASIBLE where the data alone settles it, INACCURATE elsewhere."""
+
+        def anywhere(mask: Array) -> Array:
+            return np.any(mask, axis=tuple(range(1, mask.ndim)))
+
+        broken = np.zeros(self.c.shape[0], dtype=bool)
+        for field in (self.H, self.c, self.A, self.G):
+            if not isinstance(field, SparseMatrix):  # whose entries were checked when it was made
+                broken |= anywhere(~np.isfinite(field))
+        for field in (self.b, self.h, self.lb, self.ub):
+            broken |= anywhere(np.isnan(field))
+        empty = anywhere(self.lb > self.ub) | anywhere(np.isinf(self.b)) | anywhere(self.h == -np.inf)
+        empty = empty | anywhere(self.lb == np.inf) | anywhere(self.ub == -np.inf)
+        status = np.where(empty, Status.INFEASIBLE, Status.INACCURATE)
+        return np.where(broken, Status.NOT_FINITE, status).astype(np.int8)
+
+
+def row(field: Any, i: int) -> Any:
+    """What sample ``i`` has of a field that may be shared."""
+    if isinstance(field, SparseMatrix):
+        return field.csr
+    return field[0] if field.shape[0] == 1 else field[i]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Samples that differ in cost, right-hand sides and bounds only: one set-up serves them all.
+
+    Attributes:
+        members: positions in the batch.
+        H, A: (n, n) curvature and (p, n) equalities, sparse where the program is.
+        G: (k, n) those inequalities whose right-hand side is finite.
+        rows: (k,) their positions among the m rows of the batch.
+        bounded: (n,) bool, variables with at least one finite bound.
+    """
+
+    members: Array
+    H: Any
+    A: Any
+    G: Any
+    rows: Array
+    bounded: Array
+
+
+def groups(batch: Batch, todo: Array) -> Iterator[Group]:
+    """Split the samples ``todo`` into groups.
+
+    Which rows and bounds are finite is part of a group's structure. A sample's set-up, and so its answer to the last
+    bit, therefore never depends on the company it is in.
+    """
+    if not len(todo):
+        return
+    finite = np.isfinite(batch.lb) | np.isfinite(batch.ub)
+    exists = batch.h < np.inf
+    leading = max(finite.shape[0], exists.shape[0])
+    pattern = np.hstack([np.broadcast_to(v, (leading, v.shape[1])) for v in (exists, finite)])
+    if not batch.shared_matrices:
+        parts = [todo[k : k + 1] for k in range(len(todo))]
+    elif leading == 1:
+        parts = [todo]
+    else:
+        _, label = np.unique(pattern[todo], axis=0, return_inverse=True)
+        parts = [todo[label == k] for k in range(label.max() + 1)]
+    for members in parts:
+        first = int(members[0])
+        rows = np.flatnonzero(row(exists, first))
+        G = row(batch.G, first)[rows]
+        yield Group(members, row(batch.H, first), row(batch.A, first), G, rows, row(finite, first))
+
+
+def stack(*parts: Any) -> Any:
+    """The parts below each other; sparse where one of them is."""
+    return sparse.csc_array(sparse.vstack(parts)) if any(map(sparse.issparse, parts)) else np.vstack(parts)
+
+
+def has_entries(matrix: Any) -> bool:
+    """True where a dense or sparse matrix is not zero."""
+    return bool(matrix.nnz) if sparse.issparse(matrix) else bool(matrix.any())
+
+
+class Answers:
+    """The rows of a ``Candidate``, filled in sample by sample; a row that is never put holds NaN and is INACCURATE."""
+
+    def __init__(self, qp: QuadraticProgram, batch: Batch) -> None:
+        self._device = qp.c.device
+        self._hint = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c.detach().cpu())
+        self._status = self._hint.status.numpy()
+        self._status[:] = batch.doomed()
+
+    @property
+    def todo(self) -> Array:
+        """Positions of the samples that a solver has to look at."""
+        return np.flatnonzero(self._status == Status.INACCURATE)
+
+    def fail(self, i: int, status: Status) -> None:
+        """Sample ``i`` has no point to offer."""
+        self._status[i] = status
+
+    def put(
+        self,
+        i: int,
+        status: Status,
+        x: Array,
+        group: Group,
+        equality: Array | float = 0.0,
+        inequality: Array | float = 0.0,
+        bound: Array | float = 0.0,
+    ) -> None:
+        """Write the point of sample ``i`` and its multipliers in our signs; ``inequality`` has the group's k rows.
+
+        Multipliers of inequalities are cut off at zero: a solver's may be negative by its tolerance.
+        """
+        duals = self._hint.duals
+        self._status[i] = status
+        self._hint.x.numpy()[i] = x
+        duals.equality.numpy()[i] = equality
+        duals.inequality.numpy()[i] = 0.0
+        duals.inequality.numpy()[i, group.rows] = np.maximum(inequality, 0.0)
+        duals.bound.numpy()[i] = bound
+
+    def hint(self) -> Candidate:
+        """Everything on the device the batch came from."""
+        hint: Candidate = self._hint.to(self._device)
+        return hint

@@ -1,0 +1,106 @@
+"""OSQP: operator splitting (ADMM). One factorisation serves all samples that share H, A and G."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import osqp
+import scipy.sparse as sp
+
+from pear.optimality.point import Status
+from pear.problem.canonical import QuadraticProgram
+from pear.solvers.adapters.arrays import Answers, Array, Batch, Group, groups, row, stack
+from pear.solvers.base import Candidate
+
+_RHO = 0.1
+_ITERATIONS = 1  # the step size adapts after a number of iterations, never after a time: runs must repeat
+
+_CLAIMS = {
+    osqp.SolverStatus.OSQP_SOLVED: Status.SOLVED,
+    osqp.SolverStatus.OSQP_PRIMAL_INFEASIBLE: Status.INFEASIBLE,
+    osqp.SolverStatus.OSQP_DUAL_INFEASIBLE: Status.UNBOUNDED,
+}
+# Elsewhere the point OSQP returns is not an iterate but a placeholder.
+_WITH_POINT = (
+    osqp.SolverStatus.OSQP_SOLVED,
+    osqp.SolverStatus.OSQP_SOLVED_INACCURATE,
+    osqp.SolverStatus.OSQP_MAX_ITER_REACHED,
+)
+
+
+def solve(qp: QuadraticProgram, tol: float) -> Candidate:
+    """Solve every sample of ``qp`` to the absolute and relative tolerance ``tol``."""
+    batch = Batch.of(qp)
+    answers = Answers(qp, batch)
+    for group in groups(batch, answers.todo):
+        _solve_group(batch, group, tol, answers)
+    return answers.hint()
+
+
+def _solve_group(batch: Batch, group: Group, tol: float, answers: Answers) -> None:
+    box = np.flatnonzero(group.bounded)
+    n, p, k = group.H.shape[0], group.A.shape[0], group.G.shape[0]
+    lower, upper = _limits(batch, group, box, int(group.members[0]))
+    solver = osqp.OSQP()
+    try:
+        # OSQP scales the objective by the cost it is set up with: zero, so that no sample depends on the first one.
+        solver.setup(
+            P=sp.csc_matrix(group.H),
+            q=np.zeros(n),
+            A=sp.csc_matrix(stack(group.A, group.G, _unit_rows(group, box))),
+            l=lower,
+            u=upper,
+            **_settings(tol),
+        )
+    except osqp.OSQPException:  # H has a negative eigenvalue
+        return
+    for i in group.members.tolist():
+        if batch.shared_limits:
+            solver.update(q=batch.c[i])
+        else:
+            lower, upper = _limits(batch, group, box, i)
+            solver.update(q=batch.c[i], l=lower, u=upper)
+        result = solver.solve(raise_error=False)
+        _read(result, group, box, p, k, i, answers)
+        if result.info.rho_updates:
+            solver.update_settings(rho=_RHO)
+
+
+def _unit_rows(group: Group, box: Array) -> Array:
+    """The rows of the identity for the bounded variables."""
+    n = group.H.shape[0]
+    return sp.eye_array(n, format="csr")[box] if sp.issparse(group.H) else np.eye(n)[box]
+
+
+def _settings(tol: float) -> dict[str, float | bool]:
+    return {
+        "eps_abs": tol,
+        "eps_rel": tol,
+        "eps_prim_inf": min(tol, 1e-4),
+        "eps_dual_inf": min(tol, 1e-4),
+        "max_iter": 20_000,
+        "rho": _RHO,
+        "adaptive_rho": _ITERATIONS,
+        "warm_starting": False,  # a start from the sample before would make answers depend on the order
+        "polishing": False,
+        "verbose": False,
+    }
+
+
+def _limits(batch: Batch, group: Group, box: Array, i: int) -> tuple[Array, Array]:
+    """(p + k + len(box),) lower and upper limits of the stacked rows [A; G; I] of sample ``i``."""
+    b, h = row(batch.b, i), row(batch.h, i)[group.rows]
+    lower = np.concatenate([b, np.full(h.shape, -np.inf), row(batch.lb, i)[box]])
+    return lower, np.concatenate([b, h, row(batch.ub, i)[box]])
+
+
+def _read(result: SimpleNamespace, group: Group, box: Array, p: int, k: int, i: int, answers: Answers) -> None:
+    outcome = result.info.status_val
+    status = _CLAIMS.get(outcome, Status.INACCURATE)
+    if outcome not in _WITH_POINT:
+        answers.fail(i, status)
+        return
+    bound = np.zeros(group.H.shape[0])
+    bound[box] = result.y[p + k :]
+    answers.put(i, status, result.x, group, result.y[:p], result.y[p : p + k], bound)

@@ -1,0 +1,141 @@
+"""The bridge to qpsolvers, and through it to DAQP, PIQP, Clarabel, ProxQP and every other solver it knows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import qpsolvers
+import scipy.sparse as sp
+from qpsolvers.exceptions import ProblemError, SolverError
+
+from pear.errors import UnknownSolverError
+from pear.optimality.point import Status
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.sparse import SparseProgram
+from pear.solvers.adapters.arrays import Answers, Array, Batch, Group, groups, has_entries, row
+from pear.solvers.base import Candidate
+
+# One accuracy in each solver's own words. A solver that is not listed runs with its own defaults.
+_OPTIONS: dict[str, Callable[[float], dict[str, Any]]] = {
+    # Below 1e-7 DAQP rejects good vertices of degenerate programs.
+    "daqp": lambda tol: {"primal_tol": max(tol, 1e-7), "dual_tol": max(tol, 1e-9)},
+    "piqp": lambda tol: {
+        "eps_abs": tol,
+        "eps_rel": tol,
+        "eps_duality_gap_abs": tol,
+        "eps_duality_gap_rel": tol,
+    },
+    "clarabel": lambda tol: {"tol_feas": tol, "tol_gap_abs": tol, "tol_gap_rel": tol, "max_threads": 1},
+    # Without the gap ProxQP stops far from the optimum; its default rho of 1e-6 lets flat programs look infeasible.
+    "proxqp": lambda tol: {
+        "eps_abs": tol,
+        "eps_rel": tol,
+        "check_duality_gap": True,
+        "eps_duality_gap_abs": tol,
+        "eps_duality_gap_rel": tol,
+        "rho": 1e-2,
+    },
+    "osqp": lambda tol: {"eps_abs": tol, "eps_rel": tol},
+}
+
+# What solvers say of a failure. ProxQP is missing on purpose: at its fixed threshold it calls feasible programs with
+# large costs infeasible. DAQP is missing because its reason does not come through.
+_CLAIMS = {
+    "Status.PIQP_PRIMAL_INFEASIBLE": Status.INFEASIBLE,
+    "Status.PIQP_DUAL_INFEASIBLE": Status.UNBOUNDED,
+    "PrimalInfeasible": Status.INFEASIBLE,
+    "DualInfeasible": Status.UNBOUNDED,
+}
+
+
+def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
+    """Solve every sample of ``qp`` with the solver that qpsolvers calls ``name``."""
+    if name not in qpsolvers.available_solvers:
+        raise UnknownSolverError(
+            f"qpsolvers has no solver '{name}' here; it has {', '.join(qpsolvers.available_solvers)}. "
+            f"If qpsolvers supports '{name}', install its package"
+        )
+    if isinstance(qp, SparseProgram) and name not in qpsolvers.sparse_solvers:
+        raise UnknownSolverError(
+            f"solver '{name}' takes dense matrices only, and this problem is sparse; "
+            "use auto, pear, osqp, piqp or clarabel"
+        )
+    batch = Batch.of(qp)
+    answers = Answers(qp, batch)
+    options = _OPTIONS[name](tol) if name in _OPTIONS else {}
+    with warnings.catch_warnings():
+        # The status of the sample says it.
+        warnings.filterwarnings("ignore", message=".*terminated with status", category=UserWarning)
+        for group in groups(batch, answers.todo):
+            _solve_group(batch, group, name, options, tol, answers)
+    return answers.hint()
+
+
+def _solve_group(batch: Batch, group: Group, name: str, options: dict[str, Any], tol: float, answers: Answers) -> None:
+    dense = name in qpsolvers.dense_solvers and not sp.issparse(group.H)
+    matrix = np.ascontiguousarray if dense else sp.csc_matrix
+    p, k, bounded = group.A.shape[0], group.G.shape[0], bool(group.bounded.any())
+    # qpsolvers hands a program without constraints to a least-squares routine; an empty row keeps it with its solver.
+    vacuous = not dense and not (p or k or bounded)
+    H, A = matrix(group.H), matrix(group.A)
+    G = matrix(group.G) if not vacuous else sp.csc_matrix((1, group.H.shape[0]))
+    for i in group.members.tolist():
+        force = _force(batch.c[i], group)
+        problem = qpsolvers.Problem(
+            P=H,
+            q=batch.c[i] / force,
+            G=G if k or vacuous else None,
+            h=np.ones(1) if vacuous else row(batch.h, i)[group.rows] if k else None,
+            A=A if p else None,
+            b=row(batch.b, i) if p else None,
+            lb=row(batch.lb, i) if bounded else None,
+            ub=row(batch.ub, i) if bounded else None,
+        )
+        try:
+            solution = qpsolvers.solve_problem(problem, name, **options)
+        except (ProblemError, SolverError, ValueError):  # this sample is not for this solver: a singular H, say
+            continue
+        status = Status.SOLVED if solution.found else _CLAIMS.get(_reason(solution), Status.INACCURATE)
+        if solution.x is None or status not in (Status.SOLVED, Status.INACCURATE):
+            answers.fail(i, status)
+            continue
+        if status == Status.SOLVED and not _is_feasible(batch, group, i, solution.x, 100 * tol):
+            status = Status.INACCURATE
+        y, z, w = (
+            _multipliers(values, size, force)
+            for values, size in ((solution.y, p), (solution.z, k), (solution.z_box, len(solution.x)))
+        )
+        answers.put(i, status, solution.x, group, equality=y, inequality=z, bound=w)
+
+
+def _force(c: Array, group: Group) -> float:
+    """What to divide the objective by: the cost of an LP has no scale, but what solvers add to a zero H has one."""
+    peak = 0.0 if has_entries(group.H) else float(np.abs(c).max(initial=0.0))
+    return peak if peak > 0 else 1.0
+
+
+def _multipliers(values: Any, size: int, force: float) -> Array:
+    """In the user's units; solvers give None or nothing for constraints that are not there."""
+    return np.zeros(size) if values is None or not len(values) else force * np.asarray(values)[:size]
+
+
+def _reason(solution: qpsolvers.Solution) -> str:
+    """The word the solver itself has for how it ended; empty where qpsolvers does not pass it on."""
+    extras = solution.extras
+    return str(extras["info"].status if "info" in extras else extras.get("status", ""))
+
+
+def _is_feasible(batch: Batch, group: Group, i: int, x: Array, tol: float) -> bool:
+    """Some solvers report success where equalities contradict each other; look before believing it."""
+    b, h, lb, ub = (row(field, i) for field in (batch.b, batch.h, batch.lb, batch.ub))
+
+    def small(excess: Array, matrix: Array, rhs: Array) -> bool:
+        return bool(np.all(excess <= tol * (1.0 + np.abs(rhs) + np.abs(matrix) @ np.abs(x))))
+
+    equalities = small(np.abs(group.A @ x - b), group.A, b)
+    inequalities = small(group.G @ x - h[group.rows], group.G, h[group.rows])
+    margin = tol * (1.0 + np.abs(x))
+    return equalities and inequalities and bool(np.all((x >= lb - margin) & (x <= ub + margin)))

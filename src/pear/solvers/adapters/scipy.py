@@ -1,0 +1,84 @@
+"""SciPy: ``linprog`` for LPs and ``milp`` for MILPs, the fallback that every installation has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+
+from pear.optimality.point import Status
+from pear.problem.canonical import QuadraticProgram
+from pear.solvers.adapters.arrays import Answers, Batch, Group, groups, row, stack
+from pear.solvers.base import Candidate
+
+_UNCLEAR = 4  # numerical trouble, or "unbounded or infeasible"
+_CLAIMS = {0: Status.SOLVED, 2: Status.INFEASIBLE, 3: Status.UNBOUNDED}
+
+
+def solve(qp: QuadraticProgram, tol: float) -> Candidate:
+    """Solve every sample of the linear program ``qp``. ``milp`` has no tolerance to set: its own is 1e-6."""
+    batch = Batch.of(qp)
+    answers = Answers(qp, batch)
+    for group in groups(batch, answers.todo):
+        for i in group.members.tolist():
+            if batch.integer is None:
+                _solve_lp(batch, group, i, tol, answers)
+            else:
+                _solve_milp(batch, group, i, answers)
+    return answers.hint()
+
+
+def _solve_lp(batch: Batch, group: Group, i: int, tol: float, answers: Answers) -> None:
+    feasibility = min(max(tol, 1e-10), 1e-4)
+
+    def run(presolve: bool) -> Any:
+        return scipy.optimize.linprog(
+            batch.c[i],
+            A_ub=group.G,
+            b_ub=row(batch.h, i)[group.rows],
+            A_eq=group.A,
+            b_eq=row(batch.b, i),
+            bounds=np.column_stack([row(batch.lb, i), row(batch.ub, i)]),
+            method="highs",
+            options={
+                "presolve": presolve,
+                "primal_feasibility_tolerance": feasibility,
+                "dual_feasibility_tolerance": feasibility,
+            },
+        )
+
+    result = run(presolve=True)
+    if result.status == _UNCLEAR:
+        result = run(presolve=False)
+    status = _CLAIMS.get(result.status, Status.INACCURATE)
+    if status != Status.SOLVED:  # linprog has no point to offer then, or none with multipliers
+        answers.fail(i, status)
+        return
+    # Its marginals are derivatives of the optimal value by the right-hand sides, our multipliers their negatives.
+    bound = -(result.lower.marginals + result.upper.marginals)
+    answers.put(i, status, result.x, group, -result.eqlin.marginals, -result.ineqlin.marginals, bound)
+
+
+def _solve_milp(batch: Batch, group: Group, i: int, answers: Answers) -> None:
+    b, h = row(batch.b, i), row(batch.h, i)[group.rows]
+    matrix = stack(group.A, group.G)
+    lower, upper = np.concatenate([b, np.full(h.shape, -np.inf)]), np.concatenate([b, h])
+
+    def run(presolve: bool) -> Any:
+        return scipy.optimize.milp(
+            batch.c[i],
+            integrality=batch.integer,
+            bounds=scipy.optimize.Bounds(row(batch.lb, i), row(batch.ub, i)),
+            constraints=scipy.optimize.LinearConstraint(matrix, lower, upper),
+            options={"mip_rel_gap": 0.0, "presolve": presolve},
+        )
+
+    result = run(presolve=True)
+    if result.status == _UNCLEAR:
+        result = run(presolve=False)
+    status = _CLAIMS.get(result.status, Status.INACCURATE)
+    if result.x is None or status not in (Status.SOLVED, Status.INACCURATE):
+        answers.fail(i, status)
+    else:
+        answers.put(i, status, result.x, group)

@@ -1,0 +1,1 @@
+"""The built-in interior points, dense and sparse."""

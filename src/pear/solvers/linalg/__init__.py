@@ -1,0 +1,1 @@
+"""Factorisations and orderings of sparse systems."""
