@@ -14,7 +14,7 @@ FEASIBLE = 1e-10
 """Largest violation of a constraint, and largest residual of stationarity, of a point on its working set."""
 
 SIGN = 1e-12
-"""A multiplier more negative than this has the wrong sign; stricter than FEASIBLE, so that it stays out once it left."""
+"""A multiplier more negative than this has the wrong sign; stricter than FEASIBLE, so that what left stays out."""
 
 SHARP = 1e-13
 """What refinement aims at: rounding of the terms that a residual is made of."""

@@ -1,4 +1,4 @@
-"""A sparse primal-dual interior point for one large convex program at a time: the built-in candidate for sparse problems.
+"""A sparse primal-dual interior point for one large convex program at a time.
 
 Mehrotra's predictor and corrector, and a few centrality correctors, on the quasi-definite system of
 ``solvers.linalg.saddle``, whose structure is analysed once for all iterations and all samples. Its point is only a
