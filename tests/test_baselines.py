@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import pear
 from pear.losses import METHODS, DBBLoss, LAVALoss, MSELoss, PFYLLoss, SPOPlusLoss, make_loss, method
 from pear.losses import pyepo as adapter
-from pear.losses.oracle import DecisionLoss
+from pear.losses.decision_loss import DecisionLoss
 from pear.tasks import shortest_path
 from pear.train import fit, in_order, shuffled
 

@@ -1,239 +1,259 @@
-"""From a batch of programs to verified solutions: remembered sets first, then the solver, then whoever can help."""
+"""The one pipeline, from a batch of programs to verified solutions.
+
+    screen → warm start → solver → verify → repair → name the failure → ask another
+
+Dense and sparse, CPU and GPU go down the same list. They differ in what a solver's candidate carries and in the reduced
+systems behind the repair, which the pipeline does not see. Sparse programs go one sample at a time, in threads, because
+the factors of a batch would not fit; a dense batch goes as a whole.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from pear.decisions.failures import diagnose
-from pear.decisions.repair import optimal, polish
-from pear.optimality.active import final, guess
+from pear.decisions.failures import name_failures
+from pear.decisions.repair import repair
+from pear.optimality.active import guess_active, tight_constraints
 from pear.optimality.point import ActiveSet, Duals, Status
-from pear.optimality.residual import gradient, kkt_residual
-from pear.optimality.rule import OPTIMAL
-from pear.optimality.scale import Scaled, scaled
+from pear.optimality.residual import kkt_residual
+from pear.optimality.scale import measure
+from pear.optimality.screen import screen
+from pear.optimality.verify import verify
 from pear.problem.canonical import QuadraticProgram
-from pear.sensitivity.curvature import is_convex
-from pear.sensitivity.reduced import ReducedKKT
-from pear.sensitivity.verified import CompiledPart, GPUPart, Start, Verified
-from pear.solvers.active_set import batch as compiled
-from pear.solvers.active_set.gpu import batch as gpu
-from pear.solvers.registry import COMPILED, ON_GPU, Backend, available, kind_of
+from pear.problem.sparse import SparseProgram
+from pear.sensitivity.curvature import is_convex, least_curvature
+from pear.sensitivity.systems import ReducedSystems, SparseSystems, in_threads, reduced_systems
+from pear.sensitivity.verified import Verified
+from pear.solvers.base import Candidate, Projector, Start
+from pear.solvers.registry import Backend
 
 logger = logging.getLogger("pear")
 
-_ROUNDS = ((1e-6, 8), (1e-10, 60))
-"""Accuracy asked of the solver, and how many exchanges it is trusted for, in the first and second round."""
-
-_FROM_MEMORY = 8  # exchanges that are cheaper than a solver
-_WILD = 1e3  # a hint this far from optimal says nothing by its multipliers
+_FROM_START = 8  # exchanges that are cheaper than a solver
+_DIVERGED = 1e3  # a candidate with this residual says nothing by its multipliers
+_KEPT = 2**26  # numbers in the factors that a batch of sparse programs keeps for its gradient
 
 
-def solve_exactly(
-    qp: QuadraticProgram, backend: Backend, start: Start | None = None, check_convexity: bool = False
+def solve_programs(
+    qp: QuadraticProgram,
+    solvers: Sequence[Backend],
+    start: Start | None = None,
+    check_convexity: bool = False,
+    seek_vertex: bool = False,
 ) -> Verified:
     """Solve a batch of continuous programs; every returned solution satisfies its optimality conditions.
 
     Args:
         qp: the programs (B of them, 0 allowed).
-        backend: the solver that gives hints.
-        start: remembered solutions; where one still passes the check, no solver is called.
+        solvers: whom to ask, in order.
+        start: warm starts; where one still passes the check, no solver is called.
         check_convexity: give samples with an indefinite H the status NOT_CONVEX, instead of trusting them.
+        seek_vertex: of a linear program with several solutions find a vertex, where a solver can.
     """
-    run = _Run(qp, check_convexity)
-    if backend.name == COMPILED:
-        run.attempt_compiled()
-    elif backend.name == ON_GPU and gpu.supports(qp):
-        run.attempt_on_gpu()
-    elif start is not None:
-        run.attempt(run.todo() & start.known, start.x, start.duals, start.active, _FROM_MEMORY)
-        run.reused = run.verified & (run.exchanges == 0)
-        run.exchanges.zero_()
-    for solver, tol, exchanges in _rounds(backend, qp):
-        todo = run.todo()
-        if not bool(todo.any()):
-            break
-        if solver.name != backend.name and run.tried:
-            logger.warning("%s left %d samples unverified; asking %s", backend.name, int(todo.sum()), solver.name)
-        run.tried = True
-        hint = solver.solve(qp[todo.nonzero()[:, 0]], tol)
-        run.attempt_hint(todo, hint.x, hint.duals, exchanges)
-    return run.finish()
+    if not isinstance(qp, SparseProgram):
+        return _Run(qp, check_convexity).execute(solvers, start, seek_vertex)
+    samples: list[Verified | None] = [None] * qp.batch
 
+    def one(i: int) -> None:
+        at = torch.tensor([i])
+        run = _Run(qp[at], check_convexity=True)
+        samples[i] = run.execute(solvers, None if start is None else start[at], seek_vertex)
 
-def _rounds(backend: Backend, qp: QuadraticProgram) -> Iterator[tuple[Backend, float, int]]:
-    """Whom to ask, how accurately, and how many exchanges to try: the solver twice, then whatever else is installed.
-
-    A hint is worth what its verified solution is worth, so that in the last resort it may come from anywhere.
-    """
-    if backend.name != COMPILED:  # whose answers are verified already: what it left, it cannot do better
-        for tol, exchanges in _ROUNDS:
-            yield backend, tol, exchanges
-    for other in available():
-        if other.name not in (backend.name, COMPILED) and kind_of(qp) in other.kinds:
-            yield other, *_ROUNDS[-1]
+    in_threads(one, qp.batch)
+    return _joined(qp, [sample for sample in samples if sample is not None])
 
 
 class _Run:
-    """The state of one batch on its way to being verified."""
+    """One batch on its way to being verified."""
 
     def __init__(self, qp: QuadraticProgram, check_convexity: bool) -> None:
         B, n, p, m = qp.batch, qp.n, qp.p, qp.m
         self.qp = qp
         self.x = qp.c.new_zeros(B, n)
         self.duals = Duals(qp.c.new_zeros(B, p), qp.c.new_zeros(B, m), qp.c.new_zeros(B, n))
-        self.active = no_constraints(B, n, m, qp.c.device)
-        self.refused = torch.where(finite(qp), 0, int(Status.NOT_FINITE)).to(torch.int8)
+        self.working = ActiveSet.none(B, n, m, qp.c.device)
+        self.status = screen(qp)
         if check_convexity:
-            self.refused[(self.refused == 0) & ~is_convex(qp.H)] = int(Status.NOT_CONVEX)
+            self.status[(self.status == Status.SOLVED) & ~_convex(qp)] = int(Status.NOT_CONVEX)
         self.verified = torch.zeros(B, dtype=torch.bool, device=qp.c.device)
         self.reused = self.verified.clone()
         self.exchanges = torch.zeros(B, dtype=torch.long, device=qp.c.device)
-        self.reduced: ReducedKKT | None = None
-        self.compiled: CompiledPart | GPUPart | None = None
-        self.measured: Scaled | None = None
-        self.tried = True  # whether the solver that was asked for had its chance
+        self.systems: ReducedSystems | None = None
+        self.projector: Projector | None = None
+        self.projects = self.verified.clone()
+
+    def execute(self, solvers: Sequence[Backend], start: Start | None, seek_vertex: bool) -> Verified:
+        """Go down the list; whoever is left at the end is INACCURATE."""
+        seek_vertex = seek_vertex and self.qp.is_linear
+        able = [solver for solver in solvers if solver.supports(self.qp)]
+        if start is not None and able and not able[0].starts_afresh:
+            self.from_start(start)
+        for k, solver in enumerate(able):
+            wanted = self.todo() if not seek_vertex or not k else self.todo() | self.between(solver)
+            if not bool(wanted.any()):
+                break
+            self.ask(solver, wanted, start, last_only=k > 0)
+            left = self.todo()
+            if k == 0 and bool(left.any()):
+                # a sample without a solution would go through all of them, and linear programs settle that
+                self.status[left] = _unsettled(name_failures(self.qp[left.nonzero()[:, 0]]))
+                left = self.todo()
+            if k + 1 < len(able) and bool(left.any()):
+                message = "%s left %d of %d samples unverified; asking %s"
+                logger.warning(message, able[0].name, int(left.sum()), self.qp.batch, able[k + 1].name)
+        self.status[self.todo()] = int(Status.INACCURATE)
+        return self.finish()
 
     def todo(self) -> Tensor:
-        return (self.refused == 0) & ~self.verified
+        """(B,) bool: samples that are neither verified nor known to fail."""
+        return (self.status == Status.SOLVED) & ~self.verified
 
-    def attempt_compiled(self) -> None:
-        """Let the compiled method do what it can; its solutions are verified by the same rules."""
-        qp, where = self.qp, self.todo()
-        self.tried = compiled.supports(qp.n, qp.p + qp.m)
-        if not self.tried or not bool(where.any()):
-            return
-        index = np.arange(qp.batch)
-        states = compiled.new_states(qp.batch, qp.n, qp.p + qp.m)
-        programs = compiled.programs_of(qp)
-        cost, home = np.ascontiguousarray(qp.c.numpy()), compiled.home_of(programs)
-        found = compiled.solve(programs, cost, index, states, index, home)
-        code, residual = torch.from_numpy(found.code), torch.from_numpy(found.kkt_residual)
-        done = (where & (code == 0) & (residual <= OPTIMAL)).nonzero()[:, 0]
-        self.x[done] = torch.from_numpy(found.x)[done]
-        self.duals.put(done, duals_of(found)[done])
-        self.active.put(done, active_of(found)[done])
-        self.verified[done] = True
-        self.compiled = CompiledPart(self.verified.clone(), programs, states)
+    def between(self, solver: Backend) -> Tensor:
+        """(B,) bool: verified samples between several vertices that are as good, where ``solver`` picks one."""
+        if not solver.vertex or not bool(self.verified.any()):
+            return torch.zeros_like(self.verified)
+        systems = reduced_systems(self.qp, self.working) if self.systems is None else self.systems
+        error = torch.ones_like(self.x)
+        return self.verified & ~systems.project(error)[3]
 
-    def attempt_on_gpu(self) -> None:
-        """One kernel for the batch, on its device; what it finds is judged like any hint."""
-        qp, where = self.qp, self.todo()
-        found = gpu.descend(qp) if qp.batch else None
-        if found is None:
-            return
-        rows = torch.where(found.rows, found.y[:, qp.p :], 0.0)
-        duals = Duals(found.y[:, : qp.p], rows, torch.zeros_like(found.x))
-        active = ActiveSet(found.rows, found.lower, found.upper)
-        duals = replace(duals, bound=torch.where(active.fixed, -gradient(qp, found.x, duals), 0.0))
-        measured = scaled(qp, found.x, duals)
-        good = where & found.ended & optimal(qp, measured, active)
-        keep = good[:, None]
-        self.x = torch.where(keep, found.x, self.x)
-        self.duals = Duals(*(torch.where(keep, v, 0.0) for v in (duals.equality, duals.inequality, duals.bound)))
-        self.active = _masked(active, good)
-        self.verified = self.verified | good
-        self.compiled = GPUPart(good, found, active)
-        self.measured = measured if bool(good.all()) else None
+    def from_start(self, start: Start) -> None:
+        """Repair warm starts; one that needs no exchange is reused."""
+        where = (self.todo() & start.has_start).nonzero()[:, 0]
+        self._repair(where, start.x[where], start.duals[where], start.working[where], _FROM_START)
+        self.reused = self.verified & (self.exchanges == 0)
+        self.exchanges.zero_()
 
-    def attempt_hint(self, where: Tensor, x: Tensor, duals: Duals, max_exchanges: int) -> None:
-        """Polish the solver's points for the samples in ``where``; x and duals hold those rows only."""
-        index = where.nonzero()[:, 0]
-        sub = self.qp[index]
-        x, duals = x.nan_to_num(), duals.map(torch.nan_to_num)
+    def ask(self, solver: Backend, wanted: Tensor, start: Start | None, last_only: bool) -> None:
+        """Let one solver propose points, ever more accurate, for the samples ``wanted``."""
+        rounds = solver.rounds_for(self.qp)
+        takes_start = solver.takes_start(self.qp)
+        rounds = rounds[-1:] if last_only and not takes_start else rounds
+        found = self.verified & ~wanted
+        for warm in (start, None) if takes_start and start is not None else (None,):
+            begun: Start | Candidate | None = None if warm is None else warm[wanted.nonzero()[:, 0]]
+            for tol, exchanges in rounds:
+                left = (wanted & ~found).nonzero()[:, 0]
+                if not len(left):
+                    return
+                candidate = solver.solve(self.qp[left], tol, begun)
+                last = rounds[-1][1]
+                found[self.take(left, candidate, last if candidate.exhausted else exchanges)] = True
+                if candidate.exhausted:
+                    break
+                begun = candidate if candidate.resume is not None else None
+
+    def take(self, index: Tensor, candidate: Candidate, max_exchanges: int) -> Tensor:
+        """Verify the points of a candidate for the samples ``index``, repair what does not pass; returns who passed."""
+        everybody = len(index) == self.qp.batch
+        passed = (candidate.status == Status.SOLVED) & candidate.verified
+        if candidate.working is not None and not candidate.verified:
+            passed = verify(self.qp[index], candidate.x, candidate.duals, candidate.working).solved
+        if candidate.working is not None:
+            done = index[passed]
+            self._accept(done, candidate.x[passed], candidate.duals[passed], candidate.working[passed])
+            if everybody and candidate.projector is not None:
+                self.projector, self.projects = candidate.projector, passed
+        rest = (~passed & candidate.x.isfinite().all(1)).nonzero()[:, 0]
+        if not len(rest):
+            return index[passed]
+        qp, x, duals = self.qp[index[rest]], candidate.x[rest], candidate.duals[rest].map(torch.nan_to_num)
         # multipliers of a solver that ran away are worse than none
-        wild = kkt_residual(sub, x, duals) > _WILD
-        duals = duals.map(lambda value: torch.where(wild[:, None], 0.0, value))
-        self._polish(index, sub, x, duals, guess(sub, x, duals), max_exchanges)
+        diverged = kkt_residual(qp, x, duals) > _DIVERGED
+        duals = duals.map(lambda value: torch.where(diverged[:, None], 0.0, value))
+        working = guess_active(qp, x, duals) if candidate.working is None else candidate.working[rest]
+        mended = self._repair(index[rest], x, duals, working, max_exchanges)
+        return torch.cat([index[passed], mended])
 
-    def attempt(self, where: Tensor, x: Tensor, duals: Duals, active: ActiveSet, max_exchanges: int) -> None:
-        """Polish remembered points; the arguments hold every row of the batch."""
-        index = where.nonzero()[:, 0]
-        self._polish(index, self.qp[index], x[index], duals[index], active[index], max_exchanges)
-
-    def _polish(
-        self, index: Tensor, sub: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet, max_exchanges: int
-    ) -> None:
+    def _repair(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Tensor:
         if not len(index):
-            return
-        result = polish(sub, x, duals, active, max_exchanges)
-        # huge multipliers that cancel each other make every tolerance relative to them meaningless
-        good = result.verified & (kkt_residual(sub, result.x, result.duals) <= OPTIMAL)
-        done = index[good]
-        self.x[done] = result.x[good]
-        self.duals.put(done, result.duals[good])
-        self.active.put(done, result.active[good])
-        self.verified[done] = True
+            return index
+        result = repair(self.qp[index], x, duals, working, max_exchanges)
+        good = result.solved
+        self._accept(index[good], result.x[good], result.duals[good], result.working[good])
         self.exchanges[index] += result.exchanges + (~good)
-        self.reduced = result.reduced if len(done) == self.qp.batch else None
+        self.systems = result.systems if len(index) == self.qp.batch else None
+        return index[good]
+
+    def _accept(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet) -> None:
+        self.x[index] = x
+        self.duals.put(index, duals)
+        self.working.put(index, working)
+        self.verified[index] = True
 
     def finish(self) -> Verified:
-        """Final active sets, residuals and the fate of what is left."""
-        qp, B = self.qp, self.qp.batch
-        status = torch.full((B,), int(Status.SOLVED), dtype=torch.int8, device=qp.c.device)
+        """Final active sets and residuals."""
         failed = ~self.verified
-        if bool(failed.any()):
-            status = self.refused.clone()
-            rest = self.todo()
-            if bool(rest.any()):
-                status[rest] = diagnose(qp[rest.nonzero()[:, 0]])
-            qp = self.qp = _without(qp, failed)
-        working = self.active
-        active, weak = (_masked(s, self.verified) for s in final(qp, self.x, self.duals, working, self.measured))
-        part = self.compiled.narrowed(active) if isinstance(self.compiled, GPUPart) else self.compiled
-        residual = kkt_residual(qp, self.x, self.duals) if B else qp.c.new_zeros(0)
-        residual = torch.where(failed, torch.nan, residual)
-        reduced = self.reduced if self.reduced is not None and bool(working.same(active).all()) else None
-        repaired = (self.exchanges > 0) & self.verified
-        fate = (status, residual, repaired, self.reused)
-        return Verified(qp, self.x, self.duals, active, weak, *fate, working, part, reduced)
+        qp = _without_nonfinite(self.qp, failed) if bool(failed.any()) else self.qp
+        tight, weak = tight_constraints(qp, measure(qp, self.x, self.duals), self.working)
+        active, weak = tight.only(self.verified), weak.only(self.verified)
+        same = self.working.same(active)
+        residual = torch.where(failed, torch.nan, kkt_residual(qp, self.x, self.duals))
+        return Verified(
+            qp=qp,
+            x=self.x,
+            duals=self.duals,
+            active=active,
+            weak=weak,
+            status=self.status,
+            kkt_residual=residual,
+            repaired=(self.exchanges > 0) & self.verified,
+            reused=self.reused,
+            working=self.working,
+            projector=self.projector,
+            projects=self.projects & same,
+            kept=self.systems if bool(same.all()) else None,
+        )
 
 
-def duals_of(found: compiled.Outcome) -> Duals:
-    """The multipliers that the compiled method found."""
-    return Duals(*(torch.from_numpy(v) for v in (found.equality, found.inequality, found.bound)))
+def _convex(qp: QuadraticProgram) -> Tensor:
+    """(B or 1,) bool: H is positive semidefinite up to rounding."""
+    return torch.tensor([least_curvature(qp) >= 0]) if isinstance(qp, SparseProgram) else is_convex(qp.H)
 
 
-def active_of(found: compiled.Outcome) -> ActiveSet:
-    """The constraints that are tight at the solutions of the compiled method."""
-    return ActiveSet(*(torch.from_numpy(v) for v in (found.rows, found.lower, found.upper)))
+def _unsettled(status: Tensor) -> Tensor:
+    """The failures that have a name; the others are asked about further."""
+    return torch.where(status == Status.INACCURATE, int(Status.SOLVED), status).to(torch.int8)
 
 
-def finite(qp: QuadraticProgram) -> Tensor:
-    """(B,) bool: cost and data are numbers; only bounds and h may be infinite."""
-    good = qp.c.isfinite().all(1)
-    for value in (qp.H, qp.A, qp.b, qp.G):
-        good = good & value.isfinite().flatten(1).all(1)
-    for value in (qp.h, qp.lb, qp.ub):
-        good = good & ~value.isnan().any(1)
-    return good
+def _without_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:
+    """The same batch with zeros for whatever is not a number in a failed sample, so that it spreads to no other."""
 
-
-def _without(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:
-    """The same batch with zeros for whatever is not a number in a failed sample, so that it reaches nobody else."""
-
-    def clean(value: Tensor, infinite: bool) -> Tensor:
-        alien = value.isnan() if infinite else ~value.isfinite()
+    def clean(value: Any, infinite: bool) -> Any:
+        if not isinstance(value, Tensor):  # sparse matrices are finite, which was checked when they were made
+            return value
+        nonfinite = value.isnan() if infinite else ~value.isfinite()
         where = failed.view(-1, *[1] * (value.dim() - 1))
-        return torch.where(where & alien, torch.zeros_like(value), value) if bool(alien.any()) else value
+        return torch.where(where & nonfinite, torch.zeros_like(value), value) if bool(nonfinite.any()) else value
 
     data: dict[str, Any] = {name: clean(getattr(qp, name), False) for name in ("H", "c", "A", "b", "G")}
     data |= {name: clean(getattr(qp, name), True) for name in ("h", "lb", "ub")}
     return replace(qp, **data)
 
 
-def no_constraints(B: int, n: int, m: int, device: torch.device) -> ActiveSet:
-    """The active set in which nothing is active."""
-    rows, bounds = (torch.zeros(B, k, dtype=torch.bool, device=device) for k in (m, n))
-    return ActiveSet(rows, bounds, bounds.clone())
-
-
-def _masked(active: ActiveSet, where: Tensor) -> ActiveSet:
-    keep = where[:, None]
-    return ActiveSet(active.rows & keep, active.lower & keep, active.upper & keep)
+def _joined(qp: SparseProgram, samples: list[Verified]) -> Verified:
+    """One batch of sparse programs that were solved one by one; factors are kept as far as there is room."""
+    if not samples:
+        return _Run(qp, check_convexity=False).finish()
+    kept: list[Any] = []
+    room = _KEPT
+    for sample in samples:
+        systems = sample.kept
+        system = systems.kept[0] if isinstance(systems, SparseSystems) else None
+        room -= 0 if system is None else system.fill
+        kept.append(system if room >= 0 else None)
+    first = samples[0]
+    joined: dict[str, Any] = {
+        name: torch.cat([getattr(sample, name) for sample in samples])
+        for name in ("x", "status", "kkt_residual", "repaired", "reused", "projects")
+    }
+    for name in ("duals", "active", "weak", "working"):
+        joined[name] = type(getattr(first, name)).cat([getattr(sample, name) for sample in samples])
+    failed = joined["status"] != Status.SOLVED
+    qp = _without_nonfinite(qp, failed) if bool(failed.any()) else qp  # type: ignore[assignment]
+    return Verified(qp=qp, **joined, projector=None, kept=SparseSystems(qp, joined["active"], kept))

@@ -1,9 +1,9 @@
-"""Verify, repair, polish: from a hint to a solution that is exact to rounding.
+"""Repair: from a candidate to a solution that is exact to rounding.
 
-For a guessed active set the optimality conditions are one reduced linear system. Its solution is optimal if no inactive
-constraint is violated and no multiplier has the wrong sign; then it does not matter how inexact the hint was. If not,
-constraints are exchanged (block principal pivoting): violated ones enter and wrongly signed ones leave, all at once as
-long as their number falls, one at a time (the last in order) when it does not.
+For a working set the optimality conditions are one reduced linear system. Its solution is optimal if no inactive
+constraint is violated and no multiplier has the wrong sign; then it does not matter how inexact the candidate was. If
+not, constraints are exchanged (block principal pivoting): violated ones enter and wrongly signed ones leave, all at
+once as long as their number falls, one at a time (the last in order) when it does not.
 """
 
 from __future__ import annotations
@@ -15,122 +15,114 @@ import torch
 from torch import Tensor
 
 from pear.optimality.point import ActiveSet, Duals
-from pear.optimality.residual import gradient
-from pear.optimality.scale import Scaled, scaled
+from pear.optimality.residual import lagrangian_gradient
+from pear.optimality.rule import FEASIBLE, ROUNDOFF, SHARP
+from pear.optimality.verify import Verdict, verify
 from pear.problem.canonical import QuadraticProgram, matvec
-from pear.sensitivity.reduced import ReducedKKT
-
-TOLERANCE = 1e-10
-"""Scaled violation up to which an exact solution may differ from feasible and stationary."""
-
-_SIGN = 1e-12  # a multiplier that is negative beyond rounding leaves; stricter than TOLERANCE, so that it stays out
+from pear.sensitivity.systems import ReducedSystems, reduced_systems
 
 _Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]]
 
-_SHARP = 1e-13
-_PATIENCE = 3
-_ROUNDOFF = 1e-12
+_PATIENCE = 3  # exchanges in a row that need not bring down the number of wrong constraints
 
 
 @dataclass(frozen=True)
-class Polished:
-    """The outcome of ``polish``.
+class Repaired:
+    """The outcome of ``repair``.
 
     Attributes:
-        x, duals: the last points and multipliers, exact where verified.
-        active: the working sets they belong to.
-        verified: (B,) bool.
+        x, duals: the last points and multipliers, exact where solved.
+        working: the working sets they belong to.
+        solved: (B,) bool, the verdict.
         exchanges: (B,) how often the working set was changed.
-        reduced: the factorisation, if one pass verified the whole batch; else None.
+        systems: the factorised systems, if one pass solved the whole batch; else None.
     """
 
     x: Tensor
     duals: Duals
-    active: ActiveSet
-    verified: Tensor
+    working: ActiveSet
+    solved: Tensor
     exchanges: Tensor
-    reduced: ReducedKKT | None
+    systems: ReducedSystems | None
 
 
-def polish(qp: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet, max_exchanges: int) -> Polished:
-    """Solve exactly on the guessed active sets and exchange constraints until every condition holds.
+def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Repaired:
+    """Solve exactly on the working sets and exchange constraints until every condition holds.
 
     Args:
         qp: the programs.
         x, duals: (B, n) a point and its multipliers near the solution; where multipliers are not unique, those nearest
             to these are found.
-        active: guessed active sets.
+        working: guessed working sets.
         max_exchanges: how often a sample's set may be changed.
     """
-    start, x, duals, active = duals, x.clone(), duals.map(torch.clone), active.map(torch.clone)
+    start, x, duals, working = duals, x.clone(), duals.map(torch.clone), working.map(torch.clone)
     exchanges = torch.zeros(qp.batch, dtype=torch.long, device=x.device)
-    verified = torch.zeros(qp.batch, dtype=torch.bool, device=x.device)
+    solved = torch.zeros(qp.batch, dtype=torch.bool, device=x.device)
     fewest = torch.full_like(exchanges, torch.iinfo(torch.long).max)
     patience = torch.full_like(exchanges, _PATIENCE)
     todo = torch.arange(qp.batch, device=x.device)
-    reduced: ReducedKKT | None = None
+    systems: ReducedSystems | None = None
     for attempt in range(max_exchanges + 1):
-        sub, working = (qp, active) if attempt == 0 else (qp[todo], active[todo])
-        kkt = ReducedKKT(sub, working)
-        # from the hint's multipliers each time: on a contradictory set they grow without limit, and would stay large
-        point, multipliers, wrong, good = _solve_on(sub, kkt, x[todo], start[todo], working)
+        sub, held = (qp, working) if attempt == 0 else (qp[todo], working[todo])
+        factored = reduced_systems(sub, held)
+        # from the candidate's multipliers each time: on a contradictory set they grow without limit, and stay large
+        point, multipliers, wrong, good = _solve_on(sub, factored, x[todo], start[todo], held)
         x[todo] = point
         duals.put(todo, multipliers)
-        verified[todo] = good
-        if attempt == 0 and bool(good.all()):
-            reduced = kkt
-        bad = ~good & wrong.count().gt(0)
-        todo, wrong, working = todo[bad], wrong[bad], working[bad]
+        solved[todo] = good
+        if bool(good.all()) and len(todo) == qp.batch:
+            systems = factored
+        bad = ~good & wrong.count().gt(0) & factored.usable
+        todo, wrong, held = todo[bad], wrong[bad], held[bad]
         if attempt == max_exchanges or not len(todo):
             break
         exchange, fewest[todo], patience[todo] = _choose(wrong, fewest[todo], patience[todo])
-        active.put(todo, _flip(sub[bad], working, exchange, x[todo]))
+        working.put(todo, _flip(sub[bad], held, exchange, x[todo]))
         exchanges[todo] += 1
-    return Polished(x, duals, active, verified, exchanges, reduced)
+        todo = todo if factored.cheap else todo[patience[todo] > 0]
+        if not len(todo):
+            break
+    return Repaired(x, duals, working, solved, exchanges, systems)
 
 
 def _solve_on(
-    qp: QuadraticProgram, kkt: ReducedKKT, x: Tensor, duals: Duals, active: ActiveSet
+    qp: QuadraticProgram, systems: ReducedSystems, x: Tensor, duals: Duals, working: ActiveSet
 ) -> tuple[Tensor, Duals, ActiveSet, Tensor]:
     """Solve with the working set held; returns point, multipliers, the wrong constraints, and where all is well."""
-    x = torch.where(active.lower, qp.lb, torch.where(active.upper, qp.ub, x)).nan_to_num()
-    inequality = torch.where(active.rows, duals.inequality, torch.zeros_like(duals.inequality)).nan_to_num()
+    x = torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x)).nan_to_num()
+    inequality = torch.where(working.rows, duals.inequality, torch.zeros_like(duals.inequality)).nan_to_num()
     duals = Duals(duals.equality.nan_to_num(), inequality, torch.zeros_like(x))
     everywhere = torch.ones(qp.batch, dtype=torch.bool, device=x.device)
-    x, duals = _step(qp, active, x, duals, kkt.solve, everywhere)
-    wrong, unbalanced = _judge(qp, x, duals, active)
+    x, duals = _step(qp, working, x, duals, systems.solve, everywhere)
+    verdict = verify(qp, x, duals, working)
     # nothing to exchange, and not yet exact: refine once more, then look closer
-    for solve in (kkt.solve, kkt.solve_carefully):
-        stuck = (wrong.count() == 0) & (unbalanced > _SHARP)
+    for solve in (systems.solve, systems.solve_carefully):
+        stuck = verdict.none_wrong & (verdict.unbalanced > SHARP)
         if not bool(stuck.any()):
-            return x, duals, wrong, (wrong.count() == 0)
-        x, duals = _step(qp, active, x, duals, solve, stuck)
-        wrong, unbalanced = _judge(qp, x, duals, active)
-    good = (wrong.count() == 0) & (unbalanced <= TOLERANCE)
+            break
+        x, duals = _step(qp, working, x, duals, solve, stuck)
+        verdict = verify(qp, x, duals, working)
+    lost = verdict.none_wrong & ~(verdict.unbalanced <= FEASIBLE)
+    if not bool(lost.any()):
+        return x, duals, verdict.wrong, verdict.solved
     # still nothing to exchange: the objective falls along a direction in which it is flat
-    downhill = kkt.flat(-gradient(qp, x, duals))
-    wrong, length = _block(qp, x, downhill, active, wrong, ~good & (wrong.count() == 0))
-    return x + length * downhill, duals, wrong, good
+    downhill = systems.flat(-lagrangian_gradient(qp, x, duals))
+    wrong, length = _ratio_test(verdict, downhill, working, lost)
+    return x + length * downhill, duals, wrong, verdict.solved
 
 
-def _rest(qp: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet) -> tuple[Tensor, Tensor, Tensor]:
-    """What the conditions of the working set lack at this point: the right-hand side of the reduced system."""
-    rows = torch.where(active.rows, qp.h - matvec(qp.G, x), torch.zeros_like(duals.inequality))
-    return -gradient(qp, x, duals), qp.b - matvec(qp.A, x), rows
-
-
-def _block(
-    qp: QuadraticProgram, x: Tensor, direction: Tensor, active: ActiveSet, wrong: ActiveSet, where: Tensor
-) -> tuple[ActiveSet, Tensor]:
-    """Downhill along a flat direction until the first constraint is met; that one has to enter.
+def _ratio_test(verdict: Verdict, direction: Tensor, working: ActiveSet, where: Tensor) -> tuple[ActiveSet, Tensor]:
+    """How far a direction (B, n) leads to the first constraint; that one has to enter.
 
     Returns:
-        ``wrong`` with that constraint added for the samples in ``where``, and the (B, 1) length of the way.
+        The wrong constraints with that one added for the samples in ``where``, and the (B, 1) length of the step.
     """
+    qp, x, wrong = verdict.qp, verdict.x, verdict.wrong
     rates = torch.cat([matvec(qp.G, direction), -direction, direction], 1)
     slacks = torch.cat([qp.h - matvec(qp.G, x), x - qp.lb, qp.ub - x], 1).clamp(min=0)
-    met = ~torch.cat([active.rows, active.fixed, active.fixed], 1) & (
-        rates > _ROUNDOFF * direction.abs().amax(1)[:, None]
+    met = ~torch.cat([working.rows, working.fixed, working.fixed], 1) & (
+        rates > ROUNDOFF * direction.abs().amax(1)[:, None]
     )
     length, first = torch.where(met, slacks / torch.where(met, rates, 1.0), torch.inf).min(1, keepdim=True)
     where = where[:, None] & length.isfinite()
@@ -143,42 +135,21 @@ def _block(
 
 
 def _step(
-    qp: QuadraticProgram, active: ActiveSet, x: Tensor, duals: Duals, solve: _Solve, where: Tensor
+    qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals, solve: _Solve, where: Tensor
 ) -> tuple[Tensor, Duals]:
     """Add a solution of the reduced system, and read the bounds' multipliers off the gradient.
 
     A sample whose system could not be factored has no finite solution and stays where it is; so do those not in
     ``where``, so that no sample's result depends on its neighbours.
     """
-    dx, d_equality, d_inequality, _ = solve(*_rest(qp, x, duals, active))
+    rows = torch.where(working.rows, qp.h - matvec(qp.G, x), torch.zeros_like(duals.inequality))
+    dx, d_equality, d_inequality, _ = solve(-lagrangian_gradient(qp, x, duals), qp.b - matvec(qp.A, x), rows)
     take = where & torch.cat([dx, d_equality, d_inequality], 1).isfinite().all(1)
     x = x + torch.where(take[:, None], dx, 0.0)
     equality = duals.equality + torch.where(take[:, None], d_equality, 0.0)
     inequality = duals.inequality + torch.where(take[:, None], d_inequality, 0.0)
-    slope = gradient(qp, x, Duals(equality, inequality, x))
-    return x, Duals(equality, inequality, torch.where(active.fixed, -slope, torch.zeros_like(x)))
-
-
-def optimal(qp: QuadraticProgram, measured: Scaled, active: ActiveSet) -> Tensor:
-    """(B,) bool: where a point on its working set satisfies every condition, to the tolerances of this module."""
-    wrong, unbalanced = _judge_measured(qp, measured, active)
-    return (wrong.count() == 0) & (unbalanced <= TOLERANCE)
-
-
-def _judge(qp: QuadraticProgram, x: Tensor, duals: Duals, active: ActiveSet) -> tuple[ActiveSet, Tensor]:
-    """Which constraints are on the wrong side, and (B,) how far stationarity and held constraints are from zero."""
-    return _judge_measured(qp, scaled(qp, x, duals), active)
-
-
-def _judge_measured(qp: QuadraticProgram, s: Scaled, active: ActiveSet) -> tuple[ActiveSet, Tensor]:
-    free = qp.lb != qp.ub
-    wrong = ActiveSet(
-        torch.where(active.rows, s.push_rows + _SIGN, s.rows + TOLERANCE) < 0,
-        (torch.where(active.lower, s.push_lower + _SIGN, s.lower + TOLERANCE) < 0) & free,
-        (torch.where(active.upper, s.push_upper + _SIGN, s.upper + TOLERANCE) < 0) & free,
-    )
-    held = torch.where(active.rows, s.rows, torch.zeros_like(s.rows))
-    return wrong, torch.cat([s.stationarity, s.equality, held], 1).abs().amax(1)
+    slope = lagrangian_gradient(qp, x, Duals(equality, inequality, x))
+    return x, Duals(equality, inequality, torch.where(working.fixed, -slope, torch.zeros_like(x)))
 
 
 def _choose(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tuple[ActiveSet, Tensor, Tensor]:
@@ -196,9 +167,9 @@ def _choose(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tuple[ActiveS
     return chosen, torch.minimum(fewest, count), patience
 
 
-def _flip(qp: QuadraticProgram, active: ActiveSet, exchange: ActiveSet, x: Tensor) -> ActiveSet:
+def _flip(qp: QuadraticProgram, working: ActiveSet, exchange: ActiveSet, x: Tensor) -> ActiveSet:
     """Exchange: what was in goes out, what was out comes in; a variable is never held at both bounds."""
-    lower, upper = active.lower ^ exchange.lower, active.upper ^ exchange.upper
+    lower, upper = working.lower ^ exchange.lower, working.upper ^ exchange.upper
     both = lower & upper
     nearer_lower = (x - qp.lb).abs() <= (x - qp.ub).abs()
-    return ActiveSet(active.rows ^ exchange.rows, lower & ~(both & ~nearer_lower), upper & ~(both & nearer_lower))
+    return ActiveSet(working.rows ^ exchange.rows, lower & ~(both & ~nearer_lower), upper & ~(both & nearer_lower))

@@ -2,17 +2,18 @@
 
 At z the objective is replaced by its second-order model; the model's minimiser over the constraints gives a direction
 along which a backtracking line search goes downhill. Near the solution the steps are full and converge quadratically,
-and the last model *is* the program whose geometry the gradient needs: H is the Hessian at the solution.
+and the last model *is* the program that the gradient needs: H is the Hessian at the solution.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from pear.decisions.pipeline import solve_exactly
+from pear.decisions.pipeline import solve_programs
 from pear.errors import ProblemError
 from pear.optimality.point import Status
 from pear.problem import Problem
@@ -26,21 +27,21 @@ _STILL = 1e-11
 _ARMIJO = 1e-4
 
 
-def solve_smooth(problem: Problem, base: QuadraticProgram, backend: Backend) -> Verified:
+def solve_smooth(problem: Problem, base: QuadraticProgram, solvers: Sequence[Backend]) -> Verified:
     """Solve ``min φ(z) + ½zᵀHz + cᵀz`` over the constraints of ``base`` for every sample.
 
     Args:
         problem: carries φ (``pear.Smooth``) and the sense.
         base: the canonical programs without φ.
-        backend: gives hints for the quadratic models.
+        solvers: whom to ask about the quadratic models, in order.
 
     Returns:
         The verified solution of the last model; samples whose steps did not come to rest are INACCURATE.
     """
-    nearest = _feasible_start(problem, base, backend)
+    nearest = _feasible_start(problem, base, solvers)
     z, start = nearest.x, None
     for _ in range(_MAX_STEPS):
-        result = solve_exactly(_model(problem, base, z), backend, start)
+        result = solve_programs(_model(problem, base, z), solvers, start)
         direction = torch.where(result.solved[:, None], result.x - z, torch.zeros_like(z))
         still = direction.abs().amax(1) <= _STILL * z.abs().amax(1).clamp(min=1e-300)
         resting = still | ~result.solved
@@ -53,13 +54,13 @@ def solve_smooth(problem: Problem, base: QuadraticProgram, backend: Backend) -> 
     return result
 
 
-def _feasible_start(problem: Problem, base: QuadraticProgram, backend: Backend) -> Verified:
+def _feasible_start(problem: Problem, base: QuadraticProgram, solvers: Sequence[Backend]) -> Verified:
     """The feasible point nearest to φ's start (or to zero), where φ must be finite."""
     assert problem.phi is not None
     eye = torch.eye(base.n, dtype=base.c.dtype, device=base.c.device)[None]
     centre = problem.phi.start if problem.phi.start is not None else torch.zeros(base.n)
     c = -torch.as_tensor(centre, dtype=base.c.dtype, device=base.c.device).expand_as(base.c)
-    nearest = solve_exactly(replace(base, H=eye, c=c, diagonal=True), backend)
+    nearest = solve_programs(replace(base, H=eye, c=c, diagonal=True), solvers)
     outside = nearest.solved & ~problem.phi.value(nearest.x).isfinite()
     if bool(outside.any()):
         raise ProblemError(

@@ -43,3 +43,10 @@ class Solution(Batched):
     def weakly_active(self) -> Tensor:
         """(B,) number of weakly active constraints of each sample."""
         return self.weak.count()
+
+    def __repr__(self) -> str:
+        names, counts = self.status.unique(return_counts=True)
+        found = ", ".join(f"{int(k)} {Status(int(s)).name}" for s, k in zip(names, counts, strict=True)) or "none"
+        worst = self.kkt_residual[self.solved].max().item() if bool(self.solved.any()) else float("nan")
+        size = f"{len(self.status)} samples of {self.x.shape[1]} variables"
+        return f"Solution({size}: {found}; kkt_residual ≤ {worst:.1e})"

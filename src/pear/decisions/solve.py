@@ -10,17 +10,19 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pear.decisions.pipeline import finite, no_constraints, solve_exactly
+from pear.decisions.pipeline import solve_programs
 from pear.decisions.smooth import solve_smooth
 from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning, ProblemError, SolveError
-from pear.optimality.active import final
-from pear.optimality.point import Duals, Status
+from pear.optimality.active import tight_constraints
+from pear.optimality.point import ActiveSet, Duals, Status
+from pear.optimality.scale import measure
+from pear.optimality.screen import screen
 from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.convert import as_batch
-from pear.problem.sparse import SparseProgram
-from pear.sensitivity.verified import Start, Verified
+from pear.sensitivity.verified import Verified
+from pear.solvers.base import Start
 from pear.solvers.registry import Backend, get, resolve
 
 logger = logging.getLogger("pear")
@@ -39,8 +41,8 @@ def solve(
 ) -> Solution:
     """Solve ``min (or max) ½zᵀQz + cᵀz (+ φ)`` for every row of ``cost``.
 
-    Whatever the solver, its answer is only a hint: the active set is verified, repaired where needed, and the returned
-    decision satisfies the optimality conditions to rounding. Integer problems are solved as such, by HiGHS.
+    Whatever the solver, its answer is only a candidate: it is verified, its active set repaired where needed, and the
+    returned decision satisfies the optimality conditions to rounding. Integer problems are solved as such, by HiGHS.
 
     Args:
         problem: the constraints and the known part of the objective.
@@ -65,7 +67,7 @@ def solve(
     if problem.is_integer:
         _refuse_smooth_integer(problem, lam, overrides)
         qp = problem.canonical(costs, 0.0, **overrides)
-        solution = _solve_integer(problem, qp, resolve(solver, "milp", qp.c.device))
+        solution = _solve_integer(problem, qp, resolve(solver, "milp")[0])
     else:
         verified = solve_verified(problem, costs, lam, solver, **overrides)
         solution = _as_solution(problem, verified)
@@ -79,15 +81,12 @@ def solve_verified(
     """The continuous relaxation, solved exactly, in float64 and in the minimised form; nothing is raised or masked."""
     qp = problem.canonical(cost, smoothing, **overrides)
     kind = "lp" if problem.phi is None and qp.is_linear else "qp"
-    backend = resolve(solver, kind, qp.c.device, problem.is_sparse)
-    if isinstance(qp, SparseProgram):
-        from pear.decisions.sparse_pipeline import solve_sparse  # brings numba, which dense problems do not need
-
-        return solve_sparse(qp, backend, start, builtin_first=solver == "auto")
+    solvers = resolve(solver, kind, problem.is_sparse)
     if problem.phi is not None:
-        return solve_smooth(problem, qp, backend)
+        return solve_smooth(problem, qp, solvers)
     # the problem's own curvature was checked when it was made; one that comes with the call may be anything
-    return solve_exactly(qp, backend, start, check_convexity=overrides.get("Q") is not None)
+    given = overrides.get("Q") is not None
+    return solve_programs(qp, solvers, start, check_convexity=given, seek_vertex=solver == "auto")
 
 
 def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str) -> float:
@@ -129,14 +128,14 @@ def fail(status: Tensor, on_failure: str, what: str) -> None:
     bad = (status != Status.SOLVED).nonzero()[:, 0].tolist()
     if not bad:
         return
-    fates = [Status(int(status[i])) for i in bad]
+    statuses = [Status(int(status[i])) for i in bad]
     named = "; ".join(
-        f"sample {i} ({fate.name}): {fate.sentence}" for i, fate in list(zip(bad, fates, strict=True))[:5]
+        f"sample {i} ({one.name}): {one.sentence}" for i, one in list(zip(bad, statuses, strict=True))[:5]
     )
     more = f"; and {len(bad) - 5} more" if len(bad) > 5 else ""
     message = f"{len(bad)} of {len(status)} samples could not be solved for {what}: {named}{more}"
     if on_failure == "raise":
-        raise SolveError(f"{message}. Pass on_failure='mask' to leave them out", bad, fates)
+        raise SolveError(f"{message}. Pass on_failure='mask' to leave them out", bad, statuses)
     warnings.warn(message, FailedSamplesWarning, stacklevel=3)
 
 
@@ -174,21 +173,21 @@ def _constant_of_model(problem: Problem, v: Verified) -> Tensor:
 
 def _solve_integer(problem: Problem, qp: QuadraticProgram, backend: Backend) -> Solution:
     """Integer programs: certified optimal by the solver's bound (gap 0), integers made exact."""
-    index = finite(qp).nonzero()[:, 0]
-    status = torch.full((qp.batch,), int(Status.NOT_FINITE), dtype=torch.int8, device=qp.c.device)
+    status = screen(qp)
+    index = (status == Status.SOLVED).nonzero()[:, 0]
     x = torch.full_like(qp.c, torch.nan)
     if len(index):
-        hint = backend.solve(qp[index], _INTEGER_TOLERANCE)
-        status[index] = hint.status
-        x[index] = torch.where(qp.integer, hint.x.round(), hint.x) if qp.integer is not None else hint.x
+        candidate = backend.solve(qp[index], _INTEGER_TOLERANCE)
+        status[index] = candidate.status
+        x[index] = torch.where(qp.integer, candidate.x.round(), candidate.x) if qp.integer is not None else candidate.x
     solved = status == Status.SOLVED
     x = torch.where(solved[:, None], x, torch.nan)
-    none = no_constraints(qp.batch, qp.n, qp.m, qp.c.device)
+    none = ActiveSet.none(qp.batch, qp.n, qp.m, qp.c.device)
     return Solution(
         x=x,
         value=problem.sign * (x * qp.c).sum(1),
         status=status,
-        active=final(qp, x.nan_to_num(), _no_duals(qp), none)[0],
+        active=tight_constraints(qp, measure(qp, x.nan_to_num(), _no_duals(qp)), none)[0],
         weak=none,
         duals=None,
         kkt_residual=_violation(qp, x) if qp.batch else qp.c.new_zeros(0),

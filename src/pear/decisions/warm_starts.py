@@ -1,19 +1,154 @@
-"""What a loss remembers of each sample between epochs: its last solution, and the solution under its true cost."""
+"""The one store of what is kept of each sample between calls.
+
+A sample has a key, a key has a slot, and a slot is a row of every table. A *warm start* may be anything: it is verified
+before it is used. An *answer* is used as it is, and only where the fingerprint of all the data that it was computed
+from is the same; there is no way to read one without comparing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from threading import RLock
+from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.optimality.point import Batched
 from pear.problem import Problem
-from pear.sensitivity.verified import Start
+from pear.problem.sparse import MATRICES
+
+Index = NDArray[np.int64]
+Rows = TypeVar("Rows")
+
+
+class WarmStarts:
+    """Tables of rows by sample key. ``lock`` is held by whoever reads and writes them in one go."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self._slot: dict[Hashable, int] = {}
+        self._tables: dict[str, Table[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._slot)
+
+    def slots(self, keys: Iterable[Hashable]) -> Index:
+        """(B,) the rows of these samples; a key that is new gets a row of its own."""
+        return np.array([self._slot.setdefault(key, len(self._slot)) for key in keys], np.int64)
+
+    def table(self, name: str, make: Callable[[int], Rows]) -> Table[Rows]:
+        """The table of that name, with a row for every key so far.
+
+        Args:
+            name: of what it holds.
+            make: makes that many empty rows.
+        """
+        if name not in self._tables:
+            self._tables[name] = Table(make)
+        table = self._tables[name]
+        table.grow(len(self._slot))
+        return table
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: a copy starts empty, which costs time and changes no result."""
+        return {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
+
+
+class Table(Generic[Rows]):
+    """Rows of one kind, each with the fingerprint of the data it was computed from.
+
+    Attributes:
+        rows: whatever ``make`` makes: a tensor, a ``Batched`` of tensors, or a tuple of arrays.
+        fingerprints: (K, f) float64; NaN, which equals nothing, where there is no answer.
+    """
+
+    def __init__(self, make: Callable[[int], Rows]) -> None:
+        self._make, self._size = make, 0
+        self.rows = make(0)
+        self.fingerprints: Tensor | None = None
+
+    def grow(self, size: int) -> None:
+        """Make room for ``size`` rows, at least doubling, so that filling a table costs one copy in the end."""
+        if self._size >= size:
+            return
+        self._size = max(size, 2 * self._size)
+        bigger = self._make(self._size)
+        for new, old in zip(_leaves(bigger), _leaves(self.rows), strict=True):
+            new[: len(old)] = old
+        self.rows = bigger
+        if self.fingerprints is not None:
+            self.fingerprints = _grown(self.fingerprints, self._size)
+
+    def known(self, slots: Index, fingerprint: Tensor) -> Tensor:
+        """(B,) bool: the rows that hold an answer for data with this fingerprint (B, f)."""
+        if self.fingerprints is None or self.fingerprints.shape[1] != fingerprint.shape[1]:
+            return torch.zeros(len(slots), dtype=torch.bool, device=fingerprint.device)
+        return (self.fingerprints[self._index(slots)] == fingerprint).all(1)
+
+    def answer(self, slots: Index, fingerprint: Tensor) -> Any | None:
+        """The rows of these samples where all of them are answers for this very data, else None."""
+        index = self._index(slots)
+        return self.rows[index] if bool(self.known(slots, fingerprint).all()) else None  # type: ignore[index]
+
+    def put(self, slots: Index, rows: Any, fingerprint: Tensor | None = None, good: Tensor | None = None) -> None:
+        """Keep one row for each slot.
+
+        Args:
+            slots: (B,).
+            rows: B of them.
+            fingerprint: (B, f) of the data that they answer; without one they are warm starts only.
+            good: (B,) bool, the rows that are answers; all where left out.
+        """
+        index = self._index(slots)
+        if isinstance(self.rows, Batched):
+            self.rows.put(index, rows)
+        else:
+            self.rows[index] = rows  # type: ignore[index]
+        if fingerprint is None:
+            return
+        if self.fingerprints is None or self.fingerprints.shape[1] != fingerprint.shape[1]:
+            self.fingerprints = _grown(fingerprint[:0], self._size)
+        keep = fingerprint if good is None else torch.where(good[:, None], fingerprint, torch.nan)
+        self.fingerprints[index] = keep
+
+    def _index(self, slots: Index) -> Tensor:
+        first = next(_leaves(self.rows))
+        return torch.from_numpy(slots).to(first.device)
+
+
+def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None = None) -> Tensor:
+    """(B, f) float64, equal exactly where cost, smoothing and fields of two calls are equal.
+
+    Vectors stand for themselves, a matrix for its product with a fixed random vector.
+
+    Args:
+        cost: (B, n).
+        smoothing: λ.
+        fields: what replaces the problem's own fields in this call, shared or per sample.
+    """
+    B = len(cost)
+    parts = [cost.double(), cost.new_full((B, 1), smoothing, dtype=torch.float64)]
+    for name, value in sorted((fields or {}).items()):
+        own = torch.as_tensor(value, dtype=torch.float64, device=cost.device).detach()
+        own = own @ _probe(own.shape[-1], cost.device) if name in MATRICES else own
+        parts.append((own if own.dim() == 2 else own.reshape(1, -1)).expand(B, -1))
+    return torch.cat(parts, 1)
+
+
+def curvature_mark(Q: Tensor) -> Tensor:
+    """(B, n) what a curvature (B, n, n) is recognised by: its product with a fixed random vector."""
+    return Q.detach() @ _probe(Q.shape[-1], Q.device)
 
 
 def as_keys(keys: Tensor | Iterable[Hashable], batch: int) -> list[Hashable]:
-    """Sample ids as a list; one distinct id per row."""
+    """Sample keys as a list; one distinct key per row."""
     ids = keys.tolist() if isinstance(keys, Tensor) else list(keys)
     if len(ids) != batch:
         raise ProblemError(f"keys must name every sample: expected {batch}, got {len(ids)}")
@@ -22,85 +157,42 @@ def as_keys(keys: Tensor | Iterable[Hashable], batch: int) -> list[Hashable]:
     return ids
 
 
-class Memory:
-    """A table of solutions by sample id. Rows are overwritten, never trusted: every use verifies them first."""
-
-    def __init__(self) -> None:
-        self._slot: dict[Hashable, int] = {}
-        self._rows: Start | None = None
-        self._stamp: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self._slot)
-
-    def recall(self, keys: list[Hashable]) -> Start | None:
-        """The remembered rows of these samples; ``known`` is False where there are none."""
-        if self._rows is None:
-            return None
-        index = self._index(keys)
-        rows: Start = self._rows[index]
-        return Start(rows.x, rows.duals, rows.active, rows.known & (index >= 0))
-
-    def stamped(self, keys: list[Hashable], stamp: Tensor) -> bool:
-        """True where every sample is known under this very stamp (B, k), so that its row needs no check."""
-        if self._rows is None or self._stamp is None:
-            return False
-        index = self._index(keys)
-        known = self._rows.known[index] & (index >= 0)
-        return bool((known & (self._stamp[index] == stamp).all(1)).all())
-
-    def _index(self, keys: list[Hashable]) -> Tensor:
-        assert self._rows is not None
-        return torch.tensor([self._slot.get(key, -1) for key in keys], dtype=torch.long, device=self._rows.x.device)
-
-    def store(self, keys: list[Hashable], rows: Start, stamp: Tensor | None = None) -> None:
-        """Remember one row for each key, under a stamp (B, k) of what it depends on."""
-        if not keys:
-            return
-        for key in keys:
-            self._slot.setdefault(key, len(self._slot))
-        self._grow(len(self._slot), rows, stamp)
-        assert self._rows is not None
-        index = self._index(keys)
-        self._rows.put(index, rows)
-        if stamp is not None and self._stamp is not None:
-            self._stamp[index] = stamp
-
-    def _grow(self, size: int, like: Start, stamp: Tensor | None) -> None:
-        """Make room for ``size`` rows, doubling, so that storing an epoch costs one copy in the end."""
-        have = 0 if self._rows is None else len(self._rows.known)
-        if have >= size:
-            return
-        room = max(size, 2 * have)
-
-        def grown(template: Tensor, old: Tensor | None) -> Tensor:
-            new = template.new_zeros(room, *template.shape[1:])
-            if old is not None:
-                new[: len(old)] = old
-            return new
-
-        fresh: Start = like.map(lambda value: grown(value, None))
-        if self._rows is not None:
-            fresh.put(torch.arange(have, device=like.x.device), self._rows)
-        self._rows = fresh
-        self._stamp = None if stamp is None else grown(stamp, self._stamp)
-
-
-def rows_of(problem: Problem, ids: list[Hashable] | None) -> Problem:
-    """The rows of a problem with fields per sample that the ids name; any other problem as it is."""
-    if ids is None or problem.batch is None:
+def rows_of(problem: Problem, keys: list[Hashable] | None) -> Problem:
+    """The rows of a problem with fields per sample that the keys name; any other problem as it is."""
+    if keys is None or problem.batch is None:
         return problem
-    check_rows(problem, ids)
-    return problem[torch.tensor(ids, device=problem.device)]
+    check_rows(problem, keys)
+    return problem[torch.tensor(keys, device=problem.device)]
 
 
-def check_rows(problem: Problem, ids: list[Hashable] | None) -> None:
+def check_rows(problem: Problem, keys: list[Hashable] | None) -> None:
     """Where samples have fields of their own, keys are row numbers."""
-    if ids is None or problem.batch is None:
+    if keys is None or problem.batch is None:
         return
-    strangers = [i for i in ids if not isinstance(i, int) or not 0 <= i < problem.batch]
-    if strangers:
+    unknown = [i for i in keys if not isinstance(i, int) or not 0 <= i < problem.batch]
+    if unknown:
         raise ProblemError(
             f"the problem has fields of its own for {problem.batch} samples, so that keys must be their row numbers, "
-            f"0 to {problem.batch - 1}; got {strangers[0]!r}"
+            f"0 to {problem.batch - 1}; got {unknown[0]!r}"
         )
+
+
+def _probe(n: int, device: torch.device) -> Tensor:
+    return torch.rand(n, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
+
+
+def _grown(old: Tensor, size: int) -> Tensor:
+    new = old.new_full((size, old.shape[1]), torch.nan)
+    new[: len(old)] = old
+    return new
+
+
+def _leaves(rows: Any) -> Iterator[Any]:
+    """The arrays or tensors that hold the rows."""
+    if isinstance(rows, Batched):
+        rows = tuple(vars(rows).values())
+    if isinstance(rows, tuple):
+        for part in rows:
+            yield from _leaves(part)
+    else:
+        yield rows

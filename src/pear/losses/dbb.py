@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.losses.oracle import Decide, DecisionLoss, check_number
+from pear.losses.decision_loss import Decide, DecisionLoss, check_number
 from pear.problem import Problem
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pear.errors import ProblemError
-from pear.losses.oracle import Decide, DecisionLoss, check_number, with_keys
+from pear.losses.decision_loss import Decide, DecisionLoss, check_number, with_keys
 from pear.problem import Problem
 
 Adjacent = Callable[..., list[Tensor]]

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from pear.decisions.remembered import Decided, Remembered
-from pear.decisions.solve import (
-    OnFailure,
-    check_on_failure,
-    check_smoothing,
-    check_solver,
-    choose_smoothing,
-    fail,
-    solve_verified,
-)
-from pear.decisions.warm_starts import Memory, as_keys, rows_of
+from pear.decisions.one_pass import Decided
+from pear.decisions.solve import OnFailure, fail
+from pear.decisions.warm_starts import as_keys, check_rows
+from pear.losses.module import DecisionModule
 from pear.problem import Problem
 from pear.problem.canonical import matvec, tmatvec
 from pear.problem.convert import as_batch
+from pear.problem.problem import FIELDS
 from pear.sensitivity.projection import project_any, require_unique
 from pear.sensitivity.verified import Verified
 
-_FIELDS = ("Q", "A", "b", "G", "h", "lb", "ub")
 
-
-class DecisionLayer(nn.Module):
+class DecisionLayer(DecisionModule):
     """z*(c, Q, A, b, G, h, lb, ub) with exact derivatives, for any loss on the decision.
 
     For an upstream gradient w the backward pass solves the reduced system once more,
@@ -60,21 +52,12 @@ class DecisionLayer(nn.Module):
     def __init__(
         self,
         problem: Problem,
-        smoothing: float | str = 0.0,
+        smoothing: float | Literal["auto"] = 0.0,
         solver: str = "auto",
         on_failure: OnFailure = "raise",
     ) -> None:
-        super().__init__()
-        check_on_failure(on_failure)
-        check_smoothing(smoothing)
-        check_solver(solver)
-        self.problem = problem.relaxed()
-        self.smoothing = smoothing
-        self.solver = solver
-        self.on_failure = on_failure
+        super().__init__(problem, smoothing, solver, on_failure)
         self.status: Tensor | None = None
-        self._memory = Memory()
-        self.remembered = Remembered(self.problem, solver)
 
     def forward(
         self,
@@ -105,31 +88,27 @@ class DecisionLayer(nn.Module):
             (B, n) decisions in the dtype of ``cost``.
         """
         cost = as_batch(cost)
-        self.smoothing = lam = choose_smoothing(self.problem, cost, self.smoothing)
+        lam = self._settled(cost)
         ids = None if keys is None else as_keys(keys, len(cost))
-        problem = rows_of(self.problem, ids)
-        fields = dict(zip(_FIELDS, (Q, A, b, G, h, lb, ub), strict=True))
+        check_rows(self.problem, ids)
+        fields = dict(zip(FIELDS, (Q, A, b, G, h, lb, ub), strict=True))
         given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
-        by_rows = torch.is_grad_enabled() and any(_wants_gradient(given.get(name)) for name in _FIELDS[1:])
-        if not by_rows:  # whose derivatives need more than the compiled projection
-            decided = self.remembered.decide(
-                cost.detach(),
-                lam,
-                ids,
-                given,
-                lambda: solve_verified(problem, cost.detach(), lam, self.solver, **given),
-            )
-            if decided is not None:
-                self.status = torch.zeros(len(cost), dtype=torch.int8)
-                quick: Tensor = _Decision.apply(decided, problem.sign, cost, *fields.values())
-                return quick
-        start = None if ids is None else self._memory.recall(ids)
-        solved = solve_verified(problem, cost.detach(), lam, self.solver, start, **given)
-        if ids is not None:
-            self._memory.store(ids, solved.as_start())
-        self.status = solved.status
-        fail(solved.status, self.on_failure, "the decision layer")
-        decision: Tensor = _Decision.apply(solved, problem.sign, cost, *fields.values())
+        by_rows = torch.is_grad_enabled() and any(_wants_gradient(given.get(name)) for name in FIELDS[1:])
+        with self.decider.locked(ids):
+            solved: Verified | Decided | None = None
+            if self.decider.one_pass is not None and not by_rows:  # whose derivatives need the reduced systems
+                solved = self.decider.one_pass.decide(cost.detach(), lam, ids, given)
+            if solved is None:
+                solved = self.decider.solve(cost.detach(), lam, ids, **given)
+        self.status = torch.zeros(len(cost), dtype=torch.int8) if isinstance(solved, Decided) else solved.status
+        fail(self.status, self.on_failure, "the decision layer")
+
+        def verified() -> Verified:
+            """The solutions with everything that is known about them."""
+            rows = None if ids is None or self.problem.batch is None else torch.tensor(ids)
+            return self.decider.solve(cost.detach(), lam, None, rows, **given)
+
+        decision: Tensor = _Decision.apply(solved, verified, self.problem.sign, cost, *fields.values())
         return decision
 
 
@@ -137,8 +116,15 @@ class _Decision(torch.autograd.Function):
     """Forward: the verified decision. Backward: one solve with the same factorisation."""
 
     @staticmethod
-    def forward(ctx: Any, solved: Verified | Decided, sign: int, cost: Tensor, *fields: Tensor | None) -> Tensor:
-        ctx.solved, ctx.sign = solved, sign
+    def forward(
+        ctx: Any,
+        solved: Verified | Decided,
+        verified: Callable[[], Verified],
+        sign: int,
+        cost: Tensor,
+        *fields: Tensor | None,
+    ) -> Tensor:
+        ctx.solved, ctx.verified, ctx.sign = solved, verified, sign
         ctx.inputs = [(t.dtype, tuple(t.shape)) if isinstance(t, Tensor) else None for t in (cost, *fields)]
         if isinstance(solved, Decided):
             return solved.x.to(cost.dtype, copy=True)
@@ -147,18 +133,20 @@ class _Decision(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        by_rows = any(ctx.needs_input_grad[4:])
-        derivatives = _quick_derivatives(ctx.solved, ctx.sign, up.double()) if isinstance(ctx.solved, Decided) else None
+        by_rows = any(ctx.needs_input_grad[5:])
+        compiled, derivatives = isinstance(ctx.solved, Decided), None
+        if compiled:
+            derivatives = _compiled_derivatives(ctx.solved, ctx.sign, up.double())
         if derivatives is None:
-            solved = ctx.solved.verified if isinstance(ctx.solved, Decided) else ctx.solved
+            solved = ctx.verified() if compiled else ctx.solved
             derivatives = _derivatives(solved, ctx.sign, up.double(), by_rows)
         grads: list[Tensor | None] = []
-        for needed, kind, derivative in zip(ctx.needs_input_grad[2:], ctx.inputs, derivatives, strict=False):
+        for needed, kind, derivative in zip(ctx.needs_input_grad[3:], ctx.inputs, derivatives, strict=False):
             grads.append(_shaped(derivative(), *kind) if needed and kind is not None else None)
-        return (None, None, *grads, *[None] * (len(ctx.inputs) - len(grads)))
+        return (None, None, None, *grads, *[None] * (len(ctx.inputs) - len(grads)))
 
 
-def _quick_derivatives(decided: Decided, sign: int, w: Tensor) -> list[Any] | None:
+def _compiled_derivatives(decided: Decided, sign: int, w: Tensor) -> list[Any] | None:
     """Those by cost and Q, which the compiled projection gives; None where some decision may not be unique."""
     p, z = decided.project(w), decided.x
     if p is None:
@@ -179,7 +167,7 @@ def _derivatives(solved: Verified, sign: int, w: Tensor, by_rows: bool) -> list[
     w = torch.where(solved.solved[:, None], w, torch.zeros_like(w))
     q_eq = q_in = w[:, :0]
     if by_rows:
-        p, q_eq, q_in, unique = solved.reduced.project(w, least_multipliers=True)
+        p, q_eq, q_in, unique = solved.systems.project(w, least_multipliers=True)
     else:
         p, unique = project_any(solved, w)
     require_unique(solved, unique)
@@ -190,10 +178,10 @@ def _derivatives(solved: Verified, sign: int, w: Tensor, by_rows: bool) -> list[
         return a[:, :, None] * c[:, None, :]
 
     def at_bound(where: Tensor) -> Tensor:
-        pull = w - matvec(qp.H, p) - tmatvec(qp.A, q_eq) - tmatvec(qp.G, q_in)
-        return torch.where(where, pull, torch.zeros_like(pull))
+        slope = w - matvec(qp.H, p) - tmatvec(qp.A, q_eq) - tmatvec(qp.G, q_in)
+        return torch.where(where, slope, torch.zeros_like(slope))
 
-    # a variable whose bounds coincide follows the one that its multiplier leans on
+    # a variable whose bounds coincide follows the one that its multiplier belongs to
     pinned = qp.lb == qp.ub
     upper = active.upper | (active.lower & pinned & (duals.bound > 0))
     return [

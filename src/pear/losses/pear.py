@@ -4,67 +4,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from pear.decisions.remembered import Regrets, Remembered
-from pear.decisions.solve import (
-    OnFailure,
-    check_on_failure,
-    check_smoothing,
-    check_solver,
-    choose_smoothing,
-    fail,
-    solve_verified,
-)
-from pear.decisions.warm_starts import Memory, as_keys, check_rows, rows_of
+from pear.decisions.decider import Decider
+from pear.decisions.one_pass import RegretCall, Regrets
+from pear.decisions.solve import OnFailure, fail
+from pear.decisions.warm_starts import as_keys, check_rows
 from pear.errors import NotUniqueError, ProblemError
+from pear.losses.module import DecisionModule
 from pear.losses.regret import check_injection, check_pair, gradient_error, regret, true_curvature
 from pear.optimality.point import Status
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 from pear.sensitivity.projection import inject_normal, project
-from pear.sensitivity.verified import Start, Verified
+from pear.sensitivity.verified import Verified
 
 Reduction = Literal["mean", "sum", "none"]
-
-
-class _Batch(NamedTuple):
-    """What one call was given, detached.
-
-    Attributes:
-        predicted, true: (B, n) costs; Q, true_Q: curvatures, or None.
-        ids: keys, or None; some: without keys, the samples' numbers, or None where they are all there.
-        smoothing: λ.
-        wanted: whether anybody will ask for a gradient.
-    """
-
-    predicted: Tensor
-    true: Tensor
-    ids: list[Hashable] | None
-    some: Tensor | None
-    Q: Any
-    true_Q: Any
-    smoothing: float
-    wanted: bool
-
-    def rows(self, index: Tensor) -> _Batch:
-        """Some of the samples; what they share stays shared."""
-        ids = None if self.ids is None else [self.ids[i] for i in index.tolist()]
-        Q, true_Q = (v[index] if isinstance(v, Tensor) and v.dim() == 3 else v for v in (self.Q, self.true_Q))
-        predicted, true = self.predicted[index], self.true[index]
-        return self._replace(predicted=predicted, true=true, ids=ids, some=index, Q=Q, true_Q=true_Q)
-
-    def rows_of(self, problem: Problem) -> Problem:
-        """The problem of these samples."""
-        if self.ids is None and self.some is not None:
-            return problem[self.some]
-        return rows_of(problem, self.ids)
 
 
 @dataclass
@@ -74,8 +35,8 @@ class LastCall:
     Attributes:
         decision: (B, n) decisions taken under the predicted costs, in float64; zero where a sample failed.
         regret: (B,) regret of each sample; zero where it was masked.
-        reuse_rate: share of samples whose remembered active set passed the check, so that no solver was called; zero on
-            a GPU for problems that its kernel solves, which is faster than a check.
+        reuse_rate: share of samples whose warm start passed the check, so that no solver was called; zero on a GPU for
+            problems that its kernel solves, which is faster than a check.
         kkt_residual: (B,) as in ``pear.solve``.
     """
 
@@ -85,7 +46,8 @@ class LastCall:
     kkt_residual: Tensor
     _parts: Regrets = field(repr=False)
     _wanted: bool = field(repr=False)
-    _verify: Callable[[], Verified] = field(repr=False)
+    _call: RegretCall = field(repr=False)
+    _decider: Decider = field(repr=False)
 
     @cached_property
     def status(self) -> Tensor:
@@ -105,7 +67,9 @@ class LastCall:
 
     @cached_property
     def _verified(self) -> Verified:
-        return self._verify()
+        call = self._call
+        at = call.rows if call.keys is None or self._decider.problem.batch is None else torch.tensor(call.keys)
+        return self._decider.solve(call.predicted, call.smoothing, None, at, Q=call.Q)
 
     @property
     def weakly_active(self) -> Tensor:
@@ -115,10 +79,10 @@ class LastCall:
     @property
     def tangent_dim(self) -> Tensor:
         """(B,) dimension of each sample's tangent space; computed when asked for."""
-        return self._verified.reduced.tangent_dim()
+        return self._verified.systems.tangent_dim()
 
 
-class PEARLoss(nn.Module):
+class PEARLoss(DecisionModule):
     """Regret of the decision, ``R = f(z*(ĉ); c) − f(z*(c); c)``, with gradient ``g = P(ĉ − c)``.
 
     f is the objective that is differentiated, smoothing included, so that the loss is never negative, falls to zero at
@@ -128,7 +92,8 @@ class PEARLoss(nn.Module):
 
     Args:
         problem: what is decided. Where it carries fields per sample, ``keys`` selects its rows.
-        smoothing: λ, the curvature added to the objective; "auto" picks it from the first batch of true costs.
+        smoothing: λ, the curvature added to the objective; "auto" picks it once, from the true costs of the training
+            set (``calibrate``, which ``pear.train.fit`` calls) or of the first batch.
         injection: β, how much of the normal component is added to the gradient of ĉ (0: the exact gradient).
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise", or "mask" to leave failed samples out of the loss, with a warning.
@@ -161,25 +126,20 @@ class PEARLoss(nn.Module):
         on_failure: OnFailure = "raise",
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__()
-        check_on_failure(on_failure)
+        super().__init__(problem, smoothing, solver, on_failure)
         if reduction not in ("mean", "sum", "none"):
             raise ProblemError(f"reduction must be 'mean', 'sum' or 'none'; got {reduction!r}")
         check_injection(injection)
-        check_smoothing(smoothing)
-        check_solver(solver)
-        self.problem = problem.relaxed()
-        self.smoothing = smoothing
         self.injection = float(injection)
-        self.solver = solver
-        self.on_failure = on_failure
         self.reduction = reduction
         self.last: LastCall | None = None
         self.samples = self.reused = 0
         self.seconds = {"solve": 0.0, "gradient": 0.0}
         self.profile = False
-        self._predicted, self._true = Memory(), Memory()
-        self.remembered = Remembered(self.problem, solver)
+
+    def extra_repr(self) -> str:
+        """The settings, in one line."""
+        return f"{super().extra_repr()}, injection={self.injection:g}, reduction={self.reduction!r}"
 
     def forward(
         self,
@@ -194,117 +154,109 @@ class PEARLoss(nn.Module):
         Args:
             predicted: (B, n) predicted costs ĉ.
             true: (B, n) true costs c.
-            keys: B sample ids. The active set of a sample is remembered under its id and checked before any solver is
+            keys: B sample ids. The working set of a sample is kept under its id and checked before any solver is
                 called; the true problem is solved once. Where the problem has fields per sample, ids are its rows.
             Q: (n, n) or (B, n, n) predicted curvature.
-            true_Q: the curvature of the bill; the problem's own where it is left out.
+            true_Q: the curvature of the true objective; the problem's own where it is left out.
 
         Returns:
             A scalar, or (B,) with reduction "none", in the dtype of ``predicted``.
         """
         predicted, true = as_batch(predicted), as_batch(true)
         check_pair(predicted, true)
-        self.smoothing = lam = choose_smoothing(self.problem, true, self.smoothing)
+        lam = self._settled(true)
         ids = None if keys is None else as_keys(keys, len(predicted))
         check_rows(self.problem, ids)
         true_Q = true_curvature(self.problem, Q, true_Q, len(predicted))
         wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q))
-        batch = _Batch(predicted.detach(), true.detach(), ids, None, Q, true_Q, lam, wanted)
-        parts, good = self._compiled(batch) or (self._general(batch), None)
-        if good is None:
-            fail(parts.status, self.on_failure, "the predicted costs")
-            fail(torch.where(parts.status == 0, parts.true_status, 0), self.on_failure, "the true costs")
-            good = int(((parts.status == 0) & (parts.true_status == 0)).sum())
-        self._record(batch, parts)
+        call = RegretCall(predicted.detach(), true.detach(), lam, self.injection, ids, Q, true_Q)
+        with self.decider.locked(ids):
+            parts, good = self._in_one_pass(call, wanted) or (self._step_by_step(call, wanted), None)
+            if good is None:
+                fail(parts.status, self.on_failure, "the predicted costs")
+                fail(torch.where(parts.status == 0, parts.true_status, 0), self.on_failure, "the true costs")
+                good = int(((parts.status == 0) & (parts.true_status == 0)).sum())
+            self.record(call, parts, wanted)
         shares = {"none": 0, "sum": 1, "mean": max(good, 1)}[self.reduction]
         value: Tensor = _Regret.apply(predicted, true, Q, true_Q, parts, shares, self.problem.sign)
         return value
 
-    def _compiled(self, batch: _Batch) -> tuple[Regrets, int | None] | None:
-        """All in one pass, and what that leaves in the general way; None where the pass is not to be had.
+    def _in_one_pass(self, call: RegretCall, wanted: bool) -> tuple[Regrets, int | None] | None:
+        """The compiled pass, and what it leaves step by step; None where it does not apply.
 
         Returns:
             The regrets, and how many of them are good, where that is known without looking.
         """
+        if self.decider.one_pass is None:
+            return None
         began = time.perf_counter()
-        b = batch
-        found = self.remembered.regret(b.predicted, b.true, b.smoothing, self.injection, b.ids, b.Q, b.true_Q)
-        self._count(time.perf_counter() - began, batch)
+        found = self.decider.one_pass.regret(call)
+        self._count(time.perf_counter() - began, call)
         if found is None:
             return None
         parts, left = found
         if len(left) == 0:
             return parts, len(parts.value)
-        if len(left) == len(batch.predicted):
+        if len(left) == len(call.predicted):
             return None
         try:
-            parts.put(left, self._general(batch.rows(left)))
+            parts.put(left, self._step_by_step(call.only(left), wanted))
         except NotUniqueError:
-            return None  # the general way for the whole batch knows the samples' own numbers
+            return None  # step by step for the whole batch, which knows the samples' own numbers
         return parts, None
 
-    def _count(self, seconds: float, batch: _Batch) -> None:
+    def _count(self, seconds: float, call: RegretCall) -> None:
         """Book the time of the one pass: all under "solve", or, to order, in parts that are timed afterwards."""
-        fields = {} if batch.Q is None else {"Q": batch.Q}
-        passes = None
-        if self.profile:
-            passes = self.remembered.time_passes(batch.predicted, batch.smoothing, batch.ids, fields)
-        for name, part in zip(("verify", "project"), passes or (), strict=False):
+        phases = None
+        if self.profile and self.decider.one_pass is not None:
+            phases = self.decider.one_pass.time_phases(call)
+        for name, part in zip(("verify", "project"), phases or (), strict=False):
             self.seconds[name] = self.seconds.get(name, 0.0) + min(part, seconds)
             seconds -= min(part, seconds)
         self.seconds["solve"] += seconds
 
-    def _general(self, batch: _Batch) -> Regrets:
-        """Step by step, for every device, solver and fate."""
-        predicted, true, ids, Q, lam = batch.predicted, batch.true, batch.ids, batch.Q, batch.smoothing
-        problem = batch.rows_of(self.problem)
-        true_Q = true_curvature(problem, Q, batch.true_Q, len(predicted))
+    def _step_by_step(self, call: RegretCall, wanted: bool) -> Regrets:
+        """Solve both problems, compare, project: for every device and solver, with a status for every sample."""
+        lam, at, decider = call.smoothing, (call.keys, call.rows), self.decider
+        problem = decider.problem_of(*at)
+        true_Q = true_curvature(problem, call.Q, call.true_Q, len(call.predicted))
         began = time.perf_counter()
-        solved = self._solve(problem, predicted, lam, ids, Q)
-        ideal, ideal_status = self._solve_true(problem, true, lam, ids, true_Q)
+        solved = decider.solve(call.predicted, lam, *at, Q=call.Q)
+        ideal, ideal_status = decider.solve_true(call.true, lam, *at, Q=true_Q)
         self.seconds["solve"] += time.perf_counter() - began
         good = (solved.solved & (ideal_status == Status.SOLVED))[:, None]
-        bill = problem.canonical(true, lam, Q=true_Q)
-        value = torch.where(good[:, 0], regret(problem, solved, ideal, bill), 0.0)
+        true_program = problem.canonical(call.true, lam, Q=true_Q)
+        value = torch.where(good[:, 0], regret(problem, solved, ideal, true_program), 0.0)
         began = time.perf_counter()
         exact = injected = torch.zeros_like(solved.x)
-        if batch.wanted:
-            error = torch.where(good, gradient_error(solved, predicted, true, Q, true_Q), 0.0)
+        if wanted:
+            error = gradient_error(solved, call.predicted, call.true, call.Q, true_Q)
+            error = torch.where(good, error, 0.0)
             exact = torch.where(good, project(solved, error), 0.0)
-            injected = torch.where(good, inject_normal(solved.qp, error, exact, self.injection), 0.0)
+            injected = torch.where(good, inject_normal(solved.qp, error, exact, call.injection), 0.0)
         self.seconds["gradient"] += time.perf_counter() - began
         x, best = torch.where(good, solved.x, 0.0), torch.where(good, ideal.x, 0.0)
-        fate = (solved.status, ideal_status, solved.kkt_residual, solved.reused, solved.repaired)
-        return Regrets(value, exact, injected, x, best, *fate)
+        return Regrets(
+            value=value,
+            exact=exact,
+            injected=injected,
+            x=x,
+            best=best,
+            status=solved.status,
+            true_status=ideal_status,
+            kkt_residual=solved.kkt_residual,
+            reused=solved.reused,
+            repaired=solved.repaired,
+        )
 
-    def _solve(
-        self, problem: Problem, cost: Tensor, lam: float, ids: list[Hashable] | None, Q: Tensor | None
-    ) -> Verified:
-        """The predicted problem, from the remembered active sets where there are any."""
-        start = None if ids is None else self._predicted.recall(ids)
-        solved = solve_verified(problem, cost, lam, self.solver, start, Q=Q)
-        if ids is not None:
-            self._predicted.store(ids, solved.as_start())
-        return solved
+    def record(self, call: RegretCall, parts: Regrets, wanted: bool = True) -> None:
+        """Make a call the last one, and count its samples.
 
-    def _solve_true(
-        self, problem: Problem, cost: Tensor, lam: float, ids: list[Hashable] | None, Q: Any
-    ) -> tuple[Start, Tensor]:
-        """The true problem: kept as it is where a sample came with this very cost before."""
-        stamp = torch.cat([cost.double(), cost.new_full((len(cost), 1), lam if Q is None else math.nan).double()], 1)
-        start = None if ids is None else self._true.recall(ids)
-        if ids is not None and start is not None and self._true.stamped(ids, stamp):
-            return start, torch.zeros(len(cost), dtype=torch.int8, device=cost.device)
-        ideal = solve_verified(problem, cost, lam, self.solver, start, Q=Q)
-        if ids is not None:
-            self._true.store(ids, ideal.as_start(), stamp)
-        return ideal.as_start(), ideal.status
-
-    def _verify(self, batch: _Batch) -> Verified:
-        problem = batch.rows_of(self.problem)
-        return solve_verified(problem, batch.predicted, batch.smoothing, self.solver, Q=batch.Q)
-
-    def _record(self, batch: _Batch, parts: Regrets) -> None:
+        Args:
+            call: what it was given.
+            parts: what came of it.
+            wanted: whether gradients were asked for.
+        """
         reused, samples = int(parts.reused.sum()), len(parts.value)
         self.samples += samples
         self.reused += reused
@@ -314,8 +266,9 @@ class PEARLoss(nn.Module):
             reuse_rate=reused / max(samples, 1),
             kkt_residual=parts.kkt_residual,
             _parts=parts,
-            _wanted=batch.wanted,
-            _verify=lambda: self._verify(batch),
+            _wanted=wanted,
+            _call=call,
+            _decider=self.decider,
         )
 
 

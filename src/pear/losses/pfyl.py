@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.losses.oracle import Decide, DecisionLoss, check_number
+from pear.losses.decision_loss import Decide, DecisionLoss, check_number
 from pear.problem import Problem
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pear.decisions.solve import solve
 from pear.errors import MissingExtraError, ProblemError
-from pear.losses.oracle import Decide, DecisionLoss
+from pear.losses.decision_loss import Decide, DecisionLoss
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 

@@ -15,7 +15,8 @@ from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.convert import as_batch
 from pear.sensitivity.projection import inject_normal, project
-from pear.sensitivity.verified import Start, Verified
+from pear.sensitivity.verified import Verified
+from pear.solvers.base import Start
 
 _TINY = 1e-7  # keeps the normalised regret finite where every optimal value is zero
 
@@ -45,7 +46,7 @@ def regret_gradient(
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise", or "mask" for zero rows and a warning.
         Q: (n, n) or (B, n, n) predicted curvature.
-        true_Q: the curvature of the bill; the problem's own where it is left out.
+        true_Q: the curvature of the true objective; the problem's own where it is left out.
 
     Returns:
         (B, n) in the dtype of ``predicted``.
@@ -87,7 +88,7 @@ def normalized_regret(
         true: (B, n) true costs.
         solver: "auto" or a name that ``pear solvers`` lists.
         Q: predicted curvature.
-        true_Q: the curvature of the bill; the problem's own where it is left out.
+        true_Q: the curvature of the true objective; the problem's own where it is left out.
 
     Example:
         >>> import pear
@@ -104,20 +105,20 @@ def normalized_regret(
     return float(problem.sign * (paid - ideal).sum() / (ideal.abs().sum() + _TINY))
 
 
-def regret(problem: Problem, solved: Verified, ideal: Start, bill: QuadraticProgram) -> Tensor:
-    """(B,) regret of the decisions ``solved.x`` under the true programs ``bill``, whose solutions are ``ideal``.
+def regret(problem: Problem, solved: Verified, ideal: Start, true: QuadraticProgram) -> Tensor:
+    """(B,) regret of the decisions ``solved.x`` under the ``true`` programs, whose solutions are ``ideal``.
 
-    With d = z − z° it is ½dᵀHd plus multiplier times slack of every constraint that z° leans on. All terms are at least
-    zero, so that nothing cancels and the value is right to rounding however small it is.
+    With d = z − z° it is ½dᵀHd plus multiplier times slack of every constraint that is active at z°. All terms are at
+    least zero, so that nothing cancels and the value is right to rounding however small it is.
     """
     z, d = solved.x, solved.x - ideal.x
     if problem.phi is not None:
-        return _regret_by_values(problem, z, ideal.x, bill)
-    slack = bill.h - matvec(bill.G, z)
-    leaning = torch.where(ideal.duals.inequality > 0, ideal.duals.inequality * slack, torch.zeros_like(slack))
+        return _regret_by_values(problem, z, ideal.x, true)
+    slack = true.h - matvec(true.G, z)
+    rows = torch.where(ideal.duals.inequality > 0, ideal.duals.inequality * slack, torch.zeros_like(slack))
     bounds = -ideal.duals.bound * d
-    curved = 0.5 * (d * matvec(bill.H, d)).sum(1)
-    return curved.clamp(min=0) + leaning.clamp(min=0).sum(1) + bounds.clamp(min=0).sum(1)
+    curved = 0.5 * (d * matvec(true.H, d)).sum(1)
+    return curved.clamp(min=0) + rows.clamp(min=0).sum(1) + bounds.clamp(min=0).sum(1)
 
 
 def gradient_error(solved: Verified, predicted: Tensor, true: Tensor, Q: Any, true_Q: Any) -> Tensor:
@@ -161,12 +162,12 @@ def true_curvature(problem: Problem, Q: Any, true_Q: Any, batch: int) -> Any:
     return true_Q
 
 
-def _regret_by_values(problem: Problem, z: Tensor, best: Tensor, bill: QuadraticProgram) -> Tensor:
+def _regret_by_values(problem: Problem, z: Tensor, best: Tensor, true: QuadraticProgram) -> Tensor:
     """Regret as a difference of objectives, for problems with φ."""
     phi = problem.phi
     assert phi is not None
 
     def value(x: Tensor) -> Tensor:
-        return (x * (0.5 * matvec(bill.H, x) + bill.c)).sum(1) + problem.sign * phi.value(x)
+        return (x * (0.5 * matvec(true.H, x) + true.c)).sum(1) + problem.sign * phi.value(x)
 
     return (value(z) - value(best)).clamp(min=0)

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from torch import Tensor
 
-from pear.losses.oracle import DecisionLoss
+from pear.losses.decision_loss import DecisionLoss
 
 
 class SPOPlusLoss(DecisionLoss):

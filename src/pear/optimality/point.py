@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -46,13 +47,19 @@ class Batched:
         """Move every tensor, as ``torch.Tensor.to`` does."""
         return self.map(lambda value: value.to(*args, **kwargs))
 
+    @classmethod
+    def cat(cls, parts: Sequence[Any]) -> Any:
+        """The rows of several objects below each other."""
+        columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(cls)}  # type: ignore[arg-type]
+        return cls(**{name: torch.cat(column) for name, column in columns.items()})
+
     def put(self, index: Tensor, rows: Any) -> None:
         """Write ``rows`` into this object at ``index``, in place."""
         for f in fields(self):  # type: ignore[arg-type]
             mine, theirs = getattr(self, f.name), getattr(rows, f.name)
             if isinstance(mine, Batched):
                 mine.put(index, theirs)
-            elif mine is not None:
+            elif isinstance(mine, Tensor):
                 mine[index] = theirs
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Any:
@@ -62,7 +69,7 @@ class Batched:
         def one(value: Any) -> Any:
             if isinstance(value, Batched):
                 return value.map(function)
-            return None if value is None else function(value)
+            return function(value) if isinstance(value, Tensor) else value
 
         return type(self)(**{name: one(value) for name, value in values.items()})
 
@@ -108,3 +115,14 @@ class ActiveSet(Batched):
     def count(self) -> Tensor:
         """(B,) number of active inequalities and bounds."""
         return self.rows.sum(1) + self.fixed.sum(1)
+
+    def only(self, where: Tensor) -> ActiveSet:
+        """The same sets for the samples ``where`` (B,), and empty ones for the others."""
+        keep = where[:, None]
+        return ActiveSet(self.rows & keep, self.lower & keep, self.upper & keep)
+
+    @classmethod
+    def none(cls, batch: int, n: int, m: int, device: torch.device) -> ActiveSet:
+        """Sets in which nothing is active."""
+        rows, lower, upper = (torch.zeros(batch, k, dtype=torch.bool, device=device) for k in (m, n, n))
+        return cls(rows, lower, upper)

@@ -1,9 +1,10 @@
-"""The one form every solver and all of the geometry work on: a batch of convex quadratic programs."""
+"""The one form that everything behind ``Problem`` works on: a batch of convex quadratic programs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,7 +12,10 @@ from torch import Tensor
 Matrix = Any
 """A tensor (B or 1, r, n), or a ``SparseMatrix`` that stands for one."""
 
+Prepared = TypeVar("Prepared")
+
 _TENSORS = ("H", "c", "A", "b", "G", "h", "lb", "ub")
+_CONSTRAINTS = ("A", "b", "G", "h", "lb", "ub")
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class QuadraticProgram:
         lb, ub: (B or 1, n) bounds, infinite where absent.
         integer: (n,) bool, or None for a continuous problem.
         diagonal: True where every H is known to be diagonal (an LP, smoothed or not).
+        plan: what solvers work out about the constraints; shared by all programs that have the same ones.
     """
 
     H: Tensor
@@ -41,6 +46,7 @@ class QuadraticProgram:
     ub: Tensor
     integer: Tensor | None = None
     diagonal: bool = False
+    plan: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def batch(self) -> int:
@@ -75,11 +81,19 @@ class QuadraticProgram:
             return value if value.shape[0] == 1 and batch != 1 else value[index]
 
         taken: dict[str, Any] = {name: take(getattr(self, name)) for name in _TENSORS}
-        return replace(self, **taken)
+        return replace(self, **taken, plan=self.plan if self.shares_constraints else {})
 
-    def with_cost(self, c: Tensor) -> QuadraticProgram:
-        """The same programs with another linear cost, (B, n)."""
-        return replace(self, c=c)
+    @property
+    def shares_constraints(self) -> bool:
+        """True where every sample has the same constraints."""
+        return all(getattr(self, name).shape[0] == 1 for name in _CONSTRAINTS)
+
+    def prepared(self, name: str, prepare: Callable[[Any], Prepared]) -> Prepared:
+        """What ``prepare`` works out about the constraints of these programs; done once and kept under ``name``."""
+        if name not in self.plan:
+            self.plan[name] = prepare(self)
+        found: Prepared = self.plan[name]
+        return found
 
 
 def matvec(matrix: Matrix, vector: Tensor) -> Tensor:

@@ -181,7 +181,12 @@ def is_per_sample(name: str, value: Tensor) -> bool:
 
 
 def quadratic_program(
-    fields: Mapping[str, Tensor], cost: Tensor, sign: int, smoothing: float, integer: Tensor | None
+    fields: Mapping[str, Tensor],
+    cost: Tensor,
+    sign: int,
+    smoothing: float,
+    integer: Tensor | None,
+    plan: dict[str, Any],
 ) -> QuadraticProgram:
     """The minimisation form of checked fields in the user's sense; absent fields become empty or infinite."""
     cost = sign * cost.detach().to(torch.float64)
@@ -199,6 +204,7 @@ def quadratic_program(
         ub=some["ub"] if "ub" in some else cost.new_full((1, n), math.inf),
         integer=integer,
         diagonal="Q" not in some,
+        plan=plan,
     )
 
 

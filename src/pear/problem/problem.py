@@ -244,7 +244,9 @@ class Problem:
         fields = self.checked(cost, Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
         if self.is_sparse:
             return sparse_program(fields, cost, self.sign, float(smoothing), self.integer, self._plans)
-        return quadratic_program(fields, cost, self.sign, float(smoothing), self.integer)
+        own = all(value is None for value in (A, b, G, h, lb, ub))  # a plan is about the constraints
+        plan = self._plans if own else {}
+        return quadratic_program(fields, cost, self.sign, float(smoothing), self.integer, plan)
 
     def checked(self, cost: Tensor, **overrides: ArrayLike) -> dict[str, Tensor]:
         """The fields of one call, in the user's own sense: the problem's and what replaces them, checked with the cost.
@@ -325,8 +327,16 @@ class Problem:
     def _with(self, **changes: Any) -> Problem:
         """A copy that shares what does not change; nothing is checked again."""
         other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, **changes)
+        plans: dict[str, Any] = {"_plans": {}} if not self.is_sparse and changes.keys() & set(FIELDS) else {}
+        other.__dict__.update(self.__dict__ | plans, **changes)
         return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what solvers have worked out, which is worked out again where it is needed."""
+        return {**self.__dict__, "_plans": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
 
     def _overrides(self, cost: Tensor, given: dict[str, ArrayLike]) -> dict[str, Tensor]:
         """The fields of one call, detached, in float64 and of the right shape; checks the cost with them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -166,10 +166,13 @@ class SparseProgram(QuadraticProgram):
     """A batch of programs whose matrices are ``SparseMatrix`` objects, shared by all samples, on the CPU.
 
     Attributes:
-        plan: what solvers worked out about the structure; shared by all programs of one problem and smoothing.
+        plan: what solvers work out about the matrices; shared by all programs of one problem and smoothing.
     """
 
-    plan: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    @property
+    def shares_constraints(self) -> bool:
+        """True: the plan is about the matrices alone, which all samples share."""
+        return True
 
 
 def keeps_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:

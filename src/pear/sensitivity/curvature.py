@@ -2,94 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from torch import Tensor
 
+from pear.optimality.rule import INDEFINITE
+from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
-from pear.solvers.linalg.saddle import Saddle, SaddlePattern
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from pear.solvers.linalg.saddle import Saddle, SaddlePattern
 
 _COARSE = 1e-6  # rounding of a float32 factorisation for each row, with a margin
-_INDEFINITE = 1e-10  # an eigenvalue more negative than this, relative to H, is not rounding
-
-
-def least_curvature(qp: SparseProgram) -> int:
-    """The sign of the least eigenvalue of H up to rounding: 1 definite, 0 singular, −1 indefinite. Asked once."""
-    if "sign" not in qp.plan:
-        qp.plan["sign"] = _sign(qp)
-    sign: int = qp.plan["sign"]
-    return sign
-
-
-def inverse_times(qp: SparseProgram, e: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
-    """(B,) bool, where H is not definite, and a function that gives H⁻¹ e for e (B, n)."""
-    factor = _curvature_factor(qp)
-    flat = torch.full((len(e),), factor is None)
-
-    def solve() -> Tensor:
-        assert factor is not None
-        none = np.zeros(0)
-        return torch.from_numpy(np.stack([factor.solve(row, none)[0] for row in e.numpy()])) if len(e) else e
-
-    return flat, solve
-
-
-def _curvature_factor(qp: SparseProgram) -> Saddle | None:
-    """H factored by itself; None where it is not definite."""
-    if "inverse" not in qp.plan:
-        qp.plan["inverse"] = None
-        if least_curvature(qp) > 0:
-            pattern = _alone(qp)
-            if pattern.affordable:
-                qp.plan["inverse"] = pattern.factor(np.zeros(qp.n), np.zeros(0))
-    factor: Saddle | None = qp.plan["inverse"]
-    return factor
-
-
-def _sign(qp: SparseProgram) -> int:
-    H, diagonal = _csr(qp.H), _csr(qp.H).diagonal()
-    top = float(np.abs(diagonal).max(initial=0.0))
-    coupling = np.asarray(abs(H).sum(1)).reshape(-1) - np.abs(diagonal)
-    margin = float((diagonal - coupling).min(initial=np.inf))
-    if margin > _INDEFINITE * top:
-        return 1  # every row outweighs its couplings
-    if not coupling.any() or top == 0:
-        return -1 if margin < -_INDEFINITE * max(top, 1e-300) else 0
-    pattern = _alone(qp)
-    if not pattern.direct:
-        return _sign_by_lanczos(H, top)
-    if pattern.factor(np.full(qp.n, -_INDEFINITE * top), np.zeros(0)).is_positive:
-        return 1
-    return 0 if pattern.factor(np.full(qp.n, _INDEFINITE * top), np.zeros(0)).is_positive else -1
-
-
-def _sign_by_lanczos(H: sparse.csr_array, top: float) -> int:
-    """For curvature whose factor would fill up."""
-    start = np.random.default_rng(0).standard_normal(H.shape[0])
-    try:
-        least = float(eigsh(H, k=1, which="SA", v0=start, ncv=40, tol=1e-2, maxiter=300, return_eigenvectors=False)[0])
-    except ArpackNoConvergence as error:
-        # the estimates come down from above; what has not settled is close to zero
-        least = float(error.eigenvalues.min()) if len(error.eigenvalues) else 0.0
-    if least < -_INDEFINITE * top:
-        return -1
-    return 1 if least > 1e-6 * top else 0
-
-
-def _alone(qp: SparseProgram) -> SaddlePattern:
-    return SaddlePattern(_csr(qp.H), sparse.csr_array((0, qp.n)))
-
-
-def _csr(matrix: Any) -> sparse.csr_array:
-    return matrix.csr
+_LANCZOS = 1e-6  # an estimate of the least eigenvalue below this, relative to H, may be zero
 
 
 def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
@@ -112,7 +41,69 @@ def is_convex(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
     if len(rest):
         lifted = sign * Q[rest]
         top = lifted.abs().amax((1, 2))
-        lift = smoothing + _INDEFINITE * torch.where(top > 0, top, torch.ones_like(top))
+        lift = smoothing + INDEFINITE * torch.where(top > 0, top, torch.ones_like(top))
         lifted.diagonal(dim1=1, dim2=2).add_(lift[:, None])
         convex[rest] = torch.linalg.cholesky_ex(lifted.nan_to_num()).info == 0
     return convex
+
+
+def singular(qp: QuadraticProgram) -> Tensor:
+    """(B or 1,) bool: H is not positive definite."""
+    if isinstance(qp, SparseProgram) and not qp.diagonal:
+        return torch.tensor([least_curvature(qp) <= 0])
+    if qp.diagonal:
+        return (qp.H.diagonal(dim1=1, dim2=2) <= 0).any(1)
+    return torch.linalg.cholesky_ex(qp.H).info > 0
+
+
+def inverse_times(qp: QuadraticProgram, e: Tensor) -> Tensor:
+    """H⁻¹ e for e (B, n) and a definite H; by division where H is diagonal."""
+    if qp.diagonal:
+        return e / qp.H.diagonal(dim1=1, dim2=2)
+    if isinstance(qp, SparseProgram):
+        factor: Saddle = qp.prepared("inverse", lambda qp: _alone(qp).factor(np.zeros(qp.n), np.zeros(0)))
+        rows = [factor.solve(row, np.zeros(0))[0] for row in e.numpy()]
+        return torch.from_numpy(np.stack(rows)) if rows else e
+    return torch.cholesky_solve(e.unsqueeze(-1), torch.linalg.cholesky(qp.H)).squeeze(-1)
+
+
+def least_curvature(qp: SparseProgram) -> int:
+    """The sign of the least eigenvalue of a sparse H up to rounding: 1 definite, 0 singular, −1 indefinite."""
+    return qp.prepared("sign", _sign)
+
+
+def _sign(qp: SparseProgram) -> int:
+    H: sparse.csr_array = qp.H.csr  # type: ignore[attr-defined]
+    diagonal = H.diagonal()
+    top = float(np.abs(diagonal).max(initial=0.0))
+    coupling = np.asarray(abs(H).sum(1)).reshape(-1) - np.abs(diagonal)
+    margin = float((diagonal - coupling).min(initial=np.inf))
+    if margin > INDEFINITE * top:
+        return 1  # every row outweighs its couplings
+    if not coupling.any() or top == 0:
+        return -1 if margin < -INDEFINITE * max(top, 1e-300) else 0
+    pattern = _alone(qp)
+    if not pattern.direct:
+        return _sign_by_lanczos(H, top)
+    if pattern.factor(np.full(qp.n, -INDEFINITE * top), np.zeros(0)).is_positive:
+        return 1
+    return 0 if pattern.factor(np.full(qp.n, INDEFINITE * top), np.zeros(0)).is_positive else -1
+
+
+def _sign_by_lanczos(H: sparse.csr_array, top: float) -> int:
+    """For curvature whose factor would fill up."""
+    start = np.random.default_rng(0).standard_normal(H.shape[0])
+    try:
+        least = float(eigsh(H, k=1, which="SA", v0=start, ncv=40, tol=1e-2, maxiter=300, return_eigenvectors=False)[0])
+    except ArpackNoConvergence as error:
+        # the estimates come down from above; what has not settled is close to zero
+        least = float(error.eigenvalues.min()) if len(error.eigenvalues) else 0.0
+    if least < -INDEFINITE * top:
+        return -1
+    return 1 if least > _LANCZOS * top else 0
+
+
+def _alone(qp: Any) -> SaddlePattern:
+    from pear.solvers.linalg.saddle import SaddlePattern  # brings numba, which dense programs do not need
+
+    return SaddlePattern(qp.H.csr, sparse.csr_array((0, qp.n)))

@@ -19,16 +19,14 @@ import torch
 from torch import Tensor
 
 from pear.optimality.point import ActiveSet
+from pear.optimality.rule import FLAT, RANK, SHARP
 from pear.problem.canonical import QuadraticProgram
 
 _Step = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """A preconditioner: residuals (rest_f, rest_r) in, corrections (dx, dv) out."""
 
-_SHIFT = 1e-7
+_SHIFT = 1e-7  # of the rows, relative to the curvature
 _REFINEMENTS = 4
-_CONVERGED = 1e-13
-_RANK = 1e-11
-_FLAT = 1e-12
 
 
 class ReducedKKT:
@@ -38,6 +36,8 @@ class ReducedKKT:
         qp: the programs.
         active: the constraints to hold with equality.
     """
+
+    cheap = True
 
     def __init__(self, qp: QuadraticProgram, active: ActiveSet) -> None:
         self._shape = (qp.batch, qp.n, qp.p, qp.m)
@@ -51,6 +51,11 @@ class ReducedKKT:
         self._length = torch.where(length > 0, length, torch.ones_like(length))
         self._J = self._J / self._length[:, :, None]
         self._step = self._factor(qp)
+
+    @property
+    def usable(self) -> Tensor:
+        """(B,) bool: all of them; a system that cannot be factored has NaN for a solution, which is not taken."""
+        return torch.ones(self._shape[0], dtype=torch.bool, device=self._free.device)
 
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Solve for one right-hand side per sample by the fast path.
@@ -145,8 +150,8 @@ class ReducedKKT:
         """Factor [H Jᵀ; J −δI] from the smaller side; δ is relative to 1/H."""
         H, J, pad = self._H, self._J, ~self._free_mask
         h = H.diagonal(dim1=1, dim2=2).masked_fill(pad, 0.0).amax(1) if H.shape[1] else H.new_zeros(H.shape[0])
-        self._stiffness = torch.where(h > 0, h, torch.ones_like(h))
-        delta = (_SHIFT / self._stiffness)[:, None]
+        self._max_curvature = torch.where(h > 0, h, torch.ones_like(h))
+        delta = (_SHIFT / self._max_curvature)[:, None]
         if qp.diagonal and not qp.is_linear and J.shape[1] < H.shape[1]:
             return self._factor_rows(delta)
         return self._factor_free(delta)
@@ -184,13 +189,12 @@ class ReducedKKT:
         """(B,) where both residuals are rounding errors of the terms they are made of; NaN counts as no."""
         if not f.shape[1]:
             return torch.ones(f.shape[0], dtype=torch.bool, device=f.device)
-        pull = (_mv(self._H.abs(), x.abs()) + _mv(self._J.abs().mT, v.abs()) + f.abs()).amax(1)
-        good = rest_f.abs().amax(1) <= _CONVERGED * pull
+        terms = (_mv(self._H.abs(), x.abs()) + _mv(self._J.abs().mT, v.abs()) + f.abs()).amax(1)
+        good = rest_f.abs().amax(1) <= SHARP * terms
         if r.shape[1]:
             # where the tangent space is a point, x is zero and only f/h tells how large it could have been
-            size = torch.maximum(x.abs().amax(1), f.abs().amax(1) / self._stiffness)
-            reach = size + r.abs().amax(1)
-            good &= rest_r.abs().amax(1) <= _CONVERGED * reach
+            size = torch.maximum(x.abs().amax(1), f.abs().amax(1) / self._max_curvature)
+            good &= rest_r.abs().amax(1) <= SHARP * (size + r.abs().amax(1))
         return good
 
     def _decompose(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -198,7 +202,7 @@ class ReducedKKT:
         U, S, Vh = torch.linalg.svd(self._J, full_matrices=True)
         U = U[:, :, : S.shape[1]]
         top = S[:, :1] if S.shape[1] else S.new_zeros(S.shape[0], 1)
-        return U, S, Vh.mT, (_RANK * top < S) & (S > 0)
+        return U, S, Vh.mT, (RANK * top < S) & (S > 0)
 
     def _tangent_mask(self, rank: Tensor) -> Tensor:
         """(B, f) bool: right singular vectors that span the null space of J within the free variables.
@@ -217,7 +221,7 @@ class ReducedKKT:
         M = t[:, :, None] * (V.mT @ self._H @ V) * t[:, None, :]
         values, vectors = torch.linalg.eigh(M)
         top = values.abs().amax(1, keepdim=True) if values.shape[1] else values
-        curved = (values > _FLAT * top) & (values > 0)
+        curved = (values > FLAT * top) & (values > 0)
         return torch.where(curved, values, torch.ones_like(values)), vectors, curved
 
     def _gather(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor]:

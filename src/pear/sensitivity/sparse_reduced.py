@@ -1,7 +1,7 @@
 """The reduced KKT system of one large sparse program: what is left once variables at their bounds are eliminated.
 
-The same system as in ``geometry/reduced.py``, with the same relative shift and refinement to rounding, on the non-zeros
-only. Rows that no free variable touches are left out: their multipliers stay what they were.
+The same system as in ``pear.sensitivity.reduced``, on the non-zeros only, with a relative shift and refinement to
+rounding. Rows that no free variable touches are left out: their multipliers stay what they were.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from pear.optimality.rule import PROJECTED, SHARP
 from pear.problem.sparse import SparseProgram
 from pear.sensitivity.curvature import least_curvature
 from pear.solvers.interior_point.sparse import stacked
@@ -22,9 +23,7 @@ Array = NDArray[Any]
 _SHIFT = 1e-10  # of the rows, relative to the curvature; a long chain of rows is nearly dependent
 _LIFT = 1e-7  # of a curvature that may be singular, and then of the rows too: their product must not drown in rounding
 _REFINEMENTS = 40
-_CONVERGED = 1e-13
-_ACCEPTED = 1e-10  # where refinement stalls before: the rounding of an ill-conditioned system
-_STALLED = 0.7
+_STALLED = 0.7  # share of the residual that a refinement may leave
 
 
 class SparseReduced:
@@ -51,9 +50,9 @@ class SparseReduced:
         pattern = SaddlePattern(H, J)
         self._pattern = pattern
         top = float(pattern.curvature.max(initial=0.0))
-        self._stiffness = top if top > 0 else 1.0
+        self._max_curvature = top if top > 0 else 1.0
         lift, shift = (0.0, _SHIFT) if least_curvature(qp) > 0 else (_LIFT, _LIFT)
-        D, E = np.full(pattern.n, lift * self._stiffness), np.full(pattern.rows, shift / self._stiffness)
+        D, E = np.full(pattern.n, lift * self._max_curvature), np.full(pattern.rows, shift / self._max_curvature)
         self._system = pattern.factor(D, E) if pattern.affordable else None
 
     @property
@@ -84,14 +83,10 @@ class SparseReduced:
         x[self._free], v[self._rows] = free_x, free_v / self._length
         return x, v, good
 
-    def project(self, e: Array) -> tuple[Array, Array, bool]:
-        """P e (n,) for e (n,), the rows' multipliers (p + m,), and whether the residual vanished."""
-        return self.solve(e, np.zeros(self._p + self._m))
-
     def is_curved(self) -> bool:
-        """Whether the objective is curved along every tangent direction: a random force meets all of them."""
-        force = np.random.default_rng(0).standard_normal(self._n)
-        return self.project(force)[2]
+        """Whether the objective is curved along every tangent direction: a random vector meets all of them."""
+        e = np.random.default_rng(0).standard_normal(self._n)
+        return self.solve(e, np.zeros(self._p + self._m))[2]
 
     def _refined(self, f: Array, r: Array) -> tuple[Array, Array, bool]:
         assert self._system is not None
@@ -104,23 +99,24 @@ class SparseReduced:
             if not (np.isfinite(dx).all() and np.isfinite(dv).all()):
                 return x, v, False
             x, v = x + dx, v + dv
-            pulls = H @ x, JT @ v
-            rest_f, rest_r = f - pulls[0] - pulls[1], r - J @ x
-            rest = self._relative(rest_f, rest_r, f, r, x, pulls)
-            if rest <= _CONVERGED or rest > _STALLED * last:
-                return x, v, rest <= _ACCEPTED
+            terms = H @ x, JT @ v
+            rest_f, rest_r = f - terms[0] - terms[1], r - J @ x
+            rest = self._relative(rest_f, rest_r, f, r, x, terms)
+            if rest <= SHARP or rest > _STALLED * last:
+                return x, v, rest <= PROJECTED
             last = rest
         return x, v, False
 
     def _relative(
-        self, rest_f: Array, rest_r: Array, f: Array, r: Array, x: Array, pulls: tuple[Array, Array]
+        self, rest_f: Array, rest_r: Array, f: Array, r: Array, x: Array, terms: tuple[Array, Array]
     ) -> float:
         """The residual relative to the terms it is made of."""
         if not len(f):
             return 0.0
-        pull = float((np.abs(pulls[0]) + np.abs(pulls[1]) + np.abs(f)).max())
-        size = max(float(np.abs(x).max()), float(np.abs(f).max()) / self._stiffness) + float(np.abs(r).max(initial=0.0))
-        over_f = float(np.abs(rest_f).max()) / pull if pull > 0 else 0.0
+        largest = float((np.abs(terms[0]) + np.abs(terms[1]) + np.abs(f)).max())
+        size = max(float(np.abs(x).max()), float(np.abs(f).max()) / self._max_curvature)
+        size += float(np.abs(r).max(initial=0.0))
+        over_f = float(np.abs(rest_f).max()) / largest if largest > 0 else 0.0
         return max(over_f, float(np.abs(rest_r).max(initial=0.0)) / size if size > 0 else 0.0)
 
 

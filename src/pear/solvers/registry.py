@@ -1,4 +1,8 @@
-"""The table of solvers: one row each. A new backend is one file with a ``solve`` function and one row here."""
+"""The table of solvers: one row each, in the order in which they are asked.
+
+A new solver is one file with a ``solve`` function and one row here. Nobody asks for a solver by its name but users: the
+pipeline takes the first row whose capabilities fit, and goes on down the table where that one fails.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +11,37 @@ import importlib
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
-import torch
+from typing import Any
 
 from pear.errors import MissingExtraError, UnknownSolverError
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.base import Candidate
+from pear.problem.sparse import SparseProgram
+from pear.solvers.base import Candidate, Start
 
 SolveFunction = Callable[..., Candidate]
+Rounds = tuple[tuple[float, int], ...]
 
 
 @dataclass(frozen=True)
 class Backend:
-    """One row of the registry.
+    """One row of the registry: a solver and its capabilities.
 
     Attributes:
         name: what users write in ``solver=``.
-        module: where its ``solve(qp, tol, **options) -> Candidate`` lives; imported on first use.
+        module: where its ``solve(qp, tol, **options) -> Candidate`` lives, and ``prepare(qp)`` where it has two phases,
+            and ``supports(qp)`` where it does not take every program of its kinds; imported on first use.
         packages: import names that must be present.
         extra: the extra of ``pear-dfl`` that installs them; empty where nothing is needed.
         kinds: of "lp", "qp", "milp".
         gpu: True where tensors stay on the device.
+        sparse: True where it takes sparse matrices.
+        vertex: True where it ends at a vertex of a linear program that has several solutions.
+        starts_afresh: True where a solve takes less time than the check of a warm start.
+        one_pass: True where decision, verdict and projection of a dense CPU batch are one compiled pass
+            (``pear.decisions.one_pass``).
+        warm_sparse: True where ``solve`` takes a ``start`` for a sparse program.
+        rounds, sparse_rounds: accuracies to ask for one after another, each with the exchanges of constraints that the
+            repair may take, for dense and for sparse programs.
         options: passed on to ``solve`` (the name of a qpsolvers solver, say).
         note: one line for ``pear solvers``.
     """
@@ -38,6 +52,13 @@ class Backend:
     extra: str = ""
     kinds: tuple[str, ...] = ("lp", "qp")
     gpu: bool = False
+    sparse: bool = True
+    vertex: bool = False
+    starts_afresh: bool = False
+    one_pass: bool = False
+    warm_sparse: bool = False
+    rounds: Rounds = ((1e-6, 8), (1e-10, 60))
+    sparse_rounds: Rounds = ((1e-6, 40), (1e-9, 40))
     options: dict[str, str] = field(default_factory=dict)
     note: str = ""
 
@@ -56,52 +77,103 @@ class Backend:
         """The command that makes it available."""
         return f"pip install 'pear-dfl[{self.extra}]'" if self.extra else "always there"
 
-    def solve(self, qp: QuadraticProgram, tol: float) -> Candidate:
-        """Solve the batch to about ``tol``.
+    def supports(self, qp: QuadraticProgram) -> bool:
+        """True where it takes programs like these, as far as it can say without solving them."""
+        if isinstance(qp, SparseProgram) and not self.sparse:
+            return False
+        supports: Callable[[QuadraticProgram], bool] = getattr(self._load(), "supports", lambda qp: True)
+        return kind_of(qp) in self.kinds and supports(qp)
+
+    def takes_start(self, qp: QuadraticProgram) -> bool:
+        """True where its ``solve`` starts from a given point."""
+        return self.warm_sparse and isinstance(qp, SparseProgram)
+
+    def rounds_for(self, qp: QuadraticProgram) -> Rounds:
+        """The accuracies to ask for, each with the exchanges that its candidate is trusted for."""
+        return self.sparse_rounds if isinstance(qp, SparseProgram) else self.rounds
+
+    def solve(self, qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
+        """Propose a point of about ``tol`` for every sample.
+
+        Args:
+            qp: the programs.
+            tol: relative accuracy.
+            start: a warm start, or an earlier candidate to go on from; for a solver with that capability.
 
         Raises:
             MissingExtraError: a package it needs is absent.
             UnknownSolverError: it cannot solve this kind of problem.
         """
+        check(self, kind_of(qp))
+        module = self._load()
+        given: dict[str, Any] = dict(self.options)
+        if hasattr(module, "prepare"):
+            given["plan"] = qp.prepared(self.name, module.prepare)
+        if self.takes_start(qp):
+            given["start"] = start
+        solve: SolveFunction = module.solve
+        return solve(qp, tol, **given)
+
+    def _load(self) -> Any:
         if missing := self.missing:
             packages = ("packages " if len(missing) > 1 else "package ") + " and ".join(missing)
             raise MissingExtraError(
                 f"solver '{self.name}' needs the {packages}, not installed here; run {self.how_to_install}"
             )
-        check(self, kind_of(qp))
-        solve: SolveFunction = importlib.import_module(self.module).solve
-        return solve(qp, tol, **self.options)
+        return importlib.import_module(self.module)
 
 
 _PREFIX = "qpsolvers:"
 
 
-def _bridge(name: str, package: str, kinds: tuple[str, ...], note: str) -> Backend:
+def _bridge(name: str, package: str, kinds: tuple[str, ...], note: str, sparse: bool = True) -> Backend:
     return Backend(
         name,
         "pear.solvers.adapters.qpsolvers",
         packages=("qpsolvers", package),
         extra="qpsolvers",
         kinds=kinds,
+        sparse=sparse,
         options={"name": name},
         note=note,
     )
 
 
-COMPILED, ON_GPU = "active-set", "pear"
-"""The built-in solvers: compiled on the CPU, and batched, with an active-set kernel of its own on a GPU."""
-
 BACKENDS: tuple[Backend, ...] = (
     Backend(
-        "pear",
-        "pear.solvers.interior_point.dense",
+        "active-set",
+        "pear.solvers.active_set.solve",
         gpu=True,
-        note="built in: batched interior point in torch, the whole batch at once, on CPU and GPU",
+        sparse=False,
+        vertex=True,
+        starts_afresh=True,
+        one_pass=True,
+        rounds=((1e-10, 8),),
+        note="built in: compiled, sample by sample on all cores, or one kernel for the batch on a GPU; exact",
     ),
     Backend(
-        COMPILED,
-        "pear.solvers.active_set.solve",
-        note="built in: compiled, sample by sample on all cores; exact, and starts from the last solution",
+        "pear",
+        "pear.solvers.interior_point.solve",
+        gpu=True,
+        warm_sparse=True,
+        sparse_rounds=((1e-8, 20), (1e-10, 20), (1e-12, 40)),
+        note="built in: interior point, batched in torch on CPU and GPU, or on the non-zeros of large sparse problems",
+    ),
+    Backend(
+        "highs",
+        "pear.solvers.adapters.highs",
+        ("highspy",),
+        "highs",
+        kinds=("lp", "milp"),
+        vertex=True,
+        note="simplex and branch and cut; exact vertices, proven integer optima",
+    ),
+    Backend(
+        "scipy",
+        "pear.solvers.adapters.scipy",
+        kinds=("lp", "milp"),
+        vertex=True,
+        note="linprog and milp: always there, slower than highs on small problems",
     ),
     Backend(
         "osqp",
@@ -110,21 +182,7 @@ BACKENDS: tuple[Backend, ...] = (
         "osqp",
         note="operator splitting; set up once where H is shared",
     ),
-    Backend(
-        "highs",
-        "pear.solvers.adapters.highs",
-        ("highspy",),
-        "highs",
-        kinds=("lp", "milp"),
-        note="simplex and branch and cut; exact vertices, proven integer optima",
-    ),
-    Backend(
-        "scipy",
-        "pear.solvers.adapters.scipy",
-        kinds=("lp", "milp"),
-        note="linprog and milp: always there, slower than highs on small problems",
-    ),
-    _bridge("daqp", "daqp", ("lp", "qp"), "dual active set; very fast on small dense problems"),
+    _bridge("daqp", "daqp", ("lp", "qp"), "dual active set; very fast on small dense problems", sparse=False),
     _bridge("piqp", "piqp", ("lp", "qp"), "proximal interior point; robust on degenerate problems"),
     _bridge("clarabel", "clarabel", ("lp", "qp"), "interior point; tells infeasible from unbounded reliably"),
     _bridge("proxqp", "proxsuite", ("qp",), "augmented Lagrangian; needs curvature, so smooth an LP first"),
@@ -176,26 +234,26 @@ def check(backend: Backend, kind: str) -> None:
     )
 
 
-def choose(kind: str, device: torch.device | str, sparse: bool = False) -> Backend:
-    """What ``solver="auto"`` stands for.
+def choose(kind: str, sparse: bool = False) -> Backend:
+    """What ``solver="auto"`` stands for: the first row that takes the kind, and sparse matrices where they are."""
+    return resolve("auto", kind, sparse)[0]
 
-    Continuous problems go to the built-in solvers: on the CPU to the compiled active-set method, on a GPU and where
-    they are large and sparse to the interior point. Integer ones, and the vertices of sparse linear ones, are HiGHS's
-    where it is installed and SciPy's where it is not.
+
+def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
+    """Whom to ask, in order, for ``solver=name``: that one first, then the other rows that take the kind.
+
+    A candidate is worth what its verified solution is worth, so that in the last resort it may come from anywhere.
     """
-    if kind == "qp" or (kind == "lp" and not sparse):
-        chosen = get(COMPILED if torch.device(device).type == "cpu" and not sparse else "pear")
-    else:
-        highs = get("highs")
-        chosen = highs if highs.installed else get("scipy")
-    check(chosen, kind)
-    return chosen
-
-
-def resolve(name: str, kind: str, device: torch.device | str, sparse: bool = False) -> Backend:
-    """The backend for ``solver=name``: "auto" is chosen, any other name is looked up and checked against the kind."""
+    able = [row for row in available() if kind in row.kinds and (row.sparse or not sparse)]
+    if not able:
+        raise UnknownSolverError(f"no solver here takes problems of kind {kind}; relax the integers, or leave Q out")
     if name == "auto":
-        return choose(kind, device, sparse)
-    backend = get(name)
-    check(backend, kind)
-    return backend
+        return able
+    named = get(name)
+    check(named, kind)
+    if sparse and not named.sparse:
+        raise UnknownSolverError(
+            f"solver '{name}' takes dense matrices only, and this problem is sparse; leave it to solver='auto', or "
+            "pass dense matrices"
+        )
+    return [named, *(other for other in able if other.name != name)]

@@ -1,38 +1,99 @@
-"""The compiled active-set method as a backend like any other."""
+"""The active-set method as a row of the registry: compiled on the CPU, one kernel on a GPU.
+
+What depends on the constraints alone is prepared once: their compiled form and a feasible start that all samples share.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any
+
 import numpy as np
 import torch
+from torch import Tensor
 
-from pear.errors import UnknownSolverError
-from pear.optimality.point import Duals, Status
+from pear.optimality.point import ActiveSet, Duals, Status
+from pear.optimality.residual import lagrangian_gradient
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseProgram
 from pear.solvers.active_set import batch
+from pear.solvers.active_set.gpu import batch as gpu
 from pear.solvers.base import Candidate, empty_candidate
 
 
-def solve(qp: QuadraticProgram, tol: float) -> Candidate:
+@dataclass(frozen=True)
+class Plan:
+    """The constraints in compiled form (without curvature), and the start that depends on them alone."""
+
+    programs: batch.Programs
+    default: batch.States
+
+
+def supports(qp: QuadraticProgram) -> bool:
+    """True for dense programs that are small enough; see ``batch.supports`` and ``gpu.batch.supports``."""
+    return gpu.supports(qp) if qp.c.is_cuda else batch.supports(qp.n, qp.p + qp.m)
+
+
+def prepare(qp: QuadraticProgram) -> Any:
+    """What depends on the constraints alone: a ``Plan``, or what the GPU's kernel needs."""
+    if qp.c.is_cuda:
+        return gpu.prepare(qp)
+    programs = batch.programs({name: getattr(qp, name) for name in ("A", "b", "G", "h", "lb", "ub")}, qp.n)
+    return Plan(programs, batch.default_start(programs))
+
+
+def solve(qp: QuadraticProgram, tol: float, plan: Any) -> Candidate:
     """Solve a batch of LPs or QPs; to rounding, whatever ``tol`` is.
 
-    Programs that are too large for it, and those that it has to give up, come back as INACCURATE, without a point.
+    Samples that the method has to give up come back as INACCURATE, without a point on the CPU.
     """
-    if isinstance(qp, SparseProgram):
-        raise UnknownSolverError(
-            "solver 'active-set' takes dense matrices only, and this problem is sparse; leave it to solver='auto', or "
-            "pass dense matrices"
-        )
-    hint = empty_candidate(qp.batch, qp.n, qp.p, qp.m, qp.c)
-    if qp.batch and batch.supports(qp.n, qp.p + qp.m):
-        home = qp.c.device
-        rows = np.arange(qp.batch)
-        states = batch.new_states(qp.batch, qp.n, qp.p + qp.m)
-        cost = np.ascontiguousarray(qp.c.cpu().numpy())
-        programs = batch.programs_of(qp)
-        found = batch.solve(programs, cost, rows, states, rows, batch.home_of(programs))
-        index = torch.from_numpy(np.flatnonzero(found.code == 0))
-        duals = Duals(*(torch.from_numpy(v) for v in (found.equality, found.inequality, found.bound)))
-        solved = torch.full((qp.batch,), int(Status.SOLVED), dtype=torch.int8)
-        hint.put(index.to(home), Candidate(torch.from_numpy(found.x), duals, solved)[index].to(home))
-    return hint
+    return _on_gpu(qp, plan) if qp.c.is_cuda else _on_cpu(qp, plan)
+
+
+def _on_cpu(qp: QuadraticProgram, plan: Plan) -> Candidate:
+    curvature = {"smoothing": float(qp.H[0, 0, 0])} if qp.diagonal else {"Q": np.ascontiguousarray(qp.H.numpy())}
+    programs = plan.programs._replace(**curvature)
+    rows, states = np.arange(qp.batch), batch.new_states(qp.batch, qp.n, qp.p + qp.m)
+    found = batch.solve(programs, np.ascontiguousarray(qp.c.numpy()), rows, states, rows, plan.default)
+    solved = torch.from_numpy(found.code == batch.SOLVED)
+    return Candidate(
+        x=torch.where(solved[:, None], torch.from_numpy(found.x), torch.nan),
+        duals=Duals(*(torch.from_numpy(v) for v in (found.equality, found.inequality, found.bound))),
+        status=torch.where(solved, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8),
+        working=ActiveSet(*(torch.from_numpy(v) for v in (found.rows, found.lower, found.upper))),
+        verified=True,
+        exhausted=True,
+        projector=CompiledProjector(programs, states, rows),
+    )
+
+
+@dataclass(frozen=True)
+class CompiledProjector:
+    """Projects at solutions of the compiled method, with the working sets that it left.
+
+    Attributes:
+        programs: the programs; states: where it left them, one row a sample.
+        at: (B,) each sample's row in fields that are not shared.
+    """
+
+    programs: batch.Programs
+    states: batch.States
+    at: batch.Index
+
+    def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        """P e (B, n) with the working sets held, and (B,) bool where the refinement converged."""
+        error = np.ascontiguousarray(e.detach().double().numpy())
+        g, good = batch.project(self.programs, error, self.at, self.states, np.arange(len(error)))
+        return torch.from_numpy(g), torch.from_numpy(good)
+
+
+def _on_gpu(qp: QuadraticProgram, plan: gpu.GPUPlan | None) -> Candidate:
+    if plan is None or not qp.batch:
+        return empty_candidate(qp.batch, qp.n, qp.p, qp.m, qp.c)
+    found = plan.solve(qp)
+    status = torch.where(found.ended, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8)
+    working = ActiveSet(found.rows, found.lower, found.upper)
+    rows = torch.where(found.rows, found.y[:, qp.p :], 0.0)
+    duals = Duals(found.y[:, : qp.p], rows, torch.zeros_like(found.x))
+    slope = lagrangian_gradient(qp, found.x, duals)
+    duals = replace(duals, bound=torch.where(working.fixed, -slope, 0.0))
+    return Candidate(found.x, duals, status, working=working, exhausted=True, projector=found)

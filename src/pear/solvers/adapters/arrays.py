@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.optimality.point import Status
+from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseMatrix
 from pear.solvers.base import Candidate, empty_candidate
@@ -55,23 +56,6 @@ class Batch:
     def shared_limits(self) -> bool:
         """True where every sample has the same right-hand sides and bounds."""
         return self.b.shape[0] == self.h.shape[0] == self.lb.shape[0] == self.ub.shape[0] == 1
-
-    def doomed(self) -> Array:
-        """(B,) int8: NOT_FINITE or INFEASIBLE where the data alone settles it, INACCURATE elsewhere."""
-
-        def anywhere(mask: Array) -> Array:
-            return np.any(mask, axis=tuple(range(1, mask.ndim)))
-
-        broken = np.zeros(self.c.shape[0], dtype=bool)
-        for field in (self.H, self.c, self.A, self.G):
-            if not isinstance(field, SparseMatrix):  # whose entries were checked when it was made
-                broken |= anywhere(~np.isfinite(field))
-        for field in (self.b, self.h, self.lb, self.ub):
-            broken |= anywhere(np.isnan(field))
-        empty = anywhere(self.lb > self.ub) | anywhere(np.isinf(self.b)) | anywhere(self.h == -np.inf)
-        empty = empty | anywhere(self.lb == np.inf) | anywhere(self.ub == -np.inf)
-        status = np.where(empty, Status.INFEASIBLE, Status.INACCURATE)
-        return np.where(broken, Status.NOT_FINITE, status).astype(np.int8)
 
 
 def row(field: Any, i: int) -> Any:
@@ -140,11 +124,12 @@ def has_entries(matrix: Any) -> bool:
 class Answers:
     """The rows of a ``Candidate``, filled in sample by sample; a row that is never put holds NaN and is INACCURATE."""
 
-    def __init__(self, qp: QuadraticProgram, batch: Batch) -> None:
+    def __init__(self, qp: QuadraticProgram) -> None:
         self._device = qp.c.device
-        self._hint = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c.detach().cpu())
-        self._status = self._hint.status.numpy()
-        self._status[:] = batch.doomed()
+        self._candidate = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c.detach().cpu())
+        self._status = self._candidate.status.numpy()
+        settled = screen(qp).cpu().numpy()
+        self._status[:] = np.where(settled == Status.SOLVED, Status.INACCURATE, settled)
 
     @property
     def todo(self) -> Array:
@@ -169,15 +154,15 @@ class Answers:
 
         Multipliers of inequalities are cut off at zero: a solver's may be negative by its tolerance.
         """
-        duals = self._hint.duals
+        duals = self._candidate.duals
         self._status[i] = status
-        self._hint.x.numpy()[i] = x
+        self._candidate.x.numpy()[i] = x
         duals.equality.numpy()[i] = equality
         duals.inequality.numpy()[i] = 0.0
         duals.inequality.numpy()[i, group.rows] = np.maximum(inequality, 0.0)
         duals.bound.numpy()[i] = bound
 
-    def hint(self) -> Candidate:
+    def candidate(self) -> Candidate:
         """Everything on the device the batch came from."""
-        hint: Candidate = self._hint.to(self._device)
-        return hint
+        candidate: Candidate = self._candidate.to(self._device)
+        return candidate

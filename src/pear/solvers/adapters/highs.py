@@ -22,7 +22,7 @@ _CLAIMS = {
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve every sample of the linear program ``qp``; integer programs to a proven gap of zero."""
     batch = Batch.of(qp)
-    answers = Answers(qp, batch)
+    answers = Answers(qp)
     highs = _configured(tol, batch.integer is not None or isinstance(qp, SparseProgram))
     columns = np.arange(qp.n, dtype=np.int32)
     for group in groups(batch, answers.todo):
@@ -36,7 +36,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
                 _read(highs, batch, group, i, status, answers)
             else:
                 answers.fail(i, status)
-    return answers.hint()
+    return answers.candidate()
 
 
 def _configured(tol: float, hard: bool) -> highspy.Highs:

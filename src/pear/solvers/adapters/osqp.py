@@ -32,10 +32,10 @@ _WITH_POINT = (
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve every sample of ``qp`` to the absolute and relative tolerance ``tol``."""
     batch = Batch.of(qp)
-    answers = Answers(qp, batch)
+    answers = Answers(qp)
     for group in groups(batch, answers.todo):
         _solve_group(batch, group, tol, answers)
-    return answers.hint()
+    return answers.candidate()
 
 
 def _solve_group(batch: Batch, group: Group, tol: float, answers: Answers) -> None:

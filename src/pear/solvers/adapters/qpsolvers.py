@@ -64,14 +64,14 @@ def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
             "use auto, pear, osqp, piqp or clarabel"
         )
     batch = Batch.of(qp)
-    answers = Answers(qp, batch)
+    answers = Answers(qp)
     options = _OPTIONS[name](tol) if name in _OPTIONS else {}
     with warnings.catch_warnings():
         # The status of the sample says it.
         warnings.filterwarnings("ignore", message=".*terminated with status", category=UserWarning)
         for group in groups(batch, answers.todo):
             _solve_group(batch, group, name, options, tol, answers)
-    return answers.hint()
+    return answers.candidate()
 
 
 def _solve_group(batch: Batch, group: Group, name: str, options: dict[str, Any], tol: float, answers: Answers) -> None:

@@ -19,14 +19,14 @@ _CLAIMS = {0: Status.SOLVED, 2: Status.INFEASIBLE, 3: Status.UNBOUNDED}
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve every sample of the linear program ``qp``. ``milp`` has no tolerance to set: its own is 1e-6."""
     batch = Batch.of(qp)
-    answers = Answers(qp, batch)
+    answers = Answers(qp)
     for group in groups(batch, answers.todo):
         for i in group.members.tolist():
             if batch.integer is None:
                 _solve_lp(batch, group, i, tol, answers)
             else:
                 _solve_milp(batch, group, i, answers)
-    return answers.hint()
+    return answers.candidate()
 
 
 def _solve_lp(batch: Batch, group: Group, i: int, tol: float, answers: Answers) -> None:

@@ -7,7 +7,7 @@ rows (1/δ for equalities, multiplier over slack for inequalities) each step fac
 
     H + ρI + D_bounds + RᵀWR   (n × n)        and, for diagonal H,        I + W^½ R D⁻¹ Rᵀ W^½   (rows × rows).
 
-The result is a hint like any other solver's: the geometry verifies it and makes it exact.
+The result is a candidate like any other solver's: the pipeline verifies it and makes it exact.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from torch import Tensor
 
 from pear.optimality.point import Duals, Status
 from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
-from pear.problem.sparse import SparseProgram
 from pear.solvers.base import Candidate, empty_candidate
 
 _State = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -30,10 +29,10 @@ _Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 _RHO = 1e-10
 _DELTA = 1e-8
-_LOST = 1e4
+_DIVERGED = 1e4
 _MARGIN = 1e-3
 """Complementarity is driven this much further than feasibility: it is what sets slacks apart from multipliers, while
-feasibility is the polish's to restore."""
+feasibility is the repair's to restore."""
 _MAX_ITER = 60
 _RESIZES = 3
 _SMALL = 1e-2
@@ -75,29 +74,23 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
         tol: bound on the scaled residuals and on the mean complementarity.
 
     Returns:
-        A hint with status SOLVED or INACCURATE; infeasibility is not this method's to tell.
+        A candidate with status SOLVED or INACCURATE; infeasibility is not this method's to tell.
     """
-    if isinstance(qp, SparseProgram):
-        from pear.solvers.interior_point.sparse import (
-            solve as solve_sparse,  # brings numba, which dense programs do not need
-        )
-
-        return solve_sparse(qp, tol)
     if not qp.batch:
         return empty_candidate(0, qp.n, qp.p, qp.m, qp.c)
     size = _size(qp)
-    hint = _solve_at(qp, size, tol)
+    candidate = _solve_at(qp, size, tol)
     for _ in range(_RESIZES):
         # a bound of 1e8 that nobody reaches made the unit of x; look again in the decision's own units
-        reached = torch.maximum(hint.x.abs().amax(1, keepdim=True), _LEAST * size)
+        reached = torch.maximum(candidate.x.abs().amax(1, keepdim=True), _LEAST * size)
         small = (reached < _SMALL * size)[:, 0].nonzero()[:, 0]
         if not len(small):
             break
         size = torch.minimum(size, reached)
         again = _solve_at(qp[small], size[small], tol)
         better = again.status == Status.SOLVED
-        hint.put(small[better], again[better])
-    return hint
+        candidate.put(small[better], again[better])
+    return candidate
 
 
 def _solve_at(qp: QuadraticProgram, size: Tensor, tol: float) -> Candidate:
@@ -112,7 +105,7 @@ def _solve_at(qp: QuadraticProgram, size: Tensor, tol: float) -> Candidate:
         best = _select(better, state, best)
         least = torch.where(better, residual, least)
         # once rounding has the upper hand the iterates run away, so that only the best one counts
-        if bool(((least <= tol) | (residual > _LOST * least)).all()):
+        if bool(((least <= tol) | (residual > _DIVERGED * least)).all()):
             break
         state = _select((residual <= tol) | ~_all_finite(ahead), state, ahead)
     return _unscaled(qp, scale, best, least <= tol)
@@ -245,14 +238,14 @@ def _newton(
     """One predictor-corrector step: (B,) residuals of the state, and the state after it."""
     x, y, s, lam = state
     count = c.present.sum(1, keepdim=True).clamp(min=1)
-    pull = matvec(qp.H, x)
-    r_dual = pull + qp.c + tmatvec(qp.A, y) + c.transposed_times(lam)
+    curvature_term = matvec(qp.H, x)
+    r_dual = curvature_term + qp.c + tmatvec(qp.A, y) + c.transposed_times(lam)
     r_eq = matvec(qp.A, x) - qp.b
     r_in = (c.times(x) + s - c.limit) * c.present
     mu = (s * lam).sum(1, keepdim=True) / count
     # not relative to the multipliers: they grow without limit where there is no feasible point
-    reach, force = 1 + x.abs().amax(1, keepdim=True), 1 + pull.abs().amax(1, keepdim=True)
-    residual = torch.cat([r_dual / force, r_eq / reach, r_in / reach, mu / force / _MARGIN], 1).abs().amax(1)
+    size, unit = 1 + x.abs().amax(1, keepdim=True), 1 + curvature_term.abs().amax(1, keepdim=True)
+    residual = torch.cat([r_dual / unit, r_eq / size, r_in / size, mu / unit / _MARGIN], 1).abs().amax(1)
 
     m, n = qp.m, qp.n
     factor = _factor(qp, lam / s)
@@ -296,12 +289,12 @@ def _cholesky_solve(L: Tensor, rhs: Tensor) -> Tensor:
 
 def _unscaled(qp: QuadraticProgram, scale: _Scale, state: _State, done: Tensor) -> Candidate:
     x, y, _, lam = state
-    force = scale.cost / scale.size
+    unit = scale.cost / scale.size
     m, n = qp.m, qp.n
     duals = Duals(
-        equality=y * force / scale.rows_a,
-        inequality=lam[:, :m] * force / scale.rows_g,
-        bound=(lam[:, m + n :] - lam[:, m : m + n]) * force,
+        equality=y * unit / scale.rows_a,
+        inequality=lam[:, :m] * unit / scale.rows_g,
+        bound=(lam[:, m + n :] - lam[:, m : m + n]) * unit,
     )
     status = torch.where(done, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8)
     return Candidate(x * scale.size, duals, status)

@@ -1,8 +1,9 @@
-"""The built-in solver for sparse programs: the interior point of ``sparse_interior``, one sample after another."""
+"""The interior point for sparse programs, one sample after another."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from pear.optimality.point import Duals, Status
 from pear.problem.sparse import SparseProgram
-from pear.solvers.base import Candidate, empty_candidate
+from pear.solvers.base import Candidate, Start, empty_candidate
 from pear.solvers.interior_point.method import InteriorPoint
 from pear.solvers.linalg.saddle import SaddlePattern
 
@@ -21,23 +22,32 @@ Array = NDArray[Any]
 logger = logging.getLogger("pear")
 
 
-def solve(qp: SparseProgram, tol: float) -> Candidate:
-    """Solve every sample of ``qp`` to about ``tol``; the point of one that fails is its best iterate."""
-    hint = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c)
-    usable = qp.c.isfinite().all(1) & qp.b.isfinite().all(1) & (qp.lb <= qp.ub).all(1) & ~qp.h.isnan().any(1)
-    for i in usable.nonzero()[:, 0].tolist():
-        at = torch.tensor([i])
-        sample = qp[at]
-        assert isinstance(sample, SparseProgram)
-        method = Interior.of(sample)
-        if method is None:
-            break
-        reached = method.run(tol)
-        x, duals = method.point
-        hint.x[at] = x
-        hint.duals.put(at, duals)
-        hint.status[i] = int(Status.SOLVED if reached else Status.INACCURATE)
-    return hint
+def solve(qp: SparseProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
+    """Solve every sample to about ``tol``; the point of one that fails is its best iterate.
+
+    Args:
+        qp: the programs.
+        tol: relative accuracy.
+        start: points to start from, or an earlier candidate, whose iterations go on.
+    """
+    candidate = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c)
+    begun = start.resume if isinstance(start, Candidate) else [_begin(qp, i, start) for i in range(qp.batch)]
+    for i, method in enumerate(begun):
+        if method is not None:
+            at, reached = torch.tensor([i]), method.run(tol)
+            x, duals = method.point
+            candidate.x[at] = x
+            candidate.duals.put(at, duals)
+            candidate.status[i] = int(Status.SOLVED if reached else Status.INACCURATE)
+    return replace(candidate, resume=begun, exhausted=not bool((candidate.status == Status.SOLVED).any()))
+
+
+def _begin(qp: SparseProgram, i: int, start: Start | None) -> Interior | None:
+    at = torch.tensor([i])
+    sample = qp[at]
+    assert isinstance(sample, SparseProgram)
+    warm = start is not None and bool(start.has_start[i])
+    return Interior.of(sample, (start.x[at], start.duals[at]) if start is not None and warm else None)
 
 
 class Interior:
@@ -57,9 +67,7 @@ class Interior:
             qp: one program.
             start: a point near the solution and its multipliers, each a batch of one.
         """
-        if "interior" not in qp.plan:
-            qp.plan["interior"] = _analysed(qp)
-        pattern, lengths = qp.plan["interior"]
+        pattern, lengths = qp.prepared("interior", _analysed)
         if not pattern.affordable:
             logger.warning("the systems of the interior point would fill up; name another solver")
             return None
@@ -86,10 +94,7 @@ class Interior:
 
 def stacked(qp: SparseProgram) -> sparse.csc_array:
     """(p + m, n) the rows of A and G by columns, made once for a problem."""
-    if "columns" not in qp.plan:
-        qp.plan["columns"] = sparse.csc_array(sparse.vstack([qp.A.csr, qp.G.csr]))  # type: ignore[attr-defined]
-    columns: sparse.csc_array = qp.plan["columns"]
-    return columns
+    return qp.prepared("columns", lambda qp: sparse.csc_array(sparse.vstack([qp.A.csr, qp.G.csr])))
 
 
 def _analysed(qp: SparseProgram) -> tuple[SaddlePattern, Array]:

@@ -8,11 +8,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from pear.decisions.solve import solve
-from pear.decisions.warm_starts import as_keys, rows_of
+from pear.decisions.warm_starts import WarmStarts, as_keys, fingerprint, rows_of
 from pear.errors import ProblemError
 from pear.losses.regret import check_pair
 from pear.problem import Problem
@@ -23,38 +22,6 @@ Result = TypeVar("Result")
 Decide = Callable[..., Tensor]
 """(B, n) costs, in the problem's own sense → (B, n) best decisions. One with an argument ``keys`` gets the B sample ids
 with it, or None: the way to a problem whose samples differ in more than their costs."""
-
-
-class Kept:
-    """The best decision of each sample, kept under its id together with the cost it is best for."""
-
-    def __init__(self) -> None:
-        self._slot: dict[Hashable, int] = {}
-        self._cost = self._best = torch.empty(0, 0)
-
-    def recall(self, ids: list[Hashable], cost: Tensor) -> Tensor | None:
-        """(B, n) decisions where every sample is known with this very cost, else None."""
-        if (self._cost.dtype, self._cost.device) != (cost.dtype, cost.device) or not all(i in self._slot for i in ids):
-            return None
-        rows = self._rows(ids)
-        return self._best[rows] if torch.equal(self._cost[rows], cost) else None
-
-    def store(self, ids: list[Hashable], cost: Tensor, best: Tensor) -> None:
-        """Keep one row for each id; another type or device than before starts afresh."""
-        if (self._cost.dtype, self._cost.device) != (cost.dtype, cost.device) or self._cost.shape[1] != cost.shape[1]:
-            self._slot, self._cost, self._best = {}, cost.new_empty(0, cost.shape[1]), cost.new_empty(0, cost.shape[1])
-        for key in ids:
-            self._slot.setdefault(key, len(self._slot))
-        missing = len(self._slot) - len(self._cost)
-        if missing > 0:
-            # Doubling: filling the table in the first epoch costs one copy in the end.
-            room = cost.new_zeros(max(missing, len(self._cost)), cost.shape[1])
-            self._cost, self._best = torch.cat([self._cost, room]), torch.cat([self._best, room])
-        rows = self._rows(ids)
-        self._cost[rows], self._best[rows] = cost, best
-
-    def _rows(self, ids: list[Hashable]) -> Tensor:
-        return torch.tensor([self._slot[key] for key in ids], dtype=torch.long, device=self._cost.device)
 
 
 class DecisionLoss(nn.Module):
@@ -82,7 +49,7 @@ class DecisionLoss(nn.Module):
         self.mse_weight = float(mse_weight)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
         self._decide = None if decide is None else with_keys(decide)
-        self._kept = Kept()
+        self.starts = WarmStarts()
 
     def forward(self, predicted: Tensor, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
         """The loss of a batch.
@@ -105,6 +72,11 @@ class DecisionLoss(nn.Module):
                 value = value + self.mse_weight * 0.5 * ((predicted - true) ** 2).sum(1).mean()
         return value
 
+    def extra_repr(self) -> str:
+        """The problem and the settings, in one line."""
+        settings = {name: v for name, v in vars(self).items() if isinstance(v, float) and not name.startswith("_")}
+        return ", ".join([str(self.problem), *(f"{name}={v:g}" for name, v in settings.items())])
+
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """The method's own part of the loss: a scalar, differentiable by ``predicted``."""
         raise NotImplementedError
@@ -122,13 +94,17 @@ class DecisionLoss(nn.Module):
 
     def best(self, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """(B, n) best decisions under the true costs; found once for samples that have an id."""
-        known = None if ids is None else self._kept.recall(ids, true)
-        if known is not None:
-            return known
-        z = self.decide(true, ids)
-        if ids is not None:
-            self._kept.store(ids, true, z)
-        return z
+        if ids is None:
+            return self.decide(true)
+        with self.starts.lock:
+            slots, mark = self.starts.slots(ids), fingerprint(true, 0.0)
+            name, n = f"best, {true.dtype}, {true.device}", true.shape[1]
+            kept = self.starts.table(name, lambda size: true.new_zeros(size, n))
+            known: Tensor | None = kept.answer(slots, mark)
+            if known is None:
+                known = self.decide(true, ids)
+                kept.put(slots, known, mark)
+        return known
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:

@@ -1,0 +1,367 @@
+"""Decisions, regrets and gradients in one compiled pass over a batch.
+
+A solver whose row of the registry says ``one_pass`` solves, verifies and projects without coming back to Python. What
+comes out is what the pipeline and ``project`` give, or nothing: samples that the pass leaves go down the pipeline,
+which reports a status for each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pear.decisions.warm_starts import Table, WarmStarts, curvature_mark
+from pear.optimality.point import Batched
+from pear.problem import Problem
+from pear.problem.problem import FIELDS
+from pear.sensitivity.curvature import is_convex, is_definite
+from pear.sensitivity.projection import add_normal
+from pear.solvers.active_set import batch as compiled
+from pear.solvers.active_set.layout import SOLVED, Outcome, Programs, States
+from pear.solvers.active_set.solve import CompiledProjector
+
+_ALWAYS_ANEW = np.zeros((0, 0))  # fingerprints without rows: the true problems are solved in every call
+_OWN = np.inf  # marks the problem's own curvature
+
+
+class RegretCall(NamedTuple):
+    """What one call of a regret is given, detached.
+
+    Attributes:
+        predicted, true: (B, n) costs.
+        smoothing: λ; injection: β.
+        keys: of the samples, or None.
+        Q, true_Q: predicted curvature and the one of the true objective, or None.
+        rows: without keys, the samples' numbers in the problem, or None where they are all there.
+    """
+
+    predicted: Tensor
+    true: Tensor
+    smoothing: float
+    injection: float
+    keys: list[Hashable] | None = None
+    Q: Any = None
+    true_Q: Any = None
+    rows: Tensor | None = None
+
+    def only(self, index: Tensor) -> RegretCall:
+        """Some of the samples; what they share stays shared."""
+        keys = None if self.keys is None else [self.keys[i] for i in index.tolist()]
+        Q, true_Q = (v[index] if isinstance(v, Tensor) and v.dim() == 3 else v for v in (self.Q, self.true_Q))
+        predicted, true = self.predicted[index], self.true[index]
+        return self._replace(predicted=predicted, true=true, keys=keys, rows=index, Q=Q, true_Q=true_Q)
+
+
+@dataclass(frozen=True)
+class Regrets(Batched):
+    """Regrets of a batch and their gradients.
+
+    Attributes:
+        value: (B,) regrets.
+        exact, injected: (B, n) gradients by the predicted cost, without and with the normal component.
+        x, best: (B, n) decisions under the predicted and under the true costs.
+        status, true_status: (B,) int8 of ``Status``, of the two problems.
+        kkt_residual: (B,) of the predicted problem.
+        reused: (B,) bool, where the warm start is still optimal.
+        repaired: (B,) bool, where a candidate's active set was wrong.
+    """
+
+    value: Tensor
+    exact: Tensor
+    injected: Tensor
+    x: Tensor
+    best: Tensor
+    status: Tensor
+    true_status: Tensor
+    kkt_residual: Tensor
+    reused: Tensor
+    repaired: Tensor
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A batch that the pass has solved.
+
+    Attributes:
+        outcome: the solutions.
+        projector: projects at them.
+        doubtful: True where some decision may not be unique, so that no derivative is given here.
+    """
+
+    outcome: Outcome
+    projector: CompiledProjector
+    doubtful: bool
+
+    @property
+    def x(self) -> Tensor:
+        """(B, n) decisions."""
+        return torch.from_numpy(self.outcome.x)
+
+    def project(self, error: Tensor) -> Tensor | None:
+        """(B, n) P·error at the decisions; None where some of them needs the reduced systems."""
+        if self.doubtful:
+            return None
+        g, converged = self.projector.project(error)
+        return g if bool(converged.all()) else None
+
+
+class OnePass:
+    """The compiled pass over batch after batch of one problem.
+
+    Args:
+        problem: what is decided: continuous, dense, on the CPU, without φ.
+        starts: the store of warm starts.
+    """
+
+    def __init__(self, problem: Problem, starts: WarmStarts) -> None:
+        self.problem, self.starts = problem, starts
+        self.equalities = 0 if problem.b is None else problem.b.shape[-1]
+        self.rows = self.equalities + (0 if problem.h is None else problem.h.shape[-1])
+        self._smoothing: float | None = None
+        self._own: tuple[Programs, States] | None = None
+        self._own_definite: bool | None = None
+        self._everybody: compiled.Index = np.zeros(0, np.int64)
+
+    @staticmethod
+    def supports(problem: Problem) -> bool:
+        """True where the pass takes this problem."""
+        rows = sum(0 if v is None else v.shape[-1] for v in (problem.b, problem.h))
+        plain = problem.phi is None and problem.device.type == "cpu" and not problem.is_sparse
+        return plain and compiled.supports(problem.n, rows)
+
+    def decide(
+        self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
+    ) -> Decided | None:
+        """Decide for a batch; None where it has to go down the pipeline.
+
+        Args:
+            cost: (B, n).
+            smoothing: λ.
+            keys: of the samples, or None.
+            fields: what replaces the problem's fields in this call.
+        """
+        prepared = self._prepare(cost, smoothing, keys, fields)
+        if prepared is None:
+            return None
+        P, default, at = prepared
+        table, slots = self._table(keys, len(cost))
+        states = table.predicted
+        outcome = compiled.solve(P, _array(cost), at, states, slots, default)
+        if not (outcome.code == SOLVED).all():
+            return None
+        # the table goes on changing, and the backward pass comes later
+        mine = States._make(part[slots] for part in states)
+        return Decided(outcome, CompiledProjector(P, mine, at), bool(_weak(outcome).any()) and not self._definite(P))
+
+    def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
+        """Regrets and gradients of a batch, and the (k,) samples that are left; None where the pass does not apply."""
+        predicted, Q = call.predicted, call.Q
+        prepared = self._prepare(predicted, call.smoothing, call.keys, {} if Q is None else {"Q": Q})
+        if prepared is None:
+            return None
+        P, default, at = prepared
+        table, slots = self._table(call.keys, len(predicted))
+        shared = Q is not None and call.true_Q is Q
+        if call.keys is None or shared:  # what is predicted is new every time: an answer under it cannot be kept
+            self._void(table, slots)
+            table = table._replace(fingerprints=_ALWAYS_ANEW)
+        true = P if Q is None or shared else self._true_programs(P, call, table, slots)
+        if true is None or not (call.injection == 0 or self._definite(P)):
+            return None
+        if Q is None:
+            self._mark(table, slots, np.full((len(slots), 1), _OWN))
+        with_curvature = len(P.Q) > 0
+        strength = call.injection if not with_curvature or call.injection == 0 else -1.0
+        samples = compiled.Samples(_array(predicted), _array(call.true), at, slots)
+        outcome, value, exact, injected = compiled.regret(compiled.pair_of(P, true), samples, table, default, strength)
+        left, weak = outcome.code != SOLVED, _weak(outcome)
+        if weak.any() and not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
+            left |= weak
+        best = table.best.x[slots]
+        arrays = (value, exact, injected, outcome.x, best, outcome.kkt_residual, outcome.changes == 0)
+        tensors = [torch.from_numpy(array) for array in arrays]
+        if strength < 0:
+            tensors[2] = add_normal(_inverse_times(P, at, tensors[2]), tensors[1], call.injection)
+        return _regrets(*tensors), torch.from_numpy(np.flatnonzero(left))
+
+    def all_samples(
+        self, count: int, smoothing: float
+    ) -> tuple[Programs, compiled.Index, compiled.Table, States] | None:
+        """The programs of samples 0 to ``count``, their slots, the table they are kept in, and the default start.
+
+        None where the table would take too much memory.
+        """
+        P, default = self._own_programs(smoothing)
+        if len(self._everybody) != count:
+            self._everybody = self.starts.slots(range(count))
+        if not compiled.fits(len(self.starts), self.problem.n, self.rows):
+            return None
+        table = self.starts.table("compiled", self._new_rows).rows
+        self._mark(table, self._everybody, np.full((count, 1), _OWN))
+        return P, self._everybody, table, default
+
+    def time_phases(self, call: RegretCall) -> tuple[float, float] | None:
+        """Seconds that it takes to verify a batch at its solution, and to project at it; the store stays as it is."""
+        prepared = self._prepare(call.predicted, call.smoothing, call.keys, {} if call.Q is None else {"Q": call.Q})
+        if prepared is None:
+            return None
+        P, default, at = prepared
+        table, slots = self._table(call.keys, len(call.predicted))
+        states, rows = States._make(part[slots] for part in table.predicted), np.arange(len(slots))
+        array = _array(call.predicted)
+        compiled.solve(P, array, at, states, rows, default)  # to where it was solved, if there is no warm start
+        began = time.perf_counter()
+        compiled.solve(P, array, at, states, rows, default)
+        verified = time.perf_counter()
+        compiled.project(P, array, at, states, rows)
+        return verified - began, time.perf_counter() - verified
+
+    # -- programs ----------------------------------------------------------------------------------------------------
+
+    def _prepare(
+        self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
+    ) -> tuple[Programs, States, compiled.Index] | None:
+        """The programs of a call, where to start from, and each sample's row in fields of its own."""
+        if cost.device.type != "cpu" or not len(cost):
+            return None
+        by_row = keys is not None and self.problem.batch is not None
+        if by_row and fields:
+            return None
+        at = np.array(keys, np.int64) if by_row else np.arange(len(cost))
+        if not fields:
+            plain = cost.dim() == 2 and cost.shape[1] == self.problem.n
+            if by_row and not plain:
+                return None
+            if not by_row and not (plain and self.problem.batch in (None, len(cost))):
+                self.problem.checked(cost)  # which says what is wrong
+            return *self._own_programs(smoothing), at
+        checked = self.problem.checked(cost, **fields)
+        if sum(checked[name].shape[-1] for name in ("b", "h") if name in checked) != self.rows:
+            return None
+        P = self._build(checked, smoothing)
+        if "Q" in fields and not bool(is_convex(torch.from_numpy(P.Q), P.sign, P.smoothing).all()):
+            return None
+        default = self._own_programs(smoothing)[1] if set(fields) <= {"Q"} else compiled.default_start(P)
+        return P, default, at
+
+    def _own_programs(self, smoothing: float) -> tuple[Programs, States]:
+        """The problem's own fields, brought into form once; the default start depends on the constraints alone."""
+        if self._own is None:
+            own = {name: v for name in FIELDS if (v := getattr(self.problem, name)) is not None}
+            P = self._build(own, smoothing)
+            self._own, self._smoothing = (P, compiled.default_start(P)), smoothing
+        elif self._smoothing != smoothing:
+            P, default = self._own
+            self._own, self._smoothing, self._own_definite = (P._replace(smoothing=smoothing), default), smoothing, None
+        return self._own
+
+    def _build(self, fields: dict[str, Tensor], smoothing: float) -> Programs:
+        Q = fields.get("Q")
+        curvature = None if Q is None else (Q if Q.dim() == 3 else Q[None]).numpy()
+        rest = {name: value for name, value in fields.items() if name != "Q"}
+        return compiled.programs(rest, self.problem.n, self.problem.sign, smoothing, curvature)
+
+    def _true_programs(
+        self, P: Programs, call: RegretCall, table: compiled.Table, slots: compiled.Index
+    ) -> Programs | None:
+        """The programs of the true objective; None where its curvature is not convex.
+
+        A sample's own curvature is recognised by its product with a fixed vector, and checked at its first visit only.
+        """
+        Q, n = call.true_Q, self.problem.n
+        plain = isinstance(Q, Tensor) and Q.shape == (len(call.true), n, n)
+        if not (plain and Q.dtype == torch.float64 and Q.device.type == "cpu" and len(table.fingerprints)):
+            self._void(table, slots)
+            return self._checked_true(P, call)
+        mark = curvature_mark(Q).numpy()
+        if not (table.fingerprints[slots, n:-1] == mark).all() and self._checked_true(P, call) is None:
+            return None
+        self._mark(table, slots, mark)
+        return P._replace(Q=np.ascontiguousarray(Q.detach().numpy()))
+
+    def _checked_true(self, P: Programs, call: RegretCall) -> Programs | None:
+        Q = self.problem.checked(call.true, Q=call.true_Q)["Q"]
+        true = P._replace(Q=np.ascontiguousarray((Q if Q.dim() == 3 else Q[None]).numpy()))
+        return true if bool(is_convex(torch.from_numpy(true.Q), P.sign, P.smoothing).all()) else None
+
+    def _definite(self, P: Programs) -> bool:
+        """True where the objective is certainly curved in every direction."""
+        if P.smoothing > 0:
+            return True
+        if self._own is None or P is not self._own[0]:
+            return _all_definite(P)
+        if self._own_definite is None:
+            self._own_definite = _all_definite(P)
+        return self._own_definite
+
+    # -- the store ---------------------------------------------------------------------------------------------------
+
+    def _table(self, keys: list[Hashable] | None, B: int) -> tuple[compiled.Table, compiled.Index]:
+        """The rows of the samples in the store, or new ones where they have no keys, or there is no room."""
+        if keys is not None:
+            slots = self.starts.slots(keys)
+            if compiled.fits(len(self.starts), self.problem.n, self.rows):
+                kept: Table[compiled.Table] = self.starts.table("compiled", self._new_rows)
+                return kept.rows, slots
+        return self._new_rows(B), np.arange(B)
+
+    def _new_rows(self, size: int) -> compiled.Table:
+        """Rows whose fingerprint is the true cost (n), the mark of the true curvature (n), and λ."""
+        n = self.problem.n
+        predicted, true = (compiled.new_states(size, n, self.rows) for _ in range(2))
+        best = compiled.new_outcome(size, n, self.equalities, self.rows - self.equalities)
+        return compiled.Table(predicted, true, best, np.full((size, 2 * n + 1), np.nan))
+
+    def _mark(self, table: compiled.Table, slots: compiled.Index, mark: compiled.Array) -> None:
+        """Have the true problems solved again whose curvature or λ is another than the last time."""
+        if not len(table.fingerprints):
+            return
+        n = self.problem.n
+        rest = np.concatenate(
+            [np.broadcast_to(mark, (len(slots), n)), np.full((len(slots), 1), self._smoothing)], axis=1
+        )
+        other = ~(table.fingerprints[slots, n:] == rest).all(1)
+        table.fingerprints[slots[other], :n] = np.nan
+        table.fingerprints[slots, n:] = rest
+
+    def _void(self, table: compiled.Table, slots: compiled.Index) -> None:
+        """Keep no answer under these slots."""
+        if len(table.fingerprints):
+            table.fingerprints[slots] = np.nan
+
+
+def _regrets(
+    value: Tensor, exact: Tensor, injected: Tensor, x: Tensor, best: Tensor, residual: Tensor, reused: Tensor
+) -> Regrets:
+    """Regrets of samples that are solved, all of them."""
+    fine, never = torch.zeros(len(value), dtype=torch.int8), torch.zeros(len(value), dtype=torch.bool)
+    return Regrets(value, exact, injected, x, best, fine, fine.clone(), residual, reused, never)
+
+
+def _array(value: Tensor) -> compiled.Array:
+    array: compiled.Array = value.detach().to(torch.float64).contiguous().numpy()
+    return array
+
+
+def _all_definite(P: Programs) -> bool:
+    return len(P.Q) > 0 and bool(is_definite(torch.from_numpy(P.Q), P.sign).all())
+
+
+def _weak(outcome: Outcome) -> NDArray[np.bool_]:
+    """(B,) bool: some active constraint has no multiplier."""
+    sets = (outcome.weak_rows, outcome.weak_lower, outcome.weak_upper)
+    return np.logical_or.reduce([weak.any(1) for weak in sets])
+
+
+def _inverse_times(P: Programs, at: compiled.Index, e: Tensor) -> Tensor:
+    """(B, n) H⁻¹e for programs with a positive definite H."""
+    H = P.sign * torch.from_numpy(P.Q if len(P.Q) == 1 else P.Q[at])
+    H.diagonal(dim1=1, dim2=2).add_(P.smoothing)
+    return torch.cholesky_solve(e.unsqueeze(-1), torch.linalg.cholesky(H)).squeeze(-1)

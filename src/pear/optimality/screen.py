@@ -1,0 +1,25 @@
+"""What the data of a sample alone settles, before any solver looks at it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pear.optimality.point import Status
+from pear.problem.canonical import QuadraticProgram
+
+
+def screen(qp: QuadraticProgram) -> Tensor:
+    """(B,) int8: NOT_FINITE or INFEASIBLE where the data alone settles it, SOLVED (nothing against it) elsewhere.
+
+    Only h and the bounds may be infinite, and only so that the constraint is absent.
+    """
+    number = qp.c.isfinite().all(1)
+    for value in (qp.H, qp.A, qp.b, qp.G):
+        number = number & value.isfinite().flatten(1).all(1)
+    for value in (qp.h, qp.lb, qp.ub):
+        number = number & ~value.isnan().any(1)
+    empty = (qp.lb > qp.ub).any(1) | (qp.h == -torch.inf).any(1)
+    empty = empty | (qp.lb == torch.inf).any(1) | (qp.ub == -torch.inf).any(1)
+    status = torch.where(empty, int(Status.INFEASIBLE), int(Status.SOLVED))
+    return torch.where(number, status, int(Status.NOT_FINITE)).to(torch.int8).expand(qp.batch).clone()

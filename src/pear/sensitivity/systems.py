@@ -1,0 +1,152 @@
+"""Reduced KKT systems of a batch, dense or sparse behind one interface.
+
+Everything that the repair and the projection ask of a working set, they ask through ``ReducedSystems``; whether H and J
+are dense tensors or sparse matrices is decided here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.optimality.point import ActiveSet
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.sparse import SparseProgram
+from pear.sensitivity.reduced import ReducedKKT
+
+if TYPE_CHECKING:
+    from pear.sensitivity.sparse_reduced import SparseReduced
+
+Solved = tuple[Tensor, Tensor, Tensor, Tensor]
+"""x (B, n), multipliers (B, p) and (B, m), and (B,) bool: what it says depends on the call."""
+
+
+class ReducedSystems(Protocol):
+    """``[H_FF J_Fᵀ; J_F 0]`` on the working set of every sample, factorised.
+
+    Attributes:
+        usable: (B,) bool, False where a system could not be factored.
+        cheap: False where a factorisation is too dear to exchange a single constraint.
+    """
+
+    @property
+    def usable(self) -> Tensor: ...  # noqa: D102
+
+    @property
+    def cheap(self) -> bool: ...  # noqa: D102
+
+    def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> Solved:
+        """Solve for one right-hand side per sample; the last entry says where the residual vanished."""
+        ...
+
+    def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> Solved:
+        """Solve with the rank decided; the last entry says where x is unique."""
+        ...
+
+    def flat(self, f: Tensor) -> Tensor:
+        """(B, n) the part of f along tangent directions without curvature."""
+        ...
+
+    def project(self, e: Tensor, least_multipliers: bool = False) -> Solved:
+        """P e, and the multipliers of the rows; the last entry says where the tangent space is curved throughout."""
+        ...
+
+    def tangent_dim(self) -> Tensor:
+        """(B,) dimension of the tangent space."""
+        ...
+
+
+def reduced_systems(qp: QuadraticProgram, active: ActiveSet) -> ReducedSystems:
+    """The systems of these programs with the constraints ``active`` held."""
+    if not isinstance(qp, SparseProgram):
+        return ReducedKKT(qp, active)
+    return SparseSystems(qp, active, [None] * qp.batch)
+
+
+class SparseSystems:
+    """The reduced systems of sparse programs, one per sample; made when they are first needed.
+
+    Args:
+        qp: the programs.
+        active: the constraints to hold.
+        kept: systems that are there already, one per sample or None.
+    """
+
+    cheap = False
+
+    def __init__(self, qp: SparseProgram, active: ActiveSet, kept: Sequence[SparseReduced | None]) -> None:
+        self.qp, self.active, self.kept = qp, active, list(kept)
+
+    def of(self, i: int) -> SparseReduced:
+        """The system of sample i."""
+        from pear.sensitivity.sparse_reduced import SparseReduced  # brings numba, which dense programs do not need
+
+        system = self.kept[i]
+        if system is None:
+            system = SparseReduced(self.qp, self.active.fixed[i].numpy(), self.active.rows[i].numpy())
+            self.kept[i] = system
+        return system
+
+    @property
+    def usable(self) -> Tensor:
+        """(B,) bool, False where a system could not be factored."""
+        return torch.tensor([self.of(i).usable for i in range(self.qp.batch)])
+
+    def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> Solved:
+        """Solve for one right-hand side per sample, in threads; the last entry says where the residual vanished."""
+        B, p = self.qp.batch, self.qp.p
+        x, v, good = f.new_zeros(B, self.qp.n), f.new_zeros(B, p + self.qp.m), torch.zeros(B, dtype=torch.bool)
+        r = torch.cat([r_eq, r_in], 1)
+
+        def one(i: int) -> None:
+            if not (bool(f[i].any()) or bool(r[i].any())):  # zero, also for samples that have no solution
+                good[i] = True
+                return
+            found, multipliers, good[i] = self.of(i).solve(f[i].numpy(), r[i].numpy())
+            x[i], v[i] = torch.from_numpy(found), torch.from_numpy(multipliers)
+
+        in_threads(one, B)
+        return x, v[:, :p], v[:, p:], good
+
+    solve_carefully = solve  # no rank is decided for a large sparse matrix
+
+    def flat(self, f: Tensor) -> Tensor:
+        """Zero: directions without curvature are not looked for."""
+        return torch.zeros_like(f)
+
+    def project(self, e: Tensor, least_multipliers: bool = False) -> Solved:
+        """P e, and the multipliers of least norm; the last entry says where the tangent space is curved throughout."""
+        p, m = self.qp.p, self.qp.m
+        x, v_eq, v_in, good = self.solve(e, e.new_zeros(len(e), p), e.new_zeros(len(e), m))
+        return x, v_eq, v_in, good & self.curved(good)
+
+    def curved(self, where: Tensor) -> Tensor:
+        """(B,) bool: the objective is curved along every tangent direction; asked of the samples ``where`` only."""
+        from pear.sensitivity.curvature import least_curvature
+
+        if least_curvature(self.qp) > 0:
+            return torch.ones_like(where)
+        return torch.tensor([bool(where[i]) and self.of(i).is_curved() for i in range(self.qp.batch)])
+
+    def tangent_dim(self) -> Tensor:
+        """Not available: it needs the rank of a large sparse matrix."""
+        raise ProblemError(
+            "tangent_dim needs the rank of the active rows, which is not computed for a sparse problem; "
+            "pass Q, A and G as dense arrays where they fit"
+        )
+
+
+def in_threads(function: Callable[[int], None], count: int) -> None:
+    """Call the function for 0, …, count − 1, on as many threads as torch may use."""
+    threads = min(torch.get_num_threads(), count)
+    if threads < 2:
+        for i in range(count):
+            function(i)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="pear-sparse") as pool:
+        list(pool.map(function, range(count)))

@@ -1,0 +1,23 @@
+"""The interior point as a row of the registry: batched for dense programs, sample by sample for sparse ones."""
+
+from __future__ import annotations
+
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.sparse import SparseProgram
+from pear.solvers.base import Candidate, Start
+from pear.solvers.interior_point import dense
+
+
+def solve(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
+    """Propose points of about ``tol``.
+
+    Args:
+        qp: LPs or QPs with finite costs.
+        tol: bound on the scaled residuals and on the mean complementarity.
+        start: where a sparse program starts or goes on from; a dense batch starts afresh.
+    """
+    if isinstance(qp, SparseProgram):
+        from pear.solvers.interior_point import sparse  # brings numba, which dense programs do not need
+
+        return sparse.solve(qp, tol, start)
+    return dense.solve(qp, tol)
