@@ -114,8 +114,7 @@ class _Run:
         programs = compiled.programs_of(qp)
         cost, home = np.ascontiguousarray(qp.c.numpy()), compiled.home_of(programs)
         found = compiled.solve(programs, cost, index, states, index, home)
-        code, residual = torch.from_numpy(found.code), torch.from_numpy(found.kkt_residual)
-        done = (where & (code == 0) & (residual <= OPTIMAL)).nonzero()[:, 0]
+        done = (where & torch.from_numpy(found.code == compiled.SOLVED)).nonzero()[:, 0]
         self.x[done] = torch.from_numpy(found.x)[done]
         self.duals.put(done, duals_of(found)[done])
         self.active.put(done, active_of(found)[done])

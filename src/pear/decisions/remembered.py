@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.optimality.point import Batched
-from pear.optimality.rule import OPTIMAL
 from pear.problem import Problem
 from pear.sensitivity.curvature import is_convex, is_definite
 from pear.sensitivity.projection import add_normal
@@ -195,7 +194,7 @@ class Remembered:
         outcome, value, exact, injected = compiled.regret(
             P, bill, (_array(predicted), _array(true)), at, (states, ideals), slots, home, ideal, stamps, strength
         )
-        left = (outcome.code != SOLVED) | ~(np.maximum(outcome.kkt_residual, ideal.kkt_residual[slots]) <= OPTIMAL)
+        left = outcome.code != SOLVED
         weak = _weak(outcome)
         if weak.any() and not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
             left |= weak
@@ -223,7 +222,7 @@ class Remembered:
             return None
         states, ideals, _, ideal, stamps = self._remember([0], 1, True)
         self._void(self._everyone, np.full((count, self.problem.n), np.nan))
-        return P, self._everyone, Memory(states, ideals, home, ideal, stamps, OPTIMAL)
+        return P, self._everyone, Memory(states, ideals, home, ideal, stamps)
 
     def _remember(
         self, ids: list[Hashable] | None, B: int, stamped: bool
@@ -352,7 +351,7 @@ def _array(value: Tensor) -> compiled.Array:
 
 
 def _all_solved(outcome: Outcome) -> bool:
-    return bool((outcome.code == SOLVED).all() and (outcome.kkt_residual <= OPTIMAL).all())
+    return bool((outcome.code == SOLVED).all())
 
 
 def _weak(outcome: Outcome) -> NDArray[np.bool_]:

@@ -26,7 +26,7 @@ def compile_all() -> float:
     batch.project(P, cost, rows, states, rows)
     ideal, stamps = batch.new_outcome(1, n, 1, 0), np.zeros((0, 0))
     batch.regret(P, P, (cost, cost), rows, (states, ideals), rows, home, ideal, stamps, 0.0)
-    memory = epoch.Memory(states, ideals, home, ideal, np.full((1, n), np.nan), 1e-8)
+    memory = epoch.Memory(states, ideals, home, ideal, np.full((1, n), np.nan))
     _compile_epoch(P, memory, n)
     return time.perf_counter() - began
 

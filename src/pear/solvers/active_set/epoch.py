@@ -46,14 +46,13 @@ class Adam(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Where the samples are remembered, as for ``regret_batch``, and how accurate they must be."""
+    """Where the samples are remembered, as for ``regret_batch``."""
 
     states: States
     ideals: States
     home: States
     ideal: Outcome
     stamps: Array
-    optimal: float
 
 
 class Room(NamedTuple):
@@ -112,9 +111,7 @@ def linear_epoch(
             np.int64(0), count,
         )  # fmt: skip
         for i in range(count):
-            exact = room.outcome.kkt_residual[i] <= memory.optimal
-            exact = exact and memory.ideal.kkt_residual[room.slots[i]] <= memory.optimal
-            if room.outcome.code[i] != SOLVED or not exact:
+            if room.outcome.code[i] != SOLVED:
                 return done
         for i in range(count):
             totals[0] += room.value[i]

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from pear.optimality.rule import NEGLIGIBLE
 from pear.solvers.active_set.basis import times_all
 from pear.solvers.active_set.compile import entry, inner
 from pear.solvers.active_set.layout import (
@@ -35,7 +36,7 @@ from pear.solvers.active_set.sample import (
     store,
 )
 from pear.solvers.active_set.tangent import centre, hold_tight, project_error
-from pear.solvers.active_set.tolerances import NEGLIGIBLE
+from pear.solvers.active_set.verdict import accept_multipliers
 
 
 @entry
@@ -68,8 +69,8 @@ def solve_batch(
         outcome.changes[i] = 0
         if reach(P, D, cost[i], at[i], states, slots[i], home, np.int64(0), w):
             hold_tight(w)
-            centre(D, w)
-            leave(D, states, slots[i], outcome, i, w)
+            if not centre(D, w) or accept_multipliers(D, w):
+                leave(D, states, slots[i], outcome, i, w)
 
 
 @entry

@@ -23,14 +23,14 @@ SOLVED, GIVEN_UP, AGAIN = range(3)
 # Rows of Work.v, by variable (n variables, then R slacks): the point and its bounds, multipliers of the bounds (grad =
 # Jᵀy + pull, and −y for slacks), natural sizes of multipliers and of the point, a direction;
 X, LO, UP, PULL, FORCE, SIZE, STEP = range(7)
-# by variable, without slacks: cost to minimise, slope Hx + c, error that is to be projected;
-C, GRAD, ERROR = range(7, 10)
+# by variable, without slacks: cost to minimise, slope Hx + c, error that is to be projected, multiplier of the bound;
+C, GRAD, ERROR, BOUND = range(7, 11)
 # by row: right-hand side, multiplier, what is left of r − Jx − s, size of its terms, squared length of the row; by
 # position in the basis: a column of B⁻¹J;
-RHS, Y, LEFT, TERMS, NORM, COLUMN = range(10, 16)
+RHS, Y, LEFT, TERMS, NORM, COLUMN = range(11, 17)
 # by superbasic variable: right-hand side and solution of the reduced system; and single numbers.
-ALONG, NUMBER = range(16, 18)
-_VECTORS = 18
+ALONG, NUMBER = range(17, 19)
+_VECTORS = 19
 
 PLACE, HELD, BASIS, SUP = range(4)
 """Rows of Work.k: LOWER … LOOSE and tight at which bound (0, 1 lower, 2 upper) by variable; the two lists."""
@@ -38,8 +38,8 @@ PLACE, HELD, BASIS, SUP = range(4)
 SUPERS, FACTORED, AGE, CHANGES = range(4)
 """Places in Work.tally: superbasics, rows of L up to date, pivots since the last inversion, changes of the set."""
 
-REACH, STIFFNESS = range(2)
-"""Places in the row NUMBER: how large a decision might be, and the largest curvature."""
+REACH, STIFFNESS, KKT = range(3)
+"""Places in the row NUMBER: how large a decision might be, the largest curvature, and the KKT residual."""
 
 
 class Programs(NamedTuple):
@@ -143,7 +143,7 @@ class Outcome(NamedTuple):
 
 def new_work(n: int, R: int, most: int) -> Work:
     """Room for programs of n variables and R rows with up to ``most`` superbasics."""
-    width = n + R + 2
+    width = n + R + 3
     return Work(
         v=np.zeros((_VECTORS, width)),
         k=np.zeros((4, width), np.int64),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pear.optimality.rule import ROUNDOFF
 from pear.solvers.active_set.basis import drop, enter, exchange, swap, times_inverse
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import (
@@ -32,7 +33,7 @@ from pear.solvers.active_set.layout import (
 from pear.solvers.active_set.linear import add_abs_columns, set_multipliers, set_pulls, set_slope
 from pear.solvers.active_set.pricing import measure_forces, most_wrong, most_wrong_roughly
 from pear.solvers.active_set.reduced import aim
-from pear.solvers.active_set.tolerances import FEASIBLE, PIVOT, ROUNDOFF, STALLED
+from pear.solvers.active_set.settings import PIVOT, STALLED, START_SLOP
 
 
 @inner
@@ -82,7 +83,7 @@ def phase_one(D: Data, w: Work) -> bool:
 @inner
 def side_of(w: Work, v: int) -> float:
     """−1 below the lower bound, 1 above the upper one, 0 between."""
-    slop = FEASIBLE * (1.0 + abs(w.v[X, v]))
+    slop = START_SLOP * (1.0 + abs(w.v[X, v]))
     if w.v[X, v] < w.v[LO, v] - slop:
         return -1.0
     return 1.0 if w.v[X, v] > w.v[UP, v] + slop else 0.0

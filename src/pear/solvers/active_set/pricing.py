@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SIGN
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import (
     BASIC,
@@ -25,7 +26,6 @@ from pear.solvers.active_set.layout import (
     Y,
 )
 from pear.solvers.active_set.linear import add_abs_columns, add_abs_rows
-from pear.solvers.active_set.tolerances import FLOOR, SHARE_OF_FORCE, SIGN
 
 
 @inner

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from pear.optimality.rule import FLAT, ROUNDOFF
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import ALONG, BASIS, COLUMN, FACTORED, PULL, SUP, SUPERS, Data, Work
-from pear.solvers.active_set.tolerances import FLAT, ROUNDOFF
 
 
 @inner

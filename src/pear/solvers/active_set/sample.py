@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pear.optimality.rule import SHARP
 from pear.solvers.active_set.basis import invert, set_basics, times_all
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import (
@@ -38,8 +39,8 @@ from pear.solvers.active_set.layout import (
     X,
 )
 from pear.solvers.active_set.phases import free_the_loose, phase_one, phase_two
+from pear.solvers.active_set.settings import REFINEMENTS, REFRESH
 from pear.solvers.active_set.tangent import hold_tight
-from pear.solvers.active_set.tolerances import REFINEMENTS, REFRESH, SHARP
 from pear.solvers.active_set.verdict import refine_and_judge, write
 
 

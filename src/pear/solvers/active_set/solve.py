@@ -31,7 +31,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
         cost = np.ascontiguousarray(qp.c.cpu().numpy())
         programs = batch.programs_of(qp)
         found = batch.solve(programs, cost, rows, states, rows, batch.home_of(programs))
-        index = torch.from_numpy(np.flatnonzero(found.code == 0))
+        index = torch.from_numpy(np.flatnonzero(found.code == batch.SOLVED))
         duals = Duals(*(torch.from_numpy(v) for v in (found.equality, found.inequality, found.bound)))
         solved = torch.full((qp.batch,), int(Status.SOLVED), dtype=torch.int8)
         hint.put(index.to(home), Candidate(torch.from_numpy(found.x), duals, solved)[index].to(home))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pear.optimality.rule import NEGLIGIBLE, PROJECTED, ROUNDOFF, SHARP, WEAK
 from pear.solvers.active_set.basis import drop, swap
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import (
@@ -34,8 +35,9 @@ from pear.solvers.active_set.layout import (
     Y,
 )
 from pear.solvers.active_set.linear import set_pulls, subtract_columns, subtract_rows
+from pear.solvers.active_set.pricing import positive
 from pear.solvers.active_set.reduced import factorise, solve_reduced
-from pear.solvers.active_set.tolerances import NEGLIGIBLE, PIVOT, REFINEMENTS, ROUNDOFF, SHARP, WEAK
+from pear.solvers.active_set.settings import NOISE, PIVOT, REFINEMENTS
 
 
 @inner
@@ -65,8 +67,8 @@ def hold_tight(w: Work) -> None:
 
 
 @inner
-def centre(D: Data, w: Work) -> None:
-    """Give tight constraints a multiplier each, where that costs none of the others theirs.
+def centre(D: Data, w: Work) -> bool:
+    """Give tight constraints a multiplier each, where that costs none of the others theirs; True where it did.
 
     A tight basic variable has multiplier zero only because it is basic. Raising it by t changes the multipliers of
     nonbasic variables by t times its row of B⁻¹J; half of what the first of them allows leaves all of them positive.
@@ -111,6 +113,7 @@ def centre(D: Data, w: Work) -> None:
             if w.k[HELD, n + k] == 0:
                 w.v[Y, k] = 0.0
         set_pulls(D, w)
+    return changed
 
 
 @inner
@@ -135,7 +138,7 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
                 g[i] = math.nan
             return True
         top = max(top, abs(error[j]))
-    noise = NEGLIGIBLE * top / max(w.v[NUMBER, STIFFNESS], 1e-300)
+    noise = NEGLIGIBLE * top / positive(w.v[NUMBER, STIFFNESS])
     largest, change = 0.0, math.inf
     for attempt in range(REFINEMENTS):
         if attempt > 0:
@@ -155,9 +158,9 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
                 w.v[STEP, w.k[BASIS, b]] -= w.W[t, b] * w.v[ALONG, t]
         if attempt == 0:
             largest = change
-        elif change <= max(SHARP * largest, 1e-3 * noise):
+        elif change <= max(SHARP * largest, NOISE * noise):
             break
-    if not change <= max(1e-9 * largest, noise):
+    if not change <= max(PROJECTED * largest, noise):
         return False
     biggest = 0.0
     for j in range(n):

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from pear.optimality.rule import NEGLIGIBLE, PROJECTED
 from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
 from pear.solvers.active_set import batch as compiled
 from pear.solvers.active_set.layout import BASIC, UPPER
+from pear.solvers.active_set.settings import KERNEL_REFINEMENTS
 
 _MOST_VARIABLES = 1024
 _MOST_ROWS = 16
 _SLOTS = (32, 64)
-_REFINEMENTS = 2
 
 
 def supports(qp: QuadraticProgram) -> bool:
@@ -56,16 +57,16 @@ class Descent:
         return full[:, :n], full[:, n:]
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """G = P e with the working sets held, (B, n), refined to rounding, and (B,) bool where that worked."""
+        """G = P e with the working sets held, (B, n), refined to rounding, and (B,) bool where that has converged."""
         J = _rows(self.qp)
         none = torch.zeros_like(self.y)
         g, v = self.solve(e, none)
         first = g.abs().amax(1)
-        for _ in range(_REFINEMENTS):
+        for _ in range(KERNEL_REFINEMENTS):
             change, dv = self.solve(e - matvec(self.qp.H, g) - tmatvec(J, v), -matvec(J, g))
             g, v = g + change, v + dv
-        size = torch.maximum(first, 1e-12 * e.abs().amax(1) / self.qp.H.diagonal(dim1=1, dim2=2).amax(1))
-        return g, change.abs().amax(1) <= 1e-9 * size
+        noise = NEGLIGIBLE * e.abs().amax(1) / self.qp.H.diagonal(dim1=1, dim2=2).amax(1)
+        return g, change.abs().amax(1) <= torch.maximum(PROJECTED * first, noise)
 
 
 def descend(qp: QuadraticProgram) -> Descent | None:
@@ -135,7 +136,7 @@ def _refined(found: Descent, J: Tensor, limit: Tensor) -> Descent:
     """The solution on the working set to rounding: M is a good inverse, and refinement makes it as good as exact."""
     qp, x, y = found.qp, found.x, found.y
     x = torch.where(found.lower, qp.lb, torch.where(found.upper, qp.ub, x))
-    for _ in range(_REFINEMENTS):
+    for _ in range(KERNEL_REFINEMENTS):
         dx, dy = found.solve(-(matvec(qp.H, x) + qp.c + tmatvec(J, y)), limit - matvec(J, x))
         x, y = x + dx, y + dy
     return replace(found, x=x, y=y)

@@ -14,8 +14,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-_ROUNDOFF = tl.constexpr(1e-12)
-_WRONG = tl.constexpr(1e-11)
+from pear.optimality import rule
+from pear.solvers.active_set import settings
+
+_ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
+_WRONG = tl.constexpr(settings.KERNEL_SIGN)
 
 
 # Triton reads annotations as code, so that there can be none but its own.

@@ -1,0 +1,36 @@
+"""Settings of the compiled method and of the GPU's kernel: how they search, not what they may call solved.
+
+What counts as solved, tight, weak or flat is ``pear.optimality.rule``. All of these are relative unless it says so.
+"""
+
+from __future__ import annotations
+
+START_SLOP = 1e-11
+"""Violation of a bound or a row that the next steps may start from."""
+
+BASICS = 1e-15
+"""Residual of the rows that refinement of a solution aims at: no better one can be had."""
+
+PIVOT = 1e-9
+"""Smallest entry, relative to the largest, that may be pivoted on."""
+
+STALLED = 30
+"""Steps of length zero after which the first candidate is taken instead of the best."""
+
+REFRESH = 100
+"""Pivots after which the inverse is computed afresh."""
+
+REFINEMENTS = 3
+"""Rounds of refinement, and of judging, at most."""
+
+NOISE = 1e-3
+"""Share of a negligible projection below which a correction to it is not worth another round."""
+
+KERNEL_SIGN = 1e-11
+"""A multiplier of the wrong sign that the GPU's kernel lets go of, relative to the largest slope of the sample.
+
+Coarser than the rule's SIGN, because the kernel never refreshes its inverse; what it leaves is refined and verified.
+"""
+
+KERNEL_REFINEMENTS = 2
+"""Rounds of refinement of what the kernel leaves."""
