@@ -44,7 +44,7 @@ def run(P: batch.Programs, cost: Array, states: batch.States | None = None) -> t
     B, n = cost.shape
     rows = np.arange(B)
     states = batch.new_states(B, n, P.J.shape[1]) if states is None else states
-    return batch.solve(P, cost, rows, states, rows, batch.home_of(P)), states
+    return batch.solve(P, cost, rows, states, rows, batch.default_start(P)), states
 
 
 # ------------------------------------------------------------------------------------------------------------- answers
@@ -298,7 +298,7 @@ def test_one_specialisation_each() -> None:
         for true in (case.true, case.true.float().numpy()):
             loss(predicted, true, keys=keys).backward()
         pear.DecisionLayer(case.problem, case.smoothing)(case.cost.clone().requires_grad_()).sum().backward()
-    for kernel in (kernels.solve_batch, kernels.project_batch, kernels.regret_batch, kernels.home_batch):
+    for kernel in (kernels.solve_batch, kernels.project_batch, kernels.regret_batch, kernels.default_start_batch):
         assert len(kernel.signatures) == 1
 
 

@@ -112,7 +112,7 @@ class _Run:
         index = np.arange(qp.batch)
         states = compiled.new_states(qp.batch, qp.n, qp.p + qp.m)
         programs = compiled.programs_of(qp)
-        cost, home = np.ascontiguousarray(qp.c.numpy()), compiled.home_of(programs)
+        cost, home = np.ascontiguousarray(qp.c.numpy()), compiled.default_start(programs)
         found = compiled.solve(programs, cost, index, states, index, home)
         done = (where & torch.from_numpy(found.code == compiled.SOLVED)).nonzero()[:, 0]
         self.x[done] = torch.from_numpy(found.x)[done]
@@ -124,9 +124,10 @@ class _Run:
     def attempt_on_gpu(self) -> None:
         """One kernel for the batch, on its device; what it finds is judged like any hint."""
         qp, where = self.qp, self.todo()
-        found = gpu.descend(qp) if qp.batch else None
-        if found is None:
+        plan = gpu.prepare(qp) if qp.batch else None
+        if plan is None:
             return
+        found = plan.solve(qp)
         rows = torch.where(found.rows, found.y[:, qp.p :], 0.0)
         duals = Duals(found.y[:, : qp.p], rows, torch.zeros_like(found.x))
         active = ActiveSet(found.rows, found.lower, found.upper)

@@ -106,7 +106,7 @@ class Remembered:
         self.usable = self.usable and not problem.is_sparse and compiled.supports(problem.n, rows)
         self.rows, self.equalities = rows, 0 if problem.b is None else problem.b.shape[-1]
         self._slot: dict[Hashable, int] = {}
-        self._tables = [compiled.Table(problem.n, rows) for _ in range(2)]
+        self._tables = [compiled.StateTable(problem.n, rows) for _ in range(2)]
         self._ideal = self._new_ideal(0)
         self._stamps: compiled.Array = np.zeros((0, problem.n))
         self._marks: compiled.Array = np.zeros((0, problem.n))
@@ -191,9 +191,9 @@ class Remembered:
             self._stamps[slots], self._marks[slots] = np.nan, np.inf
         curved = len(P.Q) > 0
         strength = injection if not curved or injection == 0 else -1.0
-        outcome, value, exact, injected = compiled.regret(
-            P, bill, (_array(predicted), _array(true)), at, (states, ideals), slots, home, ideal, stamps, strength
-        )
+        samples = compiled.Samples(_array(predicted), _array(true), at, slots)
+        table = compiled.Table(states, ideals, ideal, stamps)
+        outcome, value, exact, injected = compiled.regret(compiled.pair_of(P, bill), samples, table, home, strength)
         left = outcome.code != SOLVED
         weak = _weak(outcome)
         if weak.any() and not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
@@ -222,7 +222,7 @@ class Remembered:
             return None
         states, ideals, _, ideal, stamps = self._remember([0], 1, True)
         self._void(self._everyone, np.full((count, self.problem.n), np.nan))
-        return P, self._everyone, Memory(states, ideals, home, ideal, stamps)
+        return P, self._everyone, Memory(compiled.Table(states, ideals, ideal, stamps), home)
 
     def _remember(
         self, ids: list[Hashable] | None, B: int, stamped: bool
@@ -231,7 +231,7 @@ class Remembered:
         states, slots, kept = self._places(ids, B, self._tables[0])
         if not kept:
             return states, compiled.new_states(B, self.problem.n, self.rows), slots, self._new_ideal(B), _NO_STAMPS
-        size = len(states.known)
+        size = len(states.has_start)
         if len(self._ideal.code) < size:
             self._grow_ideal(size)
         return states, self._tables[1].grow(size), slots, self._ideal, self._stamps if stamped else _NO_STAMPS
@@ -259,7 +259,7 @@ class Remembered:
         P = self._build(checked, smoothing)
         if "Q" in fields and not self._is_convex(P):
             return None
-        return P, self._own_programs(smoothing)[1] if set(fields) <= {"Q"} else compiled.home_of(P), at
+        return P, self._own_programs(smoothing)[1] if set(fields) <= {"Q"} else compiled.default_start(P), at
 
     def _own_programs(self, smoothing: float) -> tuple[Programs, States]:
         """The problem's own fields, brought into form once."""
@@ -270,7 +270,7 @@ class Remembered:
                 if (v := getattr(self.problem, name)) is not None
             }
             P = self._build(own, smoothing)
-            self._known, self._smoothing = (P, compiled.home_of(P)), smoothing
+            self._known, self._smoothing = (P, compiled.default_start(P)), smoothing
             self._stamps[:], self._own_definite = np.nan, None
         return self._known
 
@@ -325,7 +325,7 @@ class Remembered:
         return len(P.Q) > 0 and bool(is_definite(torch.from_numpy(P.Q), P.sign).all())
 
     def _places(
-        self, ids: Sequence[Hashable] | None, B: int, table: compiled.Table
+        self, ids: Sequence[Hashable] | None, B: int, table: compiled.StateTable
     ) -> tuple[States, compiled.Index, bool]:
         """Where the samples are remembered: rows of the table, or of a new one where they have no keys."""
         if ids is not None:

@@ -23,16 +23,16 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
             "solver 'active-set' takes dense matrices only, and this problem is sparse; leave it to solver='auto', or "
             "pass dense matrices"
         )
-    hint = empty_candidate(qp.batch, qp.n, qp.p, qp.m, qp.c)
+    candidate = empty_candidate(qp.batch, qp.n, qp.p, qp.m, qp.c)
     if qp.batch and batch.supports(qp.n, qp.p + qp.m):
-        home = qp.c.device
+        device = qp.c.device
         rows = np.arange(qp.batch)
         states = batch.new_states(qp.batch, qp.n, qp.p + qp.m)
         cost = np.ascontiguousarray(qp.c.cpu().numpy())
         programs = batch.programs_of(qp)
-        found = batch.solve(programs, cost, rows, states, rows, batch.home_of(programs))
+        found = batch.solve(programs, cost, rows, states, rows, batch.default_start(programs))
         index = torch.from_numpy(np.flatnonzero(found.code == batch.SOLVED))
         duals = Duals(*(torch.from_numpy(v) for v in (found.equality, found.inequality, found.bound)))
         solved = torch.full((qp.batch,), int(Status.SOLVED), dtype=torch.int8)
-        hint.put(index.to(home), Candidate(torch.from_numpy(found.x), duals, solved)[index].to(home))
-    return hint
+        candidate.put(index.to(device), Candidate(torch.from_numpy(found.x), duals, solved)[index].to(device))
+    return candidate

@@ -16,7 +16,7 @@ from pear.solvers.active_set.layout import (
     BASIS,
     BOUND,
     CHANGES,
-    FORCE,
+    DUAL_SCALE,
     GIVEN_UP,
     GRAD,
     HELD,
@@ -24,15 +24,15 @@ from pear.solvers.active_set.layout import (
     LEFT,
     LO,
     LOWER,
+    MAX_CURVATURE,
     NORM,
     NUMBER,
     PLACE,
-    PULL,
-    REACH,
+    PRIMAL_SCALE,
+    REDUCED,
     RHS,
     SIZE,
     SOLVED,
-    STIFFNESS,
     SUP,
     SUPER,
     SUPERS,
@@ -46,8 +46,8 @@ from pear.solvers.active_set.layout import (
     X,
     Y,
 )
-from pear.solvers.active_set.linear import add_abs_rows, set_multipliers, set_pulls, set_slope, subtract_rows
-from pear.solvers.active_set.pricing import measure_forces, most_wrong, positive
+from pear.solvers.active_set.linear import add_abs_rows, set_multipliers, set_reduced_gradient, set_slope, subtract_rows
+from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong, positive
 from pear.solvers.active_set.reduced import factorise, solve_reduced
 from pear.solvers.active_set.settings import BASICS, REFINEMENTS
 
@@ -62,7 +62,7 @@ def refine_and_judge(D: Data, w: Work) -> int:
             if factorise(D, w) >= 0:
                 return GIVEN_UP
             for t in range(w.tally[SUPERS]):
-                w.v[ALONG, t] = -w.v[PULL, w.k[SUP, t]]
+                w.v[ALONG, t] = -w.v[REDUCED, w.k[SUP, t]]
             solve_reduced(w, w.tally[SUPERS])
             for t in range(w.tally[SUPERS]):
                 w.v[X, w.k[SUP, t]] += w.v[ALONG, t]
@@ -72,7 +72,7 @@ def refine_and_judge(D: Data, w: Work) -> int:
             return GIVEN_UP
         set_slope(D, w)
         sharp_multipliers(D, w)
-        measure_forces(D, w)
+        measure_dual_scales(D, w)
         set_held_multipliers(D, w)
         unbalanced = imbalance(D, w)
         if unbalanced == math.inf:
@@ -97,9 +97,9 @@ def accept_multipliers(D: Data, w: Work) -> bool:
 
 @inner
 def set_held_multipliers(D: Data, w: Work) -> None:
-    """Bound = −pull for nonbasic variables, whatever its sign, and zero for the others."""
+    """Multipliers of the bounds: minus the reduced gradient, whatever its sign, for nonbasic variables, else zero."""
     for j in range(D.J.shape[1]):
-        w.v[BOUND, j] = 0.0 if w.k[PLACE, j] in (BASIC, SUPER) else -w.v[PULL, j]
+        w.v[BOUND, j] = 0.0 if w.k[PLACE, j] in (BASIC, SUPER) else -w.v[REDUCED, j]
 
 
 @inner
@@ -107,9 +107,9 @@ def imbalance(D: Data, w: Work) -> float:
     """Largest residual of stationarity, each by its natural size; infinite where one is not a number."""
     worst = 0.0
     for j in range(D.J.shape[1]):
-        left = w.v[PULL, j] + w.v[BOUND, j]
+        left = w.v[REDUCED, j] + w.v[BOUND, j]
         if left != 0.0:
-            worst = max(worst, abs(left) / w.v[FORCE, j])
+            worst = max(worst, abs(left) / w.v[DUAL_SCALE, j])
         if left != left:
             return math.inf
     return worst
@@ -120,7 +120,7 @@ def set_tight_multipliers(D: Data, w: Work) -> None:
     """Multipliers of all tight constraints from y, without the rounding that has the wrong sign; zero for the rest."""
     R, n = D.J.shape
     for j in range(n):
-        bound = -w.v[PULL, j] if w.k[HELD, j] != 0 else 0.0
+        bound = -w.v[REDUCED, j] if w.k[HELD, j] != 0 else 0.0
         if w.v[LO, j] != w.v[UP, j]:
             bound = min(bound, 0.0) if w.k[HELD, j] == 1 else max(bound, 0.0)
         w.v[BOUND, j] = bound
@@ -134,21 +134,21 @@ def sharp_multipliers(D: Data, w: Work) -> None:
     R, n = D.J.shape
     set_multipliers(D, w)
     for b in range(R):
-        left = w.v[PULL, w.k[BASIS, b]]
+        left = w.v[REDUCED, w.k[BASIS, b]]
         if left != 0.0:
             for k in range(R):
                 w.v[Y, k] += left * w.inverse[b, k]
     for k in range(R):
         if w.k[PLACE, n + k] in (BASIC, SUPER):
             w.v[Y, k] = 0.0
-    set_pulls(D, w)
+    set_reduced_gradient(D, w)
 
 
 @inner
 def feasible(D: Data, w: Work) -> bool:
     """Measure every slack by its natural size, note which are tight, and say whether none is violated."""
     R, n = D.J.shape
-    largest = FLOOR * w.v[NUMBER, REACH]
+    largest = FLOOR * w.v[NUMBER, PRIMAL_SCALE]
     for j in range(n):
         largest = max(largest, abs(w.v[X, j]))
     for k in range(R):
@@ -191,10 +191,10 @@ def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
         outcome.x[k, j], outcome.bound[k, j] = w.v[X, j], bound
         pinned = w.v[LO, j] == w.v[UP, j]
         lower, upper = w.k[HELD, j] == 1, w.k[HELD, j] == 2
-        push = bound / w.v[FORCE, j]
+        scaled = bound / w.v[DUAL_SCALE, j]
         outcome.lower[k, j], outcome.upper[k, j] = lower, upper
-        outcome.weak_lower[k, j] = lower and -push <= WEAK and not pinned
-        outcome.weak_upper[k, j] = upper and push <= WEAK and not pinned
+        outcome.weak_lower[k, j] = lower and -scaled <= WEAK and not pinned
+        outcome.weak_upper[k, j] = upper and scaled <= WEAK and not pinned
     for i in range(p):
         outcome.equality[k, i] = -w.v[Y, i]
     for i in range(p, R):
@@ -202,7 +202,7 @@ def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
         tight = w.k[HELD, n + i] == 1
         outcome.inequality[k, i - p] = multiplier
         outcome.rows[k, i - p] = tight
-        outcome.weak_rows[k, i - p] = tight and multiplier / w.v[FORCE, n + i] <= WEAK
+        outcome.weak_rows[k, i - p] = tight and multiplier / w.v[DUAL_SCALE, n + i] <= WEAK
     outcome.changes[k] = w.tally[CHANGES]
     outcome.kkt_residual[k] = w.v[NUMBER, KKT]
 
@@ -212,28 +212,28 @@ def kkt_residual(D: Data, w: Work) -> float:
     """The yardstick of ``pear.optimality.residual``, kept in w; w.v[LEFT] holds the slacks of the rows."""
     R, n = D.J.shape
     p = D.equalities
-    size = FLOOR * w.v[NUMBER, REACH]
-    force = size * w.v[NUMBER, STIFFNESS]
+    size = FLOOR * w.v[NUMBER, PRIMAL_SCALE]
+    dual = size * w.v[NUMBER, MAX_CURVATURE]
     for j in range(n):
         size = max(size, abs(w.v[X, j]))
-        force = max(force, abs(w.v[C, j]), abs(w.v[GRAD, j] - w.v[C, j]))
-    force = positive(force)
+        dual = max(dual, abs(w.v[C, j]), abs(w.v[GRAD, j] - w.v[C, j]))
+    dual = positive(dual)
     worst = 0.0
     for j in range(n):
         bound = w.v[BOUND, j]
-        worst = max(worst, abs(w.v[PULL, j] + bound) / force)
+        worst = max(worst, abs(w.v[REDUCED, j] + bound) / dual)
         # an absent constraint may carry no multiplier at all
         slack = (w.v[X, j] - w.v[LO, j]) / size if w.v[LO, j] > -math.inf else 1.0
-        worst = max(worst, -slack, abs(slack * min(bound, 0.0) / force))
+        worst = max(worst, -slack, abs(slack * min(bound, 0.0) / dual))
         slack = (w.v[UP, j] - w.v[X, j]) / size if w.v[UP, j] < math.inf else 1.0
-        worst = max(worst, -slack, abs(slack * max(bound, 0.0) / force))
+        worst = max(worst, -slack, abs(slack * max(bound, 0.0) / dual))
     for i in range(R):
         norm = positive(math.sqrt(w.v[NORM, i]))
         slack = w.v[LEFT, i] / norm / size if w.v[LO, n + i] > -math.inf else 1.0
         if i < p:
             worst = max(worst, abs(slack))
         else:
-            multiplier = -w.v[Y, i] * norm / force
+            multiplier = -w.v[Y, i] * norm / dual
             worst = max(worst, -slack, -multiplier, abs(slack * multiplier))
     w.v[NUMBER, KKT] = worst
     return worst
