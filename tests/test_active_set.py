@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import pear
 from pear.decisions import remembered
 from pear.decisions.remembered import Remembered
+from pear.optimality import rule
 from pear.solvers.active_set import batch, compile, kernels
 from pear.solvers.active_set.compile import tend
 from pear.solvers.active_set.layout import GIVEN_UP
@@ -43,7 +44,7 @@ def run(P: batch.Programs, cost: Array, states: batch.States | None = None) -> t
     B, n = cost.shape
     rows = np.arange(B)
     states = batch.new_states(B, n, P.J.shape[1]) if states is None else states
-    return batch.solve(P, cost, rows, states, rows, batch.home_of(P)), states
+    return batch.solve(P, cost, rows, states, rows, batch.default_start(P)), states
 
 
 # ------------------------------------------------------------------------------------------------------------- answers
@@ -297,7 +298,7 @@ def test_one_specialisation_each() -> None:
         for true in (case.true, case.true.float().numpy()):
             loss(predicted, true, keys=keys).backward()
         pear.DecisionLayer(case.problem, case.smoothing)(case.cost.clone().requires_grad_()).sum().backward()
-    for kernel in (kernels.solve_batch, kernels.project_batch, kernels.regret_batch, kernels.home_batch):
+    for kernel in (kernels.solve_batch, kernels.project_batch, kernels.regret_batch, kernels.default_start_batch):
         assert len(kernel.signatures) == 1
 
 
@@ -305,19 +306,33 @@ def test_cache_is_emptied_when_a_source_changes(tmp_path: Path) -> None:
     package, cached = tmp_path / "package", tmp_path / "package" / "__pycache__"
     cached.mkdir(parents=True)
     source, compiled = package / "callee.py", cached / "caller.f-1.py311.nbi"
+    shared = tmp_path / "constants.py"
     source.write_text("x = 1")
-    tend(package, cached)
+    shared.write_text("TIGHT = 1")
+    tend((package, shared), cached)
     compiled.write_text("machine code")
-    tend(package, cached)
+    tend((package, shared), cached)
     assert compiled.exists()
     source.write_text("x = 2")
-    tend(package, cached)
+    tend((package, shared), cached)
     assert not compiled.exists()
     assert not list(cached.glob("*.sha256.*"))
-    (package / "another.py").write_text("")
-    compiled.write_text("machine code")
-    tend(package, cached)
-    assert not compiled.exists()
+    for changed in (package / "another.py", shared):
+        compiled.write_text("machine code")
+        changed.write_text("TIGHT = 2")
+        tend((package, shared), cached)
+        assert not compiled.exists()
+
+
+def test_the_cache_depends_on_the_rule_and_on_both_packages() -> None:
+    """An entry point in another package calls into this one; all of it ends up in the machine code."""
+    here = Path(compile.__file__).resolve().parent
+
+    def stranger() -> None: ...
+
+    sources = compile.sources_of(stranger)
+    assert sources == (here, Path(__file__).resolve().parent, Path(rule.__file__).resolve())
+    assert compile.sources_of(kernels.solve_batch.py_func) == (here, Path(rule.__file__).resolve())
 
 
 def test_cache_that_cannot_be_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +345,7 @@ def test_cache_that_cannot_be_written_is_left_alone(tmp_path: Path, monkeypatch:
 
     for name in ("unlink", "write_text", "mkdir"):
         monkeypatch.setattr(Path, name, refuse)
-    tend(tmp_path, tmp_path)
+    tend((tmp_path,), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "f-1.nbi"]
 
 
@@ -339,7 +354,7 @@ def test_cache_is_tended_by_many_at_once(tmp_path: Path) -> None:
     (tmp_path / "stale.nbc").write_text("")
     # by its path, because importing the whole library takes much longer than what is tested
     load = f"import runpy; tend = runpy.run_path({compile.__file__!r})['tend']"
-    code = f"{load}; from pathlib import Path; p = Path({str(tmp_path)!r}); tend(p, p)"
+    code = f"{load}; from pathlib import Path; p = Path({str(tmp_path)!r}); tend((p,), p)"
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait(timeout=100) for process in started] == [0, 0, 0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "sources.sha256"]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pear.losses import PEARLoss
 from pear.solvers.active_set import epoch as kernel
-from pear.solvers.active_set.batch import new_outcome, work_for
+from pear.solvers.active_set.batch import Samples, new_results, work_for
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 _PLAIN: dict[str, Any] = {"weight_decay": 0, "amsgrad": False, "maximize": False, "capturable": False}
@@ -38,16 +38,8 @@ class LinearEpochs:
         n, rows = loss.problem.n, loss.remembered.rows
         size = min(batch_size, len(features))
         p = loss.remembered.equalities
-        self.room = kernel.Room(
-            rows=np.zeros(size, np.int64),
-            slots=np.zeros(size, np.int64),
-            predicted=np.zeros((size, n)),
-            true=np.zeros((size, n)),
-            outcome=new_outcome(size, n, p, rows - p),
-            value=np.zeros(size),
-            g=np.zeros((size, n)),
-            injected=np.zeros((size, n)),
-        )
+        samples = Samples(*(np.zeros((size, n)) for _ in range(2)), *(np.zeros(size, np.int64) for _ in range(2)))
+        self.room = kernel.Room(samples, new_results(size, n, p, rows - p))
         self.work = work_for(n, rows)
 
     @staticmethod
@@ -75,7 +67,7 @@ class LinearEpochs:
             usual: takes one step the usual way, for batches with a sample that the compiled one has to leave.
             late: whether to stop.
         """
-        size, count = len(self.room.rows), len(order)
+        size, count = len(self.room.samples.at), len(order)
         indices, done, total, seen = order.numpy(), 0, 0.0, 0
         while done * size < count and not late():
             began = time.perf_counter()

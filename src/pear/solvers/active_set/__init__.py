@@ -8,10 +8,10 @@ of superbasics: (ZᵀHZ) q = −Zᵀ∇. A portfolio of 100 assets has one row a
 
 From a feasible point, each round either moves to the minimum of the working set, or stops at the first bound on the
 way and takes it in, or lets go of the bound with the most wrongly signed multiplier. A remembered working set whose
-minimum is optimal costs one round. Whatever comes out is judged afresh from the data, by the same sizes and
-tolerances as ``pear.decisions``; what does not pass is given up, and left to the methods that need no luck.
+minimum is optimal costs one round. Whatever comes out is judged afresh from the data, by the constants of
+``pear.optimality.rule``; what does not pass is given up, and left to other solvers.
 
-The modules, each using those before it: ``compile`` (how, and a cache that is never stale), ``tolerances``, ``layout``
+The modules, each using those before it: ``compile`` (how, and a cache that is never stale), ``settings``, ``layout``
 (the arrays), ``linear`` (products), ``basis``, ``reduced`` (the system that is solved), ``pricing``, ``phases``,
 ``verdict``, ``tangent`` (the projection), ``sample``, ``kernels`` (what Python calls), ``epoch`` (the whole epoch of a
 linear model), ``batch`` (tensors in, threads), ``solve`` (the row in the table of solvers). ``python -m

@@ -20,13 +20,14 @@ def compile_all() -> float:
     n, rows = 2, np.arange(1)
     fields = {"A": torch.ones(1, n), "b": torch.ones(1), "lb": torch.zeros(n)}
     P = batch.programs({name: value.double() for name, value in fields.items()}, n, smoothing=1.0)
-    home, cost = batch.home_of(P), np.zeros((1, n))
-    states, ideals = batch.new_states(1, n, 1), batch.new_states(1, n, 1)
-    batch.solve(P, cost, rows, states, rows, home)
-    batch.project(P, cost, rows, states, rows)
-    ideal, stamps = batch.new_outcome(1, n, 1, 0), np.zeros((0, 0))
-    batch.regret(P, P, (cost, cost), rows, (states, ideals), rows, home, ideal, stamps, 0.0)
-    memory = epoch.Memory(states, ideals, home, ideal, np.full((1, n), np.nan), 1e-8)
+    default, cost = batch.default_start(P), np.zeros((1, n))
+    states = [batch.new_states(1, n, 1) for _ in range(2)]
+    batch.solve(P, cost, rows, states[0], rows, default)
+    batch.project(P, cost, rows, states[0], rows)
+    table = batch.Table(states[0], states[1], batch.new_outcome(1, n, 1, 0), np.full((1, n), np.nan))
+    samples = batch.Samples(cost, cost, rows, rows)
+    batch.regret(batch.pair_of(P, P), samples, table, default, 0.0)
+    memory = epoch.Memory(table, default)
     _compile_epoch(P, memory, n)
     return time.perf_counter() - began
 
@@ -36,9 +37,8 @@ def _compile_epoch(P: Programs, memory: epoch.Memory, n: int) -> None:
     one, cost = np.zeros(1, np.int64), np.zeros((1, n))
     features, weight, bias, slope = (np.zeros(shape, np.float32) for shape in ((1, 1), (n, 1), (1, n), (2, n)))
     model = epoch.Model(weight, bias, weight.copy(), weight.copy(), bias.copy(), bias.copy(), weight.copy(), slope)
-    room = epoch.Room(
-        one, one.copy(), cost, cost.copy(), batch.new_outcome(1, n, 1, 0), np.zeros(1), cost.copy(), cost.copy()
-    )
+    samples = batch.Samples(cost, cost.copy(), one, one.copy())
+    room = epoch.Room(samples, batch.new_results(1, n, 1, 0))
     adam = epoch.Adam(0.0, 0.9, 0.999, 1e-8, 0)
     work, totals = batch.work_for(n, 1), np.zeros(2)
     epoch.linear_epoch(P, features, cost, one, one, False, 0.0, memory, model, adam, room, totals, work, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pear.optimality.rule import RANK
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import (
     AGE,
@@ -24,7 +25,7 @@ from pear.solvers.active_set.layout import (
     X,
 )
 from pear.solvers.active_set.linear import add_abs_rows, subtract_rows
-from pear.solvers.active_set.tolerances import FEASIBLE
+from pear.solvers.active_set.settings import REFINEMENTS, START_SLOP
 
 
 @inner
@@ -49,7 +50,7 @@ def rows_left(D: Data, w: Work) -> float:
 def set_basics(D: Data, w: Work, goal: float) -> bool:
     """Solve the rows for the basic variables, by refinement from what they are; False where the inverse is none."""
     R = D.J.shape[0]
-    for _ in range(3):
+    for _ in range(REFINEMENTS):
         if rows_left(D, w) <= goal:
             return True
         for b in range(R):
@@ -57,7 +58,7 @@ def set_basics(D: Data, w: Work, goal: float) -> bool:
             for k in range(R):
                 s += w.inverse[b, k] * w.v[LEFT, k]
             w.v[X, w.k[BASIS, b]] += s
-    return rows_left(D, w) <= FEASIBLE
+    return rows_left(D, w) <= START_SLOP
 
 
 @inner
@@ -85,7 +86,7 @@ def invert(D: Data, w: Work) -> bool:
         for a in range(b + 1, R):
             if abs(M[a, b]) > abs(M[best, b]):
                 best = a
-        if not abs(M[best, b]) > 1e-11 * largest:
+        if not abs(M[best, b]) > RANK * largest:
             return False
         if best != b:
             for k in range(R):

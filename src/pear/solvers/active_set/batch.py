@@ -1,8 +1,8 @@
-"""Batches for the compiled method: data in its form, tables of remembered working sets, all cores."""
+"""Batches for the compiled method: data in its form, tables of warm starts, all cores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
@@ -14,9 +14,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set import kernels
-from pear.solvers.active_set.layout import SOLVED, Outcome, Programs, States, Work, new_outcome, new_states, new_work
+from pear.solvers.active_set.layout import (
+    SOLVED,
+    Outcome,
+    Pair,
+    Programs,
+    Results,
+    Samples,
+    States,
+    Table,
+    Work,
+    new_outcome,
+    new_results,
+    new_states,
+    new_work,
+)
 
 __all__ = [
     "MOST_ROWS",
@@ -25,19 +38,24 @@ __all__ = [
     "Array",
     "Index",
     "Outcome",
+    "Pair",
     "Programs",
+    "Results",
+    "Samples",
     "States",
     "Table",
-    "copy_rows",
-    "home_of",
+    "default_start",
+    "fits",
     "new_outcome",
+    "new_results",
     "new_states",
+    "pair_of",
     "programs",
-    "programs_of",
     "project",
     "regret",
     "solve",
     "supports",
+    "work_for",
 ]
 
 Array = NDArray[np.float64]
@@ -93,114 +111,70 @@ def programs(
     )
 
 
-def programs_of(qp: QuadraticProgram) -> Programs:
-    """A batch in canonical form, brought into the compiled form."""
-    fields = {name: getattr(qp, name).cpu() for name in ("A", "b", "G", "h", "lb", "ub")}
-    if qp.diagonal:
-        return programs(fields, qp.n, smoothing=float(qp.H[0, 0, 0]))
-    return programs(fields, qp.n, Q=qp.H.cpu().numpy())
+def fits(size: int, n: int, rows: int) -> bool:
+    """True where a table of that many rows is worth its memory."""
+    return 8 * size * (rows**2 + n + rows) <= _TABLE_BYTES
 
 
-class Table:
-    """Working sets by row, growing as rows are asked for.
-
-    Args:
-        n, rows: size of the programs.
-    """
-
-    def __init__(self, n: int, rows: int) -> None:
-        self.n, self.rows = n, rows
-        self.states = new_states(0, n, rows)
-
-    def fits(self, size: int) -> bool:
-        """True where a table of that many rows is worth its memory."""
-        return 8 * size * (self.rows**2 + self.n + self.rows) <= _TABLE_BYTES
-
-    def grow(self, size: int) -> States:
-        """Make room for rows 0 to ``size``, at least doubling."""
-        have = len(self.states.known)
-        if have < size:
-            bigger = new_states(max(size, 2 * have), self.n, self.rows)
-            copy_rows(bigger, self.states)
-            self.states = bigger
-        return self.states
-
-
-def copy_rows(to: Sequence[Any], source: Sequence[Any]) -> None:
-    """Copy tables of arrays into larger ones, row by row."""
-    for new, old in zip(to, source, strict=True):
-        new[: len(old)] = old
-
-
-def home_of(P: Programs) -> States:
-    """One feasible working set, the same for all samples, to start from where there is nothing better.
+def default_start(P: Programs) -> States:
+    """One feasible working set, the same for all samples, for those that have no start of their own.
 
     It depends on the constraints alone, so that no sample's result depends on which others it came with. Empty where
     samples have constraints of their own, or there is nothing feasible.
     """
     n, rows = P.lb.shape[1], P.J.shape[1]
     states = new_states(1, n, rows)
-    if rows == 0 or max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
+    if max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
         return states
-    kernels.home_batch(P, np.zeros((1, n)), states, work_for(n, rows))
+    kernels.default_start_batch(P, np.zeros((1, n)), states, work_for(n, rows))
     return states
 
 
-def solve(P: Programs, cost: Array, at: Index, states: States, slots: Index, home: States) -> Outcome:
-    """Solve a batch, (B, n) costs; sample i starts from and is left at ``states[slots[i]]``."""
+def solve(P: Programs, cost: Array, at: Index, states: States, slots: Index, default: States) -> Outcome:
+    """Solve a batch, (B, n) costs; sample i starts from ``states[slots[i]]`` and is written back there."""
     B, n = cost.shape
     rows = P.J.shape[1]
     outcome = new_outcome(B, n, P.equalities, rows - P.equalities)
 
-    def part(begin: int, end: int, w: Work) -> None:
-        kernels.solve_batch(P, cost, at, states, slots, home, outcome, w, begin, end)
+    def part(first: int, last: int, w: Work) -> None:
+        kernels.solve_batch(P, cost, at, states, slots, default, outcome, w, first, last)
 
     _spread(part, B, n, rows)
     return outcome
 
 
 def project(P: Programs, error: Array, at: Index, states: States, slots: Index) -> tuple[Array, NDArray[np.bool_]]:
-    """(B, n) projected errors at the solutions in ``states``, and (B,) where there is a unique one."""
-    B, n = error.shape
-    g, good = np.zeros((B, n)), np.zeros(B, np.int8)
+    """(B, n) projected errors at the solutions in ``states``, and (B,) where they have converged.
 
-    def part(begin: int, end: int, w: Work) -> None:
-        kernels.project_batch(P, at, states, slots, error, g, good, w, begin, end)
+    Where one has not, the objective is flat along a tangent direction, or rounding prevents refinement: a
+    rank-revealing factorisation tells.
+    """
+    B, n = error.shape
+    g, converged = np.zeros((B, n)), np.zeros(B, np.int8)
+
+    def part(first: int, last: int, w: Work) -> None:
+        kernels.project_batch(P, at, states, slots, error, g, converged, w, first, last)
 
     _spread(part, B, n, P.J.shape[1])
-    return g, good.astype(np.bool_)
+    return g, converged.astype(np.bool_)
 
 
-def regret(
-    P: Programs,
-    T: Programs,
-    costs: tuple[Array, Array],
-    at: Index,
-    states: tuple[States, States],
-    slots: Index,
-    home: States,
-    ideal: Outcome,
-    stamps: Array,
-    strength: float,
-) -> tuple[Outcome, Array, Array, Array]:
-    """Regrets and gradients of a batch; see ``kernels.regret_batch``.
+def regret(pair: Pair, samples: Samples, table: Table, default: States, strength: float) -> Results:
+    """Regrets and gradients of a batch; see ``kernels.regret_batch``."""
+    B, n = samples.predicted.shape
+    rows, p = pair.decision.J.shape[1], pair.decision.equalities
+    results = new_results(B, n, p, rows - p)
 
-    Returns:
-        The outcome of the predicted problems, regret (B,), exact gradients (B, n), gradients with injection (B, n).
-    """
-    B, n = costs[0].shape
-    rows = P.J.shape[1]
-    outcome = new_outcome(B, n, P.equalities, rows - P.equalities)
-    results = np.zeros(B), np.zeros((B, n)), np.zeros((B, n))
-    curved = P.Q is not T.Q
-
-    def part(begin: int, end: int, w: Work) -> None:
-        kernels.regret_batch(
-            P, T, curved, *costs, at, *states, slots, home, outcome, ideal, stamps, strength, *results, w, begin, end
-        )
+    def part(first: int, last: int, w: Work) -> None:
+        kernels.regret_batch(pair, samples, table, default, strength, results, w, first, last)
 
     _spread(part, B, n, rows)
-    return outcome, *results
+    return results
+
+
+def pair_of(decision: Programs, true: Programs) -> Pair:
+    """The problems of a regret; curved where their Q are different arrays."""
+    return Pair(decision, true, decision.Q is not true.Q)
 
 
 def _spread(part: Callable[[int, int, Work], None], B: int, n: int, rows: int) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from pear.solvers.active_set.compile import entry, inner
 from pear.solvers.active_set.kernels import regret_batch
-from pear.solvers.active_set.layout import SOLVED, Array, Outcome, Programs, States, Work
+from pear.solvers.active_set.layout import SOLVED, Array, Pair, Programs, Results, Samples, States, Table, Work
 
 
 class Model(NamedTuple):
@@ -46,27 +46,17 @@ class Adam(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Where the samples are remembered, as for ``regret_batch``, and how accurate they must be."""
+    """What is kept of the samples, as for ``regret_batch``, and the start of those that have none."""
 
-    states: States
-    ideals: States
-    home: States
-    ideal: Outcome
-    stamps: Array
-    optimal: float
+    table: Table
+    default: States
 
 
 class Room(NamedTuple):
-    """Room for one batch: rows, slots (size,) int64; the arguments of ``regret_batch`` that have as many rows."""
+    """Room for one batch: the arguments of ``regret_batch`` that have as many rows."""
 
-    rows: Array
-    slots: Array
-    predicted: Array
-    true: Array
-    outcome: Outcome
-    value: Array
-    g: Array
-    injected: Array
+    samples: Samples
+    results: Results
 
 
 @entry
@@ -96,30 +86,26 @@ def linear_epoch(
         totals: written to: sum of the regrets, samples whose working set was still optimal.
         first: the batch to begin with.
     """
-    size, done = room.rows.shape[0], first
+    samples, outcome = room.samples, room.results.outcome
+    size, done = samples.at.shape[0], first
     while done * size < order.shape[0]:
         count = min(size, order.shape[0] - done * size)
         for i in range(count):
             row = order[done * size + i]
-            room.rows[i] = row if own else 0
-            room.slots[i] = slots[row]
-            forecast(model, features[row], room.predicted[i])
+            samples.at[i] = row if own else 0
+            samples.slots[i] = slots[row]
+            forecast(model, features[row], samples.predicted[i])
             for j in range(true.shape[1]):
-                room.true[i, j] = true[row, j]
-        regret_batch(  # literals would compile a second variant of it
-            P, P, np.bool_(False), room.predicted, room.true, room.rows, memory.states, memory.ideals, room.slots,
-            memory.home, room.outcome, memory.ideal, memory.stamps, strength, room.value, room.g, room.injected, w,
-            np.int64(0), count,
-        )  # fmt: skip
+                samples.true[i, j] = true[row, j]
+        pair = Pair(P, P, np.bool_(False))  # literals would compile a second variant
+        regret_batch(pair, samples, memory.table, memory.default, strength, room.results, w, np.int64(0), count)
         for i in range(count):
-            exact = room.outcome.kkt_residual[i] <= memory.optimal
-            exact = exact and memory.ideal.kkt_residual[room.slots[i]] <= memory.optimal
-            if room.outcome.code[i] != SOLVED or not exact:
+            if outcome.code[i] != SOLVED:
                 return done
         for i in range(count):
-            totals[0] += room.value[i]
-            totals[1] += 1.0 if room.outcome.changes[i] == 0 else 0.0
-        collect(model, features, order, done * size, count, room.injected)
+            totals[0] += room.results.value[i]
+            totals[1] += 1.0 if outcome.changes[i] == 0 else 0.0
+        collect(model, features, order, done * size, count, room.results.injected)
         done += 1
         step = adam.steps + done - first
         improve(model.weight, model.weight_slope, model.weight_mean, model.weight_square, adam, step)

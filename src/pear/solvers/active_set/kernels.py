@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from pear.optimality.rule import NEGLIGIBLE
 from pear.solvers.active_set.basis import times_all
 from pear.solvers.active_set.compile import entry, inner
 from pear.solvers.active_set.layout import (
@@ -17,25 +18,29 @@ from pear.solvers.active_set.layout import (
     Array,
     Data,
     Outcome,
+    Pair,
     Programs,
+    Results,
+    Samples,
     States,
+    Table,
     Work,
     X,
 )
 from pear.solvers.active_set.linear import subtract_rows
 from pear.solvers.active_set.sample import (
-    begin,
-    leave,
-    load,
-    measure_stiffness,
-    reach,
-    recall,
+    feasible_start,
+    load_program,
+    load_start,
+    measure_curvature,
+    save_start,
     select,
+    solve_from,
     solve_sample,
-    store,
+    write_back,
 )
 from pear.solvers.active_set.tangent import centre, hold_tight, project_error
-from pear.solvers.active_set.tolerances import NEGLIGIBLE
+from pear.solvers.active_set.verdict import accept_multipliers
 
 
 @entry
@@ -45,7 +50,7 @@ def solve_batch(
     at: Array,
     states: States,
     slots: Array,
-    home: States,
+    default: States,
     outcome: Outcome,
     w: Work,
     first: int,
@@ -57,19 +62,18 @@ def solve_batch(
 
     Args:
         P: Programs; cost: (B, n) in the user's sense; at: (B,) row of each sample in fields that are not shared.
-        states, slots: where sample i starts from and is left at, ``states[slots[i]]``.
-        home: States with one row to start unknown samples from, or none. It must not depend on other samples, so that
-            no result does.
+        states, slots: sample i starts from ``states[slots[i]]`` and is written back there.
+        default: States with one row, the start of samples that have none, or empty. It must not depend on other
+            samples, so that no result does.
         outcome: written to, row i for sample i; w: Work.
     """
     for i in range(first, last):
         D = select(P, at[i])
-        outcome.code[i] = GIVEN_UP
-        outcome.changes[i] = 0
-        if reach(P, D, cost[i], at[i], states, slots[i], home, np.int64(0), w):
+        reset(outcome, i)
+        if load_program(P, D, cost[i], at[i], w) and solve_from(D, states, slots[i], default, np.int64(0), w):
             hold_tight(w)
-            centre(D, w)
-            leave(D, states, slots[i], outcome, i, w)
+            if not centre(D, w) or accept_multipliers(D, w):
+                write_back(D, states, slots[i], outcome, i, w)
 
 
 @entry
@@ -80,128 +84,124 @@ def project_batch(
     slots: Array,
     error: Array,
     g: Array,
-    good: Array,
+    converged: Array,
     w: Work,
     first: int,
     last: int,
 ) -> None:
-    """Project errors (B, n) at solutions that were left in ``states``; ``good`` says where it worked."""
+    """Project errors (B, n) at the solutions in ``states``; ``converged`` says where that is done."""
     for i in range(first, last):
-        good[i] = 0
-        if states.known[slots[i]] == 1:
+        converged[i] = 0
+        if states.has_start[slots[i]] == 1:
             D = select(P, at[i])
-            measure_stiffness(D, w)
-            recall(D, states, slots[i], w)
+            measure_curvature(D, w)
+            load_start(D, states, slots[i], w)
             times_all(D, w)
-            good[i] = 1 if project_error(D, error[i], g[i], w) else 0
+            converged[i] = 1 if project_error(D, error[i], g[i], w) else 0
 
 
 @entry
 def regret_batch(
-    P: Programs,
-    T: Programs,
-    curved: bool,
-    predicted: Array,
-    true: Array,
-    at: Array,
-    states: States,
-    ideals: States,
-    slots: Array,
-    home: States,
-    outcome: Outcome,
-    ideal: Outcome,
-    stamps: Array,
+    pair: Pair,
+    samples: Samples,
+    table: Table,
+    default: States,
     strength: float,
-    value: Array,
-    g: Array,
-    injected: Array,
+    results: Results,
     w: Work,
     first: int,
     last: int,
 ) -> None:
-    """Regret and its gradient, sample by sample: both problems solved, the bill, the projection, the injection.
+    """Regret and its gradient, sample by sample: both problems solved, then regret, projection and injection.
 
     Args:
-        P, T: Programs of the decision and of the bill; curved: whether their Q differ.
-        predicted, true: (B, n) costs in the user's sense.
-        at: (B,) row of each sample in fields that are not shared.
-        states, ideals: where the two problems of sample i start from and are left at, row ``slots[i]``.
-        home: as for ``solve_batch``; unknown predicted problems start from the solution of the true one.
-        outcome: of the predicted problems, row i; ideal: of the true ones, row ``slots[i]``.
-        stamps: (K, n) costs under which the rows of ``ideal`` were solved; NaN where they must be solved again. A table
-            without rows: always.
+        pair, samples: the two problems and their costs.
+        table: where sample i starts from and is written back to, row ``slots[i]``. A predicted problem without a start
+            takes the solution of the true one.
+        default: as for ``solve_batch``.
         strength: β of the injection, for programs without Q; negative to be given the error instead.
-        value, g, injected: written to: regret (B,), gradient (B, n), and with injection, or the error, (B, n).
+        results: written to, row i for sample i.
         w: Work; first, last: which samples, the last left out.
     """
-    n = predicted.shape[1]
+    best, outcome = table.best, results.outcome
     for i in range(first, last):
-        slot = slots[i]
-        D, bill = select(P, at[i]), select(T, at[i])
-        if not (stamps.shape[0] > 0 and ideals.known[slot] == 1 and same(true[i], stamps[slot])):
-            solve_sample(T, bill, true[i], at[i], ideals, slot, home, np.int64(0), ideal, slot, w)
-            if ideal.code[slot] == SOLVED and stamps.shape[0] > 0:
-                for j in range(n):
-                    stamps[slot, j] = true[i, j]
-        solve_sample(P, D, predicted[i], at[i], states, slot, ideals, slot, outcome, i, w)
-        if ideal.code[slot] != SOLVED:
-            outcome.code[i] = GIVEN_UP
+        slot, row = samples.slots[i], samples.at[i]
+        D, T = select(pair.decision, row), select(pair.true, row)
+        if not (best.code[slot] == SOLVED and is_current(table, slot, samples.true[i])):
+            reset(best, slot)
+            if load_program(pair.true, T, samples.true[i], row, w):
+                solve_sample(T, table.true, slot, default, np.int64(0), best, slot, w)
+            if table.fingerprints.shape[0] > 0:
+                for j in range(samples.true.shape[1]):
+                    table.fingerprints[slot, j] = samples.true[i, j]
+        reset(outcome, i)
+        if best.code[slot] == SOLVED and load_program(pair.decision, D, samples.predicted[i], row, w):
+            solve_sample(D, table.predicted, slot, table.true, slot, outcome, i, w)
         if outcome.code[i] == SOLVED:
-            value[i] = pay(bill, ideal, slot, w)
-            set_error(D, bill, curved, predicted[i], true[i], injected[i], w)
-            if not project_error(D, injected[i], g[i], w):
+            results.value[i] = realised_regret(T, best, slot, w)
+            set_error(D, T, pair.curved, samples.predicted[i], samples.true[i], results.injected[i], w)
+            if not project_error(D, results.injected[i], results.exact[i], w):
                 outcome.code[i] = GIVEN_UP
-            inject(D, strength, injected[i], g[i])
-
-
-@entry
-def home_batch(P: Programs, cost: Array, states: States, w: Work) -> None:
-    """A feasible working set for the first row of the programs, as the first of ``states``; none if there is none."""
-    row = np.int64(0)
-    D = select(P, row)
-    if load(P, D, cost[row], row, w) and begin(D, w):
-        store(D, states, row, np.bool_(True), w)
+            inject(D, strength, results.injected[i], results.exact[i])
 
 
 @inner
-def same(a: Array, b: Array) -> bool:
-    """True where two vectors agree in every bit that matters; NaN agrees with nothing."""
-    for j in range(a.shape[0]):  # noqa: SIM110 (a plain loop is what compiles well)
-        if a[j] != b[j]:
+def reset(outcome: Outcome, k: int) -> None:
+    """Row k is given up until it is solved."""
+    outcome.code[k] = GIVEN_UP
+    outcome.changes[k] = 0
+
+
+@entry
+def default_start_batch(P: Programs, cost: Array, states: States, w: Work) -> None:
+    """A feasible working set for the first row of the programs, as the first of ``states``; none if there is none."""
+    row = np.int64(0)
+    D = select(P, row)
+    if load_program(P, D, cost[row], row, w) and feasible_start(D, w):
+        save_start(D, states, row, np.bool_(True), w)
+
+
+@inner
+def is_current(table: Table, slot: int, true: Array) -> bool:
+    """True where the best decision in the table was found under these costs; NaN agrees with nothing."""
+    if table.fingerprints.shape[0] == 0:
+        return False
+    for j in range(true.shape[0]):  # noqa: SIM110 (a plain loop is what compiles well)
+        if true[j] != table.fingerprints[slot, j]:
             return False
     return True
 
 
 @inner
-def pay(bill: Data, ideal: Outcome, slot: int, w: Work) -> float:
-    """Regret of w's x under the true program: ½dᵀHd plus multiplier times slack; no term is negative, none cancels."""
-    R, n = bill.J.shape
-    p, total = bill.equalities, 0.0
+def realised_regret(T: Data, best: Outcome, slot: int, w: Work) -> float:
+    """Regret of w's x under the true program T, ½dᵀHd plus multiplier times slack: terms that are never negative."""
+    R, n = T.J.shape
+    p, total = T.equalities, 0.0
     for j in range(n):
-        w.v[STEP, j] = w.v[X, j] - ideal.x[slot, j]
-        total += max(0.0, -ideal.bound[slot, j] * w.v[STEP, j])
+        w.v[STEP, j] = w.v[X, j] - best.x[slot, j]
+        total += max(0.0, -best.bound[slot, j] * w.v[STEP, j])
     curved = 0.0
-    if bill.Q.shape[0] > 0:
+    if T.Q.shape[0] > 0:
         for i in range(n):
             if w.v[STEP, i] != 0.0:
                 s = 0.0
                 for j in range(n):
-                    s += bill.Q[i, j] * w.v[STEP, j]
-                curved += bill.sign * w.v[STEP, i] * s
+                    s += T.Q[i, j] * w.v[STEP, j]
+                curved += T.sign * w.v[STEP, i] * s
     for j in range(n):
-        curved += bill.smoothing * w.v[STEP, j] * w.v[STEP, j]
+        curved += T.smoothing * w.v[STEP, j] * w.v[STEP, j]
     if p < R:
         for i in range(R):
             w.v[LEFT, i] = w.v[RHS, i]
-        subtract_rows(bill, w.v[X], w.v[LEFT])
+        subtract_rows(T, w.v[X], w.v[LEFT])
     for i in range(p, R):
-        if ideal.inequality[slot, i - p] > 0.0:
-            total += max(0.0, ideal.inequality[slot, i - p] * w.v[LEFT, i])
+        if best.inequality[slot, i - p] > 0.0:
+            total += max(0.0, best.inequality[slot, i - p] * w.v[LEFT, i])
     return total + max(0.0, 0.5 * curved)
 
 
 @inner
-def set_error(D: Data, bill: Data, curved: bool, predicted: Array, true: Array, e: Array, w: Work) -> None:
+def set_error(D: Data, T: Data, curved: bool, predicted: Array, true: Array, e: Array, w: Work) -> None:
     """E = (ĉ − c) + (Q̂ − Q)x; the sign of the problem would cancel from the gradient."""
     n = e.shape[0]
     for j in range(n):
@@ -210,7 +210,7 @@ def set_error(D: Data, bill: Data, curved: bool, predicted: Array, true: Array, 
         for j in range(n):
             if w.v[X, j] != 0.0:
                 for i in range(n):
-                    e[i] += (D.Q[j, i] - bill.Q[j, i]) * w.v[X, j]
+                    e[i] += (D.Q[j, i] - T.Q[j, i]) * w.v[X, j]
 
 
 @inner

@@ -14,32 +14,32 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-LOWER, UPPER, BASIC, SUPER, LOOSE = range(5)
-"""Where a variable is: at a bound, basic, superbasic, or nonbasic without any bound (at zero)."""
+LOWER, UPPER, BASIC, SUPER, FREE = range(5)
+"""Where a variable is: at a bound, basic, superbasic, or nonbasic and free of bounds (at zero)."""
 
 SOLVED, GIVEN_UP, AGAIN = range(3)
-"""What became of a sample; AGAIN is the verdict on a minimum whose multipliers do not have the right signs yet."""
+"""Status of a sample; AGAIN is the verdict on a minimum whose multipliers do not have the right signs yet."""
 
-# Rows of Work.v, by variable (n variables, then R slacks): the point and its bounds, multipliers of the bounds (grad =
-# Jᵀy + pull, and −y for slacks), natural sizes of multipliers and of the point, a direction;
-X, LO, UP, PULL, FORCE, SIZE, STEP = range(7)
-# by variable, without slacks: cost to minimise, slope Hx + c, error that is to be projected;
-C, GRAD, ERROR = range(7, 10)
+# Rows of Work.v, by variable (n variables, then R slacks): the point and its bounds, the reduced gradient (grad − Jᵀy,
+# and −y for slacks), natural sizes of multipliers and of the point, a direction;
+X, LO, UP, REDUCED, DUAL_SCALE, SIZE, STEP = range(7)
+# by variable, without slacks: cost to minimise, slope Hx + c, error that is to be projected, multiplier of the bound;
+C, GRAD, ERROR, BOUND = range(7, 11)
 # by row: right-hand side, multiplier, what is left of r − Jx − s, size of its terms, squared length of the row; by
 # position in the basis: a column of B⁻¹J;
-RHS, Y, LEFT, TERMS, NORM, COLUMN = range(10, 16)
+RHS, Y, LEFT, TERMS, NORM, COLUMN = range(11, 17)
 # by superbasic variable: right-hand side and solution of the reduced system; and single numbers.
-ALONG, NUMBER = range(16, 18)
-_VECTORS = 18
+ALONG, NUMBER = range(17, 19)
+_VECTORS = 19
 
 PLACE, HELD, BASIS, SUP = range(4)
-"""Rows of Work.k: LOWER … LOOSE and tight at which bound (0, 1 lower, 2 upper) by variable; the two lists."""
+"""Rows of Work.k: LOWER … FREE and tight at which bound (0, 1 lower, 2 upper) by variable; the two lists."""
 
 SUPERS, FACTORED, AGE, CHANGES = range(4)
 """Places in Work.tally: superbasics, rows of L up to date, pivots since the last inversion, changes of the set."""
 
-REACH, STIFFNESS = range(2)
-"""Places in the row NUMBER: how large a decision might be, and the largest curvature."""
+PRIMAL_SCALE, MAX_CURVATURE, KKT = range(3)
+"""Places in the row NUMBER: how large a decision might be, the largest curvature, and the KKT residual."""
 
 
 class Programs(NamedTuple):
@@ -82,15 +82,15 @@ class Data(NamedTuple):
 
 
 class States(NamedTuple):
-    """Where samples were left, one row each: the table a working set is remembered in.
+    """Warm starts, one row a sample: the working set and the point of its last solution.
 
     Attributes:
-        known: (K,) 1 where there is anything.
-        place: (K, N) int8, LOWER … LOOSE; basis: (K, R) the basic variables; inverse: (K, R, R) of their columns.
+        has_start: (K,) 1 where the row holds one.
+        place: (K, N) int8, LOWER … FREE; basis: (K, R) the basic variables; inverse: (K, R, R) of their columns.
         x: (K, N); age: (K,) pivots since the inverse was computed afresh.
     """
 
-    known: Array
+    has_start: Array
     place: Array
     basis: Array
     inverse: Array
@@ -141,9 +141,61 @@ class Outcome(NamedTuple):
     weak_upper: Array
 
 
+class Pair(NamedTuple):
+    """The two problems of a regret: Programs of the decision and the true ones; curved: whether their Q differ."""
+
+    decision: Programs
+    true: Programs
+    curved: bool | np.bool_
+
+
+class Samples(NamedTuple):
+    """The samples of a call.
+
+    Attributes:
+        predicted, true: (B, n) costs in the user's sense.
+        at: (B,) row of each sample in fields that are not shared; slots: (B,) its row in the ``Table``.
+    """
+
+    predicted: Array
+    true: Array
+    at: Array
+    slots: Array
+
+
+class Table(NamedTuple):
+    """What is kept of K samples from one call to the next.
+
+    Attributes:
+        predicted, true: States of the two problems.
+        best: Outcome of the true ones.
+        fingerprints: (K, n) costs under which ``best`` was solved; NaN where it must be solved again, and without rows
+            where it always must.
+    """
+
+    predicted: States
+    true: States
+    best: Outcome
+    fingerprints: Array
+
+
+class Results(NamedTuple):
+    """What a regret writes, one row a sample.
+
+    Attributes:
+        outcome: of the predicted problems; value: (B,) regrets.
+        exact: (B, n) gradients; injected: (B, n) with the normal component, or the error where that is asked for.
+    """
+
+    outcome: Outcome
+    value: Array
+    exact: Array
+    injected: Array
+
+
 def new_work(n: int, R: int, most: int) -> Work:
     """Room for programs of n variables and R rows with up to ``most`` superbasics."""
-    width = n + R + 2
+    width = n + R + 3
     return Work(
         v=np.zeros((_VECTORS, width)),
         k=np.zeros((4, width), np.int64),
@@ -158,13 +210,18 @@ def new_work(n: int, R: int, most: int) -> Work:
 def new_states(size: int, n: int, R: int) -> States:
     """An empty table."""
     return States(
-        known=np.zeros(size, np.int8),
+        has_start=np.zeros(size, np.int8),
         place=np.zeros((size, n + R), np.int8),
         basis=np.zeros((size, R), np.int32),
         inverse=np.zeros((size, R, R)),
         x=np.zeros((size, n + R)),
         age=np.zeros(size, np.int32),
     )
+
+
+def new_results(size: int, n: int, p: int, m: int) -> Results:
+    """Room for ``size`` regrets of programs with p equalities and m inequalities."""
+    return Results(new_outcome(size, n, p, m), np.zeros(size), np.zeros((size, n)), np.zeros((size, n)))
 
 
 def new_outcome(size: int, n: int, p: int, m: int) -> Outcome:

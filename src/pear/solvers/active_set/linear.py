@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pear.solvers.active_set.compile import inner
-from pear.solvers.active_set.layout import BASIS, GRAD, PULL, Array, C, Data, Work, X, Y
+from pear.solvers.active_set.layout import BASIS, GRAD, REDUCED, Array, C, Data, Work, X, Y
 
 
 @inner
 def subtract_rows(D: Data, x: Array, out: Array) -> None:
-    """Out −= J x."""
+    """Subtract J x from ``out``."""
     R, n = D.J.shape
     if D.start.shape[0] == 0:
         for i in range(R):
@@ -25,7 +25,7 @@ def subtract_rows(D: Data, x: Array, out: Array) -> None:
 
 @inner
 def add_abs_rows(D: Data, x: Array, out: Array) -> None:
-    """Out += |J| |x|."""
+    """Add |J| |x| to ``out``."""
     R, n = D.J.shape
     if D.start.shape[0] == 0:
         for i in range(R):
@@ -42,7 +42,7 @@ def add_abs_rows(D: Data, x: Array, out: Array) -> None:
 
 @inner
 def subtract_columns(D: Data, y: Array, out: Array) -> None:
-    """Out −= Jᵀ y."""
+    """Subtract Jᵀ y from ``out``."""
     R, n = D.J.shape
     if D.start.shape[0] == 0:
         for i in range(R):
@@ -59,7 +59,7 @@ def subtract_columns(D: Data, y: Array, out: Array) -> None:
 
 @inner
 def add_abs_columns(D: Data, y: Array, out: Array) -> None:
-    """Out += |J|ᵀ |y|."""
+    """Add |J|ᵀ |y| to ``out``."""
     R, n = D.J.shape
     if D.start.shape[0] == 0:
         for i in range(R):
@@ -76,7 +76,7 @@ def add_abs_columns(D: Data, y: Array, out: Array) -> None:
 
 @inner
 def set_slope(D: Data, w: Work) -> None:
-    """Grad = Hx + c from the data."""
+    """The slope Hx + c, from the data."""
     n = D.J.shape[1]
     for j in range(n):
         w.v[GRAD, j] = w.v[C, j] + D.smoothing * w.v[X, j]
@@ -90,7 +90,7 @@ def set_slope(D: Data, w: Work) -> None:
 
 @inner
 def set_multipliers(D: Data, w: Work) -> None:
-    """Y = B⁻ᵀ grad_B and pull = grad − Jᵀy."""
+    """The multipliers y = B⁻ᵀ grad_B, and the reduced gradient that belongs to them."""
     R, n = D.J.shape
     for k in range(R):
         w.v[Y, k] = 0.0
@@ -99,15 +99,15 @@ def set_multipliers(D: Data, w: Work) -> None:
             factor = w.v[GRAD, w.k[BASIS, b]]
             for k in range(R):
                 w.v[Y, k] += factor * w.inverse[b, k]
-    set_pulls(D, w)
+    set_reduced_gradient(D, w)
 
 
 @inner
-def set_pulls(D: Data, w: Work) -> None:
-    """Pull = grad − Jᵀy, and −y for the slacks."""
+def set_reduced_gradient(D: Data, w: Work) -> None:
+    """The reduced gradient grad − Jᵀy, which is −y for the slacks."""
     R, n = D.J.shape
     for j in range(n):
-        w.v[PULL, j] = w.v[GRAD, j]
-    subtract_columns(D, w.v[Y], w.v[PULL])
+        w.v[REDUCED, j] = w.v[GRAD, j]
+    subtract_columns(D, w.v[Y], w.v[REDUCED])
     for k in range(R):
-        w.v[PULL, n + k] = -w.v[Y, k]
+        w.v[REDUCED, n + k] = -w.v[Y, k]

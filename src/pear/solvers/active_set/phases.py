@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pear.optimality.rule import ROUNDOFF
 from pear.solvers.active_set.basis import drop, enter, exchange, swap, times_inverse
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import (
@@ -12,13 +13,13 @@ from pear.solvers.active_set.layout import (
     BASIS,
     CHANGES,
     COLUMN,
-    FORCE,
+    DUAL_SCALE,
+    FREE,
     GRAD,
     LO,
-    LOOSE,
     LOWER,
     PLACE,
-    PULL,
+    REDUCED,
     STEP,
     SUP,
     SUPERS,
@@ -29,15 +30,15 @@ from pear.solvers.active_set.layout import (
     X,
     Y,
 )
-from pear.solvers.active_set.linear import add_abs_columns, set_multipliers, set_pulls, set_slope
-from pear.solvers.active_set.pricing import measure_forces, most_wrong, most_wrong_roughly
-from pear.solvers.active_set.reduced import aim
-from pear.solvers.active_set.tolerances import FEASIBLE, PIVOT, ROUNDOFF, STALLED
+from pear.solvers.active_set.linear import add_abs_columns, set_multipliers, set_reduced_gradient, set_slope
+from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong, most_wrong_roughly
+from pear.solvers.active_set.reduced import search_direction
+from pear.solvers.active_set.settings import PIVOT, STALLED, START_SLOP
 
 
 @inner
 def phase_one(D: Data, w: Work) -> bool:
-    """To a feasible point, by the sum of infeasibilities; False where there is none, or rounding has the upper hand."""
+    """To a feasible point, by the sum of infeasibilities; False where there is none, or rounding prevents it."""
     R, n = D.J.shape
     N = n + R
     stalled = 0
@@ -56,23 +57,23 @@ def phase_one(D: Data, w: Work) -> bool:
         if not infeasible:
             return True
         for j in range(n):
-            w.v[GRAD, j] = w.v[FORCE, j] = 0.0
-        set_pulls(D, w)
-        add_abs_columns(D, w.v[Y], w.v[FORCE])
+            w.v[GRAD, j] = w.v[DUAL_SCALE, j] = 0.0
+        set_reduced_gradient(D, w)
+        add_abs_columns(D, w.v[Y], w.v[DUAL_SCALE])
         entering, best = -1, PIVOT
         for j in range(N):
             place = w.k[PLACE, j]
             if place == BASIC or w.v[LO, j] == w.v[UP, j]:
                 continue
-            size = w.v[FORCE, j] if j < n else abs(w.v[Y, j - n])
-            gain = -w.v[PULL, j] if place == LOWER else (w.v[PULL, j] if place == UPPER else abs(w.v[PULL, j]))
+            size = w.v[DUAL_SCALE, j] if j < n else abs(w.v[Y, j - n])
+            gain = -w.v[REDUCED, j] if place == LOWER else (w.v[REDUCED, j] if place == UPPER else abs(w.v[REDUCED, j]))
             if size > 0.0 and gain > best * size:
                 entering, best = j, gain / size
                 if stalled > STALLED:
                     break
         if entering < 0:
             return False
-        length = phase_one_step(D, w, entering, -1.0 if w.v[PULL, entering] > 0.0 else 1.0)
+        length = phase_one_step(D, w, entering, -1.0 if w.v[REDUCED, entering] > 0.0 else 1.0)
         if length == math.inf:
             return False
         stalled = 0 if length > 0.0 else stalled + 1
@@ -82,7 +83,7 @@ def phase_one(D: Data, w: Work) -> bool:
 @inner
 def side_of(w: Work, v: int) -> float:
     """−1 below the lower bound, 1 above the upper one, 0 between."""
-    slop = FEASIBLE * (1.0 + abs(w.v[X, v]))
+    slop = START_SLOP * (1.0 + abs(w.v[X, v]))
     if w.v[X, v] < w.v[LO, v] - slop:
         return -1.0
     return 1.0 if w.v[X, v] > w.v[UP, v] + slop else 0.0
@@ -110,9 +111,9 @@ def phase_one_step(D: Data, w: Work, entering: int, direction: float) -> float:
             goal = w.v[LO, v] if side < 0.0 else w.v[UP, v]
         else:
             continue
-        way = max(0.0, (goal - w.v[X, v]) / rate)
-        if way < length or (way == length and abs(rate) > abs(rate_taken)):
-            length, leaving, rate_taken = way, b, rate
+        step = max(0.0, (goal - w.v[X, v]) / rate)
+        if step < length or (step == length and abs(rate) > abs(rate_taken)):
+            length, leaving, rate_taken = step, b, rate
             place = UPPER if goal == w.v[UP, v] else LOWER
     if length == math.inf:
         return length
@@ -138,10 +139,10 @@ def phase_one_step(D: Data, w: Work, entering: int, direction: float) -> float:
 
 
 @inner
-def free_the_loose(D: Data, w: Work) -> None:
-    """Variables without bounds have nothing to wait for."""
+def enter_free_variables(D: Data, w: Work) -> None:
+    """Make variables without bounds superbasic, as far as there is room."""
     for j in range(D.J.shape[1]):
-        if w.k[PLACE, j] == LOOSE and w.tally[SUPERS] < w.L.shape[0] - 1:
+        if w.k[PLACE, j] == FREE and w.tally[SUPERS] < w.L.shape[0] - 1:
             enter(D, w, j)
 
 
@@ -156,7 +157,7 @@ def phase_two(D: Data, w: Work, careful: bool) -> bool:
         set_multipliers(D, w)
         if at_minimum:
             if careful or stalled > STALLED:
-                measure_forces(D, w)
+                measure_dual_scales(D, w)
                 entering = most_wrong(D, w, stalled > STALLED)
             else:
                 entering = most_wrong_roughly(D, w)
@@ -166,23 +167,22 @@ def phase_two(D: Data, w: Work, careful: bool) -> bool:
                 return False
             enter(D, w, entering)
             w.tally[CHANGES] += 1
-        longest = aim(D, w)
+        longest = search_direction(D, w)
         if longest == 0.0:
             return False
-        length, blocked = walk(D, w, longest)
-        if not length < math.inf:
+        length, met = ratio_test(D, w, longest)
+        if not length < math.inf or not take_step(D, w, length, met):
             return False
         stalled = 0 if length > 0.0 else stalled + 1
-        at_minimum = not blocked or w.tally[SUPERS] == 0
+        at_minimum = met < 0 or w.tally[SUPERS] == 0
     return False
 
 
 @inner
-def walk(D: Data, w: Work, longest: float) -> tuple[float, bool]:
-    """Walk as ALONG and COLUMN say, no further than the first bound; returns the length and whether it was met.
+def ratio_test(D: Data, w: Work, longest: float) -> tuple[float, int]:
+    """The step along ALONG and COLUMN to the first bound, and which variable meets it: −1 where none does.
 
-    The bound's variable leaves the superbasic ones, or the basic ones, where the superbasic that moves it most takes
-    its place.
+    Superbasic variables are numbered first, then basic ones.
     """
     R, supers = D.J.shape[0], w.tally[SUPERS]
     largest = 0.0
@@ -197,34 +197,43 @@ def walk(D: Data, w: Work, longest: float) -> tuple[float, bool]:
         if abs(rate) <= ROUNDOFF * largest:
             continue
         goal = w.v[UP, v] if rate > 0.0 else w.v[LO, v]
-        way = max(0.0, (goal - w.v[X, v]) / rate)
-        if way < length or (way == length and met >= 0 and abs(rate) > abs(rate_taken)):
-            length, met, rate_taken = way, a, rate
-    if not length < math.inf:
-        return length, False
+        step = max(0.0, (goal - w.v[X, v]) / rate)
+        if step < length or (step == length and met >= 0 and abs(rate) > abs(rate_taken)):
+            length, met, rate_taken = step, a, rate
+    return length, met
+
+
+@inner
+def take_step(D: Data, w: Work, length: float, met: int) -> bool:
+    """Move along ALONG and COLUMN, and put the variable that ``met`` its bound there; False where nothing replaces it.
+
+    It leaves the superbasic ones, or the basic ones, where the superbasic that moves it most takes its place.
+    """
+    R, supers = D.J.shape[0], w.tally[SUPERS]
     if length > 0.0:
         for t in range(supers):
             move(D, w, w.k[SUP, t], length * w.v[ALONG, t])
         for b in range(R):
             move(D, w, w.k[BASIS, b], length * w.v[COLUMN, b])
     if met < 0:
-        return length, False
+        return True
     v = w.k[SUP, met] if met < supers else w.k[BASIS, met - supers]
-    place = UPPER if rate_taken > 0.0 else LOWER
+    rate = w.v[ALONG, met] if met < supers else w.v[COLUMN, met - supers]
+    place = UPPER if rate > 0.0 else LOWER
     w.v[X, v] = w.v[UP, v] if place == UPPER else w.v[LO, v]
     w.tally[CHANGES] += 1
     if met < supers:
         w.k[PLACE, v] = place
         drop(w, met)
-        return length, True
+        return True
     b, best = met - supers, 0
     for t in range(supers):
         if abs(w.W[t, b]) > abs(w.W[best, b]):
             best = t
     if w.W[best, b] == 0.0:
-        return math.inf, True
+        return False
     swap(w, b, best, place)
-    return length, True
+    return True
 
 
 @inner

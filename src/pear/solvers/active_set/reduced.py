@@ -1,12 +1,12 @@
-"""The system that is solved: the curvature along the superbasic variables, factorised as they come."""
+"""The reduced system: the curvature along the superbasic variables, factorised as they come."""
 
 from __future__ import annotations
 
 import math
 
+from pear.optimality.rule import FLAT, ROUNDOFF
 from pear.solvers.active_set.compile import inner
-from pear.solvers.active_set.layout import ALONG, BASIS, COLUMN, FACTORED, PULL, SUP, SUPERS, Data, Work
-from pear.solvers.active_set.tolerances import FLAT, ROUNDOFF
+from pear.solvers.active_set.layout import ALONG, BASIS, COLUMN, FACTORED, REDUCED, SUP, SUPERS, Data, Work
 
 
 @inner
@@ -75,15 +75,15 @@ def solve_reduced(w: Work, count: int) -> None:
 
 
 @inner
-def aim(D: Data, w: Work) -> float:
-    """Write the next direction to ALONG and COLUMN; returns how long a step may be: 1, infinite, 0 if there is none."""
+def search_direction(D: Data, w: Work) -> float:
+    """Write the search direction to ALONG and COLUMN; returns the longest step: 1, infinite, or 0 if there is none."""
     R = D.J.shape[0]
     supers = w.tally[SUPERS]
     flat = factorise(D, w)
     longest = 1.0
     if flat < 0:
         for t in range(supers):
-            w.v[ALONG, t] = -w.v[PULL, w.k[SUP, t]]
+            w.v[ALONG, t] = -w.v[REDUCED, w.k[SUP, t]]
         solve_reduced(w, supers)
     else:
         # L[flat, :flat] holds L⁻¹ of the column, so that the flat direction needs the second half of the solve only
@@ -95,8 +95,8 @@ def aim(D: Data, w: Work) -> float:
         w.v[ALONG, flat] = 1.0
         rise = size = 0.0
         for t in range(flat + 1):
-            rise += w.v[PULL, w.k[SUP, t]] * w.v[ALONG, t]
-            size += abs(w.v[PULL, w.k[SUP, t]] * w.v[ALONG, t])
+            rise += w.v[REDUCED, w.k[SUP, t]] * w.v[ALONG, t]
+            size += abs(w.v[REDUCED, w.k[SUP, t]] * w.v[ALONG, t])
         for t in range(flat + 1, supers):
             w.v[ALONG, t] = 0.0
         if not abs(rise) > ROUNDOFF * size:

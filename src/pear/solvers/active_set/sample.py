@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pear.optimality.rule import SHARP
 from pear.solvers.active_set.basis import invert, set_basics, times_all
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import (
@@ -12,17 +13,17 @@ from pear.solvers.active_set.layout import (
     BASIS,
     CHANGES,
     FACTORED,
+    FREE,
     GIVEN_UP,
     LO,
-    LOOSE,
     LOWER,
+    MAX_CURVATURE,
     NORM,
     NUMBER,
     PLACE,
-    REACH,
+    PRIMAL_SCALE,
     RHS,
     SOLVED,
-    STIFFNESS,
     SUP,
     SUPER,
     SUPERS,
@@ -37,9 +38,10 @@ from pear.solvers.active_set.layout import (
     Work,
     X,
 )
-from pear.solvers.active_set.phases import free_the_loose, phase_one, phase_two
+from pear.solvers.active_set.phases import enter_free_variables, phase_one, phase_two
+from pear.solvers.active_set.pricing import positive
+from pear.solvers.active_set.settings import REFINEMENTS, REFRESH
 from pear.solvers.active_set.tangent import hold_tight
-from pear.solvers.active_set.tolerances import REFINEMENTS, REFRESH, SHARP
 from pear.solvers.active_set.verdict import refine_and_judge, write
 
 
@@ -53,22 +55,18 @@ def select(P: Programs, r: int) -> Data:
 
 
 @inner
-def reach(
-    P: Programs, D: Data, cost: Array, r: int, states: States, slot: int, home: States, near: int, w: Work
-) -> bool:
-    """Solve a sample whose data is in row r, starting from ``states[slot]``; False where it is given up.
+def solve_from(D: Data, states: States, slot: int, fallback: States, fallback_slot: int, w: Work) -> bool:
+    """Solve the sample that is loaded, starting from ``states[slot]``; False where it is given up.
 
-    An unknown sample starts from ``home[near]``, or, where that is not known either, from the slacks.
+    A sample that has no start there takes ``fallback[fallback_slot]``, or, where there is none either, the slack basis.
     """
-    if not load(P, D, cost, r, w):
-        return False
     for attempt in range(2):
         if attempt == 1:
-            logical(D, w)
-        elif states.known[slot] == 1:
-            recall(D, states, slot, w)
-        elif home.known.shape[0] > near and home.known[near] == 1:
-            recall(D, home, near, w)
+            slack_basis(D, w)
+        elif states.has_start[slot] == 1:
+            load_start(D, states, slot, w)
+        elif fallback.has_start.shape[0] > fallback_slot and fallback.has_start[fallback_slot] == 1:
+            load_start(D, fallback, fallback_slot, w)
             w.tally[CHANGES] += 1
         else:
             continue
@@ -78,49 +76,37 @@ def reach(
 
 
 @inner
-def leave(D: Data, states: States, slot: int, outcome: Outcome, k: int, w: Work) -> None:
-    """Write a solution to row k of the outcome, and remember it in ``states[slot]``."""
+def write_back(D: Data, states: States, slot: int, outcome: Outcome, k: int, w: Work) -> None:
+    """Write a solution to row k of the outcome, and keep it as the start in ``states[slot]``."""
     write(D, outcome, k, w)
     outcome.tangent[k] = w.tally[SUPERS]
     outcome.code[k] = SOLVED
-    store(D, states, slot, outcome.changes[k] > 0, w)
+    save_start(D, states, slot, outcome.changes[k] > 0, w)
 
 
 @inner
 def solve_sample(
-    P: Programs,
-    D: Data,
-    cost: Array,
-    r: int,
-    states: States,
-    slot: int,
-    home: States,
-    near: int,
-    outcome: Outcome,
-    k: int,
-    w: Work,
+    D: Data, states: States, slot: int, fallback: States, fallback_slot: int, outcome: Outcome, k: int, w: Work
 ) -> None:
-    """``reach`` and ``leave``, with the working set brought to the tangent space in between."""
-    outcome.code[k] = GIVEN_UP
-    outcome.changes[k] = 0
-    if reach(P, D, cost, r, states, slot, home, near, w):
+    """``solve_from`` and ``write_back``, with the working set brought to the tangent space in between."""
+    if solve_from(D, states, slot, fallback, fallback_slot, w):
         hold_tight(w)
-        leave(D, states, slot, outcome, k, w)
+        write_back(D, states, slot, outcome, k, w)
 
 
 @inner
-def begin(D: Data, w: Work) -> bool:
-    """A feasible point, from the slacks; False where there is none."""
-    logical(D, w)
-    return settle(D, w) and phase_one(D, w)
+def feasible_start(D: Data, w: Work) -> bool:
+    """A feasible point, from the slack basis; False where there is none."""
+    slack_basis(D, w)
+    return set_nonbasics(D, w) and phase_one(D, w)
 
 
 @inner
-def load(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
+def load_program(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
     """Bring the data of row r into the workspace; False where it is not a program with finite costs."""
     R, n = D.J.shape
     good = True
-    largest = reach = 0.0
+    largest = scale = 0.0
     lb, ub = P.lb[r if P.lb.shape[0] > 1 else 0], P.ub[r if P.ub.shape[0] > 1 else 0]
     for j in range(n):
         w.v[C, j] = D.sign * cost[j]
@@ -128,11 +114,11 @@ def load(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
         largest = max(largest, abs(w.v[C, j]))
         good = good and abs(w.v[C, j]) < math.inf and lb[j] <= ub[j] and lb[j] < math.inf and ub[j] > -math.inf
         if lb[j] > -math.inf:
-            reach = max(reach, abs(lb[j]))
+            scale = max(scale, abs(lb[j]))
         if ub[j] < math.inf:
-            reach = max(reach, abs(ub[j]))
-    stiffest = measure_stiffness(D, w)
-    good = good and stiffest < math.inf
+            scale = max(scale, abs(ub[j]))
+    curvature = measure_curvature(D, w)
+    good = good and curvature < math.inf
     rhs, norm = P.rhs[r if P.rhs.shape[0] > 1 else 0], P.norm[r if P.norm.shape[0] > 1 else 0]
     for k in range(R):
         absent = k >= D.equalities and rhs[k] == math.inf
@@ -141,28 +127,28 @@ def load(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
         w.v[RHS, k] = 0.0 if absent else rhs[k]
         w.v[LO, n + k] = -math.inf if absent else 0.0
         w.v[UP, n + k] = 0.0 if k < D.equalities else math.inf
-        reach = max(reach, abs(w.v[RHS, k]))
-    reach = max(reach, largest / stiffest if stiffest > 0.0 else largest)
-    w.v[NUMBER, REACH] = reach if reach > 0.0 else 1.0
+        scale = max(scale, abs(w.v[RHS, k]))
+    scale = max(scale, largest / curvature if curvature > 0.0 else largest)
+    w.v[NUMBER, PRIMAL_SCALE] = positive(scale)
     w.tally[CHANGES] = 0
     return good
 
 
 @inner
-def measure_stiffness(D: Data, w: Work) -> float:
+def measure_curvature(D: Data, w: Work) -> float:
     """The largest entry of the curvature's diagonal; infinite where one is not a number."""
-    stiffest = D.smoothing
+    curvature = D.smoothing
     if D.Q.shape[0] > 0:
         for j in range(D.J.shape[1]):
             entry = D.smoothing + D.sign * D.Q[j, j]
-            stiffest = max(stiffest, entry if abs(entry) < math.inf else math.inf)
-    w.v[NUMBER, STIFFNESS] = stiffest
-    return stiffest
+            curvature = max(curvature, entry if abs(entry) < math.inf else math.inf)
+    w.v[NUMBER, MAX_CURVATURE] = curvature
+    return curvature
 
 
 @inner
-def recall(D: Data, states: States, slot: int, w: Work) -> None:
-    """Bring a remembered working set into the workspace."""
+def load_start(D: Data, states: States, slot: int, w: Work) -> None:
+    """Bring the start in ``states[slot]`` into the workspace."""
     R, n = D.J.shape
     supers = 0
     for j in range(n + R):
@@ -179,9 +165,9 @@ def recall(D: Data, states: States, slot: int, w: Work) -> None:
 
 
 @inner
-def store(D: Data, states: States, slot: int, moved: bool, w: Work) -> None:
-    """Remember the working set; its inverse only where it changed."""
-    states.known[slot] = 1
+def save_start(D: Data, states: States, slot: int, moved: bool, w: Work) -> None:
+    """Keep the working set as the start in ``states[slot]``; its inverse only where it changed."""
+    states.has_start[slot] = 1
     for j in range(D.J.shape[0] + D.J.shape[1]):
         states.x[slot, j], states.place[slot, j] = w.v[X, j], w.k[PLACE, j]
     if moved or states.age[slot] != w.tally[AGE]:
@@ -193,7 +179,7 @@ def store(D: Data, states: States, slot: int, moved: bool, w: Work) -> None:
 
 
 @inner
-def logical(D: Data, w: Work) -> None:
+def slack_basis(D: Data, w: Work) -> None:
     """The start that is always there: every variable at a bound, every slack basic."""
     R, n = D.J.shape
     for j in range(n):
@@ -210,11 +196,11 @@ def logical(D: Data, w: Work) -> None:
 @inner
 def optimise(D: Data, w: Work) -> bool:
     """From the working set in ``w`` to a verified solution; False where that cannot be had."""
-    if not settle(D, w):
+    if not set_nonbasics(D, w):
         return False
     if not phase_one(D, w):
         return False
-    free_the_loose(D, w)
+    enter_free_variables(D, w)
     for attempt in range(REFINEMENTS):
         if not phase_two(D, w, attempt > 0):
             return False
@@ -230,7 +216,7 @@ def optimise(D: Data, w: Work) -> bool:
 
 
 @inner
-def settle(D: Data, w: Work) -> bool:
+def set_nonbasics(D: Data, w: Work) -> bool:
     """Put nonbasic variables on bounds that exist, superbasic ones between theirs, and compute the basic ones."""
     R, n = D.J.shape
     for j in range(n + R):
@@ -243,8 +229,8 @@ def settle(D: Data, w: Work) -> bool:
         if place == LOWER and w.v[LO, j] == -math.inf:
             place = UPPER
         if place == UPPER and w.v[UP, j] == math.inf:
-            place = LOWER if w.v[LO, j] > -math.inf else LOOSE
-        if place == LOOSE and (w.v[LO, j] > -math.inf or w.v[UP, j] < math.inf):
+            place = LOWER if w.v[LO, j] > -math.inf else FREE
+        if place == FREE and (w.v[LO, j] > -math.inf or w.v[UP, j] < math.inf):
             place = LOWER if w.v[LO, j] > -math.inf else UPPER
         w.k[PLACE, j] = place
         w.v[X, j] = w.v[LO, j] if place == LOWER else (w.v[UP, j] if place == UPPER else 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pear.optimality.rule import NEGLIGIBLE, PROJECTED, ROUNDOFF, SHARP, WEAK
 from pear.solvers.active_set.basis import drop, swap
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import (
@@ -11,18 +12,18 @@ from pear.solvers.active_set.layout import (
     BASIC,
     BASIS,
     COLUMN,
+    DUAL_SCALE,
     ERROR,
-    FORCE,
     GRAD,
     HELD,
     LEFT,
     LO,
     LOWER,
+    MAX_CURVATURE,
     NUMBER,
     PLACE,
-    PULL,
+    REDUCED,
     STEP,
-    STIFFNESS,
     SUP,
     SUPER,
     SUPERS,
@@ -33,9 +34,10 @@ from pear.solvers.active_set.layout import (
     Work,
     Y,
 )
-from pear.solvers.active_set.linear import set_pulls, subtract_columns, subtract_rows
+from pear.solvers.active_set.linear import set_reduced_gradient, subtract_columns, subtract_rows
+from pear.solvers.active_set.pricing import positive
 from pear.solvers.active_set.reduced import factorise, solve_reduced
-from pear.solvers.active_set.tolerances import NEGLIGIBLE, PIVOT, REFINEMENTS, ROUNDOFF, SHARP, WEAK
+from pear.solvers.active_set.settings import NOISE, PIVOT, REFINEMENTS
 
 
 @inner
@@ -65,8 +67,8 @@ def hold_tight(w: Work) -> None:
 
 
 @inner
-def centre(D: Data, w: Work) -> None:
-    """Give tight constraints a multiplier each, where that costs none of the others theirs.
+def centre(D: Data, w: Work) -> bool:
+    """Give tight constraints a multiplier each, where that costs none of the others theirs; True where it did.
 
     A tight basic variable has multiplier zero only because it is basic. Raising it by t changes the multipliers of
     nonbasic variables by t times its row of B⁻¹J; half of what the first of them allows leaves all of them positive.
@@ -77,8 +79,8 @@ def centre(D: Data, w: Work) -> None:
     for _ in range(2):
         for b in range(R):
             v = w.k[BASIS, b]
-            size = w.v[FORCE, v]
-            if w.k[HELD, v] == 0 or w.v[LO, v] == w.v[UP, v] or abs(w.v[PULL, v]) > WEAK * size:
+            size = w.v[DUAL_SCALE, v]
+            if w.k[HELD, v] == 0 or w.v[LO, v] == w.v[UP, v] or abs(w.v[REDUCED, v]) > WEAK * size:
                 continue
             sign = 1.0 if w.k[HELD, v] == 1 else -1.0
             for j in range(n):
@@ -92,7 +94,7 @@ def centre(D: Data, w: Work) -> None:
                     continue
                 rate = -w.v[STEP, j] if j < n else w.v[COLUMN, j - n]
                 rate *= sign
-                room = w.v[PULL, j]
+                room = w.v[REDUCED, j]
                 if w.k[PLACE, j] == UPPER:
                     rate, room = -rate, -room
                 if rate < -ROUNDOFF:
@@ -105,17 +107,22 @@ def centre(D: Data, w: Work) -> None:
                 changed = True
                 for k in range(R):
                     w.v[Y, k] -= 0.5 * longest * sign * w.v[COLUMN, k]
-                set_pulls(D, w)
+                set_reduced_gradient(D, w)
     if changed:
         for k in range(R):
             if w.k[HELD, n + k] == 0:
                 w.v[Y, k] = 0.0
-        set_pulls(D, w)
+        set_reduced_gradient(D, w)
+    return changed
 
 
 @inner
 def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
-    """G = P error at the working set of w, whose superbasics span the tangent space; False where it is not unique."""
+    """G = P error at the working set of w, whose superbasics span the tangent space.
+
+    Returns:
+        False where the reduced system is flat, or refinement has not converged.
+    """
     R, n = D.J.shape
     supers = w.tally[SUPERS]
     for j in range(n):
@@ -135,7 +142,7 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
                 g[i] = math.nan
             return True
         top = max(top, abs(error[j]))
-    noise = NEGLIGIBLE * top / max(w.v[NUMBER, STIFFNESS], 1e-300)
+    noise = NEGLIGIBLE * top / positive(w.v[NUMBER, MAX_CURVATURE])
     largest, change = 0.0, math.inf
     for attempt in range(REFINEMENTS):
         if attempt > 0:
@@ -155,9 +162,9 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
                 w.v[STEP, w.k[BASIS, b]] -= w.W[t, b] * w.v[ALONG, t]
         if attempt == 0:
             largest = change
-        elif change <= max(SHARP * largest, 1e-3 * noise):
+        elif change <= max(SHARP * largest, NOISE * noise):
             break
-    if not change <= max(1e-9 * largest, noise):
+    if not change <= max(PROJECTED * largest, noise):
         return False
     biggest = 0.0
     for j in range(n):

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from pear.optimality.rule import FEASIBLE, FLOOR, OPTIMAL, SHARE_OF_SIZE, SHARP, TIGHT, WEAK
 from pear.solvers.active_set.basis import set_basics
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import (
@@ -13,23 +14,25 @@ from pear.solvers.active_set.layout import (
     ALONG,
     BASIC,
     BASIS,
+    BOUND,
     CHANGES,
-    FORCE,
+    DUAL_SCALE,
     GIVEN_UP,
     GRAD,
     HELD,
+    KKT,
     LEFT,
     LO,
     LOWER,
+    MAX_CURVATURE,
     NORM,
     NUMBER,
     PLACE,
-    PULL,
-    REACH,
+    PRIMAL_SCALE,
+    REDUCED,
     RHS,
     SIZE,
     SOLVED,
-    STIFFNESS,
     SUP,
     SUPER,
     SUPERS,
@@ -43,46 +46,86 @@ from pear.solvers.active_set.layout import (
     X,
     Y,
 )
-from pear.solvers.active_set.linear import add_abs_rows, set_multipliers, set_pulls, set_slope, subtract_rows
-from pear.solvers.active_set.pricing import measure_forces, most_wrong, positive
+from pear.solvers.active_set.linear import add_abs_rows, set_multipliers, set_reduced_gradient, set_slope, subtract_rows
+from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong, positive
 from pear.solvers.active_set.reduced import factorise, solve_reduced
-from pear.solvers.active_set.tolerances import FLOOR, REFINEMENTS, SHARE_OF_SIZE, SHARP, TIGHT, TOLERANCE, WEAK
+from pear.solvers.active_set.settings import BASICS, REFINEMENTS
 
 
 @inner
 def refine_and_judge(D: Data, w: Work) -> int:
     """Sharpen the solution on its working set, and judge it from the data: SOLVED, GIVEN_UP or AGAIN."""
-    R, n = D.J.shape
+    R = D.J.shape[0]
     unbalanced = math.inf
     for attempt in range(REFINEMENTS):
         if attempt > 0:
             if factorise(D, w) >= 0:
                 return GIVEN_UP
             for t in range(w.tally[SUPERS]):
-                w.v[ALONG, t] = -w.v[PULL, w.k[SUP, t]]
+                w.v[ALONG, t] = -w.v[REDUCED, w.k[SUP, t]]
             solve_reduced(w, w.tally[SUPERS])
             for t in range(w.tally[SUPERS]):
                 w.v[X, w.k[SUP, t]] += w.v[ALONG, t]
                 for b in range(R):
                     w.v[X, w.k[BASIS, b]] -= w.W[t, b] * w.v[ALONG, t]
-        if not set_basics(D, w, 1e-15):
+        if not set_basics(D, w, BASICS):
             return GIVEN_UP
         set_slope(D, w)
         sharp_multipliers(D, w)
-        measure_forces(D, w)
-        unbalanced = 0.0
-        for j in range(n):
-            if w.k[PLACE, j] in (BASIC, SUPER):
-                unbalanced = max(unbalanced, abs(w.v[PULL, j]) / w.v[FORCE, j])
-            if w.v[PULL, j] != w.v[PULL, j]:
-                return GIVEN_UP
+        measure_dual_scales(D, w)
+        set_held_multipliers(D, w)
+        unbalanced = imbalance(D, w)
+        if unbalanced == math.inf:
+            return GIVEN_UP
         if unbalanced <= SHARP:
             break
-    if not unbalanced <= TOLERANCE:
+    if not unbalanced <= FEASIBLE:
         return GIVEN_UP
     if most_wrong(D, w, np.bool_(False)) >= 0:
         return AGAIN
-    return SOLVED if feasible(D, w) else GIVEN_UP
+    if not feasible(D, w):
+        return GIVEN_UP
+    return SOLVED if accept_multipliers(D, w) else GIVEN_UP
+
+
+@inner
+def accept_multipliers(D: Data, w: Work) -> bool:
+    """Give the tight constraints their multipliers; True where the KKT residual passes."""
+    set_tight_multipliers(D, w)
+    return kkt_residual(D, w) <= OPTIMAL
+
+
+@inner
+def set_held_multipliers(D: Data, w: Work) -> None:
+    """Multipliers of the bounds: minus the reduced gradient, whatever its sign, for nonbasic variables, else zero."""
+    for j in range(D.J.shape[1]):
+        w.v[BOUND, j] = 0.0 if w.k[PLACE, j] in (BASIC, SUPER) else -w.v[REDUCED, j]
+
+
+@inner
+def imbalance(D: Data, w: Work) -> float:
+    """Largest residual of stationarity, each by its natural size; infinite where one is not a number."""
+    worst = 0.0
+    for j in range(D.J.shape[1]):
+        left = w.v[REDUCED, j] + w.v[BOUND, j]
+        if left != 0.0:
+            worst = max(worst, abs(left) / w.v[DUAL_SCALE, j])
+        if left != left:
+            return math.inf
+    return worst
+
+
+@inner
+def set_tight_multipliers(D: Data, w: Work) -> None:
+    """Multipliers of all tight constraints from y, without the rounding that has the wrong sign; zero for the rest."""
+    R, n = D.J.shape
+    for j in range(n):
+        bound = -w.v[REDUCED, j] if w.k[HELD, j] != 0 else 0.0
+        if w.v[LO, j] != w.v[UP, j]:
+            bound = min(bound, 0.0) if w.k[HELD, j] == 1 else max(bound, 0.0)
+        w.v[BOUND, j] = bound
+    for k in range(D.equalities, R):
+        w.v[Y, k] = min(w.v[Y, k], 0.0)
 
 
 @inner
@@ -91,21 +134,21 @@ def sharp_multipliers(D: Data, w: Work) -> None:
     R, n = D.J.shape
     set_multipliers(D, w)
     for b in range(R):
-        left = w.v[PULL, w.k[BASIS, b]]
+        left = w.v[REDUCED, w.k[BASIS, b]]
         if left != 0.0:
             for k in range(R):
                 w.v[Y, k] += left * w.inverse[b, k]
     for k in range(R):
         if w.k[PLACE, n + k] in (BASIC, SUPER):
             w.v[Y, k] = 0.0
-    set_pulls(D, w)
+    set_reduced_gradient(D, w)
 
 
 @inner
 def feasible(D: Data, w: Work) -> bool:
     """Measure every slack by its natural size, note which are tight, and say whether none is violated."""
     R, n = D.J.shape
-    largest = FLOOR * w.v[NUMBER, REACH]
+    largest = FLOOR * w.v[NUMBER, PRIMAL_SCALE]
     for j in range(n):
         largest = max(largest, abs(w.v[X, j]))
     for k in range(R):
@@ -121,79 +164,76 @@ def feasible(D: Data, w: Work) -> bool:
             lower = (x - w.v[LO, j]) / positive(w.v[SIZE, j] + abs(w.v[LO, j]))
         if w.v[UP, j] < math.inf:
             upper = (w.v[UP, j] - x) / positive(w.v[SIZE, j] + abs(w.v[UP, j]))
-        good = good and lower >= -TOLERANCE and upper >= -TOLERANCE
+        good = good and lower >= -FEASIBLE and upper >= -FEASIBLE
         at_lower = w.k[PLACE, j] == LOWER or lower <= TIGHT
         w.k[HELD, j] = 1 if at_lower else (2 if w.k[PLACE, j] == UPPER or upper <= TIGHT else 0)
     for k in range(R):
         slack = w.v[LEFT, k] / positive(w.v[TERMS, k])
         if k < D.equalities:
-            good = good and abs(slack) <= TOLERANCE
+            good = good and abs(slack) <= FEASIBLE
             w.k[HELD, n + k] = 1
         elif w.v[LO, n + k] == -math.inf:
             w.k[HELD, n + k] = 0
         else:
-            good = good and slack >= -TOLERANCE
-            w.k[HELD, n + k] = 1 if w.k[PLACE, n + k] == LOWER or slack <= TIGHT else 0
+            held = w.k[PLACE, n + k] == LOWER
+            good = good and slack >= -FEASIBLE and not (held and slack > FEASIBLE)
+            w.k[HELD, n + k] = 1 if held or slack <= TIGHT else 0
     return good
 
 
 @inner
 def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
-    """Write a judged solution to row k of the outcome."""
+    """Write a judged point to row k of the outcome: multipliers, tight and weakly active constraints."""
     R, n = D.J.shape
     p = D.equalities
     for j in range(n):
-        outcome.x[k, j] = w.v[X, j]
+        bound = w.v[BOUND, j]
+        outcome.x[k, j], outcome.bound[k, j] = w.v[X, j], bound
         pinned = w.v[LO, j] == w.v[UP, j]
         lower, upper = w.k[HELD, j] == 1, w.k[HELD, j] == 2
-        force = 0.0
-        if lower or upper:
-            force = -w.v[PULL, j]
-            if not pinned:
-                force = min(force, 0.0) if lower else max(force, 0.0)
-        outcome.bound[k, j] = force
-        push = abs(force) / w.v[FORCE, j]
+        scaled = bound / w.v[DUAL_SCALE, j]
         outcome.lower[k, j], outcome.upper[k, j] = lower, upper
-        outcome.weak_lower[k, j] = lower and push <= WEAK and not pinned
-        outcome.weak_upper[k, j] = upper and push <= WEAK and not pinned
+        outcome.weak_lower[k, j] = lower and -scaled <= WEAK and not pinned
+        outcome.weak_upper[k, j] = upper and scaled <= WEAK and not pinned
     for i in range(p):
         outcome.equality[k, i] = -w.v[Y, i]
     for i in range(p, R):
-        multiplier = max(0.0, -w.v[Y, i])
+        multiplier = -w.v[Y, i] if w.v[Y, i] != 0.0 else 0.0
         tight = w.k[HELD, n + i] == 1
         outcome.inequality[k, i - p] = multiplier
         outcome.rows[k, i - p] = tight
-        outcome.weak_rows[k, i - p] = tight and multiplier / w.v[FORCE, n + i] <= WEAK
+        outcome.weak_rows[k, i - p] = tight and multiplier / w.v[DUAL_SCALE, n + i] <= WEAK
     outcome.changes[k] = w.tally[CHANGES]
-    outcome.kkt_residual[k] = kkt_residual(D, outcome, k, w)
+    outcome.kkt_residual[k] = w.v[NUMBER, KKT]
 
 
 @inner
-def kkt_residual(D: Data, outcome: Outcome, k: int, w: Work) -> float:
-    """The yardstick of ``pear.optimality.residual``; w.v[LEFT] holds the slacks of the rows."""
+def kkt_residual(D: Data, w: Work) -> float:
+    """The yardstick of ``pear.optimality.residual``, kept in w; w.v[LEFT] holds the slacks of the rows."""
     R, n = D.J.shape
     p = D.equalities
-    size = FLOOR * w.v[NUMBER, REACH]
-    force = size * w.v[NUMBER, STIFFNESS]
+    size = FLOOR * w.v[NUMBER, PRIMAL_SCALE]
+    dual = size * w.v[NUMBER, MAX_CURVATURE]
     for j in range(n):
         size = max(size, abs(w.v[X, j]))
-        force = max(force, abs(w.v[C, j]), abs(w.v[GRAD, j] - w.v[C, j]))
-    force = positive(force)
+        dual = max(dual, abs(w.v[C, j]), abs(w.v[GRAD, j] - w.v[C, j]))
+    dual = positive(dual)
     worst = 0.0
     for j in range(n):
-        bound = outcome.bound[k, j]
-        worst = max(worst, abs(w.v[PULL, j] + bound) / force)
-        if w.v[LO, j] > -math.inf:
-            slack = (w.v[X, j] - w.v[LO, j]) / size
-            worst = max(worst, -slack, abs(slack * min(bound, 0.0) / force))
-        if w.v[UP, j] < math.inf:
-            slack = (w.v[UP, j] - w.v[X, j]) / size
-            worst = max(worst, -slack, abs(slack * max(bound, 0.0) / force))
+        bound = w.v[BOUND, j]
+        worst = max(worst, abs(w.v[REDUCED, j] + bound) / dual)
+        # an absent constraint may carry no multiplier at all
+        slack = (w.v[X, j] - w.v[LO, j]) / size if w.v[LO, j] > -math.inf else 1.0
+        worst = max(worst, -slack, abs(slack * min(bound, 0.0) / dual))
+        slack = (w.v[UP, j] - w.v[X, j]) / size if w.v[UP, j] < math.inf else 1.0
+        worst = max(worst, -slack, abs(slack * max(bound, 0.0) / dual))
     for i in range(R):
         norm = positive(math.sqrt(w.v[NORM, i]))
-        slack = w.v[LEFT, i] / norm / size
+        slack = w.v[LEFT, i] / norm / size if w.v[LO, n + i] > -math.inf else 1.0
         if i < p:
             worst = max(worst, abs(slack))
-        elif w.v[LO, n + i] > -math.inf:
-            worst = max(worst, -slack, abs(slack * outcome.inequality[k, i - p] * norm / force))
+        else:
+            multiplier = -w.v[Y, i] * norm / dual
+            worst = max(worst, -slack, -multiplier, abs(slack * multiplier))
+    w.v[NUMBER, KKT] = worst
     return worst

@@ -1,4 +1,4 @@
-"""Batches for the GPU's active-set kernel: a common start, the launch, and exact solutions from what it leaves."""
+"""Batches for the GPU's active-set kernel: a plan for the constraints, the launch, and refined solutions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from pear.optimality.rule import NEGLIGIBLE, PROJECTED
 from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
 from pear.solvers.active_set import batch as compiled
 from pear.solvers.active_set.layout import BASIC, UPPER
+from pear.solvers.active_set.settings import KERNEL_REFINEMENTS
 
 _MOST_VARIABLES = 1024
 _MOST_ROWS = 16
 _SLOTS = (32, 64)
-_REFINEMENTS = 2
 
 
 def supports(qp: QuadraticProgram) -> bool:
@@ -27,12 +28,12 @@ def supports(qp: QuadraticProgram) -> bool:
 
 @dataclass(frozen=True)
 class Descent:
-    """Where the kernel left a batch.
+    """Solutions of a batch, with the inverses of their reduced systems.
 
     Attributes:
         qp: the programs.
         x: (B, n) points; y: (B, R) multipliers of all rows; lower, upper: (B, n) bool, variables held at a bound.
-        rows: (B, m) bool, inequalities that are held; ended: (B,) bool, where an optimum was found.
+        rows: (B, m) bool, inequalities that are held; ended: (B,) bool, where the kernel reports an optimum.
     """
 
     qp: QuadraticProgram
@@ -56,108 +57,116 @@ class Descent:
         return full[:, :n], full[:, n:]
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """G = P e with the working sets held, (B, n), refined to rounding, and (B,) bool where that worked."""
-        J = _rows(self.qp)
+        """G = P e with the working sets held, (B, n), refined to rounding, and (B,) bool where that has converged."""
+        J = torch.cat([self.qp.A, self.qp.G], 1)
         none = torch.zeros_like(self.y)
         g, v = self.solve(e, none)
         first = g.abs().amax(1)
-        for _ in range(_REFINEMENTS):
+        for _ in range(KERNEL_REFINEMENTS):
             change, dv = self.solve(e - matvec(self.qp.H, g) - tmatvec(J, v), -matvec(J, g))
             g, v = g + change, v + dv
-        size = torch.maximum(first, 1e-12 * e.abs().amax(1) / self.qp.H.diagonal(dim1=1, dim2=2).amax(1))
-        return g, change.abs().amax(1) <= 1e-9 * size
-
-
-def descend(qp: QuadraticProgram) -> Descent | None:
-    """Solve a batch on its GPU; None where the constraints leave nothing to start from.
-
-    The start is one feasible working set for all samples: it depends on the constraints alone.
-    """
-    fields = {name: getattr(qp, name).cpu() for name in ("A", "b", "G", "h", "lb", "ub")}
-    home = compiled.home_of(compiled.programs(fields, qp.n))
-    if not int(home.known[0]):
-        return None
-    start = _Start.of(qp, home)
-    if start is None:
-        return None
-    found = _run(qp, start, _SLOTS[0])
-    return found if bool(found.ended.all()) or qp.n <= _SLOTS[0] else _run(qp, start, _SLOTS[1])
+        noise = NEGLIGIBLE * e.abs().amax(1) / self.qp.H.diagonal(dim1=1, dim2=2).amax(1)
+        return g, change.abs().amax(1) <= torch.maximum(PROJECTED * first, noise)
 
 
 @dataclass(frozen=True)
-class _Start:
-    """A feasible vertex: (n,) x and place (0 free, 1 and 2 at a bound), and the working set as a list of indices."""
+class GPUPlan:
+    """What depends on the constraints alone: their form for the kernel, and a feasible vertex to start from.
 
+    Attributes:
+        J, limit: (R, n) and (R,) rows, equalities first; lower, upper: (n,) bounds.
+        equalities: how many of the rows are equalities.
+        x: (n,) the vertex; place: (n,) int32, 0 free, 1 and 2 at a bound.
+        variables, rows: (k,) free variables and held rows there; inverse: (k, k) of these columns of these rows.
+    """
+
+    J: Tensor
+    limit: Tensor
+    lower: Tensor
+    upper: Tensor
+    equalities: int
     x: Tensor
     place: Tensor
-    working: list[int]
+    variables: Tensor
+    rows: Tensor
+    inverse: Tensor
 
-    @classmethod
-    def of(cls, qp: QuadraticProgram, home: compiled.States) -> _Start | None:
-        n, device = qp.n, qp.c.device
-        place, basis = home.place[0], home.basis[0]
-        variables = [int(v) for v in basis if v < n]
-        rows = [int(v) for v in range(n, n + qp.p + qp.m) if place[v] != BASIC]
-        if len(variables) != len(rows) or (place[:n] > BASIC).any():
-            return None  # rows that repeat each other, or variables without bounds
-        x = torch.from_numpy(home.x[0, :n].copy())
-        where = [0 if v == BASIC else 2 if v == UPPER else 1 for v in place[:n].tolist()]
-        return cls(x.to(device), torch.tensor(where, dtype=torch.int32, device=device), variables + rows)
+    def solve(self, qp: QuadraticProgram) -> Descent:
+        """Solve a batch with these constraints on its device, all samples from the common start."""
+        found = self._run(qp, _SLOTS[0])
+        return found if qp.n <= _SLOTS[0] or bool(found.ended.all()) else self._run(qp, _SLOTS[1])
 
+    def _run(self, qp: QuadraticProgram, slots: int) -> Descent:
+        from pear.solvers.active_set.gpu.kernel import descend
 
-def _run(qp: QuadraticProgram, start: _Start, slots: int) -> Descent:
-    import triton
+        B, n, R = qp.batch, qp.n, len(self.limit)
+        H = qp.H.contiguous()
+        x, place = self.x.expand(B, n).contiguous(), self.place.expand(B, n).contiguous()
+        slope = matvec(H, x) + qp.c
+        slot, M = self._start(H, B, slots)
+        status = torch.zeros(B, dtype=torch.int32, device=x.device)
+        width = 1 << (n - 1).bit_length()
+        descend[(B,)](
+            H, self.J, self.limit, self.lower, self.upper, x, slope, place, slot, M, status,
+            n, R, self.equalities, 0 if H.shape[0] == 1 else n * n, 20 * n + 100,
+            width=width, slots=slots, num_warps=4 if width <= 256 else 8,
+        )  # fmt: skip
+        y, held = x.new_zeros(B, R), _held(slot, n, R)
+        found = Descent(qp, x, y, place == 1, place == 2, held[:, self.equalities :], status == 1, slot, M)
+        return self._refined(found)
 
-    from pear.solvers.active_set.gpu.kernel import descend as kernel
-
-    B, n, R = qp.batch, qp.n, qp.p + qp.m
-    J = _rows(qp)[0].contiguous()
-    limit = torch.cat([qp.b, qp.h], 1)[0].contiguous()
-    H = qp.H.contiguous()
-    x = start.x.expand(B, n).contiguous()
-    slope = matvec(H, x) + qp.c
-    place = start.place.expand(B, n).contiguous()
-    slot, M = _first_inverse(H, J, start.working, B, slots)
-    fate = torch.zeros(B, dtype=torch.int32, device=x.device)
-    block = triton.next_power_of_2(n)
-    kernel[(B,)](
-        H, J, limit, qp.lb[0].contiguous(), qp.ub[0].contiguous(), x, slope, place, slot, M, fate,
-        n, R, qp.p, 0 if H.shape[0] == 1 else n * n, 20 * n + 100,
-        width=block, slots=slots, num_warps=4 if block <= 256 else 8,
-    )  # fmt: skip
-    y = torch.zeros_like(torch.cat([qp.b, qp.h], 1).expand(B, R))
-    held = _held(slot, n, R)
-    found = Descent(qp, x, y, place == 1, place == 2, held[:, qp.p :], fate == 1, slot, M)
-    return _refined(found, J[None], limit)
-
-
-def _refined(found: Descent, J: Tensor, limit: Tensor) -> Descent:
-    """The solution on the working set to rounding: M is a good inverse, and refinement makes it as good as exact."""
-    qp, x, y = found.qp, found.x, found.y
-    x = torch.where(found.lower, qp.lb, torch.where(found.upper, qp.ub, x))
-    for _ in range(_REFINEMENTS):
-        dx, dy = found.solve(-(matvec(qp.H, x) + qp.c + tmatvec(J, y)), limit - matvec(J, x))
-        x, y = x + dx, y + dy
-    return replace(found, x=x, y=y)
-
-
-def _first_inverse(H: Tensor, J: Tensor, working: list[int], B: int, slots: int) -> tuple[Tensor, Tensor]:
-    """(B, slots) working sets and (B, slots, slots) inverses at the common start."""
-    n, device = H.shape[1], H.device
-    slot = torch.full((B, slots), -1, dtype=torch.int32, device=device)
-    M = torch.zeros(B, slots, slots, dtype=H.dtype, device=device)
-    k = len(working) // 2
-    if k:
-        slot[:, : 2 * k] = torch.tensor(working, dtype=torch.int32, device=device)
-        variables = torch.tensor(working[:k], device=device)
-        rows = torch.tensor(working[k:], device=device) - n
-        B_inverse = torch.linalg.inv(J[rows][:, variables])
+    def _start(self, H: Tensor, B: int, slots: int) -> tuple[Tensor, Tensor]:
+        """(B, slots) working sets and (B, slots, slots) inverses at the common start."""
+        k, n, device = len(self.rows), len(self.x), H.device
+        slot = torch.full((B, slots), -1, dtype=torch.int32, device=device)
+        M = torch.zeros(B, slots, slots, dtype=H.dtype, device=device)
+        slot[:, :k], slot[:, k : 2 * k] = self.variables.int(), (self.rows + n).int()
         # K = [H_FF Bᵀ; B 0] with a square B, so that its inverse is [0 B⁻¹; B⁻ᵀ −B⁻ᵀ H_FF B⁻¹]
-        H_free = H[:, variables][:, :, variables]
-        M[:, :k, k : 2 * k] = B_inverse
-        M[:, k : 2 * k, :k] = B_inverse.mT
-        M[:, k : 2 * k, k : 2 * k] = -(B_inverse.mT @ H_free @ B_inverse)
-    return slot, M
+        H_free = H[:, self.variables][:, :, self.variables]
+        M[:, :k, k : 2 * k] = self.inverse
+        M[:, k : 2 * k, :k] = self.inverse.mT
+        M[:, k : 2 * k, k : 2 * k] = -(self.inverse.mT @ H_free @ self.inverse)
+        return slot, M
+
+    def _refined(self, found: Descent) -> Descent:
+        """The solution on the working set to rounding: M is a good inverse, and refinement does the rest."""
+        qp, x, y, J = found.qp, found.x, found.y, self.J[None]
+        x = torch.where(found.lower, self.lower, torch.where(found.upper, self.upper, x))
+        for _ in range(KERNEL_REFINEMENTS):
+            dx, dy = found.solve(-(matvec(qp.H, x) + qp.c + tmatvec(J, y)), self.limit - matvec(J, x))
+            x, y = x + dx, y + dy
+        return replace(found, x=x, y=y)
+
+
+def prepare(qp: QuadraticProgram) -> GPUPlan | None:
+    """Bring the constraints that all samples share into the kernel's form; None where there is no vertex to start from.
+
+    The vertex is found on the CPU, once; it serves every batch with these constraints.
+    """
+    fields = {name: getattr(qp, name).cpu() for name in ("A", "b", "G", "h", "lb", "ub")}
+    start = compiled.default_start(compiled.programs(fields, qp.n))
+    if not int(start.has_start[0]):
+        return None
+    n, device, place = qp.n, qp.c.device, start.place[0]
+    variables = [int(v) for v in start.basis[0] if v < n]
+    rows = [int(v) - n for v in range(n, n + qp.p + qp.m) if place[v] != BASIC]
+    if len(variables) != len(rows) or (place[:n] > BASIC).any():
+        return None  # rows that repeat each other, or variables without bounds
+    where = [0 if v == BASIC else 2 if v == UPPER else 1 for v in place[:n].tolist()]
+    J = torch.cat([qp.A, qp.G], 1)[0].contiguous()
+    columns, held = (torch.tensor(index, dtype=torch.long, device=device) for index in (variables, rows))
+    return GPUPlan(
+        J=J,
+        limit=torch.cat([qp.b, qp.h], 1)[0].contiguous(),
+        lower=qp.lb[0].contiguous(),
+        upper=qp.ub[0].contiguous(),
+        equalities=qp.p,
+        x=torch.from_numpy(start.x[0, :n].copy()).to(device),
+        place=torch.tensor(where, dtype=torch.int32, device=device),
+        variables=columns,
+        rows=held,
+        inverse=torch.linalg.inv(J[held][:, columns]),
+    )
 
 
 def _held(slot: Tensor, n: int, R: int) -> Tensor:
@@ -165,7 +174,3 @@ def _held(slot: Tensor, n: int, R: int) -> Tensor:
     count = torch.zeros(len(slot), n + R, dtype=torch.int8, device=slot.device)
     count.scatter_add_(1, slot.clamp(min=0).long(), (slot >= 0).to(torch.int8))
     return count[:, n:] > 0
-
-
-def _rows(qp: QuadraticProgram) -> Tensor:
-    return torch.cat([qp.A, qp.G], 1)

@@ -1,10 +1,10 @@
-"""The active-set method as one Triton kernel: a block of threads for each sample, no word between them.
+"""The active-set method as one Triton kernel: one thread block per sample; blocks do not communicate.
 
 A sample keeps a working set of *indices*: j < n is a variable that is free to move, n + i a row that is held. With
 
     K = [H Jᵀ; J 0]   restricted to the working set,   M = K⁻¹   kept in registers,
 
-one product M · (−gradient) gives the way to the minimum of the working set and the multipliers there. An index that
+one product M · (−gradient) gives the step to the minimum of the working set and the multipliers there. An index that
 comes or goes changes M by a matrix of rank one, so that a step costs a few products of a vector with M and with the
 rows of H that belong to variables that move; the rest of H is never read.
 """
@@ -14,8 +14,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-_ROUNDOFF = tl.constexpr(1e-12)
-_WRONG = tl.constexpr(1e-11)
+from pear.optimality import rule
+from pear.solvers.active_set import settings
+
+_ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
+_WRONG = tl.constexpr(settings.KERNEL_SIGN)
 
 
 # Triton reads annotations as code, so that there can be none but its own.
@@ -31,7 +34,7 @@ def descend(  # type: ignore[no-untyped-def]
     place_all,
     slot_all,
     M_all,
-    fate,
+    status,
     n,
     rows,
     equalities,
@@ -48,7 +51,7 @@ def descend(  # type: ignore[no-untyped-def]
         x_all, slope_all: (B, n) point and gradient Hx + c, rewritten; place_all: (B, n) int32, 0 free, 1 at the lower
             and 2 at the upper bound, rewritten.
         slot_all: (B, slots) int32 working set, −1 where a slot is empty; M_all: (B, slots, slots); both rewritten.
-        fate: (B,) int32, written: 1 at the optimum, 2 where there is no room left, 0 where the rounds ran out.
+        status: (B,) int32, written: 1 at the optimum, 2 where there is no room left, 0 where the rounds ran out.
         rounds: how many steps at most.
     """
     sample = tl.program_id(0).to(tl.int64)
@@ -64,18 +67,18 @@ def descend(  # type: ignore[no-untyped-def]
     slot = tl.load(slot_all + sample * slots + s)
     square = s[:, None] * slots + s[None, :]
     M = tl.load(M_all + sample * slots * slots + square)
-    state = 0
-    step = 0
-    while (state == 0) & (step < rounds):
-        step += 1
-        # the way to the minimum of the working set
+    outcome = 0
+    taken = 0
+    while (outcome == 0) & (taken < rounds):
+        taken += 1
+        # the step to the minimum of the working set
         variable = (slot >= 0) & (slot < n)
         here = (slot[:, None] == j[None, :]) & variable[:, None]
-        pull = tl.sum(tl.where(here, slope[None, :], 0.0), axis=1)
-        way = -tl.sum(M * pull[None, :], axis=1)
-        way = tl.where(slot >= 0, way, 0.0)
-        p = tl.sum(tl.where(here, way[:, None], 0.0), axis=0)
-        # how far it goes: to the first bound, or the first row
+        gradient = tl.sum(tl.where(here, slope[None, :], 0.0), axis=1)
+        step = -tl.sum(M * gradient[None, :], axis=1)
+        step = tl.where(slot >= 0, step, 0.0)
+        p = tl.sum(tl.where(here, step[:, None], 0.0), axis=0)
+        # ratio test: to the first bound, or the first row
         moves = real & (tl.abs(p) > _ROUNDOFF * tl.max(tl.abs(p)))
         goal = tl.where(p > 0, up, lo)
         distance = tl.where(moves, (goal - x) / tl.where(moves, p, 1.0), float("inf"))
@@ -96,67 +99,67 @@ def descend(  # type: ignore[no-untyped-def]
         x += length * p
         for t in range(slots):
             index = tl.sum(tl.where(s == t, slot, 0))
-            change = length * tl.sum(tl.where(s == t, way, 0.0))
+            change = length * tl.sum(tl.where(s == t, step, 0.0))
             if (index >= 0) & (index < n) & (change != 0.0):
                 slope += change * tl.load(H + index * n + j, mask=real, other=0.0)
-        enter = met * 0 - 1
-        leave = met * 0 - 1
+        entering = met * 0 - 1
+        leaving = met * 0 - 1
         if blocked:
             if met < n:
                 at = j == met
                 rising = tl.sum(tl.where(at, p, 0.0)) > 0
                 x = tl.where(at, tl.where(rising, up, lo), x)
                 place = tl.where(at, tl.where(rising, 2, 1), place)
-                leave = met
+                leaving = met
             else:
-                enter = met
+                entering = met
         else:
             # the multipliers that come with the minimum: whose sign is most wrong?
-            force = slope
+            reduced = slope
             worst = _WRONG * tl.max(tl.abs(slope))
             for i in range(0, rows):
-                y = tl.sum(tl.where(slot == n + i, way, 0.0))
+                y = tl.sum(tl.where(slot == n + i, step, 0.0))
                 row = tl.load(J + i * n + j, mask=real, other=0.0)
-                force += y * row
+                reduced += y * row
                 wrong = -y * tl.max(tl.abs(row))
                 if (i >= equalities) & (wrong > worst):
                     worst = wrong
-                    leave = n + i
-            wrong_way = tl.where(place == 1, -force, tl.where(place == 2, force, 0.0))
-            wrong_way = tl.where(real & (lo < up), wrong_way, 0.0)
-            most = tl.max(wrong_way)
+                    leaving = n + i
+            wrong_bound = tl.where(place == 1, -reduced, tl.where(place == 2, reduced, 0.0))
+            wrong_bound = tl.where(real & (lo < up), wrong_bound, 0.0)
+            most = tl.max(wrong_bound)
             if most > worst:
-                leave = met * 0 - 1
-                enter = tl.argmax(wrong_way, axis=0)
-                place = tl.where(j == enter, 0, place)
-            if (enter < 0) & (leave < 0):
-                state = 1
-        if leave >= 0:
-            gone = slot == leave
+                leaving = met * 0 - 1
+                entering = tl.argmax(wrong_bound, axis=0)
+                place = tl.where(j == entering, 0, place)
+            if (entering < 0) & (leaving < 0):
+                outcome = 1
+        if leaving >= 0:
+            gone = slot == leaving
             column = tl.sum(tl.where(gone[None, :], M, 0.0), axis=1)
             pivot = tl.sum(tl.where(gone, column, 0.0))
             M -= column[:, None] * column[None, :] / pivot
             M = tl.where(gone[:, None] | gone[None, :], 0.0, M)
             slot = tl.where(gone, -1, slot)
-        if enter >= 0:
+        if entering >= 0:
             empty = tl.min(tl.where(slot < 0, s, slots))
             if empty == slots:
-                state = 2
+                outcome = 2
             else:
                 variable = (slot >= 0) & (slot < n)
                 held_rows = slot >= n
-                new_variable = enter < n
-                border = tl.load(H + enter * n + slot, mask=variable & new_variable, other=0.0)
-                border += tl.load(J + (slot - n) * n + enter, mask=held_rows & new_variable, other=0.0)
-                border += tl.load(J + (enter - n) * n + slot, mask=variable & (enter >= n), other=0.0)
-                corner = tl.load(H + enter * n + enter, mask=new_variable, other=0.0)
+                new_variable = entering < n
+                border = tl.load(H + entering * n + slot, mask=variable & new_variable, other=0.0)
+                border += tl.load(J + (slot - n) * n + entering, mask=held_rows & new_variable, other=0.0)
+                border += tl.load(J + (entering - n) * n + slot, mask=variable & (entering >= n), other=0.0)
+                corner = tl.load(H + entering * n + entering, mask=new_variable, other=0.0)
                 u = tl.sum(M * border[None, :], axis=1)
                 rest = corner - tl.sum(border * u)
                 u = tl.where(s == empty, -1.0, u)
                 M += u[:, None] * u[None, :] / rest
-                slot = tl.where(s == empty, enter, slot)
+                slot = tl.where(s == empty, entering, slot)
     tl.store(x_all + sample * n + j, x, mask=real)
     tl.store(place_all + sample * n + j, place, mask=real)
     tl.store(slot_all + sample * slots + s, slot)
     tl.store(M_all + sample * slots * slots + square, M)
-    tl.store(fate + sample, state)
+    tl.store(status + sample, outcome)
