@@ -57,8 +57,8 @@ $(DEV): pyproject.toml constraints.txt
 	echo "Setting up $(VENV) with $$("$$found" --version); this is done once and takes a few minutes."; \
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || "$$found" -m venv $(VENV)
 	$(INSTALL) -e '.[dev]'
-	@echo "Compiling the active-set method; this is done once and takes less than a minute."
-	$(BIN)/python -m pear.solvers.active_set
+	@echo "Compiling the active-set method and the epoch of a linear model; this is done once and takes about a minute."
+	$(BIN)/python -m pear.train.compiled
 	@touch $@
 
 $(DOCS): $(DEV)

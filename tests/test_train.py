@@ -8,7 +8,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from itertools import chain
 from pathlib import Path
 
@@ -406,6 +406,65 @@ def test_a_run_goes_on_from_its_checkpoint_as_if_nothing_had_happened(tmp_path: 
     assert set(history.split) == {"solve", "gradient", "validation", "rest"}
     assert min(history.split.values()) >= 0
     assert history.split["solve"] > 0
+
+
+class Scaled(nn.Module):
+    """A loss with a state that it takes from the training set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = 0.0
+        self.calibrated: list[Tensor] = []
+
+    def calibrate(self, true_costs: Tensor) -> None:
+        self.calibrated.append(true_costs)
+        self.scale = float(true_costs.abs().mean())
+
+    def forward(self, predicted: Tensor, true: Tensor) -> Tensor:
+        return ((predicted - true) ** 2).mean() / self.scale
+
+    def get_extra_state(self) -> float:
+        return self.scale
+
+    def set_extra_state(self, state: float) -> None:
+        self.scale = state
+
+
+def test_a_loss_is_calibrated_on_all_training_costs_once_and_resumes_as_it_was(tmp_path: Path) -> None:
+    train, other = data(20), data(20, seed=1)
+    config = FitConfig(max_epochs=2, batch_size=4)
+    first, resumed = Scaled(), Scaled()
+    fit(linear(3, 2), first, train, other, scripted([1.0, 0.5]), config, checkpoint=tmp_path / "run.pt")
+    assert len(first.calibrated) == 1
+    assert torch.equal(first.calibrated[0], train[1])
+    longer = replace(config, max_epochs=3)
+    fit(linear(3, 2), resumed, (train[0], 5 * train[1]), other, scripted([0.4]), longer, checkpoint=tmp_path / "run.pt")
+    assert resumed.calibrated == []
+    assert resumed.scale == first.scale
+
+
+@pytest.mark.xfail(not hasattr(pear.PEARLoss, "calibrate"), reason="the loss takes λ from the first batch", strict=True)
+@pytest.mark.parametrize("depth", ["linear", "deep"])  # in compiled code, and batch by batch
+def test_automatic_smoothing_is_the_same_after_a_break(depth: str, tmp_path: Path) -> None:
+    task = shortest_path((3, 3))
+    train, validation, _ = task.split(task.samples(120, degree=4))
+    later = train[0].flip(0), 3 * train[1].flip(0)  # where a choice made again would come out differently
+
+    def run(max_epochs: int, checkpoint: Path | None, pair: Data = train) -> tuple[Tensor, object]:
+        model = linear(5, task.problem.n)
+        loss = pear.PEARLoss(task.problem, smoothing="auto")
+        config = FitConfig(max_epochs=max_epochs, check_every=2, patience=50)
+        whole = nn.Sequential(model) if depth == "deep" else model
+        fit(whole, loss, pair, validation, task.normalized_regret, config, checkpoint=checkpoint)
+        return model.weight.detach(), loss.state_dict()["_extra_state"]
+
+    undisturbed, chosen = run(9, None)
+    run(5, tmp_path / "run.pt")
+    resumed, restored = run(9, tmp_path / "run.pt")
+    assert restored == chosen
+    assert torch.equal(resumed, undisturbed)
+    assert run(6, tmp_path / "run.pt", later)[1] == chosen
+    assert run(6, None, later)[1] != chosen
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:

@@ -24,8 +24,7 @@ from pear.sensitivity.curvature import is_convex, is_definite
 from pear.sensitivity.projection import add_normal
 from pear.sensitivity.verified import Verified
 from pear.solvers.active_set import batch as compiled
-from pear.solvers.active_set.epoch import Memory
-from pear.solvers.active_set.layout import SOLVED, Outcome, Programs, States
+from pear.solvers.active_set.layout import SOLVED, Memory, Outcome, Programs, States
 from pear.solvers.registry import COMPILED
 
 _NO_STAMPS = np.zeros((0, 0))

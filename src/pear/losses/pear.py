@@ -304,10 +304,23 @@ class PEARLoss(nn.Module):
         problem = batch.rows_of(self.problem)
         return solve_verified(problem, batch.predicted, batch.smoothing, self.solver, Q=batch.Q)
 
-    def _record(self, batch: _Batch, parts: Regrets) -> None:
-        reused, samples = int(parts.reused.sum()), len(parts.value)
+    def count(self, samples: int, reused: int) -> None:
+        """Add samples that were trained on outside ``forward``, and how many of them kept their working set."""
         self.samples += samples
         self.reused += reused
+
+    def record(self, predicted: Tensor, true: Tensor, keys: Tensor, parts: Regrets) -> None:
+        """Count a batch that was trained on outside ``forward``, and keep it as ``last``.
+
+        Args:
+            predicted, true: (B, n) costs; keys: (B,) ids; parts: what came of them.
+        """
+        ids = as_keys(keys, len(predicted))
+        self._record(_Batch(predicted, true, ids, None, None, None, float(self.smoothing), True), parts)
+
+    def _record(self, batch: _Batch, parts: Regrets) -> None:
+        reused, samples = int(parts.reused.sum()), len(parts.value)
+        self.count(samples, reused)
         self.last = LastCall(
             decision=parts.x,
             regret=parts.value,

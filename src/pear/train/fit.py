@@ -16,10 +16,10 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pear.errors import ProblemError
 from pear.train.checkpoint import Checkpoint
+from pear.train.compiled import LinearEpochs
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.history import Check, History, Progress, Reason
-from pear.train.linear import LinearEpochs
 from pear.train.loss import KeyedLoss, keyed
 from pear.train.order import Order, shuffled
 from pear.train.stopping import EarlyStopping
@@ -48,7 +48,9 @@ def fit(
 
     Args:
         model: maps features (B, p) to predicted costs (B, n).
-        loss: called with predicted and true costs; with the samples' row numbers, where it takes ``keys``.
+        loss: called with predicted and true costs; with the samples' row numbers, where it takes ``keys``. Where it has
+            a method ``calibrate``, that is called once with all true costs of ``train`` before the first epoch, and not
+            when a run resumes: its state is in the checkpoint.
         train: features (N, p) and true costs (N, n): tensors or arrays, converted to the model's dtype and device.
         validation: the same, of samples held out.
         metric: (predicted, true) → float on the whole validation set, lower is better.
@@ -88,7 +90,8 @@ def fit(
     generator = config.generator()
     if checkpoint is not None:
         run.checkpoint = Checkpoint(Path(checkpoint), model, run.optimizer, loss, generator)
-        run.resume()
+    if not run.resume() and hasattr(loss, "calibrate"):
+        loss.calibrate(run.train[1])
     was_training = model.training
     try:
         run.history.stopped = run.epochs(order, generator, progress)
@@ -136,15 +139,16 @@ class _Run:
         parts["validation"] = self.history.check_seconds
         return {**parts, "rest": max(0.0, self.seconds() - sum(parts.values()))}
 
-    def resume(self) -> None:
-        """Go on from the checkpoint, where there is one."""
-        assert self.checkpoint is not None
-        state = self.checkpoint.load()
-        if state is not None:
-            self.history, self.stopping, self.best_weights = state["history"], state["stopping"], state["best_weights"]
-            self.start -= self.history.checks[-1].seconds if self.history.checks else 0.0
-            if self.schedule is not None and state.get("schedule"):
-                self.schedule.load_state_dict(state["schedule"])
+    def resume(self) -> bool:
+        """Restore the checkpoint; False where there is none."""
+        state = None if self.checkpoint is None else self.checkpoint.load()
+        if state is None:
+            return False
+        self.history, self.stopping, self.best_weights = state["history"], state["stopping"], state["best_weights"]
+        self.start -= self.history.checks[-1].seconds if self.history.checks else 0.0
+        if self.schedule is not None and state.get("schedule"):
+            self.schedule.load_state_dict(state["schedule"])
+        return True
 
     def seconds(self) -> float:
         return time.perf_counter() - self.start
@@ -207,7 +211,7 @@ class _Run:
     def compiled(self) -> LinearEpochs | Literal[False]:
         """Whole epochs in compiled code, where model, loss and optimiser allow it."""
         model, loss, optimizer = self.model, self.loss, self.optimizer
-        if self.config.clip_norm is None and LinearEpochs.open_to(model, loss, optimizer, *self.train):
+        if self.config.clip_norm is None and LinearEpochs.supports(model, loss, optimizer, *self.train):
             return LinearEpochs(model, loss, optimizer, *self.train, self.config.batch_size)  # type: ignore[arg-type]
         return False
 

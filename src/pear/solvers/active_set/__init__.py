@@ -13,7 +13,7 @@ tolerances as ``pear.decisions``; what does not pass is given up, and left to th
 
 The modules, each using those before it: ``compile`` (how, and a cache that is never stale), ``tolerances``, ``layout``
 (the arrays), ``linear`` (products), ``basis``, ``reduced`` (the system that is solved), ``pricing``, ``phases``,
-``verdict``, ``tangent`` (the projection), ``sample``, ``kernels`` (what Python calls), ``epoch`` (the whole epoch of a
-linear model), ``batch`` (tensors in, threads), ``solve`` (the row in the table of solvers). ``python -m
-pear.solvers.active_set`` compiles everything at once.
+``verdict``, ``tangent`` (the projection), ``sample``, ``kernels`` (what Python calls), ``batch`` (tensors in,
+threads), ``solve`` (the row in the table of solvers). ``python -m pear.solvers.active_set`` compiles everything at
+once.
 """

@@ -8,8 +8,7 @@ import time
 import numpy as np
 import torch
 
-from pear.solvers.active_set import batch, epoch
-from pear.solvers.active_set.layout import Programs
+from pear.solvers.active_set import batch
 
 logger = logging.getLogger("pear")
 
@@ -26,22 +25,7 @@ def compile_all() -> float:
     batch.project(P, cost, rows, states, rows)
     ideal, stamps = batch.new_outcome(1, n, 1, 0), np.zeros((0, 0))
     batch.regret(P, P, (cost, cost), rows, (states, ideals), rows, home, ideal, stamps, 0.0)
-    memory = epoch.Memory(states, ideals, home, ideal, np.full((1, n), np.nan), 1e-8)
-    _compile_epoch(P, memory, n)
     return time.perf_counter() - began
-
-
-def _compile_epoch(P: Programs, memory: epoch.Memory, n: int) -> None:
-    """An epoch of one sample, for a model in single precision."""
-    one, cost = np.zeros(1, np.int64), np.zeros((1, n))
-    features, weight, bias, slope = (np.zeros(shape, np.float32) for shape in ((1, 1), (n, 1), (1, n), (2, n)))
-    model = epoch.Model(weight, bias, weight.copy(), weight.copy(), bias.copy(), bias.copy(), weight.copy(), slope)
-    room = epoch.Room(
-        one, one.copy(), cost, cost.copy(), batch.new_outcome(1, n, 1, 0), np.zeros(1), cost.copy(), cost.copy()
-    )
-    adam = epoch.Adam(0.0, 0.9, 0.999, 1e-8, 0)
-    work, totals = batch.work_for(n, 1), np.zeros(2)
-    epoch.linear_epoch(P, features, cost, one, one, False, 0.0, memory, model, adam, room, totals, work, 0)
 
 
 def main() -> None:

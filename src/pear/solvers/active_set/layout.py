@@ -141,6 +141,17 @@ class Outcome(NamedTuple):
     weak_upper: Array
 
 
+class Memory(NamedTuple):
+    """Warm starts of the samples, as for ``regret_batch``, and how accurate a solution must be."""
+
+    states: States
+    ideals: States
+    home: States
+    ideal: Outcome
+    stamps: Array
+    optimal: float
+
+
 def new_work(n: int, R: int, most: int) -> Work:
     """Room for programs of n variables and R rows with up to ``most`` superbasics."""
     width = n + R + 2

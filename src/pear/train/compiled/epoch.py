@@ -1,7 +1,7 @@
 """A whole epoch in compiled code: a linear model, the regret of its forecasts, and Adam.
 
 On small problems a step of training takes less time than Python needs to ask for it. The arithmetic is that of the
-usual loop, in the model's own precision; sums may be taken in another order.
+plain loop, in the model's own precision; sums may be taken in another order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from pear.solvers.active_set.compile import entry, inner
 from pear.solvers.active_set.kernels import regret_batch
-from pear.solvers.active_set.layout import SOLVED, Array, Outcome, Programs, States, Work
+from pear.solvers.active_set.layout import SOLVED, Array, Memory, Outcome, Programs, Work
 
 
 class Model(NamedTuple):
@@ -45,19 +45,30 @@ class Adam(NamedTuple):
     steps: int
 
 
-class Memory(NamedTuple):
-    """Where the samples are remembered, as for ``regret_batch``, and how accurate they must be."""
+class Samples(NamedTuple):
+    """What is trained on.
 
-    states: States
-    ideals: States
-    home: States
-    ideal: Outcome
-    stamps: Array
-    optimal: float
+    Attributes:
+        features: (N, p) in the model's precision; true: (N, n) costs.
+        order: (N,) samples in the order of the epoch; slots: (N,) row of each sample's warm start.
+        own: whether samples have rows of their own in the programs.
+    """
+
+    features: Array
+    true: Array
+    order: Array
+    slots: Array
+    own: bool
 
 
 class Room(NamedTuple):
-    """Room for one batch: rows, slots (size,) int64; the arguments of ``regret_batch`` that have as many rows."""
+    """Room for one batch.
+
+    Attributes:
+        rows, slots: (size,) int64; predicted to injected: the arguments of ``regret_batch`` that have as many rows.
+        work: what one sample needs.
+        totals: sum of the regrets, and samples whose working set was still optimal, over all batches.
+    """
 
     rows: Array
     slots: Array
@@ -67,49 +78,44 @@ class Room(NamedTuple):
     value: Array
     g: Array
     injected: Array
+    work: Work
+    totals: Array
 
 
 @entry
 def linear_epoch(
     P: Programs,
-    features: Array,
-    true: Array,
-    order: Array,
-    slots: Array,
-    own: bool,
+    samples: Samples,
     strength: float,
     memory: Memory,
     model: Model,
     adam: Adam,
     room: Room,
-    totals: Array,
-    w: Work,
     first: int,
 ) -> int:
     """Train on the batches from ``first`` on; returns how many are done when it ends, or meets one that it cannot do.
 
     Args:
-        P: Programs without Q; own: whether samples have rows of their own in them.
-        features: (N, p) in the model's precision; true: (N, n) costs.
-        order: (N,) samples in the order of the epoch; slots: (N,) where each is remembered.
-        strength: β; memory, model, adam, room, w: see there.
-        totals: written to: sum of the regrets, samples whose working set was still optimal.
+        P: Programs without Q.
+        strength: β; samples, memory, model, adam: see there.
+        room: what is left there belongs to the last batch, ``totals`` to all of them.
         first: the batch to begin with.
     """
+    true, order = samples.true, samples.order
     size, done = room.rows.shape[0], first
     while done * size < order.shape[0]:
         count = min(size, order.shape[0] - done * size)
         for i in range(count):
             row = order[done * size + i]
-            room.rows[i] = row if own else 0
-            room.slots[i] = slots[row]
-            forecast(model, features[row], room.predicted[i])
+            room.rows[i] = row if samples.own else 0
+            room.slots[i] = samples.slots[row]
+            forecast(model, samples.features[row], room.predicted[i])
             for j in range(true.shape[1]):
                 room.true[i, j] = true[row, j]
         regret_batch(  # literals would compile a second variant of it
             P, P, np.bool_(False), room.predicted, room.true, room.rows, memory.states, memory.ideals, room.slots,
-            memory.home, room.outcome, memory.ideal, memory.stamps, strength, room.value, room.g, room.injected, w,
-            np.int64(0), count,
+            memory.home, room.outcome, memory.ideal, memory.stamps, strength, room.value, room.g, room.injected,
+            room.work, np.int64(0), count,
         )  # fmt: skip
         for i in range(count):
             exact = room.outcome.kkt_residual[i] <= memory.optimal
@@ -117,9 +123,9 @@ def linear_epoch(
             if room.outcome.code[i] != SOLVED or not exact:
                 return done
         for i in range(count):
-            totals[0] += room.value[i]
-            totals[1] += 1.0 if room.outcome.changes[i] == 0 else 0.0
-        collect(model, features, order, done * size, count, room.injected)
+            room.totals[0] += room.value[i]
+            room.totals[1] += 1.0 if room.outcome.changes[i] == 0 else 0.0
+        collect(model, samples.features, order, done * size, count, room.injected)
         done += 1
         step = adam.steps + done - first
         improve(model.weight, model.weight_slope, model.weight_mean, model.weight_square, adam, step)
@@ -151,7 +157,7 @@ def collect(model: Model, features: Array, order: Array, begin: int, count: int,
     for i in range(count):
         x = features[order[begin + i]]
         for j in range(n):
-            # rounded to the model's precision here, where the usual loop hands the gradient to the model
+            # rounded to the model's precision here, where the plain loop hands the gradient to the model
             model.bias_slope[1, 0] = g[i, j] / count
             along = model.bias_slope[1, 0]
             for q in range(p):

@@ -1,4 +1,4 @@
-"""Epochs of a linear model under PEAR's loss in compiled code; everything else goes the usual way."""
+"""Epochs of a linear model under PEAR's loss in compiled code."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pear.decisions.remembered import Regrets
 from pear.losses import PEARLoss
-from pear.solvers.active_set import epoch as kernel
 from pear.solvers.active_set.batch import new_outcome, work_for
+from pear.solvers.active_set.layout import Array
+from pear.train.compiled import epoch as kernel
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 _PLAIN: dict[str, Any] = {"weight_decay": 0, "amsgrad": False, "maximize": False, "capturable": False}
@@ -25,7 +27,7 @@ class LinearEpochs:
     difference.
 
     Args:
-        model, loss, optimizer: what is trained; ``open_to`` must have said yes.
+        model, loss, optimizer: what is trained; ``supports`` must be true of it.
         features: (N, p); costs: (N, n).
         batch_size: samples a step.
     """
@@ -47,12 +49,13 @@ class LinearEpochs:
             value=np.zeros(size),
             g=np.zeros((size, n)),
             injected=np.zeros((size, n)),
+            work=work_for(n, rows),
+            totals=np.zeros(2),
         )
-        self.work = work_for(n, rows)
 
     @staticmethod
-    def open_to(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:
-        """True where nothing about the run is out of the ordinary."""
+    def supports(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:
+        """True where the compiled epoch does what the plain loop would do with this run."""
         if type(model) is not nn.Linear or type(loss) is not PEARLoss or type(optimizer) is not torch.optim.Adam:
             return False
         hooks = model._forward_hooks or model._forward_pre_hooks or model._backward_hooks or loss._forward_hooks
@@ -67,32 +70,31 @@ class LinearEpochs:
         mean = loss.reduction == "mean" and model.out_features == loss.problem.n
         return bool(plain and fits and mean and not (hooks or curved or loss.profile) and loss.remembered.usable)
 
-    def run(self, order: Tensor, usual: Callable[[Tensor], Tensor], late: Callable[[], bool]) -> tuple[float, int]:
+    def run(
+        self, order: Tensor, step: Callable[[Tensor], Tensor], over_time_cap: Callable[[], bool]
+    ) -> tuple[float, int]:
         """One pass over the samples in ``order``; returns the sum of the regrets and the samples it was taken over.
 
         Args:
             order: (N,) int64.
-            usual: takes one step the usual way, for batches with a sample that the compiled one has to leave.
-            late: whether to stop.
+            step: takes one step of the plain loop: the fallback path of a batch that the compiled code cannot do.
+            over_time_cap: whether to stop.
         """
-        size, count = len(self.room.rows), len(order)
-        indices, done, total, seen = order.numpy(), 0, 0.0, 0
-        while done * size < count and not late():
-            began = time.perf_counter()
-            totals = np.zeros(2)
-            reached = self._compiled(indices, done, totals)
+        size, count, done, total, seen = len(self.room.rows), len(order), 0, 0.0, 0
+        while done * size < count and not over_time_cap():
+            reached = self._compiled(order, done)
             fresh = min(reached * size, count) - done * size
-            self.loss.samples += fresh
-            self.loss.reused += int(totals[1])
-            self.loss.seconds["solve"] += time.perf_counter() - began
-            total, seen, done = total + float(totals[0]), seen + fresh, reached
+            total, seen, done = total + float(self.room.totals[0]), seen + fresh, reached
             if done * size < count:
                 rows = order[done * size : (done + 1) * size]
-                total, seen, done = total + float(usual(rows)) * len(rows), seen + len(rows), done + 1
+                total, seen, done = total + float(step(rows)) * len(rows), seen + len(rows), done + 1
         return total, seen
 
-    def _compiled(self, order: Any, first: int, totals: Any) -> int:
-        known = self.loss.remembered.all_samples(len(self.features), float(self.loss.smoothing))
+    def _compiled(self, order: Tensor, first: int) -> int:
+        """Train on the batches from ``first`` on; returns the batches done before one that the kernel cannot do."""
+        loss, began = self.loss, time.perf_counter()
+        known = loss.remembered.all_samples(len(self.features), float(loss.smoothing))
+        self.room.totals[:] = 0.0
         if known is None:
             return first
         P, slots, memory = known
@@ -101,14 +103,34 @@ class LinearEpochs:
         group = self.optimizer.param_groups[0]
         decay, square_decay = group["betas"]
         adam = kernel.Adam(group["lr"], decay, square_decay, group["eps"], steps)
-        own = self.loss.problem.batch is not None
-        reached = kernel.linear_epoch(
-            P, self.features, self.costs, order, slots, own, self.loss.injection, memory, self._model(state), adam,
-            self.room, totals, self.work, first,
-        )  # fmt: skip
+        samples = kernel.Samples(self.features, self.costs, order.numpy(), slots, loss.problem.batch is not None)
+        reached = int(
+            kernel.linear_epoch(P, samples, loss.injection, memory, self._model(state), adam, self.room, first)
+        )
         for part in state:
             part["step"].fill_(steps + reached - first)
-        return int(reached)
+        loss.seconds["solve"] += time.perf_counter() - began
+        self._record(order, memory.ideal.x, first, reached)
+        return reached
+
+    def _record(self, order: Tensor, best: Array, first: int, reached: int) -> None:
+        """Tell the loss about the batches done, of which the last one is still in the room."""
+        size = len(self.room.rows)
+        fresh, reused = order[first * size : reached * size], int(self.room.totals[1])
+        if reached * size < len(order):  # the next batch has been tried in the room; it takes the fallback path at once
+            self.loss.count(len(fresh), reused)
+            return
+        keys, room = order[(reached - 1) * size :], self.room
+        some = slice(len(keys))
+        arrays = (room.value, room.g, room.injected, room.outcome.x, best[room.slots], room.outcome.kkt_residual)
+        value, exact, injected, x, ideal, residual = (torch.from_numpy(array[some].copy()) for array in arrays)
+        status = torch.zeros(len(keys), dtype=torch.int8)
+        unchanged = torch.from_numpy(room.outcome.changes[some] == 0)
+        none = torch.zeros_like(unchanged)
+        parts = Regrets(value, exact, injected, x, ideal, status, status.clone(), residual, unchanged, none)
+        predicted, true = (torch.from_numpy(array[some].copy()) for array in (room.predicted, room.true))
+        self.loss.record(predicted, true, keys, parts)
+        self.loss.count(len(fresh) - len(keys), reused - int(unchanged.sum()))
 
     def _state(self) -> list[dict[str, Tensor]]:
         """Adam's state of weight and bias, made as Adam makes it where there has been no step yet."""
