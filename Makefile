@@ -6,7 +6,6 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 DEV := $(VENV)/.installed-dev
-DOCS := $(VENV)/.installed-docs
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 
 # The first of these that is new enough makes the environment; `make PYTHON=/path/to/python` overrides the choice.
@@ -18,7 +17,7 @@ help: ## list the targets
 demo: $(DEV) ## run the demonstration
 	$(BIN)/pear demo
 
-test: lint types imports ## run every check: lint, types, import contract, tests and documents
+test: lint types imports docs ## run every check: lint, types, import contract, documentation and tests
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(DEV) ## check style and formatting
@@ -34,8 +33,8 @@ imports: $(DEV) ## check that imports flow one way
 bench: $(DEV) ## measure the exactness of decisions and gradients
 	$(BIN)/pear bench exactness
 
-docs: $(DOCS) ## build the documentation into site/
-	$(BIN)/mkdocs build --strict
+docs: $(DEV) ## build the documentation into site/; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(DEV) ## format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
@@ -57,10 +56,6 @@ $(DEV): pyproject.toml constraints.txt
 	echo "Setting up $(VENV) with $$("$$found" --version); this is done once and takes a few minutes."; \
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || "$$found" -m venv $(VENV)
 	$(INSTALL) -e '.[dev]'
-	@echo "Compiling the active-set method; this is done once and takes less than a minute."
-	$(BIN)/python -m pear.solvers.active_set
-	@touch $@
-
-$(DOCS): $(DEV)
-	$(INSTALL) -e '.[docs]'
+	@echo "Compiling the active-set method and the epoch of a linear model; this is done once and takes about a minute."
+	$(BIN)/python -m pear.train.compiled
 	@touch $@

@@ -13,10 +13,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pear.decisions.remembered import Remembered
 
 import pear
 from pear.decisions import remembered
-from pear.decisions.remembered import Remembered
 from pear.optimality import rule
 from pear.solvers.active_set import batch, compile, kernels
 from pear.solvers.active_set.compile import tend

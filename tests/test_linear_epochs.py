@@ -1,7 +1,9 @@
-"""Whole epochs in compiled code do what the usual loop does."""
+"""Whole epochs in compiled code do what the plain loop does."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 import pear
-from pear.train import fit
-from pear.train.linear import LinearEpochs
+from pear.train import FitConfig, Progress, fit
+from pear.train.compiled import LinearEpochs, epoch
 
 PATHS = pear.tasks.shortest_path((3, 3))
+SIMPLEX = pear.Problem(A=torch.ones(1, PATHS.problem.n), b=[1.0], lb=0.0)
 
 
 def samples(dtype: torch.dtype) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -25,69 +28,110 @@ def trained(dtype: torch.dtype, compiled: bool, monkeypatch: pytest.MonkeyPatch,
     """Train three epochs with a batch size that does not divide the number of samples."""
     with monkeypatch.context() as patch:
         if not compiled:
-            patch.setattr(LinearEpochs, "open_to", staticmethod(lambda *args: False))
+            patch.setattr(LinearEpochs, "supports", staticmethod(lambda *args: False))
         torch.manual_seed(0)
         model = nn.Linear(5, PATHS.problem.n, bias=options.pop("bias", True), dtype=dtype)
         loss = pear.PEARLoss(options.pop("problem", PATHS.problem), options.pop("smoothing", 0.1))
         optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-        settings = {"max_epochs": 3, "check_every": 1, "batch_size": 7, "optimizer": optimizer} | options
-        history = fit(model, loss, *samples(dtype), PATHS.normalized_regret, **settings)
+        config = FitConfig(max_epochs=options.pop("max_epochs", 3), check_every=1, batch_size=7)
+        data = samples(dtype)
+        history = fit(model, loss, *data, PATHS.normalized_regret, config, optimizer=optimizer, **options)
     return model, loss, optimizer, history
 
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_same_weights_and_history(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, usual = (trained(torch.float64, way, monkeypatch, bias=bias) for way in (True, False))
-    torch.testing.assert_close(here[0].weight, usual[0].weight, rtol=1e-9, atol=1e-11)
-    for mine, theirs in zip(here[3].checks, usual[3].checks, strict=True):
+    here, plain = (trained(torch.float64, way, monkeypatch, bias=bias) for way in (True, False))
+    torch.testing.assert_close(here[0].weight, plain[0].weight, rtol=1e-9, atol=1e-11)
+    for mine, theirs in zip(here[3].checks, plain[3].checks, strict=True):
         assert mine.loss == pytest.approx(theirs.loss, rel=1e-9)
         assert mine.metric == pytest.approx(theirs.metric, rel=1e-9)
-    assert (here[1].samples, here[1].reused) == (usual[1].samples, usual[1].reused) == (180, usual[1].reused)
+    assert here[1].samples == plain[1].samples == 180
     assert here[1].reused > 0
+    assert plain[1].reused > 0
+
+
+def test_the_loss_counts_and_keeps_what_compiled_code_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a simplex the decision determines the working set, so that both ways reuse the same ones.
+
+    A path is a degenerate vertex: several bases describe it, rounding decides between them in a tie of the ratio test,
+    and only some of them are still optimal under the next forecast.
+    """
+    here, plain = (trained(torch.float64, way, monkeypatch, problem=SIMPLEX)[1] for way in (True, False))
+    assert (here.samples, here.reused) == (plain.samples, plain.reused)
+    assert 0 < here.reused < here.samples == 180
+    mine, theirs = here.last, plain.last
+    assert len(mine.regret) == 4  # 60 samples in batches of 7
+    for name in ("decision", "regret", "kkt_residual", "status", "tangent_dim", "weakly_active"):
+        torch.testing.assert_close(getattr(mine, name), getattr(theirs, name), rtol=1e-9, atol=1e-11)
+    for name in ("reuse_rate", "zero_gradient_rate", "repaired_rate"):
+        assert getattr(mine, name) == getattr(theirs, name)
+
+
+def test_the_last_call_of_an_epoch_outlives_the_next_one() -> None:
+    """The arrays of the compiled code are used again; what the loss keeps is its own."""
+    model, loss = nn.Linear(5, PATHS.problem.n), pear.PEARLoss(PATHS.problem)
+    seen: list[tuple[Any, Tensor]] = []
+
+    def keep(now: Progress) -> None:
+        assert loss.last is not None
+        seen.append((loss.last, loss.last.decision.clone()))
+
+    fit(model, loss, *samples(torch.float32), PATHS.normalized_regret, FitConfig(max_epochs=3), progress=keep)
+    assert len({id(last) for last, _ in seen}) == 3
+    for last, decision in seen:
+        assert len(last.regret) == 60 - 32
+        assert torch.equal(last.decision, decision)
 
 
 def test_the_optimisers_state_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, usual = (trained(torch.float64, way, monkeypatch) for way in (True, False))
-    for mine, theirs in zip(*(list(run[2].state_dict()["state"].values()) for run in (here, usual)), strict=True):
+    here, plain = (trained(torch.float64, way, monkeypatch) for way in (True, False))
+    for mine, theirs in zip(*(list(run[2].state_dict()["state"].values()) for run in (here, plain)), strict=True):
         assert float(mine["step"]) == float(theirs["step"]) == 27
         for name in ("exp_avg", "exp_avg_sq"):
             torch.testing.assert_close(mine[name], theirs[name], rtol=1e-8, atol=1e-12)
 
 
 def test_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, usual = (trained(torch.float32, way, monkeypatch, max_epochs=1) for way in (True, False))
+    here, plain = (trained(torch.float32, way, monkeypatch, max_epochs=1) for way in (True, False))
     assert here[0].weight.dtype == torch.float32
-    torch.testing.assert_close(here[0].weight, usual[0].weight, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(here[0].weight, plain[0].weight, rtol=1e-4, atol=1e-5)
 
 
 def test_compiled_code_is_really_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: Any, predicted: Tensor, true: Tensor, keys: Any = None) -> None:
-        raise AssertionError("a step was taken the usual way")
+        raise AssertionError("a step was taken by the plain loop")
 
     monkeypatch.setattr(pear.PEARLoss, "forward", refuse)
     assert trained(torch.float64, True, monkeypatch)[3].epochs == 3
 
 
-def test_a_batch_that_must_be_left_goes_the_usual_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pear.train import linear
-
-    original = linear.kernel.linear_epoch
+def test_a_batch_that_must_be_left_takes_the_fallback_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = epoch.linear_epoch
     left = []
 
-    def balks(*args: Any) -> int:
+    def balks(P: Any, data: epoch.Samples, *rest: Any) -> int:
         """Ends before batches 2 and 5, as if a sample of theirs could not be solved."""
-        *rest, first = args
-        order, size = rest[3], len(rest[10].rows)
+        *_, room, first = rest
         left.extend(k for k in (2, 5) if k > first and k not in left)
         end = next((k for k in (2, 5) if k > first), None)
-        return int(original(*rest[:3], order if end is None else order[: end * size], *rest[4:], first))
+        order = data.order if end is None else data.order[: end * len(room.rows)]
+        return int(original(P, data._replace(order=order), *rest))
 
-    usual = trained(torch.float64, False, monkeypatch, max_epochs=1)
-    monkeypatch.setattr(linear.kernel, "linear_epoch", balks)
+    plain = trained(torch.float64, False, monkeypatch, max_epochs=1)
+    monkeypatch.setattr(epoch, "linear_epoch", balks)
     mixed = trained(torch.float64, True, monkeypatch, max_epochs=1)
     assert left == [2, 5]
-    torch.testing.assert_close(mixed[0].weight, usual[0].weight, rtol=1e-9, atol=1e-11)
-    assert mixed[3].checks[-1].loss == pytest.approx(usual[3].checks[-1].loss, rel=1e-9)
+    torch.testing.assert_close(mixed[0].weight, plain[0].weight, rtol=1e-9, atol=1e-11)
+    assert mixed[1].samples == plain[1].samples == 60
+    assert mixed[3].checks[-1].loss == pytest.approx(plain[3].checks[-1].loss, rel=1e-9)
+
+
+def test_compile_now() -> None:
+    """Here from the cache, which the tests above have filled."""
+    command = [sys.executable, "-m", "pear.train.compiled"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True)
+    assert done.stderr.count("compiled and cached") == 2
 
 
 def test_a_checkpoint_can_change_hands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -100,15 +144,15 @@ def test_a_checkpoint_can_change_hands(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_rows_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = pear.Problem(A=PATHS.problem.A, b=PATHS.problem.b, lb=0.0, ub=1.0 + torch.rand(60, PATHS.problem.n))
-    here, usual = (trained(torch.float64, way, monkeypatch, problem=problem) for way in (True, False))
-    torch.testing.assert_close(here[0].weight, usual[0].weight, rtol=1e-9, atol=1e-11)
+    here, plain = (trained(torch.float64, way, monkeypatch, problem=problem) for way in (True, False))
+    torch.testing.assert_close(here[0].weight, plain[0].weight, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize(
     "change",
     ["subclass", "sequential", "hook", "weight decay", "sgd", "sum", "no smoothing", "curvature", "another solver"],
 )
-def test_anything_unusual_goes_the_usual_way(change: str) -> None:
+def test_anything_else_is_not_supported(change: str) -> None:
     class Mine(nn.Linear):
         pass
 
@@ -129,11 +173,11 @@ def test_anything_unusual_goes_the_usual_way(change: str) -> None:
     decay = 0.1 if change == "weight decay" else 0.0
     kind = torch.optim.SGD if change == "sgd" else torch.optim.Adam
     optimizer = kind(model.parameters(), lr=0.01, weight_decay=decay)
-    assert not LinearEpochs.open_to(model, loss, optimizer, features, costs)
+    assert not LinearEpochs.supports(model, loss, optimizer, features, costs)
 
 
-def test_the_ordinary_run_is_open_to_it() -> None:
+def test_the_default_run_is_supported() -> None:
     (features, costs), _ = samples(torch.float32)
     model = nn.Linear(5, PATHS.problem.n)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    assert LinearEpochs.open_to(model, pear.PEARLoss(PATHS.problem), optimizer, features, costs)
+    assert LinearEpochs.supports(model, pear.PEARLoss(PATHS.problem), optimizer, features, costs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -180,16 +180,15 @@ class OnePass:
         with_curvature = len(P.Q) > 0
         strength = call.injection if not with_curvature or call.injection == 0 else -1.0
         samples = compiled.Samples(_array(predicted), _array(call.true), at, slots)
-        outcome, value, exact, injected = compiled.regret(compiled.pair_of(P, true), samples, table, default, strength)
-        left, weak = outcome.code != SOLVED, _weak(outcome)
+        results = compiled.regret(compiled.pair_of(P, true), samples, table, default, strength)
+        left, weak = results.outcome.code != SOLVED, _weak(results.outcome)
         if weak.any() and not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
             left |= weak
-        best = table.best.x[slots]
-        arrays = (value, exact, injected, outcome.x, best, outcome.kkt_residual, outcome.changes == 0)
-        tensors = [torch.from_numpy(array) for array in arrays]
+        parts = regrets_of(results, table.best.x[slots])
         if strength < 0:
-            tensors[2] = add_normal(_inverse_times(P, at, tensors[2]), tensors[1], call.injection)
-        return _regrets(*tensors), torch.from_numpy(np.flatnonzero(left))
+            rescaled = _inverse_times(P, at, parts.injected)
+            parts = replace(parts, injected=add_normal(rescaled, parts.exact, call.injection))
+        return parts, torch.from_numpy(np.flatnonzero(left))
 
     def all_samples(
         self, count: int, smoothing: float
@@ -337,12 +336,13 @@ class OnePass:
             table.fingerprints[slots] = np.nan
 
 
-def _regrets(
-    value: Tensor, exact: Tensor, injected: Tensor, x: Tensor, best: Tensor, residual: Tensor, reused: Tensor
-) -> Regrets:
-    """Regrets of samples that are solved, all of them."""
-    fine, never = torch.zeros(len(value), dtype=torch.int8), torch.zeros(len(value), dtype=torch.bool)
-    return Regrets(value, exact, injected, x, best, fine, fine.clone(), residual, reused, never)
+def regrets_of(results: compiled.Results, best: compiled.Array) -> Regrets:
+    """The results of the compiled pass, as if every sample were solved, and the best decisions (B, n) beside them."""
+    outcome = results.outcome
+    arrays = (*results[1:], outcome.x, best, outcome.kkt_residual, outcome.changes == 0)
+    value, exact, injected, x, ideal, residual, reused = (torch.from_numpy(array) for array in arrays)
+    solved, never = torch.zeros(len(value), dtype=torch.int8), torch.zeros(len(value), dtype=torch.bool)
+    return Regrets(value, exact, injected, x, ideal, solved, solved.clone(), residual, reused, never)
 
 
 def _array(value: Tensor) -> compiled.Array:

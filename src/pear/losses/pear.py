@@ -249,6 +249,11 @@ class PEARLoss(DecisionModule):
             repaired=solved.repaired,
         )
 
+    def count(self, samples: int, reused: int) -> None:
+        """Add samples to the totals, and how many of them kept their working set."""
+        self.samples += samples
+        self.reused += reused
+
     def record(self, call: RegretCall, parts: Regrets, wanted: bool = True) -> None:
         """Make a call the last one, and count its samples.
 
@@ -258,8 +263,7 @@ class PEARLoss(DecisionModule):
             wanted: whether gradients were asked for.
         """
         reused, samples = int(parts.reused.sum()), len(parts.value)
-        self.samples += samples
-        self.reused += reused
+        self.count(samples, reused)
         self.last = LastCall(
             decision=parts.x,
             regret=parts.value,

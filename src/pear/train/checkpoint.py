@@ -53,13 +53,13 @@ class Checkpoint:
             states = torch.load(self.path, weights_only=False)
             self.model.load_state_dict(states["model"])
             self.optimizer.load_state_dict(states["optimizer"])
+            if isinstance(self.loss, nn.Module):
+                self.loss.load_state_dict(states["loss"])
         except (RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as error:
             raise TrainingError(
-                f"the checkpoint {self.path} does not belong to this model and optimizer ({error}); "
+                f"the checkpoint {self.path} does not belong to this model, optimizer and loss ({error}); "
                 "delete it, or give another path"
             ) from error
         self.generator.set_state(states["generator"])
-        if isinstance(self.loss, nn.Module):
-            self.loss.load_state_dict(states["loss"])
         run: dict[str, Any] = states["run"]
         return run

@@ -13,7 +13,7 @@ minimum is optimal costs one round. Whatever comes out is judged afresh from the
 
 The modules, each using those before it: ``compile`` (how, and a cache that is never stale), ``settings``, ``layout``
 (the arrays), ``linear`` (products), ``basis``, ``reduced`` (the system that is solved), ``pricing``, ``phases``,
-``verdict``, ``tangent`` (the projection), ``sample``, ``kernels`` (what Python calls), ``epoch`` (the whole epoch of a
-linear model), ``batch`` (tensors in, threads), ``solve`` (the row in the table of solvers). ``python -m
-pear.solvers.active_set`` compiles everything at once.
+``verdict``, ``tangent`` (the projection), ``sample``, ``kernels`` (what Python calls), ``batch`` (tensors in,
+threads), ``solve`` (the row in the table of solvers). ``python -m pear.solvers.active_set`` compiles everything at
+once.
 """

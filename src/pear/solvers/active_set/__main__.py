@@ -8,8 +8,7 @@ import time
 import numpy as np
 import torch
 
-from pear.solvers.active_set import batch, epoch
-from pear.solvers.active_set.layout import Programs
+from pear.solvers.active_set import batch
 
 logger = logging.getLogger("pear")
 
@@ -25,23 +24,8 @@ def compile_all() -> float:
     batch.solve(P, cost, rows, states[0], rows, default)
     batch.project(P, cost, rows, states[0], rows)
     table = batch.Table(states[0], states[1], batch.new_outcome(1, n, 1, 0), np.full((1, n), np.nan))
-    samples = batch.Samples(cost, cost, rows, rows)
-    batch.regret(batch.pair_of(P, P), samples, table, default, 0.0)
-    memory = epoch.Memory(table, default)
-    _compile_epoch(P, memory, n)
+    batch.regret(batch.pair_of(P, P), batch.Samples(cost, cost, rows, rows), table, default, 0.0)
     return time.perf_counter() - began
-
-
-def _compile_epoch(P: Programs, memory: epoch.Memory, n: int) -> None:
-    """An epoch of one sample, for a model in single precision."""
-    one, cost = np.zeros(1, np.int64), np.zeros((1, n))
-    features, weight, bias, slope = (np.zeros(shape, np.float32) for shape in ((1, 1), (n, 1), (1, n), (2, n)))
-    model = epoch.Model(weight, bias, weight.copy(), weight.copy(), bias.copy(), bias.copy(), weight.copy(), slope)
-    samples = batch.Samples(cost, cost.copy(), one, one.copy())
-    room = epoch.Room(samples, batch.new_results(1, n, 1, 0))
-    adam = epoch.Adam(0.0, 0.9, 0.999, 1e-8, 0)
-    work, totals = batch.work_for(n, 1), np.zeros(2)
-    epoch.linear_epoch(P, features, cost, one, one, False, 0.0, memory, model, adam, room, totals, work, 0)
 
 
 def main() -> None:

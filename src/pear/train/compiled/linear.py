@@ -1,4 +1,4 @@
-"""Epochs of a linear model under PEAR's loss in compiled code; everything else goes the usual way."""
+"""Epochs of a linear model under PEAR's loss in compiled code."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pear.decisions.one_pass import OnePass, RegretCall, regrets_of
 from pear.losses import PEARLoss
-from pear.solvers.active_set import epoch as kernel
 from pear.solvers.active_set.batch import Samples, new_results, work_for
+from pear.solvers.active_set.layout import Array, Outcome, Results
+from pear.train.compiled import epoch as kernel
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 _PLAIN: dict[str, Any] = {"weight_decay": 0, "amsgrad": False, "maximize": False, "capturable": False}
@@ -25,7 +27,7 @@ class LinearEpochs:
     difference.
 
     Args:
-        model, loss, optimizer: what is trained; ``open_to`` must have said yes.
+        model, loss, optimizer: what is trained; ``supports`` must be true of it.
         features: (N, p); costs: (N, n).
         batch_size: samples a step.
     """
@@ -35,16 +37,17 @@ class LinearEpochs:
     ) -> None:
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.features, self.costs = features.contiguous().numpy(), costs.double().contiguous().numpy()
-        n, rows = loss.problem.n, loss.remembered.rows
+        assert loss.decider.one_pass is not None
+        self.one_pass: OnePass = loss.decider.one_pass
+        n, rows, p = loss.problem.n, self.one_pass.rows, self.one_pass.equalities
         size = min(batch_size, len(features))
-        p = loss.remembered.equalities
-        samples = Samples(*(np.zeros((size, n)) for _ in range(2)), *(np.zeros(size, np.int64) for _ in range(2)))
-        self.room = kernel.Room(samples, new_results(size, n, p, rows - p))
-        self.work = work_for(n, rows)
+        costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), (np.zeros(size, np.int64) for _ in range(2))
+        samples = Samples(*costs_room, *numbers)
+        self.room = kernel.Room(samples, new_results(size, n, p, rows - p), work_for(n, rows), np.zeros(2))
 
     @staticmethod
-    def open_to(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:
-        """True where nothing about the run is out of the ordinary."""
+    def supports(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:
+        """True where the compiled epoch does what the plain loop would do with this run."""
         if type(model) is not nn.Linear or type(loss) is not PEARLoss or type(optimizer) is not torch.optim.Adam:
             return False
         hooks = model._forward_hooks or model._forward_pre_hooks or model._backward_hooks or loss._forward_hooks
@@ -55,52 +58,69 @@ class LinearEpochs:
         plain = len(optimizer.param_groups) == 1 and [id(q) for q in group["params"]] == mine
         plain = plain and len(mine) == (1 if model.bias is None else 2) and isinstance(group["lr"], float)
         plain = plain and all(group.get(name) == value for name, value in _PLAIN.items()) and not group.get("fused")
-        curved = loss.problem.Q is not None or not isinstance(loss.smoothing, float) or loss.smoothing <= 0
+        curved = loss.problem.Q is not None or not (loss.chosen_smoothing or 0.0) > 0
         mean = loss.reduction == "mean" and model.out_features == loss.problem.n
-        return bool(plain and fits and mean and not (hooks or curved or loss.profile) and loss.remembered.usable)
+        return bool(plain and fits and mean and not (hooks or curved or loss.profile) and loss.decider.one_pass)
 
-    def run(self, order: Tensor, usual: Callable[[Tensor], Tensor], late: Callable[[], bool]) -> tuple[float, int]:
+    def run(
+        self, order: Tensor, step: Callable[[Tensor], Tensor], over_time_cap: Callable[[], bool]
+    ) -> tuple[float, int]:
         """One pass over the samples in ``order``; returns the sum of the regrets and the samples it was taken over.
 
         Args:
             order: (N,) int64.
-            usual: takes one step the usual way, for batches with a sample that the compiled one has to leave.
-            late: whether to stop.
+            step: takes one step of the plain loop: the fallback path of a batch that the compiled code cannot do.
+            over_time_cap: whether to stop.
         """
-        size, count = len(self.room.samples.at), len(order)
-        indices, done, total, seen = order.numpy(), 0, 0.0, 0
-        while done * size < count and not late():
-            began = time.perf_counter()
-            totals = np.zeros(2)
-            reached = self._compiled(indices, done, totals)
+        size, count, done, total, seen = len(self.room.samples.at), len(order), 0, 0.0, 0
+        while done * size < count and not over_time_cap():
+            reached = self._compiled(order, done)
             fresh = min(reached * size, count) - done * size
-            self.loss.samples += fresh
-            self.loss.reused += int(totals[1])
-            self.loss.seconds["solve"] += time.perf_counter() - began
-            total, seen, done = total + float(totals[0]), seen + fresh, reached
+            total, seen, done = total + float(self.room.totals[0]), seen + fresh, reached
             if done * size < count:
                 rows = order[done * size : (done + 1) * size]
-                total, seen, done = total + float(usual(rows)) * len(rows), seen + len(rows), done + 1
+                total, seen, done = total + float(step(rows)) * len(rows), seen + len(rows), done + 1
         return total, seen
 
-    def _compiled(self, order: Any, first: int, totals: Any) -> int:
-        known = self.loss.remembered.all_samples(len(self.features), float(self.loss.smoothing))
-        if known is None:
+    def _compiled(self, order: Tensor, first: int) -> int:
+        """Train on the batches from ``first`` on; returns the batches done before one that the kernel cannot do."""
+        loss, began, lam = self.loss, time.perf_counter(), self.loss.chosen_smoothing
+        assert lam is not None
+        self.room.totals[:] = 0.0
+        kept = self.one_pass.all_samples(len(self.features), lam)
+        if kept is None:
             return first
-        P, slots, memory = known
+        P, slots, table, default = kept
         state = self._state()
         steps = int(state[0]["step"])
         group = self.optimizer.param_groups[0]
         decay, square_decay = group["betas"]
         adam = kernel.Adam(group["lr"], decay, square_decay, group["eps"], steps)
-        own = self.loss.problem.batch is not None
-        reached = kernel.linear_epoch(
-            P, self.features, self.costs, order, slots, own, self.loss.injection, memory, self._model(state), adam,
-            self.room, totals, self.work, first,
-        )  # fmt: skip
+        own = loss.problem.batch is not None
+        data = kernel.TrainingSet(self.features, self.costs, order.numpy(), slots, own, table, default)
+        reached = int(kernel.linear_epoch(P, data, loss.injection, self._model(state), adam, self.room, first))
         for part in state:
             part["step"].fill_(steps + reached - first)
-        return int(reached)
+        loss.seconds["solve"] += time.perf_counter() - began
+        self._record(order, table.best.x, first, reached)
+        return reached
+
+    def _record(self, order: Tensor, best: Array, first: int, reached: int) -> None:
+        """Tell the loss about the batches done, of which the last one is still in the room."""
+        size = len(self.room.samples.at)
+        fresh, reused = order[first * size : reached * size], int(self.room.totals[1])
+        if reached * size < len(order):  # the next batch has been tried in the room; it takes the fallback path at once
+            self.loss.count(len(fresh), reused)
+            return
+        keys = order[(reached - 1) * size :]
+        some, lam = slice(len(keys)), self.loss.chosen_smoothing
+        assert lam is not None
+        predicted, true, _, slots = (array[some].copy() for array in self.room.samples)
+        outcome = Outcome._make(part[some].copy() for part in self.room.results.outcome)
+        parts = regrets_of(Results(outcome, *(part[some].copy() for part in self.room.results[1:])), best[slots])
+        costs = torch.from_numpy(predicted), torch.from_numpy(true)
+        self.loss.record(RegretCall(costs[0], costs[1], lam, self.loss.injection, keys.tolist()), parts)
+        self.loss.count(len(fresh) - len(keys), reused - int(parts.reused.sum()))
 
     def _state(self) -> list[dict[str, Tensor]]:
         """Adam's state of weight and bias, made as Adam makes it where there has been no step yet."""

@@ -1,7 +1,7 @@
 """A whole epoch in compiled code: a linear model, the regret of its forecasts, and Adam.
 
 On small problems a step of training takes less time than Python needs to ask for it. The arithmetic is that of the
-usual loop, in the model's own precision; sums may be taken in another order.
+plain loop, in the model's own precision; sums may be taken in another order.
 """
 
 from __future__ import annotations
@@ -45,67 +45,71 @@ class Adam(NamedTuple):
     steps: int
 
 
-class Memory(NamedTuple):
-    """What is kept of the samples, as for ``regret_batch``, and the start of those that have none."""
+class TrainingSet(NamedTuple):
+    """What is trained on.
 
+    Attributes:
+        features: (N, p) in the model's precision; true: (N, n) costs.
+        order: (N,) samples in the order of the epoch; slots: (N,) row of each sample in the table.
+        own: whether samples have rows of their own in the programs.
+        table: what is kept of the samples; default: the start of those that have none.
+    """
+
+    features: Array
+    true: Array
+    order: Array
+    slots: Array
+    own: bool
     table: Table
     default: States
 
 
 class Room(NamedTuple):
-    """Room for one batch: the arguments of ``regret_batch`` that have as many rows."""
+    """Room for one batch.
+
+    Attributes:
+        samples, results: the arguments of ``regret_batch`` that have as many rows; work: what one sample needs.
+        totals: sum of the regrets, and samples whose working set was still optimal, over all batches.
+    """
 
     samples: Samples
     results: Results
+    work: Work
+    totals: Array
 
 
 @entry
 def linear_epoch(
-    P: Programs,
-    features: Array,
-    true: Array,
-    order: Array,
-    slots: Array,
-    own: bool,
-    strength: float,
-    memory: Memory,
-    model: Model,
-    adam: Adam,
-    room: Room,
-    totals: Array,
-    w: Work,
-    first: int,
+    P: Programs, data: TrainingSet, strength: float, model: Model, adam: Adam, room: Room, first: int
 ) -> int:
     """Train on the batches from ``first`` on; returns how many are done when it ends, or meets one that it cannot do.
 
     Args:
-        P: Programs without Q; own: whether samples have rows of their own in them.
-        features: (N, p) in the model's precision; true: (N, n) costs.
-        order: (N,) samples in the order of the epoch; slots: (N,) where each is remembered.
-        strength: β; memory, model, adam, room, w: see there.
-        totals: written to: sum of the regrets, samples whose working set was still optimal.
+        P: Programs without Q.
+        strength: β; data, model, adam: see there.
+        room: what is left there belongs to the last batch, ``totals`` to all of them.
         first: the batch to begin with.
     """
-    samples, outcome = room.samples, room.results.outcome
+    true, order, samples, outcome = data.true, data.order, room.samples, room.results.outcome
     size, done = samples.at.shape[0], first
     while done * size < order.shape[0]:
         count = min(size, order.shape[0] - done * size)
         for i in range(count):
             row = order[done * size + i]
-            samples.at[i] = row if own else 0
-            samples.slots[i] = slots[row]
-            forecast(model, features[row], samples.predicted[i])
+            samples.at[i] = row if data.own else 0
+            samples.slots[i] = data.slots[row]
+            forecast(model, data.features[row], samples.predicted[i])
             for j in range(true.shape[1]):
                 samples.true[i, j] = true[row, j]
         pair = Pair(P, P, np.bool_(False))  # literals would compile a second variant
-        regret_batch(pair, samples, memory.table, memory.default, strength, room.results, w, np.int64(0), count)
+        regret_batch(pair, samples, data.table, data.default, strength, room.results, room.work, np.int64(0), count)
         for i in range(count):
             if outcome.code[i] != SOLVED:
                 return done
         for i in range(count):
-            totals[0] += room.results.value[i]
-            totals[1] += 1.0 if outcome.changes[i] == 0 else 0.0
-        collect(model, features, order, done * size, count, room.results.injected)
+            room.totals[0] += room.results.value[i]
+            room.totals[1] += 1.0 if outcome.changes[i] == 0 else 0.0
+        collect(model, data.features, order, done * size, count, room.results.injected)
         done += 1
         step = adam.steps + done - first
         improve(model.weight, model.weight_slope, model.weight_mean, model.weight_square, adam, step)
@@ -137,7 +141,7 @@ def collect(model: Model, features: Array, order: Array, begin: int, count: int,
     for i in range(count):
         x = features[order[begin + i]]
         for j in range(n):
-            # rounded to the model's precision here, where the usual loop hands the gradient to the model
+            # rounded to the model's precision here, where the plain loop hands the gradient to the model
             model.bias_slope[1, 0] = g[i, j] / count
             along = model.bias_slope[1, 0]
             for q in range(p):
