@@ -29,7 +29,7 @@ from pear.experiments import (
     Estimate,
     Event,
     ExperimentError,
-    Row,
+    Record,
     Run,
     Selection,
     expand,
@@ -222,15 +222,15 @@ def test_pear_is_not_worse_than_published() -> None:
 # --- the database ---------------------------------------------------------------------------------------------------
 
 
-def row(key: str = "k", status: str = "done", **other: Any) -> Row:
-    return Row(key, "lp-degree", "knapsack", "mse", 0, {"degree": 8}, status, **other)
+def row(key: str = "k", status: str = "done", **other: Any) -> Record:
+    return Record(key, "lp-degree", "knapsack", "mse", 0, {"degree": 8}, status, **other)
 
 
 def test_a_row_comes_back_as_it_went_in(database: Database) -> None:
     there = row(metrics={"shift": {"0.3": 0.1}}, timings={"total": 1.5}, history=[[1, 0.5, 2.0, 0.25]], reason="ä")
     assert database.add(there)
     assert database.get("k") == there
-    assert database.rows() == [there]
+    assert database.records() == [there]
     assert database.get("other") is None
     assert json.loads(json.dumps(dataclasses.asdict(there))) == dataclasses.asdict(there)
 
@@ -340,7 +340,7 @@ def test_a_read_only_database_is_refused_before_any_work(tmp_path: Path, monkeyp
 def test_every_method_trains_on_every_task(database: Database, make: Any, method: str) -> None:
     done = perform(make(method), database)
     assert (done.status, done.reason) == ("done", "")
-    assert database.rows() == [done]
+    assert database.records() == [done]
     needed = {"normalized_regret", "unambiguous_regret", "mse", "validation_regret", "relaxation_gap"}
     assert needed | {"relaxation_share"} <= set(done.metrics)
     assert 0 <= done.metrics["normalized_regret"] <= done.metrics["unambiguous_regret"] + 1e-12
@@ -430,7 +430,7 @@ def test_an_interrupted_run_leaves_nothing(database: Database) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         perform(path_run(), database, stop)
-    assert database.rows() == []
+    assert database.records() == []
     assert list((database.path.parent / "weights").iterdir()) == []
 
 
@@ -447,7 +447,7 @@ def test_a_killed_run_leaves_no_half_row(tmp_path: Path) -> None:
         assert process.stdout.readline() == b"1\n"  # it is training
         process.kill()
     with open_folder(tmp_path) as database:
-        assert database.rows() == []
+        assert database.records() == []
         assert list((tmp_path / "weights").iterdir()) == []
 
 
@@ -465,7 +465,7 @@ def test_processes_do_what_one_process_does(database: Database, tmp_path: Path) 
             assert ours is not None
             assert theirs is not None
             assert (ours.status, ours.metrics) == ("done", theirs.metrics), ours.reason
-    ended = [event.run.key for event in events if event.row is not None]
+    ended = [event.run.key for event in events if event.record is not None]
     assert sorted(ended) == sorted(run.key for run in runs)
     assert ended.index(runs[3].key) > ended.index(runs[2].key)  # a measurement waits for its training
     assert any(event.progress is not None for event in events)
@@ -496,7 +496,7 @@ def test_a_worker_that_dies_costs_its_run_alone(database: Database) -> None:
     lost = database.get(long.key)
     assert lost is not None
     assert (lost.status, "exit code -9" in lost.reason) == ("failed", True)
-    assert len(database.rows()) == len(runs)
+    assert len(database.records()) == len(runs)
     run_all(waiting(runs[1:], database.statuses(), retry_failed=True), database)
     assert sorted(database.statuses().values()) == ["done", "done", "done", "failed"]
 

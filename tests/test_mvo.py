@@ -513,7 +513,7 @@ def test_the_experiments_run_and_the_report_shows_them(prices: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "16 of 16 runs to do" in result.output
     with Database(Path("out") / FILE_NAME) as database:
-        rows = database.rows()
+        rows = database.records()
     trained = [row for row in rows if "variant" not in row.settings]
     assert {(row.method, row.seed) for row in trained} == {(m, s) for m in market.PAPER_METHODS for s in (0, 1)}
     for row in trained:

@@ -440,14 +440,14 @@ def test_command_writes_where_it_says(filled: Builder, run: Callable[..., Result
 
 
 def test_command_takes_the_folder_that_experiments_write_to(run: Callable[..., Result], tmp_path: Path) -> None:
-    from pear.experiments import FILE_NAME, Database, Row
+    from pear.experiments import FILE_NAME, Database, Record
     from pear.experiments import SCHEMA_VERSION as WRITTEN
 
     assert WRITTEN == SCHEMA_VERSION
     settings = {**PROBLEM["knapsack"], "degree": 8, "noise": 0.0, "time_cap": 600.0, "max_epochs": 10_000}
     folder = tmp_path / "pear-output" / "lp"
     with Database(folder / FILE_NAME) as database:
-        row = Row("k", "lp-degree", "knapsack", "mse", 0, settings, "done", metrics={"normalized_regret": 0.0229})
+        row = Record("k", "lp-degree", "knapsack", "mse", 0, settings, "done", metrics={"normalized_regret": 0.0229})
         assert database.add(row)
         assert run().exit_code == 0  # while a writer has it open
     assert "2.290 *within 1 sd* (1 of 5 seeds)" in (tmp_path / "pear-output/report/report.md").read_text("utf-8")

@@ -47,7 +47,7 @@ SOME = ("lp-degree", "--tasks", "shortest-path", "--methods", "mse,PEAR", "--deg
 
 def rows(folder: Path = Path("pear-output/lp")) -> list[Any]:
     with Database(folder / FILE_NAME) as database:
-        return database.rows()
+        return database.records()
 
 
 def test_runs_are_rows_and_those_that_are_there_are_skipped(

@@ -271,7 +271,7 @@ class _Bar:
 
     def hear(self, event: Event) -> None:
         """Show what happened."""
-        run, now, row = event.run, event.progress, event.row
+        run, now, row = event.run, event.progress, event.record
         if row is not None:
             self._end(event)
         elif now is None:
@@ -282,7 +282,7 @@ class _Bar:
             self._progress.update(self._lines[run.key], completed=now.epoch, state=regret)
 
     def _end(self, event: Event) -> None:
-        run, row = event.run, event.row
+        run, row = event.run, event.record
         self._left.pop(run.key, None)
         self.done += 1
         if run.key in self._lines:

@@ -18,12 +18,13 @@ from torch import nn
 import pear
 from pear.errors import PearError
 from pear.experiments.data_tasks import train_on_data
-from pear.experiments.database import Database, Row
+from pear.experiments.database import Database
 from pear.experiments.errors import DatabaseError, RunError
 from pear.experiments.market import TASK as MARKET
 from pear.experiments.market import make_model, measure_market, train_market
 from pear.experiments.measure import measure, scores
 from pear.experiments.protocol import make_split, make_task, paper_model, train
+from pear.experiments.record import Record
 from pear.experiments.specs import DATA_TASKS, Run
 from pear.train import History, Progress
 
@@ -33,7 +34,7 @@ WEIGHTS = "weights"
 _PACKAGES = ("torch", "numpy", "scipy", "highspy", "osqp")
 
 
-def perform(run: Run, database: Database, progress: Callable[[Progress], None] | None = None) -> Row:
+def perform(run: Run, database: Database, progress: Callable[[Progress], None] | None = None) -> Record:
     """Train or measure, and write the row; a failure of any kind is a row, too, with its reason.
 
     Nothing is written before the end: weights go to a temporary file that is renamed, then comes the row.
@@ -52,18 +53,18 @@ def perform(run: Run, database: Database, progress: Callable[[Progress], None] |
         return there
     try:
         found = _train(run, database.path.parent, progress) if run.variant is None else _measure(run, database)
-        row = _row(run, "done", **found)
+        record = _record(run, "done", **found)
     except DatabaseError:
         raise
     except Exception as error:  # noqa: BLE001 (one run that fails, for whatever reason, must not end the others)
-        row = _row(run, "failed", reason=_reason(error))
-    database.add(row)
-    return row
+        record = _record(run, "failed", reason=_reason(error))
+    database.add(record)
+    return record
 
 
-def failed(run: Run, reason: str) -> Row:
+def failed(run: Run, reason: str) -> Record:
     """The row of a run that could not be done."""
-    return _row(run, "failed", reason=reason)
+    return _record(run, "failed", reason=reason)
 
 
 def _train(run: Run, folder: Path, progress: Callable[[Progress], None] | None) -> dict[str, Any]:
@@ -132,8 +133,8 @@ def _save(model: nn.Module, folder: Path, key: str) -> str:
     return f"{WEIGHTS}/{target.name}"
 
 
-def _row(run: Run, status: str, **found: Any) -> Row:
-    return Row(
+def _record(run: Run, status: str, **found: Any) -> Record:
+    return Record(
         run.key,
         run.experiment,
         run.task,

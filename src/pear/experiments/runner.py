@@ -17,9 +17,10 @@ from pathlib import Path
 
 import torch
 
-from pear.experiments.database import FILE_NAME, Database, Row
+from pear.experiments.database import FILE_NAME, Database
 from pear.experiments.errors import DatabaseError, RunError
 from pear.experiments.performance import WEIGHTS, failed, perform
+from pear.experiments.record import Record
 from pear.experiments.specs import Run
 from pear.train import Progress
 from pear.train.threads import one_thread
@@ -34,12 +35,12 @@ class Event:
 
     Attributes:
         run: which run it is about.
-        progress: of its training; row: what came of it; both None where it has just started.
+        progress: of its training; record: what came of it; both None where it has just started.
     """
 
     run: Run
     progress: Progress | None = None
-    row: Row | None = None
+    record: Record | None = None
 
 
 Listener = Callable[[Event], None]
@@ -98,8 +99,8 @@ def run_all(runs: Sequence[Run], database: Database, jobs: int = 1, listen: List
     with one_thread():
         for run in runs:
             listen(Event(run))
-            row = perform(run, database, lambda now, run=run: listen(Event(run, progress=now)))  # type: ignore[misc]
-            listen(Event(run, row=row))
+            record = perform(run, database, lambda now, run=run: listen(Event(run, progress=now)))  # type: ignore[misc]
+            listen(Event(run, record=record))
 
 
 @dataclass
@@ -177,7 +178,7 @@ class _Pool:
             self.listen(Event(worker.run, progress=message))
         elif worker.run is not None:
             run, worker.run = worker.run, None
-            self.listen(Event(run, row=message))
+            self.listen(Event(run, record=message))
 
     def _bury(self, worker: _Worker) -> None:
         worker.process.join()
@@ -187,9 +188,11 @@ class _Pool:
             raise RunError(f"a worker process ended with exit code {code} before it was ready; try --jobs 1")
         self.workers[self.workers.index(worker)] = self._start()
         if worker.run is not None:
-            row = failed(worker.run, f"the process that ran it ended with exit code {code}; was there enough memory?")
-            self.database.add(row)
-            self.listen(Event(worker.run, row=row))
+            record = failed(
+                worker.run, f"the process that ran it ended with exit code {code}; was there enough memory?"
+            )
+            self.database.add(record)
+            self.listen(Event(worker.run, record=record))
 
 
 def _work(line: Connection, path: Path) -> None:
