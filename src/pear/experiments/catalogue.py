@@ -244,9 +244,9 @@ _LP = (
         Table(
             "stability",
             "Stability of the active set",
-            "Share of inequalities whose activity changes when PEAR's predicted costs are perturbed a little, at degree "
-            "8. The paper names neither the degree nor the size of its perturbations, and prints no deviation; ours "
-            "are 1 % of the mean predicted cost.",
+            "Share of inequalities whose activity changes when PEAR's predicted costs are perturbed a little, at "
+            "degree 8. The paper names neither the degree nor the size of its perturbations, and prints no deviation; "
+            "ours are 1 % of the mean predicted cost.",
             ("active_set_change_rate_pct",),
             blocks=(),
             rows="task",
