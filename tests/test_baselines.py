@@ -20,7 +20,7 @@ from pear.losses import METHODS, DBBLoss, LAVALoss, MSELoss, PFYLLoss, SPOPlusLo
 from pear.losses import pyepo as adapter
 from pear.losses.oracle import DecisionLoss
 from pear.tasks import shortest_path
-from pear.train import fit, in_order, shuffled
+from pear.train import FitConfig, fit, in_order, shuffled
 
 GRID = shortest_path((3, 3))
 WEIGHTS = torch.tensor([[3.0, 4.0, 2.0, 5.0, 1.0, 6.0], [1.0, 2.0, 5.0, 3.0, 3.0, 2.0]], dtype=torch.float64)
@@ -353,7 +353,7 @@ def test_every_method_lowers_the_regret(name: str) -> None:
     before = regret()
     order = shuffled if method(name).shuffled else in_order
     loss = make_loss(name, task)
-    fit(model, loss, train, validation, GRID.normalized_regret, batch_size=16, max_epochs=21, order=order)
+    fit(model, loss, train, validation, GRID.normalized_regret, FitConfig(batch_size=16, max_epochs=21), order=order)
     assert regret() < 0.4 * before
 
 

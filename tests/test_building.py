@@ -23,7 +23,7 @@ from pear.experiments.data_tasks import check_data
 from pear.losses.methods import make_loss
 from pear.tasks import Building, BuildingData, SharedLinear, building, building_parts, fetch_building, load_building
 from pear.tasks.building_data import ECONOMICS, HEADER, PROPERTIES, WORKBOOK
-from pear.train import fit
+from pear.train import FitConfig, fit
 
 COUNT = 60
 METHODS = ("mse", "spo+", "spo+relaxed", "pfyl", "dbb", "lava", "pear")
@@ -377,7 +377,14 @@ def test_training_lowers_the_regret_of_instances_not_seen(
     before = regret()
     loss = make_loss(method, parts.train.task, **options)
     score = parts.validation.task.normalized_regret
-    fit(model, loss, parts.train.samples, parts.validation.samples, score, batch_size=4, max_epochs=60, patience=6)
+    fit(
+        model,
+        loss,
+        parts.train.samples,
+        parts.validation.samples,
+        score,
+        FitConfig(batch_size=4, max_epochs=60, patience=6),
+    )
     assert before > 0.05
     assert regret() < 0.3 * before
 

@@ -20,7 +20,7 @@ from pear.report.markdown import markdown
 from pear.report.tables import tables
 from pear.tasks import EnergyData, SharedLinear, energy_parts, load_energy
 from pear.tasks.energy import FEATURES, PRICES, WEIGHTS
-from pear.train import fit
+from pear.train import FitConfig, fit
 
 HEADER = (
     "#DateTime Holiday HolidayFlag DayOfWeek WeekOfYear Day Month Year PeriodOfDay ForecastWindProduction SystemLoadEA "
@@ -179,7 +179,14 @@ def test_training_lowers_the_regret_of_later_days(data: EnergyData, method: str,
     before = regret()
     loss = make_loss(method, parts.train.task, **options)
     score = parts.validation.task.normalized_regret
-    fit(model, loss, parts.train.samples, parts.validation.samples, score, batch_size=7, max_epochs=21, patience=6)
+    fit(
+        model,
+        loss,
+        parts.train.samples,
+        parts.validation.samples,
+        score,
+        FitConfig(batch_size=7, max_epochs=21, patience=6),
+    )
     assert before > 0.2
     assert regret() < 0.3 * before
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import pear
-from pear.train import fit
+from pear.train import FitConfig, fit
 from pear.train.linear import LinearEpochs
 
 PATHS = pear.tasks.shortest_path((3, 3))
@@ -30,8 +30,9 @@ def trained(dtype: torch.dtype, compiled: bool, monkeypatch: pytest.MonkeyPatch,
         model = nn.Linear(5, PATHS.problem.n, bias=options.pop("bias", True), dtype=dtype)
         loss = pear.PEARLoss(options.pop("problem", PATHS.problem), options.pop("smoothing", 0.1))
         optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-        settings = {"max_epochs": 3, "check_every": 1, "batch_size": 7, "optimizer": optimizer} | options
-        history = fit(model, loss, *samples(dtype), PATHS.normalized_regret, **settings)
+        config = FitConfig(max_epochs=options.pop("max_epochs", 3), check_every=1, batch_size=7)
+        data = samples(dtype)
+        history = fit(model, loss, *data, PATHS.normalized_regret, config, optimizer=optimizer, **options)
     return model, loss, optimizer, history
 
 

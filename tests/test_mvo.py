@@ -39,7 +39,7 @@ from pear.tasks.market import (
     moments,
     split_windows,
 )
-from pear.train import fit
+from pear.train import FitConfig, fit
 
 needs_skfolio = pytest.mark.skipif(
     importlib.util.find_spec("skfolio") is None, reason="skfolio is not installed (pip install 'pear-dfl[portfolio]')"
@@ -196,12 +196,7 @@ def train_small(returns: Tensor, method: str = "pear-exact", epochs: int = 2, ra
         (split.train.known, split.train.days),
         (split.validation.known, split.validation.days),
         lambda predicted, true: judge.normalized_regret(predicted),
-        learning_rate=rate,
-        batch_size=64,
-        max_epochs=epochs,
-        check_every=1,
-        clip_norm=1.0,
-        halve_after=3,
+        FitConfig(learning_rate=rate, batch_size=64, max_epochs=epochs, check_every=1, clip_norm=1.0, halve_after=3),
     )
     return model
 
@@ -290,14 +285,19 @@ def test_clipping_and_halving_are_what_they_say() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     metrics = iter([5.0, 6.0, 6.0, 6.0, 4.0, 4.5])
     fit(
-        model, torch.nn.MSELoss(), (x, y), (x, y), lambda a, b: next(metrics), optimizer=optimizer, batch_size=4,
-        max_epochs=6, check_every=1, patience=10, clip_norm=1.0, halve_after=2,
-    )  # fmt: skip
+        model,
+        torch.nn.MSELoss(),
+        (x, y),
+        (x, y),
+        lambda a, b: next(metrics),
+        FitConfig(batch_size=4, max_epochs=6, check_every=1, patience=10, clip_norm=1.0, halve_after=2),
+        optimizer=optimizer,
+    )
     # Steps of length 1 in the first four epochs; the third bad check in a row halves the rate before the fifth.
     assert optimizer.param_groups[0]["lr"] == 0.5
     assert float(model.weight.detach()) == pytest.approx(4.5)  # the best check was after the fifth
     with pytest.raises(ProblemError, match="clip_norm must be a positive number"):
-        fit(model, torch.nn.MSELoss(), (x, y), (x, y), lambda a, b: 0.0, clip_norm=0.0)
+        fit(model, torch.nn.MSELoss(), (x, y), (x, y), lambda a, b: 0.0, FitConfig(clip_norm=0.0))
 
 
 # --- backtest --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pear
 from pear.losses import DBBLoss, PFYLLoss, SPOPlusLoss
 from pear.losses.pyepo import PyEPOLoss, pyepo_model
 from pear.tasks import knapsack, shortest_path
-from pear.train import fit
+from pear.train import FitConfig, fit
 
 pyepo = pytest.importorskip("pyepo", reason="PyEPO is not installed; pip install 'pear-dfl[baselines]'")
 func = pytest.importorskip("pyepo.func")
@@ -131,7 +131,7 @@ def test_a_pyepo_loss_trains_with_fit() -> None:
 
     before = regret()
     loss = PyEPOLoss(task.problem, func.SPOPlus, task.decide, mse_weight=0.01)
-    fit(model, loss, train, validation, task.normalized_regret, batch_size=16, max_epochs=11)
+    fit(model, loss, train, validation, task.normalized_regret, FitConfig(batch_size=16, max_epochs=11))
     assert regret() < 0.5 * before
 
 

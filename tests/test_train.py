@@ -8,6 +8,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import FrozenInstanceError
 from itertools import chain
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 import pear
 from pear.tasks import ShortestPath, Split, shortest_path
-from pear.train import EarlyStopping, History, Progress, TrainingError, fit, in_order
+from pear.train import EarlyStopping, FitConfig, History, Progress, TrainingError, fit, in_order
 
 Data = tuple[Tensor, Tensor]
 
@@ -59,7 +60,7 @@ def test_training_with_pear_lowers_the_regret(small: tuple[ShortestPath, Split])
 
     before = regret()
     loss = pear.PEARLoss(task.problem, smoothing=0.1, injection=0.1)
-    history = fit(model, loss, train, validation, task.normalized_regret, batch_size=16, max_epochs=20)
+    history = fit(model, loss, train, validation, task.normalized_regret, FitConfig(batch_size=16, max_epochs=20))
     assert regret() < 0.5 * before
     assert history.best is not None
     assert history.best.metric == min(check.metric for check in history.checks)
@@ -71,7 +72,9 @@ def test_a_seed_fixes_the_run_and_touches_no_global_state(small: tuple[ShortestP
 
     def run(seed: int | torch.Generator) -> tuple[History, Tensor]:
         model = linear(5, task.problem.n)
-        history = fit(model, nn.MSELoss(), train, validation, task.normalized_regret, max_epochs=5, seed=seed)
+        history = fit(
+            model, nn.MSELoss(), train, validation, task.normalized_regret, FitConfig(max_epochs=5, seed=seed)
+        )
         return history, model.weight.detach()
 
     state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # type: ignore[index,union-attr]
@@ -111,7 +114,7 @@ def test_published_protocol_gives_the_published_regret_to_every_digit() -> None:
             torch.empty((), dtype=torch.int64).random_(generator=stream)
             return task.normalized_regret(predicted, true)
 
-        fit(model, nn.MSELoss(), train, validation, metric, seed=stream, order=as_a_loader_draws)
+        fit(model, nn.MSELoss(), train, validation, metric, FitConfig(seed=stream), order=as_a_loader_draws)
         with torch.no_grad():
             regrets.append(100 * task.normalized_regret(model(test.features), test.costs))
     assert (round(statistics.mean(regrets), 3), round(statistics.stdev(regrets), 3)) == (15.428, 3.085)
@@ -124,9 +127,14 @@ def test_checks_after_the_first_epoch_then_every_few_and_at_the_end() -> None:
     seen: list[Progress] = []
     values = [5.0, 4.0, 3.0, 2.0]
     history = fit(
-        linear(3, 2), nn.MSELoss(), data(), data(seed=1), scripted(values),
-        max_epochs=9, check_every=3, progress=seen.append,
-    )  # fmt: skip
+        linear(3, 2),
+        nn.MSELoss(),
+        data(),
+        data(seed=1),
+        scripted(values),
+        FitConfig(max_epochs=9, check_every=3),
+        progress=seen.append,
+    )
     assert [check.epoch for check in history.checks] == [1, 4, 7, 9]
     assert [check.metric for check in history.checks] == values
     assert (history.stopped, history.epochs, history.interrupted) == ("max_epochs", 9, False)
@@ -143,7 +151,12 @@ def test_patience_counts_checks_that_hardly_improve() -> None:
     # 99.5 and 99.2 are within 1 % of 100; 98.9 is not; then three in a row are not good enough.
     values = [100.0, 99.5, 99.2, 98.9, 98.5, 99.9, 98.2, 0.0]
     history = fit(
-        linear(3, 2), nn.MSELoss(), data(), data(), scripted(values), check_every=1, patience=3, min_improvement=0.01
+        linear(3, 2),
+        nn.MSELoss(),
+        data(),
+        data(),
+        scripted(values),
+        FitConfig(check_every=1, patience=3, min_improvement=0.01),
     )
     assert history.stopped == "patience"
     assert history.epochs == 7
@@ -178,7 +191,7 @@ def test_time_cap_stops_within_an_epoch_and_still_checks() -> None:
             time.sleep(0.3)
         return ((predicted - true) ** 2).mean()
 
-    history = fit(linear(3, 2), slow, data(), data(), scripted([1.0]), batch_size=4, time_cap=0.25)
+    history = fit(linear(3, 2), slow, data(), data(), scripted([1.0]), FitConfig(batch_size=4, time_cap=0.25))
     assert history.stopped == "time_cap"
     assert (calls, history.epochs, len(history.checks)) == (3, 0, 1)
 
@@ -196,7 +209,7 @@ def test_the_best_weights_are_kept() -> None:
         assert not model.training
         return next(values)
 
-    fit(model, nn.MSELoss(), data(), data(seed=1), metric, check_every=1, max_epochs=4)
+    fit(model, nn.MSELoss(), data(), data(seed=1), metric, FitConfig(check_every=1, max_epochs=4))
     assert torch.equal(model.weight, weights[1])  # the earliest of equals
     assert not torch.equal(weights[1], weights[3])
     assert model.training
@@ -223,7 +236,13 @@ def test_interruption_keeps_the_best_weights(where: str) -> None:
         return float(calls["metric"])  # worse at every check: the first weights are the best
 
     history = fit(
-        model, loss, data(), data(), metric, batch_size=20, check_every=1, progress=lambda now: count("progress")
+        model,
+        loss,
+        data(),
+        data(),
+        metric,
+        FitConfig(batch_size=20, check_every=1),
+        progress=lambda now: count("progress"),
     )
     assert history.interrupted
     assert history.stopped == "interrupted"
@@ -252,14 +271,14 @@ def test_a_loss_that_is_no_number_stops_and_names_the_epoch(bad: float) -> None:
         return ((predicted - true) ** 2).mean() * (bad if calls > 2 else 1.0)
 
     with pytest.raises(TrainingError, match=rf"the loss is {bad} in epoch 3; lower the learning rate") as caught:
-        fit(model, loss, data(), data(), scripted([1.0, 0.5]), batch_size=20, check_every=1)
+        fit(model, loss, data(), data(), scripted([1.0, 0.5]), FitConfig(batch_size=20, check_every=1))
     assert isinstance(caught.value, pear.PearError)
     assert bool(model.weight.isfinite().all())
 
 
 def test_a_metric_that_is_no_number_stops_and_names_the_epoch() -> None:
     with pytest.raises(TrainingError, match="the validation metric is nan in epoch 2"):
-        fit(linear(3, 2), nn.MSELoss(), data(), data(), scripted([1.0, math.nan]), check_every=1)
+        fit(linear(3, 2), nn.MSELoss(), data(), data(), scripted([1.0, math.nan]), FitConfig(check_every=1))
 
 
 # --- what it calls --------------------------------------------------------------------------------------------------
@@ -274,13 +293,21 @@ def test_keys_are_the_row_numbers_of_the_batch() -> None:
         seen.append(keys.tolist())
         return ((predicted - true) ** 2).mean()
 
-    fit(linear(3, 2), loss, (features, costs), data(), scripted([1.0, 1.0]), batch_size=4, max_epochs=2)
+    fit(linear(3, 2), loss, (features, costs), data(), scripted([1.0, 1.0]), FitConfig(batch_size=4, max_epochs=2))
     assert [len(keys) for keys in seen] == [4, 4, 2] * 2
     first, second = list(chain(*seen[:3])), list(chain(*seen[3:]))
     assert sorted(first) == sorted(second) == list(range(10))
     assert first != second != list(range(10))
     seen.clear()
-    fit(linear(3, 2), loss, (features, costs), data(), scripted([1.0]), batch_size=4, max_epochs=1, order=in_order)
+    fit(
+        linear(3, 2),
+        loss,
+        (features, costs),
+        data(),
+        scripted([1.0]),
+        FitConfig(batch_size=4, max_epochs=1),
+        order=in_order,
+    )
     assert list(chain(*seen)) == list(range(10))
 
 
@@ -290,7 +317,7 @@ def test_the_training_loss_is_the_mean_over_samples() -> None:
     def loss(predicted: Tensor, true: Tensor, keys: Tensor) -> Tensor:
         return predicted.sum() * 0 + keys.double().mean()
 
-    history = fit(linear(3, 2), loss, (features, costs), data(), scripted([1.0]), batch_size=4, max_epochs=1)
+    history = fit(linear(3, 2), loss, (features, costs), data(), scripted([1.0]), FitConfig(batch_size=4, max_epochs=1))
     assert history.checks[0].loss == pytest.approx(4.5)
 
 
@@ -298,28 +325,51 @@ def test_a_given_optimizer_is_used() -> None:
     model = linear(3, 2)
     before = model.weight.detach().clone()
     fit(
-        model, nn.MSELoss(), data(), data(), scripted([1.0]),
-        max_epochs=1, optimizer=torch.optim.SGD([model.bias], lr=0.1),
-    )  # fmt: skip
+        model,
+        nn.MSELoss(),
+        data(),
+        data(),
+        scripted([1.0]),
+        FitConfig(max_epochs=1),
+        optimizer=torch.optim.SGD([model.bias], lr=0.1),
+    )
     assert torch.equal(model.weight, before)
     assert not torch.equal(model.bias, linear(3, 2).bias)
 
 
 def test_arrays_are_converted_to_the_type_of_the_model() -> None:
     features, costs = (part.double().numpy() for part in data())
-    history = fit(linear(3, 2), nn.MSELoss(), (features, costs), (features, costs), scripted([1.0]), max_epochs=1)
+    history = fit(
+        linear(3, 2), nn.MSELoss(), (features, costs), (features, costs), scripted([1.0]), FitConfig(max_epochs=1)
+    )
     assert history.epochs == 1
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        ({"clip_norm": 0.0}, "clip_norm must be a positive number"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"max_epochs": 0}, "max_epochs must be at least 1"),
         ({"check_every": 0}, "check_every must be at least 1"),
         ({"patience": 0}, "patience must be at least 1"),
         ({"min_improvement": 1.0}, "min_improvement must be a share"),
         ({"time_cap": 0.0}, "time_cap must be a positive number"),
+    ],
+)
+def test_wrong_settings_are_named(wrong: dict[str, float], message: str) -> None:
+    with pytest.raises(pear.ProblemError, match=rf"{message}.*; got {next(iter(wrong.values()))}"):
+        FitConfig(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_config_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        FitConfig().batch_size = 0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
         ({"train": (torch.ones(2, 3), torch.ones(3, 2))}, "train must be .* got 2 rows of features and 3 of costs"),
         ({"validation": (torch.ones(0, 3), torch.ones(0, 2))}, "validation must be"),
         ({"model": nn.Identity()}, "no parameter to train"),
@@ -345,8 +395,8 @@ def test_a_run_goes_on_from_its_checkpoint_as_if_nothing_had_happened(tmp_path: 
         torch.manual_seed(0)
         model = torch.nn.Linear(5, task.problem.n)
         loss = pear.PEARLoss(task.problem)
-        options = {"max_epochs": max_epochs, "check_every": 2, "patience": 50, "checkpoint": checkpoint}
-        return model, fit(model, loss, train, validation, task.normalized_regret, **options)
+        config = FitConfig(max_epochs=max_epochs, check_every=2, patience=50)
+        return model, fit(model, loss, train, validation, task.normalized_regret, config, checkpoint=checkpoint)
 
     whole, straight = run(9, None)
     run(5, tmp_path / "run.pt")
@@ -362,7 +412,15 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     task = pear.tasks.shortest_path((2, 2))
     pair = task.samples(8)
     model = torch.nn.Linear(5, 4)
-    fit(model, torch.nn.MSELoss(), pair, pair, task.normalized_regret, max_epochs=1, checkpoint=tmp_path / "run.pt")
+    fit(
+        model,
+        torch.nn.MSELoss(),
+        pair,
+        pair,
+        task.normalized_regret,
+        FitConfig(max_epochs=1),
+        checkpoint=tmp_path / "run.pt",
+    )
     other = torch.nn.Sequential(torch.nn.Linear(5, 4))
     with pytest.raises(TrainingError, match="does not belong to this model"):
         fit(other, torch.nn.MSELoss(), pair, pair, task.normalized_regret, checkpoint=tmp_path / "run.pt")
@@ -379,6 +437,6 @@ def test_the_solver_does_not_change_what_is_learnt(solver: str) -> None:
         torch.manual_seed(0)
         model = torch.nn.Linear(5, task.problem.n)
         loss = pear.PEARLoss(task.problem, solver=name)
-        fit(model, loss, train, validation, task.normalized_regret, max_epochs=6)
+        fit(model, loss, train, validation, task.normalized_regret, FitConfig(max_epochs=6))
         weights.append(model.weight.detach())
     torch.testing.assert_close(*weights, rtol=0, atol=1e-6)

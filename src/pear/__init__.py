@@ -21,6 +21,7 @@ from pear.errors import (
 from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret_gradient
 from pear.optimality.point import Status
 from pear.problem import Problem, Smooth
+from pear.train import FitConfig, fit
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,7 @@ __all__ = [
     "DataError",
     "DecisionLayer",
     "FailedSamplesWarning",
+    "FitConfig",
     "MissingExtraError",
     "NotUniqueError",
     "PEARLoss",
@@ -39,6 +41,7 @@ __all__ = [
     "SolveError",
     "Status",
     "UnknownSolverError",
+    "fit",
     "normalized_regret",
     "regret_gradient",
     "solve",

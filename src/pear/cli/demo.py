@@ -21,7 +21,7 @@ from pear.cli.console import out, percent
 from pear.cli.output import writable_folder, write_json
 from pear.errors import MissingExtraError
 from pear.tasks import ShortestPath, Split
-from pear.train import History, fit
+from pear.train import FitConfig, History, fit
 from pear.train.threads import one_thread
 
 TIME_CAP = 45.0
@@ -129,9 +129,7 @@ def _train(
             split.train,
             split.validation,
             task.normalized_regret,
-            max_epochs=max_epochs,
-            time_cap=TIME_CAP,
-            seed=seed,
+            FitConfig(max_epochs=max_epochs, time_cap=TIME_CAP, seed=seed),
             progress=show,
         )
         if history.interrupted:

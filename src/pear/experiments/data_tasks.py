@@ -31,7 +31,7 @@ from pear.tasks import (
     metrics,
 )
 from pear.tasks.files import VARIABLE
-from pear.train import History, Progress, fit, in_order, shuffled
+from pear.train import FitConfig, History, Progress, fit, in_order, shuffled
 
 DataTask = Building | Knapsack
 
@@ -147,17 +147,16 @@ def _train(
 ) -> tuple[SharedLinear, History]:
     train, validation = prepared.parts.train, prepared.parts.validation
     model = prepared.model(run.seed)
+    names = ("batch_size", "check_every", "patience", "time_cap", "max_epochs")
     history = fit(
         model,
         make_loss(run.method, train.task, **options),
         train.samples,
         validation.samples,
         validation.task.normalized_regret,
-        learning_rate=1e-2,
-        seed=run.seed,
+        FitConfig(learning_rate=1e-2, seed=run.seed, **{name: run.settings[name] for name in names}),
         order=shuffled if method(run.method).shuffled else in_order,
         progress=progress,
-        **{name: run.settings[name] for name in ("batch_size", "check_every", "patience", "time_cap", "max_epochs")},
     )
     if history.interrupted:
         raise KeyboardInterrupt

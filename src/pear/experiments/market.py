@@ -16,7 +16,7 @@ from pear.tasks import Portfolio, portfolio
 from pear.tasks.market import AHEAD, METHODS, WINDOW, Forecaster, Judge, MarketSplit, backtest, split_windows
 from pear.tasks.market.losses import market_loss
 from pear.tasks.market.moments import moments
-from pear.train import History, Progress, fit
+from pear.train import FitConfig, History, Progress, fit
 
 TASK = "portfolio"
 PAPER_METHODS = ("mse", "layer", "pear-mean", "pear-exact")
@@ -158,17 +158,19 @@ def train_market(
         (train.known, train.days),
         (validation.known, validation.days),
         lambda predicted, true: judge.normalized_regret(predicted),
-        learning_rate=1e-3,
-        batch_size=64,
-        max_epochs=run.settings["max_epochs"],
-        check_every=1,
-        patience=10,
-        min_improvement=0.0,
-        time_cap=run.settings["time_cap"],
-        seed=generator,
+        FitConfig(
+            learning_rate=1e-3,
+            batch_size=64,
+            max_epochs=run.settings["max_epochs"],
+            check_every=1,
+            patience=10,
+            min_improvement=0.0,
+            time_cap=run.settings["time_cap"],
+            seed=generator,
+            clip_norm=1.0,
+            halve_after=3,
+        ),
         progress=progress,
-        clip_norm=1.0,
-        halve_after=3,
     )
     return model, history, lambda: market_scores(market, model)
 

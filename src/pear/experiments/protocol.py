@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pear.experiments.specs import Run
 from pear.losses.methods import METHODS, make_loss
 from pear.tasks import Knapsack, ShortestPath, Split, random_knapsack, shortest_path
-from pear.train import History, Progress, fit, in_order
+from pear.train import FitConfig, History, Progress, fit, in_order
 
 FEATURES = 5
 
@@ -100,14 +100,16 @@ def train(
         split.train,
         split.validation,
         metric,
-        learning_rate=1e-2,
-        batch_size=32,
-        max_epochs=run.settings["max_epochs"],
-        check_every=10,
-        patience=3,
-        min_improvement=0.01,
-        time_cap=run.settings["time_cap"],
-        seed=stream,
+        FitConfig(
+            learning_rate=1e-2,
+            batch_size=32,
+            max_epochs=run.settings["max_epochs"],
+            check_every=10,
+            patience=3,
+            min_improvement=0.01,
+            time_cap=run.settings["time_cap"],
+            seed=stream,
+        ),
         order=paper_order if shuffles else in_order,
         progress=progress,
     )

@@ -1,9 +1,10 @@
 """Training: one loop for every loss."""
 
+from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.fit import fit
 from pear.train.history import Check, History, Progress
 from pear.train.order import in_order, shuffled
 from pear.train.stopping import EarlyStopping
 
-__all__ = ["Check", "EarlyStopping", "History", "Progress", "TrainingError", "fit", "in_order", "shuffled"]
+__all__ = ["Check", "EarlyStopping", "FitConfig", "History", "Progress", "TrainingError", "fit", "in_order", "shuffled"]

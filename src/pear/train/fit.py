@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pear.errors import ProblemError
 from pear.train.checkpoint import Checkpoint
+from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.history import Check, History, Progress, Reason
 from pear.train.linear import LinearEpochs
@@ -32,26 +33,18 @@ def fit(
     train: tuple[Any, Any],
     validation: tuple[Any, Any],
     metric: Metric,
+    config: FitConfig = FitConfig(),
     *,
     optimizer: torch.optim.Optimizer | None = None,
-    learning_rate: float = 1e-2,
-    batch_size: int = 32,
-    max_epochs: int = 10_000,
-    check_every: int = 10,
-    patience: int = 3,
-    min_improvement: float = 0.01,
-    time_cap: float | None = None,
-    seed: int | torch.Generator = 0,
     order: Order = shuffled,
     progress: Callable[[Progress], None] | None = None,
     checkpoint: str | Path | None = None,
-    clip_norm: float | None = None,
-    halve_after: int | None = None,
 ) -> History:
     """Train ``model`` in place and leave it with the weights that did best on the validation samples.
 
-    The metric is taken after the first epoch, then every ``check_every`` epochs, and at the end. Ctrl-C ends the run
-    early, with the best weights so far. No global random state is read or changed, unless the model does it (dropout).
+    The metric is taken after the first epoch, then every ``config.check_every`` epochs, and at the end. Ctrl-C ends
+    the run early, with the best weights so far. No global random state is read or changed, unless the model does it
+    (dropout).
 
     Args:
         model: maps features (B, p) to predicted costs (B, n).
@@ -59,22 +52,12 @@ def fit(
         train: features (N, p) and true costs (N, n): tensors or arrays, converted to the model's dtype and device.
         validation: the same, of samples held out.
         metric: (predicted, true) → float on the whole validation set, lower is better.
-        optimizer: Adam over all parameters where left out.
-        learning_rate: of that Adam.
-        batch_size: the last batch of an epoch may be smaller.
-        max_epochs: at most so many.
-        check_every: epochs between checks.
-        patience: stop after so many checks in a row that improve the reference too little.
-        min_improvement: how little: 0.01 is 1 % of the reference.
-        time_cap: seconds after which to stop, even within an epoch; none where left out.
-        seed: of the order of the samples, or a generator to draw it from.
+        config: how to train and when to stop.
+        optimizer: Adam over all parameters, at the config's learning rate, where left out.
         order: ``shuffled``, ``in_order``, or any function like them.
         progress: called after every epoch.
-        checkpoint: a file that is written at every check; where it is there already, the run goes on from it, and ends
+        checkpoint: a file that is written at every check; where it exists already, the run resumes from it, and ends
             as it would have without the break.
-        clip_norm: gradients with a longer norm, over all parameters together, are shortened to it; none where left out.
-        halve_after: halve the learning rate after more than so many checks in a row without a better metric; never
-            where left out.
 
     Returns:
         What happened, check by check.
@@ -84,41 +67,31 @@ def fit(
 
     Example:
         >>> import pear, torch
-        >>> from pear.train import fit
         >>> task = pear.tasks.shortest_path((3, 3))
         >>> train, validation, test = task.split(task.samples(200, degree=2))
         >>> model = torch.nn.Linear(5, task.problem.n)
-        >>> history = fit(model, torch.nn.MSELoss(), train, validation, task.normalized_regret, max_epochs=2)
+        >>> config = pear.FitConfig(max_epochs=2)
+        >>> history = pear.fit(model, torch.nn.MSELoss(), train, validation, task.normalized_regret, config)
         >>> [check.epoch for check in history.checks]
         [1, 2]
     """
-    for name, value in (("batch_size", batch_size), ("max_epochs", max_epochs), ("check_every", check_every)):
-        if value < 1:
-            raise ProblemError(f"{name} must be at least 1; got {value!r}")
-    if clip_norm is not None and not clip_norm > 0:
-        raise ProblemError(f"clip_norm must be a positive number, or None; got {clip_norm!r}")
-    if time_cap is not None and not time_cap > 0:
-        raise ProblemError(f"time_cap must be a positive number of seconds, or None; got {time_cap!r}")
     run = _Run(
+        config=config,
         model=model,
         loss=keyed(loss),
         train=_as_pair(model, train, "train"),
         validation=_as_pair(model, validation, "validation"),
         metric=metric,
-        optimizer=torch.optim.Adam(model.parameters(), lr=learning_rate) if optimizer is None else optimizer,
-        stopping=EarlyStopping(patience, min_improvement),
-        time_cap=math.inf if time_cap is None else time_cap,
-        clip_norm=clip_norm,
+        optimizer=torch.optim.Adam(model.parameters(), lr=config.learning_rate) if optimizer is None else optimizer,
+        stopping=config.stopping(),
     )
-    if halve_after is not None:
-        run.schedule = ReduceLROnPlateau(run.optimizer, factor=0.5, patience=halve_after, threshold=0.0)
-    generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
+    generator = config.generator()
     if checkpoint is not None:
         run.checkpoint = Checkpoint(Path(checkpoint), model, run.optimizer, loss, generator)
         run.resume()
     was_training = model.training
     try:
-        run.history.stopped = run.epochs(max_epochs, check_every, batch_size, order, generator, progress)
+        run.history.stopped = run.epochs(order, generator, progress)
     except KeyboardInterrupt:
         run.history.stopped = "interrupted"
     finally:
@@ -133,6 +106,7 @@ def fit(
 class _Run:
     """The state of one run."""
 
+    config: FitConfig
     model: nn.Module
     loss: KeyedLoss
     train: tuple[Tensor, Tensor]
@@ -140,18 +114,19 @@ class _Run:
     metric: Metric
     optimizer: torch.optim.Optimizer
     stopping: EarlyStopping
-    time_cap: float
     history: History = field(default_factory=History)
     best_weights: dict[str, Any] | None = None
     start: float = field(default_factory=time.perf_counter)
     counted: dict[str, float] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     linear: LinearEpochs | Literal[False] | None = None
-    clip_norm: float | None = None
     schedule: ReduceLROnPlateau | None = None
 
     def __post_init__(self) -> None:
         self.counted = dict(getattr(self.loss, "seconds", {}))
+        wait = self.config.halve_after
+        if wait is not None:
+            self.schedule = ReduceLROnPlateau(self.optimizer, factor=0.5, patience=wait, threshold=0.0)
 
     def split(self) -> dict[str, float]:
         """Where the time went; what the loss does not count is part of the rest."""
@@ -174,54 +149,49 @@ class _Run:
     def seconds(self) -> float:
         return time.perf_counter() - self.start
 
-    def late(self) -> bool:
-        return self.seconds() >= self.time_cap
+    def over_time_cap(self) -> bool:
+        return self.config.time_cap is not None and self.seconds() >= self.config.time_cap
 
-    def epochs(
-        self,
-        max_epochs: int,
-        check_every: int,
-        batch_size: int,
-        order: Order,
-        generator: torch.Generator,
-        progress: Callable[[Progress], None] | None,
-    ) -> Reason:
+    def epochs(self, order: Order, generator: torch.Generator, progress: Callable[[Progress], None] | None) -> Reason:
         """Train and check until there is a reason to stop."""
         if self.stopping.waited >= self.stopping.patience:
             return "patience"
-        for epoch in range(self.history.epochs + 1, max_epochs + 1):
+        last = self.config.max_epochs
+        for epoch in range(self.history.epochs + 1, last + 1):
             rows = order(len(self.train[0]), generator).to(self.train[0].device)
-            loss = self.epoch(epoch, rows, batch_size)
-            late = self.late()
-            tired = False
-            if late or epoch == max_epochs or (epoch - 1) % check_every == 0:
-                tired = self.check(epoch, loss)
+            loss = self.epoch(epoch, rows)
+            over_time_cap, out_of_patience = self.over_time_cap(), False
+            if over_time_cap or epoch == last or (epoch - 1) % self.config.check_every == 0:
+                out_of_patience = self.check(epoch, loss)
             if progress is not None:
-                progress(self.report(epoch, max_epochs, loss))
-            if tired or late:
-                return "patience" if tired else "time_cap"
+                progress(self.report(epoch, loss))
+            if out_of_patience or over_time_cap:
+                return "patience" if out_of_patience else "time_cap"
         return "max_epochs"
 
-    def epoch(self, epoch: int, rows: Tensor, batch_size: int) -> float:
+    def epoch(self, epoch: int, rows: Tensor) -> float:
         """One pass over the training samples, or as much of it as the time allows; the mean loss per sample."""
         self.model.train()
         if self.linear is None:
-            self.linear = self.compiled(batch_size)
+            self.linear = self.compiled()
         if self.linear:
-            regrets, count = self.linear.run(rows, self.step, self.late)
-            total, seen = torch.tensor(regrets, dtype=torch.float64), count
-            self.history.epochs = epoch if count == len(rows) else self.history.epochs
-            return self.checked("loss", float(total) / max(seen, 1), epoch)
+            total, seen = self.linear.run(rows, self.step, self.over_time_cap)
+        else:
+            total, seen = self.steps(rows)
+        if seen == len(rows):
+            self.history.epochs = epoch
+        return self.checked("loss", total / max(seen, 1), epoch)
+
+    def steps(self, rows: Tensor) -> tuple[float, int]:
+        """One step per batch, until the time is over; the sum of the losses and the samples it is taken over."""
         total, seen = torch.zeros((), dtype=torch.float64, device=rows.device), 0
-        for some in rows.split(batch_size):
+        for some in rows.split(self.config.batch_size):
             # Summed on the device and read once an epoch: no step waits for the one before it.
             total += self.step(some) * len(some)
             seen += len(some)
-            if self.late():
+            if self.over_time_cap():
                 break
-        else:
-            self.history.epochs = epoch
-        return self.checked("loss", float(total) / seen, epoch)
+        return float(total), seen
 
     def step(self, rows: Tensor) -> Tensor:
         """One step on the samples ``rows``; their loss."""
@@ -229,20 +199,20 @@ class _Run:
         self.optimizer.zero_grad()
         value = self.loss(self.model(features[rows]), costs[rows], keys=rows)
         value.backward()
-        if self.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
+        if self.config.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
         return value.detach()
 
-    def compiled(self, batch_size: int) -> LinearEpochs | Literal[False]:
-        """Whole epochs in compiled code, where model, loss and optimiser are the usual ones."""
+    def compiled(self) -> LinearEpochs | Literal[False]:
+        """Whole epochs in compiled code, where model, loss and optimiser allow it."""
         model, loss, optimizer = self.model, self.loss, self.optimizer
-        if self.clip_norm is None and LinearEpochs.open_to(model, loss, optimizer, *self.train):
-            return LinearEpochs(model, loss, optimizer, *self.train, batch_size)  # type: ignore[arg-type]
+        if self.config.clip_norm is None and LinearEpochs.open_to(model, loss, optimizer, *self.train):
+            return LinearEpochs(model, loss, optimizer, *self.train, self.config.batch_size)  # type: ignore[arg-type]
         return False
 
     def check(self, epoch: int, loss: float) -> bool:
-        """Take the metric, keep the weights where it is the best so far; True where patience is at its end."""
+        """Take the metric, keep the weights where it is the best so far; True where patience has run out."""
         began = self.seconds()
         self.model.eval()
         features, costs = self.validation
@@ -254,13 +224,13 @@ class _Run:
         if self.history.best is None or value < self.history.best.metric:
             self.best_weights = copy.deepcopy(self.model.state_dict())
             self.history.best = check
-        tired = self.stopping.update(value)
+        out_of_patience = self.stopping.update(value)
         if self.schedule is not None:
             self.schedule.step(value)
         if self.checkpoint is not None:
             kept = {"history": self.history, "stopping": self.stopping, "best_weights": self.best_weights}
             self.checkpoint.save(**kept, schedule=self.schedule.state_dict() if self.schedule is not None else None)
-        return tired
+        return out_of_patience
 
     def checked(self, what: str, value: float, epoch: int) -> float:
         if not math.isfinite(value):
@@ -270,10 +240,10 @@ class _Run:
             )
         return value
 
-    def report(self, epoch: int, max_epochs: int, loss: float) -> Progress:
+    def report(self, epoch: int, loss: float) -> Progress:
         last = self.history.checks[-1].metric if self.history.checks else math.nan
         best = math.nan if self.history.best is None else self.history.best.metric
-        return Progress(epoch, max_epochs, self.seconds(), loss, last, best)
+        return Progress(epoch, self.config.max_epochs, self.seconds(), loss, last, best)
 
     def restore(self) -> None:
         if self.best_weights is not None:
