@@ -364,6 +364,7 @@ _PORTFOLIO = (
             ddof=1,
             variants=("lower-bound-shift",),
             shift="{lower_bound:g}",
+            decimals={"normalized_regret_pct": 1},
         ),
         tasks=("portfolio",),
         methods=PAPER_PORTFOLIO_METHODS,
