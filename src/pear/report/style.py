@@ -125,9 +125,10 @@ def plain_log(axes: Any, which: Literal["x", "y"]) -> None:
     axis = getattr(axes, f"{which}axis")
     low, high = sorted(axis.get_view_interval())
     ratio = high / low if low > 0 else 1.0
-    subs = (1.0,) if ratio > 1e4 else (1.0, 3.0) if ratio > 100 else (1.0, 2.0, 5.0)
+    ticks = LogLocator(base=10, subs=(1.0,) if ratio > 1e4 else (1.0, 3.0) if ratio > 100 else (1.0, 2.0, 5.0))
     # On a short axis there may be no power of ten, nor twice or five times one.
-    axis.set_major_locator(LogLocator(base=10, subs=subs) if ratio > 10 else MaxNLocator(5, steps=[1, 2, 5, 10]))
+    enough = ratio > 1 and sum(low <= tick <= high for tick in ticks.tick_values(low, high)) > 2
+    axis.set_major_locator(ticks if enough else MaxNLocator(5, steps=[1, 2, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
     axis.set_minor_locator(NullLocator())
 
