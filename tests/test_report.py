@@ -95,7 +95,7 @@ def filled(builder: Builder) -> Builder:
         builder.add("shortest_path", "pear", seed, shift, settings={"variant": "direction-shift"})
         capacities = {"shift": {"0.3": 0.02, "0.5": 0.001, "0.7": 0.005, "0.9": 0.0123}}
         builder.add("knapsack", "pear", seed, capacities, settings={"variant": "capacity-shift"})
-        rate = {"active_change_rate": 0.3}  # per cent
+        rate = {"active_change_rate": 0.003}
         builder.add("shortest_path", "pear", seed, rate, settings={"variant": "stability"})
     for seed in range(2):
         builder.add("shortest_path", "spo+", seed, {"normalized_regret": 0.05}, settings={"noise": 0.3})

@@ -126,7 +126,7 @@ def value(run: Run, wanted: Published) -> float | None:
     if wanted.metric == "mse":
         return run.metrics.get("mse")
     if wanted.table == "stability":
-        return run.metrics.get("active_change_rate")  # in per cent already
+        return _percent(run.metrics.get("active_change_rate"))
     return _percent(run.metrics.get("normalized_regret"))
 
 
