@@ -12,16 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from typer.testing import CliRunner, Result
 
 from pear.bench import plot
 from pear.cli.app import app
 from pear.errors import MissingExtraError
-from pear.experiments import FILE_NAME, SCHEMA_VERSION, Database, DatabaseError, Record, Selection, expand
+from pear.experiments import FILE_NAME, SCHEMA_VERSION, Database, DatabaseError, Record
 from pear.experiments.catalogue import EXPERIMENTS
-from pear.experiments.measure import measure
-from pear.experiments.protocol import make_split, make_task, paper_model
 from pear.report import Verdict, read, style, verdict, write_report
 from pear.report.bootstrap import paired_interval
 from pear.report.cells import Cell
@@ -31,7 +28,6 @@ from pear.report.published import published
 from pear.report.section import Section
 from pear.report.tables import table_sections
 from pear.report.write import markdown_text
-from pear.tasks.metrics import active_change_rate
 
 PAPER_TABLES = [one.table for one in EXPERIMENTS.values() if one.tasks != ("portfolio",) and not one.table.cells]
 
@@ -227,24 +223,6 @@ def test_shifts_and_stability(filled: Builder) -> None:
     assert filled.cell("capacity_shift", "knapsack", "pear", degree=2, capacity=0.5).verdict is Verdict.NOT_RUN
     stability = filled.cell("stability", "shortest_path", "pear", "active_set_change_rate_pct")
     assert (stability.mean, stability.verdict) == (pytest.approx(0.3), Verdict.WITHIN)
-
-
-def test_a_share_that_is_measured_is_per_cent_in_the_table(tmp_path: Path) -> None:
-    runs = expand(["stability"], Selection(tasks=["knapsack"], seeds=[0], quick=True))
-    (run,) = (run for run in runs if run.variant == "stability")
-    task = make_task(run)
-    test, (model, _) = make_split(run, task).test, paper_model(task.problem.n, run.seed)
-    measured = measure(run, task, model, test)
-    with torch.no_grad():
-        percent = active_change_rate(task.problem, model(test.features), smoothing=run.settings["smoothing"])
-    with Database(tmp_path / FILE_NAME) as database:
-        database.add(
-            Record(run.key, run.experiment, run.task, run.method, run.seed, run.settings, "done", metrics=measured)
-        )
-    (tmp_path / "out").mkdir()
-    text = write_report(read(tmp_path / FILE_NAME), tmp_path / "out").tables.read_text("utf-8")
-    assert percent > 0.01  # so that a share could not be printed the same
-    assert f"| Knapsack | ours | {percent:.2f} *not comparable* (1 of 5 seeds, reduced problem) |" in text
 
 
 def test_missing_seeds_failures_and_budgets_are_said(filled: Builder) -> None:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pear.experiments.table import Table
-from pear.losses.methods import METHODS as _METHODS
-from pear.tasks.market.losses import METHODS as PORTFOLIO_METHODS
+from pear.losses import methods
+from pear.tasks import market
 from pear.tasks.market.windows import AHEAD, WINDOW
 
-METHODS: Mapping[str, str] = {method.name: method.title for method in _METHODS}
-"""Methods for linear objectives in the order of tables, and how tables write them; as ``PORTFOLIO_METHODS``."""
+METHODS: Mapping[str, str] = {method.name: method.title for method in methods.METHODS}
+"""Methods for linear objectives in the order of tables, and how tables write them."""
+PORTFOLIO_METHODS: Mapping[str, str] = market.METHODS
+"""The same for portfolios."""
 
 DEGREES = (2, 4, 6, 8)
 CAPACITIES = (0.3, 0.5, 0.7, 0.9)
