@@ -51,7 +51,7 @@ class Figure:
     """
 
     title: str
-    caption: str = "Not run."
+    caption: str = ""
     draw: Callable[[], str] | None = None
     legend: Mapping[str, str] = field(default_factory=dict)
 
