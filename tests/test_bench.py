@@ -28,7 +28,7 @@ from pear.bench.statistics import fitted_exponent, ratio, summarize
 from pear.bench.table import Table
 from pear.cli.app import app
 from pear.errors import PearError, ProblemError
-from pear.experiments.protocol import make_split, make_task, paper_model, train
+from pear.experiments.protocols.lp import make_split, make_task, paper_model, train
 
 Run = Callable[..., Result]
 

@@ -16,8 +16,9 @@ from pear.bench import plain_loop
 from pear.bench.peers import Peer, PeerError
 from pear.bench.peers import measure as measure_peer
 from pear.errors import ProblemError
-from pear.experiments.protocol import make_run_loss, make_split, make_task, paper_model, train
-from pear.experiments.specs import EXPERIMENTS, Run, Selection
+from pear.experiments.plan import expand
+from pear.experiments.protocols.lp import make_run_loss, make_split, make_task, paper_model, train
+from pear.experiments.specs import Run, Selection
 from pear.losses import PEARLoss
 from pear.tasks import Knapsack, ShortestPath, Split
 
@@ -64,7 +65,7 @@ class Settings:
     def runs(self, task: str) -> list[Run]:
         """The trainings of a task, one a seed."""
         selection = Selection([NAMES[task]], ["pear"], [self.degree], self.seeds, self.cap, self.quick)
-        runs = EXPERIMENTS["lp-degree"].trainings(selection)
+        runs = expand(["lp-degree"], selection)
         if self.full:
             return runs
         return [replace(run, settings={**run.settings, "max_epochs": self.epochs}) for run in runs]

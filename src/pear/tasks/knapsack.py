@@ -99,11 +99,12 @@ class Knapsack(Task):
         """
         return _knapsack(self.weights, _share(ratio) * self.weights.sum(1), self.seed, self.jobs)
 
-    def decide(self, cost: Any) -> Tensor:
+    def decide(self, cost: Any, Q: Any = None) -> Tensor:
         """(B, n) the items to take, proven optimal; several samples at a time, each distinct one solved once.
 
         Args:
             cost: (B, n) or (n,) values, of any sign.
+            Q: refused: an integer problem has a linear objective.
 
         Returns:
             0 or 1 for every item, in the dtype of ``cost``.
@@ -111,6 +112,8 @@ class Knapsack(Task):
         Raises:
             SolveError: some values are not finite, or no optimum could be proven; names the samples.
         """
+        if Q is not None:
+            return super().decide(cost, Q)
         values = self._checked(cost)
         return self._oracle(values).to(values.dtype)
 
@@ -151,19 +154,6 @@ class Knapsack(Task):
                 known[key] = torch.from_numpy(adjacent_vertices(point, G, h, lb, ub)).to(rows)
             result.append(known[key])
         return result
-
-    def normalized_regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> float:
-        """``Σ c·(z*(c) − z*(ĉ)) / (Σ |c·z*(c)| + 1e-7)`` on the integer problem.
-
-        Args:
-            predicted: (B, n) predicted values ĉ.
-            true: (B, n) true values c.
-            Q: refused: an integer problem has a linear objective.
-            true_Q: likewise.
-        """
-        if Q is not None or true_Q is not None:
-            return super().normalized_regret(predicted, true, Q, true_Q)
-        return self.regret_of(self.decide(predicted), true)
 
     def _checked(self, cost: Any) -> Tensor:
         values = as_batch(cost).detach()

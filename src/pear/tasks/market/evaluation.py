@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pear.losses.regret import Outcome
 from pear.tasks.market.moments import moments
 from pear.tasks.market.windows import AHEAD
 from pear.tasks.portfolio import Portfolio
-from pear.tasks.task import TINY
 
 _CHUNK = 128  # portfolios decided at once; bounds the memory
 
 
-class Judge:
-    """Judges forecasts of the same windows, whose best portfolios are found once.
+class Evaluation:
+    """Forecasts of the same windows against what came true; the best portfolios are found once.
 
     Args:
         task: what is decided.
@@ -34,17 +34,17 @@ class Judge:
         found = [self.task.weights(*moments(part, self.ahead)) for part in predicted.detach().double().split(_CHUNK)]
         return torch.cat(found)
 
-    def regrets(self, predicted: Tensor) -> Tensor:
-        """(N,) what those portfolios lose against the best, in utility of a day."""
-        return self.regrets_of(self.weights(predicted))
+    def outcome(self, predicted: Tensor) -> Outcome:
+        """What the portfolios that follow from predicted days lose, in utility of a day."""
+        return self.outcome_of(self.weights(predicted))
 
-    def regrets_of(self, weights: Tensor) -> Tensor:
-        """(N,) what given portfolios (N, n) lose."""
-        return self.best - self._utility(weights)
+    def outcome_of(self, weights: Tensor) -> Outcome:
+        """What given portfolios (N, n) lose."""
+        return Outcome(self.best - self._utility(weights), self.best)
 
-    def normalized_regret(self, predicted: Tensor) -> float:
-        """``Σ regret / (Σ |best utility| + 1e-7)``."""
-        return float(self.regrets(predicted).sum() / (self.best.abs().sum() + TINY))
+    def normalized_regret(self, predicted: Tensor, true: Tensor | None = None) -> float:
+        """``Σ regret / (Σ |best utility| + 1e-7)``; ``true``, which ``fit`` passes, is what is known here already."""
+        return self.outcome(predicted).normalized
 
     def normalized_error(self, predicted: Tensor) -> float:
         """Squared error of the forecast days relative to that of forecasting zero."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,6 +48,31 @@ def read_lines(file: Path) -> list[str]:
         return file.read_text("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise DataError(f"{file} is no text in UTF-8: {error}; save it as such, or get the original") from error
+
+
+def read_number(cell: object, where: str, gaps: bool = False) -> float:
+    """The finite number in a cell.
+
+    Args:
+        cell: text, a number, or None.
+        where: file, line and column, for the message.
+        gaps: whether an empty cell or "NaN" is NaN instead of an error.
+
+    Raises:
+        DataError: a gap that is not allowed, or no finite number.
+    """
+    text = "" if cell is None else str(cell).strip()
+    if gaps and text.lower() in ("", "nan", "na"):
+        return math.nan
+    if not text:
+        raise DataError(f"{where} is empty; nothing is filled in for it: complete the row or delete it")
+    try:
+        number = float(text)
+    except ValueError:
+        raise DataError(f"{where} must be a number; got {cell!r}") from None
+    if not math.isfinite(number):
+        raise DataError(f"{where} must be a finite number; got {cell!r}")
+    return number
 
 
 def fingerprint(files: Sequence[Path]) -> str:

@@ -16,12 +16,12 @@ AnyTask = TypeVar("AnyTask", bound=Task, covariant=True)
 
 
 @dataclass(frozen=True)
-class Part(Generic[AnyTask]):
+class Subset(Generic[AnyTask]):
     """Some of the instances.
 
     Attributes:
         task: what is decided, with the constraints of these instances.
-        samples: features (N, n, p), standardised, and values (N, n), divided by ``Parts.unit``.
+        samples: features (N, n, p), standardised, and values (N, n), divided by ``TaskSplit.unit``.
         ids: (N,) what tells an instance from the others, the same in every run that has it.
     """
 
@@ -31,7 +31,7 @@ class Part(Generic[AnyTask]):
 
 
 @dataclass(frozen=True)
-class Parts(Generic[AnyTask]):
+class TaskSplit(Generic[AnyTask]):
     """Instances to train on, to choose the weights by, and to judge the result by.
 
     Attributes:
@@ -40,9 +40,9 @@ class Parts(Generic[AnyTask]):
         scale: what made the features.
     """
 
-    train: Part[AnyTask]
-    validation: Part[AnyTask]
-    test: Part[AnyTask]
+    train: Subset[AnyTask]
+    validation: Subset[AnyTask]
+    test: Subset[AnyTask]
     unit: float
     scale: Standard
 

@@ -1,4 +1,4 @@
-"""One run from its specification to its row."""
+"""One run from its specification to its record."""
 
 from __future__ import annotations
 
@@ -17,15 +17,12 @@ from torch import nn
 
 import pear
 from pear.errors import PearError
-from pear.experiments.data_tasks import train_on_data
-from pear.experiments.database import Database, Row
+from pear.experiments.database import Database
 from pear.experiments.errors import DatabaseError, RunError
-from pear.experiments.market import TASK as MARKET
-from pear.experiments.market import make_model, measure_market, train_market
-from pear.experiments.measure import measure, scores
-from pear.experiments.protocol import make_split, make_task, paper_model, train
-from pear.experiments.specs import DATA_TASKS, Run
-from pear.train import History, Progress
+from pear.experiments.protocols import PROTOCOLS
+from pear.experiments.record import Record
+from pear.experiments.specs import Run
+from pear.train import Progress
 
 WEIGHTS = "weights"
 """The folder of trained weights, beside the database."""
@@ -33,67 +30,56 @@ WEIGHTS = "weights"
 _PACKAGES = ("torch", "numpy", "scipy", "highspy", "osqp")
 
 
-def perform(run: Run, database: Database, progress: Callable[[Progress], None] | None = None) -> Row:
-    """Train or measure, and write the row; a failure of any kind is a row, too, with its reason.
+def execute(run: Run, database: Database, progress: Callable[[Progress], None] | None = None) -> Record:
+    """Train or measure, and write the record; a failure of any kind is a record, too, with its reason.
 
-    Nothing is written before the end: weights go to a temporary file that is renamed, then comes the row.
+    Nothing is written before the end: weights go to a temporary file that is renamed, then comes the record.
 
     Args:
-        run: what to do; where its row is there and done, that is returned.
-        database: where the row goes, and where a measurement finds its trained weights.
+        run: what to do; where its record is there and done, that is returned.
+        database: where the record goes, and where a measurement finds its trained weights.
         progress: called after every epoch of a training.
 
     Raises:
-        DatabaseError: the row cannot be written.
-        KeyboardInterrupt: stopped by the user; no row is written.
+        DatabaseError: the record cannot be written.
+        KeyboardInterrupt: stopped by the user; no record is written.
     """
     there = database.get(run.key)
     if there is not None and there.status == "done":
         return there
     try:
         found = _train(run, database.path.parent, progress) if run.variant is None else _measure(run, database)
-        row = _row(run, "done", **found)
+        record = _record(run, "done", **found)
     except DatabaseError:
         raise
     except Exception as error:  # noqa: BLE001 (one run that fails, for whatever reason, must not end the others)
-        row = _row(run, "failed", reason=_reason(error))
-    database.add(row)
-    return row
+        record = _record(run, "failed", reason=_reason(error))
+    database.add(record)
+    return record
 
 
-def failed(run: Run, reason: str) -> Row:
-    """The row of a run that could not be done."""
-    return _row(run, "failed", reason=reason)
+def failed(run: Run, reason: str) -> Record:
+    """The record of a run that could not be done."""
+    return _record(run, "failed", reason=reason)
 
 
 def _train(run: Run, folder: Path, progress: Callable[[Progress], None] | None) -> dict[str, Any]:
-    if run.task in DATA_TASKS:
-        trained = train_on_data(run, progress)
-        return {**trained.found, "weights": _save(trained.model, folder, run.key)}
-    model, history, test = train_market(run, progress) if run.task == MARKET else _train_lp(run, progress)
+    trained = PROTOCOLS[run.task].train(run, progress)
+    history, histories = trained.history, trained.histories
     if history.interrupted:
         raise KeyboardInterrupt
     if history.best is None:
         raise RunError("no check of the validation samples was made")
     began = time.perf_counter()
-    metrics = test()
-    metrics["validation_regret"] = history.best.metric
-    timings = {"total": history.seconds, **history.split, "epochs": history.epochs}
+    metrics = {**trained.test(), "validation_regret": history.best.metric}
+    timings = {"total": sum(one.seconds for one in histories), "epochs": sum(one.epochs for one in histories)}
+    timings |= {name: sum(one.split[name] for one in histories) for name in history.split}
     return {
         "metrics": metrics,
         "timings": {**timings, "test": time.perf_counter() - began},
         "history": [[check.epoch, check.seconds, check.loss, check.metric] for check in history.checks],
-        "weights": _save(model, folder, run.key),
+        "weights": _save(trained.model, folder, run.key),
     }
-
-
-def _train_lp(
-    run: Run, progress: Callable[[Progress], None] | None
-) -> tuple[nn.Module, History, Callable[[], dict[str, Any]]]:
-    task = make_task(run)
-    split = make_split(run, task)
-    model, history = train(run, task, split, progress)
-    return model, history, lambda: scores(task, model, split.test)
 
 
 def _measure(run: Run, database: Database) -> dict[str, Any]:
@@ -106,16 +92,10 @@ def _measure(run: Run, database: Database) -> dict[str, Any]:
     if not path.is_file():
         raise RunError(f"the trained weights are gone: {path}; train again into another folder (--out)")
     began = time.perf_counter()
-    weights = torch.load(path, weights_only=True)
-    if run.task == MARKET:
-        forecaster = make_model(run)
-        forecaster.load_state_dict(weights)
-        metrics = measure_market(run, forecaster)
-    else:
-        task = make_task(run)
-        model, _ = paper_model(task.problem.n, run.seed)
-        model.load_state_dict(weights)
-        metrics = measure(run, task, model, make_split(run, task).test)
+    protocol = PROTOCOLS[run.task]
+    model = protocol.model(run)
+    model.load_state_dict(torch.load(path, weights_only=True))
+    metrics = protocol.measure(run, model)
     return {"metrics": metrics, "timings": {"total": time.perf_counter() - began}, "weights": trained.weights}
 
 
@@ -132,8 +112,8 @@ def _save(model: nn.Module, folder: Path, key: str) -> str:
     return f"{WEIGHTS}/{target.name}"
 
 
-def _row(run: Run, status: str, **found: Any) -> Row:
-    return Row(
+def _record(run: Run, status: str, **found: Any) -> Record:
+    return Record(
         run.key,
         run.experiment,
         run.task,

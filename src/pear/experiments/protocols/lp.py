@@ -6,16 +6,21 @@ validation loader, which draws one number a check though it does not shuffle.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from pear.experiments.catalogue import CAPACITIES
+from pear.experiments.errors import RunError
+from pear.experiments.protocols.base import Listener, Protocol, Trained, scores
 from pear.experiments.specs import Run
-from pear.losses.methods import METHODS, make_loss
-from pear.tasks import Knapsack, ShortestPath, Split, random_knapsack, shortest_path
-from pear.train import FitConfig, History, Progress, fit, in_order
+from pear.experiments.table import DEFAULTS
+from pear.losses.methods import make_loss, method
+from pear.tasks import Knapsack, Samples, ShortestPath, Split, metrics, random_knapsack, shortest_path
+from pear.train import FitConfig, History, fit, in_order
+
+LPTask = ShortestPath | Knapsack
 
 FEATURES = 5
 
@@ -49,7 +54,7 @@ def paper_model(n: int, seed: int, features: int = FEATURES) -> tuple[nn.Linear,
     return model, stream
 
 
-def make_task(run: Run) -> ShortestPath | Knapsack:
+def make_task(run: Run) -> LPTask:
     """The decision problem of a run; a knapsack's weights are drawn from its seed."""
     if run.task == "shortest_path":
         rows, columns = run.settings["grid"]
@@ -59,7 +64,7 @@ def make_task(run: Run) -> ShortestPath | Knapsack:
     return random_knapsack(**{name: run.settings[name] for name in names}, seed=run.seed, jobs=1)
 
 
-def make_split(run: Run, task: ShortestPath | Knapsack) -> Split:
+def make_split(run: Run, task: LPTask) -> Split:
     """The run's samples in float32: half train, a quarter validates, the last quarter tests."""
     chosen = {name: run.settings[name] for name in ("degree", "noise")}
     return task.split(task.samples(run.settings["samples"], seed=run.seed, **chosen))
@@ -67,9 +72,9 @@ def make_split(run: Run, task: ShortestPath | Knapsack) -> Split:
 
 def train(
     run: Run,
-    task: ShortestPath | Knapsack,
+    task: LPTask,
     split: Split,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Listener = None,
     loss: nn.Module | None = None,
 ) -> tuple[nn.Linear, History]:
     """Train a linear layer as the paper does.
@@ -88,7 +93,6 @@ def train(
     """
     model, stream = paper_model(task.problem.n, run.seed)
     loss = make_run_loss(run, task) if loss is None else loss
-    shuffles = next(method for method in METHODS if method.name == run.method).shuffled
 
     def metric(predicted: Tensor, true: Tensor) -> float:
         torch.empty((), dtype=torch.int64).random_(generator=stream)
@@ -110,13 +114,57 @@ def train(
             time_cap=run.settings["time_cap"],
             seed=stream,
         ),
-        order=paper_order if shuffles else in_order,
+        order=paper_order if method(run.method).shuffled else in_order,
         progress=progress,
     )
     return model, history
 
 
-def make_run_loss(run: Run, task: ShortestPath | Knapsack) -> nn.Module:
+def make_run_loss(run: Run, task: LPTask) -> nn.Module:
     """The loss of a run, with the run's settings where it has any and the published ones elsewhere."""
     options: dict[str, Any] = {k: run.settings[k] for k in ("smoothing", "injection") if k in run.settings}
     return make_loss(run.method, task, **options)
+
+
+class LP(Protocol):
+    """The paper's synthetic linear and integer programs."""
+
+    def method_settings(self, method: str) -> dict[str, Any]:
+        """No noise where an experiment names none, and PEAR's own two settings."""
+        own = DEFAULTS if method == "pear" else {"noise": DEFAULTS["noise"]}
+        return dict(own)
+
+    def train(self, run: Run, progress: Listener = None) -> Trained:
+        """Train a linear layer; the test samples are the last quarter."""
+        task = make_task(run)
+        split = make_split(run, task)
+        model, history = train(run, task, split, progress)
+        return Trained(model, history, lambda: scores(task, _predict(model, split.test), split.test.costs), (history,))
+
+    def model(self, run: Run) -> nn.Linear:
+        """A linear layer of the task's size."""
+        return paper_model(make_task(run).problem.n, run.seed)[0]
+
+    def measure(self, run: Run, model: nn.Module) -> dict[str, Any]:
+        """Squared error, stability of the active set, or the regret on changed problems."""
+        task = make_task(run)
+        test = make_split(run, task).test
+        predicted = _predict(model, test)
+        if run.variant == "accuracy":
+            return {"mse": metrics.mse(predicted, test.costs)}
+        if run.variant == "stability":
+            rate = metrics.active_change_rate(task.problem, predicted, smoothing=run.settings["smoothing"])
+            return {"active_change_rate": rate}
+        if run.variant == "direction-shift" and isinstance(task, ShortestPath):
+            changed: dict[str, LPTask] = {"forward": task, "cross": task.crossed()}
+        elif run.variant == "capacity-shift" and isinstance(task, Knapsack):
+            changed = {f"{ratio:g}": task.with_capacity(ratio) for ratio in CAPACITIES}
+        else:
+            raise RunError(f"{run.variant} cannot be measured on {task.name}")
+        return {"shift": {name: other.normalized_regret(predicted, test.costs) for name, other in changed.items()}}
+
+
+def _predict(model: nn.Module, samples: Samples) -> Tensor:
+    with torch.no_grad():
+        predicted: Tensor = model(samples.features)
+    return predicted

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pear.data.files import find_file, fingerprint, read_lines, read_number
 from pear.errors import DataError, MissingExtraError
-from pear.tasks.files import find_file, fingerprint, read_lines
 
 WORKBOOK = "Residential-Building-Data-Set.xlsx"
 URL = f"https://archive.ics.uci.edu/ml/machine-learning-databases/00437/{WORKBOOK}"
@@ -37,7 +37,7 @@ HEADER = (*_DATES, "V-1", *_PROJECT, *_SERIES * _LAGS, "V-9", "V-10")
 _NOT_FEATURES = ("ZIP Codes", "Actual sales prices", "Actual construction costs")
 
 _REMEDY = (
-    "pear.tasks.fetch_building(folder) downloads the workbook from UCI, or take it from "
+    "pear.data.fetch_building(folder) downloads the workbook from UCI, or take it from "
     "https://archive.ics.uci.edu/dataset/437 by hand"
 )
 
@@ -159,20 +159,8 @@ def _numbers(file: Path, rows: list[tuple[Any, ...]]) -> Array:
     table = np.empty((len(rows), len(HEADER)))
     for i, row in enumerate(rows):
         for j, cell in enumerate(row):
-            table[i, j] = _number(cell, f"{file}, row {i + 3}, column {j + 1} ({HEADER[j]})")
+            table[i, j] = read_number(cell, f"{file}, row {i + 3}, column {j + 1} ({HEADER[j]})")
     return table
-
-
-def _number(cell: Any, where: str) -> float:
-    if cell is None or (isinstance(cell, str) and not cell.strip()):
-        raise DataError(f"{where} is empty; nothing is filled in for it: complete the row or delete it")
-    try:
-        number = float(cell)
-    except (TypeError, ValueError):
-        raise DataError(f"{where} must be a number; got {cell!r}") from None
-    if not np.isfinite(number):
-        raise DataError(f"{where} must be a finite number; got {cell!r}")
-    return number
 
 
 def _processed(file: Path, features: Features) -> BuildingData:
@@ -217,7 +205,7 @@ def _read_csv(file: Path) -> tuple[list[str], Array]:
         if len(row) != len(header):
             raise DataError(f"{file}, line {i + 2} has {len(row)} fields; its header has {len(header)}")
         for j, cell in enumerate(row):
-            table[i, j] = _number(cell, f"{file}, line {i + 2} ({header[j]})")
+            table[i, j] = read_number(cell, f"{file}, line {i + 2} ({header[j]})")
     return header, table
 
 
