@@ -410,7 +410,7 @@ def test_names_are_unique_and_the_built_in_solver_comes_first() -> None:
 
 def test_unknown_name() -> None:
     listing = (
-        "There are auto, pear, active-set, osqp, highs, scipy, daqp, piqp, clarabel, proxqp, "
+        "There are auto, pear, active-set, binary, osqp, highs, scipy, daqp, piqp, clarabel, proxqp, "
         "and qpsolvers:NAME for any other solver of the qpsolvers package"
     )
     with pytest.raises(UnknownSolverError, match=re.escape(f"unknown solver 'OSPQ': did you mean 'osqp'? {listing}")):
@@ -432,7 +432,7 @@ def test_wrong_kind() -> None:
     message = f"solver 'highs' solves problems of kind lp and milp, not qp: use one of {able}"
     with pytest.raises(UnknownSolverError, match=message):
         check(get("highs"), "qp")
-    with pytest.raises(UnknownSolverError, match=r"solver 'pear' solves .* not milp: use one of highs, scipy"):
+    with pytest.raises(UnknownSolverError, match=r"solver 'pear' solves .* not milp: use one of binary, highs, scipy"):
         get("pear").solve(program([1.0], lb=[0], ub=[1], integer=[True]), TOL)
     with pytest.raises(UnknownSolverError, match=r"solver 'scipy' solves .* not miqp: no solver here can"):
         get("scipy").solve(program([1.0], H=[[1.0]], integer=[True]), TOL)
@@ -449,10 +449,11 @@ def test_kinds() -> None:
 def test_auto(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose("qp", "cuda").name == choose("lp", torch.device("cuda", 0)).name == "pear"
     assert choose("qp", "cpu").name == choose("lp", "cpu").name == "active-set"
+    assert choose("milp", "cpu").name == choose("milp", "cuda").name == "binary"
     without(monkeypatch, "highspy")
-    assert choose("milp", "cpu").name == choose("milp", "cuda").name == "scipy"
+    assert choose("milp", "cpu", sparse=True).name == "scipy"
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    assert choose("milp", "cpu").name == choose("milp", "cuda").name == "highs"
+    assert choose("milp", "cpu", sparse=True).name == "highs"
     with pytest.raises(UnknownSolverError, match="miqp"):
         choose("miqp", "cpu")
 

@@ -18,11 +18,13 @@ class Candidate(Batched):
         x: (B, n) primal point.
         duals: multipliers in the sign convention of ``Duals``; zeros where the backend has none (integer problems).
         status: (B,) int8 of ``Status``; what the backend believes. INACCURATE still carries its best point.
+        bound: (B,) proven lower bounds of the minimised objective, of integer programs; None for continuous ones.
     """
 
     x: Tensor
     duals: Duals
     status: Tensor
+    bound: Tensor | None = None
 
 
 def empty_candidate(batch: int, n: int, p: int, m: int, like: Tensor) -> Candidate:

@@ -104,6 +104,12 @@ BACKENDS: tuple[Backend, ...] = (
         note="built in: compiled, sample by sample on all cores; exact, and starts from the last solution",
     ),
     Backend(
+        "binary",
+        "pear.solvers.binary.solve",
+        kinds=("milp",),
+        note="built in: compiled branch and bound and dynamic programming for 0-1 programs with few rows",
+    ),
+    Backend(
         "osqp",
         "pear.solvers.adapters.osqp",
         ("osqp",),
@@ -180,11 +186,14 @@ def choose(kind: str, device: torch.device | str, sparse: bool = False) -> Backe
     """What ``solver="auto"`` stands for.
 
     Continuous problems go to the built-in solvers: on the CPU to the compiled active-set method, on a GPU and where
-    they are large and sparse to the interior point. Integer ones, and the vertices of sparse linear ones, are HiGHS's
-    where it is installed and SciPy's where it is not.
+    they are large and sparse to the interior point. Dense integer ones go to the built-in search, which leaves what is
+    not a 0-1 program to the others. The vertices of sparse linear ones, and sparse integer ones, are HiGHS's where it
+    is installed and SciPy's where it is not.
     """
     if kind == "qp" or (kind == "lp" and not sparse):
         chosen = get(COMPILED if torch.device(device).type == "cpu" and not sparse else "pear")
+    elif kind == "milp" and not sparse:
+        chosen = get("binary")
     else:
         highs = get("highs")
         chosen = highs if highs.installed else get("scipy")

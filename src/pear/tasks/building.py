@@ -15,9 +15,8 @@ from pear.errors import ProblemError
 from pear.losses.regret import check_pair
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-from pear.tasks.budget import Budgets, Rowset, fill_by_ratio
+from pear.tasks.budget import Budgets, Rowset, check_finite, fill_by_ratio
 from pear.tasks.building_data import BuildingData, load_building
-from pear.tasks.integer import check_finite
 from pear.tasks.parts import Part, Parts, Standard, value_unit
 from pear.tasks.task import Samples, Task
 from pear.tasks.vertices import adjacent_vertices

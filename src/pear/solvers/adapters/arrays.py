@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -143,6 +144,8 @@ class Answers:
     def __init__(self, qp: QuadraticProgram, batch: Batch) -> None:
         self._device = qp.c.device
         self._hint = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c.detach().cpu())
+        if batch.integer is not None:
+            self._hint = replace(self._hint, bound=torch.full_like(self._hint.x[:, 0], torch.nan))
         self._status = self._hint.status.numpy()
         self._status[:] = batch.doomed()
 
@@ -176,6 +179,11 @@ class Answers:
         duals.inequality.numpy()[i] = 0.0
         duals.inequality.numpy()[i, group.rows] = np.maximum(inequality, 0.0)
         duals.bound.numpy()[i] = bound
+
+    def prove(self, i: int, bound: float) -> None:
+        """No point of the integer program ``i`` has an objective below ``bound``."""
+        assert self._hint.bound is not None
+        self._hint.bound.numpy()[i] = bound
 
     def hint(self) -> Candidate:
         """Everything on the device the batch came from."""
