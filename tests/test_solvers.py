@@ -418,7 +418,7 @@ def test_names_are_unique_and_the_built_in_solver_comes_first() -> None:
 
 def test_unknown_name() -> None:
     listing = (
-        "There are auto, active-set, pear, highs, scipy, osqp, daqp, piqp, clarabel, proxqp, "
+        "There are auto, active-set, pear, binary, highs, scipy, osqp, daqp, piqp, clarabel, proxqp, "
         "and qpsolvers:NAME for any other solver of the qpsolvers package"
     )
     with pytest.raises(UnknownSolverError, match=re.escape(f"unknown solver 'OSPQ': did you mean 'osqp'? {listing}")):
@@ -440,7 +440,7 @@ def test_wrong_kind() -> None:
     message = f"solver 'highs' solves problems of kind lp and milp, not qp: use one of {able}"
     with pytest.raises(UnknownSolverError, match=message):
         check(get("highs"), "qp")
-    with pytest.raises(UnknownSolverError, match=r"solver 'pear' solves .* not milp: use one of highs, scipy"):
+    with pytest.raises(UnknownSolverError, match=r"solver 'pear' solves .* not milp: use one of binary, highs, scipy"):
         get("pear").solve(program([1.0], lb=[0], ub=[1], integer=[True]), TOL)
     with pytest.raises(UnknownSolverError, match=r"solver 'scipy' solves .* not miqp: no solver here can"):
         get("scipy").solve(program([1.0], H=[[1.0]], integer=[True]), TOL)
@@ -458,7 +458,9 @@ def test_auto(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first row of the table that takes the problem."""
     assert choose("qp").name == choose("lp").name == "active-set"
     assert choose("qp", sparse=True).name == choose("lp", sparse=True).name == "pear"
+    assert choose("milp").name == "binary"
     without(monkeypatch, "highspy")
+    assert choose("milp", sparse=True).name == "scipy"
     assert "highs" not in [row.name for row in resolve("auto", "milp")]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     assert "highs" in [row.name for row in resolve("auto", "milp")]

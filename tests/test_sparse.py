@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pear.sensitivity.systems import SparseSystems
 from scipy import sparse
 
 import pear
 from pear.decisions.solve import solve_verified
 from pear.problem import sparse as rule
 from pear.problem.sparse import SparseMatrix, SparseProgram
+from pear.sensitivity.systems import SparseSystems
 from pear.solvers.linalg import saddle as sparse_kkt
 from pear.solvers.linalg.ldl import Ordering
 from pear.solvers.registry import get

@@ -16,8 +16,7 @@ from pear.errors import ProblemError
 from pear.losses.regret import check_pair
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-from pear.tasks.budget import Budgets, Rowset, fill_by_ratio
-from pear.tasks.integer import check_finite
+from pear.tasks.budget import Budgets, Rowset, check_finite, fill_by_ratio
 from pear.tasks.splits import Standard, Subset, TaskSplit, value_unit
 from pear.tasks.task import Samples, Task
 from pear.tasks.vertices import adjacent_vertices

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pear.decisions.solve import decide_worst, solve
 from pear.errors import ProblemError
 from pear.losses.regret import check_pair
 from pear.problem import Problem
 from pear.problem.convert import ArrayLike, as_batch, to_float64
+from pear.solvers.binary import threads
 from pear.tasks.costs import Formula, polynomial_costs
-from pear.tasks.integer import IntegerOracle
 from pear.tasks.task import Samples, Task
 from pear.tasks.vertices import adjacent_vertices
 
@@ -46,10 +46,6 @@ class Knapsack(Task):
         """(dimensions,)."""
         assert self.problem.h is not None
         return self.problem.h
-
-    @cached_property
-    def _oracle(self) -> IntegerOracle:
-        return IntegerOracle(self.problem, jobs=self.jobs)
 
     def samples(
         self,
@@ -115,7 +111,8 @@ class Knapsack(Task):
         if Q is not None:
             return super().decide(cost, Q)
         values = self._checked(cost)
-        return self._oracle(values).to(values.dtype)
+        with threads.using(self.jobs):
+            return solve(self.problem, values).x
 
     def decide_worst(self, predicted: Any, true: Any) -> Tensor:
         """(B, n) of all choices that are best under ``predicted`` (to a relative 1e-10) the worst under ``true``.
@@ -126,7 +123,8 @@ class Knapsack(Task):
         """
         forecast, values = self._checked(predicted), self._checked(true)
         check_pair(forecast, values)
-        return self._oracle.worst(forecast, values).to(forecast.dtype)
+        with threads.using(self.jobs):
+            return decide_worst(self.problem, forecast, values)
 
     def adjacent(self, z: Tensor) -> list[Tensor]:
         """The vertices of the relaxation adjacent to each row of ``z``.
