@@ -16,15 +16,15 @@ import scipy.sparse as sp
 from scipy.linalg import null_space
 from scipy.optimize import linprog
 
-from pear.bench.program import Array, Mask, Program, Rows
+from pear.bench.program import Array, Mask, Program, UnitRows
 from pear.errors import MissingExtraError, PearError
 
 TIGHT = 1e-7
-"""Slack, in the units of ``Rows.slack``, up to which a constraint is tight."""
+"""Slack, in the units of ``UnitRows.slack``, up to which a constraint is tight."""
 BETWEEN = (1e-9, 1e-6)
 """A slack between these is neither tight nor loose for certain: the sample is on an edge."""
 STRICT = 1e-6
-"""Multiplier, relative to the forces around it, that every tight inequality must be able to carry, or it is an edge."""
+"""Multiplier, relative to the terms around it, that every tight inequality must be able to carry, or it is an edge."""
 BELIEVED = 1e-11
 """Relative residual up to which a reference is taken for the solution."""
 
@@ -52,7 +52,7 @@ class Reference:
     """
 
     program: Program
-    rows: Rows
+    rows: UnitRows
     x: Array
     residual: float
     tight: Mask
@@ -65,7 +65,7 @@ class Reference:
         Z, H = self.Z, self.program.H
         return np.asarray(Z @ np.linalg.solve(Z.T @ H @ Z, Z.T @ e))
 
-    def reach(self, direction: Array) -> float:
+    def longest_step(self, direction: Array) -> float:
         """How far the cost may move along ±direction (n,) before a constraint becomes tight or loose.
 
         Up to there the decision x − tPd is affine in the step t, and so are multipliers that prove it optimal.
@@ -112,52 +112,59 @@ def reference_solvers(tested: str) -> list[str]:
 
 def attempt(program: Program, solver: str) -> Reference | None:
     """Solve, take an exact step on the constraints that look active, and measure what came out; None if nothing did."""
-    rows = Rows.of(program)
+    rows = UnitRows.of(program)
     solved = _solve(program, rows, solver)
     if solved is None:
         return None
     x, y, w = solved
-    active = rows.slack(x) <= np.maximum(w / _force(program, rows, x, y, w), BETWEEN[0])
+    active = rows.slack(x) <= np.maximum(w / _dual_scale(program, rows, x, y, w), BETWEEN[0])
     x, y, w = _step(program, rows, active, x, y, w)
-    residual, force = _residual(program, rows, x, y, w), _force(program, rows, x, y, w)
+    residual, dual_scale = _residual(program, rows, x, y, w), _dual_scale(program, rows, x, y, w)
     slack = rows.slack(x)
     tight = slack <= TIGHT
     Z = _null(np.vstack([rows.E, rows.C[tight]]), len(x))
-    w = _strictest(program, rows, tight, x, w, force)
+    w = _strictest(program, rows, tight, x, w, dual_scale)
     near = (slack > BETWEEN[0]) & (slack < BETWEEN[1])
-    on_edge = bool(near.any() or (w <= STRICT * force)[tight].any())
+    on_edge = bool(near.any() or (w <= STRICT * dual_scale)[tight].any())
     return Reference(program, rows, x, residual, tight, w, Z, on_edge)
 
 
-def _terms(program: Program, rows: Rows, x: Array, y: Array, w: Array) -> Array:
+def _terms(program: Program, rows: UnitRows, x: Array, y: Array, w: Array) -> Array:
     """(n,) magnitudes of the terms that stationarity adds up."""
-    pulls = np.abs(rows.E).T @ np.abs(y) + np.abs(rows.C).T @ np.abs(w)
-    return np.asarray(np.abs(program.c) + np.abs(program.H @ x) + pulls)
+    row_terms = np.abs(rows.E).T @ np.abs(y) + np.abs(rows.C).T @ np.abs(w)
+    return np.asarray(np.abs(program.c) + np.abs(program.H @ x) + row_terms)
 
 
-def _force(program: Program, rows: Rows, x: Array, y: Array, w: Array) -> Array:
+def _dual_scale(program: Program, rows: UnitRows, x: Array, y: Array, w: Array) -> Array:
     """(k,) what the multipliers of C are small or large against.
 
-    For a bound these are the forces on its variable, and no less than the median of all; for a row those on its
-    variables that are not held by a bound. A cost of 1e6 that keeps one variable out says nothing about the others.
+    For a bound these are the terms of stationarity at its variable, and no less than the median of all; for a row those
+    at its variables that are not held by a bound. A cost of 1e6 that keeps one variable out says nothing about the
+    others.
     """
     terms, single = _terms(program, rows, x, y, w), np.count_nonzero(rows.C, axis=1) == 1
     terms = np.maximum(terms, np.median(terms))
     held = (rows.C[single & (rows.slack(x) <= TIGHT)] != 0).any(0)
     everywhere, elsewhere = np.abs(rows.C) @ terms, np.abs(rows.C) @ np.where(held, 0.0, terms)
-    force = np.where(single | (elsewhere == 0), everywhere, elsewhere)
-    return np.where(force > 0, force, 1.0)
+    dual_scale = np.where(single | (elsewhere == 0), everywhere, elsewhere)
+    return np.where(dual_scale > 0, dual_scale, 1.0)
 
 
-def _residual(program: Program, rows: Rows, x: Array, y: Array, w: Array) -> float:
+def _residual(program: Program, rows: UnitRows, x: Array, y: Array, w: Array) -> float:
     """Largest violation of the optimality conditions, each relative to the terms it is made of."""
     terms = _terms(program, rows, x, y, w)
-    slack, push = rows.slack(x), w / _force(program, rows, x, y, w)
-    stationarity = np.abs(program.H @ x + program.c + rows.pull(y, w)) / np.maximum(terms, 1e-3 * (terms.max() or 1.0))
-    return float(np.concatenate([rows.miss(x), stationarity, -slack, -push, np.abs(slack * push)]).max())
+    slack, scaled_multiplier = rows.slack(x), w / _dual_scale(program, rows, x, y, w)
+    stationarity = np.abs(program.H @ x + program.c + rows.gradient_of(y, w)) / np.maximum(
+        terms, 1e-3 * (terms.max() or 1.0)
+    )
+    return float(
+        np.concatenate(
+            [rows.miss(x), stationarity, -slack, -scaled_multiplier, np.abs(slack * scaled_multiplier)]
+        ).max()
+    )
 
 
-def _solve(program: Program, rows: Rows, solver: str) -> tuple[Array, Array, Array] | None:
+def _solve(program: Program, rows: UnitRows, solver: str) -> tuple[Array, Array, Array] | None:
     """The point and the multipliers of E and C by a solver of the qpsolvers package; bounds are rows like any other."""
     import qpsolvers
 
@@ -182,7 +189,7 @@ def _solve(program: Program, rows: Rows, solver: str) -> tuple[Array, Array, Arr
     return (x, scale * y, scale * w) if len(x) and np.isfinite(np.concatenate([x, y, w])).all() else None
 
 
-def _step(program: Program, rows: Rows, active: Mask, x: Array, y: Array, w: Array) -> tuple[Array, Array, Array]:
+def _step(program: Program, rows: UnitRows, active: Mask, x: Array, y: Array, w: Array) -> tuple[Array, Array, Array]:
     """The exact solution on the active rows: onto them, down along their null space, then the nearest multipliers."""
     J = np.vstack([rows.E, rows.C[active]])
     x = x + np.linalg.lstsq(J, np.concatenate([rows.f, rows.d[active]]) - J @ x, rcond=_RANK)[0]
@@ -195,18 +202,18 @@ def _step(program: Program, rows: Rows, active: Mask, x: Array, y: Array, w: Arr
     return x, v[: len(y)], w
 
 
-def _strictest(program: Program, rows: Rows, tight: Mask, x: Array, w: Array, force: Array) -> Array:
+def _strictest(program: Program, rows: UnitRows, tight: Mask, x: Array, w: Array, dual_scale: Array) -> Array:
     """Multipliers that are positive on every tight inequality, if there are any.
 
     Such multipliers are what makes the decision differentiable. Where they are unique there is nothing to choose, and
-    where the ones at hand are positive nothing to prove; else the linear program ``max t, w ≥ t force`` decides.
+    where the ones at hand are positive nothing to prove; else the linear program ``max t, w ≥ t dual_scale`` decides.
     """
-    E, C, unit = rows.E, rows.C[tight], force[tight]
+    E, C, unit = rows.E, rows.C[tight], dual_scale[tight]
     without, within = _null(E, len(x)).shape[1], _null(np.vstack([E, C]), len(x)).shape[1]
     unique = without - within == len(C)  # every tight inequality takes a dimension of its own
-    if unique or (w > STRICT * force)[tight].all():
+    if unique or (w > STRICT * dual_scale)[tight].all():
         return w
-    # with w = (t + u) force, u ≥ 0: the variables are (y, u, t), and everything is divided by the largest force
+    # with w = (t + u) dual_scale, u ≥ 0: the variables are (y, u, t), and everything is divided by the largest scale
     largest = unit.max()
     columns = C.T * (unit / largest)
     solved = linprog(

@@ -1,19 +1,63 @@
-"""The portfolios of the gradient benchmark, and the exact gradients that everybody is judged by."""
+"""The portfolios of the gradient benchmark, and how far gradients are from the exact ones."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from pear.bench.families import long_only, markets
-from pear.bench.oracle import reference
 from pear.bench.program import Array, Mask, programs
-from pear.bench.statistics import Errors, summarize
+from pear.bench.reference import reference
 
 MOVE = 0.01
 """How far costs move between two visits of a sample, relative to themselves."""
+EXACT = 1e-6
+"""Largest error up to which a gradient counts as exact, so that its time is worth comparing with."""
 _ZERO = 1e-9
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Relative errors of the gradients of a batch.
+
+    Attributes:
+        median, q90, largest: of them all; infinite where one is not a number.
+        judged: samples they come from.
+    """
+
+    median: float
+    q90: float
+    largest: float
+    judged: int
+
+    @property
+    def exact(self) -> bool:
+        """True where even the largest is small."""
+        return self.largest <= EXACT
+
+
+def summarize(errors: Array) -> Errors:
+    """Median, 90 % quantile and largest of relative errors (k,).
+
+    Example:
+        >>> import numpy as np
+        >>> summarize(np.array([1.0, 3.0, 2.0]))
+        Errors(median=2.0, q90=2.8, largest=3.0, judged=3)
+    """
+    if not len(errors):
+        return Errors(math.nan, math.nan, math.nan, 0)
+    values = np.sort(np.where(np.isnan(errors), np.inf, errors))
+    median, q90 = (_quantile(values, share) for share in (0.5, 0.9))
+    return Errors(median, q90, float(values[-1]), len(values))
+
+
+def _quantile(values: Array, share: float) -> float:
+    """Between the two nearest of sorted values; towards infinity there is nothing in between."""
+    place = share * (len(values) - 1)
+    low, high = float(values[math.floor(place)]), float(values[math.ceil(place)])
+    return low + (place - math.floor(place)) * (high - low) if math.isfinite(high) else high
 
 
 @dataclass(frozen=True)
