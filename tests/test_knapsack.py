@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import pear
-from pear.solvers.registry import resolve
 from pear.solvers.binary import plan as plans
 from pear.solvers.binary import threads
 from pear.solvers.binary.memory import Bounded
 from pear.solvers.binary.rows import Rows
 from pear.solvers.binary.search import NOTHING, SPENT, Found, Search
+from pear.solvers.registry import resolve
 from pear.tasks import knapsack, random_knapsack
 
 
