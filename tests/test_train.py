@@ -443,7 +443,6 @@ def test_a_loss_is_calibrated_on_all_training_costs_once_and_resumes_as_it_was(t
     assert resumed.scale == first.scale
 
 
-@pytest.mark.xfail(not hasattr(pear.PEARLoss, "calibrate"), reason="the loss takes λ from the first batch", strict=True)
 @pytest.mark.parametrize("depth", ["linear", "deep"])  # in compiled code, and batch by batch
 def test_automatic_smoothing_is_the_same_after_a_break(depth: str, tmp_path: Path) -> None:
     task = shortest_path((3, 3))
