@@ -15,11 +15,12 @@ from pear.data import EnergyData, load_energy
 from pear.data.energy import FEATURES, PRICES, WEIGHTS
 from pear.errors import DataError, ProblemError
 from pear.experiments import Database, Selection, execute, expand
+from pear.experiments.catalogue import EXPERIMENTS
 from pear.losses.methods import make_loss
-from pear.report import read
+from pear.report import read, write_report
 from pear.report.bootstrap import paired_difference
-from pear.report.markdown import markdown
-from pear.report.tables import tables
+from pear.report.paired import differences
+from pear.report.tables import wanted
 from pear.tasks import SharedLinear, energy_split
 from pear.train import FitConfig, fit
 
@@ -203,14 +204,13 @@ def test_runs_become_a_table_with_paired_differences(tmp_path: Path, monkeypatch
             row = execute(dataclasses.replace(run, settings=settings), database)
             assert (row.status, row.reason) == ("done", "")
     found = read(tmp_path / "results.sqlite")
-    table = {table.layout.name: table for table in tables(found)}["energy"]
-    (difference,) = table.differences
+    (difference,) = differences(found, wanted(EXPERIMENTS["energy"], found))
     assert (difference.row, difference.column, difference.seeds, difference.instances) == ("MSE", "capacity 120", 2, 8)
     kept = [(run.method, run.metrics["instances"]) for run in found.done]
     lost = {name: sum(sum(one["lost"]) for method, one in kept if method == name) for name in ("mse", "pear")}
     best = sum(sum(one["best"]) for method, one in kept if method == "pear")
     assert difference.points.estimate == pytest.approx(100 * (lost["mse"] - lost["pear"]) / best)
-    text = markdown(found, tables(found))
+    text = write_report(found, tmp_path).tables.read_text("utf-8")
     assert "### Paired differences to PEAR" in text
     assert "2 seeds, 8 instances" in text
 

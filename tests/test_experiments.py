@@ -43,9 +43,7 @@ from pear.experiments.catalogue import TASKS
 from pear.experiments.protocols import PROTOCOLS, lp
 from pear.experiments.table import CONDITIONS, METRICS
 from pear.report import published as paper
-from pear.report import read
-from pear.report.markdown import markdown
-from pear.report.tables import tables
+from pear.report import read, write_report
 
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
 LONG: dict[str, Any] = {**PATHS, "grid": [8, 8], "samples": 400, "max_epochs": 10**6}
@@ -455,8 +453,7 @@ def test_the_change_rate_is_a_share_in_the_record_and_per_cent_in_the_table(data
     execute(run.training(), database)
     rate = execute(run, database).metrics["active_change_rate"]
     assert 0.0005 < rate < 1
-    filled = read(database.path)
-    text = markdown(filled, tables(filled))
+    text = write_report(read(database.path), database.path.parent).tables.read_text("utf-8")
     section = text.partition("## Stability of the active set")[2].partition("\n## ")[0]
     assert f"| Shortest path | ours | {100 * rate:.2f} " in section, section
 

@@ -28,8 +28,8 @@ from pear.experiments import FILE_NAME, Database, ExperimentError, RunError, Sel
 from pear.experiments.catalogue import LOWER_BOUNDS, PAPER_PORTFOLIO_METHODS, TASKS
 from pear.experiments.protocols.portfolio import make_market
 from pear.report import read
-from pear.report.bootstrap import paired_interval
-from pear.report.portfolio import crossed_interval, market_sections
+from pear.report.bootstrap import paired_difference, paired_interval
+from pear.report.portfolio import market_sections
 from pear.report.published import published_portfolio
 from pear.tasks.market import (
     METHODS,
@@ -652,10 +652,10 @@ def test_resampling_seeds_widens_the_interval_where_seeds_differ() -> None:
     rng = np.random.default_rng(0)
     differences = np.array([[1.0], [-1.0], [1.5], [-1.5]]) + 0.01 * rng.normal(size=(4, 50))
     narrow = paired_interval(differences.mean(0), np.zeros(50))[1:]
-    wide = crossed_interval(differences)
+    wide = paired_difference(differences, 0 * differences, np.ones_like(differences), shared=True)
     assert narrow[1] - narrow[0] < 0.01
-    assert wide[0] < -0.8
-    assert wide[1] > 0.8
+    assert wide.low < -0.8
+    assert wide.high > 0.8
 
 
 def test_prices_check_themselves() -> None:

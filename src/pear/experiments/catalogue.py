@@ -299,6 +299,7 @@ _PORTFOLIO = (
             "lower_bound_shift", "Lower-bound shift",
             "Regret in % of the models trained long only, where short positions are allowed down to the bound.",
             columns="lower_bound", ddof=1, variants=("lower-bound-shift",), shift="{lower_bound:g}",
+            decimals={"normalized_regret_pct": 1},
         ),
         tasks=("portfolio",), methods=PAPER_PORTFOLIO_METHODS, options={}, quick_options={},
         variant="lower-bound-shift",
