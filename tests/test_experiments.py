@@ -629,3 +629,16 @@ def test_an_estimate_learns_from_runs_of_the_same_kind() -> None:
     assert estimate.wall_seconds(full, 1) == 6.0
     assert estimate.wall_seconds(full, 2) == 4.5
     assert estimate.wall_seconds([], 2) == 0.0
+
+
+def test_a_worker_is_out_of_reach_of_ctrl_c_while_it_starts() -> None:
+    # A fresh process: the first worker of a pool is the one that was not.
+    code = (
+        "import signal\n"
+        "from pear.experiments.runner import _without_interrupts\n"
+        "with _without_interrupts():\n"
+        "    from multiprocessing import resource_tracker\n"
+        "    resource_tracker.ensure_running()  # as starting a process does\n"
+        "    assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -156,121 +156,86 @@ class Experiment:
         return len(self.tasks) * len(self.methods) * math.prod(map(len, self.options.values())) * len(SEEDS)
 
 
+# fmt: off
 _LP = (
     Experiment(
-        "lp-degree",
-        "six methods as the costs depart from linear",
+        "lp-degree", "six methods as the costs depart from linear",
         Table(
-            "lp_degree",
-            "LP benchmarks by degree",
+            "lp_degree", "LP benchmarks by degree",
             "Test regret and training time as the costs grow less linear; no noise. Times are of different machines.",
-            _REGRET_AND_TIME,
-            ddof=1,
+            _REGRET_AND_TIME, ddof=1,
         ),
         quick_options={"degree": (2, 8)},
     ),
     Experiment(
-        "lp-noise",
-        "six methods under noise, degree 8",
+        "lp-noise", "six methods under noise, degree 8",
         # The printed deviations are those of the population: MSE on paths at noise 0.5 gives 2.95 with ddof 0, as
         # printed, and 3.30 with ddof 1.
         Table(
-            "lp_noise",
-            "LP benchmarks under noise",
+            "lp_noise", "LP benchmarks under noise",
             "Test regret at degree 8 where every cost carries a random factor of this half-width.",
             columns="noise",
         ),
-        options={**_HIGHEST_DEGREE, "noise": (0.1, 0.3, 0.5)},
-        quick_options={"noise": (0.5,)},
+        options={**_HIGHEST_DEGREE, "noise": (0.1, 0.3, 0.5)}, quick_options={"noise": (0.5,)},
     ),
     Experiment(
-        "direction-shift",
-        "trained downward, tested upward through the same grid",
+        "direction-shift", "trained downward, tested upward through the same grid",
         # As in the noise table: MSE at degree 8 gives 1.47 with ddof 0, as printed, and 1.64 with ddof 1.
         Table(
-            "direction_shift",
-            "Direction shift",
+            "direction_shift", "Direction shift",
             "Trained on paths from the top left to the bottom right, tested from the bottom left to the top right.",
-            variants=("direction-shift",),
-            shift="cross",
+            variants=("direction-shift",), shift="cross",
         ),
-        tasks=("shortest_path",),
-        variant="direction-shift",
+        tasks=("shortest_path",), variant="direction-shift",
     ),
     Experiment(
-        "capacity-shift",
-        "trained at half the total weight, tested at other capacities",
+        "capacity-shift", "trained at half the total weight, tested at other capacities",
         Table(
-            "capacity_shift",
-            "Capacity shift",
+            "capacity_shift", "Capacity shift",
             "Trained with a capacity of half the total weight, tested with others.",
-            blocks=("task", "degree"),
-            columns="capacity",
-            variants=("capacity-shift",),
-            shift="{capacity:g}",
+            blocks=("task", "degree"), columns="capacity", variants=("capacity-shift",), shift="{capacity:g}",
         ),
-        tasks=("knapsack",),
-        variant="capacity-shift",
+        tasks=("knapsack",), variant="capacity-shift",
     ),
     Experiment(
-        "ablation-beta",
-        "PEAR with less and more normal injection β",
+        "ablation-beta", "PEAR with less and more normal injection β",
         Table(
-            "ablation_beta",
-            "Ablation: normal injection β",
+            "ablation_beta", "Ablation: normal injection β",
             "PEAR with smoothing λ = 0.1; the best two β of a degree are marked.",
-            rows="beta",
-            heading="Injection",
+            rows="beta", heading="Injection",
         ),
         methods=("pear",),
         options={**_EVERY_DEGREE, "injection": (0.0, 0.05, 0.1, 0.2, 0.5)},
         quick_options={**_HIGHEST_DEGREE, "injection": (0.0, 0.1, 0.5)},
     ),
     Experiment(
-        "ablation-lambda",
-        "PEAR with less and more smoothing λ",
+        "ablation-lambda", "PEAR with less and more smoothing λ",
         Table(
-            "ablation_lambda",
-            "Ablation: smoothing λ",
+            "ablation_lambda", "Ablation: smoothing λ",
             "PEAR with injection β = 0.1; the best two λ of a degree are marked.",
-            rows="lambda",
-            heading="Smoothing",
+            rows="lambda", heading="Smoothing",
         ),
         methods=("pear",),
         options={**_EVERY_DEGREE, "smoothing": (0.01, 0.05, 0.1, 0.5, 1.0)},
         quick_options={**_HIGHEST_DEGREE, "smoothing": (0.01, 0.1, 1.0)},
     ),
     Experiment(
-        "stability",
-        "how often small errors change PEAR's active constraints, degree 8",
+        "stability", "how often small errors change PEAR's active constraints, degree 8",
         Table(
-            "stability",
-            "Stability of the active set",
+            "stability", "Stability of the active set",
             "Share of inequalities whose activity changes when PEAR's predicted costs are perturbed a little, at "
             "degree 8. The paper names neither the degree nor the size of its perturbations, and prints no deviation; "
             "ours are 1 % of the mean predicted cost.",
-            ("active_set_change_rate_pct",),
-            blocks=(),
-            rows="task",
-            columns="method",
-            heading="Task",
-            ranked=False,
-            settings={"degree": 8},
-            variants=("stability",),
+            ("active_set_change_rate_pct",), blocks=(), rows="task", columns="method", heading="Task", ranked=False,
+            settings={"degree": 8}, variants=("stability",),
         ),
-        methods=("pear",),
-        options=_HIGHEST_DEGREE,
-        variant="stability",
+        methods=("pear",), options=_HIGHEST_DEGREE, variant="stability",
     ),
     Experiment(
-        "accuracy",
-        "squared error of the forecasts that each method trains",
+        "accuracy", "squared error of the forecasts that each method trains",
         Table(
-            "accuracy",
-            "Prediction accuracy",
-            "Mean squared error of the predicted costs on the test samples.",
-            ("mse",),
-            variants=("accuracy", None),  # every training measures it, too
+            "accuracy", "Prediction accuracy", "Mean squared error of the predicted costs on the test samples.",
+            ("mse",), variants=("accuracy", None),  # every training measures it, too
         ),
         variant="accuracy",
     ),
@@ -278,71 +243,47 @@ _LP = (
 
 _TABULAR = (
     Experiment(
-        "building",
-        "six methods on real properties, a budget of its own for every instance (needs data)",
+        "building", "six methods on real properties, a budget of its own for every instance (needs data)",
         Table(
-            "building_investment",
-            "Building investment",
+            "building_investment", "Building investment",
             "Real properties in instances of 10, a budget of 0.4 of each instance's construction cost. Ours is "
             "cross-validated: each seed deals out the properties anew, and over five folds every instance is tested "
             "once by a model that has not seen it; each method but MSE chooses one setting of five on validation "
             "instances. The paper does not say how it splits, so that the two are only loosely comparable; its "
             "deviations, if of single splits, must be larger.",
-            columns="budget",
-            ddof=1,
-            as_published=False,
-            settings={"version": "inequality"},
+            columns="budget", ddof=1, as_published=False, settings={"version": "inequality"},
         ),
-        tasks=("building",),
-        options={"fold": FOLDS},
-        quick_options={"fold": (0,)},
+        tasks=("building",), options={"fold": FOLDS}, quick_options={"fold": (0,)},
     ),
     Experiment(
-        "building-equality",
-        "the same with the budget spent exactly and properties built in part (needs data)",
+        "building-equality", "the same with the budget spent exactly and properties built in part (needs data)",
         Table(
-            "building_equality",
-            "Building investment, budget spent exactly",
+            "building_equality", "Building investment, budget spent exactly",
             "As above, with properties built in part so that the budget is met: a linear program. Not in the paper.",
-            columns="budget",
-            ddof=1,
-            as_published=False,
-            settings={"version": "equality"},
+            columns="budget", ddof=1, as_published=False, settings={"version": "equality"},
             cells=({"batch": 10.0, "budget": 0.4},),
         ),
-        tasks=("building",),
-        options={"version": ("equality",), "fold": FOLDS},
-        quick_options={"fold": (0,)},
+        tasks=("building",), options={"version": ("equality",), "fold": FOLDS}, quick_options={"fold": (0,)},
     ),
     Experiment(
-        "energy",
-        "six methods on real prices, a knapsack of 48 half-hours (needs data)",
+        "energy", "six methods on real prices, a knapsack of 48 half-hours (needs data)",
         Table(
-            "energy",
-            "Energy",
+            "energy", "Energy",
             "A knapsack of 48 half-hours on Irish prices: the first 70 % of the days train, 10 % validate, the last "
             "20 % test. Seeds differ in first weights and batches alone. Each method but MSE chooses one setting of "
             "five on the validation days; its time is that of all five. Not in the paper.",
-            _REGRET_AND_TIME,
-            columns="limit",
-            ddof=1,
-            as_published=False,
-            cells=({"limit": 60.0}, {"limit": 120.0}, {"limit": 180.0}),
-            decimals={"normalized_regret_pct": 3},
+            _REGRET_AND_TIME, columns="limit", ddof=1, as_published=False,
+            cells=({"limit": 60.0}, {"limit": 120.0}, {"limit": 180.0}), decimals={"normalized_regret_pct": 3},
         ),
-        tasks=("energy",),
-        options={"capacity": (60.0, 120.0, 180.0)},
-        quick_options={"capacity": (120.0,)},
+        tasks=("energy",), options={"capacity": (60.0, 120.0, 180.0)}, quick_options={"capacity": (120.0,)},
     ),
 )
 
 _PORTFOLIO = (
     Experiment(
-        "mvo",
-        "mean–variance portfolios on prices (--data), judged by regret and by a backtest",
+        "mvo", "mean–variance portfolios on prices (--data), tested by regret and by a backtest",
         Table(
-            "mvo",
-            "Regret and backtest",
+            "mvo", "Regret and backtest",
             "Mean ± sample standard deviation (ddof 1) over the seeds. Times are of different machines.",
             (
                 "normalized_regret_pct", "train_seconds", "cumulative_return_pct", "annual_return_pct",
@@ -350,31 +291,21 @@ _PORTFOLIO = (
             ),
             ddof=1,
         ),
-        tasks=("portfolio",),
-        methods=PAPER_PORTFOLIO_METHODS,
-        options={},
-        quick_options={},
+        tasks=("portfolio",), methods=PAPER_PORTFOLIO_METHODS, options={}, quick_options={},
     ),
     Experiment(
-        "lower-bound-shift",
-        "portfolios trained long only, tested with short positions",
+        "lower-bound-shift", "portfolios trained long only, tested with short positions",
         Table(
-            "lower_bound_shift",
-            "Lower-bound shift",
+            "lower_bound_shift", "Lower-bound shift",
             "Regret in % of the models trained long only, where short positions are allowed down to the bound.",
-            columns="lower_bound",
-            ddof=1,
-            variants=("lower-bound-shift",),
-            shift="{lower_bound:g}",
+            columns="lower_bound", ddof=1, variants=("lower-bound-shift",), shift="{lower_bound:g}",
             decimals={"normalized_regret_pct": 1},
         ),
-        tasks=("portfolio",),
-        methods=PAPER_PORTFOLIO_METHODS,
-        options={},
-        quick_options={},
+        tasks=("portfolio",), methods=PAPER_PORTFOLIO_METHODS, options={}, quick_options={},
         variant="lower-bound-shift",
     ),
-)  # fmt: skip
+)
+# fmt: on
 
 EXPERIMENTS: Mapping[str, Experiment] = {one.name: one for one in (*_LP, *_TABULAR, *_PORTFOLIO)}
 """In the order of the report."""

@@ -102,8 +102,8 @@ def check_known(what: str, name: object, there: Iterable[object]) -> None:
         return
     shown = [dashed(str(one)) for one in known]
     close = difflib.get_close_matches(dashed(str(name)), shown, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise ExperimentError(f"there is no {what} {dashed(str(name))!r}; there is {', '.join(shown)}{hint}")
+    suggestion = f"; did you mean {close[0]}?" if close else ""
+    raise ExperimentError(f"there is no {what} {dashed(str(name))!r}; there is {', '.join(shown)}{suggestion}")
 
 
 def dashed(name: str) -> str:

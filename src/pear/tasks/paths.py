@@ -99,7 +99,7 @@ class Graph:
         Args:
             cost: (B, arcs), finite.
         """
-        return self._walk(cost, None, 0.0)
+        return self._shortest(cost, None, 0.0)
 
     def worst_of_cheapest(self, cost: Tensor, true: Tensor, tolerance: float = 1e-9) -> Tensor:
         """(B, arcs) 0 or 1: of all paths that are cheapest under ``cost``, the one with the highest ``true`` cost.
@@ -110,9 +110,9 @@ class Graph:
             tolerance: an arc may lead to a node where its path is dearer than the cheapest by no more than this,
                 relative to the sample's largest cost.
         """
-        return self._walk(cost, true, tolerance)
+        return self._shortest(cost, true, tolerance)
 
-    def _walk(self, cost: Tensor, true: Tensor | None, tolerance: float) -> Tensor:
+    def _shortest(self, cost: Tensor, true: Tensor | None, tolerance: float) -> Tensor:
         distance = cost.new_full((len(cost), self.nodes), torch.inf)
         distance[:, self.source] = 0.0
         realised = torch.zeros_like(distance)

@@ -94,7 +94,7 @@ class ShortestPath(Task):
 
         Args:
             predicted: (B, n) the costs that decide.
-            true: (B, n) the costs that are paid.
+            true: (B, n) the true costs.
 
         Example:
             >>> from pear.tasks import shortest_path
@@ -137,7 +137,7 @@ class ShortestPath(Task):
         """The grid with its other diagonal: from the lower left corner to the upper right, rightward and upward.
 
         Every arc keeps its index, and so its cost; the vertical ones are walked the other way. A forecaster trained on
-        one direction can be judged on the other. Crossing twice gives the first direction again.
+        one direction can be tested on the other. Crossing twice gives the first direction again.
 
         Example:
             >>> from pear.tasks import shortest_path

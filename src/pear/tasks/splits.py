@@ -32,7 +32,7 @@ class Subset(Generic[AnyTask]):
 
 @dataclass(frozen=True)
 class TaskSplit(Generic[AnyTask]):
-    """Instances to train on, to choose the weights by, and to judge the result by.
+    """Instances to train on, to choose the weights by, and to test the result on.
 
     Attributes:
         train, validation, test: without an instance in common.

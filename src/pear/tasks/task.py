@@ -28,7 +28,7 @@ class Samples(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Samples to train on, to choose the weights by, and to judge the result by."""
+    """Samples to train on, to choose the weights by, and to test the result on."""
 
     train: Samples
     validation: Samples

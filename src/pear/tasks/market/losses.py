@@ -95,7 +95,7 @@ class PortfolioPEARLoss(nn.Module):
     ``g = P[(ĉ − c) + (Q̂ − Q) w*]`` flows to μ̂, ``½ (g w*ᵀ + w* gᵀ)`` to Σ̂.
 
     "mean": Σ̂ is taken for the truth and held fixed, as in the paper's own code. The loss is the regret that would be
-    if Σ̂ were right, ``g = P(ĉ − c)``, and nothing flows to Σ̂. Its value is therefore not the regret that is judged.
+    if Σ̂ were right, ``g = P(ĉ − c)``, and nothing flows to Σ̂. Its value is therefore not the regret that is reported.
 
     Args:
         task: what is decided.
