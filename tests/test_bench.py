@@ -482,6 +482,15 @@ def test_scaling_measures_verified_solutions_and_fits_their_growth() -> None:
     assert [cells[-1] for cells in scaling.tables(known)[1].rows] == ["1.5", "1.5"]
 
 
+def test_scaling_compares_sources_of_candidates() -> None:
+    rows: list[scaling.ScalingRow] = []
+    settings = scaling.ScalingSettings(grids=(3,), qps=(20,), solvers=("pear", "piqp"), repeats=1)
+    scaling.run(settings, Callbacks(rows.append))
+    assert [row.line for row in rows] == ["grid, pear", "grid, piqp", "sparse QP, pear", "sparse QP, piqp"]
+    assert all(row.kkt_residual < 1e-9 for row in rows)
+    assert [line.name.split(":")[0] for line in scaling.series(rows)] == [row.line for row in rows]
+
+
 def test_memory_is_measured_in_processes_of_their_own() -> None:
     alone, _ = memory.measure("import", {}, limit=120)
     taken, seconds = memory.measure("portfolio", {"assets": 20, "batch": 2}, limit=120)

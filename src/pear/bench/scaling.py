@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ class ScalingSettings(Settings):
     qps: tuple[int, ...] = option(
         QPS, "Variables of random sparse programs, or none.", least=10, empty=True, quick=QUICK_QPS
     )
+    solvers: tuple[str, ...] = option(("auto",), "Sources of candidates, as `pear solvers` lists them.")
     spread: int = option(20, "How far apart the variables of a row of those may lie; 0 for anywhere.")
     batch: int = option(1, "Samples a measurement.", least=1)
     repeats: int = option(3, "Measurements of each point; the fastest counts.", least=1)
@@ -61,6 +63,7 @@ class ScalingRow:
 
     Attributes:
         family: "grid" or "sparse QP".
+        solver: the source of candidates.
         size: side of the grid, or number of variables.
         n, rows: variables, and equality and inequality rows.
         batch: samples a measurement.
@@ -69,6 +72,7 @@ class ScalingRow:
     """
 
     family: str
+    solver: str
     size: int
     n: int
     rows: int
@@ -76,36 +80,41 @@ class ScalingRow:
     seconds: float
     kkt_residual: float
 
+    @property
+    def line(self) -> str:
+        """What a figure and a fit call its points."""
+        return self.family if self.solver == "auto" else f"{self.family}, {self.solver}"
+
 
 def run(settings: ScalingSettings, callbacks: Callbacks) -> None:
     """Measure every point, smallest first."""
-    for family, sizes in ((GRID, settings.grids), (QP, settings.qps)):
-        ordered = sorted(set(sizes))
+    sizes = {GRID: settings.grids, QP: settings.qps}
+    for family, solver in itertools.product(sizes, settings.solvers):
+        ordered = sorted(set(sizes[family]))
         for place, size in enumerate(ordered):
-            callbacks.say(f"{family} of {size:,}")
+            what = f"{family} of {size:,}" + ("" if solver == "auto" else f" by {solver}")
+            callbacks.say(what)
             larger = ", ".join(f"{other:,}" for other in ordered[place + 1 :])
             try:
-                row = _point(settings, family, size)
+                row = _point(settings, family, solver, size)
             except (MemoryError, SolveError, ProblemError, RuntimeError) as reason:
                 # RuntimeError is what torch raises where memory is at its end
-                callbacks.on_note(
-                    f"{family} of {size:,} failed: {reason}; it and larger ones ({larger or 'none'}) left out"
-                )
+                callbacks.on_note(f"{what} failed: {reason}; it and larger ones ({larger or 'none'}) left out")
                 break
             callbacks.on_row(row)
             if row.seconds * row.batch > settings.limit and larger:
                 taken = row.seconds * row.batch
-                callbacks.on_note(f"{family} of {size:,} took {taken:.0f} s, more than --limit: {larger} left out")
+                callbacks.on_note(f"{what} took {taken:.0f} s, more than --limit: {larger} left out")
                 break
 
 
-def _point(settings: ScalingSettings, family: str, size: int) -> ScalingRow:
+def _point(settings: ScalingSettings, family: str, solver: str, size: int) -> ScalingRow:
     problem, true, predicted = (_grid if family == GRID else _program)(settings, size)
     smoothing, injection = (0.1, 0.1) if family == GRID else (0.0, 0.0)
     last: list[PEARLoss] = []
 
     def fresh() -> Step:
-        loss = PEARLoss(problem, smoothing=smoothing, injection=injection, reduction="sum")
+        loss = PEARLoss(problem, smoothing=smoothing, injection=injection, solver=solver, reduction="sum")
         last[:] = [loss]
         return lambda: _once(loss, predicted, true)
 
@@ -117,7 +126,7 @@ def _point(settings: ScalingSettings, family: str, size: int) -> ScalingRow:
     assert loss.last is not None
     rows = sum(0 if side is None else side.shape[-1] for side in (problem.b, problem.h))
     residual = float(loss.last.kkt_residual.max())
-    return ScalingRow(family, size, problem.n, rows, settings.batch, min(seconds) / settings.batch, residual)
+    return ScalingRow(family, solver, size, problem.n, rows, settings.batch, min(seconds) / settings.batch, residual)
 
 
 def _once(loss: PEARLoss, predicted: Tensor, true: Tensor) -> dict[str, Tensor]:
@@ -172,11 +181,11 @@ def _sparse_rows(rng: np.random.Generator, m: int, n: int, spread: int) -> sp.cs
 
 
 def exponents(rows: list[ScalingRow]) -> dict[str, float]:
-    """For every family the exponent of time in n; NaN where there are less than two points."""
+    """For every family and solver the exponent of time in n; NaN where there are less than two points."""
     found = {}
-    for family in dict.fromkeys(row.family for row in rows):
-        own = [row for row in rows if row.family == family]
-        found[family] = fitted_exponent([row.n for row in own], [row.seconds for row in own])
+    for line in dict.fromkeys(row.line for row in rows):
+        own = [row for row in rows if row.line == line]
+        found[line] = fitted_exponent([row.n for row in own], [row.seconds for row in own])
     return found
 
 
@@ -199,9 +208,9 @@ def tables(rows: list[ScalingRow]) -> list[Table]:
     for row in rows:
         size = f"{row.size}×{row.size}" if row.family == GRID else f"{row.size:,}"
         counts = (f"{row.n:,}", f"{row.rows:,}", str(row.batch))
-        points.rows.append((row.family, size, *counts, number(row.seconds), error(row.kkt_residual)))
+        points.rows.append((row.line, size, *counts, number(row.seconds), error(row.kkt_residual)))
     fits = Table("Time ~ variables^exponent", ("family", "exponent"))
-    fits.rows.extend((family, number(value)) for family, value in exponents(rows).items())
+    fits.rows.extend((line, number(value)) for line, value in exponents(rows).items())
     return [points, fits]
 
 
@@ -209,9 +218,9 @@ def series(rows: list[ScalingRow]) -> list[Series]:
     """Seconds a sample over the number of variables, with the exponent in the name."""
     return [
         Series(
-            f"{family}: exponent {number(value)}",
-            [row.n for row in rows if row.family == family],
-            [row.seconds for row in rows if row.family == family],
+            f"{line}: exponent {number(value)}",
+            [row.n for row in rows if row.line == line],
+            [row.seconds for row in rows if row.line == line],
         )
-        for family, value in exponents(rows).items()
+        for line, value in exponents(rows).items()
     ]
