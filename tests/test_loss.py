@@ -331,7 +331,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
     "solver": (
         ALL,
         {"solver": "gurobi"},
-        r"^unknown solver 'gurobi': There are auto, pear, active-set, osqp, highs, scipy, daqp,",
+        r"^unknown solver 'gurobi': There are auto, pear, active-set, binary, osqp, highs, scipy, daqp,",
     ),
     "solver misspelt": (ALL, {"solver": "ospq"}, r"^unknown solver 'ospq': did you mean 'osqp'\? There are auto,"),
     "solver of another kind": (
