@@ -42,7 +42,7 @@ def search(value: np.ndarray, G: np.ndarray, h: np.ndarray, start: np.ndarray | 
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> None:
-    plans._plans.clear()
+    plans.forget()
 
 
 def fitting(G: np.ndarray, h: np.ndarray) -> np.ndarray:
@@ -112,7 +112,7 @@ def test_small_whole_weights_of_48_items(capacity: float, monkeypatch: pytest.Mo
     values = random.uniform(-0.2, 1, (20, 48))
     table = task.decide(values).numpy()
     monkeypatch.setattr(presolve, "_TABLE", -1)
-    plans._plans.clear()
+    plans.forget()
     searched = knapsack(task.weights, capacity).decide(values).numpy()
     assert (table @ task.weights.numpy().T <= capacity).all()
     np.testing.assert_allclose((values * table).sum(1), (values * searched).sum(1), rtol=0, atol=1e-12)
@@ -222,13 +222,13 @@ def test_remembered_decisions_never_change_the_result(ties: bool) -> None:
     values = random.uniform(1, 5, (30, 25))
     values = 0.1 * np.round(values) if ties else values
     fresh = task.decide(values)
-    plans._plans.clear()
+    plans.forget()
     for scale in (0.5, 0.1, 0.01):
         noise = scale * random.standard_normal(values.shape)
         task.decide(np.round(values + noise, 1) if ties else values + noise)
     assert len(plan_of(task.problem).recent) > 10
     assert torch.equal(task.decide(values), fresh)
-    plans._plans.clear()
+    plans.forget()
     with threads.using(1):
         assert torch.equal(torch.cat([task.decide(row[None]) for row in values]), fresh)
 

@@ -21,7 +21,7 @@ from pear.tasks import knapsack, random_knapsack
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> None:
-    plans._plans.clear()
+    plans.forget()
 
 
 def give_up(self: Search) -> Found:
@@ -146,7 +146,7 @@ def test_what_the_search_leaves_goes_to_branch_and_cut(monkeypatch: pytest.Monke
     _, values = task.samples(5, degree=3)
     expected = (values * task.decide(values)).sum(1)
     monkeypatch.setattr(Search, "run", give_up)
-    plans._plans.clear()
+    plans.forget()
     other = random_knapsack(20, 2, seed=1)
     assert torch.equal((values * other.decide(values)).sum(1), expected)
 
@@ -172,7 +172,7 @@ def test_memory_is_bounded_and_answers_stay_right(monkeypatch: pytest.MonkeyPatc
     task = random_knapsack(10, 2, seed=0)
     _, values = task.samples(30, degree=2, dtype=torch.float64)
     expected = task.decide(values)
-    plans._plans.clear()
+    plans.forget()
     monkeypatch.setattr(plans, "_SHARE", 3000)
     with threads.using(2):
         assert torch.equal(task.decide(values), expected)

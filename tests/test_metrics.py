@@ -70,7 +70,7 @@ def test_knapsack_ties_are_broken_against_us(by_solver: bool, monkeypatch: pytes
     predicted = random.integers(1, 4, (15, 9)).astype(float)
     true = random.uniform(0, 1, (15, 9))
     if by_solver:
-        plan._plans.clear()
+        plan.forget()
         monkeypatch.setattr(search, "nodes_for", lambda rows: 0)
     z = task.decide_worst(predicted, true).numpy()
     every = np.array(list(itertools.product([0.0, 1.0], repeat=9)))

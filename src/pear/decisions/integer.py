@@ -87,10 +87,10 @@ class CheckedIntegers(Batched):
 def verify_integers(qp: QuadraticProgram, candidate: Candidate) -> CheckedIntegers:
     """Round a candidate to integers and check what it claims: integrality, feasibility and the proven bound."""
     assert qp.integer is not None
-    x = torch.where(qp.integer, candidate.x.round(), candidate.x)
+    x = torch.where(qp.integer, candidate.x.round(), candidate.x) + 0.0  # −0.0 is 0.0
     distance = torch.where(qp.integer, (candidate.x - x).abs(), 0.0).amax(1)
     equality, rows, lower, upper = _slacks(qp, x)
-    violation = torch.cat([-equality.abs(), rows, lower, upper], 1).amin(1).neg().clamp(min=0)
+    violation = torch.cat([-equality.abs(), rows, lower, upper], 1).amin(1).clamp(max=0).abs()
     gap = _gap(qp, x, candidate.bound)
     holds = (distance <= INTEGRAL) & (violation <= OPTIMAL) & (gap <= GAP)
     claimed = candidate.status == Status.SOLVED

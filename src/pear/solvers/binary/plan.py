@@ -132,3 +132,8 @@ def unpacked(bits: Sequence[bytes], k: int) -> NDArray[np.uint8]:
 
 
 _plans: Bounded[Plan] = Bounded(_SPACE)
+
+
+def forget() -> None:
+    """Drop all plans with their decisions: the next call searches as the first one does."""
+    _plans.clear()
