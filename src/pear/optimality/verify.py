@@ -23,7 +23,7 @@ class Verdict:
         qp, x, duals: the programs, the points (B, n) and their multipliers.
         measured: slacks and multipliers by their natural sizes.
         wrong: constraints that are violated, or held with a multiplier of the wrong sign.
-        unbalanced: (B,) how far stationarity, equalities and held rows are from zero.
+        unbalanced: (B,) how far stationarity, equalities and held constraints are from zero.
     """
 
     qp: QuadraticProgram
@@ -62,6 +62,9 @@ def verify(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) ->
         (torch.where(working.lower, s.multiplier_lower + SIGN, s.slack_lower + FEASIBLE) < 0) & free,
         (torch.where(working.upper, s.multiplier_upper + SIGN, s.slack_upper + FEASIBLE) < 0) & free,
     )
-    held = torch.where(working.rows, s.slack_rows, torch.zeros_like(s.slack_rows))
-    unbalanced = torch.cat([s.stationarity, s.equality, held], 1).abs().amax(1) if qp.batch else qp.c.new_zeros(0)
+    rows = torch.where(working.rows, s.slack_rows, 0.0)
+    bounds = torch.where(working.lower | ~free, s.slack_lower, torch.where(working.upper, s.slack_upper, 0.0))
+    unbalanced = (
+        torch.cat([s.stationarity, s.equality, rows, bounds], 1).abs().amax(1) if qp.batch else qp.c.new_zeros(0)
+    )
     return Verdict(qp, x, duals, s, wrong, unbalanced)

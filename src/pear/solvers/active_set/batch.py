@@ -55,6 +55,7 @@ __all__ = [
     "regret",
     "solve",
     "supports",
+    "verify",
     "work_for",
 ]
 
@@ -170,6 +171,14 @@ def regret(pair: Pair, samples: Samples, table: Table, default: States, strength
 
     _spread(part, B, n, rows)
     return results
+
+
+def verify(P: Programs, cost: Array, at: Index, point: Outcome) -> Outcome:
+    """Judge points whose active set is their working set; see ``kernels.verify_batch``."""
+    (B, n), rows = cost.shape, P.J.shape[1]
+    outcome = new_outcome(B, n, P.equalities, rows - P.equalities)
+    kernels.verify_batch(P, cost, at, point, outcome, work_for(n, rows), 0, B)
+    return outcome
 
 
 def pair_of(decision: Programs, true: Programs) -> Pair:

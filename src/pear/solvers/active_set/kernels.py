@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 
-from pear.optimality.rule import NEGLIGIBLE
+from pear.optimality.rule import FEASIBLE, NEGLIGIBLE, OPTIMAL
 from pear.solvers.active_set.basis import times_all
 from pear.solvers.active_set.compile import entry, inner
 from pear.solvers.active_set.layout import (
+    BOUND,
     GIVEN_UP,
     LEFT,
+    REDUCED,
     RHS,
     SOLVED,
     STEP,
@@ -27,9 +29,11 @@ from pear.solvers.active_set.layout import (
     Work,
     X,
 )
-from pear.solvers.active_set.linear import subtract_rows
+from pear.solvers.active_set.linear import set_reduced_gradient, set_slope, subtract_rows
+from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong
 from pear.solvers.active_set.sample import (
     feasible_start,
+    load_point,
     load_program,
     load_start,
     measure_curvature,
@@ -40,7 +44,7 @@ from pear.solvers.active_set.sample import (
     write_back,
 )
 from pear.solvers.active_set.tangent import centre, hold_tight, project_error
-from pear.solvers.active_set.verdict import accept_multipliers
+from pear.solvers.active_set.verdict import accept_multipliers, feasible, imbalance, kkt_residual, write
 
 
 @entry
@@ -143,6 +147,35 @@ def regret_batch(
             if not project_error(D, results.injected[i], results.exact[i], w):
                 outcome.code[i] = GIVEN_UP
             inject(D, strength, results.injected[i], results.exact[i])
+
+
+@entry
+def verify_batch(
+    P: Programs, cost: Array, at: Array, point: Outcome, outcome: Outcome, w: Work, first: int, last: int
+) -> None:
+    """Judge points as the solver judges its own: stationarity, signs, feasibility, KKT residual.
+
+    Args:
+        P, cost, at: as for ``solve_batch``.
+        point: x and multipliers, row i for sample i; rows, lower and upper are the working set they are computed with.
+        outcome: written to: ``code``, ``kkt_residual``, and the tight and weakly active constraints.
+    """
+    for i in range(first, last):
+        D = select(P, at[i])
+        reset(outcome, i)
+        if load_program(P, D, cost[i], at[i], w):
+            load_point(D, point, i, w)
+            set_slope(D, w)
+            set_reduced_gradient(D, w)
+            measure_dual_scales(D, w)
+            good = imbalance(D, w) <= FEASIBLE
+            good = feasible(D, w) and good
+            good = kkt_residual(D, w) <= OPTIMAL and good
+            write(D, outcome, i, w)
+            for j in range(D.J.shape[1]):  # the signs that count are those of the given multipliers
+                w.v[REDUCED, j] = -w.v[BOUND, j]
+            if good and most_wrong(D, w, np.bool_(False)) < 0:
+                outcome.code[i] = SOLVED
 
 
 @inner

@@ -11,6 +11,7 @@ from pear.solvers.active_set.layout import (
     AGE,
     BASIC,
     BASIS,
+    BOUND,
     CHANGES,
     FACTORED,
     FREE,
@@ -37,6 +38,7 @@ from pear.solvers.active_set.layout import (
     States,
     Work,
     X,
+    Y,
 )
 from pear.solvers.active_set.phases import enter_free_variables, phase_one, phase_two
 from pear.solvers.active_set.pricing import positive
@@ -162,6 +164,19 @@ def load_start(D: Data, states: States, slot: int, w: Work) -> None:
         for k in range(R):
             w.inverse[b, k] = states.inverse[slot, b, k]
     w.tally[SUPERS], w.tally[FACTORED], w.tally[AGE] = supers, 0, states.age[slot]
+
+
+@inner
+def load_point(D: Data, point: Outcome, k: int, w: Work) -> None:
+    """Bring a point with its multipliers into the workspace; its active set is the working set."""
+    R, n = D.J.shape
+    p = D.equalities
+    for j in range(n):
+        w.v[X, j], w.v[BOUND, j] = point.x[k, j], point.bound[k, j]
+        w.k[PLACE, j] = LOWER if point.lower[k, j] else (UPPER if point.upper[k, j] else BASIC)
+    for i in range(R):
+        w.v[Y, i] = -point.equality[k, i] if i < p else -point.inequality[k, i - p]
+        w.k[PLACE, n + i] = LOWER if i < p or point.rows[k, i - p] else BASIC
 
 
 @inner

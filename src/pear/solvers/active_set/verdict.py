@@ -146,7 +146,7 @@ def sharp_multipliers(D: Data, w: Work) -> None:
 
 @inner
 def feasible(D: Data, w: Work) -> bool:
-    """Measure every slack by its natural size, note which are tight, and say whether none is violated."""
+    """Measure every slack by its natural size, note which are tight; False where one is violated, or held and not 0."""
     R, n = D.J.shape
     largest = FLOOR * w.v[NUMBER, PRIMAL_SCALE]
     for j in range(n):
@@ -164,18 +164,19 @@ def feasible(D: Data, w: Work) -> bool:
             lower = (x - w.v[LO, j]) / positive(w.v[SIZE, j] + abs(w.v[LO, j]))
         if w.v[UP, j] < math.inf:
             upper = (w.v[UP, j] - x) / positive(w.v[SIZE, j] + abs(w.v[UP, j]))
+        place = w.k[PLACE, j]
         good = good and lower >= -FEASIBLE and upper >= -FEASIBLE
-        at_lower = w.k[PLACE, j] == LOWER or lower <= TIGHT
-        w.k[HELD, j] = 1 if at_lower else (2 if w.k[PLACE, j] == UPPER or upper <= TIGHT else 0)
+        good = good and not (place == LOWER and lower > FEASIBLE) and not (place == UPPER and upper > FEASIBLE)
+        w.k[HELD, j] = 1 if place == LOWER or lower <= TIGHT else (2 if place == UPPER or upper <= TIGHT else 0)
     for k in range(R):
-        slack = w.v[LEFT, k] / positive(w.v[TERMS, k])
+        slack, held = w.v[LEFT, k] / positive(w.v[TERMS, k]), w.k[PLACE, n + k] == LOWER
         if k < D.equalities:
             good = good and abs(slack) <= FEASIBLE
             w.k[HELD, n + k] = 1
         elif w.v[LO, n + k] == -math.inf:
+            good = good and not held
             w.k[HELD, n + k] = 0
         else:
-            held = w.k[PLACE, n + k] == LOWER
             good = good and slack >= -FEASIBLE and not (held and slack > FEASIBLE)
             w.k[HELD, n + k] = 1 if held or slack <= TIGHT else 0
     return good

@@ -1,0 +1,106 @@
+"""The GPU kernel's own source, run by a reference of Triton's language, against the compiled method."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import triton_reference
+from pear.optimality.verify import verify
+from pear.problem.canonical import QuadraticProgram
+from pear.solvers.active_set import solve as active_set
+from pear.solvers.active_set.gpu import batch as gpu
+
+KERNEL = "pear.solvers.active_set.gpu.kernel"
+
+
+@pytest.fixture(autouse=True)
+def reference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The kernel's module, imported with the reference in Triton's place."""
+    for name, module in triton_reference.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delitem(sys.modules, KERNEL, raising=False)
+    yield
+    sys.modules.pop(KERNEL, None)
+
+
+def program(n: int, B: int = 4, own_Q: bool = False, seed: int = 0, **rows: Any) -> QuadraticProgram:
+    """Random convex programs with shared constraints."""
+    generator = torch.Generator().manual_seed(seed)
+    root = torch.randn(B if own_Q else 1, n, n, generator=generator, dtype=torch.float64)
+    H = root @ root.mT / n + 0.1 * torch.eye(n, dtype=torch.float64)
+    c = torch.randn(B, n, generator=generator, dtype=torch.float64)
+    none = {"A": torch.zeros(1, 0, n), "b": torch.zeros(1, 0), "G": torch.zeros(1, 0, n), "h": torch.zeros(1, 0)}
+    none |= {"lb": torch.zeros(1, n), "ub": torch.full((1, n), torch.inf)}
+    return QuadraticProgram(H=H, c=c, **{name: value.double() for name, value in (none | rows).items()})
+
+
+def rows_of(n: int, m: int) -> Tensor:
+    return torch.rand(1, m, n, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+PROGRAMS = {
+    "portfolio": program(24, A=torch.ones(1, 1, 24), b=torch.ones(1, 1)),
+    "portfolio with own curvature": program(10, own_Q=True, A=torch.ones(1, 1, 10), b=torch.ones(1, 1)),
+    "box": program(9, lb=-0.2 * torch.ones(1, 9), ub=0.3 * torch.ones(1, 9)),
+    "knapsack": program(12, G=rows_of(12, 3), h=torch.ones(1, 3), ub=0.5 * torch.ones(1, 12)),
+    "both": program(
+        8, A=torch.ones(1, 1, 8), b=torch.ones(1, 1), G=rows_of(8, 2), h=0.45 * torch.ones(1, 2), ub=torch.ones(1, 8)
+    ),
+}
+every_program = pytest.mark.parametrize("name", PROGRAMS)
+
+
+def planned(qp: QuadraticProgram) -> gpu.GPUPlan:
+    plan = gpu.prepare(qp)
+    assert plan is not None
+    return plan
+
+
+@every_program
+def test_solutions_and_projections(name: str) -> None:
+    qp = PROGRAMS[name]
+    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, planned(qp))
+    assert here.status.tolist() == there.status.tolist() == [0] * qp.batch
+    torch.testing.assert_close(there.x, here.x, rtol=1e-12, atol=1e-13)
+    assert bool(there.working.same(here.working).all())
+    assert bool(verify(qp, there.x, there.duals, there.working).solved.all())
+    e = qp.c.flip(1).contiguous()
+    (expected, fine), (g, converged) = here.projector.project(e), there.projector.project(e)
+    assert bool(fine.all() & converged.all())
+    torch.testing.assert_close(g, expected, rtol=1e-11, atol=1e-13)
+
+
+def test_a_plan_serves_every_cost() -> None:
+    qp = PROGRAMS["both"]
+    plan, other = planned(qp), replace(qp, c=qp.c.flip(0, 1).contiguous())
+    expected = active_set.solve(other, 0.0, active_set.prepare(qp)).x
+    torch.testing.assert_close(plan.solve(other).x, expected, rtol=1e-12, atol=1e-13)
+
+
+def test_more_free_variables_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel says that it has no room left, and is started again with more."""
+    monkeypatch.setattr(gpu, "_SLOTS", (4, 32))
+    qp = PROGRAMS["portfolio"]
+    plan = planned(qp)
+    assert not bool(plan._run(qp, 4).ended.all())
+    assert bool(plan.solve(qp).ended.all())
+
+
+def test_what_has_not_converged_is_said() -> None:
+    qp = PROGRAMS["portfolio"]
+    found = planned(qp).solve(qp)
+    spoilt = replace(found, _M=found._M * torch.tensor([1.0, 1.3, 1.0, 1.0], dtype=torch.float64)[:, None, None])
+    assert spoilt.project(qp.c.flip(1))[1].tolist() == [True, False, True, True]
+
+
+def test_nothing_to_start_from() -> None:
+    A = torch.ones(1, 2, 6)
+    assert gpu.prepare(program(6, A=A, b=torch.tensor([[1.0, 2.0]]))) is None  # infeasible
+    assert gpu.prepare(program(6, lb=torch.full((1, 6), -torch.inf))) is None  # free variables
