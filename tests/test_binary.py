@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -158,6 +159,16 @@ def test_bounds_without_an_integer_between_them() -> None:
     problem = pear.Problem(lb=[0.0, 0.2], ub=[1.0, 0.8], integer=True)
     with pytest.raises(pear.SolveError, match=r"sample 0 \(INFEASIBLE\)"):
         pear.solve(problem, [[1.0, 1.0]])
+
+
+def test_callers_in_several_threads_get_their_own_answers() -> None:
+    task = random_knapsack(20, 3, seed=1)
+    values = torch.rand(8, 40, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected = [task.decide(part) for part in values]
+    plan.forget()
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(3):
+            assert all(map(torch.equal, pool.map(task.decide, values), expected))
 
 
 # --- verification ---------------------------------------------------------------------------------------------------

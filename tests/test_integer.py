@@ -335,5 +335,11 @@ def test_what_is_compiled_is_kept(tmp_path: Path) -> None:
     counts = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()]
     counts += [subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()]
     assert counts == [["0", "1"], ["1", "0"]]
+    (digest,) = tmp_path.glob(
+        "binary_*/sources.sha256"
+    )  # of all files of the engine: a change in one empties the cache
+    digest.write_text("of other sources")
+    counts = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()]
+    assert counts == [["0", "1"]]
     check(np.array([1.0, 2.0, 3.0]), np.array([[1.0, 2.0, 2.0], [2.0, 1.0, 2.0]]), np.array([3.0, 3.0]))
     assert list(Path(search_all.stats.cache_path).glob("branch.search_all-*.nbi"))

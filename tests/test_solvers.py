@@ -96,13 +96,16 @@ def zoo() -> dict[str, tuple[np.ndarray, dict[str, Any]]]:
 
 ZOO = zoo()
 INSTALLED = [backend.name for backend in available()]
-COMPILED = [name for name in INSTALLED if name not in ("pear", "active-set")]
+COMPILED = [name for name in INSTALLED if name not in ("pear", "active-set", "binary")]
 CASES = [(backend, kind, name) for backend in INSTALLED for kind in ("lp", "qp") for name in ZOO]
 CASES = [case for case in CASES if case[1] in get(case[0]).kinds]
 
 
 def able(kind: str) -> list[str]:
     return [name for name in INSTALLED if kind in get(name).kinds]
+
+
+BRANCH_AND_CUT = [name for name in able("milp") if name != "binary"]  # which takes 0-1 programs only
 
 
 def build(kind: str, name: str) -> QuadraticProgram:
@@ -300,7 +303,7 @@ def test_integer_optima_are_proven(backend: str) -> None:
     assert same(get(backend).solve(qp[2:3], TOL), candidate[2:3])
 
 
-@pytest.mark.parametrize("backend", able("milp"))
+@pytest.mark.parametrize("backend", BRANCH_AND_CUT)
 def test_integers_with_own_rows_and_equalities(backend: str) -> None:
     rng = np.random.default_rng(4)
     G, h = rng.integers(1, 5, (4, 2, 3)), rng.integers(6, 12, (4, 2)).astype(float)
@@ -311,13 +314,13 @@ def test_integers_with_own_rows_and_equalities(backend: str) -> None:
     np.testing.assert_allclose((qp.c * candidate.x).sum(1), best_by_enumeration(qp, 4), atol=1e-6)
 
 
-@pytest.mark.parametrize("backend", able("milp"))
+@pytest.mark.parametrize("backend", BRANCH_AND_CUT)
 def test_only_the_integer_variables_are_integer(backend: str) -> None:
     qp = program([-1.0, -1.0], G=[[1, 0], [0, 1]], h=[1.5, 1.5], integer=[True, False])
     np.testing.assert_allclose(get(backend).solve(qp, TOL).x, [[1.0, 1.5]], atol=1e-6)
 
 
-@pytest.mark.parametrize("backend", able("milp"))
+@pytest.mark.parametrize("backend", BRANCH_AND_CUT)
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
