@@ -1,4 +1,4 @@
-"""The built-in solver for sparse programs: the interior point of ``sparse_interior``, one sample after another."""
+"""The built-in solver for sparse programs: the interior point of ``method``, one sample after another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("pear")
 
 def solve(qp: SparseProgram, tol: float) -> Candidate:
     """Solve every sample of ``qp`` to about ``tol``; the point of one that fails is its best iterate."""
-    hint = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c)
+    candidate = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c)
     usable = qp.c.isfinite().all(1) & qp.b.isfinite().all(1) & (qp.lb <= qp.ub).all(1) & ~qp.h.isnan().any(1)
     for i in usable.nonzero()[:, 0].tolist():
         at = torch.tensor([i])
@@ -34,10 +34,10 @@ def solve(qp: SparseProgram, tol: float) -> Candidate:
             break
         reached = method.run(tol)
         x, duals = method.point
-        hint.x[at] = x
-        hint.duals.put(at, duals)
-        hint.status[i] = int(Status.SOLVED if reached else Status.INACCURATE)
-    return hint
+        candidate.x[at] = x
+        candidate.duals.put(at, duals)
+        candidate.status[i] = int(Status.SOLVED if reached else Status.INACCURATE)
+    return candidate
 
 
 class Interior:
