@@ -78,7 +78,7 @@ class GradientRow:
         seconds: the fastest measurement; median_seconds: the median one. For the whole batch.
         error_median, error_q90, error_largest: relative errors of the gradients against the reference.
         judged: samples that they come from.
-        reuse_rate: share of samples for which no solver was called; None where nothing is remembered.
+        reuse_rate: share of samples for which no solver was called; None without warm starts.
         versions: of a peer's packages.
         profile: seconds by what they were spent on, of one more measurement.
     """
@@ -270,7 +270,7 @@ def _sorted(rows: list[GradientRow]) -> list[GradientRow]:
 
 
 def _cells(rows: list[GradientRow], row: GradientRow) -> tuple[str, ...]:
-    # nothing could be judged: what a gradient costs that may be anything is nobody's business
+    # a gradient that could not be compared with the reference is shown without its time
     milliseconds = number(1e3 * row.seconds) if row.judged else "–"
     errors = [error(value) for value in (row.error_median, row.error_q90, row.error_largest)]
     ratios = [number(value) if row.judged else "–" for value in (to_pear(rows, row), ahead(rows, row))]

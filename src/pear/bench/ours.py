@@ -18,7 +18,7 @@ WARM = "pear warm"
 
 
 class Ours:
-    """Our rows at one point. Problems and losses are made anew before every measurement: nothing is remembered.
+    """Our rows at one point. Problems and losses are made anew before every measurement: there is no warm start.
 
     Args:
         markets: the portfolios.
@@ -42,7 +42,7 @@ class Ours:
         return self.markets.moved_answers if who == WARM else self.markets.answers
 
     def reuse_rate(self, who: str) -> float | None:
-        """Of the last measurement; None for rows that remember nothing."""
+        """Of the last measurement; None for rows without warm starts."""
         last = None if self.loss is None else self.loss.last
         return last.reuse_rate if who == WARM and last is not None else None
 

@@ -186,8 +186,8 @@ def _train(
         _epoch(model, program, loader, optimizer, injection, spent)
         history.epochs = epoch
         progress(epoch)
-        late = time.perf_counter() - start >= time_cap
-        if (epoch - 1) % 10 == 0 or epoch == max_epochs or late:
+        over_time_cap = time.perf_counter() - start >= time_cap
+        if (epoch - 1) % 10 == 0 or epoch == max_epochs or over_time_cap:
             value = _check(model, validation, metric, spent)
             if not history.checks or value < min(old for _, old in history.checks):
                 best = copy.deepcopy(model.state_dict())
@@ -196,7 +196,7 @@ def _train(
             reference = value if waited == 0 else reference
             if waited >= 3:
                 break
-        if late:
+        if over_time_cap:
             break
     model.load_state_dict(best)
     history.seconds = time.perf_counter() - start

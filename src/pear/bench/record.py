@@ -1,4 +1,4 @@
-"""What a speed benchmark leaves behind: its numbers, the table and a picture, written after every row."""
+"""What a speed benchmark leaves behind: its numbers, the table and a figure, written after every row."""
 
 from __future__ import annotations
 

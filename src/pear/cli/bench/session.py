@@ -27,7 +27,7 @@ from pear.errors import PearError
 
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Folder for numbers, table and picture.", show_default="pear-output/bench/NAME"),
+    typer.Option("--out", help="Folder for numbers, table and figure.", show_default="pear-output/bench/NAME"),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="A few small points, in a minute.")]
 
@@ -205,7 +205,7 @@ def _finish(record: Record, labels: Labels, series: Callable[[list[Any]], list[p
             path = record.folder / "plot.svg"
             files.append(plot.draw(path, labels.title, labels.x, labels.y, series(record.rows)))
         except ModuleNotFoundError as error:
-            record.note(f"no picture: {error.name} is missing; run pip install 'pear-dfl[cli]'")
+            record.note(f"no figure: {error.name} is missing; run pip install 'pear-dfl[cli]'")
     for note in record.notes:
         out.print(Text(f"• {note}"), soft_wrap=True)
     out.print(Text(f"Written: {', '.join(str(path) for path in files)}"), soft_wrap=True)

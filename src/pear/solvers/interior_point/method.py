@@ -29,13 +29,13 @@ _STEP = 0.995
 _CORRECTORS = 2  # solves that are spent on a longer step, where a factorisation costs ten or twenty
 _LONG = 0.95  # a step that needs none
 _GAIN = 0.02  # what a corrector has to bring
-_REACH = 0.3
+_FURTHER = 0.3
 _BAND = 0.1
 _CLOSE = 1e-6  # from here on the rounding of a solve is worth correcting
 _HELD = 1e18  # added to the curvature of what must not move: variables whose bounds coincide, absent rows
-_LOST = 1e14
+_DIVERGED = 1e14
 _PATIENCE = 15  # iterations without a better point
-_NEAR = 3e-3  # how far a remembered point is moved inside, relative to its size
+_INSIDE = 3e-3  # how far a warm start is moved inside, relative to its size
 
 
 @dataclass
@@ -81,7 +81,7 @@ class InteriorPoint:
         start: tuple[Array, Array, Array] | None = None,
     ) -> None:
         self.pattern, self.p = pattern, p
-        self.force = max(float(np.abs(c).max(initial=0.0)), 1e-300)
+        self.dual_scale = max(float(np.abs(c).max(initial=0.0)), 1e-300)
         self.size = _typical_size(rhs, p, lb, ub)
         self.c, self.rhs, self.lb, self.ub = c, rhs, lb, ub
         self.pinned = lb == ub
@@ -103,7 +103,10 @@ class InteriorPoint:
         """
         with np.errstate(all="ignore"):  # a run that diverges is noticed by its error, not by its overflows
             while not self.ended and self.error > tol:
-                if self.iterations >= _MAX_ITERATIONS or np.abs(self._now.v).max(initial=0.0) > _LOST * self.force:
+                if (
+                    self.iterations >= _MAX_ITERATIONS
+                    or np.abs(self._now.v).max(initial=0.0) > _DIVERGED * self.dual_scale
+                ):
                     self.ended = True
                     break
                 moved = self._advance(self._now, *self._state)
@@ -132,8 +135,8 @@ class InteriorPoint:
     def _advance(self, q: Point, dual: Array, primal: Array, gap: float) -> Point | None:
         p, w = self.p, q.v[self.p :]
         D = np.where(self.has_lower, q.lower / q.below, 0.0) + np.where(self.has_upper, q.upper / q.above, 0.0)
-        D = np.where(self.pinned, _HELD, D) + _SHIFT * self.stiffness
-        E = np.full(len(q.v), _SHIFT / self.stiffness)
+        D = np.where(self.pinned, _HELD, D) + _SHIFT * self.max_curvature
+        E = np.full(len(q.v), _SHIFT / self.max_curvature)
         E[p:] += np.where(self.present, q.slack / np.where(w > 0, w, 1.0), _HELD)
         system = self.pattern.factor(D, E)
         if not system.succeeded:
@@ -162,7 +165,7 @@ class InteriorPoint:
 
     def _centred(self, q: Point, d: Point, goals: Goals, mu: float, alpha: float, beta: float) -> Goals:
         """Goals that bring outlying products back into a band around ``mu``, so that the next step may be longer."""
-        there = _moved(q, d, min(1.0, alpha + _REACH), min(1.0, beta + _REACH))
+        there = _moved(q, d, min(1.0, alpha + _FURTHER), min(1.0, beta + _FURTHER))
         pairs = (there.lower, there.below), (there.upper, there.above), (there.v[self.p :], there.slack)
 
         def towards(goal: Array, pair: tuple[Array, Array]) -> Array:
@@ -196,14 +199,14 @@ class InteriorPoint:
     def _lengths(self, q: Point, d: Point) -> tuple[float, float]:
         """How far primal and dual may go; the same for both where there is curvature between them."""
         primal = min(
-            _longest(q.below, d.below, self.has_lower),
-            _longest(q.above, d.above, self.has_upper),
-            _longest(q.slack, d.slack, self.present),
+            _ratio_test(q.below, d.below, self.has_lower),
+            _ratio_test(q.above, d.above, self.has_upper),
+            _ratio_test(q.slack, d.slack, self.present),
         )
         dual = min(
-            _longest(q.lower, d.lower, self.has_lower),
-            _longest(q.upper, d.upper, self.has_upper),
-            _longest(q.v[self.p :], d.v[self.p :], self.present),
+            _ratio_test(q.lower, d.lower, self.has_lower),
+            _ratio_test(q.upper, d.upper, self.has_upper),
+            _ratio_test(q.v[self.p :], d.v[self.p :], self.present),
         )
         if self.curved:
             primal = dual = min(primal, dual)
@@ -217,9 +220,9 @@ class InteriorPoint:
         return bool(self.pattern.curvature.any())
 
     @property
-    def stiffness(self) -> float:
+    def max_curvature(self) -> float:
         """The curvature that shifts are relative to: of the objective, or what would take the cost across the size."""
-        return float(self.pattern.curvature.max(initial=0.0)) or self.force / self.size
+        return float(self.pattern.curvature.max(initial=0.0)) or self.dual_scale / self.size
 
     def _residuals(self, q: Point) -> tuple[Array, Array, float]:
         dual = self.pattern.H @ q.x + self.c + self.pattern.JT @ q.v + q.upper - q.lower
@@ -232,7 +235,7 @@ class InteriorPoint:
 
     def _error(self, q: Point, dual: Array, primal: Array, gap: float) -> float:
         size = max(float(np.abs(q.x).max(initial=0.0)), 1e-9 * self.size)
-        force = max(self.force, float(np.abs(self.pattern.H @ q.x).max(initial=0.0)))
+        dual_scale = max(self.dual_scale, float(np.abs(self.pattern.H @ q.x).max(initial=0.0)))
         free = np.where(self.pinned, 0.0, dual)
         off = max(
             float(np.abs(np.where(m, v, 0.0)).max(initial=0.0))
@@ -240,55 +243,59 @@ class InteriorPoint:
         )
         largest = max(float(np.abs(primal).max(initial=0.0)), off)
         return max(
-            float(np.abs(free).max(initial=0.0)) / force, largest / size, gap / max(self.count, 1) / size / force
+            float(np.abs(free).max(initial=0.0)) / dual_scale,
+            largest / size,
+            gap / max(self.count, 1) / size / dual_scale,
         )
 
     # -- where to begin ----------------------------------------------------------------------------------------------
 
     def _cold(self) -> Point:
-        """The least-squares point, pushed off every limit by how far it is outside."""
+        """The least-squares point, moved inside every limit by how far it is outside."""
         pattern = self.pattern
-        D = np.where(self.pinned, _HELD, self.stiffness)
+        D = np.where(self.pinned, _HELD, self.max_curvature)
         E = np.where(self.absent, _HELD, np.concatenate([np.full(self.p, _SHIFT), np.ones(len(self.absent) - self.p)]))
-        system = pattern.factor(D, E / self.stiffness)
+        system = pattern.factor(D, E / self.max_curvature)
         inside = np.where(self.pinned, self.lb, np.clip(0.0, self.lb, self.ub))
         rest = np.where(self.absent, 0.0, self.rhs - pattern.J @ inside)
         dx, v = system.solve(-self.c - pattern.H @ inside, rest, 1e-6)
-        return self._pushed(inside + np.where(self.pinned, 0.0, dx), v)
+        return self._moved_inside(inside + np.where(self.pinned, 0.0, dx), v)
 
-    def _pushed(self, x: Array, v: Array) -> Point:
+    def _moved_inside(self, x: Array, v: Array) -> Point:
         p = self.p
         row_slack = np.where(self.present, self.rhs[p:] - self.inequalities @ x, 0.0)
         slope = self.pattern.H @ x + self.c + self.pattern.JT @ v
         below, above = np.where(self.has_lower, x - self.lb, 0.0), np.where(self.has_upper, self.ub - x, 0.0)
         distances = np.concatenate([below[self.has_lower], above[self.has_upper], row_slack[self.present]])
-        push = max(-1.5 * float(distances.min(initial=0.0)), 1e-2 * self.size, 0.1 * float(np.abs(x).max(initial=0.0)))
-        forces = np.abs(slope)[self.has_lower | self.has_upper]
-        lean = max(float(forces.mean()) if forces.size else 0.0, 1e-2 * self.force)
-        row_lean = np.where(self.present, np.maximum(v[p:], lean), 0.0)
+        margin = max(
+            -1.5 * float(distances.min(initial=0.0)), 1e-2 * self.size, 0.1 * float(np.abs(x).max(initial=0.0))
+        )
+        slopes = np.abs(slope)[self.has_lower | self.has_upper]
+        multiplier = max(float(slopes.mean()) if slopes.size else 0.0, 1e-2 * self.dual_scale)
+        row_multipliers = np.where(self.present, np.maximum(v[p:], multiplier), 0.0)
         return Point(
             x,
-            np.concatenate([v[:p], row_lean]),
-            np.where(self.present, np.maximum(row_slack, push), 0.0),
-            np.where(self.has_lower, np.maximum(below, push), 1.0),
-            np.where(self.has_upper, np.maximum(above, push), 1.0),
-            np.where(self.has_lower, np.maximum(slope, lean), 0.0),
-            np.where(self.has_upper, np.maximum(-slope, lean), 0.0),
+            np.concatenate([v[:p], row_multipliers]),
+            np.where(self.present, np.maximum(row_slack, margin), 0.0),
+            np.where(self.has_lower, np.maximum(below, margin), 1.0),
+            np.where(self.has_upper, np.maximum(above, margin), 1.0),
+            np.where(self.has_lower, np.maximum(slope, multiplier), 0.0),
+            np.where(self.has_upper, np.maximum(-slope, multiplier), 0.0),
         )
 
     def _warm(self, x: Array, v: Array, bound: Array) -> Point:
-        """A remembered solution, a little inside: close enough to be worth it, far enough to turn round."""
-        p, near = self.p, _NEAR
-        size, force = near * max(float(np.abs(x).max(initial=0.0)), 1e-9 * self.size), near * self.force
+        """A warm start, a little inside: close to the solution, and far enough from the limits to leave them."""
+        p, inside = self.p, _INSIDE
+        size, dual_scale = inside * max(float(np.abs(x).max(initial=0.0)), 1e-9 * self.size), inside * self.dual_scale
         slack = self.rhs[p:] - self.inequalities @ x
         return Point(
             x,
-            np.concatenate([v[:p], np.where(self.present, np.maximum(v[p:], force), 0.0)]),
+            np.concatenate([v[:p], np.where(self.present, np.maximum(v[p:], dual_scale), 0.0)]),
             np.where(self.present, np.maximum(slack, size), 0.0),
             np.where(self.has_lower, np.maximum(x - self.lb, size), 1.0),
             np.where(self.has_upper, np.maximum(self.ub - x, size), 1.0),
-            np.where(self.has_lower, np.maximum(-bound, force), 0.0),
-            np.where(self.has_upper, np.maximum(bound, force), 0.0),
+            np.where(self.has_lower, np.maximum(-bound, dual_scale), 0.0),
+            np.where(self.has_upper, np.maximum(bound, dual_scale), 0.0),
         )
 
 
@@ -315,7 +322,7 @@ def _moved(q: Point, d: Point, primal: float, dual: float) -> Point:
     )
 
 
-def _longest(value: Array, change: Array, where: Array) -> float:
+def _ratio_test(value: Array, change: Array, where: Array) -> float:
     """The longest step that keeps the values positive."""
     falling = where & (change < 0)
     return float((value[falling] / -change[falling]).min(initial=np.inf))

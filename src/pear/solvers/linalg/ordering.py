@@ -145,7 +145,7 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
             for q in range(total):
                 scratch[q] = lists[start[i] + q]
             put = start[i]
-            reach = size - 1
+            bound = size - 1
             for q in range(cliques[i]):
                 e = scratch[q]
                 if state[e] != 1:
@@ -155,7 +155,7 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
                     continue
                 lists[put] = e
                 put += 1
-                reach += outside[e] - stamp
+                bound += outside[e] - stamp
             lists[put] = pivot
             put += 1
             held = put - start[i]
@@ -164,10 +164,10 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
                 if seen[j] != step:
                     lists[put] = j
                     put += 1
-                    reach += 1
+                    bound += 1
             cliques[i], length[i] = held, put - start[i]
             _unlink(i, head, after, before, degree)
-            degree[i] = min(reach, degree[i] + size - 1, n - step - 1)
+            degree[i] = min(bound, degree[i] + size - 1, n - step - 1)
             _link(i, head, after, before, degree)
             least = min(least, degree[i])
         stamp += n + 1

@@ -24,8 +24,8 @@ def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
     def step() -> dict[str, Any]:
         moving = cost.clone().requires_grad_()
         (z,) = layer(factors, moving)
-        bill = 0.5 * (z * (Q @ z[:, :, None])[:, :, 0]).sum() + (true * z).sum()
-        bill.backward()
+        true_objective = 0.5 * (z * (Q @ z[:, :, None])[:, :, 0]).sum() + (true * z).sum()
+        true_objective.backward()
         assert moving.grad is not None
         return {"gradient": moving.grad.numpy()}
 

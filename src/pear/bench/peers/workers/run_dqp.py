@@ -24,8 +24,8 @@ def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
     def step() -> dict[str, Any]:
         c = cost.clone().requires_grad_()
         z = layer(P, c[0] if alone else c, G, h, A, b)[0].reshape(B, n)
-        bill = 0.5 * (z * (Q @ z[:, :, None])[:, :, 0]).sum() + (true * z).sum()
-        bill.backward()
+        true_objective = 0.5 * (z * (Q @ z[:, :, None])[:, :, 0]).sum() + (true * z).sum()
+        true_objective.backward()
         assert c.grad is not None
         return {"gradient": c.grad.numpy()}
 

@@ -40,8 +40,8 @@ def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
     def step() -> dict[str, Any]:
         c = cost.clone().requires_grad_()
         z = solver.solve(curvature, rows, c, limits).x
-        bill = 0.5 * (z * (Q @ z[:, :, None])[:, :, 0]).sum() + (true * z).sum()
-        bill.backward()
+        true_objective = 0.5 * (z * (Q @ z[:, :, None])[:, :, 0]).sum() + (true * z).sum()
+        true_objective.backward()
         assert c.grad is not None
         return {"gradient": c.grad.cpu().numpy()}
 
