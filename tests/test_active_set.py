@@ -1,4 +1,4 @@
-"""The compiled active-set method: the same answers as the general way, from any start, in any company, or none."""
+"""The compiled active-set method: the same answers as the pipeline, from any start, in any company, or none."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pear.decisions.remembered import Remembered
 
 import pear
-from pear.decisions import remembered
+from pear.decisions.decider import Decider
 from pear.optimality import rule
 from pear.solvers.active_set import batch, compile, kernels
 from pear.solvers.active_set.compile import tend
@@ -167,7 +166,7 @@ def test_callers_in_several_threads_do_not_meet() -> None:
 
 @pytest.mark.parametrize("field", ["h", "ub", "G", "Q"])
 def test_fields_that_change_under_the_same_keys(field: str) -> None:
-    """What was remembered under other data is a start, never an answer."""
+    """What is kept under other data is a start, never an answer."""
     case, keys = ZOO["knapsack"], [0, 1, 2]
     p = case.problem
     assert p.G is not None
@@ -189,7 +188,7 @@ def test_fields_that_change_under_the_same_keys(field: str) -> None:
 
 
 def test_backward_after_the_table_moved_on() -> None:
-    """The derivative belongs to the decision that was taken, not to the one that is remembered by now."""
+    """The derivative belongs to the decision that was taken, not to the one that is kept by now."""
     case, keys = ZOO["simplex"], [0, 1, 2]
     layer = pear.DecisionLayer(case.problem, case.smoothing)
     cost, fresh = (case.cost.clone().requires_grad_() for _ in range(2))
@@ -254,7 +253,7 @@ def test_limits_hand_over_quietly(
     case = ZOO["knapsack"]
     expected = pear.solve(case.problem, case.cost, case.smoothing).x
     monkeypatch.setattr(batch, limit, 0)
-    assert not Remembered(case.problem, "auto").usable
+    assert Decider(case.problem, "auto").one_pass is None
     found = pear.solve(case.problem, case.cost, case.smoothing)
     assert not caplog.records
     torch.testing.assert_close(found.x, expected, rtol=1e-10, atol=1e-11)
@@ -382,10 +381,10 @@ def test_profile(keys: list[int] | None) -> None:
     assert profiled.seconds["project"] > 0.0
 
 
-def test_nothing_is_remembered_without_keys() -> None:
+def test_nothing_is_kept_without_keys() -> None:
     case = ZOO["simplex"]
     loss = pear.PEARLoss(case.problem, case.smoothing)
     for _ in range(2):
         loss(case.cost, case.true)
     assert loss.reused == 0
-    assert remembered.Remembered(case.problem, "osqp").usable is False
+    assert Decider(case.problem, "osqp").one_pass is None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import stat
 import sys
 import textwrap
-import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,15 +18,17 @@ import torch
 from typer.testing import CliRunner, Result
 
 import pear
-from pear.bench import gradient, gradient_table, memory, plain_loop, scaling, training, training_table
-from pear.bench.judge import Markets
+from pear.bench import gradient, integers, memory, plain_loop, scaling, training
+from pear.bench.evaluation import Markets, summarize
+from pear.bench.gradient import ratio
 from pear.bench.peers import Peer, PeerError, PeerTimeoutError, choose, environment, interpreter, measure, registry
 from pear.bench.record import Record
-from pear.bench.statistics import fitted_exponent, ratio, summarize
+from pear.bench.scaling import fitted_exponent
+from pear.bench.settings import Callbacks
 from pear.bench.table import Table
 from pear.cli.app import app
 from pear.errors import PearError, ProblemError
-from pear.experiments.protocol import make_split, make_task, paper_model, train
+from pear.experiments.protocols.lp import make_split, make_task, paper_model, train
 
 Run = Callable[..., Result]
 
@@ -72,9 +72,13 @@ def test_exponents_of_power_laws() -> None:
     assert math.isnan(ratio(None, 1.0))
 
 
-def gradient_row(who: str, seconds: float, largest: float = 1e-12, judged: int = 5, **fields: Any) -> gradient.Row:
+def gradient_row(
+    who: str, seconds: float, largest: float = 1e-12, judged: int = 5, **fields: Any
+) -> gradient.GradientRow:
     ours = who.startswith("pear")
-    return gradient.Row(who, ours, 20, 64, seconds, seconds, largest / 10, largest / 2, largest, judged, **fields)
+    return gradient.GradientRow(
+        who, ours, 20, 64, seconds, seconds, largest / 10, largest / 2, largest, judged, **fields
+    )
 
 
 def test_the_fastest_exact_peer_is_what_we_compare_with() -> None:
@@ -86,27 +90,27 @@ def test_the_fastest_exact_peer_is_what_we_compare_with() -> None:
         gradient_row("exact and slow", 0.3),
         replace(gradient_row("exact elsewhere", 0.0001), n=21),
     ]
-    assert gradient_table.ahead(rows, rows[0]) == pytest.approx(50)
-    assert gradient_table.ahead(rows, rows[1]) == pytest.approx(100)
-    assert math.isnan(gradient_table.ahead(rows, rows[3]))
-    assert gradient_table.to_pear(rows, rows[4]) == pytest.approx(150)
-    assert math.isnan(gradient_table.to_pear(rows, rows[5]))
+    assert gradient.ahead(rows, rows[0]) == pytest.approx(50)
+    assert gradient.ahead(rows, rows[1]) == pytest.approx(100)
+    assert math.isnan(gradient.ahead(rows, rows[3]))
+    assert gradient.to_pear(rows, rows[4]) == pytest.approx(150)
+    assert math.isnan(gradient.to_pear(rows, rows[5]))
     wrong = replace(rows[0], error_largest=1e-3)
-    assert math.isnan(gradient_table.ahead([wrong, *rows[1:]], wrong))
+    assert math.isnan(gradient.ahead([wrong, *rows[1:]], wrong))
 
 
 def test_no_time_is_shown_without_its_error() -> None:
     rows = [gradient_row("pear", 0.002), gradient_row("unjudged", 0.777, largest=math.nan, judged=0)]
-    (table,) = gradient_table.tables(rows)
+    (table,) = gradient.tables(rows)
     (cells,) = [cells for cells in table.rows if cells[0] == "unjudged"]
     assert cells[3:7] == ("–", "–", "–", "–")
     assert "777" not in table.markdown()
-    assert [line.name for line in gradient_table.series(rows)] == ["pear"]
+    assert [line.name for line in gradient.series(rows)] == ["pear"]
 
 
 def test_summaries_of_trainings_pair_seeds() -> None:
-    def row(who: str, seed: int, seconds: float, regret: float, reuse: float | None = None) -> training.Row:
-        return training.Row("paths", seed, who, 5, seconds, 10 * seconds, regret, reuse)
+    def row(who: str, seed: int, seconds: float, regret: float, reuse: float | None = None) -> training.TrainingRow:
+        return training.TrainingRow("paths", seed, who, 5, seconds, 10 * seconds, regret, reuse)
 
     rows = [row("pear", 0, 0.1, 0.04, 0.5), row("plain loop", 0, 2.0, 0.05)]
     rows += [row("pear", 1, 0.2, 0.06, 0.7), row("plain loop", 1, 2.0, 0.05), row("plain loop", 2, 9.0, 0.05)]
@@ -171,7 +175,7 @@ def test_the_plain_gradient_is_exact_where_its_active_set_is_right(
 
 
 def test_the_plain_loop_follows_the_protocol_draw_by_draw() -> None:
-    settings = training.Settings(tasks=("paths",), seeds=(3,), epochs=2, quick=True)
+    settings = training.TrainingSettings(tasks=("paths",), seeds=(3,), epochs=2, quick=True)
     (one,) = settings.runs("paths")
     task = make_task(one)
     split = make_split(one, task)
@@ -280,12 +284,12 @@ def test_a_worker_that_hangs_is_ended_and_larger_batches_are_left_out(
     fake: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peer = fake("import time\nPACKAGES = ()\ndef prepare(data, device):\n    time.sleep(60)\n")
-    monkeypatch.setattr("pear.bench.peers.drive._START", 0.0)
+    monkeypatch.setattr("pear.bench.peers.subprocess_runner._START", 0.0)
     with pytest.raises(PeerTimeoutError, match="fake was ended after 3 s"):
         measure(peer, Path(sys.executable), {"Q": np.ones(1)}, limit=1.0)
     notes: list[str] = []
-    settings = gradient.Settings((4,), (2, 3), repeats=1, limit=0.4)
-    gradient.run(settings, [(peer, Path(sys.executable))], lambda row: None, notes.append)
+    settings = gradient.GradientSettings((4,), (2, 3), repeats=1, limit=0.4)
+    gradient.run(settings, Callbacks(lambda row: None, notes.append), [(peer, Path(sys.executable))])
     assert [note for note in notes if note.startswith("Fake")] == [
         "Fake: 4 assets with a batch of 2 and larger left out: fake was ended after 1 s"
     ]
@@ -296,8 +300,8 @@ def test_a_gradient_of_the_wrong_shape_is_refused(fake: Callable[[str], Peer]) -
         "import numpy as np\nPACKAGES = ()\ndef prepare(data, device):\n    return lambda: {'gradient': np.ones(3)}\n"
     )
     notes: list[str] = []
-    settings = gradient.Settings((4,), (2,), repeats=1)
-    gradient.run(settings, [(fake(code), Path(sys.executable))], lambda row: None, notes.append)
+    settings = gradient.GradientSettings((4,), (2,), repeats=1)
+    gradient.run(settings, Callbacks(lambda row: None, notes.append), [(fake(code), Path(sys.executable))])
     assert notes[-1].endswith("fake returned a gradient of shape (3,); expected (2, 4)")
 
 
@@ -309,10 +313,14 @@ def test_unknown_and_unsuitable_peers(run: Run) -> None:
     result = run("gradient", "--quick", "--peers", "pyepo")
     assert result.exit_code == 2
     assert "takes no part in `pear bench gradient`" in result.stderr
+    result = run("epoch", "--peers", "dqp")
+    assert result.exit_code == 2
+    assert "dqp takes no part in `pear bench epoch`" in result.stderr
     with pytest.raises(PeerError, match="does not compute on cuda"):
         choose(["dqp"], "gradient", "cuda")
     assert [peer.name for peer in choose(["all"], "gradient", "cuda")] == ["qpth"]
     assert [peer.name for peer in choose(["all"], "training")] == ["pyepo"]
+    assert [peer.worker.name for peer in choose(["qpth"], "epoch")] == ["run_qpth_epoch.py"]
 
 
 def test_of_all_peers_those_that_cannot_be_had_are_left_out(
@@ -403,9 +411,11 @@ def test_every_peer_has_its_worker_and_no_open_torch() -> None:
         (("gradient", "--repeats", "0"), "--repeats must be at least 1"),
         (("gradient", "--quick", "--threads", "0"), "--threads must be from 1"),
         (("training", "--tasks", "tsp"), "--tasks must be some of paths, knapsack; got 'tsp'"),
-        (("training", "--epochs", "0"), "at least 1 epoch"),
+        (("training", "--epochs", "0"), "--epochs must be at least 1; got 0"),
         (("scaling", "--grids", "1"), "--grids must be whole numbers of at least 2"),
-        (("scaling", "--limit", "0"), "--limit positive"),
+        (("scaling", "--limit", "0"), "--limit must be a positive number; got 0.0"),
+        (("training", "--cap", "-1"), "--cap must be a positive number; got -1.0"),
+        (("gradient", "--sizes", "none"), "--sizes must be whole numbers of at least 2; got []"),
         (("scaling", "--spread", "2"), "--spread must be 0 for anywhere, or at least 5; got 2"),
         (("memory", "--grid", "0"), "--grid must be at least 1; got 0"),
     ],
@@ -418,13 +428,13 @@ def test_bad_arguments_are_one_sentence(run: Run, arguments: tuple[str, ...], me
 
 
 def test_what_the_usual_grid_leaves_out_is_said() -> None:
-    points, left_out = gradient.Settings().grid()
+    points, left_out = gradient.GradientSettings().grid()
     assert dict(points)[100] == [1, 64, 512]
     assert dict(points)[500] == [1, 64]
     assert left_out == [
         "500 assets with a batch of 512 and larger left out: name --sizes and --batches to have it",
     ]
-    assert gradient.Settings((500,), (512,)).grid() == ([(500, [512])], [])
+    assert gradient.GradientSettings((500,), (512,)).grid() == ([(500, [512])], [])
 
 
 def test_training_compares_both_sides(run: Run, tmp_path: Path) -> None:
@@ -444,13 +454,13 @@ def test_training_compares_both_sides(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_full_table_adds_whole_runs() -> None:
-    rows = [training.Row("paths", 0, who, 5, 0.1, 2.0, 0.04) for who in ("pear", "plain loop")]
-    (timed,) = training_table.tables(rows)
-    (full,) = training_table.tables(rows, full=True)
+    rows = [training.TrainingRow("paths", 0, who, 5, 0.1, 2.0, 0.04) for who in ("pear", "plain loop")]
+    (timed,) = training.tables(rows)
+    (full,) = training.tables([replace(row, whole=True) for row in rows])
     assert "s a run" in full.headings
     assert "s a run" not in timed.headings
     assert all(len(cells) == len(full.headings) for cells in full.rows)
-    assert training.Settings(full=True, seeds=(0,)).runs("paths")[0].settings["max_epochs"] == 10_000
+    assert training.TrainingSettings(full=True, seeds=(0,)).runs("paths")[0].settings["max_epochs"] == 10_000
 
 
 def test_scaling_stops_after_a_point_that_takes_too_long(run: Run, tmp_path: Path) -> None:
@@ -463,13 +473,22 @@ def test_scaling_stops_after_a_point_that_takes_too_long(run: Run, tmp_path: Pat
 
 
 def test_scaling_measures_verified_solutions_and_fits_their_growth() -> None:
-    rows: list[scaling.Row] = []
-    scaling.run(scaling.Settings(grids=(3, 5), qps=(20, 40), batch=2, repeats=1), rows.append)
+    rows: list[scaling.ScalingRow] = []
+    scaling.run(scaling.ScalingSettings(grids=(3, 5), qps=(20, 40), batch=2, repeats=1), Callbacks(rows.append))
     assert [(row.family, row.n) for row in rows] == [("grid", 12), ("grid", 40), ("sparse QP", 20), ("sparse QP", 40)]
     assert all(row.kkt_residual < 1e-9 for row in rows)
     known = [replace(row, seconds=1e-6 * row.n**1.5) for row in rows]
     assert scaling.exponents(known) == {"grid": pytest.approx(1.5), "sparse QP": pytest.approx(1.5)}
     assert [cells[-1] for cells in scaling.tables(known)[1].rows] == ["1.5", "1.5"]
+
+
+def test_scaling_compares_sources_of_candidates() -> None:
+    rows: list[scaling.ScalingRow] = []
+    settings = scaling.ScalingSettings(grids=(3,), qps=(20,), solvers=("pear", "piqp"), repeats=1)
+    scaling.run(settings, Callbacks(rows.append))
+    assert [row.line for row in rows] == ["grid, pear", "grid, piqp", "sparse QP, pear", "sparse QP, piqp"]
+    assert all(row.kkt_residual < 1e-9 for row in rows)
+    assert [line.name.split(":")[0] for line in scaling.series(rows)] == [row.line for row in rows]
 
 
 def test_memory_is_measured_in_processes_of_their_own() -> None:
@@ -488,9 +507,9 @@ def test_memory_rows_show_both(monkeypatch: pytest.MonkeyPatch) -> None:
         return {"import": 100.0, "portfolio": 150.0, "training": 130.0}[name], 1.0
 
     monkeypatch.setattr(memory, "measure", measured)
-    rows: list[memory.Row] = []
+    rows: list[memory.MemoryRow] = []
     notes: list[str] = []
-    memory.run(memory.Settings(), rows.append, notes.append)
+    memory.run(memory.MemorySettings(), Callbacks(rows.append, notes.append))
     assert [(row.peak_mib, row.import_mib, row.above_mib) for row in rows] == [
         (100.0, 100.0, 0.0),
         (150.0, 100.0, 50.0),
@@ -506,26 +525,15 @@ class IntegerRow:
     solver_seconds: float
 
 
-def integers_by_count(count: int, degrees: tuple[int, ...], seed: int) -> list[IntegerRow]:
-    assert count == 7
-    return [IntegerRow(degree, 0.5, 20.0) for degree in degrees]
+def test_integer_programs_are_measured(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(
+        programs: int, degrees: tuple[int, ...], seed: int, progress: Callable[[str], None]
+    ) -> list[IntegerRow]:
+        assert programs == 7
+        progress("deciding")
+        return [IntegerRow(degree, 0.5, 20.0) for degree in degrees]
 
-
-def integers_by_programs(
-    programs: int, degrees: tuple[int, ...], seed: int, progress: Callable[[str], None]
-) -> list[IntegerRow]:
-    progress("deciding")
-    return integers_by_count(programs, degrees, seed)
-
-
-@pytest.mark.parametrize("benchmark", [integers_by_count, integers_by_programs])
-def test_integer_programs_are_measured_where_the_benchmark_is_there(
-    benchmark: Callable[..., Any], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module: Any = types.ModuleType("pear.bench.integers")
-    module.__spec__ = importlib.util.spec_from_loader("pear.bench.integers", None)
-    module.run = benchmark
-    monkeypatch.setitem(sys.modules, "pear.bench.integers", module)
+    monkeypatch.setattr(integers, "run", measured)
     result = run("integers", "--count", "7", "--degrees", "2,8", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     numbers = json.loads((tmp_path / "results.json").read_text("utf-8"))
@@ -533,16 +541,46 @@ def test_integer_programs_are_measured_where_the_benchmark_is_there(
     assert "solver seconds" in result.output
 
 
-def test_integer_programs_without_the_benchmark(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pear.cli.bench.integers.importlib.util.find_spec", lambda name: None)
-    result = run("integers")
-    assert result.exit_code == 2
-    assert "has no benchmark of integer programs" in result.stderr
+def asked(run: Run, monkeypatch: pytest.MonkeyPatch, benchmark: Any, *arguments: object) -> Any:
+    """The settings that a command hands to its benchmark."""
+    found: list[Any] = []
+    monkeypatch.setattr(benchmark, "run", lambda settings, *rest: found.append(settings))
+    result = run(*arguments)
+    assert (result.exit_code, "Nothing was measured" in result.stderr) == (1, True), result.output
+    return found[0]
+
+
+def test_every_option_reaches_the_settings(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = asked(
+        run, monkeypatch, gradient, "gradient", "--sizes", "7,3-4", "--limit", "2", "--profile", "--seed", "5"
+    )
+    assert found == gradient.GradientSettings((7, 3, 4), limit=2.0, profile=True, seed=5)
+    found = asked(run, monkeypatch, scaling, "scaling", "--grids", "none", "--spread", "0")
+    assert found == scaling.ScalingSettings(grids=(), spread=0)
+    found = asked(run, monkeypatch, training, "training", "--tasks", "paths,", "--full", "--degree", "2")
+    assert found == training.TrainingSettings(("paths",), 2, full=True)
+    assert asked(run, monkeypatch, memory, "memory", "--cap", "512") == memory.MemorySettings(cap=512.0)
+
+
+def test_quick_leaves_what_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = asked(run, monkeypatch, gradient, "gradient", "--quick", "--batches", "4")
+    assert found == gradient.GradientSettings((20,), (4,), repeats=3)
+    found = asked(run, monkeypatch, training, "training", "--quick")
+    assert found == training.TrainingSettings(seeds=(0,), quick=True)
+    assert asked(run, monkeypatch, scaling, "scaling", "--quick").grids == scaling.QUICK_GRIDS
+    assert asked(run, monkeypatch, memory, "memory", "--quick").portfolio_batch == 16
+
+
+def test_the_help_shows_every_option_and_its_default(run: Run) -> None:
+    shown = run("gradient", "--help").output
+    for text in ("--sizes", "20,100,500", "--peers-here", "--quick", "--out", "--profile", "Time gradients"):
+        assert text in shown
+    assert "--peers" not in run("memory", "--help").output
 
 
 def test_ctrl_c_keeps_what_was_measured(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(settings: Any, peers: Any, on_row: Any, *rest: Any) -> None:
-        on_row(gradient_row("pear", 0.002))
+    def interrupted(settings: Any, callbacks: Callbacks, peers: Any) -> None:
+        callbacks.on_row(gradient_row("pear", 0.002))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(gradient, "run", interrupted)
@@ -566,15 +604,15 @@ def test_numbers_are_written_row_by_row_and_hold_no_nan(tmp_path: Path) -> None:
 
 def test_settings_are_checked_before_anything_is_measured() -> None:
     with pytest.raises(ProblemError, match="--limit must be a positive number"):
-        gradient.Settings(limit=0.0)
+        gradient.GradientSettings(limit=0.0)
     with pytest.raises(ProblemError, match="got 'tsp'"):
-        training.Settings(tasks=("tsp",))
+        training.TrainingSettings(tasks=("tsp",))
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; torch.cuda.is_available() is False")
 def test_gradients_are_measured_on_a_gpu() -> None:
-    rows: list[gradient.Row] = []
-    gradient.run(gradient.Settings((8,), (4,), device="cuda", repeats=1, profile=True), [], rows.append)
+    rows: list[gradient.GradientRow] = []
+    gradient.run(gradient.GradientSettings((8,), (4,), device="cuda", repeats=1, profile=True), Callbacks(rows.append))
     assert [row.who for row in rows] == OURS
     assert all(row.error_largest < 1e-8 and row.judged for row in rows)

@@ -17,12 +17,12 @@ import torch
 
 import pear
 from conftest import real_data
+from pear.data import BuildingData, fetch_building, load_building
+from pear.data.building import ECONOMICS, HEADER, PROPERTIES, WORKBOOK
 from pear.errors import DataError, MissingExtraError, ProblemError, SolveError
-from pear.experiments import Database, Selection, expand, perform
-from pear.experiments.data_tasks import check_data
+from pear.experiments import Database, Selection, check_data, execute, expand
 from pear.losses.methods import make_loss
-from pear.tasks import Building, BuildingData, SharedLinear, building, building_parts, fetch_building, load_building
-from pear.tasks.building_data import ECONOMICS, HEADER, PROPERTIES, WORKBOOK
+from pear.tasks import Building, SharedLinear, building, building_split
 from pear.train import FitConfig, fit
 
 COUNT = 60
@@ -265,32 +265,32 @@ def test_values_that_are_not_finite_are_refused() -> None:
         building([[1.0, 2.0]]).decide([[1.0, float("nan")]])
 
 
-# --- parts ----------------------------------------------------------------------------------------------------------
+# --- split ----------------------------------------------------------------------------------------------------------
 
 
 def test_folds_test_every_instance_once(data: BuildingData) -> None:
-    parts = [building_parts(data, seed=3, fold=fold, instance_size=5) for fold in range(5)]
-    assert sorted(i for one in parts for i in one.test.ids) == list(range(12))
-    for one in parts:
+    split = [building_split(data, seed=3, fold=fold, instance_size=5) for fold in range(5)]
+    assert sorted(i for one in split for i in one.test.ids) == list(range(12))
+    for one in split:
         ids = [*one.train.ids, *one.validation.ids, *one.test.ids]
         assert sorted(ids) == list(range(12))
-    assert len({id(part.task) for one in parts for part in (one.train, one.validation, one.test)}) == 15
+    assert len({id(part.task) for one in split for part in (one.train, one.validation, one.test)}) == 15
 
 
 def test_budgets_are_shares_of_each_instance(data: BuildingData) -> None:
-    task = building_parts(data, instance_size=5).test.task
+    task = building_split(data, instance_size=5).test.task
     torch.testing.assert_close(task.budget, 0.4 * task.weights.sum(1))
 
 
 def test_nothing_of_validation_and_test_reaches_the_training_instances(data: BuildingData) -> None:
-    before = building_parts(data, instance_size=5)
+    before = building_split(data, instance_size=5)
     dealt = torch.from_numpy(np.random.RandomState(0).permutation(COUNT)).reshape(12, 5)
     assert torch.equal(before.test.task.weights, data.costs[dealt[list(before.test.ids)]])
     held = dealt[[*before.validation.ids, *before.test.ids]].flatten()
     features, prices = data.features.clone(), data.prices.clone()
     features[held] += 1e6
     prices[held] *= 1e3
-    after = building_parts(dataclasses.replace(data, features=features, prices=prices), instance_size=5)
+    after = building_split(dataclasses.replace(data, features=features, prices=prices), instance_size=5)
     assert not torch.equal(after.test.samples.features, before.test.samples.features)
     assert after.unit == before.unit
     for one, other in zip((*before.train.samples, *before.scale), (*after.train.samples, *after.scale), strict=True):
@@ -303,7 +303,7 @@ def test_nothing_of_validation_and_test_reaches_the_training_instances(data: Bui
 def test_a_column_that_never_varied_in_training_says_nothing_later(data: BuildingData) -> None:
     features = data.features.clone()
     features[:, 0] = 7.0
-    one = building_parts(dataclasses.replace(data, features=features), instance_size=5)
+    one = building_split(dataclasses.replace(data, features=features), instance_size=5)
     features[0, 0] = 8.0
     assert bool((one.test.samples.features[..., 0] == 0).all())
     assert bool((one.scale(features)[:, 0] == 0).all())
@@ -311,17 +311,17 @@ def test_a_column_that_never_varied_in_training_says_nothing_later(data: Buildin
 
 def test_too_few_properties_are_refused(data: BuildingData) -> None:
     with pytest.raises(ProblemError, match="60 properties make 3 instances of 20"):
-        building_parts(data, instance_size=20)
+        building_split(data, instance_size=20)
     with pytest.raises(ProblemError, match="fold must be 0 to 4"):
-        building_parts(data, fold=5, instance_size=5)
+        building_split(data, fold=5, instance_size=5)
 
 
 # --- training -------------------------------------------------------------------------------------------------------
 
 
 def test_each_samples_own_constraints_reach_the_gradient(data: BuildingData) -> None:
-    parts = building_parts(data, instance_size=5)
-    task, (_, true) = parts.train.task, parts.train.samples
+    split = building_split(data, instance_size=5)
+    task, (_, true) = split.train.task, split.train.samples
     keys = torch.tensor([4, 1, 5])
     loss = pear.PEARLoss(task.problem, smoothing=1.0, injection=0.0, reduction="none")
     predicted = (true[keys] + 0.5 * torch.randn(3, 5, generator=torch.Generator().manual_seed(2))).requires_grad_()
@@ -343,7 +343,7 @@ def test_each_samples_own_constraints_reach_the_gradient(data: BuildingData) -> 
 @pytest.mark.parametrize("version", ["inequality", "equality"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_takes_the_samples_of_its_keys(data: BuildingData, method: str, version: Any) -> None:
-    task, (_, true) = (part := building_parts(data, instance_size=5, version=version).train).task, part.samples
+    task, (_, true) = (part := building_split(data, instance_size=5, version=version).train).task, part.samples
     keys = [4, 1]
     options = {"smoothing": 2.0} if method == "pear" else {}
     predicted = (true[keys].flip(1) + 0.1).requires_grad_()
@@ -363,7 +363,7 @@ def test_every_method_takes_the_samples_of_its_keys(data: BuildingData, method: 
 def test_training_lowers_the_regret_of_instances_not_seen(
     data: BuildingData, method: str, options: dict[str, float]
 ) -> None:
-    parts = building_parts(dataclasses.replace(data, features=data.features[:, :7]), instance_size=5)
+    split = building_split(dataclasses.replace(data, features=data.features[:, :7]), instance_size=5)
     model = SharedLinear(7)
     with torch.no_grad():
         model.linear.weight.fill_(-0.1)  # a start that is wrong about everything
@@ -371,17 +371,17 @@ def test_training_lowers_the_regret_of_instances_not_seen(
 
     def regret() -> float:
         with torch.no_grad():
-            predicted = model(parts.test.samples.features)
-        return parts.test.task.normalized_regret(predicted, parts.test.samples.costs)
+            predicted = model(split.test.samples.features)
+        return split.test.task.normalized_regret(predicted, split.test.samples.costs)
 
     before = regret()
-    loss = make_loss(method, parts.train.task, **options)
-    score = parts.validation.task.normalized_regret
+    loss = make_loss(method, split.train.task, **options)
+    score = split.validation.task.normalized_regret
     fit(
         model,
         loss,
-        parts.train.samples,
-        parts.validation.samples,
+        split.train.samples,
+        split.validation.samples,
         score,
         FitConfig(batch_size=4, max_epochs=60, patience=6),
     )
@@ -399,9 +399,9 @@ def test_a_run_keeps_what_every_instance_lost(tmp_path: Path, monkeypatch: pytes
     run = dataclasses.replace(run, settings={**run.settings, "instance_size": 5, "max_epochs": 3})
     check_data([run])
     with Database(tmp_path / "results.sqlite") as database:
-        row = perform(run, database)
+        row = execute(run, database)
         assert (row.status, row.reason) == ("done", "")
-        assert perform(run, database) == row
+        assert execute(run, database) == row
     kept = row.metrics["instances"]
     assert kept["id"] == [0, 1, 2]
     assert sum(kept["lost"]) / sum(kept["best"]) == pytest.approx(row.metrics["normalized_regret"], rel=1e-6)
@@ -426,11 +426,11 @@ def test_the_real_workbook_and_the_processed_tables_agree() -> None:
     assert found.features.shape == processed.features.shape == (372, 7 + 95 + 20)
     assert torch.equal(found.costs, processed.costs)
     torch.testing.assert_close((found.prices - found.prices.mean()) / found.prices.std(correction=0), processed.prices)
-    one, other = (building_parts(data, seed=1).train.samples.features for data in (found, processed))
+    one, other = (building_split(data, seed=1).train.samples.features for data in (found, processed))
     torch.testing.assert_close(one[..., :7].sort(-1).values, other[..., :7].sort(-1).values)
-    parts = building_parts(found)
-    assert [len(part.ids) for part in (parts.train, parts.validation, parts.test)] == [21, 8, 8]
+    split = building_split(found)
+    assert [len(part.ids) for part in (split.train, split.validation, split.test)] == [21, 8, 8]
     torch.testing.assert_close(
-        (parts.test.samples.costs * parts.test.task.decide(parts.test.samples.costs)).sum(1),
-        by_hand(parts.test.task, parts.test.samples.costs),
+        (split.test.samples.costs * split.test.task.decide(split.test.samples.costs)).sum(1),
+        by_hand(split.test.task, split.test.samples.costs),
     )

@@ -128,9 +128,11 @@ def test_solvers_says_what_is_not_installed(run: Run, monkeypatch: pytest.Monkey
 # --- bench ----------------------------------------------------------------------------------------------------------
 
 
-def row(**changes: Any) -> exactness.Row:
-    values = {"solver": "pear", "family": "boxes", "problems": 1200, "kkt_residual": 1e-12, "oracle_error": 2e-11}
-    return exactness.Row(**(values | {"fd_error": 3e-8, "repaired_share": 0.5, "degenerate_share": 0.25} | changes))
+def row(**changes: Any) -> exactness.ExactnessRow:
+    values = {"solver": "pear", "family": "boxes", "problems": 1200, "kkt_residual": 1e-12, "reference_error": 2e-11}
+    return exactness.ExactnessRow(
+        **(values | {"fd_error": 3e-8, "repaired_share": 0.5, "degenerate_share": 0.25} | changes)
+    )
 
 
 @pytest.fixture
@@ -140,7 +142,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def stand_in(
         solvers: list[str] | None, quick: bool, seed: int, progress: Callable[[str], None] | None
-    ) -> list[exactness.Row]:
+    ) -> list[exactness.ExactnessRow]:
         state["asked"] = (solvers, quick, seed)
         assert progress is not None
         progress("row 1 [of 1]")
@@ -160,12 +162,12 @@ def test_bench_passes_where_every_goal_is_met(run: Run, benchmark: dict[str, Any
         assert text in result.output
     saved = json.loads((tmp_path / "a" / "b.json").read_text("utf-8"))
     assert saved["rows"][0]["fd_error"] == 3e-8
-    assert saved["goals"] == {"kkt_residual": 1e-9, "oracle_error": 1e-8, "fd_error": 1e-5}
+    assert saved["goals"] == {"kkt_residual": 1e-9, "reference_error": 1e-8, "fd_error": 1e-5}
     assert run("bench", "exactness").exit_code == 0
     assert benchmark["asked"] == (None, False, 0)
 
 
-@pytest.mark.parametrize("miss", [{"kkt_residual": 2e-9}, {"oracle_error": 2e-8}, {"fd_error": float("inf")}])
+@pytest.mark.parametrize("miss", [{"kkt_residual": 2e-9}, {"reference_error": 2e-8}, {"fd_error": float("inf")}])
 def test_bench_fails_where_a_goal_is_missed(run: Run, benchmark: dict[str, Any], miss: dict[str, float]) -> None:
     benchmark["rows"] = [row(), row(family="worse", **miss)]
     result = run("bench", "exactness")

@@ -11,15 +11,17 @@ import pytest
 import torch
 
 from conftest import real_data
+from pear.data import EnergyData, load_energy
+from pear.data.energy import FEATURES, PRICES, WEIGHTS
 from pear.errors import DataError, ProblemError
-from pear.experiments import Database, Selection, expand, perform
+from pear.experiments import Database, Selection, execute, expand
+from pear.experiments.catalogue import EXPERIMENTS
 from pear.losses.methods import make_loss
-from pear.report import read
+from pear.report import read, write_report
 from pear.report.bootstrap import paired_difference
-from pear.report.markdown import markdown
-from pear.report.tables import tables
-from pear.tasks import EnergyData, SharedLinear, energy_parts, load_energy
-from pear.tasks.energy import FEATURES, PRICES, WEIGHTS
+from pear.report.paired import differences
+from pear.report.tables import wanted
+from pear.tasks import SharedLinear, energy_split
 from pear.train import FitConfig, fit
 
 HEADER = (
@@ -136,22 +138,22 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         load_energy(tmp_path, weights=[1.0] * 3)
 
 
-# --- parts ----------------------------------------------------------------------------------------------------------
+# --- split ----------------------------------------------------------------------------------------------------------
 
 
 def test_days_are_cut_in_their_order(data: EnergyData) -> None:
-    parts = energy_parts(data)
-    assert [*parts.train.ids, *parts.validation.ids, *parts.test.ids] == list(range(DAYS))
-    assert [len(part.ids) for part in (parts.train, parts.validation, parts.test)] == [28, 4, 8]
+    split = energy_split(data)
+    assert [*split.train.ids, *split.validation.ids, *split.test.ids] == list(range(DAYS))
+    assert [len(part.ids) for part in (split.train, split.validation, split.test)] == [28, 4, 8]
     values = data.prices[-8:] * data.weights
-    torch.testing.assert_close(parts.test.samples.costs * parts.unit, values)
+    torch.testing.assert_close(split.test.samples.costs * split.unit, values)
 
 
 def test_later_days_do_not_reach_the_scales(data: EnergyData) -> None:
     features, prices = data.features.clone(), data.prices.clone()
     features[28:] += 100
     prices[28:] *= 100
-    before, after = energy_parts(data), energy_parts(dataclasses.replace(data, features=features, prices=prices))
+    before, after = energy_split(data), energy_split(dataclasses.replace(data, features=features, prices=prices))
     assert before.unit == after.unit
     assert torch.equal(before.train.samples.features, after.train.samples.features)
     assert not torch.equal(before.test.samples.features, after.test.samples.features)
@@ -160,12 +162,12 @@ def test_later_days_do_not_reach_the_scales(data: EnergyData) -> None:
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.5, 0.4, 0.2), (1.0, 0.0, 0.0), (0.999, 0.0005, 0.0005)])
 def test_shares_that_cannot_be_are_refused(data: EnergyData, shares: tuple[float, ...]) -> None:
     with pytest.raises(ProblemError, match=r"sum of 1|too few"):
-        energy_parts(data, shares=shares)
+        energy_split(data, shares=shares)
 
 
 @pytest.mark.parametrize(("method", "options"), [("mse", {}), ("pear", {"smoothing": 1.0})])
 def test_training_lowers_the_regret_of_later_days(data: EnergyData, method: str, options: dict[str, float]) -> None:
-    parts = energy_parts(data, capacity=60)
+    split = energy_split(data, capacity=60)
     model = SharedLinear(len(FEATURES), data.weights)
     with torch.no_grad():
         model.linear.weight.zero_()
@@ -173,17 +175,17 @@ def test_training_lowers_the_regret_of_later_days(data: EnergyData, method: str,
 
     def regret() -> float:
         with torch.no_grad():
-            predicted = model(parts.test.samples.features)
-        return parts.test.task.normalized_regret(predicted, parts.test.samples.costs)
+            predicted = model(split.test.samples.features)
+        return split.test.task.normalized_regret(predicted, split.test.samples.costs)
 
     before = regret()
-    loss = make_loss(method, parts.train.task, **options)
-    score = parts.validation.task.normalized_regret
+    loss = make_loss(method, split.train.task, **options)
+    score = split.validation.task.normalized_regret
     fit(
         model,
         loss,
-        parts.train.samples,
-        parts.validation.samples,
+        split.train.samples,
+        split.validation.samples,
         score,
         FitConfig(batch_size=7, max_epochs=21, patience=6),
     )
@@ -199,17 +201,16 @@ def test_runs_become_a_table_with_paired_differences(tmp_path: Path, monkeypatch
         for run in runs:
             settings = {**run.settings, "max_epochs": 1}
             settings |= {"tuned": {"smoothing": [1.0]}} if run.method == "pear" else {}
-            row = perform(dataclasses.replace(run, settings=settings), database)
+            row = execute(dataclasses.replace(run, settings=settings), database)
             assert (row.status, row.reason) == ("done", "")
     found = read(tmp_path / "results.sqlite")
-    table = {table.layout.name: table for table in tables(found)}["energy"]
-    (difference,) = table.differences
+    (difference,) = differences(found, wanted(EXPERIMENTS["energy"], found))
     assert (difference.row, difference.column, difference.seeds, difference.instances) == ("MSE", "capacity 120", 2, 8)
     kept = [(run.method, run.metrics["instances"]) for run in found.done]
     lost = {name: sum(sum(one["lost"]) for method, one in kept if method == name) for name in ("mse", "pear")}
     best = sum(sum(one["best"]) for method, one in kept if method == "pear")
     assert difference.points.estimate == pytest.approx(100 * (lost["mse"] - lost["pear"]) / best)
-    text = markdown(found, tables(found))
+    text = write_report(found, tmp_path).tables.read_text("utf-8")
     assert "### Paired differences to PEAR" in text
     assert "2 seeds, 8 instances" in text
 
@@ -285,7 +286,7 @@ def test_the_real_prices() -> None:
     assert found.prices.shape == (789, 48)
     assert found.dropped == ("2012-03-25", "2012-10-27", "2013-03-31")
     assert sorted(set(found.weights.tolist())) == [3.0, 5.0, 7.0]
-    parts = energy_parts(found, capacity=60)
-    assert [len(part.ids) for part in (parts.train, parts.validation, parts.test)] == [552, 79, 158]
-    chosen = parts.test.task.decide(parts.test.samples.costs)
+    split = energy_split(found, capacity=60)
+    assert [len(part.ids) for part in (split.train, split.validation, split.test)] == [552, 79, 158]
+    chosen = split.test.task.decide(split.test.samples.costs)
     assert bool(((chosen * found.weights).sum(1) <= 60).all())

@@ -1,4 +1,4 @@
-"""The exactness benchmark: its goals are met, its oracle is right, and it would notice if either were not so."""
+"""The exactness benchmark: its goals are met, its reference is right, and it would notice if either were not so."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import pear
-import pear.bench.oracle
 import pear.bench.program
+import pear.bench.reference
 from pear.bench import exactness
-from pear.bench.exactness import GOALS, Row, anchor_portfolio, run
+from pear.bench.exactness import GOALS, ExactnessRow, anchor_portfolio, run
 from pear.bench.families import FAMILIES
-from pear.bench.oracle import attempt, reference, reference_solvers
 from pear.bench.program import Program, kkt_residual, programs
+from pear.bench.reference import attempt, reference, reference_solvers
 from pear.errors import MissingExtraError, PearError
 from pear.optimality.point import Duals
 from pear.optimality.residual import kkt_residual as own_residual
@@ -48,27 +48,27 @@ def moved_by(noise: float, solution: pear.Solution, rng: np.random.Generator) ->
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
+def rows() -> list[ExactnessRow]:
     return run(SOLVERS, quick=True, seed=0)
 
 
-def test_there_is_a_row_for_every_back_end_and_family(rows: list[Row]) -> None:
+def test_there_is_a_row_for_every_back_end_and_family(rows: list[ExactnessRow]) -> None:
     assert [(row.solver, row.family) for row in rows] == [(s, f) for s in SOLVERS for f in FAMILIES]
     assert all(row.problems > 0 for row in rows)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("goal", GOALS)
-def test_goals_are_met(rows: list[Row], solver: str, goal: str) -> None:
+def test_goals_are_met(rows: list[ExactnessRow], solver: str, goal: str) -> None:
     reached = {row.family: getattr(row, goal) for row in rows if row.solver == solver}
     assert not {family: value for family, value in reached.items() if not value <= GOALS[goal]}
 
 
 def test_goals_stay_where_they_are() -> None:
-    assert GOALS == {"kkt_residual": 1e-9, "oracle_error": 1e-8, "fd_error": 1e-5}
+    assert GOALS == {"kkt_residual": 1e-9, "reference_error": 1e-8, "fd_error": 1e-5}
 
 
-def test_hardly_any_problem_is_left_out(rows: list[Row]) -> None:
+def test_hardly_any_problem_is_left_out(rows: list[ExactnessRow]) -> None:
     assert all(row.degenerate_share <= 0.02 for row in rows)
 
 
@@ -85,11 +85,11 @@ def test_families_are_reproducible_and_independent_of_each_other() -> None:
     assert not torch.equal(first, other)
 
 
-# -- the oracle --------------------------------------------------------------------------------------------------------
+# -- the reference -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("solver", ["piqp", "clarabel", "daqp"])
-def test_oracle_on_a_problem_solved_by_hand(solver: str) -> None:
+def test_reference_on_a_problem_solved_by_hand(solver: str) -> None:
     """Min ½‖z‖² + cᵀz on z₁+z₂+z₃ = 1, z ≥ 0, c = (0, 0.5, 9): z = (0.75, 0.25, 0), equality −0.75, bound −8.25."""
     p = program([0.0, 0.5, 9.0], A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
     found = attempt(p, solver)
@@ -102,19 +102,19 @@ def test_oracle_on_a_problem_solved_by_hand(solver: str) -> None:
     np.testing.assert_allclose(found.project(np.array([3.0, 1.0, 7.0])), [1.0, -1.0, 0.0], atol=1e-14)
     assert kkt_residual(p, np.array([0.75, 0.25, 0.0]), np.array([-0.75]), np.zeros(0), np.array([0, 0, -8.25])) == 0.0
     # along (0, 1, 0): z = (0.75 + t/2, 0.25 − t/2, 0), so that z₂ is gone at t = 0.5
-    assert found.reach(np.array([0.0, 1.0, 0.0])) == pytest.approx(0.5)
+    assert found.longest_step(np.array([0.0, 1.0, 0.0])) == pytest.approx(0.5)
     # along (0, 0, 1) only the bound's multiplier moves
-    assert found.reach(np.array([0.0, 0.0, 1.0])) == pytest.approx(8.25)
+    assert found.longest_step(np.array([0.0, 0.0, 1.0])) == pytest.approx(8.25)
 
 
-def test_oracle_weighs_the_curvature() -> None:
+def test_reference_weighs_the_curvature() -> None:
     """H = diag(1, 3) on z₁ + z₂ = 1: the tangent direction (1, −1) has curvature 4."""
     found = reference(program([0.0, 0.0], Q=np.diag([1.0, 3.0]), A=[[1.0, 1.0]], b=[1.0]), "pear")
     np.testing.assert_allclose(found.x, [0.75, 0.25], atol=1e-14)
     np.testing.assert_allclose(found.project(np.array([2.0, 0.0])), [0.5, -0.5], atol=1e-14)
 
 
-def test_oracle_minimises_what_is_to_be_maximised() -> None:
+def test_reference_minimises_what_is_to_be_maximised() -> None:
     problem = pear.Problem(Q=-2 * np.eye(2), G=[[1.0, 2.0]], h=[1.0], ub=INF, sense="max")
     (p,) = programs(problem, np.array([[3.0, 4.0]]), 0.5)
     assert p.H.tolist() == [[2.5, 0.0], [0.0, 2.5]]
@@ -176,8 +176,8 @@ def test_a_program_that_no_reference_solves_is_not_passed_over() -> None:
         reference(infeasible, "pear")
 
 
-def test_the_oracle_shares_no_code_with_what_it_judges() -> None:
-    for module in (pear.bench.oracle, pear.bench.program):
+def test_the_reference_shares_no_code_with_what_it_judges() -> None:
+    for module in (pear.bench.reference, pear.bench.program):
         source = Path(module.__file__).read_text()
         assert "pear.decisions" not in source
         assert "pear.losses" not in source
@@ -210,7 +210,7 @@ def two_families(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("two_families")
 def test_an_error_in_the_gradient_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = exactness.regret_gradient
-    for relative, noticed in ((1e-6, {"oracle_error"}), (1e-3, {"oracle_error", "fd_error"})):
+    for relative, noticed in ((1e-6, {"reference_error"}), (1e-3, {"reference_error", "fd_error"})):
         monkeypatch.setattr(exactness, "regret_gradient", lambda *a, r=relative, **k: exact(*a, **k) * (1 + r))
         for row in run(["pear"], quick=True):
             assert not row.meets_goals
@@ -228,7 +228,7 @@ def test_an_error_in_one_sample_is_noticed_even_where_the_gradient_is_zero(monke
         return g
 
     monkeypatch.setattr(exactness, "regret_gradient", disturbed)
-    assert all(row.oracle_error > GOALS["oracle_error"] for row in run(["pear"], quick=True))
+    assert all(row.reference_error > GOALS["reference_error"] for row in run(["pear"], quick=True))
 
 
 @pytest.mark.usefixtures("two_families")
@@ -266,15 +266,15 @@ def test_a_sample_that_fails_or_is_not_a_number_misses_every_goal(monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr(exactness, "solve", failing)
         for row in run(["pear"], quick=True):
-            assert (row.kkt_residual, row.oracle_error, row.fd_error) == (INF, INF, INF)
+            assert (row.kkt_residual, row.reference_error, row.fd_error) == (INF, INF, INF)
     monkeypatch.setattr(exactness, "regret_gradient", lambda *a, **k: gradient(*a, **k) * torch.nan)
-    assert all((row.oracle_error, row.fd_error) == (INF, INF) for row in run(["pear"], quick=True))
+    assert all((row.reference_error, row.fd_error) == (INF, INF) for row in run(["pear"], quick=True))
 
 
 def test_a_row_with_nothing_to_judge_meets_no_goal() -> None:
-    row = Row("pear", "none", 1, 0.0, float("nan"), 0.0, 0.0, 1.0)
+    row = ExactnessRow("pear", "none", 1, 0.0, float("nan"), 0.0, 0.0, 1.0)
     assert not row.meets_goals
-    assert dataclasses.replace(row, oracle_error=0.0).meets_goals
+    assert dataclasses.replace(row, reference_error=0.0).meets_goals
 
 
 def test_progress_is_told(two_families: None) -> None:

@@ -29,17 +29,21 @@ from pear.experiments import (
     Estimate,
     Event,
     ExperimentError,
-    Row,
+    Record,
     Run,
     Selection,
+    execute,
     expand,
     export,
     open_folder,
-    perform,
-    protocol,
     run_all,
     waiting,
 )
+from pear.experiments.catalogue import TASKS
+from pear.experiments.protocols import PROTOCOLS, lp
+from pear.experiments.table import CONDITIONS, METRICS
+from pear.report import published as paper
+from pear.report import read, write_report
 
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
 LONG: dict[str, Any] = {**PATHS, "grid": [8, 8], "samples": 400, "max_epochs": 10**6}
@@ -73,7 +77,7 @@ def database(tmp_path: Path) -> Any:
 
 
 def test_the_experiments_ask_for_the_papers_grid() -> None:
-    counts = {name: len(experiment.trainings(Selection())) for name, experiment in EXPERIMENTS.items()}
+    counts = {name: experiment.count for name, experiment in EXPERIMENTS.items()}
     assert counts == {
         "lp-degree": 2 * 6 * 4 * 5,
         "lp-noise": 2 * 6 * 3 * 5,
@@ -86,6 +90,8 @@ def test_the_experiments_ask_for_the_papers_grid() -> None:
         "building": 6 * 5 * 5,
         "building-equality": 6 * 5 * 5,
         "energy": 6 * 3 * 5,
+        "mvo": 4 * 5,
+        "lower-bound-shift": 4 * 5,
     }
     runs = expand(["all"], Selection())
     trainings = [run for run in runs if run.variant is None]
@@ -122,6 +128,49 @@ def test_a_key_depends_on_what_fixes_the_outcome_alone() -> None:
         path_run(variant="accuracy"),
     ]
     assert len({run.key, *(other.key for other in others)}) == 6
+
+
+@pytest.mark.parametrize(
+    ("experiment", "quick", "words", "key"),
+    [
+        ("lp-degree", False, "knapsack, pear, degree 8, seed 4", "612e8ea01d83ec9a09bb"),
+        ("stability", True, "stability: knapsack, pear, degree 8, seed 1", "0b19af96931807ec71b5"),
+        ("ablation-beta", False, "knapsack, pear, degree 8, β 0.5, seed 4", "ecda11b9f4ec22b59363"),
+        ("building", False, "building, pear, budget by inequality, fold 4, seed 4", "4df78959a78cf32baf82"),
+        ("building-equality", True, "building, pear, budget by equality, fold 0, seed 1", "672a9c5e0acda7cfd787"),
+        ("energy", False, "energy, pear, capacity 180.0, seed 4", "326de0772303e18a970a"),
+    ],
+)
+def test_keys_are_those_of_databases_that_are_there(experiment: str, quick: bool, words: str, key: str) -> None:
+    last = expand([experiment], Selection(quick=quick))[-1]
+    assert (str(last), last.key) == (words, key)
+
+
+def test_the_catalogue_knows_every_published_cell() -> None:
+    tables = {experiment.table.name: experiment for experiment in EXPERIMENTS.values()}
+    for cell in (*paper.published(), *paper.published_portfolio()):
+        experiment = tables[cell.table]
+        if (cell.table, cell.task) == ("accuracy", "portfolio"):  # one of mvo's metrics
+            experiment = EXPERIMENTS["mvo"]
+        assert cell.task in experiment.tasks
+        assert cell.metric in experiment.table.metrics
+        assert set(cell.condition) <= set(CONDITIONS)
+        assert METRICS[cell.metric].factor == (100.0 if cell.metric.endswith("_pct") else 1.0)
+    assert set(TASKS) == set(PROTOCOLS)
+
+
+def test_a_table_takes_the_runs_that_its_cells_are_about() -> None:
+    noisy = EXPERIMENTS["lp-noise"].table
+    (run,) = expand(["lp-noise"], Selection(["knapsack"], ["pear"], seeds=[0], quick=True))
+    done = Record(run.key, run.experiment, run.task, run.method, run.seed, run.settings, "done", metrics={"mse": 1.0})
+    assert noisy.matches(done, {"degree": 8.0, "noise": 0.5})
+    assert not noisy.matches(done, {"degree": 8.0, "noise": 0.3})
+    assert not noisy.matches(done, {"degree": 8.0})  # no noise where none is named
+    assert not EXPERIMENTS["stability"].table.matches(done, {})
+    assert EXPERIMENTS["accuracy"].table.value(done, "mse", {}) == 1.0
+    assert noisy.value(done, "normalized_regret_pct", {}) is None
+    shifted = dataclasses.replace(done, metrics={"shift": {"0.3": 0.25}})
+    assert EXPERIMENTS["capacity-shift"].table.value(shifted, "normalized_regret_pct", {"capacity": 0.3}) == 25.0
 
 
 def test_quick_runs_are_few_and_never_taken_for_full_ones() -> None:
@@ -185,10 +234,10 @@ def test_the_stream_of_random_numbers_is_that_of_torchs_loaders() -> None:
         after = torch.rand(3)
 
     state = torch.get_rng_state()
-    model, stream = protocol.paper_model(40, seed=3)
+    model, stream = lp.paper_model(40, seed=3)
     assert torch.equal(model.weight, layer.weight)
     for order in orders:
-        assert torch.equal(protocol.paper_order(70, stream), order)
+        assert torch.equal(lp.paper_order(70, stream), order)
         torch.empty((), dtype=torch.int64).random_(generator=stream)  # what the protocol's metric draws
     assert torch.equal(torch.rand(3, generator=stream), after)
     assert torch.equal(torch.get_rng_state(), state)
@@ -198,9 +247,9 @@ def published(method: str) -> tuple[float, float]:
     """Mean and deviation of 100 × test regret on paths at degree 8, over five seeds."""
     regrets = []
     for run in expand(["lp-degree"], Selection(["shortest_path"], [method], [8])):
-        task = protocol.make_task(run)
-        split = protocol.make_split(run, task)
-        model, _ = protocol.train(run, task, split)
+        task = lp.make_task(run)
+        split = lp.make_split(run, task)
+        model, _ = lp.train(run, task, split)
         with torch.no_grad():
             regrets.append(100 * task.normalized_regret(model(split.test.features), split.test.costs))
     return round(statistics.mean(regrets), 3), round(statistics.stdev(regrets), 3)
@@ -222,15 +271,15 @@ def test_pear_is_not_worse_than_published() -> None:
 # --- the database ---------------------------------------------------------------------------------------------------
 
 
-def row(key: str = "k", status: str = "done", **other: Any) -> Row:
-    return Row(key, "lp-degree", "knapsack", "mse", 0, {"degree": 8}, status, **other)
+def row(key: str = "k", status: str = "done", **other: Any) -> Record:
+    return Record(key, "lp-degree", "knapsack", "mse", 0, {"degree": 8}, status, **other)
 
 
-def test_a_row_comes_back_as_it_went_in(database: Database) -> None:
+def test_a_record_comes_back_as_it_went_in(database: Database) -> None:
     there = row(metrics={"shift": {"0.3": 0.1}}, timings={"total": 1.5}, history=[[1, 0.5, 2.0, 0.25]], reason="ä")
     assert database.add(there)
     assert database.get("k") == there
-    assert database.rows() == [there]
+    assert database.records() == [there]
     assert database.get("other") is None
     assert json.loads(json.dumps(dataclasses.asdict(there))) == dataclasses.asdict(there)
 
@@ -338,9 +387,9 @@ def test_a_read_only_database_is_refused_before_any_work(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("method", ["mse", "spo+", "spo+relaxed", "pfyl", "dbb", "lava", "pear"])
 @pytest.mark.parametrize("make", [path_run, knapsack_run])
 def test_every_method_trains_on_every_task(database: Database, make: Any, method: str) -> None:
-    done = perform(make(method), database)
+    done = execute(make(method), database)
     assert (done.status, done.reason) == ("done", "")
-    assert database.rows() == [done]
+    assert database.records() == [done]
     needed = {"normalized_regret", "unambiguous_regret", "mse", "validation_regret", "relaxation_gap"}
     assert needed | {"relaxation_share"} <= set(done.metrics)
     assert 0 <= done.metrics["normalized_regret"] <= done.metrics["unambiguous_regret"] + 1e-12
@@ -356,11 +405,11 @@ def test_every_method_trains_on_every_task(database: Database, make: Any, method
 
 def test_the_weights_are_those_that_were_tested(database: Database) -> None:
     run = path_run("pear")
-    done = perform(run, database)
-    task = protocol.make_task(run)
+    done = execute(run, database)
+    task = lp.make_task(run)
     model = nn.Linear(5, task.problem.n)
     model.load_state_dict(torch.load(database.path.parent / done.weights, weights_only=True))
-    test = protocol.make_split(run, task).test
+    test = lp.make_split(run, task).test
     with torch.no_grad():
         assert task.normalized_regret(model(test.features), test.costs) == done.metrics["normalized_regret"]
 
@@ -368,11 +417,11 @@ def test_the_weights_are_those_that_were_tested(database: Database) -> None:
 def test_training_again_gives_the_same_and_a_row_that_is_there_is_not_trained_again(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = perform(path_run("pear"), database)
+    first = execute(path_run("pear"), database)
     with open_folder(tmp_path / "again") as other:
-        assert perform(path_run("pear"), other).metrics == first.metrics
-    monkeypatch.setattr("pear.experiments.performance.train", None)
-    assert perform(path_run("pear"), database) == first
+        assert execute(path_run("pear"), other).metrics == first.metrics
+    monkeypatch.setattr("pear.experiments.protocols.lp.train", None)
+    assert execute(path_run("pear"), database) == first
 
 
 @pytest.mark.parametrize(
@@ -386,8 +435,8 @@ def test_training_again_gives_the_same_and_a_row_that_is_there_is_not_trained_ag
     ],
 )
 def test_measurements_use_the_trained_weights(database: Database, run: Run, check: Any) -> None:
-    trained = perform(run.training(), database)
-    measured = perform(run, database)
+    trained = execute(run.training(), database)
+    measured = execute(run, database)
     assert (measured.status, measured.reason) == ("done", "")
     assert check(measured.metrics), measured.metrics
     assert measured.weights == trained.weights
@@ -399,16 +448,26 @@ def test_measurements_use_the_trained_weights(database: Database, run: Run, chec
         assert measured.metrics["mse"] == trained.metrics["mse"]
 
 
-def test_failures_are_rows_with_a_reason(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_change_rate_is_a_share_in_the_record_and_per_cent_in_the_table(database: Database) -> None:
+    run = path_run("pear", variant="stability", degree=8, noise=0.0)
+    execute(run.training(), database)
+    rate = execute(run, database).metrics["active_change_rate"]
+    assert 0.0005 < rate < 1
+    text = write_report(read(database.path), database.path.parent).tables.read_text("utf-8")
+    section = text.partition("## Stability of the active set")[2].partition("\n## ")[0]
+    assert f"| Shortest path | ours | {100 * rate:.2f} " in section, section
+
+
+def test_failures_are_records_with_a_reason(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError("nothing to divide by")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pear.experiments.performance.train", broken)
-        done = perform(path_run(), database)
+        patch.setattr("pear.experiments.protocols.lp.train", broken)
+        done = execute(path_run(), database)
     assert done.status == "failed"
     assert done.reason.startswith("ZeroDivisionError: nothing to divide by (test_experiments.py, line ")
-    measured = perform(path_run(variant="accuracy"), database)
+    measured = execute(path_run(variant="accuracy"), database)
     assert measured.status == "failed"
     assert measured.reason.startswith("the training it measures failed: ZeroDivisionError")
     runs = [path_run(), path_run(variant="accuracy")]
@@ -418,10 +477,10 @@ def test_failures_are_rows_with_a_reason(database: Database, monkeypatch: pytest
 
 
 def test_measuring_without_a_training_or_without_its_weights_fails_with_a_reason(database: Database) -> None:
-    assert "has not been run" in perform(path_run(variant="accuracy"), database).reason
-    done = perform(path_run(), database)
+    assert "has not been run" in execute(path_run(variant="accuracy"), database).reason
+    done = execute(path_run(), database)
     (database.path.parent / done.weights).unlink()
-    assert "the trained weights are gone" in perform(path_run(variant="accuracy"), database).reason
+    assert "the trained weights are gone" in execute(path_run(variant="accuracy"), database).reason
 
 
 def test_an_interrupted_run_leaves_nothing(database: Database) -> None:
@@ -429,8 +488,8 @@ def test_an_interrupted_run_leaves_nothing(database: Database) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        perform(path_run(), database, stop)
-    assert database.rows() == []
+        execute(path_run(), database, stop)
+    assert database.records() == []
     assert list((database.path.parent / "weights").iterdir()) == []
 
 
@@ -440,14 +499,14 @@ def test_a_killed_run_leaves_no_half_row(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from pear.experiments import *\n"
         f"run = Run('x', 'shortest_path', 'pear', 0, {LONG!r})\n"
         "with open_folder(Path(sys.argv[1])) as database:\n"
-        "    perform(run, database, lambda now: print(now.epoch, flush=True))\n"
+        "    execute(run, database, lambda now: print(now.epoch, flush=True))\n"
     )
     with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"1\n"  # it is training
         process.kill()
     with open_folder(tmp_path) as database:
-        assert database.rows() == []
+        assert database.records() == []
         assert list((tmp_path / "weights").iterdir()) == []
 
 
@@ -465,7 +524,7 @@ def test_processes_do_what_one_process_does(database: Database, tmp_path: Path) 
             assert ours is not None
             assert theirs is not None
             assert (ours.status, ours.metrics) == ("done", theirs.metrics), ours.reason
-    ended = [event.run.key for event in events if event.row is not None]
+    ended = [event.run.key for event in events if event.record is not None]
     assert sorted(ended) == sorted(run.key for run in runs)
     assert ended.index(runs[3].key) > ended.index(runs[2].key)  # a measurement waits for its training
     assert any(event.progress is not None for event in events)
@@ -496,7 +555,7 @@ def test_a_worker_that_dies_costs_its_run_alone(database: Database) -> None:
     lost = database.get(long.key)
     assert lost is not None
     assert (lost.status, "exit code -9" in lost.reason) == ("failed", True)
-    assert len(database.rows()) == len(runs)
+    assert len(database.records()) == len(runs)
     run_all(waiting(runs[1:], database.statuses(), retry_failed=True), database)
     assert sorted(database.statuses().values()) == ["done", "done", "done", "failed"]
 
@@ -570,3 +629,16 @@ def test_an_estimate_learns_from_runs_of_the_same_kind() -> None:
     assert estimate.wall_seconds(full, 1) == 6.0
     assert estimate.wall_seconds(full, 2) == 4.5
     assert estimate.wall_seconds([], 2) == 0.0
+
+
+def test_a_worker_is_out_of_reach_of_ctrl_c_while_it_starts() -> None:
+    # A fresh process: the first worker of a pool is the one that was not.
+    code = (
+        "import signal\n"
+        "from pear.experiments.runner import _without_interrupts\n"
+        "with _without_interrupts():\n"
+        "    from multiprocessing import resource_tracker\n"
+        "    resource_tracker.ensure_running()  # as starting a process does\n"
+        "    assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

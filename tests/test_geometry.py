@@ -233,7 +233,7 @@ def test_tangent_dimension(name: str, i: int) -> None:
     case, _, _, J = parts(name, i)
     verified = solve_verified(case.problem, case.cost, case.smoothing, "auto")
     rank = np.linalg.matrix_rank(J, tol=1e-9) if len(J) else 0
-    assert int(verified.reduced.tangent_dim()[i]) == case.n - rank
+    assert int(verified.systems.tangent_dim()[i]) == case.n - rank
 
 
 @every_case

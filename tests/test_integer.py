@@ -17,10 +17,32 @@ from hypothesis import strategies as st
 
 import pear
 from pear.bench import integers
-from pear.tasks import binary, knapsack, random_knapsack
-from pear.tasks.binary import Rows, Search
-from pear.tasks.branch import search_all
-from pear.tasks.integer import IntegerOracle
+from pear.solvers.adapters.arrays import Batch
+from pear.solvers.binary import plan as plans
+from pear.solvers.binary import rows as presolve
+from pear.solvers.binary import threads
+from pear.solvers.binary.branch import search_all
+from pear.solvers.binary.plan import Plan
+from pear.solvers.binary.rows import Rows
+from pear.solvers.binary.search import PROVEN, Search
+from pear.tasks import knapsack, random_knapsack
+
+
+def search(value: np.ndarray, G: np.ndarray, h: np.ndarray, start: np.ndarray | None = None) -> np.ndarray | None:
+    """The best selections in the shape of ``value``, or None where none is proven."""
+    found = Search(np.atleast_2d(value), Rows.of(G, h), None if start is None else np.atleast_2d(start)).run()
+    proven = found.outcome == PROVEN
+    assert np.array_equal(proven, ~np.isnan(found.z).any(1))
+    values = np.atleast_2d(value)[proven]
+    size = np.abs(values).sum(1)
+    gap = (values * found.z[proven]).sum(1) - found.most[proven]
+    assert (np.abs(gap) <= 1e-12 * np.where(size > 0, size, 1)).all()
+    return found.z.reshape(value.shape) if proven.any() else None
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> None:
+    plans.forget()
 
 
 def fitting(G: np.ndarray, h: np.ndarray) -> np.ndarray:
@@ -30,7 +52,7 @@ def fitting(G: np.ndarray, h: np.ndarray) -> np.ndarray:
 
 def check(value: np.ndarray, G: np.ndarray, h: np.ndarray) -> None:
     """The search finds the best of all selections, or that there is none."""
-    z, fits = Search(value, G, h).run(), fitting(G, h)
+    z, fits = search(value, G, h), fitting(G, h)
     if not len(fits):
         assert z is None
         return
@@ -40,10 +62,14 @@ def check(value: np.ndarray, G: np.ndarray, h: np.ndarray) -> None:
     assert value @ z == pytest.approx((fits @ value).max(), abs=1e-11)
 
 
+def plan_of(problem: pear.Problem) -> Plan:
+    return Plan.of(Batch.of(problem.canonical(torch.zeros(1, problem.n))), 0)
+
+
 @pytest.fixture
 def no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Branch and bound for everything."""
-    monkeypatch.setattr(binary, "_TABLE", -1)
+    monkeypatch.setattr(presolve, "_TABLE", -1)
 
 
 # --- against enumeration --------------------------------------------------------------------------------------------
@@ -68,13 +94,13 @@ def test_one_row_by_table_and_by_search(seed: int, monkeypatch: pytest.MonkeyPat
     h = np.array([float(random.integers(0, 30)) + 0.5])
     values = np.concatenate([random.normal(1, 2, (5, 11)), random.integers(-2, 4, (5, 11))])
     assert Rows.of(G, h).weights is not None or G.sum() <= h[0]
-    table = Search(values, G, h).run()
-    monkeypatch.setattr(binary, "_TABLE", -1)
-    search = Search(values, G, h).run()
+    table = search(values, G, h)
+    monkeypatch.setattr(presolve, "_TABLE", -1)
+    searched = search(values, G, h)
     assert table is not None
-    assert search is not None
+    assert searched is not None
     best = (fitting(G, h) @ values.T).max(0)
-    for z in (table, search):
+    for z in (table, searched):
         assert (z @ G[0] <= h[0]).all()
         np.testing.assert_allclose((values * z).sum(1), best, rtol=0, atol=1e-12)
 
@@ -85,11 +111,12 @@ def test_small_whole_weights_of_48_items(capacity: float, monkeypatch: pytest.Mo
     task = knapsack(random.choice([3.0, 5.0, 7.0], (1, 48)), capacity)
     values = random.uniform(-0.2, 1, (20, 48))
     table = task.decide(values).numpy()
-    monkeypatch.setattr(binary, "_TABLE", -1)
-    search = knapsack(task.weights, capacity).decide(values).numpy()
+    monkeypatch.setattr(presolve, "_TABLE", -1)
+    plans.forget()
+    searched = knapsack(task.weights, capacity).decide(values).numpy()
     assert (table @ task.weights.numpy().T <= capacity).all()
-    np.testing.assert_allclose((values * table).sum(1), (values * search).sum(1), rtol=0, atol=1e-12)
-    exact = pear.solve(task.problem, values[:4]).value.numpy()
+    np.testing.assert_allclose((values * table).sum(1), (values * searched).sum(1), rtol=0, atol=1e-12)
+    exact = pear.solve(task.problem, values[:4], solver="highs").value.numpy()
     np.testing.assert_allclose((values * table).sum(1)[:4], exact, rtol=0, atol=1e-9)
 
 
@@ -97,19 +124,19 @@ def test_small_whole_weights_of_48_items(capacity: float, monkeypatch: pytest.Mo
 def test_what_always_or_never_fits() -> None:
     value = np.array([3.0, -1.0, 0.5, 0.0])
     G = np.array([[1.0, 2.0, 3.0, 4.0]])
-    everything = Search(value, G, np.array([10.0])).run()
+    everything = search(value, G, np.array([10.0]))
     assert everything is not None
     assert everything[:3].tolist() == [1.0, 0.0, 1.0]
-    nothing = Search(np.abs(value), G, np.array([0.5])).run()
+    nothing = search(np.abs(value), G, np.array([0.5]))
     assert nothing is not None
     assert not nothing.any()
-    assert Search(value, G, np.array([-0.5])).run() is None
-    weightless = Search(np.abs(value), np.zeros((1, 4)), np.zeros(1)).run()
+    assert search(value, G, np.array([-0.5])) is None
+    weightless = search(np.abs(value), np.zeros((1, 4)), np.zeros(1))
     assert weightless is not None
     assert weightless[:3].all()
-    assert Search(value, np.zeros((1, 4)), -np.ones(1)).run() is None
-    assert Search(value, G, np.array([-np.inf])).run() is None
-    unlimited = Search(value, G, np.array([np.inf])).run()
+    assert search(value, np.zeros((1, 4)), -np.ones(1)) is None
+    assert search(value, G, np.array([-np.inf])) is None
+    unlimited = search(value, G, np.array([np.inf]))
     assert unlimited is not None
     assert np.array_equal(unlimited, everything)
     check(value, np.array([[1.0, 2.0, 0.0, 0.0], [0.0, 0.0, 3.0, 4.0]]), np.array([1.0, 3.0]))
@@ -119,10 +146,10 @@ def test_sizes_of_rows_and_values_do_not_matter() -> None:
     random = np.random.default_rng(5)
     G, value = random.uniform(1, 9, (3, 12)), random.uniform(1, 9, 12)
     h = 0.5 * G.sum(1)
-    expected = Search(value, G, h).run()
+    expected = search(value, G, h)
     assert expected is not None
     for rows, values in ((np.array([1e-6, 1.0, 1e6]), 1.0), (np.ones(3), 1e-300), (np.ones(3), 1e306)):
-        z = Search(values * value, rows[:, None] * G, rows * h).run()
+        z = search(values * value, rows[:, None] * G, rows * h)
         assert z is not None
         assert value @ z == pytest.approx(value @ expected, rel=1e-9)
 
@@ -135,7 +162,7 @@ def test_whole_rows_are_as_tight_as_they_can_be() -> None:
     assert table.weights is not None
     assert (table.weights.tolist(), table.capacity) == ([2, 3, 1], 3)
     large = np.array([[2e9, 2e9 + 2]])
-    assert Search(np.ones(2), large, np.array([4e9])).run().sum() == 1  # type: ignore[union-attr]
+    assert search(np.ones(2), large, np.array([4e9])).sum() == 1  # type: ignore[union-attr]
     assert Rows.of(np.array([[-4.0, 6.0, 2.0]]), np.array([7.5])).weights is None
     assert Rows.of(np.array([[4.0, 6.0, 2e9]]), np.array([1e9])).weights is None
 
@@ -151,9 +178,11 @@ def test_larger_programs_equal_branch_and_cut(n: int, m: int, whole: bool) -> No
     values = random.uniform(-1, 9, (3, n))
     values = np.round(values) if whole else values
     problem = pear.Problem(G=G, h=0.4 * G.sum(1), lb=0.0, ub=1.0, sense="max", integer=True)
-    z = Search(values, G, 0.4 * G.sum(1)).run()
+    z = search(values, G, 0.4 * G.sum(1))
     assert z is not None
-    np.testing.assert_allclose((values * z).sum(1), pear.solve(problem, values).value.numpy(), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(
+        (values * z).sum(1), pear.solve(problem, values, solver="highs").value.numpy(), rtol=0, atol=1e-8
+    )
 
 
 def test_a_thousand_items() -> None:
@@ -161,7 +190,7 @@ def test_a_thousand_items() -> None:
     values = np.random.default_rng(0).uniform(0, 10, (2, 1000))
     z = task.decide(values)
     assert bool((z @ task.weights.T <= task.capacity).all())
-    exact = pear.solve(task.problem, values).value.numpy()
+    exact = pear.solve(task.problem, values, solver="highs").value.numpy()
     np.testing.assert_allclose((values * z.numpy()).sum(1), exact, rtol=1e-9)
 
 
@@ -177,11 +206,11 @@ def test_a_start_never_changes_the_result(seed: int, kind: int) -> None:
     value = random.uniform(0, 5, 9)
     if kind:  # many equals, whole or not
         value = np.array([1.0, 0.1, 1 / 3])[kind - 1] * random.integers(1, 3, 9)
-    expected = Search(value, G, h).run()
+    expected = search(value, G, h)
     assert expected is not None
     fits = fitting(G, h)
     for start in (fits[0], fits[-1], fits[(fits @ value).argmax()], expected):
-        z = Search(value, G, h, start).run()
+        z = search(value, G, h, start)
         assert z is not None
         assert np.array_equal(z, expected)
 
@@ -192,26 +221,27 @@ def test_remembered_decisions_never_change_the_result(ties: bool) -> None:
     random = np.random.default_rng(0)
     values = random.uniform(1, 5, (30, 25))
     values = 0.1 * np.round(values) if ties else values
-    seasoned = IntegerOracle(task.problem)
+    fresh = task.decide(values)
+    plans.forget()
     for scale in (0.5, 0.1, 0.01):
         noise = scale * random.standard_normal(values.shape)
-        seasoned(torch.from_numpy(np.round(values + noise, 1) if ties else values + noise))
-    assert len(seasoned.recent) > 10
-    fresh = IntegerOracle(task.problem)(torch.from_numpy(values))
-    assert torch.equal(seasoned(torch.from_numpy(values)), fresh)
-    one_by_one = IntegerOracle(task.problem, jobs=1)
-    assert torch.equal(torch.cat([one_by_one(torch.from_numpy(row[None])) for row in values]), fresh)
+        task.decide(np.round(values + noise, 1) if ties else values + noise)
+    assert len(plan_of(task.problem).recent) > 10
+    assert torch.equal(task.decide(values), fresh)
+    plans.forget()
+    with threads.using(1):
+        assert torch.equal(torch.cat([task.decide(row[None]) for row in values]), fresh)
 
 
 def test_starts_are_the_best_of_the_last_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pear.tasks.integer._RECENT", 6)
+    monkeypatch.setattr(plans, "_RECENT", 6)
     task = random_knapsack(20, 2, seed=0)
-    oracle = IntegerOracle(task.problem)
     values = torch.rand(10, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    assert oracle._starts(values.numpy()) is None
-    chosen = oracle(values)
-    assert len(oracle.recent) == 6
-    starts = oracle._starts(values[-6:].numpy())
+    assert plan_of(task.problem).starts(values.numpy()) is None
+    chosen = task.decide(values)
+    plan = plan_of(task.problem)
+    assert len(plan.recent) == 6
+    starts = plan.starts(values[-6:].numpy())
     assert starts is not None
     assert torch.equal(torch.from_numpy(starts), chosen[-6:])
 
@@ -245,7 +275,7 @@ def test_equal_values_are_decided_and_charged_at_the_papers_size() -> None:
         sense="min",
         integer=True,
     )
-    torch.testing.assert_close((true * worst).sum(1), pear.solve(second, true).value, rtol=0, atol=1e-8)
+    torch.testing.assert_close((true * worst).sum(1), pear.solve(second, true, solver="highs").value, rtol=0, atol=1e-8)
 
 
 def test_only_equals_are_charged() -> None:
@@ -291,9 +321,10 @@ def test_the_benchmark_needs_highs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 _COUNT = """
 import numpy as np
-from pear.tasks.binary import Search
-from pear.tasks.dynamic import fill_all
-Search(np.ones(3), np.ones((1, 3)), np.array([2.0])).run()
+from pear.solvers.binary.dynamic import fill_all
+from pear.solvers.binary.rows import Rows
+from pear.solvers.binary.search import Search
+Search(np.ones((1, 3)), Rows.of(np.ones((1, 3)), np.array([2.0]))).run()
 print(sum(fill_all.stats.cache_hits.values()), sum(fill_all.stats.cache_misses.values()))
 """
 

@@ -10,9 +10,23 @@ import pytest
 import torch
 
 import pear
+from pear.solvers.binary import plan as plans
+from pear.solvers.binary import threads
+from pear.solvers.binary.memory import Bounded
+from pear.solvers.binary.rows import Rows
+from pear.solvers.binary.search import NOTHING, SPENT, Found, Search
+from pear.solvers.registry import resolve
 from pear.tasks import knapsack, random_knapsack
-from pear.tasks.binary import Search
-from pear.tasks.integer import IntegerOracle
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> None:
+    plans.forget()
+
+
+def give_up(self: Search) -> Found:
+    B = len(self.values)
+    return Found(np.full(self.values.shape, np.nan), np.full(B, np.nan), np.full(B, SPENT, np.int8))
 
 
 def best_by_enumeration(values: np.ndarray, G: np.ndarray, h: np.ndarray) -> float:
@@ -101,7 +115,7 @@ def test_decisions_of_the_papers_size_equal_branch_and_cut(degree: int) -> None:
     _, values = task.samples(3, degree, noise=0.0, dtype=torch.float64)
     forecast = values + 0.3 * torch.randn(values.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     for costs in (values, forecast):
-        solved = pear.solve(task.problem, costs)
+        solved = pear.solve(task.problem, costs, solver="highs")
         torch.testing.assert_close((costs * task.decide(costs)).sum(1), solved.value, rtol=0, atol=1e-8)
 
 
@@ -109,50 +123,82 @@ def test_the_search_does_not_depend_on_a_good_start() -> None:
     random = np.random.default_rng(3)
     G, value = random.uniform(1, 9, (2, 12)), random.uniform(1, 9, 12)
     h = 0.5 * G.sum(1)
-    best = Search(value, G, h).run()
-    assert best is not None
+    rows = Rows.of(G, h)
+    best = Search(value[None], rows).run().z[0]
     assert value @ best == pytest.approx(best_by_enumeration(value, G, h), abs=1e-9)
     for start in (np.zeros(12), np.eye(12)[3], best, np.ones(12)):  # the last does not fit
-        z = Search(value, G, h, start).run()
-        assert z is not None
-        assert np.array_equal(z, best)
+        assert np.array_equal(Search(value[None], rows, start[None]).run().z[0], best)
 
 
 def test_the_search_gives_up_rather_than_guess() -> None:
     random = np.random.default_rng(0)
     G, value = random.uniform(1, 9, (5, 60)), random.uniform(4, 5, 60)
-    assert Search(value, G, 0.5 * G.sum(1), budget=5).run() is None
-    assert Search(np.ones(3), np.ones((1, 3)), np.array([-1.0])).run() is None
+    found = Search(value[None], Rows.of(G, 0.5 * G.sum(1)), budget=5).run()
+    assert found.outcome.tolist() == [SPENT]
+    assert np.isnan(found.z).all()
+    nothing = Search(np.ones((1, 3)), Rows.of(np.ones((1, 3)), np.array([-1.0]))).run()
+    assert nothing.outcome.tolist() == [NOTHING]
+    assert np.isnan(nothing.z).all()
 
 
 def test_what_the_search_leaves_goes_to_branch_and_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     task = random_knapsack(20, 2, seed=1)
     _, values = task.samples(5, degree=3)
     expected = (values * task.decide(values)).sum(1)
-    monkeypatch.setattr(Search, "run", lambda self: None)
+    monkeypatch.setattr(Search, "run", give_up)
+    plans.forget()
     other = random_knapsack(20, 2, seed=1)
     assert torch.equal((values * other.decide(values)).sum(1), expected)
 
 
-def test_each_distinct_value_is_solved_once() -> None:
+def test_each_distinct_value_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved: list[int] = []
+    run = Search.run
+    monkeypatch.setattr(Search, "run", lambda self: (solved.append(len(self.values)), run(self))[1])
     task = random_knapsack(12, 2, seed=0, jobs=1)
     _, values = task.samples(4, degree=2)
     repeated = torch.cat([values, values.flip(0), -0.0 * values[:1], 0.0 * values[:1]])
     first = task.decide(repeated)
-    assert task._oracle.solved == 5
+    assert sum(solved) == 5
     assert torch.equal(first[:4], first[4:8].flip(0))
     assert torch.equal(task.decide(values.double()), first[:4].double())
-    assert task._oracle.solved == 5
+    assert sum(solved) == 5
     assert task.decide(values[:0]).shape == (0, 12)
+    task.with_capacity(0.4).decide(values)  # the same costs under other limits are other programs
+    assert sum(solved) == 9
 
 
-def test_memory_is_bounded_and_answers_stay_right() -> None:
+def test_memory_is_bounded_and_answers_stay_right(monkeypatch: pytest.MonkeyPatch) -> None:
     task = random_knapsack(10, 2, seed=0)
     _, values = task.samples(30, degree=2, dtype=torch.float64)
-    oracle = IntegerOracle(task.problem, memory=7, jobs=2)
-    assert torch.equal(oracle(values), task.decide(values))
-    assert len(oracle.known) == 7
-    assert torch.equal(oracle(values), task.decide(values))
+    expected = task.decide(values)
+    plans.forget()
+    monkeypatch.setattr(plans, "_SHARE", 3000)
+    with threads.using(2):
+        assert torch.equal(task.decide(values), expected)
+        (plan,) = [kept for kept, _ in plans._plans._entries.values()]
+        assert 0 < plan.answers.used <= 3000
+        assert 0 < len(plan.answers) < 10
+        assert torch.equal(task.decide(values), expected)
+    monkeypatch.setattr(plans._plans, "limit", 20_000)
+    for ratio in np.linspace(0.1, 0.9, 20):
+        task.with_capacity(float(ratio)).decide(values[:2])
+    assert 0 < len(plans._plans) < 20
+    assert plans._plans.used == sum(size for _, size in plans._plans._entries.values()) <= 20_000
+
+
+def test_what_was_used_longest_ago_is_forgotten() -> None:
+    memory: Bounded[str] = Bounded(10)
+    for key in "abc":
+        memory.put(key, key.upper(), 3)
+    assert memory.find(["a", "x"]) == ["A", None]
+    memory.put("d", "D", 3)
+    assert memory.find(list("abcd")) == ["A", None, "C", "D"]
+    memory.put("d", "new", 9)
+    assert memory.find(list("acd")) == [None, None, "new"]
+    assert memory.used == 9
+    memory.put("e", "too large", 11)
+    assert (len(memory), memory.used) == (0, 0)
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 3])
@@ -175,12 +221,10 @@ def test_values_that_are_none_are_refused_by_name() -> None:
 
 def test_a_failed_proof_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     task = random_knapsack(5, 1, seed=0)
-    monkeypatch.setattr(Search, "run", lambda self: None)
-    status = int(pear.Status.INACCURATE)
-    monkeypatch.setattr(IntegerOracle, "_by_solver", lambda self, value: (np.full_like(value, np.nan), status))
+    monkeypatch.setattr(Search, "run", give_up)
+    monkeypatch.setattr("pear.decisions.integer.resolve", lambda *args: resolve(*args)[:1])
     with pytest.raises(pear.SolveError, match=r"sample 0 \(INACCURATE\)"):
         task.decide(torch.ones(2, 5))
-    assert not task._oracle.known
 
 
 def test_relaxed_decisions_earn_at_least_as_much() -> None:
@@ -196,7 +240,7 @@ def test_regret_is_that_of_the_integer_problem() -> None:
     task = random_knapsack(15, 2, seed=3)
     _, values = task.samples(10, degree=6)
     forecast = values + torch.randn(values.shape, generator=torch.Generator().manual_seed(0))
-    expected = pear.normalized_regret(task.problem, forecast, values)
+    expected = pear.normalized_regret(task.problem, forecast, values, solver="highs")
     assert expected > 0.001
     assert task.normalized_regret(forecast, values) == pytest.approx(expected, abs=1e-9)
     assert task.normalized_regret(values, values) == 0.0

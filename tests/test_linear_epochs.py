@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import pear
+from pear.solvers.active_set import kernels
+from pear.solvers.active_set.compile import sources_of
 from pear.train import FitConfig, Progress, fit
 from pear.train.compiled import LinearEpochs, epoch
 
@@ -110,12 +112,12 @@ def test_a_batch_that_must_be_left_takes_the_fallback_path(monkeypatch: pytest.M
     original = epoch.linear_epoch
     left = []
 
-    def balks(P: Any, data: epoch.Samples, *rest: Any) -> int:
+    def balks(P: Any, data: epoch.TrainingSet, *rest: Any) -> int:
         """Ends before batches 2 and 5, as if a sample of theirs could not be solved."""
         *_, room, first = rest
         left.extend(k for k in (2, 5) if k > first and k not in left)
         end = next((k for k in (2, 5) if k > first), None)
-        order = data.order if end is None else data.order[: end * len(room.rows)]
+        order = data.order if end is None else data.order[: end * len(room.samples.at)]
         return int(original(P, data._replace(order=order), *rest))
 
     plain = trained(torch.float64, False, monkeypatch, max_epochs=1)
@@ -125,6 +127,11 @@ def test_a_batch_that_must_be_left_takes_the_fallback_path(monkeypatch: pytest.M
     torch.testing.assert_close(mixed[0].weight, plain[0].weight, rtol=1e-9, atol=1e-11)
     assert mixed[1].samples == plain[1].samples == 60
     assert mixed[3].checks[-1].loss == pytest.approx(plain[3].checks[-1].loss, rel=1e-9)
+
+
+def test_a_change_in_the_active_set_method_empties_the_cache_of_the_epoch() -> None:
+    sources = sources_of(epoch.linear_epoch.py_func)
+    assert {Path(module.__file__).resolve().parent for module in (kernels, epoch)} < set(sources)
 
 
 def test_compile_now() -> None:

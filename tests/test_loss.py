@@ -83,7 +83,7 @@ def test_a_useless_solver_costs_exchanges_and_never_accuracy(
 ) -> None:
     """Exchanges alone find the solution among bounds; among rows they may give up, but never lie."""
     case = ZOO[name]
-    monkeypatch.setattr("pear.solvers.interior_point.dense.solve", useless(junk))
+    monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(junk))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pear.FailedSamplesWarning)
         s = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="pear", on_failure="mask")
@@ -96,7 +96,7 @@ def test_a_useless_solver_costs_exchanges_and_never_accuracy(
 def test_repairs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the box zero is inside, so that no bound is guessed; planted are two in each sample."""
     case = ZOO["box"]
-    monkeypatch.setattr("pear.solvers.interior_point.dense.solve", useless(0.0))
+    monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(0.0))
     solution = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="pear")
     assert solution.repaired.tolist() == [True] * 3
     function = pear.PEARLoss(case.problem, case.smoothing, solver="pear")
@@ -166,10 +166,10 @@ def test_smoothing_by_itself(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="pear"):
         first = function(COST, 10 * TRUE)
     assert caplog.messages == ["smoothing='auto' picked 0.23"]  # mean 2.333…
-    assert function.smoothing == 0.23
+    assert function.chosen_smoothing == 0.23
     assert first.item() == pear.PEARLoss(SIMPLEX, smoothing=0.23, injection=0.0)(COST, 10 * TRUE).item()
     function(COST, 1000 * TRUE)
-    assert function.smoothing == 0.23
+    assert function.chosen_smoothing == 0.23
 
 
 AUTO: dict[str, tuple[pear.Problem, Any, float]] = {
@@ -187,7 +187,7 @@ def test_smoothing_by_itself_everywhere(name: str) -> None:
     assert torch.equal(pear.regret_gradient(*args, smoothing="auto"), pear.regret_gradient(*args, smoothing=expected))
     layer = pear.DecisionLayer(problem, smoothing="auto")
     layer(torch.tensor(cost))
-    assert layer.smoothing == expected
+    assert layer.chosen_smoothing == expected
 
 
 def test_smoothing_by_itself_ignores_what_is_not_finite() -> None:
@@ -331,13 +331,13 @@ OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
     "solver": (
         ALL,
         {"solver": "gurobi"},
-        r"^unknown solver 'gurobi': There are auto, pear, active-set, osqp, highs, scipy, daqp,",
+        r"^unknown solver 'gurobi': There are auto, active-set, pear, binary, highs, scipy, osqp, daqp,",
     ),
     "solver misspelt": (ALL, {"solver": "ospq"}, r"^unknown solver 'ospq': did you mean 'osqp'\? There are auto,"),
     "solver of another kind": (
         ALL,
         {"solver": "highs"},
-        r"^solver 'highs' solves .* lp and milp, not qp: use one of pear",
+        r"^solver 'highs' solves .* lp and milp, not qp: use one of active-set, pear",
     ),
 }
 
@@ -425,8 +425,7 @@ def test_a_solver_that_cannot_do_it_is_helped_out_aloud(
     """In the last resort another installed solver is asked, and the log says whom."""
     pytest.importorskip("daqp")
     case = ZOO["transport"]
-    monkeypatch.setattr("pear.solvers.interior_point.dense.solve", useless(NAN))
-    monkeypatch.setattr("pear.decisions.pipeline._ROUNDS", ((1e-6, 0), (1e-10, 0)))  # and no exchange may save it
+    monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(NAN))
     with caplog.at_level("WARNING", logger="pear"):
         s = pear.solve(case.problem, case.cost, case.smoothing, solver="pear")
     assert bool(s.solved.all())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import gzip
 import importlib.util
@@ -21,17 +22,19 @@ from typer.testing import CliRunner, Result
 
 import pear
 from pear.cli.app import app
-from pear.data import PriceError, Prices, fetch_prices, load_prices, read_prices
-from pear.errors import MissingExtraError, ProblemError
-from pear.experiments import FILE_NAME, Database, ExperimentError, Selection, expand, market
+from pear.data import Prices, fetch_prices, load_prices, read_prices
+from pear.errors import DataError, MissingExtraError, ProblemError
+from pear.experiments import FILE_NAME, Database, ExperimentError, RunError, Selection, expand
+from pear.experiments.catalogue import LOWER_BOUNDS, PAPER_PORTFOLIO_METHODS, TASKS
+from pear.experiments.protocols.portfolio import make_market
 from pear.report import read
-from pear.report.bootstrap import paired_interval
-from pear.report.portfolio import crossed_interval, market_sections
+from pear.report.bootstrap import paired_difference, paired_interval
+from pear.report.portfolio import market_sections
 from pear.report.published import published_portfolio
 from pear.tasks.market import (
     METHODS,
+    Evaluation,
     Forecaster,
-    Judge,
     PortfolioPEARLoss,
     backtest,
     deepest_drawdowns,
@@ -78,7 +81,7 @@ def test_the_exact_gradient_is_that_of_the_regret_through_the_whole_pipeline(ass
     known, days = batch(assets=assets)
     model = small(assets)
     exact = gradients(model, market_loss("pear-exact", task, AHEAD), known, days)
-    judge = Judge(task, days, AHEAD)
+    evaluation = Evaluation(task, days, AHEAD)
     parameters = list(model.parameters())
     generator = torch.Generator().manual_seed(1)
     for _ in range(8):
@@ -89,13 +92,28 @@ def test_the_exact_gradient_is_that_of_the_regret_through_the_whole_pipeline(ass
             with torch.no_grad():
                 for p, d in zip(parameters, direction, strict=True):
                     p += sign * step * d
-                ends.append(float(judge.regrets(model(known)).mean()))
+                ends.append(float(evaluation.outcome(model(known)).regret.mean()))
                 for p, d in zip(parameters, direction, strict=True):
                     p -= sign * step * d
         slope = (ends[0] - ends[1]) / (2 * step)
         claimed = float(sum((g * d).sum() for g, d in zip(exact, direction, strict=True)))
         assert abs(slope) > 1e-6
         assert claimed == pytest.approx(slope, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", ["layer", "pear-exact"])
+def test_a_key_whose_days_change_is_not_answered_from_the_old_ones(method: str) -> None:
+    task = pear.tasks.portfolio(ASSETS, risk_aversion=30.0)
+    known, days = batch()
+    predicted, keys = small()(known).detach().requires_grad_(), torch.arange(len(days))
+    loss = market_loss(method, task, AHEAD)
+    values = [float(loss(predicted, days, keys=keys).detach()) for _ in range(2)]
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
+    other = torch.cat([days[:, :, :WINDOW], -days[:, :, WINDOW:]], 2)
+    other[0] = days[0]  # one of them stays
+    fresh = float(market_loss(method, task, AHEAD)(predicted, other).detach())
+    assert abs(fresh - values[0]) > 1e-4 * abs(fresh)
+    assert float(loss(predicted, other, keys=keys).detach()) == pytest.approx(fresh, rel=1e-9)
 
 
 def test_the_layer_and_exact_pear_have_the_same_gradient_and_value() -> None:
@@ -181,7 +199,7 @@ def test_the_future_changes_nothing_before_it() -> None:
     windows = split_windows(returns, WINDOW, AHEAD).rebalancing
     other = windows.days.clone()
     other[:, :, -AHEAD:] += 0.03
-    weights = [Judge(task, days, AHEAD).weights(models[0](windows.known)) for days in (windows.days, other)]
+    weights = [Evaluation(task, days, AHEAD).weights(models[0](windows.known)) for days in (windows.days, other)]
     assert torch.equal(weights[0], weights[1])
 
 
@@ -189,13 +207,13 @@ def train_small(returns: Tensor, method: str = "pear-exact", epochs: int = 2, ra
     split = split_windows(returns, WINDOW, AHEAD)
     task = pear.tasks.portfolio(returns.shape[1], 2.0)
     model = small(returns.shape[1])
-    judge = Judge(task, split.validation.days, AHEAD)
+    evaluation = Evaluation(task, split.validation.days, AHEAD)
     fit(
         model,
         market_loss(method, task, AHEAD),
         (split.train.known, split.train.days),
         (split.validation.known, split.validation.days),
-        lambda predicted, true: judge.normalized_regret(predicted),
+        evaluation.normalized_regret,
         FitConfig(learning_rate=rate, batch_size=64, max_epochs=epochs, check_every=1, clip_norm=1.0, halve_after=3),
     )
     return model
@@ -270,10 +288,13 @@ def test_training_lowers_regret_where_returns_can_be_forecast() -> None:
     wave = torch.stack([torch.sin(2 * math.pi * (days / 16 + k / ASSETS)) for k in range(ASSETS)], 1)
     returns = 0.01 * wave.double() + 0.1 * history(900)
     split = split_windows(returns, WINDOW, AHEAD)
-    judge = Judge(pear.tasks.portfolio(ASSETS, 2.0), split.rebalancing.days, AHEAD)
-    regret = {name: judge.normalized_regret(train_small(returns, name, 8, 1e-2)(split.rebalancing.known)) for name in
-              ("mse", "layer", "pear-mean", "pear-exact")}  # fmt: skip
-    before = judge.normalized_regret(small()(split.rebalancing.known))
+    evaluation = Evaluation(pear.tasks.portfolio(ASSETS, 2.0), split.rebalancing.days, AHEAD)
+    known = split.rebalancing.known
+    regret = {
+        name: evaluation.normalized_regret(train_small(returns, name, 8, 1e-2)(known))
+        for name in ("mse", "layer", "pear-mean", "pear-exact")
+    }
+    before = evaluation.normalized_regret(small()(known))
     assert before > 0.5
     assert all(after < 0.2 * before for after in regret.values()), (before, regret)
 
@@ -401,7 +422,7 @@ def test_prices_are_read_from_plain_and_packed_files(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_a_table_is_said(tmp_path: Path, rows: list[str], message: str) -> None:
-    with pytest.raises(PriceError, match=message):
+    with pytest.raises(DataError, match=message):
         read_prices(write(tmp_path / "p.csv", rows))
 
 
@@ -414,30 +435,30 @@ def test_gaps_are_cut_out_on_request_and_never_filled(tmp_path: Path, caplog: py
     days = read_prices(file, gaps="drop-days")
     assert (days.names, len(days.dates), days.dropped) == (("A", "B"), 4, "1 of 5 days dropped because of gaps")
     assert days.values[3].tolist() == [1.4, 2.6]
-    with pytest.raises(PriceError, match="gaps must be one of error, drop-names, drop-days; got 'fill'"):
+    with pytest.raises(DataError, match="gaps must be one of error, drop-names, drop-days; got 'fill'"):
         read_prices(file, gaps="fill")  # type: ignore[arg-type]
 
 
 def test_dropped_days_that_leave_weeks_open_are_an_error(tmp_path: Path) -> None:
     days = days_from("2024-01-01", 30)
     rows = [f"{day},1.0,{'' if 5 <= place < 20 else 2.0}" for place, day in enumerate(days)]
-    with pytest.raises(PriceError, match="no prices between 2024-01-05 and 2024-01-29, 24 days"):
+    with pytest.raises(DataError, match="no prices between 2024-01-05 and 2024-01-29, 24 days"):
         read_prices(write(tmp_path / "p.csv", rows), gaps="drop-days")
 
 
 def test_all_names_with_gaps_leave_nothing(tmp_path: Path) -> None:
-    with pytest.raises(PriceError, match="no prices are left \\(2 of 2 names dropped"):
+    with pytest.raises(DataError, match="no prices are left \\(2 of 2 names dropped"):
         read_prices(write(tmp_path / "p.csv", [*GOOD, "2024-01-05,,"]), gaps="drop-names")
 
 
 def test_missing_files_folders_and_extras_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(PriceError, match=r"no file of prices at .*nowhere\.csv"):
+    with pytest.raises(DataError, match=r"no file of prices at .*nowhere\.csv"):
         load_prices(tmp_path / "nowhere.csv")
     monkeypatch.delenv("PEAR_DATA", raising=False)
-    with pytest.raises(PriceError, match="PEAR_DATA is not set"):
+    with pytest.raises(DataError, match="PEAR_DATA is not set"):
         load_prices("sp100")
     monkeypatch.setenv("PEAR_DATA", str(tmp_path))
-    with pytest.raises(PriceError, match=r"expected one .csv or .csv.gz file in .*sp100 and found none"):
+    with pytest.raises(DataError, match=r"expected one .csv or .csv.gz file in .*sp100 and found none"):
         load_prices("sp100")
     (tmp_path / "sp100").mkdir()
     write(tmp_path / "sp100" / "prices.csv", GOOD)
@@ -474,7 +495,7 @@ def test_fetched_prices_are_written_and_read_back(tmp_path: Path, monkeypatch: p
     prices = fetch_prices(["A", "B"], "2024-01-02", "2024-01-03", tmp_path / "new" / "p.csv")
     assert (prices.names, prices.values.tolist()) == (("A", "B"), [[3.0, 1.0], [4.0, 2.0]])
     assert asked["end"] == "2024-01-04"
-    with pytest.raises(PriceError, match="sent no prices for X"):
+    with pytest.raises(DataError, match="sent no prices for X"):
         fetch_prices(["X"], "2024-01-02", "2024-01-03", tmp_path / "p.csv")
 
 
@@ -494,9 +515,10 @@ def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "200")
-    quick = {"stride": 8, "max_epochs": 2, "last_days": 620, "quick": True}
-    monkeypatch.setattr(market, "_QUICK", quick)
-    monkeypatch.setattr(market, "_PROTOCOL", {"window": WINDOW, "ahead": AHEAD, "risk_aversion": 2.0, "lower": 0.0})
+    entry = TASKS["portfolio"]
+    quick = {**entry.quick, "stride": 8, "max_epochs": 2, "last_days": 620}
+    problem = {**entry.problem, "window": WINDOW, "ahead": AHEAD}
+    monkeypatch.setitem(TASKS, "portfolio", dataclasses.replace(entry, problem=problem, quick=quick))
 
 
 def invoke(*arguments: object) -> Result:
@@ -513,9 +535,9 @@ def test_the_experiments_run_and_the_report_shows_them(prices: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "16 of 16 runs to do" in result.output
     with Database(Path("out") / FILE_NAME) as database:
-        rows = database.rows()
+        rows = database.records()
     trained = [row for row in rows if "variant" not in row.settings]
-    assert {(row.method, row.seed) for row in trained} == {(m, s) for m in market.PAPER_METHODS for s in (0, 1)}
+    assert {(row.method, row.seed) for row in trained} == {(m, s) for m in PAPER_PORTFOLIO_METHODS for s in (0, 1)}
     for row in trained:
         assert (
             0
@@ -528,7 +550,7 @@ def test_the_experiments_run_and_the_report_shows_them(prices: Path) -> None:
         assert row.metrics["dates"][0] > row.settings["first"]
     for row in rows:
         if row.settings.get("variant"):
-            best = [np.array(row.metrics["best"][f"{lower:g}"]) for lower in market.LOWER_BOUNDS]
+            best = [np.array(row.metrics["best"][f"{lower:g}"]) for lower in LOWER_BOUNDS]
             assert all((wide >= narrow - 1e-12).all() for narrow, wide in itertools.pairwise(best))
     again = reproduce("mvo", "--data", prices, "--quick", "--seeds", "0-1")
     assert "0 of 8 runs to do" in again.output
@@ -553,8 +575,8 @@ def test_prices_that_change_are_not_taken_for_the_old_ones(prices: Path) -> None
     run = expand(["mvo"], selection)[0]
     prices.write_text(prices.read_text("utf-8").replace(",100.", ",101."), encoding="utf-8")
     assert expand(["mvo"], selection)[0].key != run.key
-    with pytest.raises(market.RunError, match="have changed since the run was asked for"):
-        market.make_market(run)
+    with pytest.raises(RunError, match="have changed since the run was asked for"):
+        make_market(run)
 
 
 @pytest.mark.usefixtures("tiny")
@@ -588,7 +610,7 @@ def test_pear_stands_for_its_two_modes_and_all_needs_no_prices(prices: Path) -> 
     assert [run.method for run in runs] == ["pear-mean", "pear-exact"]
     assert str(runs[0]) == f"portfolio, pear-mean, {prices}, seed 0"
     assert {run.task for run in expand(["all"], Selection())} == {"shortest_path", "knapsack"}
-    assert set(market.PAPER_METHODS) < set(METHODS)
+    assert set(PAPER_PORTFOLIO_METHODS) < set(METHODS)
 
 
 def test_the_paper_s_portfolio_numbers_are_there() -> None:
@@ -630,14 +652,14 @@ def test_resampling_seeds_widens_the_interval_where_seeds_differ() -> None:
     rng = np.random.default_rng(0)
     differences = np.array([[1.0], [-1.0], [1.5], [-1.5]]) + 0.01 * rng.normal(size=(4, 50))
     narrow = paired_interval(differences.mean(0), np.zeros(50))[1:]
-    wide = crossed_interval(differences)
+    wide = paired_difference(differences, 0 * differences, np.ones_like(differences), shared=True)
     assert narrow[1] - narrow[0] < 0.01
-    assert wide[0] < -0.8
-    assert wide[1] > 0.8
+    assert wide.low < -0.8
+    assert wide.high > 0.8
 
 
 def test_prices_check_themselves() -> None:
-    with pytest.raises(PriceError, match="got values of shape"):
+    with pytest.raises(DataError, match="got values of shape"):
         Prices(np.ones((2, 2)), ("A",), (datetime.date(2024, 1, 2), datetime.date(2024, 1, 3)))
 
 

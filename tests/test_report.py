@@ -14,15 +14,22 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from pear.bench import plot
 from pear.cli.app import app
-from pear.errors import MissingExtraError, ProblemError
-from pear.report import Verdict, read, verdict, write_report
+from pear.errors import MissingExtraError
+from pear.experiments import FILE_NAME, SCHEMA_VERSION, Database, DatabaseError, Record
+from pear.experiments.catalogue import EXPERIMENTS
+from pear.report import Verdict, read, style, verdict, write_report
+from pear.report.bootstrap import paired_interval
 from pear.report.cells import Cell
 from pear.report.compare import best_two, mean_and_deviation
-from pear.report.database import SCHEMA_VERSION
-from pear.report.figures import Series, lines, split_bars
+from pear.report.figures import METHOD_COLORS, PARTS, Series, lines, pairs, split_bars, value_lines
 from pear.report.published import published
-from pear.report.tables import LAYOUTS, Table, tables
+from pear.report.section import Section
+from pear.report.tables import table_sections
+from pear.report.write import markdown_text
+
+PAPER_TABLES = [one.table for one in EXPERIMENTS.values() if one.tasks != ("portfolio",) and not one.table.cells]
 
 RUNS = (
     "CREATE TABLE runs (key TEXT PRIMARY KEY, experiment TEXT, task TEXT, method TEXT, seed INTEGER, settings TEXT, "
@@ -51,21 +58,22 @@ class Builder:
 
     def add(self, task: str, method: str, seed: int, metrics: dict[str, Any], **other: Any) -> None:
         own = {"smoothing": 0.1, "injection": 0.1} if method == "pear" else {}
-        settings = {"degree": 8, "noise": 0.0, "time_cap": 600.0, "max_epochs": 10_000, **PROBLEM[task], **own}
+        settings = {"degree": 8, "noise": 0.0, "time_cap": 600.0, "max_epochs": 10_000, **PROBLEM.get(task, {}), **own}
         settings |= other.get("settings", {})
         self.count += 1
         texts = [json.dumps(value, sort_keys=True) for value in (settings, metrics, other.get("timings", {}))]
         row = (
             *(f"key{self.count}", "lp-degree", task, method, seed, texts[0]),
             *(other.get("status", "done"), other.get("reason", ""), texts[1], texts[2]),
-            *(json.dumps(other.get("history", [])), "weights/a.pt", '{"pear": "0.1.0"}', "Linux <2 cores>"),
+            *(json.dumps(other.get("history", [])), "weights/a.pt", '{"pear": "0.1.0"}'),
+            other.get("machine", "Linux <2 cores>"),
             f"2026-11-15T08:00:{self.count % 60:02}+00:00",
         )
         self.connection.execute(f"INSERT INTO runs VALUES ({', '.join('?' * len(row))})", row)
         self.connection.commit()
 
-    def tables(self) -> dict[str, Table]:
-        return {table.layout.name: table for table in tables(read(self.path))}
+    def tables(self) -> dict[str, Section]:
+        return {section.name: section for section in table_sections(read(self.path))}
 
     def cell(
         self, table: str, task: str, method: str, metric: str = "normalized_regret_pct", **condition: float
@@ -95,7 +103,7 @@ def filled(builder: Builder) -> Builder:
         builder.add("shortest_path", "pear", seed, shift, settings={"variant": "direction-shift"})
         capacities = {"shift": {"0.3": 0.02, "0.5": 0.001, "0.7": 0.005, "0.9": 0.0123}}
         builder.add("knapsack", "pear", seed, capacities, settings={"variant": "capacity-shift"})
-        rate = {"active_change_rate": 0.3}  # per cent
+        rate = {"active_change_rate": 0.003}  # a share: 0.3 %
         builder.add("shortest_path", "pear", seed, rate, settings={"variant": "stability"})
     for seed in range(2):
         builder.add("shortest_path", "spo+", seed, {"normalized_regret": 0.05}, settings={"noise": 0.3})
@@ -111,7 +119,7 @@ def filled(builder: Builder) -> Builder:
 
 def test_every_published_number_of_the_tables_is_there() -> None:
     rows = published()
-    assert {row.table for row in rows} == {layout.name for layout in LAYOUTS}
+    assert {row.table for row in rows} == {table.name for table in PAPER_TABLES}
     assert len(rows) == 388
     found = {(r.table, r.task, r.method, *sorted(r.condition.items()), r.metric): (r.mean, r.std) for r in rows}
     assert len(found) == len(rows)
@@ -163,13 +171,17 @@ def test_published_marks_are_those_of_the_paper(filled: Builder) -> None:
     found = filled.tables()
 
     def marks(table: str, block: int, column: int) -> list[int]:
-        return [row[column].published_place for row in found[table].blocks[block].cells]
+        return [row[1 + column].published_place for row in found[table].grids[block].rows]
 
     assert marks("lp_degree", 0, 0) == [0, 0, 0, 0, 1, 1]  # LAVA and PEAR share the first place
     assert marks("lp_degree", 0, 1) == [0, 1, 0, 0, 0, 2]
     assert marks("ablation_beta", 0, 0) == [0, 0, 2, 0, 1]
     assert marks("accuracy", 1, 0) == [1, 0, 0, 0, 0, 2]
     assert marks("stability", 0, 0) == [0, 0]
+
+
+def test_an_interval_of_one_instance_is_that_instance() -> None:
+    assert paired_interval([3.0], [1.0]) == (2.0, 2.0, 2.0)
 
 
 # --- cells ----------------------------------------------------------------------------------------------------------
@@ -247,12 +259,12 @@ def test_runs_of_different_settings_are_never_mixed(builder: Builder) -> None:
 def test_a_method_of_ours_gets_a_line_where_it_was_run(builder: Builder) -> None:
     builder.add("knapsack", "spo+relaxed", 0, {"normalized_regret": 0.006})
     found = builder.tables()
-    rows = {block.title: block.rows for block in found["lp_degree"].blocks}
-    assert rows["Knapsack: normalised regret, %"][:3] == ("MSE", "SPO+", "SPO+ (relaxed)")
+    rows = {grid.title: [row[0] for row in grid.rows] for grid in found["lp_degree"].grids}
+    assert rows["Knapsack: normalised regret, %"][:3] == ["MSE", "SPO+", "SPO+ (relaxed)"]
     assert "SPO+ (relaxed)" not in rows["Shortest path: normalised regret, %"]
     cell = builder.cell("lp_degree", "knapsack", "spo+relaxed", degree=8)
     assert (cell.mean, cell.verdict, cell.published.mean) == (pytest.approx(0.6), Verdict.NOT_PUBLISHED, None)
-    assert all("SPO+ (relaxed)" not in block.rows for block in found["lp_noise"].blocks)
+    assert all(row[0] != "SPO+ (relaxed)" for grid in found["lp_noise"].grids for row in grid.rows)
 
 
 # --- the files ------------------------------------------------------------------------------------------------------
@@ -285,7 +297,7 @@ class Page(HTMLParser):
 
 def write(builder: Builder, folder: Path) -> tuple[str, str]:
     folder.mkdir()
-    page, text = write_report(read(builder.path), folder)
+    page, text, _ = write_report(read(builder.path), folder)
     assert sorted(folder.iterdir()) == sorted([page, text])
     return page.read_text("utf-8"), text.read_text("utf-8")
 
@@ -319,7 +331,7 @@ def test_the_page_is_whole_and_needs_nothing_else(filled: Builder, tmp_path: Pat
     assert tags.count("svg") == 6
     assert text.count('<div class="empty">not run</div>') == 2
     assert {attributes.get("id") for tag, attributes in page.elements if tag == "section"} >= {
-        layout.name for layout in LAYOUTS
+        table.name for table in PAPER_TABLES
     }
     assert "prefers-color-scheme: dark" in text
     assert 'name="viewport"' in text
@@ -368,8 +380,65 @@ def test_markdown_tables(filled: Builder, tmp_path: Path) -> None:
     assert "5.00 ± 0.00 *within 1 sd* (2 of 5 seeds)" in text
     assert "not run, 2 failed" in text
     assert "| Knapsack, DBB, degree 8, noise 0.0 | 1, 3 | &lt;b>no&lt;/b> answer \\| after 600 s |" in text
-    for layout in LAYOUTS:
-        assert f"## {layout.title}" in rows
+    for table in PAPER_TABLES:
+        assert f"## {table.title}" in rows
+
+
+HOSTILE = "<script>alert('x')</script>&amp;|*a* $\\frac$ [b](c)"
+
+
+def test_names_from_data_are_inert_on_the_page_and_in_the_tables(builder: Builder, tmp_path: Path) -> None:
+    shift = {"shift": {"forward": 0.1, "cross": 0.2}}
+    builder.add("shortest_path", HOSTILE, 0, {"normalized_regret": 0.1}, timings=TIMES, history=HISTORY)
+    builder.add("shortest_path", HOSTILE, 0, shift, settings={"variant": "direction-shift"})
+    builder.add(HOSTILE, HOSTILE, 0, {}, status="failed", reason=HOSTILE, machine=HOSTILE)
+    yardstick = {"regrets": [0.1, 0.2], "value": [1.0, 1.1]}
+    metrics = {"regrets": [0.2, 0.3], "best": [1.0, 1.0], "value": [1.0, 1.2], "dates": [HOSTILE, "b"]}
+    metrics |= {"yardsticks": {"equal weight": yardstick, HOSTILE: yardstick}}
+    metrics |= dict.fromkeys(("normalized_regret", "cumulative_return", "annual_return", "volatility"), 0.1)
+    metrics |= dict.fromkeys(("sharpe", "max_drawdown", "mean_turnover", "normalized_mse"), 0.1)
+    prices = {"assets": 3, "data": HOSTILE, "days": 9, "first": HOSTILE, "last": "b"}
+    builder.add("portfolio", "mse", 0, metrics, settings=prices, timings=TIMES)
+    text, markdown = write(builder, tmp_path / "out")
+    check_self_contained(text)  # has no <script>, and closes what it opens
+    assert text.count("&lt;script&gt;") >= 12
+    assert "&amp;amp;" in text
+    rows = [row for row in markdown.splitlines() if "alert" in row]
+    assert len(rows) >= 10
+    assert not any("<script" in row or "&amp;|" in row or "*a*" in row or "[b]" in row for row in rows)
+    for table in re.findall(r"(?:^\|.*\n)+", markdown, flags=re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1, table
+
+
+def test_plain_names_are_left_alone_in_markdown() -> None:
+    for text in ("S&P 100, 4.2 ± 1.0 (ddof 1)", "normalized_regret of prices-2024.csv"):
+        assert markdown_text(text) == text
+
+
+def test_one_palette_for_the_light_and_the_dark_page() -> None:
+    assert style.LIGHT.keys() == style.DARK.keys()
+    assert len(set(style.LIGHT.values())) == len(style.LIGHT)  # a colour in a picture has one name
+    parts = {"mse": dict.fromkeys(PARTS, 1.0), "pear": dict.fromkeys(PARTS, 2.0)}
+    series = [Series(name, [1.0, 2.0], [1.0, 2.0]) for name in METHOD_COLORS]
+    drawn = [
+        lines(series, series, "#2f7d4f"),
+        split_bars(parts),
+        pairs({"pear": 1.0}, {"pear": 2.0, "other": 1.0}, {"pear": 1.5}),
+        value_lines({"a": [1.0, 2.0]}, {"a": "ink"}, [(1, 2)]),
+    ]
+    for svg in drawn:
+        assert not re.search(r'style="[^"]*#[0-9a-f]{6}', svg)  # every colour follows the page
+    assert ">#2f7d4f</text>" in drawn[0]  # a text is no colour
+
+
+def test_plots_of_benchmarks_share_the_style(tmp_path: Path) -> None:
+    rows = [plot.Series("pear", [1, 10], [0.1, 0.2]), plot.Series("<$x>", [1, 10], [0.0, 3.0], ours=False)]
+    svg = plot.draw(tmp_path / "a.svg", "title", "x", "y", rows).read_text("utf-8")
+    colors = set(re.findall(r"#[0-9a-f]{6}", re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)))
+    assert colors <= set(style.LIGHT.values())
+    assert {style.LIGHT["pear"], style.LIGHT["mse"]} <= colors
+    assert "&lt;$x&gt;" in svg
+    assert plot.draw(tmp_path / "b.svg", "title", "x", "y", rows).read_text("utf-8") == svg
 
 
 def test_pictures_survive_extremes() -> None:
@@ -386,20 +455,20 @@ def test_pictures_survive_extremes() -> None:
 
 def test_what_is_no_database_of_runs_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(
-        ProblemError, match=r"there is no database of runs at .*missing.sqlite; run pear reproduce first"
+        DatabaseError, match=r"there is no database of runs at .*missing.sqlite; run pear reproduce first"
     ):
         read(tmp_path / "missing.sqlite")
     (tmp_path / "text.sqlite").write_text("no database " * 100)
-    with pytest.raises(ProblemError, match="cannot be read as a database of runs"):
+    with pytest.raises(DatabaseError, match="cannot be read as a database of runs"):
         read(tmp_path / "text.sqlite")
     sqlite3.connect(tmp_path / "other.sqlite").execute("CREATE TABLE runs (a TEXT)").connection.commit()
-    with pytest.raises(ProblemError, match="lacks the tables runs and meta"):
+    with pytest.raises(DatabaseError, match="lacks the tables runs and meta"):
         read(tmp_path / "other.sqlite")
     Builder(tmp_path / "empty.sqlite")
-    with pytest.raises(ProblemError, match="holds no runs yet; run pear reproduce first"):
+    with pytest.raises(DatabaseError, match="holds no runs yet; run pear reproduce first"):
         read(tmp_path / "empty.sqlite")
     Builder(tmp_path / "new.sqlite", version=7)
-    with pytest.raises(ProblemError, match=r"is of version 7, and this report reads version 1; .*--export"):
+    with pytest.raises(DatabaseError, match=r"is of version 7, and this report reads version 1; .*--export"):
         read(tmp_path / "new.sqlite")
     assert not (tmp_path / "missing.sqlite").exists()
 
@@ -410,12 +479,13 @@ def test_reading_changes_nothing(filled: Builder) -> None:
     assert filled.path.read_bytes() == before
 
 
-def test_without_matplotlib_the_extra_is_named(
-    filled: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])
+def test_without_a_package_the_extra_is_named(
+    filled: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find(name))
-    with pytest.raises(MissingExtraError, match=r"pip install 'pear-dfl\[cli\]'"):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find(name))
+    with pytest.raises(MissingExtraError, match=rf"the report needs {missing}, .* pip install 'pear-dfl\[cli\]'"):
         write_report(read(filled.path), tmp_path)
 
 
@@ -440,14 +510,10 @@ def test_command_writes_where_it_says(filled: Builder, run: Callable[..., Result
 
 
 def test_command_takes_the_folder_that_experiments_write_to(run: Callable[..., Result], tmp_path: Path) -> None:
-    from pear.experiments import FILE_NAME, Database, Row
-    from pear.experiments import SCHEMA_VERSION as WRITTEN
-
-    assert WRITTEN == SCHEMA_VERSION
     settings = {**PROBLEM["knapsack"], "degree": 8, "noise": 0.0, "time_cap": 600.0, "max_epochs": 10_000}
     folder = tmp_path / "pear-output" / "lp"
     with Database(folder / FILE_NAME) as database:
-        row = Row("k", "lp-degree", "knapsack", "mse", 0, settings, "done", metrics={"normalized_regret": 0.0229})
+        row = Record("k", "lp-degree", "knapsack", "mse", 0, settings, "done", metrics={"normalized_regret": 0.0229})
         assert database.add(row)
         assert run().exit_code == 0  # while a writer has it open
     assert "2.290 *within 1 sd* (1 of 5 seeds)" in (tmp_path / "pear-output/report/report.md").read_text("utf-8")

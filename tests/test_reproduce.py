@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -18,7 +19,9 @@ from typer.testing import CliRunner, Result
 
 from pear.cli.app import app
 from pear.cli.reproduce import numbers
-from pear.experiments import EXPERIMENTS, FILE_NAME, Database, ExperimentError, performance, specs
+from pear.experiments import EXPERIMENTS, FILE_NAME, Database, ExperimentError
+from pear.experiments.catalogue import TASKS
+from pear.experiments.protocols import lp
 
 Reproduce = Callable[..., Result]
 
@@ -30,11 +33,12 @@ def reproduce(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Reproduce:
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "200")
     tiny = {
-        "shortest_path": {"grid": [3, 3], "samples": 40, "quick": True},
-        "knapsack": {"items": 6, "dimensions": 2, "capacity_ratio": 0.5, "samples": 24, "quick": True},
+        "shortest_path": {"grid": [3, 3], "samples": 40},
+        "knapsack": {"items": 6, "dimensions": 2, "samples": 24},
     }
-    monkeypatch.setattr(specs, "_QUICK", tiny)
-    monkeypatch.setattr(specs, "QUICK_MAX_EPOCHS", 2)
+    for name, changes in tiny.items():
+        quick = {**TASKS[name].quick, **changes, "max_epochs": 2}
+        monkeypatch.setitem(TASKS, name, dataclasses.replace(TASKS[name], quick=quick))
 
     def invoke(*arguments: object) -> Result:
         return CliRunner().invoke(app, ["reproduce", *(str(argument) for argument in arguments)])
@@ -47,7 +51,7 @@ SOME = ("lp-degree", "--tasks", "shortest-path", "--methods", "mse,PEAR", "--deg
 
 def rows(folder: Path = Path("pear-output/lp")) -> list[Any]:
     with Database(folder / FILE_NAME) as database:
-        return database.rows()
+        return database.records()
 
 
 def test_runs_are_rows_and_those_that_are_there_are_skipped(
@@ -62,7 +66,7 @@ def test_runs_are_rows_and_those_that_are_there_are_skipped(
         ("shortest_path", method, seed, "done") for method in ("mse", "pear") for seed in (0, 1)
     }
     assert all((Path("pear-output/lp") / row.weights).is_file() for row in first)
-    monkeypatch.setattr(performance, "train", None)  # nothing is trained again
+    monkeypatch.setattr(lp, "train", None)  # nothing is trained again
     again = reproduce(*SOME, "--seeds", "0-1")
     assert again.exit_code == 0, again.output
     assert "0 of 4 runs to do" in again.output
@@ -147,7 +151,7 @@ def test_failures_are_listed_and_tried_again_on_request(reproduce: Reproduce, mo
         raise ValueError("no luck")
 
     with monkeypatch.context() as patch:
-        patch.setattr(performance, "train", broken)
+        patch.setattr(lp, "train", broken)
         result = reproduce(*SOME, "--seeds", "0")
     assert result.exit_code == 1
     assert "failed: shortest-path, mse, degree 8, seed 0: ValueError: no luck" in result.output
@@ -184,7 +188,7 @@ def test_an_export_without_a_database_is_refused(reproduce: Reproduce, tmp_path:
 def test_a_place_that_cannot_be_written_to_fails_before_training(
     reproduce: Reproduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(performance, "train", None)
+    monkeypatch.setattr(lp, "train", None)
     (tmp_path / "file").write_text("", encoding="utf-8")
     for place in ("file", "file/below", "/proc/pear"):
         result = reproduce(*SOME, "--out", place)

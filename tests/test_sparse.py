@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pear.sensitivity.sparse_verified import SparseVerified
 from scipy import sparse
 
 import pear
 from pear.decisions.solve import solve_verified
 from pear.problem import sparse as rule
 from pear.problem.sparse import SparseMatrix, SparseProgram
+from pear.sensitivity.systems import SparseSystems
 from pear.solvers.linalg import saddle as sparse_kkt
 from pear.solvers.linalg.ldl import Ordering
 from pear.solvers.registry import get
@@ -300,7 +300,7 @@ class TestFailures:
 
 @pytest.mark.usefixtures("keep_small_ones_sparse")
 class TestMemory:
-    def test_a_remembered_set_is_verified_and_used_again(self) -> None:
+    def test_a_warm_start_is_verified_and_used_again(self) -> None:
         thin, _ = both(**grid(6))
         loss, keys = pear.PEARLoss(thin), torch.arange(BATCH)
         c, true = costs().abs(), costs(1).abs()
@@ -317,8 +317,8 @@ class TestMemory:
     def test_the_factor_of_the_forward_pass_serves_the_gradient(self) -> None:
         thin, _ = both(**ZOO["smoothed lp"][0])
         verified = solve_verified(thin, costs(), 0.1, "auto")
-        assert isinstance(verified, SparseVerified)
-        assert all(system is not None for system in verified.systems)
+        assert isinstance(verified.systems, SparseSystems)
+        assert all(system is not None for system in verified.systems.kept)
 
 
 class TestWhatStaysSparse:

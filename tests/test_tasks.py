@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import pear
-from pear.tasks import Task, knapsack, portfolio, shortest_path
+from pear.tasks import Portfolio, Task, building, knapsack, portfolio, shortest_path
 from pear.tasks.costs import polynomial_costs
 
 
@@ -325,3 +325,55 @@ def test_tasks_are_frozen() -> None:
         assert task.name
         with pytest.raises(dataclasses.FrozenInstanceError):
             task.name = "other"  # type: ignore[misc]
+
+
+# --- one protocol ----------------------------------------------------------------------------------------------------
+
+
+def protocol_case(name: str) -> tuple[Task, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
+    """A task with predicted and true costs, and curvatures where it has any."""
+    generator = torch.Generator().manual_seed(0)
+    task: Task = {
+        "path": lambda: shortest_path((3, 3)),
+        "knapsack": lambda: knapsack([[3.0, 4.0, 2.0, 5.0]], capacity=7.0),
+        "building": lambda: building([[3.0, 4.0, 2.0], [1.0, 1.0, 2.0], [2.0, 1.0, 1.0]], budget=0.7),
+        "portfolio": lambda: portfolio(3, risk_aversion=2.0),
+    }[name]()
+    predicted, true = (torch.rand(3, task.problem.n, generator=generator, dtype=torch.float64) for _ in range(2))
+    if not isinstance(task, Portfolio):
+        return task, predicted, true, {}
+    factors = torch.rand(2, 3, 3, 3, generator=generator, dtype=torch.float64)
+    Q, true_Q = (task.curvature(F @ F.transpose(1, 2) + 0.1 * torch.eye(3)) for F in factors)
+    return task, predicted, true, {"Q": Q, "true_Q": true_Q}
+
+
+@pytest.mark.parametrize("name", ["path", "knapsack", "building", "portfolio"])
+def test_every_task_decides_and_is_scored_in_the_same_way(name: str) -> None:
+    task, predicted, true, curvature = protocol_case(name)
+    decision = task.decide(predicted, curvature.get("Q"))
+    best = task.decide(true, curvature.get("true_Q"))
+    assert decision.shape == best.shape == predicted.shape
+    lost = [task.problem.objective(z, true, Q=curvature.get("true_Q")) for z in (decision, best)]
+    regret = task.regret(predicted, true, **curvature)
+    torch.testing.assert_close(regret, task.problem.sign * (lost[0] - lost[1]))
+    assert (regret >= -1e-12).all()
+    assert regret.max() > 1e-3
+    score = task.normalized_regret(predicted, true, **curvature)
+    assert score == pytest.approx(pear.normalized_regret(task.problem, predicted, true, **curvature), rel=1e-9)
+    assert task.normalized_regret(true, true, *[curvature[k] for k in ("true_Q", "true_Q") if curvature]) == 0.0
+
+
+def test_a_portfolio_without_its_risk_is_refused() -> None:
+    task = portfolio(3, risk_aversion=2.0)
+    for call in (task.decide, task.decide_relaxed, lambda cost: task.normalized_regret(cost, cost)):
+        with pytest.raises(pear.ProblemError, match=r"returns and risk, and Q is missing; pass Q=task.curvature"):
+            call(torch.zeros(2, 3))
+    covariance = torch.diag(torch.tensor([0.1, 0.2, 0.4], dtype=torch.float64))
+    weights = task.weights(torch.zeros(1, 3, dtype=torch.float64), covariance)
+    assert torch.equal(task.decide(torch.zeros(1, 3, dtype=torch.float64), Q=task.curvature(covariance)), weights)
+    torch.testing.assert_close(weights, torch.tensor([[4.0, 2.0, 1.0]], dtype=torch.float64) / 7)
+
+
+def test_a_task_that_cannot_list_ties_says_so() -> None:
+    with pytest.raises(pear.ProblemError, match="cannot list its equally good decisions"):
+        portfolio(3).decide_worst([[1.0, 1.0, 1.0]], [[1.0, 1.0, 1.0]])

@@ -64,7 +64,7 @@ def test_training_with_pear_lowers_the_regret(small: tuple[ShortestPath, Split])
     assert regret() < 0.5 * before
     assert history.best is not None
     assert history.best.metric == min(check.metric for check in history.checks)
-    assert loss.reused > 0  # the keys reach the loss: it remembers samples between epochs
+    assert loss.reused > 0  # the keys reach the loss: it has warm starts
 
 
 def test_a_seed_fixes_the_run_and_touches_no_global_state(small: tuple[ShortestPath, Split]) -> None:
@@ -443,7 +443,6 @@ def test_a_loss_is_calibrated_on_all_training_costs_once_and_resumes_as_it_was(t
     assert resumed.scale == first.scale
 
 
-@pytest.mark.xfail(not hasattr(pear.PEARLoss, "calibrate"), reason="the loss takes λ from the first batch", strict=True)
 @pytest.mark.parametrize("depth", ["linear", "deep"])  # in compiled code, and batch by batch
 def test_automatic_smoothing_is_the_same_after_a_break(depth: str, tmp_path: Path) -> None:
     task = shortest_path((3, 3))
@@ -487,7 +486,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("solver", ["osqp", "daqp", "piqp", "clarabel"])
 def test_the_solver_does_not_change_what_is_learnt(solver: str) -> None:
-    """Hints differ, verified solutions do not: the same weights come out of the same batches."""
+    """Candidates differ, verified solutions do not: the same weights come out of the same batches."""
     pytest.importorskip(solver)
     task = pear.tasks.shortest_path((3, 3))
     train, validation, _ = task.split(task.samples(120, degree=6))

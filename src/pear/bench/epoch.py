@@ -7,8 +7,8 @@ regret, and back to the days. The forecaster and its optimiser are the same for 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,10 @@ from torch import Tensor, nn
 from pear.bench.clock import measure
 from pear.bench.peers import Peer
 from pear.bench.peers import measure as measure_peer
-from pear.bench.peers.registry import WORKERS
 from pear.bench.plot import Series
+from pear.bench.settings import Callbacks, Labels, Settings, option
 from pear.bench.table import Table, error, number
 from pear.data import load_prices
-from pear.errors import ProblemError
 from pear.tasks import Portfolio, portfolio
 from pear.tasks.market import Forecaster, market_loss, split_windows
 from pear.tasks.market.moments import FLOOR
@@ -32,34 +31,26 @@ PEAR = "pear exact"
 SIZE = 64
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What to measure.
-
-    Attributes:
-        data: prices, see ``pear.data.load_prices``.
-        batches: of 64 windows, spread over the training windows; an epoch is reckoned from them.
-        repeats: measurements; the fastest counts.
-        limit: seconds that the measurements of one side may take.
-        seed: of the forecaster.
-    """
-
-    data: str = "skfolio"
-    batches: int = 4
-    repeats: int = 3
-    limit: float = 60.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if min(self.batches, self.repeats) < 1 or not self.limit > 0:
-            raise ProblemError(
-                f"--batches and --repeats must be at least 1 and --limit positive; got {self.batches}, {self.repeats} "
-                f"and {self.limit}"
-            )
+PEERS = "epoch"
+LABELS = Labels("An epoch of portfolio training", "in the order of the table", "seconds an epoch")
 
 
 @dataclass(frozen=True)
-class Row:
+class EpochSettings(Settings):
+    """Time an epoch of portfolio training, one thread each, beside the error of the gradients."""
+
+    data: str = option("skfolio", "Prices: skfolio, sp100 of $PEAR_DATA, or a file.")
+    batches: int = option(4, "Of 64 windows; an epoch is reckoned from them.", least=1, quick=1)
+    repeats: int = option(3, "Measurements; the fastest counts.", least=1, quick=1)
+    limit: float = option(60.0, "Seconds that one side may take.", positive=True)
+    seed: int = option(0, "Of the forecaster.")
+
+
+SETTINGS = EpochSettings
+
+
+@dataclass(frozen=True)
+class EpochRow:
     """One side.
 
     Attributes:
@@ -77,20 +68,9 @@ class Row:
     gradient_error: float = math.nan
 
 
-def run(
-    settings: Settings,
-    peers: list[tuple[Peer, Path]],
-    on_row: Callable[[Row], None],
-    on_note: Callable[[str], None],
-    say: Callable[[str], None] = lambda line: None,
-) -> None:
-    """Measure PEAR, our layer, and qpth where it is among the peers.
-
-    Args:
-        settings: what to measure.
-        peers: with the Python of each.
-        on_row: called with every row; on_note: with remarks; say: with what is being done.
-    """
+def run(settings: EpochSettings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
+    """Measure PEAR, our layer, and the peers, each with the Python that it runs in."""
+    say, on_note = callbacks.say, callbacks.on_note
     prices = load_prices(settings.data)
     train = split_windows(prices.returns()).train
     task = portfolio(len(prices.names), 2.0)
@@ -117,17 +97,17 @@ def run(
             if who == PEAR and not warm:
                 exact = arrays["gradient"]
             off = _error(arrays["gradient"], exact) if method != "pear-mean" else math.nan
-            on_row(Row(who + (", later epochs" if warm else ""), batch, epoch, epoch / ours, off))
+            callbacks.on_row(EpochRow(who + (", later epochs" if warm else ""), batch, epoch, epoch / ours, off))
     for peer, python in peers:
         say(peer.name)
         arrays, seconds = _peer(peer, python, settings, task, predicted, true)
         batch = seconds / settings.batches
         epoch = count * (batch + common)
         assert ours is not None
-        on_row(Row(peer.title, batch, epoch, epoch / ours, _error(arrays["gradient"], exact)))
+        callbacks.on_row(EpochRow(peer.title, batch, epoch, epoch / ours, _error(arrays["gradient"], exact)))
 
 
-def tables(rows: list[Row]) -> list[Table]:
+def tables(rows: list[EpochRow]) -> list[Table]:
     """The comparison."""
     table = Table(
         "An epoch of portfolio training", ("who", "ms a batch", "s an epoch", "epoch /\npear", "gradient\nerror")
@@ -138,12 +118,14 @@ def tables(rows: list[Row]) -> list[Table]:
     return [table]
 
 
-def series(rows: list[Row]) -> list[Series]:
+def series(rows: list[EpochRow]) -> list[Series]:
     """Seconds of an epoch, a point for each side."""
     return [Series(row.who, [place + 1.0], [row.epoch_seconds], row.who == PEAR) for place, row in enumerate(rows)]
 
 
-def _fastest(settings: Settings, fresh: Callable[[], Callable[[], dict[str, Any]]]) -> tuple[dict[str, Any], float]:
+def _fastest(
+    settings: EpochSettings, fresh: Callable[[], Callable[[], dict[str, Any]]]
+) -> tuple[dict[str, Any], float]:
     fresh()()  # what is compiled on first use does not count towards the limit
     arrays, seconds = measure(fresh, settings.repeats, settings.limit, False, lambda: None)
     return arrays, min(seconds)
@@ -185,7 +167,12 @@ def _forecast(model: Forecaster, known: tuple[Tensor, ...], true: tuple[Tensor, 
 
 
 def _peer(
-    peer: Peer, python: Path, settings: Settings, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...]
+    peer: Peer,
+    python: Path,
+    settings: EpochSettings,
+    task: Portfolio,
+    predicted: list[Tensor],
+    true: tuple[Tensor, ...],
 ) -> tuple[dict[str, Any], float]:
     data = {
         "predicted": torch.stack(predicted).numpy(),
@@ -194,8 +181,7 @@ def _peer(
         "floor": FLOOR,
         "risk_aversion": task.risk_aversion,
     }
-    own = replace(peer, worker=WORKERS / f"run_{peer.name}_epoch.py")
-    found = measure_peer(own, python, data, repeats=settings.repeats, limit=settings.limit)
+    found = measure_peer(peer, python, data, repeats=settings.repeats, limit=settings.limit)
     return found.arrays, min(found.seconds)
 
 

@@ -1,7 +1,7 @@
-"""How exact are decisions and gradients? Thousands of problems, every back end, judged by an independent oracle.
+"""How exact are decisions and gradients? Thousands of problems, every back end, compared with an independent reference.
 
 Three numbers a row, each the largest over all problems of a family: the residual of the optimality conditions, the
-error of the gradient against the null-space oracle, and its error against finite differences of the regret.
+error of the gradient against the null-space reference, and its error against finite differences of the regret.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import torch
 from torch import Tensor
 
 from pear.bench.families import FAMILIES, Case
-from pear.bench.oracle import Reference, reference, reference_solvers
 from pear.bench.program import Array, Mask, kkt_residual, programs
+from pear.bench.reference import Reference, reference, reference_solvers
 from pear.decisions import solve
 from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning
 from pear.losses import PEARLoss, regret_gradient
 from pear.solvers.registry import available
 
-GOALS = {"kkt_residual": 1e-9, "oracle_error": 1e-8, "fd_error": 1e-5}
+GOALS = {"kkt_residual": 1e-9, "reference_error": 1e-8, "fd_error": 1e-5}
 """The largest values a row may show."""
 
 QUICK = 0.1
@@ -41,14 +41,14 @@ _ACROSS = 1e-3
 
 
 @dataclass(frozen=True)
-class Row:
+class ExactnessRow:
     """What one back end does on one family.
 
     Attributes:
         solver, family: their names.
         problems: how many were solved.
         kkt_residual: largest scaled residual of the optimality conditions, of all problems.
-        oracle_error: largest relative error of the gradient against the oracle, away from edges.
+        reference_error: largest relative error of the gradient against the reference, away from edges.
         fd_error: largest relative error against central differences of the regret, away from edges.
         repaired_share: share of the problems in which the solver's active set was wrong and was exchanged.
         degenerate_share: share of the problems on an edge, where no derivative exists; the two errors leave them out.
@@ -60,7 +60,7 @@ class Row:
     family: str
     problems: int
     kkt_residual: float
-    oracle_error: float
+    reference_error: float
     fd_error: float
     repaired_share: float
     degenerate_share: float
@@ -76,7 +76,7 @@ def run(
     quick: bool = False,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
-) -> list[Row]:
+) -> list[ExactnessRow]:
     """Measure every family with every back end.
 
     Args:
@@ -105,7 +105,7 @@ def run(
 
 
 def anchor_portfolio(seed: int = 0, solver: str = "auto") -> dict[str, float]:
-    """The gradient of 64 long-only portfolios of 100 assets, each with a covariance of its own, against the oracle.
+    """The gradient of 64 long-only portfolios of 100 assets, each with a covariance of its own, against the reference.
 
     Returns:
         ``median`` and ``largest`` relative error over the ``judged`` samples: those of the ``problems`` whose exact
@@ -125,7 +125,7 @@ def anchor_portfolio(seed: int = 0, solver: str = "auto") -> dict[str, float]:
 
 @dataclass(frozen=True)
 class _Answers:
-    """What the oracle says of a batch.
+    """What the reference says of a batch.
 
     Attributes:
         gradient: (B, n) exact gradients of the regret.
@@ -146,7 +146,7 @@ class _Answers:
 
 
 class _Exam:
-    """A batch of problems with the oracle's answers, found once for all back ends that may share them."""
+    """A batch of problems with the reference's answers, found once for all back ends that may share them."""
 
     def __init__(self, case: Case, rng: np.random.Generator) -> None:
         self.case = case
@@ -174,8 +174,8 @@ class _Exam:
         rescaled = [np.linalg.norm(np.linalg.solve(r.program.H, error)) for r, error in zip(references, e, strict=True)]
         size, whole = np.linalg.norm(g, axis=1), np.asarray(rescaled)
         zero = size <= _ZERO * whole
-        reach = [[r.reach(d) for d in along] for r, along in zip(references, self.directions, strict=True)]
-        steps = np.minimum(_LONGEST, 0.5 * np.asarray(reach))
+        longest = [[r.longest_step(d) for d in along] for r, along in zip(references, self.directions, strict=True)]
+        steps = np.minimum(_LONGEST, 0.5 * np.asarray(longest))
         steps = np.where(steps < _SHORTEST, np.nan, steps)
         return _Answers(g, zero, np.asarray([r.on_edge for r in references]), np.where(zero, whole, size), steps)
 
@@ -186,8 +186,8 @@ def _exams(family: str, seed: int, share: float) -> list[_Exam]:
     return [_Exam(case, directions) for case in FAMILIES[family](problems, share)]
 
 
-def _row(family: str, exams: list[_Exam], solver: str) -> Row:
-    residuals, oracle, differences, repaired, on_edge = [], [], [], [], []
+def _row(family: str, exams: list[_Exam], solver: str) -> ExactnessRow:
+    residuals, references, differences, repaired, on_edge = [], [], [], [], []
     for exam in exams:
         answers = exam.answers(solver)
         with warnings.catch_warnings():
@@ -198,17 +198,17 @@ def _row(family: str, exams: list[_Exam], solver: str) -> Row:
         failed = ~solution.solved.numpy()
         judged = failed | ~answers.on_edge
         residuals.append(_residuals(exam, solution))
-        oracle.append(np.where(failed, np.inf, answers.error(gradient))[judged])
+        references.append(np.where(failed, np.inf, answers.error(gradient))[judged])
         wrong = np.where(failed[:, None], np.inf, _fd_errors(exam, answers, gradient, found))
         differences.append(wrong[judged[:, None] & (failed[:, None] | ~np.isnan(answers.steps))])
         repaired.append(solution.repaired.numpy())
         on_edge.append(answers.on_edge)
-    return Row(
+    return ExactnessRow(
         solver=solver,
         family=family,
         problems=sum(map(len, on_edge)),
         kkt_residual=_largest(residuals),
-        oracle_error=_largest(oracle),
+        reference_error=_largest(references),
         fd_error=_largest(differences),
         repaired_share=float(np.concatenate(repaired).mean()),
         degenerate_share=float(np.concatenate(on_edge).mean()),
@@ -226,7 +226,7 @@ def _gradient(case: Case, solver: str) -> Tensor:
 
 
 def _residuals(exam: _Exam, solution: Solution) -> Array:
-    """(B,) residuals of the decisions and multipliers that came back, in the oracle's own arithmetic."""
+    """(B,) residuals of the decisions and multipliers that came back, in the reference's own arithmetic."""
     assert solution.duals is not None
     parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
     points = zip(exam.programs, *(part.numpy() for part in parts), strict=True)
@@ -270,8 +270,8 @@ def _largest(parts: list[Array]) -> float:
     return float(np.where(np.isnan(values), np.inf, values).max()) if len(values) else math.nan
 
 
-def _line(row: Row, done: int, total: int) -> str:
+def _line(row: ExactnessRow, done: int, total: int) -> str:
     return (
         f"{done}/{total} {row.solver}, {row.family}: {row.problems} problems, residual {row.kkt_residual:.1e}, "
-        f"oracle {row.oracle_error:.1e}, differences {row.fd_error:.1e}"
+        f"reference {row.reference_error:.1e}, differences {row.fd_error:.1e}"
     )

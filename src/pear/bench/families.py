@@ -87,7 +87,7 @@ def knapsacks(rng: np.random.Generator, share: float) -> Iterator[Case]:
 
 
 def portfolios(rng: np.random.Generator, share: float) -> Iterator[Case]:
-    """Long-only portfolios whose covariance is predicted as well: Σ̂ in the decision, Σ in the bill."""
+    """Long-only portfolios whose covariance is predicted as well: Σ̂ in the decision, Σ in the true objective."""
     for n, count in ((20, 100), (100, 64)):
         draws = [_market(rng, n) for _ in range(_some(count, share))]
         predicted, true, Q, true_Q = (np.stack(part) for part in zip(*draws, strict=True))

@@ -1,68 +1,59 @@
-"""How long does the gradient of a portfolio's regret take, forward and backward, and how wrong is it?"""
+"""How long does the gradient of a portfolio's regret take, forward and backward, and how wrong is it?
+
+A time is never shown without the error of what it bought.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pear.bench.clock import measure, synchronize
-from pear.bench.judge import Answers, Markets
+from pear.bench.clock import check_device, measure, synchronize
+from pear.bench.evaluation import EXACT, Answers, Markets
 from pear.bench.ours import Ours
 from pear.bench.peers import Peer, PeerError, PeerTimeoutError
 from pear.bench.peers import measure as measure_peer
-from pear.bench.statistics import Errors
-from pear.errors import ProblemError
+from pear.bench.plot import Series
+from pear.bench.settings import Callbacks, Labels, Settings, option
+from pear.bench.table import Table, error, number, share
 
 SIZES = (20, 100, 500)
 BATCHES = {"cpu": (1, 64, 512), "cuda": (1, 16, 64, 512, 4096)}
-QUICK_SIZES, QUICK_BATCHES = (20,), (1, 16)
 MOST_NUMBERS = 2**26
 """Numbers in the covariances of a batch beyond which it is left out on a CPU unless it is asked for by name."""
 
 
+PEERS = "gradient"
+LABELS = Labels("Gradient of a portfolio's regret, forward and backward", "samples in a batch", "seconds a batch")
+
+
 @dataclass(frozen=True)
-class Settings:
-    """What to measure.
+class GradientSettings(Settings):
+    """Time gradients of a portfolio's regret, forward and backward, beside their errors and beside other libraries."""
 
-    Attributes:
-        sizes: numbers of assets; None for the usual ones.
-        batches: numbers of samples; None for the usual ones.
-        device: "cpu" or "cuda".
-        threads: for every side.
-        repeats: measurements of each point; the fastest counts.
-        limit: seconds that the measurements of one point may take.
-        seed: of the portfolios.
-        profile: also say where our time goes.
-        quick: a few small points.
-    """
-
-    sizes: tuple[int, ...] | None = None
-    batches: tuple[int, ...] | None = None
-    device: str = "cpu"
-    threads: int = 1
-    repeats: int = 7
-    limit: float = 60.0
-    seed: int = 0
-    profile: bool = False
-    quick: bool = False
+    sizes: tuple[int, ...] | None = option(None, "Numbers of assets.", least=2, quick=(20,), shown="20,100,500")
+    batches: tuple[int, ...] | None = option(
+        None, "Numbers of samples.", least=1, quick=(1, 16), shown="1,64,512; cuda: 1,16,64,512,4096"
+    )
+    device: str = option("cpu", "cpu or cuda.")
+    threads: int = option(1, "For every side.")
+    repeats: int = option(7, "Measurements of each point; the fastest counts.", least=1, quick=3)
+    limit: float = option(60.0, "Seconds that one side may take for one point.", positive=True)
+    profile: bool = option(False, "Also show where our time goes.")
+    seed: int = option(0, "Of the portfolios.")
 
     def __post_init__(self) -> None:
-        for name, values, least in (("sizes", self.sizes, 2), ("batches", self.batches, 1)):
-            if values is not None and (not values or min(values) < least):
-                raise ProblemError(f"--{name} must be whole numbers of at least {least}; got {list(values)}")
-        if self.repeats < 1:
-            raise ProblemError(f"--repeats must be at least 1; got {self.repeats}")
-        if not self.limit > 0:
-            raise ProblemError(f"--limit must be a positive number of seconds; got {self.limit}")
+        super().__post_init__()
+        check_device(self.device)
 
     def grid(self) -> tuple[list[tuple[int, list[int]]], list[str]]:
         """For every size its batches, smallest first; and what is left out."""
-        sizes = self.sizes or (QUICK_SIZES if self.quick else SIZES)
-        batches = self.batches or (QUICK_BATCHES if self.quick else BATCHES[self.device])
+        sizes, batches = self.sizes or SIZES, self.batches or BATCHES[self.device]
         points, left_out = [], []
         for n in sorted(set(sizes)):
             kept = sorted(set(batches))
@@ -73,8 +64,11 @@ class Settings:
         return points, left_out
 
 
+SETTINGS = GradientSettings
+
+
 @dataclass(frozen=True)
-class Row:
+class GradientRow:
     """One side at one point.
 
     Attributes:
@@ -106,37 +100,23 @@ class Row:
     @property
     def exact(self) -> bool:
         """True where even the largest error is small."""
-        return Errors(self.error_median, self.error_q90, self.error_largest, self.judged).exact
+        return self.error_largest <= EXACT
 
 
-def run(
-    settings: Settings,
-    peers: list[tuple[Peer, Path]],
-    on_row: Callable[[Row], None],
-    on_note: Callable[[str], None] = lambda text: None,
-    say: Callable[[str], None] = lambda text: None,
-) -> None:
-    """Measure every side at every point, one side after the other at each.
-
-    Args:
-        settings: what to measure.
-        peers: with the Python that each runs in.
-        on_row: called with every row as soon as it is measured.
-        on_note: called with every point that was left out or failed, in words.
-        say: called with what is being done.
-    """
+def run(settings: GradientSettings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
+    """Measure every side at every point, one side after the other; each peer with the Python that it runs in."""
     points, left_out = settings.grid()
     for text in left_out:
-        on_note(text)
+        callbacks.on_note(text)
     for n, batches in points:
         if not batches:
             continue
-        say(f"{n} assets: exact gradients to compare with")
+        callbacks.say(f"{n} assets: exact gradients to compare with")
         markets = Markets(n, max(batches), judged=64 if n <= 200 else 16, seed=settings.seed)
-        forecasts = _Forecasts(settings.limit, on_note)
+        forecasts = _Forecasts(settings.limit, callbacks.on_note)
         for batch in batches:
-            for row in _point(settings, markets, n, batch, peers, forecasts, say):
-                on_row(row)
+            for row in _point(settings, markets, batch, peers, forecasts, callbacks.say):
+                callbacks.on_row(row)
 
 
 class _Forecasts:
@@ -166,15 +146,14 @@ def _left_out(n: int, batch: int, why: str) -> str:
 
 
 def _point(
-    settings: Settings,
+    settings: GradientSettings,
     markets: Markets,
-    n: int,
     batch: int,
-    peers: list[tuple[Peer, Path]],
+    peers: Sequence[tuple[Peer, Path]],
     forecasts: _Forecasts,
     say: Callable[[str], None],
-) -> Iterator[Row]:
-    ours = Ours(markets, batch, settings.device)
+) -> Iterator[GradientRow]:
+    n, ours = markets.cost.shape[1], Ours(markets, batch, settings.device)
     for who in ours.steps:
         if forecasts.allows(who, n, batch):
             say(f"{n} assets, batch of {batch:,}: {who}")
@@ -208,7 +187,7 @@ def _gradient_of(arrays: dict[str, Any], shape: tuple[int, int], peer: Peer) -> 
     return gradient
 
 
-def _our_row(settings: Settings, ours: Ours, who: str) -> Row:
+def _our_row(settings: GradientSettings, ours: Ours, who: str) -> GradientRow:
     fresh, wait = ours.steps[who], synchronize(settings.device)
     arrays, seconds = measure(fresh, settings.repeats, settings.limit, True, wait)
     answers, reuse = ours.answers(who), ours.reuse_rate(who)
@@ -225,10 +204,10 @@ def _row(
     reuse_rate: float | None = None,
     versions: dict[str, str] | None = None,
     profile: dict[str, float] | None = None,
-) -> Row:
+) -> GradientRow:
     errors = answers.errors(gradient)
     batch, n = gradient.shape
-    return Row(
+    return GradientRow(
         who=who,
         ours=ours,
         n=n,
@@ -243,3 +222,80 @@ def _row(
         versions=versions or {},
         profile=profile or {},
     )
+
+
+def ratio(theirs: float | None, ours: float | None) -> float:
+    """How many times longer theirs takes; NaN where one of them is not known.
+
+    Example:
+        >>> ratio(0.1, 0.02), ratio(None, 0.02)
+        (5.0, nan)
+    """
+    return theirs / ours if theirs is not None and ours else math.nan
+
+
+def fastest_exact_peer(rows: list[GradientRow], n: int, batch: int) -> GradientRow | None:
+    """Of the peers whose largest error at this point is small the fastest; None where there is none."""
+    there = [row for row in rows if not row.ours and (row.n, row.batch) == (n, batch) and row.exact and row.judged]
+    return min(there, key=lambda row: row.seconds, default=None)
+
+
+def ahead(rows: list[GradientRow], row: GradientRow) -> float:
+    """How many times longer the fastest exact peer takes than this row of ours; NaN where that means nothing."""
+    peer = fastest_exact_peer(rows, row.n, row.batch)
+    return ratio(peer.seconds if peer else None, row.seconds) if row.ours and row.exact else math.nan
+
+
+def to_pear(rows: list[GradientRow], row: GradientRow) -> float:
+    """How many times longer a row takes than ``pear`` at the same point."""
+    base = next((r for r in rows if r.who == "pear" and (r.n, r.batch) == (row.n, row.batch)), None)
+    return ratio(row.seconds, base.seconds if base else None)
+
+
+def tables(rows: list[GradientRow]) -> list[Table]:
+    """The comparison and, where there are profiles, where our time goes."""
+    errors, ratios = ("median\nerror", "90 %\nerror", "largest\nerror"), ("time /\npear", "peer /\nours")
+    headings = ("who", "n", "batch", "ms", *errors, "judged", "reuse", *ratios)
+    title = "Gradient of the regret of portfolios of n assets, forward and backward\n"
+    title += f"peer / ours: the fastest peer whose largest error is at most {EXACT:.0e}"
+    comparison = Table(title, headings)
+    for row in _sorted(rows):
+        comparison.rows.append(_cells(rows, row))
+    profiles = [row for row in _sorted(rows) if row.profile]
+    return [comparison, *([_profiles(profiles)] if profiles else [])]
+
+
+def _sorted(rows: list[GradientRow]) -> list[GradientRow]:
+    return sorted(rows, key=lambda row: (row.n, row.batch))
+
+
+def _cells(rows: list[GradientRow], row: GradientRow) -> tuple[str, ...]:
+    # nothing could be judged: what a gradient costs that may be anything is nobody's business
+    milliseconds = number(1e3 * row.seconds) if row.judged else "–"
+    errors = [error(value) for value in (row.error_median, row.error_q90, row.error_largest)]
+    ratios = [number(value) if row.judged else "–" for value in (to_pear(rows, row), ahead(rows, row))]
+    point = (f"{row.n:,}", f"{row.batch:,}")
+    return (row.who, *point, milliseconds, *errors, str(row.judged), share(row.reuse_rate), *ratios)
+
+
+def _profiles(rows: list[GradientRow]) -> Table:
+    names = list(dict.fromkeys(name for row in rows for name in row.profile))
+    table = Table("Where the time goes, ms a batch", ("who", "assets", "batch", *names))
+    for row in rows:
+        cells = [number(1e3 * row.profile[name]) if name in row.profile else "–" for name in names]
+        table.rows.append((row.who, f"{row.n:,}", f"{row.batch:,}", *cells))
+    return table
+
+
+def series(rows: list[GradientRow]) -> list[Series]:
+    """Seconds a batch over its size, a panel for every number of assets; peers that are not exact say so."""
+    lines = []
+    for n in sorted({row.n for row in rows}):
+        here = [row for row in _sorted(rows) if row.n == n and row.judged]
+        for who in dict.fromkeys(row.who for row in here):
+            own = [row for row in here if row.who == who]
+            worst = max(row.error_largest for row in own)
+            remark = "" if all(row.exact for row in own) else f" (off by up to {error(worst)})"
+            points = [row.batch for row in own], [row.seconds for row in own]
+            lines.append(Series(who, *points, own[0].ours, f"{n:,} assets", remark=remark))
+    return lines

@@ -1,4 +1,4 @@
-"""How fast are proven integer decisions? Our oracle on all cores beside HiGHS, one program after the other.
+"""How fast are proven integer decisions? Our engine on all cores beside HiGHS, one program after the other.
 
 The programs are those that the validation of a knapsack model decides: five capacities, 100 items, valued as a linear
 model forecasts them, and as they are. Both sides prove every optimum, in one process, one right after the other.
@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from pear.errors import MissingExtraError
+from pear.solvers.binary.plan import forget
 from pear.solvers.registry import get
 from pear.tasks import Knapsack, random_knapsack
 
@@ -47,7 +48,7 @@ class Row:
     Attributes:
         degree, kind: of the values; see DEGREES and KINDS.
         programs: how many were decided.
-        seconds: ours, for all of them, in a new oracle.
+        seconds: ours, for all of them, with nothing remembered.
         again_seconds: ours, for slightly different values, as at the next check; NaN for whole values.
         highs_seconds: HiGHS in a loop.
         ratio: highs_seconds / seconds.
@@ -78,7 +79,7 @@ def run(
     kinds: Sequence[str] = KINDS,
     progress: Callable[[str], None] | None = None,
 ) -> list[Row]:
-    """Decide the same programs by ``pear.tasks`` and by HiGHS.
+    """Solve the same programs by ``pear.solve`` and by HiGHS.
 
     Args:
         programs: of each kind; HiGHS needs some minutes for 500.
@@ -100,7 +101,7 @@ def run(
         raise MissingExtraError(f"this benchmark compares with HiGHS; run {highs.how_to_install}")
     task = random_knapsack(seed=seed, jobs=jobs)
     warm_up = torch.from_numpy(_values(task, 8, 4, np.random.default_rng(seed))["forecast"])
-    random_knapsack(seed=seed, jobs=jobs).decide(warm_up)  # compiled, threads started
+    task.decide(warm_up)  # compiled, threads started
     count = max(1, round(programs * QUICK)) if quick else programs
     rows = []
     for degree in degrees:
@@ -129,13 +130,13 @@ def _moved(values: Array, size: float, random: np.random.Generator) -> Array:
 
 
 def _row(task: Knapsack, degree: int, kind: str, values: Array) -> Row:
-    fresh = task.with_capacity(0.5)  # an oracle that remembers nothing
-    chosen, seconds = _timed(partial(fresh.decide, torch.from_numpy(values)))
+    forget()
+    chosen, seconds = _timed(partial(task.decide, torch.from_numpy(values)))
     ours = (values * chosen.numpy()).sum(1)
     again = np.nan
     if kind == "forecast":
         moved = torch.from_numpy(_moved(values, _DRIFT, np.random.default_rng(degree)))
-        again = _timed(partial(fresh.decide, moved))[1]
+        again = _timed(partial(task.decide, moved))[1]
     theirs, highs_seconds = _timed(partial(_by_highs, task, values))
     return Row(
         degree=degree,

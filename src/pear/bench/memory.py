@@ -6,45 +6,34 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pear.bench.plot import Series
+from pear.bench.settings import Callbacks, Labels, Settings, option
 from pear.bench.table import Table, number
-from pear.errors import PearError, ProblemError
+from pear.errors import PearError
 
 MIB = 2**20
 _ROOM = 0.8  # share of the memory that is free which a job may take
 
 
+LABELS = Labels("Largest resident memory", "seconds", "MiB")
+
+
 @dataclass(frozen=True)
-class Settings:
-    """What to measure.
+class MemorySettings(Settings):
+    """Measure the peak memory of a large grid, a large batch and a training, beside that of the import alone."""
 
-    Attributes:
-        grid, grid_batch: side of the grid, and samples.
-        assets, portfolio_batch: of the portfolios.
-        epochs: of the training on paths, at most.
-        limit: seconds a job may take.
-        cap: MiB of address space a job may take; None for most of what is free.
-        seed: of the data.
-    """
-
-    grid: int = 200
-    grid_batch: int = 32
-    assets: int = 100
-    portfolio_batch: int = 4096
-    epochs: int = 10_000
-    limit: float = 600.0
-    cap: float | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("grid", "grid_batch", "assets", "portfolio_batch", "epochs", "limit"):
-            if not getattr(self, name) >= 1:
-                raise ProblemError(f"--{name.replace('_', '-')} must be at least 1; got {getattr(self, name)}")
+    grid: int = option(200, "Side of the grid.", least=1, quick=5)
+    grid_batch: int = option(32, "Its samples.", least=1, quick=4)
+    assets: int = option(100, "Of the portfolios.", least=1, quick=10)
+    portfolio_batch: int = option(4096, "Their number.", least=1, quick=16)
+    epochs: int = option(10_000, "Of the training, at most.", least=1, quick=1)
+    limit: float = option(600.0, "Seconds that one job may take.", least=1)
+    cap: float | None = option(None, "MiB of address space a job may take.", shown="80 % of what is free")
+    seed: int = option(0, "Of the data.")
 
     def jobs(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Name, words and options of every job; the import comes first."""
@@ -58,8 +47,11 @@ class Settings:
         ]
 
 
+SETTINGS = MemorySettings
+
+
 @dataclass(frozen=True)
-class Row:
+class MemoryRow:
     """One job.
 
     Attributes:
@@ -80,30 +72,18 @@ class Row:
         return self.peak_mib - self.import_mib
 
 
-def run(
-    settings: Settings,
-    on_row: Callable[[Row], None],
-    on_note: Callable[[str], None] = lambda text: None,
-    say: Callable[[str], None] = lambda text: None,
-) -> None:
-    """Measure every job, one after the other.
-
-    Args:
-        settings: what to measure.
-        on_row: called with every row as soon as it is measured.
-        on_note: called with what failed, in words.
-        say: called with what is being done.
-    """
+def run(settings: MemorySettings, callbacks: Callbacks) -> None:
+    """Measure every job, one after the other."""
     alone: float | None = None
     for name, words, options in settings.jobs():
-        say(words)
+        callbacks.say(words)
         try:
             peak, seconds = measure(name, options, settings.limit, settings.cap)
         except PearError as error:
-            on_note(f"{words}: not measured: {error}")
+            callbacks.on_note(f"{words}: not measured: {error}")
             continue
         alone = peak if alone is None else alone
-        on_row(Row(words, peak, alone, seconds))
+        callbacks.on_row(MemoryRow(words, peak, alone, seconds))
 
 
 def measure(name: str, options: dict[str, Any], limit: float, cap: float | None = None) -> tuple[float, float]:
@@ -150,7 +130,7 @@ def _free_mib() -> float | None:
     return None if free is None else _ROOM * free / 1024
 
 
-def tables(rows: list[Row]) -> list[Table]:
+def tables(rows: list[MemoryRow]) -> list[Table]:
     """One line a job."""
     table = Table("Largest resident memory, MiB", ("job", "peak", "import\npear", "above\nit", "s"))
     for row in rows:
@@ -159,6 +139,6 @@ def tables(rows: list[Row]) -> list[Table]:
     return [table]
 
 
-def series(rows: list[Row]) -> list[Series]:
+def series(rows: list[MemoryRow]) -> list[Series]:
     """One point a job: its memory over its time."""
     return [Series(row.job, [row.seconds], [row.peak_mib], joined=False) for row in rows]

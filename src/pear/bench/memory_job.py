@@ -81,11 +81,12 @@ def training(epochs: int, seed: int = 0) -> None:
     """The paper's training on paths, degree 8."""
     from dataclasses import replace
 
-    from pear.experiments.protocol import make_split, make_task, train
-    from pear.experiments.specs import EXPERIMENTS, Selection
+    from pear.experiments.plan import expand
+    from pear.experiments.protocols.lp import make_split, make_task, train
+    from pear.experiments.specs import Selection
 
     selection = Selection(["shortest_path"], ["pear"], [8], [seed])
-    (run,) = EXPERIMENTS["lp-degree"].trainings(selection)
+    (run,) = expand(["lp-degree"], selection)
     run = replace(run, settings={**run.settings, "max_epochs": epochs})
     task = make_task(run)
     train(run, task, make_split(run, task))

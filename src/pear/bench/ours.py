@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from pear.bench.clock import Step, synchronize
+from pear.bench.evaluation import Answers, Markets
 from pear.bench.families import long_only
-from pear.bench.judge import Answers, Markets
 from pear.losses import DecisionLayer, PEARLoss
 
 WARM = "pear warm"
@@ -27,7 +27,7 @@ class Ours:
 
     Attributes:
         steps: what to call before each measurement, by the name of the row: "pear" is ``PEARLoss``, "pear layer" is
-            ``DecisionLayer`` and the bill, "pear warm" is ``PEARLoss`` at a second visit of every sample.
+            ``DecisionLayer`` and the true objective, "pear warm" is ``PEARLoss`` at a second visit of every sample.
     """
 
     def __init__(self, markets: Markets, batch: int, device: str) -> None:
@@ -80,11 +80,11 @@ class Ours:
     def _layer(self) -> Step:
         layer = DecisionLayer(long_only(self.Q))
 
-        def bill(cost: Tensor) -> Tensor:
+        def true_objective(cost: Tensor) -> Tensor:
             z = layer(cost)
             return 0.5 * (z * (self.Q @ z[:, :, None])[:, :, 0]).sum() + (self.true * z).sum()
 
-        return lambda: _backward(self.cost, bill)
+        return lambda: _backward(self.cost, true_objective)
 
 
 def _spent(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:

@@ -68,16 +68,16 @@ def kkt_residual(program: Program, x: Array, equality: Array, inequality: Array,
     """Largest scaled violation of the optimality conditions at x (n,) with multipliers (p,), (m,) and (n,).
 
     Primal violations are divided by the norm of the row and by the size of the decision; stationarity and multipliers
-    (times the norm of their row) by the size of the forces; complementarity by both.
+    (times the norm of their row) by the size of the objective's gradient; complementarity by both.
     """
     p = program
     norm_A, norm_G = _norms(p.A), _norms(p.G)
-    size, force = _sizes(p, x)
+    size, dual_scale = _sizes(p, x)
     slack = np.concatenate([(p.h - p.G @ x) / norm_G, x - p.lb, p.ub - x]) / size
-    multiplier = np.concatenate([inequality * norm_G, np.maximum(-bound, 0), np.maximum(bound, 0)]) / force
+    multiplier = np.concatenate([inequality * norm_G, np.maximum(-bound, 0), np.maximum(bound, 0)]) / dual_scale
     parts = [
         (p.A @ x - p.b) / norm_A / size,
-        (p.H @ x + p.c + p.A.T @ equality + p.G.T @ inequality + bound) / force,
+        (p.H @ x + p.c + p.A.T @ equality + p.G.T @ inequality + bound) / dual_scale,
         np.minimum(slack, 0),
         np.minimum(multiplier, 0),
         multiplier * np.where(np.isinf(slack), 1.0, slack),  # an absent constraint may carry nothing at all
@@ -87,7 +87,7 @@ def kkt_residual(program: Program, x: Array, equality: Array, inequality: Array,
 
 
 @dataclass(frozen=True)
-class Rows:
+class UnitRows:
     """All constraints of a program as unit rows, ``Ex = f`` and ``Cx ≤ d``; a pinned variable is an equality.
 
     Attributes:
@@ -101,7 +101,7 @@ class Rows:
     d: Array
 
     @classmethod
-    def of(cls, p: Program) -> Rows:
+    def of(cls, p: Program) -> UnitRows:
         """Stack the constraints of ``p``."""
         norm_A, norm_G, one = _norms(p.A), _norms(p.G), np.eye(len(p.c))
         present, pinned = np.isfinite(p.h), p.lb == p.ub
@@ -121,7 +121,7 @@ class Rows:
         """(p + pinned,) by how much the equalities are missed, in the same units."""
         return np.asarray(np.abs(self.E @ x - self.f) / _positive(np.maximum(np.abs(self.f), np.abs(x).max())))
 
-    def pull(self, y: Array, w: Array) -> Array:
+    def gradient_of(self, y: Array, w: Array) -> Array:
         """(n,) what multipliers of E and C add to the gradient of the objective."""
         return np.asarray(self.E.T @ y + self.C.T @ w)
 
@@ -136,10 +136,10 @@ def _positive(values: Array) -> Array:
 
 
 def _sizes(p: Program, x: Array) -> tuple[float, float]:
-    """Largest magnitude of the decision, and of cost and the curvature's pull, with a floor where these are zero."""
-    stiffness = np.diag(p.H).max()
+    """Largest magnitude of the decision, and of cost and Hx, with a floor where these are zero."""
+    max_curvature = np.diag(p.H).max()
     limits = np.abs(np.concatenate([p.b, p.h, p.lb, p.ub]))
-    reach = max(np.abs(p.c).max() / (stiffness or 1.0), limits[np.isfinite(limits)].max(initial=0.0)) or 1.0
-    size = max(np.abs(x).max(), 1e-9 * reach)
-    force = max(np.abs(p.c).max(), np.abs(p.H @ x).max(), 1e-9 * reach * stiffness)
-    return float(size), float(force) or 1.0
+    largest = max(np.abs(p.c).max() / (max_curvature or 1.0), limits[np.isfinite(limits)].max(initial=0.0)) or 1.0
+    size = max(np.abs(x).max(), 1e-9 * largest)
+    dual_scale = max(np.abs(p.c).max(), np.abs(p.H @ x).max(), 1e-9 * largest * max_curvature)
+    return float(size), float(dual_scale) or 1.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pear.bench.table import Table
-from pear.experiments.performance import machine, versions
+from pear.experiments.execute import machine, versions
 
 _PACKAGES = ("torch", "numpy", "scipy", "numba", "osqp", "highspy", "qpsolvers", "piqp", "clarabel", "daqp")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +14,7 @@ from torch import Tensor
 
 from pear.bench.clock import Step, measure, synchronize
 from pear.bench.plot import Series
-from pear.bench.statistics import fitted_exponent
+from pear.bench.settings import Callbacks, Labels, Settings, option
 from pear.bench.table import Table, error, number
 from pear.errors import ProblemError, SolveError
 from pear.losses import PEARLoss
@@ -27,51 +29,41 @@ GRID, QP = "grid", "sparse QP"
 _PER_ROW = 5  # entries of a row of the random programs
 
 
+LABELS = Labels("PEARLoss, forward and backward", "variables", "seconds a sample")
+
+
 @dataclass(frozen=True)
-class Settings:
-    """What to measure.
+class ScalingSettings(Settings):
+    """Time regret and gradient of ever larger grids and sparse programs, and fit the exponent of its growth."""
 
-    Attributes:
-        grids: sides of square grids.
-        qps: variables of random sparse programs.
-        spread: how far apart the variables of a row of those may lie; 0 for anywhere.
-        batch: samples a measurement.
-        repeats: measurements of each point; the fastest counts.
-        limit: seconds; after a point that takes longer, larger ones are left out.
-        threads: to compute with.
-        seed: of costs and programs.
-    """
-
-    grids: tuple[int, ...] = GRIDS
-    qps: tuple[int, ...] = QPS
-    spread: int = 20
-    batch: int = 1
-    repeats: int = 3
-    limit: float = 60.0
-    threads: int = 1
-    seed: int = 0
+    grids: tuple[int, ...] = option(GRIDS, "Sides of square grids, or none.", least=2, empty=True, quick=QUICK_GRIDS)
+    qps: tuple[int, ...] = option(
+        QPS, "Variables of random sparse programs, or none.", least=10, empty=True, quick=QUICK_QPS
+    )
+    solvers: tuple[str, ...] = option(("auto",), "Sources of candidates, as `pear solvers` lists them.")
+    spread: int = option(20, "How far apart the variables of a row of those may lie; 0 for anywhere.")
+    batch: int = option(1, "Samples a measurement.", least=1)
+    repeats: int = option(3, "Measurements of each point; the fastest counts.", least=1)
+    limit: float = option(60.0, "After a point of more seconds, larger ones are left out.", positive=True)
+    threads: int = option(1, "For every side.")
+    seed: int = option(0, "Of costs and programs.")
 
     def __post_init__(self) -> None:
-        least = {"grids": 2, "qps": 10}
-        for name, smallest in least.items():
-            values = getattr(self, name)
-            if values and min(values) < smallest:
-                raise ProblemError(f"--{name} must be whole numbers of at least {smallest}; got {list(values)}")
+        super().__post_init__()
         if self.spread < 0 or 0 < self.spread < _PER_ROW:
             raise ProblemError(f"--spread must be 0 for anywhere, or at least {_PER_ROW}; got {self.spread}")
-        if self.batch < 1 or self.repeats < 1 or not self.limit > 0:
-            raise ProblemError(
-                f"--batch and --repeats must be at least 1 and --limit positive; got {self.batch}, {self.repeats} and "
-                f"{self.limit}"
-            )
+
+
+SETTINGS = ScalingSettings
 
 
 @dataclass(frozen=True)
-class Row:
+class ScalingRow:
     """One point.
 
     Attributes:
         family: "grid" or "sparse QP".
+        solver: the source of candidates.
         size: side of the grid, or number of variables.
         n, rows: variables, and equality and inequality rows.
         batch: samples a measurement.
@@ -80,6 +72,7 @@ class Row:
     """
 
     family: str
+    solver: str
     size: int
     n: int
     rows: int
@@ -87,46 +80,41 @@ class Row:
     seconds: float
     kkt_residual: float
 
+    @property
+    def line(self) -> str:
+        """What a figure and a fit call its points."""
+        return self.family if self.solver == "auto" else f"{self.family}, {self.solver}"
 
-def run(
-    settings: Settings,
-    on_row: Callable[[Row], None],
-    on_note: Callable[[str], None] = lambda text: None,
-    say: Callable[[str], None] = lambda text: None,
-) -> None:
-    """Measure every point, smallest first.
 
-    Args:
-        settings: what to measure.
-        on_row: called with every row as soon as it is measured.
-        on_note: called with what was left out, in words.
-        say: called with what is being done.
-    """
-    for family, sizes in ((GRID, settings.grids), (QP, settings.qps)):
-        ordered = sorted(set(sizes))
+def run(settings: ScalingSettings, callbacks: Callbacks) -> None:
+    """Measure every point, smallest first."""
+    sizes = {GRID: settings.grids, QP: settings.qps}
+    for family, solver in itertools.product(sizes, settings.solvers):
+        ordered = sorted(set(sizes[family]))
         for place, size in enumerate(ordered):
-            say(f"{family} of {size:,}")
+            what = f"{family} of {size:,}" + ("" if solver == "auto" else f" by {solver}")
+            callbacks.say(what)
             larger = ", ".join(f"{other:,}" for other in ordered[place + 1 :])
             try:
-                row = _point(settings, family, size)
+                row = _point(settings, family, solver, size)
             except (MemoryError, SolveError, ProblemError, RuntimeError) as reason:
                 # RuntimeError is what torch raises where memory is at its end
-                on_note(f"{family} of {size:,} failed: {reason}; it and larger ones ({larger or 'none'}) left out")
+                callbacks.on_note(f"{what} failed: {reason}; it and larger ones ({larger or 'none'}) left out")
                 break
-            on_row(row)
+            callbacks.on_row(row)
             if row.seconds * row.batch > settings.limit and larger:
                 taken = row.seconds * row.batch
-                on_note(f"{family} of {size:,} took {taken:.0f} s, more than --limit: {larger} left out")
+                callbacks.on_note(f"{what} took {taken:.0f} s, more than --limit: {larger} left out")
                 break
 
 
-def _point(settings: Settings, family: str, size: int) -> Row:
+def _point(settings: ScalingSettings, family: str, solver: str, size: int) -> ScalingRow:
     problem, true, predicted = (_grid if family == GRID else _program)(settings, size)
     smoothing, injection = (0.1, 0.1) if family == GRID else (0.0, 0.0)
     last: list[PEARLoss] = []
 
     def fresh() -> Step:
-        loss = PEARLoss(problem, smoothing=smoothing, injection=injection, reduction="sum")
+        loss = PEARLoss(problem, smoothing=smoothing, injection=injection, solver=solver, reduction="sum")
         last[:] = [loss]
         return lambda: _once(loss, predicted, true)
 
@@ -138,7 +126,7 @@ def _point(settings: Settings, family: str, size: int) -> Row:
     assert loss.last is not None
     rows = sum(0 if side is None else side.shape[-1] for side in (problem.b, problem.h))
     residual = float(loss.last.kkt_residual.max())
-    return Row(family, size, problem.n, rows, settings.batch, min(seconds) / settings.batch, residual)
+    return ScalingRow(family, solver, size, problem.n, rows, settings.batch, min(seconds) / settings.batch, residual)
 
 
 def _once(loss: PEARLoss, predicted: Tensor, true: Tensor) -> dict[str, Tensor]:
@@ -148,7 +136,7 @@ def _once(loss: PEARLoss, predicted: Tensor, true: Tensor) -> dict[str, Tensor]:
     return {"gradient": moving.grad}
 
 
-def _grid(settings: Settings, side: int) -> tuple[Problem, Tensor, Tensor]:
+def _grid(settings: ScalingSettings, side: int) -> tuple[Problem, Tensor, Tensor]:
     """Paths with the costs of the paper's samples, forecast to 30 %."""
     task = shortest_path((side, side))
     true = task.samples(settings.batch, seed=settings.seed, dtype=torch.float64).costs
@@ -156,7 +144,7 @@ def _grid(settings: Settings, side: int) -> tuple[Problem, Tensor, Tensor]:
     return task.problem, true, true * torch.from_numpy(factors)
 
 
-def _program(settings: Settings, n: int) -> tuple[Problem, Tensor, Tensor]:
+def _program(settings: ScalingSettings, n: int) -> tuple[Problem, Tensor, Tensor]:
     """A random program with costs of both signs, so that some bounds are reached."""
     rng = np.random.default_rng([settings.seed, n])
     problem = random_qp(rng, n, settings.spread)
@@ -192,35 +180,47 @@ def _sparse_rows(rng: np.random.Generator, m: int, n: int, spread: int) -> sp.cs
     return sp.csr_matrix((entries.ravel(), (np.repeat(np.arange(m), _PER_ROW), columns.ravel())), shape=(m, n))
 
 
-def exponents(rows: list[Row]) -> dict[str, float]:
-    """For every family the exponent of time in n; NaN where there are less than two points."""
+def exponents(rows: list[ScalingRow]) -> dict[str, float]:
+    """For every family and solver the exponent of time in n; NaN where there are less than two points."""
     found = {}
-    for family in dict.fromkeys(row.family for row in rows):
-        own = [row for row in rows if row.family == family]
-        found[family] = fitted_exponent([row.n for row in own], [row.seconds for row in own])
+    for line in dict.fromkeys(row.line for row in rows):
+        own = [row for row in rows if row.line == line]
+        found[line] = fitted_exponent([row.n for row in own], [row.seconds for row in own])
     return found
 
 
-def tables(rows: list[Row]) -> list[Table]:
+def fitted_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """The slope of log time over log size, by least squares; NaN where there are less than two sizes.
+
+    Example:
+        >>> round(fitted_exponent([10, 100, 1000], [0.2, 2.0, 20.0]), 6)
+        1.0
+    """
+    if len(set(sizes)) < 2:
+        return math.nan
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def tables(rows: list[ScalingRow]) -> list[Table]:
     """The points, and the exponents fitted to them."""
     headings = ("family", "size", "variables", "rows", "batch", "s a sample", "KKT\nresidual")
     points = Table("PEARLoss, forward and backward", headings)
     for row in rows:
         size = f"{row.size}×{row.size}" if row.family == GRID else f"{row.size:,}"
         counts = (f"{row.n:,}", f"{row.rows:,}", str(row.batch))
-        points.rows.append((row.family, size, *counts, number(row.seconds), error(row.kkt_residual)))
+        points.rows.append((row.line, size, *counts, number(row.seconds), error(row.kkt_residual)))
     fits = Table("Time ~ variables^exponent", ("family", "exponent"))
-    fits.rows.extend((family, number(value)) for family, value in exponents(rows).items())
+    fits.rows.extend((line, number(value)) for line, value in exponents(rows).items())
     return [points, fits]
 
 
-def series(rows: list[Row]) -> list[Series]:
+def series(rows: list[ScalingRow]) -> list[Series]:
     """Seconds a sample over the number of variables, with the exponent in the name."""
     return [
         Series(
-            f"{family}: exponent {number(value)}",
-            [row.n for row in rows if row.family == family],
-            [row.seconds for row in rows if row.family == family],
+            f"{line}: exponent {number(value)}",
+            [row.n for row in rows if row.line == line],
+            [row.seconds for row in rows if row.line == line],
         )
-        for family, value in exponents(rows).items()
+        for line, value in exponents(rows).items()
     ]

@@ -15,9 +15,13 @@ from torch import Tensor, nn
 from pear.bench import plain_loop
 from pear.bench.peers import Peer, PeerError
 from pear.bench.peers import measure as measure_peer
+from pear.bench.plot import Series
+from pear.bench.settings import Callbacks, Labels, Settings, option
+from pear.bench.table import Table, number, share
 from pear.errors import ProblemError
-from pear.experiments.protocol import make_run_loss, make_split, make_task, paper_model, train
-from pear.experiments.specs import EXPERIMENTS, Run, Selection
+from pear.experiments.plan import expand
+from pear.experiments.protocols.lp import make_run_loss, make_split, make_task, paper_model, train
+from pear.experiments.specs import Run, Selection
 from pear.losses import PEARLoss
 from pear.tasks import Knapsack, ShortestPath, Split
 
@@ -27,51 +31,44 @@ NAMES = {"paths": "shortest_path", "knapsack": "knapsack"}
 PLAIN, PEAR = "plain loop", "pear"
 
 
+PEERS = "training"
+LABELS = Labels("Training under the paper's protocol", "seconds an epoch", "test regret")
+
+
 @dataclass(frozen=True)
-class Settings:
-    """What to measure.
+class TrainingSettings(Settings):
+    """Time training with PEAR beside a plain loop that solves one sample after the other, with the regrets of both."""
 
-    Attributes:
-        tasks: of ``NAMES``.
-        degree: of the costs.
-        seeds: one run each.
-        epochs: to time.
-        full: whole runs with early stopping instead, at most 10,000 epochs or ``cap`` seconds.
-        cap: seconds a whole run may take.
-        threads: for every side.
-        quick: smaller problems.
-    """
-
-    tasks: tuple[str, ...] = ("paths", "knapsack")
-    degree: int = 8
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    epochs: int = 5
-    full: bool = False
-    cap: float = 600.0
-    threads: int = 1
-    quick: bool = False
+    tasks: tuple[str, ...] = option(("paths", "knapsack"), "paths, knapsack, separated by commas.")
+    degree: int = option(8, "Of the costs: 2, 4, 6 or 8.")
+    seeds: tuple[int, ...] = option((0, 1, 2, 3, 4), "Such as 0-4 or 0,2.", quick=(0,), shown="0-4")
+    epochs: int = option(5, "Epochs to time.", least=1)
+    full: bool = option(False, "Whole runs with early stopping instead, of at most 10,000 epochs.")
+    cap: float = option(600.0, "Seconds that a run may take.", positive=True)
+    threads: int = option(1, "For every side.")
+    profile: bool = option(False, "Also show where the time goes.")
+    quick: bool = option(False, "Smaller problems and one seed.")
 
     def __post_init__(self) -> None:
-        for task in self.tasks:
-            if task not in NAMES:
-                raise ProblemError(f"--tasks must be some of {', '.join(NAMES)}; got {task!r}")
-        if not self.tasks or self.epochs < 1 or not self.cap > 0:
-            raise ProblemError(
-                f"there must be a task, at least 1 epoch and a positive cap; got {list(self.tasks)}, {self.epochs} "
-                f"epochs and {self.cap} s"
-            )
+        super().__post_init__()
+        unknown = [task for task in self.tasks if task not in NAMES]
+        if unknown or not self.tasks:
+            raise ProblemError(f"--tasks must be some of {', '.join(NAMES)}; got {', '.join(unknown) or 'none'!r}")
 
     def runs(self, task: str) -> list[Run]:
         """The trainings of a task, one a seed."""
         selection = Selection([NAMES[task]], ["pear"], [self.degree], self.seeds, self.cap, self.quick)
-        runs = EXPERIMENTS["lp-degree"].trainings(selection)
+        runs = expand(["lp-degree"], selection)
         if self.full:
             return runs
         return [replace(run, settings={**run.settings, "max_epochs": self.epochs}) for run in runs]
 
 
+SETTINGS = TrainingSettings
+
+
 @dataclass(frozen=True)
-class Row:
+class TrainingRow:
     """One side of one training.
 
     Attributes:
@@ -82,8 +79,9 @@ class Row:
         seconds: everything, checks included; None where a peer makes none.
         regret: normalised regret on the test samples, with the weights at the end of it.
         reuse_rate: share of the samples for which no solver was called.
-        profile: seconds by what they were spent on.
+        profile: seconds by what they were spent on, where that was asked for.
         versions: of a peer's packages.
+        whole: whether it ran until it stopped early.
     """
 
     task: str
@@ -96,30 +94,18 @@ class Row:
     reuse_rate: float | None = None
     profile: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    whole: bool = False
 
 
-def run(
-    settings: Settings,
-    peers: list[tuple[Peer, Path]],
-    on_row: Callable[[Row], None],
-    on_note: Callable[[str], None] = lambda text: None,
-    say: Callable[[str], None] = lambda text: None,
-) -> None:
-    """Train every side of every run, one after the other.
-
-    Args:
-        settings: what to measure.
-        peers: with the Python that each runs in.
-        on_row: called with every row as soon as it is measured.
-        on_note: called with what failed, in words.
-        say: called with what is being done.
-    """
+def run(settings: TrainingSettings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
+    """Train every side of every run, one after the other; each peer with the Python that it runs in."""
     for name in settings.tasks:
         if settings.runs(name):
             _warm_up(replace(settings, quick=True, full=False, epochs=1).runs(name)[0])
         for one in settings.runs(name):
-            for row in _sides(settings, name, one, peers, on_note, say):
-                on_row(row)
+            for row in _sides(settings, name, one, peers, callbacks):
+                shown = row if settings.profile else replace(row, profile={})
+                callbacks.on_row(replace(shown, whole=settings.full))
 
 
 def _warm_up(run: Run) -> None:
@@ -129,19 +115,14 @@ def _warm_up(run: Run) -> None:
 
 
 def _sides(
-    settings: Settings,
-    name: str,
-    one: Run,
-    peers: list[tuple[Peer, Path]],
-    on_note: Callable[[str], None],
-    say: Callable[[str], None],
-) -> Iterator[Row]:
+    settings: TrainingSettings, name: str, one: Run, peers: Sequence[tuple[Peer, Path]], callbacks: Callbacks
+) -> Iterator[TrainingRow]:
     task = make_task(one)
     split = make_split(one, task)
     limit = one.settings["max_epochs"]
 
     def at(who: str) -> Callable[[int], None]:
-        return lambda epoch: say(f"{name}, seed {one.seed}, {who}: epoch {epoch:,} of at most {limit:,}")
+        return lambda epoch: callbacks.say(f"{name}, seed {one.seed}, {who}: epoch {epoch:,} of at most {limit:,}")
 
     ours = _ours(name, one, task, split, at(PEAR))
     yield ours
@@ -152,10 +133,12 @@ def _sides(
         try:
             yield _peer(settings, name, one, task, split, ours.epochs, peer, python)
         except PeerError as error:
-            on_note(f"{peer.title}, {name}, seed {one.seed}: left out: {error}")
+            callbacks.on_note(f"{peer.title}, {name}, seed {one.seed}: left out: {error}")
 
 
-def _ours(name: str, one: Run, task: ShortestPath | Knapsack, split: Split, progress: Callable[[int], None]) -> Row:
+def _ours(
+    name: str, one: Run, task: ShortestPath | Knapsack, split: Split, progress: Callable[[int], None]
+) -> TrainingRow:
     loss = make_run_loss(one, task)
     model, history = train(one, task, split, lambda report: progress(report.epoch), loss)
     if history.interrupted:
@@ -167,7 +150,7 @@ def _ours(name: str, one: Run, task: ShortestPath | Knapsack, split: Split, prog
     reuse = loss.reused / max(loss.samples, 1) if isinstance(loss, PEARLoss) else None
     seconds = (history.seconds - history.check_seconds) / max(history.epochs, 1)
     regret = _regret(task, model, split)
-    return Row(name, one.seed, PEAR, history.epochs, seconds, history.seconds, regret, reuse, profile)
+    return TrainingRow(name, one.seed, PEAR, history.epochs, seconds, history.seconds, regret, reuse, profile)
 
 
 def _network_seconds(n: int, split: Split, seed: int) -> float:
@@ -182,18 +165,20 @@ def _network_seconds(n: int, split: Split, seed: int) -> float:
     return time.perf_counter() - began
 
 
-def _plain(name: str, one: Run, task: ShortestPath | Knapsack, split: Split, progress: Callable[[int], None]) -> Row:
+def _plain(
+    name: str, one: Run, task: ShortestPath | Knapsack, split: Split, progress: Callable[[int], None]
+) -> TrainingRow:
     s = one.settings
     options = (one.seed, s["max_epochs"], s["smoothing"], s["injection"], s["time_cap"], progress)
     model, history = plain_loop.train(task.problem, split, task.normalized_regret, *options)
     regret = _regret(task, model, split)
-    return Row(
+    return TrainingRow(
         name, one.seed, PLAIN, history.epochs, history.epoch_seconds, history.seconds, regret, None, history.split
     )
 
 
 def _peer(
-    settings: Settings,
+    settings: TrainingSettings,
     name: str,
     one: Run,
     task: ShortestPath | Knapsack,
@@ -201,7 +186,7 @@ def _peer(
     epochs: int,
     peer: Peer,
     python: Path,
-) -> Row:
+) -> TrainingRow:
     model, _ = paper_model(task.problem.n, one.seed)
     data: dict[str, Any] = {
         "features": split.train.features.numpy(),
@@ -220,7 +205,9 @@ def _peer(
         model.weight.copy_(torch.from_numpy(found.arrays["weight"]))
         model.bias.copy_(torch.from_numpy(found.arrays["bias"]))
     seconds = float(found.arrays["training_seconds"]) / epochs
-    return Row(name, one.seed, peer.title, epochs, seconds, None, _regret(task, model, split), versions=found.versions)
+    return TrainingRow(
+        name, one.seed, peer.title, epochs, seconds, None, _regret(task, model, split), versions=found.versions
+    )
 
 
 def _regret(task: ShortestPath | Knapsack, model: nn.Module, split: Split) -> float:
@@ -258,7 +245,7 @@ class Summary:
     reuse_rate: float | None
 
 
-def summarize(rows: Sequence[Row]) -> list[Summary]:
+def summarize(rows: Sequence[TrainingRow]) -> list[Summary]:
     """One line for every side of every task, over the seeds measured so far."""
     return [
         _summary([row for row in rows if (row.task, row.who) == key], rows)
@@ -266,7 +253,7 @@ def summarize(rows: Sequence[Row]) -> list[Summary]:
     ]
 
 
-def _summary(own: list[Row], rows: Sequence[Row]) -> Summary:
+def _summary(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> Summary:
     base = {row.seed: row for row in rows if row.who == PEAR and row.task == own[0].task}
     pairs = [(row, base[row.seed]) for row in own if row.seed in base]
     runs = [row.seconds / ours.seconds for row, ours in pairs if row.seconds and ours.seconds]
@@ -290,3 +277,42 @@ def _summary(own: list[Row], rows: Sequence[Row]) -> Summary:
 
 def _median(values: Sequence[float]) -> float:
     return float(np.median(values)) if len(values) else float("nan")
+
+
+def tables(rows: list[TrainingRow]) -> list[Table]:
+    """The comparison and, where there are profiles, where the time goes."""
+    full = any(row.whole for row in rows)
+    runs = ("s a run", "time /\npear") if full else ()
+    headings = ("task", "who", "seeds", "epochs", "ms an\nepoch", "time /\npear", *runs, "test regret\n%", "reuse")
+    table = Table("Training under the paper's protocol, means over seeds", headings, left=2)
+    table.rows.extend(_cells(one, full) for one in summarize(rows))
+    return [table, _profiles(rows)] if any(row.profile for row in rows) else [table]
+
+
+def _cells(one: Summary, full: bool) -> tuple[str, ...]:
+    spread = "" if np.isnan(one.regret_std) else f" ± {100 * one.regret_std:.2f}"
+    epoch = (number(1e3 * one.epoch_seconds), number(one.ratio))
+    run = (number(one.seconds), number(one.run_ratio)) if full else ()
+    counts = (str(one.seeds), number(one.epochs))
+    return (one.task, one.who, *counts, *epoch, *run, f"{100 * one.regret:.2f}{spread}", share(one.reuse_rate))
+
+
+def _profiles(rows: list[TrainingRow]) -> Table:
+    """Seconds of a run by what they were spent on, means over seeds."""
+    names = list(dict.fromkeys(name for row in rows for name in row.profile))
+    table = Table("Where the time goes, seconds a run", ("task", "who", *names), left=2)
+    for key in dict.fromkeys((row.task, row.who) for row in rows if row.profile):
+        own = [row.profile for row in rows if (row.task, row.who) == key]
+        means = (np.mean([one[name] for one in own]) if name in own[0] else None for name in names)
+        table.rows.append((*key, *(number(None if mean is None else float(mean)) for mean in means)))
+    return table
+
+
+def series(rows: list[TrainingRow]) -> list[Series]:
+    """Test regret over seconds an epoch, a point for every seed and a panel for every task: low and left is best."""
+    lines = []
+    for task, who in dict.fromkeys((row.task, row.who) for row in rows):
+        own = [row for row in rows if (row.task, row.who) == (task, who)]
+        times, regrets = [row.epoch_seconds for row in own], [row.regret for row in own]
+        lines.append(Series(who, times, regrets, who == PEAR, task, joined=False))
+    return lines

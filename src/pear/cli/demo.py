@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ from torch import Tensor, nn
 import pear
 from pear.cli.console import out, percent
 from pear.cli.output import writable_folder, write_json
-from pear.errors import MissingExtraError
 from pear.tasks import ShortestPath, Split
 from pear.train import FitConfig, History, fit
 from pear.train.threads import one_thread
@@ -55,7 +53,9 @@ def demo(
     max_epochs: Annotated[int, typer.Option(help="At most so many; early stopping ends sooner.")] = 300,
 ) -> None:
     """Train a forecaster of shortest paths on its error (MSE) and on its regret (PEAR), and compare the decisions."""
-    _require_matplotlib()
+    from pear.report.style import require  # brings the report, which no other command needs at its start
+
+    require("the demo", "matplotlib")
     task = pear.tasks.shortest_path((grid, grid))
     split = task.split(task.samples(samples, degree=degree, noise=noise, seed=seed))
     folder = writable_folder(to)
@@ -70,11 +70,6 @@ def demo(
     _save_picture(folder / "demo.png", settings, before, results)
     _show(before, results)
     out.print(Text(f"Picture: {folder / 'demo.png'}\nNumbers: {folder / 'demo.json'}"), soft_wrap=True)
-
-
-def _require_matplotlib() -> None:
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingExtraError("the demo draws with matplotlib, not installed here; run pip install 'pear-dfl[cli]'")
 
 
 def _linear(features: int, n: int, seed: int) -> nn.Linear:

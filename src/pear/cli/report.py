@@ -21,9 +21,7 @@ def report(
     """Set the runs of a database beside the paper's numbers: one HTML page, and the tables as Markdown."""
     from pear.experiments import FILE_NAME
     from pear.report import read, write_report
-    from pear.report.tables import tables
-    from pear.report.text import summary
 
     runs = read(database / FILE_NAME if database.is_dir() or not database.suffix else database)
-    page, text = write_report(runs, writable_folder(to))
-    out.print(Text(f"{summary(runs, tables(runs))}\nPage:   {page}\nTables: {text}"), soft_wrap=True)
+    page, tables, summary = write_report(runs, writable_folder(to))
+    out.print(Text(f"{summary}\nPage:   {page}\nTables: {tables}"), soft_wrap=True)

@@ -68,8 +68,7 @@ def reproduce(
         gaps=_gaps(gaps),
     )
     if not names:
-        there = (*experiments.EXPERIMENTS, *experiments.MARKET_EXPERIMENTS, "all")
-        raise experiments.ExperimentError(f"name an experiment: {', '.join(there)}")
+        raise experiments.ExperimentError(f"name an experiment: {', '.join((*experiments.EXPERIMENTS, 'all'))}")
     wanted = experiments.expand(names, selection)
     processes = _cores() if jobs is None else jobs
     if processes < 1:
@@ -84,7 +83,7 @@ def reproduce(
 
 def _real_data(given: str | None) -> str | None:
     """What ``--data`` says of prices; a folder becomes the place where all real data are looked for."""
-    from pear.tasks.files import VARIABLE
+    from pear.data.files import VARIABLE
 
     if given is None or not Path(given).is_dir():
         return given
@@ -142,21 +141,16 @@ def _export(folder: Path, to: Path) -> None:
 
 
 def _show_list() -> None:
-    from pear.experiments import EXPERIMENTS, MARKET_EXPERIMENTS, Selection
-    from pear.experiments.specs import DATA_TASKS, DEGREES, TASKS, dashed
-    from pear.losses.methods import METHODS
-    from pear.tasks.market import METHODS as MARKET_METHODS
+    from pear.experiments.catalogue import DEGREES, EXPERIMENTS, METHODS, PORTFOLIO_METHODS, TASKS
+    from pear.experiments.specs import dashed
 
     table = _table("experiment", "what it shows", numbers=("trainings",))
     for experiment in EXPERIMENTS.values():
-        table.add_row(experiment.name, experiment.title, str(len(experiment.trainings(Selection()))))
-    for market in MARKET_EXPERIMENTS.values():
-        table.add_row(market.name, market.title, str(market.count))
+        table.add_row(experiment.name, experiment.title, str(experiment.count))
     out.print(table)
-    tasks = (*TASKS, *DATA_TASKS)
-    for what, there in (("tasks", tasks), ("methods", [method.name for method in METHODS]), ("degrees", DEGREES)):
-        out.print(f"--{what}: {', '.join(dashed(str(name)) for name in there)}", highlight=False)
-    out.print(f"--methods of portfolios: {', '.join(MARKET_METHODS)}", highlight=False)
+    there = {"tasks": TASKS, "methods": METHODS, "degrees": DEGREES, "methods of portfolios": PORTFOLIO_METHODS}
+    for what, names in there.items():
+        out.print(f"--{what}: {', '.join(dashed(str(name)) for name in names)}", highlight=False)
     out.print(
         "all: every experiment that needs no data files. A training that several share is done once.", highlight=False
     )
@@ -236,8 +230,8 @@ def _say_end(wanted: list[Run], database: Database) -> None:
     if not broken:
         return
     for run in broken[:10]:
-        row = database.get(run.key)
-        err.print(Text(f"failed: {run}: {row.reason if row else ''}", style="red"), soft_wrap=True)
+        record = database.get(run.key)
+        err.print(Text(f"failed: {run}: {record.reason if record else ''}", style="red"), soft_wrap=True)
     more = f" ({len(broken) - 10} more)" if len(broken) > 10 else ""
     err.print(Text(f"{len(broken)} runs failed{more}; --retry-failed tries them again.", style="red"))
     raise typer.Exit(1)
@@ -271,8 +265,8 @@ class _Bar:
 
     def hear(self, event: Event) -> None:
         """Show what happened."""
-        run, now, row = event.run, event.progress, event.row
-        if row is not None:
+        run, now = event.run, event.progress
+        if event.record is not None:
             self._end(event)
         elif now is None:
             total = run.settings["max_epochs"] if run.variant is None else 1
@@ -282,18 +276,18 @@ class _Bar:
             self._progress.update(self._lines[run.key], completed=now.epoch, state=regret)
 
     def _end(self, event: Event) -> None:
-        run, row = event.run, event.row
+        run, record = event.run, event.record
         self._left.pop(run.key, None)
         self.done += 1
         if run.key in self._lines:
             self._progress.remove_task(self._lines.pop(run.key))
-        if row is not None and row.status == "done":
-            self.estimate.add(run, row.timings)
-            regret = row.metrics.get("normalized_regret")
+        if record is not None and record.status == "done":
+            self.estimate.add(run, record.timings)
+            regret = record.metrics.get("normalized_regret")
             tail = "" if regret is None else f": test regret {percent(regret)}"
-            self._progress.console.print(Text(f"{run}{tail}, {row.timings['total']:.1f} s"), highlight=False)
-        elif row is not None:
-            self._progress.console.print(Text(f"{run}: failed: {row.reason}", style="red"))
+            self._progress.console.print(Text(f"{run}{tail}, {record.timings['total']:.1f} s"), highlight=False)
+        elif record is not None:
+            self._progress.console.print(Text(f"{run}: failed: {record.reason}", style="red"))
         self._progress.update(self._all, completed=self.done, state=self._eta())
 
     def _eta(self) -> str:

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.errors import PearError
+from pear.errors import DataError
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +29,6 @@ LONGEST_BREAK = 10
 """Calendar days between two rows; exchanges have not been closed for longer than seven in a century."""
 
 _EMPTY = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})
-
-
-class PriceError(PearError, ValueError):
-    """Prices that cannot be read or used as they are; the message says where and what to do."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,7 @@ class Prices:
         dropped: what was cut out because of gaps, in words; empty where nothing was.
 
     Raises:
-        PriceError: shapes that do not fit, a price that is not positive and finite, dates that do not increase, or
+        DataError: shapes that do not fit, a price that is not positive and finite, dates that do not increase, or
             rows missing for weeks.
     """
 
@@ -59,12 +55,12 @@ class Prices:
 
     def __post_init__(self) -> None:
         if self.values.shape != (len(self.dates), len(self.names)):
-            raise PriceError(
+            raise DataError(
                 f"{self.source}: expected one row a date and one column a name, {len(self.dates)} × "
                 f"{len(self.names)}; got values of shape {self.values.shape}"
             )
         if self.values.size == 0:
-            raise PriceError(f"{self.source}: no prices are left{f' ({self.dropped})' if self.dropped else ''}")
+            raise DataError(f"{self.source}: no prices are left{f' ({self.dropped})' if self.dropped else ''}")
         _check_positive(self)
         _check_dates(self)
 
@@ -103,7 +99,7 @@ def read_prices(path: str | Path, gaps: Gaps = "error") -> Prices:
             ("drop-days") that have a gap. What was cut is logged, and stands in ``Prices.dropped``.
 
     Raises:
-        PriceError: no such file, no table, text where a price should be, a gap, or weeks without a row.
+        DataError: no such file, no table, text where a price should be, a gap, or weeks without a row.
 
     Example:
         >>> import tempfile
@@ -114,18 +110,18 @@ def read_prices(path: str | Path, gaps: Gaps = "error") -> Prices:
         1 names, 3 days 2024-01-02 to 2024-01-04; 1 of 2 names dropped because of gaps: B
     """
     if gaps not in get_args(Gaps):
-        raise PriceError(f"gaps must be one of {', '.join(get_args(Gaps))}; got {gaps!r}")
+        raise DataError(f"gaps must be one of {', '.join(get_args(Gaps))}; got {gaps!r}")
     file = Path(path)
     if not file.is_file():
-        raise PriceError(f"there is no file of prices at {file}; give the path of a .csv or .csv.gz file")
+        raise DataError(f"there is no file of prices at {file}; give the path of a .csv or .csv.gz file")
     rows = _rows(file)
     header = rows[0] if rows else []
     names = tuple(name.strip() for name in header[1:])
     if not names or len(rows) < 2:
-        raise PriceError(f"{file}: expected a header with a date column and names, and rows of prices below it")
+        raise DataError(f"{file}: expected a header with a date column and names, and rows of prices below it")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise PriceError(f"{file}: the name {twice!r} has two columns; leave one of them out")
+        raise DataError(f"{file}: the name {twice!r} has two columns; leave one of them out")
     dates = [_date(file, line, row) for line, row in enumerate(rows[1:], 2)]
     values = np.array([_numbers(file, line, row, names) for line, row in enumerate(rows[1:], 2)])
     return _without_gaps(values, names, dates, str(file), gaps)
@@ -137,28 +133,28 @@ def _rows(file: Path) -> list[list[str]]:
         with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
             return [row for row in csv.reader(stream) if any(cell.strip() for cell in row)]
     except (OSError, UnicodeDecodeError, csv.Error, EOFError) as error:
-        raise PriceError(f"{file} cannot be read as a table of prices ({error}); expected CSV in UTF-8") from error
+        raise DataError(f"{file} cannot be read as a table of prices ({error}); expected CSV in UTF-8") from error
 
 
 def _date(file: Path, line: int, row: Sequence[str]) -> datetime.date:
     try:
         return datetime.date.fromisoformat(row[0].strip()[:10])
     except ValueError:
-        raise PriceError(
+        raise DataError(
             f"{file}, line {line}: the first column must be a date such as 2024-01-31; got {row[0]!r}"
         ) from None
 
 
 def _numbers(file: Path, line: int, row: Sequence[str], names: Sequence[str]) -> list[float]:
     if len(row) != len(names) + 1:
-        raise PriceError(f"{file}, line {line}: expected a date and {len(names)} prices; got {len(row)} cells")
+        raise DataError(f"{file}, line {line}: expected a date and {len(names)} prices; got {len(row)} cells")
     found = []
     for name, cell in zip(names, row[1:], strict=True):
         text = cell.strip()
         try:
             found.append(math.nan if text.lower() in _EMPTY else float(text))
         except ValueError:
-            raise PriceError(
+            raise DataError(
                 f"{file}, line {line}: column {name!r} must hold prices, and has the text {text!r}; leave the column "
                 "out, or write the price as a plain number"
             ) from None
@@ -170,7 +166,7 @@ def _without_gaps(values: Array, names: tuple[str, ...], dates: list[datetime.da
     dropped = ""
     if missing.any() and gaps == "error":
         day, asset = np.argwhere(missing)[0]
-        raise PriceError(
+        raise DataError(
             f"{source}: {int(missing.sum())} prices are missing, in {int(missing.any(0).sum())} of {len(names)} names "
             f"and on {int(missing.any(1).sum())} of {len(dates)} days; the first is {names[asset]} on {dates[day]}. "
             "Nothing is filled in: pass gaps='drop-names' or gaps='drop-days', or mend the file"
@@ -193,7 +189,7 @@ def _check_positive(prices: Prices) -> None:
     bad = ~((prices.values > 0) & np.isfinite(prices.values))
     if bad.any():
         day, asset = np.argwhere(bad)[0]
-        raise PriceError(
+        raise DataError(
             f"{prices.source}: prices must be positive and finite; {prices.names[asset]} on {prices.dates[day]} is "
             f"{prices.values[day, asset]:g}"
         )
@@ -203,9 +199,9 @@ def _check_dates(prices: Prices) -> None:
     for before, after in zip(prices.dates, prices.dates[1:], strict=False):
         apart = (after - before).days
         if apart <= 0:
-            raise PriceError(f"{prices.source}: dates must increase; {after} comes after {before}")
+            raise DataError(f"{prices.source}: dates must increase; {after} comes after {before}")
         if apart > LONGEST_BREAK:
-            raise PriceError(
+            raise DataError(
                 f"{prices.source}: no prices between {before} and {after}, {apart} days; returns over such a break are "
                 "no daily returns. Use the part before or after it, or mend the file"
             )

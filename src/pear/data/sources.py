@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pear.data.prices import Gaps, PriceError, Prices, read_prices
-from pear.errors import MissingExtraError
-
-DATA_VARIABLE = "PEAR_DATA"
-"""The environment variable that names the folder of the user's data sets."""
+from pear.data.files import VARIABLE
+from pear.data.prices import Gaps, Prices, read_prices
+from pear.errors import DataError, MissingExtraError
 
 
 def load_prices(source: str | Path = "skfolio", gaps: Gaps = "error") -> Prices:
@@ -25,7 +23,7 @@ def load_prices(source: str | Path = "skfolio", gaps: Gaps = "error") -> Prices:
         gaps: see ``read_prices``.
 
     Raises:
-        PriceError: there is nothing there, or it cannot be used.
+        DataError: there is nothing there, or it cannot be used.
         MissingExtraError: skfolio is not installed.
     """
     if source == "skfolio":
@@ -49,7 +47,7 @@ def fetch_prices(
 
     Raises:
         MissingExtraError: yfinance is not installed.
-        PriceError: nothing came, or not for every name.
+        DataError: nothing came, or not for every name.
     """
     try:
         import yfinance
@@ -62,11 +60,11 @@ def fetch_prices(
     try:
         table = yfinance.download(list(names), start=str(first), end=str(end), auto_adjust=True, progress=False)
     except Exception as error:  # any error of the network or of Yahoo's answer is the same to the user
-        raise PriceError(f"Yahoo Finance did not answer ({error}); is there a network?") from error
+        raise DataError(f"Yahoo Finance did not answer ({error}); is there a network?") from error
     closes = None if table is None or not len(table) else table["Close"]
     lacking = [name for name in names if closes is None or name not in closes or closes[name].isna().all()]
     if closes is None or lacking:
-        raise PriceError(
+        raise DataError(
             f"Yahoo Finance sent no prices for {', '.join(lacking)}, {first} to {last}; check the names, the dates and "
             "the network"
         )
@@ -89,17 +87,17 @@ def _skfolio() -> Prices:
 
 
 def _only_table(folder_name: str) -> Path:
-    root = os.environ.get(DATA_VARIABLE)
+    root = os.environ.get(VARIABLE)
     if not root:
-        raise PriceError(
-            f"{folder_name} is looked for in ${DATA_VARIABLE}/{folder_name}, and {DATA_VARIABLE} is not set; set it to "
+        raise DataError(
+            f"{folder_name} is looked for in ${VARIABLE}/{folder_name}, and {VARIABLE} is not set; set it to "
             "the folder of your data, or give the path of a CSV file"
         )
     folder = Path(root) / folder_name
     found = sorted([*folder.glob("*.csv"), *folder.glob("*.csv.gz")])
     if len(found) != 1:
         what = "none" if not found else ", ".join(file.name for file in found)
-        raise PriceError(
+        raise DataError(
             f"expected one .csv or .csv.gz file in {folder} and found {what}; give the path of the file instead"
         )
     return found[0]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -157,8 +157,9 @@ class _Run:
         if candidate.working is not None:
             done = index[passed]
             self._accept(done, candidate.x[passed], candidate.duals[passed], candidate.working[passed])
-            if everybody and candidate.projector is not None:
-                self.projector, self.projects = candidate.projector, passed
+            if candidate.projector is not None and self.projector is None:
+                self.projector = candidate.projector if everybody else _Scattered(index, candidate.projector)
+                self.projects[done] = True
         rest = (~passed & candidate.x.isfinite().all(1)).nonzero()[:, 0]
         if not len(rest):
             return index[passed]
@@ -209,6 +210,19 @@ class _Run:
             projects=self.projects & same,
             kept=self.systems if bool(same.all()) else None,
         )
+
+
+@dataclass(frozen=True)
+class _Scattered:
+    """The projector of some samples of a batch: those at ``index`` (k,)."""
+
+    index: Tensor
+    projector: Projector
+
+    def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        g, converged = torch.zeros_like(e), torch.zeros(len(e), dtype=torch.bool, device=e.device)
+        g[self.index], converged[self.index] = self.projector.project(e[self.index])
+        return g, converged
 
 
 def _convex(qp: QuadraticProgram) -> Tensor:

@@ -10,25 +10,23 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from pear.decisions.integer import as_good_as, refuse_curvature, solve_integer
 from pear.decisions.pipeline import solve_programs
 from pear.decisions.smooth import solve_smooth
 from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning, ProblemError, SolveError
-from pear.optimality.active import tight_constraints
-from pear.optimality.point import ActiveSet, Duals, Status
-from pear.optimality.scale import measure
-from pear.optimality.screen import screen
+from pear.optimality.point import Status
 from pear.problem import Problem
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import matvec
 from pear.problem.convert import as_batch
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
-from pear.solvers.registry import Backend, get, resolve
+from pear.solvers.binary.worst import worst_of_best
+from pear.solvers.registry import get, resolve
 
 logger = logging.getLogger("pear")
 
 OnFailure = Literal["raise", "mask"]
-_INTEGER_TOLERANCE = 1e-9
 
 
 def solve(
@@ -42,7 +40,8 @@ def solve(
     """Solve ``min (or max) ½zᵀQz + cᵀz (+ φ)`` for every row of ``cost``.
 
     Whatever the solver, its answer is only a candidate: it is verified, its active set repaired where needed, and the
-    returned decision satisfies the optimality conditions to rounding. Integer problems are solved as such, by HiGHS.
+    returned decision satisfies the optimality conditions to rounding. Integer problems are solved
+    as such, each with a proof that is checked.
 
     Args:
         problem: the constraints and the known part of the objective.
@@ -65,14 +64,35 @@ def solve(
     costs = as_batch(cost)
     lam = choose_smoothing(problem, costs, smoothing)
     if problem.is_integer:
-        _refuse_smooth_integer(problem, lam, overrides)
-        qp = problem.canonical(costs, 0.0, **overrides)
-        solution = _solve_integer(problem, qp, resolve(solver, "milp")[0])
+        refuse_curvature(problem, lam, overrides)
+        solution = solve_integer(problem, problem.canonical(costs, 0.0, **overrides), solver)
     else:
         verified = solve_verified(problem, costs, lam, solver, **overrides)
         solution = _as_solution(problem, verified)
     fail(solution.status, on_failure, "the problem")
     return _in_kind(solution, costs)
+
+
+def decide_worst(problem: Problem, predicted: Any, true: Any) -> Tensor:
+    """(B, n) of all integer decisions that are best under ``predicted`` (to a relative TIE) the worst under ``true``.
+
+    Args:
+        problem: with integers.
+        predicted: (B, n) the costs that decide.
+        true: (B, n) the costs that are paid.
+
+    Raises:
+        SolveError: a cost is not finite, or no decision could be proven; names the samples.
+    """
+    forecast, bill = as_batch(predicted).detach(), as_batch(true).detach()
+    best = solve(problem, forecast.double()).x
+    fail(torch.where(bill.isfinite().all(1), int(Status.SOLVED), int(Status.NOT_FINITE)), "raise", "the true costs")
+    qp = problem.canonical(forecast)
+    cost = problem.sign * bill.double()
+    worst = torch.from_numpy(worst_of_best(qp, cost.cpu().numpy(), best.cpu().numpy())).to(cost.device)
+    for i in worst.isnan().any(1).nonzero()[:, 0].tolist():
+        worst[i] = solve(as_good_as(qp[i : i + 1], best[i]), -cost[i : i + 1]).x[0]
+    return worst.to(forecast.dtype)
 
 
 def solve_verified(
@@ -139,14 +159,6 @@ def fail(status: Tensor, on_failure: str, what: str) -> None:
     warnings.warn(message, FailedSamplesWarning, stacklevel=3)
 
 
-def _refuse_smooth_integer(problem: Problem, smoothing: float, overrides: dict[str, Any]) -> None:
-    if smoothing > 0 or problem.is_curved or overrides.get("Q") is not None:
-        raise ProblemError(
-            "an integer problem must have a linear objective: expected smoothing=0, no Q and no phi; "
-            "solve problem.relaxed() to smooth the continuous relaxation"
-        )
-
-
 def _as_solution(problem: Problem, v: Verified) -> Solution:
     x = torch.where(v.solved[:, None], v.x, torch.nan)
     value = problem.sign * (v.x * (0.5 * matvec(v.qp.H, v.x) + v.qp.c)).sum(1)
@@ -169,46 +181,6 @@ def _constant_of_model(problem: Problem, v: Verified) -> Tensor:
     assert problem.phi is not None
     slope, curvature = problem.phi.gradient(v.x), problem.phi.hessian(v.x)
     return problem.phi.value(v.x) - (v.x * (slope - 0.5 * matvec(curvature, v.x))).sum(1)
-
-
-def _solve_integer(problem: Problem, qp: QuadraticProgram, backend: Backend) -> Solution:
-    """Integer programs: certified optimal by the solver's bound (gap 0), integers made exact."""
-    status = screen(qp)
-    index = (status == Status.SOLVED).nonzero()[:, 0]
-    x = torch.full_like(qp.c, torch.nan)
-    if len(index):
-        candidate = backend.solve(qp[index], _INTEGER_TOLERANCE)
-        status[index] = candidate.status
-        x[index] = torch.where(qp.integer, candidate.x.round(), candidate.x) if qp.integer is not None else candidate.x
-    solved = status == Status.SOLVED
-    x = torch.where(solved[:, None], x, torch.nan)
-    none = ActiveSet.none(qp.batch, qp.n, qp.m, qp.c.device)
-    return Solution(
-        x=x,
-        value=problem.sign * (x * qp.c).sum(1),
-        status=status,
-        active=tight_constraints(qp, measure(qp, x.nan_to_num(), _no_duals(qp)), none)[0],
-        weak=none,
-        duals=None,
-        kkt_residual=_violation(qp, x) if qp.batch else qp.c.new_zeros(0),
-        repaired=torch.zeros_like(solved),
-    )
-
-
-def _no_duals(qp: QuadraticProgram) -> Duals:
-    return Duals(*(qp.c.new_zeros(qp.batch, size) for size in (qp.p, qp.m, qp.n)))
-
-
-def _violation(qp: QuadraticProgram, x: Tensor) -> Tensor:
-    """(B,) largest scaled violation of rows and bounds after rounding to integers."""
-    size = x.abs().amax(1, keepdim=True).clamp(min=1.0)
-    parts = [
-        matvec(qp.A, x) - qp.b,
-        (matvec(qp.G, x) - qp.h).clamp(min=0),
-        (qp.lb - x).clamp(min=0),
-        (x - qp.ub).clamp(min=0),
-    ]
-    return (torch.cat(parts, 1).abs() / size).amax(1)
 
 
 def _in_kind(solution: Solution, cost: Tensor) -> Solution:

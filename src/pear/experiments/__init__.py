@@ -1,18 +1,18 @@
-"""The paper's experiments as specifications; a run is a row in a database, and runs that are there are skipped."""
+"""The paper's experiments: a catalogue, protocols, and a database in which every run is a record, done once."""
 
-from pear.experiments.data_tasks import check_data
-from pear.experiments.database import FILE_NAME, SCHEMA_VERSION, Database, Row, export
+from pear.experiments.catalogue import EXPERIMENTS, Experiment
+from pear.experiments.database import FILE_NAME, SCHEMA_VERSION, Database, export, read_records
 from pear.experiments.errors import DatabaseError, ExperimentError, RunError
 from pear.experiments.estimate import Estimate
-from pear.experiments.market import EXPERIMENTS as MARKET_EXPERIMENTS
-from pear.experiments.performance import perform
-from pear.experiments.runner import Event, open_folder, run_all, waiting
-from pear.experiments.specs import EXPERIMENTS, Experiment, Run, Selection, expand
+from pear.experiments.execute import execute
+from pear.experiments.plan import expand
+from pear.experiments.record import Record
+from pear.experiments.runner import Event, check_data, open_folder, run_all, waiting
+from pear.experiments.specs import Run, Selection
 
 __all__ = [
     "EXPERIMENTS",
     "FILE_NAME",
-    "MARKET_EXPERIMENTS",
     "SCHEMA_VERSION",
     "Database",
     "DatabaseError",
@@ -20,15 +20,16 @@ __all__ = [
     "Event",
     "Experiment",
     "ExperimentError",
-    "Row",
+    "Record",
     "Run",
     "RunError",
     "Selection",
     "check_data",
+    "execute",
     "expand",
     "export",
     "open_folder",
-    "perform",
+    "read_records",
     "run_all",
     "waiting",
 ]

@@ -11,11 +11,12 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from pear.experiments.errors import DatabaseError
+from pear.experiments.record import Record
 
 SCHEMA_VERSION = 1
 FILE_NAME = "results.sqlite"
@@ -23,43 +24,7 @@ BUSY_SECONDS = 60.0
 """How long to wait for another process that is writing."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One finished or failed run.
-
-    Attributes:
-        key: made of task, method, seed and settings; see ``pear.experiments.specs.Run``.
-        experiment: the one that first asked for it.
-        task: "shortest_path" or "knapsack".
-        method: name in ``pear.losses.methods``.
-        seed: of data, first weights and batches.
-        settings: all else that fixes the outcome; ``variant`` names what was measured where nothing was trained.
-        status: "done" or "failed"; reason: why it failed.
-        metrics: on the test samples.
-        timings: seconds, and the number of epochs.
-        history: [epoch, seconds, loss, validation regret] of every check.
-        weights: path of the trained weights, relative to the folder of the database.
-        versions: of Python and the packages; machine: in words; created: ISO time.
-    """
-
-    key: str
-    experiment: str
-    task: str
-    method: str
-    seed: int
-    settings: dict[str, Any]
-    status: str
-    reason: str = ""
-    metrics: dict[str, Any] = field(default_factory=dict)
-    timings: dict[str, float] = field(default_factory=dict)
-    history: list[list[float]] = field(default_factory=list)
-    weights: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
-    machine: str = ""
-    created: str = ""
-
-
-_COLUMNS = tuple(column.name for column in fields(Row))
+_COLUMNS = tuple(column.name for column in fields(Record))
 _JSON = ("settings", "metrics", "timings", "history", "versions")
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT)",
@@ -81,8 +46,8 @@ class Database:
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Database(Path(folder) / FILE_NAME) as database:
-        ...     row = Row("k", "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done")
-        ...     database.add(row), database.add(row), database.get("k") == row
+        ...     record = Record("k", "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done")
+        ...     database.add(record), database.add(record), database.get("k") == record
         (True, False, True)
     """
 
@@ -104,9 +69,9 @@ class Database:
             self.close()
             raise
 
-    def add(self, row: Row) -> bool:
-        """Write a row; False where its key is there already and says "done"."""
-        values = [json.dumps(v, sort_keys=True) if k in _JSON else v for k, v in asdict(row).items()]
+    def add(self, record: Record) -> bool:
+        """Write a record; False where its key is there already and says "done"."""
+        values = [json.dumps(v, sort_keys=True) if k in _JSON else v for k, v in asdict(record).items()]
         replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
         with _explained(self.path), self._transaction():
             cursor = self._connection.execute(
@@ -116,12 +81,12 @@ class Database:
             )
         return cursor.rowcount > 0
 
-    def get(self, key: str) -> Row | None:
-        """The row with this key, if there is one."""
+    def get(self, key: str) -> Record | None:
+        """The record with this key, if there is one."""
         return next(iter(self._select("WHERE key = ?", key)), None)
 
-    def rows(self) -> list[Row]:
-        """All rows, in the order they were first written."""
+    def records(self) -> list[Record]:
+        """All records, in the order they were first written."""
         return self._select("ORDER BY rowid")
 
     def statuses(self) -> dict[str, str]:
@@ -153,11 +118,9 @@ class Database:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _select(self, where: str, *values: object) -> list[Row]:
+    def _select(self, where: str, *values: object) -> list[Record]:
         with _explained(self.path):
-            found = self._connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM runs {where}", values).fetchall()
-        named = (dict(zip(_COLUMNS, row, strict=True)) for row in found)
-        return [Row(**{k: json.loads(v) if k in _JSON else v for k, v in row.items()}) for row in named]
+            return _records(self._connection, where, *values)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -180,6 +143,34 @@ class Database:
                 f"{self.path} {what}; this PEAR reads version {SCHEMA_VERSION}. Save what is in it with "
                 f"`pear reproduce --export FILE.json --out {self.path.parent}`, then name another folder with --out"
             )
+
+
+def read_records(path: Path) -> list[Record]:
+    """Every record of a database, oldest first; the file is only read.
+
+    Raises:
+        DatabaseError: no database, none of ours, one of another version, or one without runs.
+    """
+    remedy = "run pear reproduce first, or name the database with --db"
+    if not path.is_file():
+        raise DatabaseError(f"there is no database of runs at {path}; {remedy}")
+    try:
+        with contextlib.closing(read_only(path)) as connection:
+            if not {"runs", "meta"} <= set(_tables(connection)):
+                raise DatabaseError(f"{path} is no database of runs: it lacks the tables runs and meta; {remedy}")
+            version = _version(connection)
+            if version != str(SCHEMA_VERSION):
+                raise DatabaseError(
+                    f"the database {path} is of version {version}, and this report reads version {SCHEMA_VERSION}; "
+                    f"save what is in it with pear reproduce --export FILE.json --out {path.parent}, and name another "
+                    "with --db"
+                )
+            records = _records(connection, "ORDER BY created, key")
+    except (sqlite3.Error, json.JSONDecodeError) as error:
+        raise DatabaseError(f"{path} cannot be read as a database of runs ({error}); {remedy}") from error
+    if not records:
+        raise DatabaseError(f"the database {path} holds no runs yet; {remedy}")
+    return records
 
 
 def export(path: Path) -> dict[str, Any]:
@@ -219,6 +210,12 @@ def read_only(path: Path) -> sqlite3.Connection:
         connection.close()
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)
     return connection
+
+
+def _records(connection: sqlite3.Connection, where: str, *values: object) -> list[Record]:
+    found = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM runs {where}", values).fetchall()
+    named = (dict(zip(_COLUMNS, row, strict=True)) for row in found)
+    return [Record(**{k: json.loads(v) if k in _JSON else v for k, v in row.items()}) for row in named]
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:

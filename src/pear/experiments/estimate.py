@@ -31,7 +31,7 @@ class Estimate:
         timings: task, method, settings and timings of runs that are done; see ``Database.timings``.
 
     Example:
-        >>> from pear.experiments.specs import Selection, expand
+        >>> from pear.experiments import Selection, expand
         >>> runs = expand(["lp-degree"], Selection(["shortest_path"], ["mse"], seeds=[0]))
         >>> Estimate([]).seconds(runs[0]), Estimate([]).is_rough(runs)
         (2, True)

@@ -9,17 +9,20 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import torch
 
-from pear.experiments.database import FILE_NAME, Database, Row
+from pear.experiments.database import FILE_NAME, Database
 from pear.experiments.errors import DatabaseError, RunError
-from pear.experiments.performance import WEIGHTS, failed, perform
+from pear.experiments.execute import WEIGHTS, execute, failed
+from pear.experiments.protocols import PROTOCOLS
+from pear.experiments.record import Record
 from pear.experiments.specs import Run
 from pear.train import Progress
 from pear.train.threads import one_thread
@@ -34,12 +37,12 @@ class Event:
 
     Attributes:
         run: which run it is about.
-        progress: of its training; row: what came of it; both None where it has just started.
+        progress: of its training; record: what came of it; both None where it has just started.
     """
 
     run: Run
     progress: Progress | None = None
-    row: Row | None = None
+    record: Record | None = None
 
 
 Listener = Callable[[Event], None]
@@ -67,29 +70,40 @@ def open_folder(folder: Path) -> Database:
     return database
 
 
+def check_data(runs: Iterable[Run]) -> None:
+    """Read the files that these runs need, so that a missing or broken one shows before the first run.
+
+    Raises:
+        DataError: says what is missing, where it was looked for and how to get it.
+        MissingExtraError: a package to read it with is not installed.
+    """
+    for run in runs:
+        PROTOCOLS[run.task].check(run)
+
+
 def waiting(runs: Sequence[Run], statuses: dict[str, str], retry_failed: bool = False) -> list[Run]:
     """The runs that are still to be done.
 
     Args:
         runs: what is wanted.
-        statuses: of the rows that are there.
+        statuses: of the records that are there.
         retry_failed: whether to try again what failed.
     """
-    settled = ("done",) if retry_failed else ("done", "failed")
-    return [run for run in runs if statuses.get(run.key) not in settled]
+    finished = ("done",) if retry_failed else ("done", "failed")
+    return [run for run in runs if statuses.get(run.key) not in finished]
 
 
 def run_all(runs: Sequence[Run], database: Database, jobs: int = 1, listen: Listener = lambda event: None) -> None:
-    """Do these runs; every one leaves a row, done or failed.
+    """Do these runs; every one leaves a record, done or failed.
 
     Args:
         runs: each once; a measurement waits for its training where that is among them.
-        database: where the rows go.
+        database: where the records go.
         jobs: processes; with 1 all is done in this one.
         listen: called on every event.
 
     Raises:
-        DatabaseError: rows cannot be written.
+        DatabaseError: records cannot be written.
         KeyboardInterrupt: stopped by the user; what had ended is in the database, of the rest there is nothing.
     """
     if jobs > 1 and len(runs) > 1:
@@ -98,8 +112,8 @@ def run_all(runs: Sequence[Run], database: Database, jobs: int = 1, listen: List
     with one_thread():
         for run in runs:
             listen(Event(run))
-            row = perform(run, database, lambda now, run=run: listen(Event(run, progress=now)))  # type: ignore[misc]
-            listen(Event(run, row=row))
+            record = execute(run, database, lambda now, run=run: listen(Event(run, progress=now)))  # type: ignore[misc]
+            listen(Event(run, record=record))
 
 
 @dataclass
@@ -177,7 +191,7 @@ class _Pool:
             self.listen(Event(worker.run, progress=message))
         elif worker.run is not None:
             run, worker.run = worker.run, None
-            self.listen(Event(run, row=message))
+            self.listen(Event(run, record=message))
 
     def _bury(self, worker: _Worker) -> None:
         worker.process.join()
@@ -187,9 +201,11 @@ class _Pool:
             raise RunError(f"a worker process ended with exit code {code} before it was ready; try --jobs 1")
         self.workers[self.workers.index(worker)] = self._start()
         if worker.run is not None:
-            row = failed(worker.run, f"the process that ran it ended with exit code {code}; was there enough memory?")
-            self.database.add(row)
-            self.listen(Event(worker.run, row=row))
+            record = failed(
+                worker.run, f"the process that ran it ended with exit code {code}; was there enough memory?"
+            )
+            self.database.add(record)
+            self.listen(Event(worker.run, record=record))
 
 
 def _work(line: Connection, path: Path) -> None:
@@ -201,7 +217,7 @@ def _work(line: Connection, path: Path) -> None:
             with Database(path) as database:
                 line.send(None)
                 while (run := line.recv()) is not None:
-                    line.send(perform(run, database, _throttled(line)))
+                    line.send(execute(run, database, _throttled(line)))
         except DatabaseError as error:
             line.send(error)
 
@@ -225,6 +241,7 @@ def _without_interrupts() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
+    resource_tracker.ensure_running()  # the first process would start it, and that lets interrupts through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +18,8 @@ from pear.sensitivity.projection import inject_normal, project
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
 
-_TINY = 1e-7  # keeps the normalised regret finite where every optimal value is zero
+TINY = 1e-7
+"""Added to the denominator of the normalised regret, which stays finite where every optimal value is zero."""
 
 
 def regret_gradient(
@@ -101,8 +102,38 @@ def normalized_regret(
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
     chosen = solve(problem, predicted, solver=solver, Q=Q).x
     best = solve(problem, true, solver=solver, Q=true_Q).x
-    paid, ideal = (problem.objective(z, true, Q=true_Q) for z in (chosen, best))
-    return float(problem.sign * (paid - ideal).sum() / (ideal.abs().sum() + _TINY))
+    return outcome(problem, chosen, best, true, true_Q).normalized
+
+
+class Outcome(NamedTuple):
+    """What decisions come to under the true costs, in float64.
+
+    Attributes:
+        regret: (B,) what each loses against the best decision of its sample.
+        best: (B,) the value of the best decision.
+    """
+
+    regret: Tensor
+    best: Tensor
+
+    @property
+    def normalized(self) -> float:
+        """``Σ regret / (Σ |best| + 1e-7)``."""
+        return float(self.regret.sum() / (self.best.abs().sum() + TINY))
+
+
+def outcome(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q: Any = None) -> Outcome:
+    """What decisions lose against the best ones.
+
+    Args:
+        problem: what is decided.
+        chosen: (B, n) decisions.
+        best: (B, n) best decisions under the true costs.
+        true: (B, n) true costs.
+        true_Q: true curvature; the problem's own where it is left out.
+    """
+    paid, ideal = (problem.objective(z.double(), true.double(), Q=true_Q) for z in (chosen, best))
+    return Outcome(problem.sign * (paid - ideal), ideal)
 
 
 def regret(problem: Problem, solved: Verified, ideal: Start, true: QuadraticProgram) -> Tensor:

@@ -28,6 +28,15 @@ WEAK = 1e-9
 ROUNDOFF = 1e-12
 """A rate, slack or multiplier below this is rounding, and counts as zero."""
 
+INTEGRAL = 1e-6
+"""Distance from an integer, in its own units, up to which a value that should be one is rounded to it."""
+
+GAP = 1e-9
+"""Largest gap between the objective of an integer solution and its proven bound, relative to the terms of both."""
+
+TIE = 1e-10
+"""Objectives of integer solutions that differ by less count as equal, where the worst of the best is asked for."""
+
 FLAT = 1e-12
 """Curvature this much below the terms it is computed from is none."""
 

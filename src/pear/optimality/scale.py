@@ -53,9 +53,9 @@ def measure(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Measured:
     row_scale = positive(matvec(abs_g, dual_scale)) / positive(row_squares(qp.G))
     abs_x = torch.maximum(abs_x, SHARE_OF_SIZE * torch.maximum(abs_x.amax(1, keepdim=True), floor))
     return Measured(
-        slack_rows=(qp.h - matvec(qp.G, x)) / positive(matvec(abs_g, abs_x) + _finite_abs(qp.h)),
-        slack_lower=(x - qp.lb) / positive(abs_x + _finite_abs(qp.lb)),
-        slack_upper=(qp.ub - x) / positive(abs_x + _finite_abs(qp.ub)),
+        slack_rows=(qp.h - matvec(qp.G, x)) / positive(matvec(abs_g, abs_x) + finite_abs(qp.h)),
+        slack_lower=(x - qp.lb) / positive(abs_x + finite_abs(qp.lb)),
+        slack_upper=(qp.ub - x) / positive(abs_x + finite_abs(qp.ub)),
         multiplier_rows=duals.inequality / row_scale,
         multiplier_lower=-duals.bound / dual_scale,
         multiplier_upper=duals.bound / dual_scale,
@@ -72,7 +72,7 @@ def largest_decision(qp: QuadraticProgram, diagonal: Tensor) -> Tensor:
     size = qp.c.abs().amax(1, keepdim=True) / positive(diagonal.amax(1, keepdim=True))
     for value in (qp.b, qp.h, qp.lb, qp.ub):
         if value.shape[1]:
-            size = torch.maximum(size, _finite_abs(value).amax(1, keepdim=True))
+            size = torch.maximum(size, finite_abs(value).amax(1, keepdim=True))
     return positive(size)
 
 
@@ -81,5 +81,6 @@ def positive(value: Tensor) -> Tensor:
     return torch.where(value > 0, value, torch.ones_like(value))
 
 
-def _finite_abs(value: Tensor) -> Tensor:
+def finite_abs(value: Tensor) -> Tensor:
+    """|value|, and 0 where it is infinite: a limit that is absent has no size."""
     return torch.where(value.isfinite(), value.abs(), torch.zeros_like(value))

@@ -1,12 +1,13 @@
-"""How sure a difference between two methods is: a paired bootstrap over seeds and test instances."""
+"""How sure a difference between two methods is: bootstrap intervals over test instances, and over seeds as well."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from pear.errors import ProblemError
 
@@ -27,8 +28,7 @@ DEFINITION = (
 """What :func:`paired_difference` does in the report's tables, in words."""
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """A number and the percentile interval around it."""
 
     estimate: float
@@ -41,6 +41,38 @@ class Interval:
         return self.low > 0 or self.high < 0
 
 
+def paired_interval(
+    a: ArrayLike, b: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """The mean of ``a − b`` over instances, with SciPy's percentile bootstrap interval.
+
+    Args:
+        a: (N,) one value an instance.
+        b: (N,) values of the same instances.
+        level: of the interval.
+        resamples: draws of N instances with replacement.
+        seed: of the draws.
+
+    Example:
+        >>> paired_interval([2.0, 3.0, 4.0], [1.0, 2.0, 3.0])
+        Interval(estimate=1.0, low=1.0, high=1.0)
+    """
+    first, second = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    if first.ndim != 1 or first.shape != second.shape or not len(first):
+        raise ProblemError(f"expected two arrays of values of the same instances; got {first.shape} and {second.shape}")
+    if not 0 < level < 1:
+        raise ProblemError(f"level must lie between 0 and 1; got {level!r}")
+    difference = first - second
+    mean = float(difference.mean())
+    if len(difference) == 1:  # SciPy refuses one instance, whose only resample is itself
+        return Interval(mean, mean, mean)
+    random = np.random.default_rng(seed)
+    found = stats.bootstrap(
+        (difference,), np.mean, n_resamples=resamples, confidence_level=level, method="percentile", random_state=random
+    ).confidence_interval
+    return Interval(mean, float(found.low), float(found.high))
+
+
 def paired_difference(
     first: Sequence[Array],
     second: Sequence[Array],
@@ -51,7 +83,10 @@ def paired_difference(
     level: float = LEVEL,
     seed: int = 0,
 ) -> Interval:
-    """The difference ``Σ (first − second) / Σ best`` of two normalised regrets, with a percentile interval.
+    """The difference ``Σ (first − second) / Σ best`` of two normalised regrets, over seeds and instances.
+
+    ``scipy.stats.bootstrap`` draws samples independently of each other: it neither draws instances within the seeds
+    drawn, nor blocks, nor does it take a single seed. This one does.
 
     Args:
         first: for each seed (N_s,) what the first method lost on each test instance.
@@ -70,44 +105,21 @@ def paired_difference(
     """
     _check(first, second, best, shared, block)
     difference = [np.asarray(a, np.float64) - b for a, b in zip(first, second, strict=True)]
+    values = [np.asarray(value, np.float64) for value in best]
     random = np.random.default_rng(seed)
     seeds = random.integers(len(best), size=(resamples, len(best)))
-    ratios = (_crossed if shared else _nested)(random, difference, best, seeds, block)
-    low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2])
-    total = sum(float(np.sum(value)) for value in best)
-    return Interval(sum(float(own.sum()) for own in difference) / total, float(low), float(high))
-
-
-def _crossed(
-    random: np.random.Generator,
-    difference: Sequence[Array],
-    best: Sequence[Array],
-    seeds: NDArray[np.int64],
-    block: int,
-) -> Array:
-    """Ratios where all seeds of a resample are judged on the same drawn instances."""
-    drawn = _draw(random, len(best[0]), block, len(seeds))
-    lost, most = (np.stack([np.asarray(own)[drawn].sum(1) for own in part], 1) for part in (difference, best))
-    return np.asarray(_sum(lost, seeds) / _sum(most, seeds))
-
-
-def _nested(
-    random: np.random.Generator,
-    difference: Sequence[Array],
-    best: Sequence[Array],
-    seeds: NDArray[np.int64],
-    block: int,
-) -> Array:
-    """Ratios where instances are drawn anew for each seed drawn, also where a seed is drawn twice."""
-    resamples, places = seeds.shape
+    days = _draw(random, len(values[0]), block, resamples) if shared else None
     lost, most = np.zeros(resamples), np.zeros(resamples)
-    for place in range(places):
-        for s, (own, value) in enumerate(zip(difference, best, strict=True)):
+    for place in range(len(best)):
+        # A seed that is drawn twice gets instances of its own each time, unless all seeds share them.
+        for s, (own, value) in enumerate(zip(difference, values, strict=True)):
             at = np.flatnonzero(seeds[:, place] == s)
-            drawn = _draw(random, len(own), block, len(at))
+            drawn = _draw(random, len(own), block, len(at)) if days is None else days[at]
             lost[at] += own[drawn].sum(1)
-            most[at] += np.asarray(value)[drawn].sum(1)
-    return lost / most
+            most[at] += value[drawn].sum(1)
+    low, high = np.quantile(lost / most, [(1 - level) / 2, (1 + level) / 2])
+    total = sum(float(np.sum(value)) for value in values)
+    return Interval(sum(float(own.sum()) for own in difference) / total, float(low), float(high))
 
 
 def _draw(random: np.random.Generator, count: int, block: int, resamples: int) -> NDArray[np.intp]:
@@ -117,13 +129,9 @@ def _draw(random: np.random.Generator, count: int, block: int, resamples: int) -
     return ((starts + np.arange(block)) % count).reshape(resamples, -1)[:, :count]
 
 
-def _sum(values: Array, seeds: NDArray[np.int64]) -> Array:
-    return np.take_along_axis(values, seeds, 1).sum(1)
-
-
 def _check(first: Sequence[Array], second: Sequence[Array], best: Sequence[Array], shared: bool, block: int) -> None:
     sizes = [[np.shape(values) for values in part] for part in (first, second, best)]
-    if not best or sizes[0] != sizes[1] or sizes[0] != sizes[2] or any(len(s) != 1 or not s[0] for s in sizes[0]):
+    if not len(best) or sizes[0] != sizes[1] or sizes[0] != sizes[2] or any(len(s) != 1 or not s[0] for s in sizes[0]):
         raise ProblemError(f"expected one row of instances for each seed, the same for all three; got shapes {sizes}")
     if shared and len(set(sizes[0])) > 1:
         raise ProblemError(f"seeds that share their instances must have equally many; got {[s[0] for s in sizes[0]]}")
@@ -131,34 +139,3 @@ def _check(first: Sequence[Array], second: Sequence[Array], best: Sequence[Array
         raise ProblemError(f"block must be at least 1; got {block!r}")
     if not sum(float(np.sum(values)) for values in best) > 0:
         raise ProblemError("the best values sum to zero, so that no share of them can be taken")
-
-
-def paired_interval(
-    a: ArrayLike, b: ArrayLike, level: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> tuple[float, float, float]:
-    """The mean of ``a − b`` over instances, with a percentile bootstrap interval.
-
-    Args:
-        a: (N,) one value an instance.
-        b: (N,) values of the same instances.
-        level: of the interval.
-        resamples: draws of N instances with replacement.
-        seed: of the draws.
-
-    Returns:
-        The mean difference, and the lower and upper end of its interval.
-
-    Example:
-        >>> paired_interval([2.0, 3.0, 4.0], [1.0, 2.0, 3.0])
-        (1.0, 1.0, 1.0)
-    """
-    first, second = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    if first.ndim != 1 or first.shape != second.shape or not len(first):
-        raise ProblemError(f"expected two arrays of values of the same instances; got {first.shape} and {second.shape}")
-    if not 0 < level < 1:
-        raise ProblemError(f"level must lie between 0 and 1; got {level!r}")
-    difference = first - second
-    drawn = np.random.default_rng(seed).integers(0, len(difference), (resamples, len(difference)))
-    means = difference[drawn].mean(1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(difference.mean()), float(low), float(high)

@@ -8,35 +8,16 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from pear.report.compare import Verdict, mean_and_deviation, verdict
-from pear.report.database import Run, Runs
-from pear.report.published import SEEDS, Published
+from pear.experiments.catalogue import EXPERIMENTS, FOLDS, MAX_EPOCHS, METHODS, SEEDS, TASKS, TIME_CAP
+from pear.experiments.record import Record
+from pear.experiments.table import CONDITIONS, METRICS
+from pear.report.compare import Verdict, mean_and_deviation, number, verdict
+from pear.report.published import Published
+from pear.report.runs import Runs
 
-PAPER: Mapping[str, Mapping[str, Any]] = {
-    "shortest_path": {"grid": [5, 5], "samples": 2000},
-    "knapsack": {"items": 100, "dimensions": 5, "capacity_ratio": 0.5, "samples": 2000},
-}
-"""What the paper's problems have in common, by task; a run with anything else is of a reduced problem."""
-
-TIME_CAP, MAX_EPOCHS = 600.0, 10_000
-"""The paper's budget of a training."""
-
-_DEFAULTS = {"noise": 0.0, "smoothing": 0.1, "injection": 0.1}
-_OURS = {
-    "noise": "noise", "degree": "degree", "lambda": "smoothing", "beta": "injection",
-    "batch": "instance_size", "budget": "budget", "limit": "capacity",
-}  # fmt: skip
-_VERSIONS = {"building_investment": "inequality", "building_equality": "equality"}
-_FOLDS = 5
-_VARIANTS: Mapping[str, tuple[str | None, ...]] = {
-    "direction_shift": ("direction-shift",),
-    "capacity_shift": ("capacity-shift",),
-    "stability": ("stability",),
-    "accuracy": ("accuracy", None),  # every training measures it, too
-}
-_TRAINING = (None,)
+TABLES = {experiment.table.name: experiment.table for experiment in EXPERIMENTS.values()}
+"""Every table by its name."""
 
 
 @dataclass(frozen=True)
@@ -63,90 +44,101 @@ class Cell:
     place: int = 0
     published_place: int = 0
 
+    @property
+    def ours(self) -> str:
+        """Our mean and deviation; empty where nothing was run."""
+        return "" if self.mean is None else number(self.mean, self.std, self.published.decimals)
 
-def cell(runs: Runs, wanted: Published, ddof: int) -> Cell:
+    @property
+    def paper(self) -> str:
+        """The published mean and deviation; empty in a cell that only we have."""
+        printed = self.published
+        return "" if printed.mean is None else number(printed.mean, printed.std, printed.decimals)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes, and how many runs failed."""
+        return (*self.notes, *([f"{self.failed} failed"] if self.failed else []))
+
+
+def place(wanted: Published) -> tuple[str, str, str]:
+    """Part, line and column of its table that a cell belongs to.
+
+    Example:
+        >>> from pear.report.published import published
+        >>> place(published()[0])
+        ('Shortest path: normalised regret, %', 'MSE', 'degree 2')
+    """
+
+    def label(name: str) -> str:
+        if name == "task":
+            return TASKS[wanted.task].title
+        if name == "method":
+            return METHODS.get(wanted.method, wanted.method)
+        return CONDITIONS[name].label.format(wanted.condition[name])
+
+    table = TABLES[wanted.table]
+    parts = ", ".join(label(name) for name in table.blocks)
+    metric = METRICS[wanted.metric].title
+    return f"{parts}: {metric}" if parts else metric, label(table.rows), label(table.columns)
+
+
+def cell(runs: Runs, wanted: Published) -> Cell:
     """Fill one cell with what the database holds."""
     group = runs_of(runs, wanted)
     values = _by_seed(group, wanted)
     failed = sum(matches(run, wanted) for run in runs.failed)
     if not values:
         return Cell(wanted, {}, None, None, Verdict.NOT_RUN, failed=failed)
-    mean, std = mean_and_deviation([values[seed] for seed in sorted(values)], ddof)
+    mean, std = mean_and_deviation([values[seed] for seed in sorted(values)], TABLES[wanted.table].ddof)
     outcome = verdict(mean, wanted.mean, wanted.std, wanted.decimals)
     if reduced(group[0]):
         outcome = Verdict.REDUCED
     return Cell(wanted, values, mean, std, outcome, _notes(group, len(values)), failed)
 
 
-def _by_seed(group: list[Run], wanted: Published) -> dict[int, float]:
+def _by_seed(group: list[Record], wanted: Published) -> dict[int, float]:
     """One number a seed. A key is made of settings and seed, so a seed comes once, or once for each of its folds."""
-    found: dict[int, list[Run]] = defaultdict(list)
+    found: dict[int, list[Record]] = defaultdict(list)
     for run in group:
         found[run.seed].append(run)
     return {seed: _together(runs, wanted) for seed, runs in found.items()}
 
 
-def _together(runs: list[Run], wanted: Published) -> float:
+def _together(runs: list[Record], wanted: Published) -> float:
     """Folds are pooled: what was lost on all test instances over what could be earned."""
     instances = [kept for run in runs if (kept := run.metrics.get("instances"))]
     if wanted.metric == "normalized_regret_pct" and len(instances) == len(runs) > 1:
-        lost, best = (math.fsum(number for one in instances for number in one[what]) for what in ("lost", "best"))
+        lost, best = (math.fsum(x for one in instances for x in one[what]) for what in ("lost", "best"))
         return 100.0 * lost / best
-    return statistics.fmean(number for run in runs if (number := value(run, wanted)) is not None)
+    return statistics.fmean(found for run in runs if (found := value(run, wanted)) is not None)
 
 
-def runs_of(runs: Runs, wanted: Published) -> list[Run]:
+def runs_of(runs: Runs, wanted: Published) -> list[Record]:
     """The finished runs that fill a cell, all of the same settings."""
     return _best_group(run for run in runs.done if matches(run, wanted) and value(run, wanted) is not None)
 
 
-def matches(run: Run, wanted: Published) -> bool:
+def matches(run: Record, wanted: Published) -> bool:
     """Whether a run is one of a cell's: task, method, what is measured, and every condition."""
-    if (run.task, run.method) != (wanted.task, wanted.method):
-        return False
-    if run.settings.get("variant") not in _VARIANTS.get(wanted.table, _TRAINING):
-        return False
-    condition = {ours: wanted.condition[name] for name, ours in _OURS.items() if name in wanted.condition}
-    if wanted.table == "stability":
-        condition = {"degree": 8.0}  # the paper names none; its stress tests are at the highest
-    expected: dict[str, Any] = {**_DEFAULTS, **condition}
-    if wanted.table in _VERSIONS:
-        expected["version"] = _VERSIONS[wanted.table]
-    return all(run.settings.get(name, _DEFAULTS.get(name)) == number for name, number in expected.items())
+    same = (run.task, run.method) == (wanted.task, wanted.method)
+    return same and TABLES[wanted.table].matches(run, wanted.condition)
 
 
-def value(run: Run, wanted: Published) -> float | None:
+def value(run: Record, wanted: Published) -> float | None:
     """What a run says about a cell, in the unit of the table; None where it says nothing."""
-    if wanted.metric == "train_seconds":
-        return run.timings.get("total")
-    if wanted.table == "direction_shift":
-        return _percent(shifted(run).get("cross"))
-    if wanted.table == "capacity_shift":
-        return _percent(shifted(run).get(f"{wanted.condition['capacity']:g}"))
-    if wanted.metric == "mse":
-        return run.metrics.get("mse")
-    if wanted.table == "stability":
-        return run.metrics.get("active_change_rate")  # in per cent already
-    return _percent(run.metrics.get("normalized_regret"))
+    return TABLES[wanted.table].value(run, wanted.metric, wanted.condition)
 
 
-def shifted(run: Run) -> dict[str, float]:
-    """Regret by what was changed after training: ``"forward"`` and ``"cross"``, or capacities such as ``"0.3"``."""
-    return dict(run.metrics.get("shift") or {})
-
-
-def reduced(run: Run) -> bool:
+def reduced(run: Record) -> bool:
     """Whether the problem is smaller than the paper's, so that the numbers cannot be compared."""
-    if run.settings.get("quick"):
-        return True
-    return any(run.settings.get(name, expected) != expected for name, expected in PAPER.get(run.task, {}).items())
+    task = TASKS[run.task]
+    paper = task.problem if task.published else {}
+    differs = any(run.settings.get(name, expected) != expected for name, expected in paper.items())
+    return differs or bool(run.settings.get("quick"))
 
 
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100.0 * share
-
-
-def _best_group(runs: Iterable[Run]) -> list[Run]:
+def _best_group(runs: Iterable[Record]) -> list[Record]:
     """The runs of the same settings, folds aside: the paper's problem first, then most seeds, then most time."""
     groups = defaultdict(list)
     for run in runs:
@@ -155,22 +147,22 @@ def _best_group(runs: Iterable[Run]) -> list[Run]:
     return max(groups.values(), key=_worth, default=[])
 
 
-def _worth(group: list[Run]) -> tuple[bool, int, float, str]:
+def _worth(group: list[Record]) -> tuple[bool, int, float, str]:
     budget = float(group[0].settings.get("time_cap", TIME_CAP))
     return not reduced(group[0]), len(group), budget, max(run.created for run in group)
 
 
-def _notes(group: list[Run], seeds: int) -> tuple[str, ...]:
+def _notes(group: list[Record], seeds: int) -> tuple[str, ...]:
     run, notes = group[0], []
-    if seeds < SEEDS:
-        notes.append(f"{seeds} of {SEEDS} seeds")
-    elif seeds > SEEDS:
-        notes.append(f"{seeds} seeds, published {SEEDS}")
+    if seeds < len(SEEDS):
+        notes.append(f"{seeds} of {len(SEEDS)} seeds")
+    elif seeds > len(SEEDS):
+        notes.append(f"{seeds} seeds, published {len(SEEDS)}")
     if reduced(run):
         return (*notes, "reduced problem")
-    if "fold" in run.settings and len(group) < _FOLDS * seeds:
-        notes.append(f"{len(group)} of {_FOLDS * seeds} folds")
-    if run.task not in PAPER:
+    if "fold" in run.settings and len(group) < len(FOLDS) * seeds:
+        notes.append(f"{len(group)} of {len(FOLDS) * seeds} folds")
+    if not TASKS[run.task].published:
         return tuple(notes)
     cap, epochs = run.settings.get("time_cap", TIME_CAP), run.settings.get("max_epochs", MAX_EPOCHS)
     if cap != TIME_CAP:

@@ -18,6 +18,11 @@ class Verdict(Enum):
     NOT_PUBLISHED = "not published"
     REDUCED = "not comparable"
 
+    @property
+    def kind(self) -> str:
+        """Of the page's style."""
+        return self.name.lower() if self in (Verdict.WITHIN, Verdict.BETTER, Verdict.WORSE) else "none"
+
 
 DEFINITION = (
     "Ours is the mean over the seeds that were run. It is “within 1 sd” where it differs from the published mean by no "
@@ -84,3 +89,14 @@ def best_two(means: Sequence[float | None], decimals: int) -> list[int]:
         return [0] * len(means)
     places = [0 if mean is None else 1 + sum(other < mean for other in known) for mean in printed]
     return [place if place <= 2 else 0 for place in places]
+
+
+def number(mean: float, std: float | None, decimals: int) -> str:
+    """Mean and deviation with the digits of the paper.
+
+    Example:
+        >>> number(4.2461, 1.1, 3), number(0.3, None, 2)
+        ('4.246 ± 1.100', '0.30')
+    """
+    text = f"{mean:.{decimals}f}"
+    return text if std is None else f"{text} ± {std:.{decimals}f}"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.report.bootstrap import Interval, paired_difference
-from pear.report.cells import runs_of
-from pear.report.database import Run, Runs
+from pear.experiments.catalogue import TASKS
+from pear.experiments.record import Record
+from pear.report.bootstrap import DEFINITION, Interval, paired_difference
+from pear.report.cells import place, runs_of
 from pear.report.published import Published
+from pear.report.runs import Runs
+from pear.report.section import Grid, Mark
 
 REFERENCE = "pear"
-_WEEK = 7
 _Losses = dict[tuple[int, int], tuple[float, float]]
 """(fold, instance) → what was lost, and the best value."""
 
@@ -35,36 +37,50 @@ class Difference:
     seeds: int
     instances: int
 
+    @property
+    def words(self) -> tuple[str | Mark, ...]:
+        """A line of the report.
 
-def differences(
-    runs: Runs, wanted: Sequence[Published], row: Callable[[Published], str], column: Callable[[Published], str]
-) -> tuple[Difference, ...]:
+        Example:
+            >>> Difference("MSE", "budget 0.4", Interval(0.5, -0.1, 1.0), seeds=5, instances=185).words
+            ('MSE', 'budget 0.4', Mark(text='+0.50', place=0), '−0.10 to +1.00', '5 seeds, 185 instances')
+        """
+        estimate, low, high = (f"{value:+.2f}".replace("-", "−") for value in self.points)
+        basis = f"{self.seeds} seed{'s' * (self.seeds > 1)}, {self.instances:,} instances"
+        return self.row, self.column, Mark(estimate, int(self.points.clear)), f"{low} to {high}", basis
+
+
+def differences(runs: Runs, wanted: Sequence[Published]) -> list[Difference]:
     """One for each cell of regret whose runs, and PEAR's beside it, keep what every instance lost.
 
     Args:
         runs: of the database.
         wanted: the cells of a table.
-        row, column: what a cell's place is called.
     """
     cells = [item for item in wanted if item.metric == "normalized_regret_pct"]
     losses = {id(item): _losses(runs_of(runs, item)) for item in cells}
+    references = {place(item)[2]: item for item in cells if item.method == REFERENCE}
     found = []
     for item in cells:
-        reference = next((one for one in cells if one.method == REFERENCE and column(one) == column(item)), None)
-        if item.method == REFERENCE or reference is None:
-            continue
-        pairs = _pairs(losses[id(item)], losses[id(reference)])
-        if not pairs:
+        _, row, column = place(item)
+        pairs = _pairs(losses[id(item)], losses[id(references[column])]) if column in references else []
+        if item.method == REFERENCE or not pairs:
             continue
         first, second, best = zip(*pairs, strict=True)
-        same_days = item.task == "energy"
-        interval = paired_difference(first, second, best, shared=same_days, block=_WEEK if same_days else 1)
-        points = Interval(*(100.0 * number for number in (interval.estimate, interval.low, interval.high)))
-        found.append(Difference(row(item), column(item), points, len(pairs), sum(map(len, first))))
-    return tuple(found)
+        task = TASKS[item.task]
+        interval = paired_difference(first, second, best, shared=task.shared_test, block=task.block)
+        points = Interval(*(100.0 * value for value in interval))
+        found.append(Difference(row, column, points, len(pairs), sum(map(len, first))))
+    return found
 
 
-def _losses(runs: Sequence[Run]) -> dict[int, _Losses]:
+def difference_grid(found: Sequence[Difference]) -> Grid:
+    """The differences of a table, for the report."""
+    header = ("Method", "", "Difference, points", "Interval", "Of")
+    return Grid("Paired differences to PEAR", header, tuple(one.words for one in found), DEFINITION)
+
+
+def _losses(runs: Sequence[Record]) -> dict[int, _Losses]:
     """Seed → losses, of runs that keep them."""
     found: dict[int, _Losses] = {}
     for run in runs:

@@ -4,88 +4,48 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import torch
 
-from pear.report.bootstrap import paired_interval
-from pear.report.compare import mean_and_deviation
-from pear.report.database import Run, Runs
+from pear.experiments.catalogue import EXPERIMENTS, LOWER_BOUNDS, TASKS
+from pear.experiments.record import Record
+from pear.experiments.table import CONDITIONS, METRICS, Table
+from pear.report.bootstrap import paired_difference, paired_interval
+from pear.report.compare import mean_and_deviation, number
+from pear.report.figures import value_lines
 from pear.report.published import Published, published_portfolio
-from pear.tasks.market import METHODS, Drawdown, deepest_drawdowns
+from pear.report.runs import Runs
+from pear.report.section import Figure, Grid, Section
+from pear.tasks.market import deepest_drawdowns
 
-COLORS = {
-    "mse": "--mse",
-    "layer": "--spo",
-    "pear-mean": "--lava",
-    "pear-exact": "--pear",
-    "pear-mean-injected": "--pfyl",
-    "pear-exact-injected": "--spo-relaxed",
-    "equal weight": "--ink",
-    "minimum variance": "--muted",
+METHODS = TASKS["portfolio"].methods
+_COLORS = {
+    **{METHODS["mse"]: "mse", METHODS["layer"]: "spo", METHODS["pear-mean"]: "lava", METHODS["pear-exact"]: "pear"},
+    **{METHODS["pear-mean-injected"]: "pfyl", METHODS["pear-exact-injected"]: "spo-relaxed"},
+    **{"equal weight": "ink", "minimum variance": "muted"},
 }
-"""The page's variable for the colour of each line."""
-
 _PAPER = {"mse": ("mse",), "layer": ("qpth", "cvxpylayers"), "pear-mean": ("pear",)}
 _PRINTED = {"mse": "MSE", "qpth": "qpth", "cvxpylayers": "CvxpyLayers", "pear": "PEAR"}
-# heading → published metric, our metric, factor, digits
-_COLUMNS: dict[str, tuple[str, str, float, int]] = {
-    "regret, %": ("normalized_regret_pct", "normalized_regret", 100.0, 2),
-    "training, s": ("train_seconds", "total", 1.0, 1),
-    "cumulative return, %": ("cumulative_return_pct", "cumulative_return", 100.0, 2),
-    "annual return, %": ("annual_return_pct", "annual_return", 100.0, 2),
-    "volatility, %": ("", "volatility", 100.0, 2),
-    "Sharpe": ("sharpe", "sharpe", 1.0, 2),
-    "max. drawdown, %": ("max_drawdown_pct", "max_drawdown", 100.0, 2),
-    "turnover": ("", "mean_turnover", 1.0, 2),
-    "normalised MSE": ("normalized_mse", "normalized_mse", 1.0, 3),
-}
-_LOWER = ("-0.1", "-0.3", "-0.5", "-1")
+_TABLE, _SHIFT = EXPERIMENTS["mvo"].table, EXPERIMENTS["lower-bound-shift"].table
+_PAIRS = ("Pair", "difference", "over windows", "over windows and seeds", "seeds", "windows", "told apart")
+_HOW_SURE = (
+    "Percentage points of normalised regret, each pair on the same test windows and seeds. 95 % bootstrap intervals of "
+    "the mean: windows resampled, and windows and seeds resampled. Two methods count as told apart where both leave "
+    "zero out. Windows are taken as independent of each other, the scale (mean best utility) as known, and nothing is "
+    "corrected for the number of pairs, so that one “told apart” among many may be chance."
+)
+_Trained = Mapping[str, Sequence[Record]]
+_Regrets = Mapping[str, Mapping[int, Any]]
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A small table of words."""
-
-    title: str
-    caption: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Lines:
-    """What the picture shows.
-
-    Attributes:
-        values: at the end of each day, by name; mean over the seeds.
-        falls: the deepest falls of equal weights, which stand for the market.
-        dates: the first and the last day.
-    """
-
-    values: Mapping[str, Sequence[float]]
-    falls: tuple[Drawdown, ...]
-    dates: tuple[str, str]
-
-
-@dataclass(frozen=True)
-class MarketSection:
-    """All runs on the same prices with the same settings."""
-
-    name: str
-    title: str
-    sentences: tuple[str, ...]
-    grids: tuple[Grid, ...]
-    lines: Lines | None
-
-
-def market_sections(runs: Runs) -> list[MarketSection]:
+def market_sections(runs: Runs) -> list[Section]:
     """One section for each set of prices and settings, those of the full protocol first."""
-    groups: dict[str, list[Run]] = defaultdict(list)
+    groups: dict[str, list[Record]] = defaultdict(list)
     for run in runs.done:
         if run.task == "portfolio":
             settings = {name: value for name, value in run.settings.items() if name != "variant"}
@@ -94,22 +54,30 @@ def market_sections(runs: Runs) -> list[MarketSection]:
     return [_section(group, f"portfolio{place or ''}") for place, group in enumerate(ordered)]
 
 
-def _section(group: Sequence[Run], name: str) -> MarketSection:
+def _section(group: Sequence[Record], name: str) -> Section:
     settings = group[0].settings
     trained = _by_method(run for run in group if "variant" not in run.settings)
     shifted = _by_method(run for run in group if run.settings.get("variant") == "lower-bound-shift")
-    grids = [_main(trained), _differences(trained)]
+    grids = [_main(trained), *_differences("Differences between methods", _regret_pairs(trained))]
+    figures: tuple[Figure, ...] = ()
     if shifted:
-        grids += [_shift(shifted), _shift_differences(shifted)]
+        rows = [
+            (f"{lower:g}: {row[0]}", *row[1:])
+            for lower in LOWER_BOUNDS
+            for row in _pairs({METHODS[name]: _window_regrets(runs, lower) for name, runs in shifted.items()})
+        ]
+        grids += [_shift(shifted), *_differences("Differences between methods by lower bound", rows)]
+    if trained:
+        figure, falls = _value_figure(trained)
+        grids.append(Grid("Drawdowns of the market", caption=falls))
+        figures = (figure,)
     reduced = ", a reduced run" if settings.get("quick") else ""
     title = f"Portfolios: {settings['assets']} names of {settings['data']}{reduced}"
-    return MarketSection(
-        name, title, _what_differs(settings), tuple(grid for grid in grids if grid is not None), _lines(trained)
-    )
+    return Section(name, title, _what_differs(settings), tuple(grids), figures)
 
 
-def _by_method(runs: Any) -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = defaultdict(list)
+def _by_method(runs: Iterable[Record]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = defaultdict(list)
     for run in runs:
         found[run.method].append(run)
     return {name: sorted(found[name], key=lambda run: run.seed) for name in METHODS if name in found}
@@ -143,153 +111,119 @@ def _chosen_late(data: str) -> str:
     return "Where the names of a file were chosen by what they are at its end,"
 
 
-def _main(trained: Mapping[str, Sequence[Run]]) -> Grid:
-    rows = []
-    for method, runs in trained.items():
-        cells = [_ours(runs, *column[1:]) for column in _COLUMNS.values()]
-        rows.append((METHODS[method], f"ours, n = {len(runs)}", *cells))
-        rows += [_paper_row(name) for name in _PAPER.get(method, ())]
+def _main(trained: _Trained) -> Grid:
+    columns = [(metric, 0.0) for metric in _TABLE.metrics]
+    rows = _rows(_TABLE, trained, columns)
     for name, numbers in _yardsticks(trained).items():
-        cells = [
-            f"{factor * numbers[ours]:.{digits}f}" if ours in numbers else "–"
-            for _, ours, factor, digits in _COLUMNS.values()
-        ]
-        rows.append((name, "yardstick", *cells))
-    caption = "Mean ± sample standard deviation (ddof 1) over the seeds. Times are of different machines."
-    return Grid("Regret and backtest", caption, ("Method", "", *_COLUMNS), tuple(rows))
+        known = [(METRICS[metric], numbers.get(METRICS[metric].source)) for metric in _TABLE.metrics]
+        rows.append((name, "yardstick", *("–" if x is None else f"{m.factor * x:.{m.decimals}f}" for m, x in known)))
+    header = ("Method", "", *(METRICS[metric].title for metric in _TABLE.metrics))
+    return Grid(_TABLE.title, header, tuple(rows), _TABLE.caption)
 
 
-def _ours(runs: Sequence[Run], metric: str, factor: float, digits: int) -> str:
-    values = [run.timings["total"] if metric == "total" else run.metrics[metric] for run in runs]
-    mean, std = mean_and_deviation([factor * value for value in values], 1)
-    return f"{mean:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")
+def _shift(shifted: _Trained) -> Grid:
+    rows = _rows(_SHIFT, shifted, [(_SHIFT.metrics[0], lower) for lower in LOWER_BOUNDS])
+    header = ("Method", "", *(CONDITIONS["lower_bound"].label.format(lower) for lower in LOWER_BOUNDS))
+    return Grid(_SHIFT.title, header, tuple(rows), _SHIFT.caption)
 
 
-def _paper_row(name: str) -> tuple[str, ...]:
-    there = {row.metric: row for row in published_portfolio() if row.method == name and row.table != _SHIFT}
-    return ("", f"paper: {_PRINTED[name]}", *(_printed(there.get(column[0])) for column in _COLUMNS.values()))
+def _rows(table: Table, groups: _Trained, columns: Sequence[tuple[str, float]]) -> list[tuple[str, ...]]:
+    """For each method a line of ours, and one for each method of the paper that it stands beside.
 
-
-_SHIFT = "lower_bound_shift"
+    Args:
+        table: of the catalogue.
+        groups: the runs of each method.
+        columns: metric and lower bound.
+    """
+    printed = {(row.method, row.metric, row.condition["lower_bound"]): row for row in published_portfolio()}
+    rows = []
+    for method, runs in groups.items():
+        cells = []
+        for metric, lower in columns:
+            values = [table.value(run, metric, {"lower_bound": lower}) for run in runs]
+            known = mean_and_deviation([value for value in values if value is not None], table.ddof)
+            cells.append(number(*known, table.decimals.get(metric, METRICS[metric].decimals)))
+        rows.append((METHODS[method], f"ours, n = {len(runs)}", *cells))
+        for name in _PAPER.get(method, ()):
+            rows.append(("", f"paper: {_PRINTED[name]}", *(_printed(printed.get((name, *at))) for at in columns)))
+    return rows
 
 
 def _printed(row: Published | None) -> str:
-    if row is None or row.mean is None:
-        return "–"
-    return f"{row.mean:.{row.decimals}f}" + ("" if row.std is None else f" ± {row.std:.{row.decimals}f}")
+    return "–" if row is None or row.mean is None else number(row.mean, row.std, row.decimals)
 
 
-def _shift(shifted: Mapping[str, Sequence[Run]]) -> Grid:
-    rows = []
-    for method, runs in shifted.items():
-        cells = []
-        for lower in _LOWER:
-            mean, std = mean_and_deviation([100 * run.metrics["shift"][lower] for run in runs], 1)
-            cells.append(f"{mean:.1f}" + ("" if std is None else f" ± {std:.1f}"))
-        rows.append((METHODS[method], f"ours, n = {len(runs)}", *cells))
-        for name in _PAPER.get(method, ()):
-            there = {
-                f"{row.condition['lower_bound']:g}": row
-                for row in published_portfolio()
-                if row.method == name and row.table == _SHIFT
-            }
-            rows.append(("", f"paper: {_PRINTED[name]}", *(_printed(there.get(lower)) for lower in _LOWER)))
-    header = ("Method", "", *(f"lower bound {lower}" for lower in _LOWER))
-    caption = "Regret in % of the models trained long only, where short positions are allowed down to the bound."
-    return Grid("Lower-bound shift", caption, header, tuple(rows))
-
-
-def _differences(trained: Mapping[str, Sequence[Run]]) -> Grid | None:
+def _regret_pairs(trained: _Trained) -> list[tuple[str, ...]]:
     """Every pair of methods, and every method against the yardsticks."""
     regrets = {METHODS[name]: _window_regrets(runs) for name, runs in trained.items()}
-    rows = [row for pair in combinations(regrets, 2) if (row := _difference(regrets, *pair))]
+    rows = _pairs(regrets)
     for name, numbers in _yardsticks(trained).items():
         some = next(iter(trained.values()))[0].metrics
         values = 100 * np.asarray(numbers["regrets"]) / np.abs(some["best"]).mean()
-        seeds = {seed: values for runs in trained.values() for seed in (run.seed for run in runs)}
+        seeds = {run.seed: values for runs in trained.values() for run in runs}
         rows += [row for method in regrets if (row := _difference({**regrets, name: seeds}, method, name))]
-    return Grid("Differences between methods", _HOW_SURE, _PAIRS, tuple(rows)) if rows else None
+    return rows
 
 
-def _shift_differences(shifted: Mapping[str, Sequence[Run]]) -> Grid | None:
-    rows = []
-    for lower in _LOWER:
-        regrets = {METHODS[name]: _window_regrets(runs, lower) for name, runs in shifted.items()}
-        found = [row for pair in combinations(regrets, 2) if (row := _difference(regrets, *pair))]
-        rows += [(f"{lower}: {row[0]}", *row[1:]) for row in found]
-    return Grid("Differences between methods by lower bound", _HOW_SURE, _PAIRS, tuple(rows)) if rows else None
+def _pairs(regrets: _Regrets) -> list[tuple[str, ...]]:
+    return [row for pair in combinations(regrets, 2) if (row := _difference(regrets, *pair))]
 
 
-_PAIRS = ("Pair", "difference", "over windows", "over windows and seeds", "seeds", "windows", "told apart")
-_HOW_SURE = (
-    "Percentage points of normalised regret, each pair on the same test windows and seeds. 95 % bootstrap intervals of "
-    "the mean: windows resampled, and windows and seeds resampled. Two methods count as told apart where both leave "
-    "zero out. Windows are taken as independent of each other, the scale (mean best utility) as known, and nothing is "
-    "corrected for the number of pairs, so that one “told apart” among many may be chance."
-)
+def _differences(title: str, rows: Sequence[tuple[str, ...]]) -> list[Grid]:
+    return [Grid(title, _PAIRS, tuple(rows), _HOW_SURE)] if rows else []
 
 
-def _difference(regrets: Mapping[str, Mapping[int, Any]], first: str, second: str) -> tuple[str, ...] | None:
+def _difference(regrets: _Regrets, first: str, second: str) -> tuple[str, ...] | None:
     """One line; None where no seed is common to both."""
     seeds = sorted(set(regrets[first]) & set(regrets[second]))
     if not seeds:
         return None
     a, b = (np.array([regrets[name][seed] for seed in seeds]) for name in (first, second))
-    difference, *windows = paired_interval(a.mean(0), b.mean(0))
-    both = crossed_interval(a - b)
-    open_question = any(low <= 0 <= high for low, high in (windows, both))
-    told = "no" if open_question else f"{first if difference < 0 else second} loses less"
+    windows = paired_interval(a.mean(0), b.mean(0))
+    both = paired_difference(list(a), list(b), list(np.ones_like(a)), shared=True)
+    told = f"{first if windows.estimate < 0 else second} loses less" if windows.clear and both.clear else "no"
     # Rounding of equal gradients must not look like a finding.
-    if max(abs(end) for end in both) < 1e-4:
+    if max(abs(both.low), abs(both.high)) < 1e-4:
         told = "equal"
-    intervals = [f"{_signed(low)} to {_signed(high)}" for low, high in (windows, both)]
-    return (f"{first} − {second}", _signed(difference), *intervals, str(len(seeds)), str(a.shape[1]), told)
+    intervals = [f"{_signed(found.low)} to {_signed(found.high)}" for found in (windows, both)]
+    return (f"{first} − {second}", _signed(windows.estimate), *intervals, str(len(seeds)), str(a.shape[1]), told)
 
 
-def crossed_interval(differences: Any, level: float = 0.95, resamples: int = 10_000) -> tuple[float, float]:
-    """Percentile interval of the mean of (seeds, windows) differences when both are drawn with replacement.
-
-    Example:
-        >>> crossed_interval(np.array([[1.0, 1.0], [1.0, 1.0]]))
-        (1.0, 1.0)
-    """
-    rng = np.random.default_rng(0)
-    seeds, windows = differences.shape
-    weights = [rng.multinomial(count, np.full(count, 1 / count), resamples) / count for count in (seeds, windows)]
-    means = ((weights[0] @ differences) * weights[1]).sum(1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+def _signed(value: float) -> str:
+    return f"{round(value, 2) + 0.0:+.2f}"
 
 
-def _signed(number: float) -> str:
-    return f"{round(number, 2) + 0.0:+.2f}"
-
-
-def _window_regrets(runs: Sequence[Run], lower: str | None = None) -> dict[int, Any]:
+def _window_regrets(runs: Sequence[Record], lower: float | None = None) -> dict[int, Any]:
     """By seed, (K,) per cent: regret of each window over the mean of |best utility|."""
     found = {}
     for run in runs:
         regrets, best = run.metrics["regrets"], run.metrics["best"]
         if lower is not None:
-            regrets, best = regrets[lower], best[lower]
+            regrets, best = regrets[f"{lower:g}"], best[f"{lower:g}"]
         found[run.seed] = 100 * np.asarray(regrets) / np.abs(best).mean()
     return found
 
 
-def _yardsticks(trained: Mapping[str, Sequence[Run]]) -> Mapping[str, Any]:
+def _yardsticks(trained: _Trained) -> Mapping[str, Any]:
     """The same for every run on these prices."""
-    for runs in trained.values():
-        found: Mapping[str, Any] = runs[0].metrics["yardsticks"]
-        return found
-    return {}
+    return next((runs[0].metrics["yardsticks"] for runs in trained.values()), {})
 
 
-def _lines(trained: Mapping[str, Sequence[Run]]) -> Lines | None:
-    if not trained:
-        return None
+def _value_figure(trained: _Trained) -> tuple[Figure, str]:
+    """The figure of the value over time, and a sentence on the market's deepest falls, which it shades."""
     values = {METHODS[name]: np.mean([run.metrics["value"] for run in runs], axis=0) for name, runs in trained.items()}
     some = next(iter(trained.values()))[0].metrics
-    for name, numbers in some["yardsticks"].items():
-        values[name] = np.asarray(numbers["value"])
+    values |= {name: np.asarray(numbers["value"]) for name, numbers in some["yardsticks"].items()}
     falls = deepest_drawdowns(torch.as_tensor(some["yardsticks"]["equal weight"]["value"]))
-    return Lines({name: value.tolist() for name, value in values.items()}, tuple(falls), tuple(some["dates"]))
+    # The value after day d stands at position d − 1.
+    words = "; ".join(
+        f"days {fall.peak + 1} to {fall.end + 1}, {100 * fall.depth:.1f} % at day {fall.trough + 1}" for fall in falls
+    )
+    sentence = "{} to {}, mean over the seeds, costs taken off.".format(*some["dates"]) + (
+        f" Shaded: the deepest falls of equal weights, from the height until it is reached again ({words})."
+        if falls
+        else " Equal weights never fell."
+    )
+    legend = {name: _COLORS.get(name, "ink") for name in values}
+    draw = partial(value_lines, values, legend, [(fall.peak + 1, fall.end + 1) for fall in falls])
+    return Figure("Value of one unit of money over the test", sentence, draw, legend), sentence

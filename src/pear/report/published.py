@@ -8,9 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-SEEDS = 5
-"""Every published cell is over so many seeds."""
-
 
 @dataclass(frozen=True)
 class Published:

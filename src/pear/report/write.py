@@ -1,40 +1,166 @@
-"""From the database to the files."""
+"""From the database to the files: the sections of the report, rendered as a page and as Markdown."""
 
 from __future__ import annotations
 
-import importlib.util
+import re
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pear.errors import MissingExtraError
-from pear.report.database import Runs
-from pear.report.markdown import markdown
-from pear.report.tables import tables
+from pear.experiments.catalogue import METHODS, SEEDS, TASKS
+from pear.experiments.record import Record
+from pear.report import style
+from pear.report.compare import DEFINITION, Verdict
+from pear.report.portfolio import market_sections
+from pear.report.runs import Runs
+from pear.report.section import Grid, Section
+from pear.report.tables import table_sections
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 PAGE, TABLES = "report.html", "report.md"
 """What the files are called."""
 
+CITATION = (
+    "Junhyeong Lee, Sangjin Jin, Yongjae Lee: Decision-Focused Learning via Tangent-Space Projection of Prediction "
+    "Error, ICML 2026."
+)
+_MAIN = (Verdict.WITHIN, Verdict.BETTER, Verdict.WORSE, Verdict.NOT_RUN)
 
-def write_report(runs: Runs, folder: Path) -> tuple[Path, Path]:
+
+class Written(NamedTuple):
+    """What :func:`write_report` leaves: the page, the tables as Markdown, and the state of the database in words."""
+
+    page: Path
+    tables: Path
+    summary: str
+
+
+def write_report(runs: Runs, folder: Path) -> Written:
     """Write the page and the Markdown tables.
 
     Args:
         runs: of the database; see :func:`pear.report.read`.
         folder: exists, and can be written to.
 
-    Returns:
-        The paths of the page and of the tables.
-
     Raises:
-        MissingExtraError: matplotlib, which draws the pictures, is not installed.
+        MissingExtraError: jinja2 or matplotlib, which write and draw the page, is not installed.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingExtraError("the report draws with matplotlib, not installed here; run pip install 'pear-dfl[cli]'")
-    # Imported here: the pictures alone need matplotlib.
-    from pear.report.page import page
-    from pear.report.pictures import pictures
+    style.require("the report", "jinja2", "matplotlib")
+    compared = table_sections(runs)
+    sections = [*compared, *market_sections(runs), _failed(runs), _machines(runs)]
+    words = summary(runs, compared)
+    values: dict[str, Any] = {
+        "title": "The LP experiments beside the paper",
+        "summary": words,
+        "definition": DEFINITION,
+        "citation": CITATION,
+        "seeds": len(SEEDS),
+        "runs": runs,
+        "compared": compared,
+        "sections": sections,
+        "counts": counts,
+        "verdicts": [verdict for verdict in Verdict if verdict in _MAIN or counts(compared)[verdict]],
+        "light": style.LIGHT,
+        "dark": style.DARK,
+    }
+    texts = {name: _environment(name).get_template(f"{name}.j2").render(values) for name in (PAGE, TABLES)}
+    for name, text in texts.items():
+        (folder / name).write_text(f"{text.strip()}\n", encoding="utf-8")
+    return Written(folder / PAGE, folder / TABLES, words)
 
-    filled = tables(runs)
-    html, text = folder / PAGE, folder / TABLES
-    html.write_text(page(runs, filled, pictures(runs, filled)), encoding="utf-8")
-    text.write_text(markdown(runs, filled), encoding="utf-8")
-    return html, text
+
+def counts(sections: Sequence[Section]) -> Counter[Verdict]:
+    """How many cells came out how.
+
+    Cells that the paper does not have are not counted; neither are times, which are of different machines.
+    """
+    cells = (cell for section in sections for cell in section.cells)
+    return Counter(
+        cell.verdict for cell in cells if cell.published.mean is not None and cell.published.metric != "train_seconds"
+    )
+
+
+def summary(runs: Runs, compared: Sequence[Section]) -> str:
+    """The state of the database in two sentences."""
+    found = counts(compared)
+    words = ", ".join(f"{found[verdict]} {verdict.value}" for verdict in Verdict if found[verdict] or verdict in _MAIN)
+    return (
+        f"{len(runs.done):,} finished and {len(runs.failed):,} failed runs in {runs.path.name}. "
+        f"Of the {found.total()} published cells, times not counted: {words}."
+    )
+
+
+def _environment(name: str) -> Environment:
+    """Every value is escaped where it is printed: as HTML on the page, as Markdown in the tables."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def escape_markdown(value: Any) -> Markup:
+        return value if isinstance(value, Markup) else Markup(markdown_text(str(value)))
+
+    environment = Environment(
+        loader=PackageLoader("pear.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=escape_markdown if name == TABLES else None,
+    )
+    environment.filters["own_ids"] = lambda svg, prefix: Markup(_own_ids(svg, prefix))
+    return environment
+
+
+def markdown_text(text: str) -> str:
+    r"""A text of any kind in one line of Markdown, where it means nothing but itself.
+
+    Example:
+        >>> markdown_text("<b>a|b</b>\n*c* [d](e) &amp; x_y")
+        '&lt;b>a\\|b&lt;/b> \\*c\\* \\[d\\](e) &amp;amp; x_y'
+    """
+    text = re.sub(r"[\\`*|\[\]]|\b_|_\b", r"\\\g<0>", re.sub(r"\s+", " ", text))
+    return re.sub(r"&(?=#?\w+;)", "&amp;", text).replace("<", "&lt;")
+
+
+def _own_ids(svg: str, prefix: str) -> str:
+    """The figure with a prefix on each of its names, since several figures share one page."""
+    svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
+    return svg.replace("url(#", f"url(#{prefix}-").replace('href="#', f'href="#{prefix}-')
+
+
+def _failed(runs: Runs) -> Section:
+    """Failed runs of the same settings and reason together: what was run, the seeds, why they failed."""
+    if not runs.failed:
+        return Section("failed", "Failed runs", ("None.",))
+    found: dict[tuple[str, str], list[int]] = {}
+    for run in runs.failed:
+        found.setdefault((_what(run), run.reason or "no reason was given"), []).append(run.seed)
+    rows = tuple((what, ", ".join(map(str, sorted(seeds))), reason) for (what, reason), seeds in found.items())
+    grid = Grid("By settings and reason", ("Runs of", "Seeds", "Reason"), rows)
+    return Section("failed", f"Failed runs ({len(runs.failed)})", grids=(grid,))
+
+
+def _what(run: Record) -> str:
+    names = {"degree": "degree", "noise": "noise", "smoothing": "λ", "injection": "β", "variant": "variant"}
+    names |= {"version": "budget by", "capacity": "capacity", "fold": "fold"}
+    settings = [f"{word} {run.settings[name]}" for name, word in names.items() if run.settings.get(name) is not None]
+    task = TASKS[run.task].title if run.task in TASKS else run.task
+    methods = TASKS[run.task].methods if run.task in TASKS else METHODS
+    return ", ".join([task, methods.get(run.method, run.method), *settings])
+
+
+def _machines(runs: Runs) -> Section:
+    """Where and with what the runs were made."""
+    every = (*runs.done, *runs.failed)
+    found = Counter(
+        (run.machine or "unknown machine", ", ".join(f"{name} {v}" for name, v in sorted(run.versions.items())))
+        for run in every
+    )
+    dates = sorted(run.created[:10] for run in every if run.created)
+    rows = tuple((machine, versions, f"{count:,}") for (machine, versions), count in found.most_common())
+    grid = Grid("Runs by machine", ("Machine", "Versions", "Runs"), rows)
+    return Section(
+        "machines", "Machines and versions", (f"Runs of {dates[0]} to {dates[-1]}.",) if dates else (), (grid,)
+    )

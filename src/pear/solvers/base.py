@@ -48,6 +48,7 @@ class Candidate(Batched):
         x: (B, n) primal points.
         duals: multipliers in the sign convention of ``Duals``; zeros where the solver has none (integer problems).
         status: (B,) int8 of ``Status``; what the solver believes. INACCURATE still carries its best point.
+        bound: (B,) proven lower bounds of the minimised objective, of integer programs; None for continuous ones.
         working: the constraints that the points were computed with, where the solver knows them.
         verified: True where SOLVED is the verdict of ``pear.optimality`` already, on every condition.
         exhausted: True where asking for more accuracy is of no use.
@@ -58,6 +59,7 @@ class Candidate(Batched):
     x: Tensor
     duals: Duals
     status: Tensor
+    bound: Tensor | None = None
     working: ActiveSet | None = None
     verified: bool = False
     exhausted: bool = False

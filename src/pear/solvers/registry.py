@@ -160,6 +160,13 @@ BACKENDS: tuple[Backend, ...] = (
         note="built in: interior point, batched in torch on CPU and GPU, or on the non-zeros of large sparse problems",
     ),
     Backend(
+        "binary",
+        "pear.solvers.binary.solve",
+        kinds=("milp",),
+        sparse=False,
+        note="built in: compiled branch and bound and dynamic programming for 0-1 programs with few rows",
+    ),
+    Backend(
         "highs",
         "pear.solvers.adapters.highs",
         ("highspy",),

@@ -1,4 +1,4 @@
-"""A budget of its own for every instance: continuous decisions by sorting, whole ones by compiled searches."""
+"""A budget of its own for every instance: continuous decisions by sorting, whole ones by dynamic programming."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from pear.decisions import solve
+from pear.decisions.solve import decide_worst, fail, solve
+from pear.optimality.point import Status
 from pear.problem import Problem
-from pear.tasks.binary import Rows, Search
-from pear.tasks.integer import IntegerOracle
+from pear.solvers.binary import budgets
 
 Array = NDArray[np.float64]
 Rowset = NDArray[np.int64]
@@ -48,54 +49,37 @@ class Budgets:
     Attributes:
         weights: (N, n) positive.
         budget: (N,).
-        units: (N, n) whole weights for dynamic programming.
-        capacities: (N,) in the same units; −1 where there are none.
+        tables: for dynamic programming.
     """
 
     weights: Array
     budget: Array
-    units: NDArray[np.int64]
-    capacities: NDArray[np.int64]
+    tables: budgets.Budgets
 
     @classmethod
     def of(cls, weights: Array, budget: Array) -> Budgets:
         """From weights (N, n) and budgets (N,)."""
-        units, capacities = np.zeros(weights.shape, np.int64), np.full(len(weights), -1)
-        for i, (own, most) in enumerate(zip(weights, budget, strict=True)):
-            rows = Rows.of(own[None], most[None])
-            if rows.weights is not None:
-                units[i], capacities[i] = rows.weights, rows.capacity
-        return cls(weights, budget, units, capacities)
+        return cls(weights, budget, budgets.Budgets.of(weights, budget))
 
     def decide(self, values: Array, rows: Rowset) -> Array:
         """(B, n) 0 or 1, proven best, for values (B, n) under the budgets ``rows`` (B,)."""
-        from pear.tasks.dynamic import fill_each  # numba, which takes a moment to import
-
-        chosen = np.zeros(values.shape, np.int8)
-        quick = np.flatnonzero(self.capacities[rows] >= 0)
-        part = chosen[quick]
-        fill_each(np.ascontiguousarray(values[quick]), self.units, self.capacities, rows[quick], part)
-        chosen[quick] = part
-        z = chosen.astype(np.float64)
-        for i in np.flatnonzero(self.capacities[rows] < 0):
-            z[i] = self._search(values[i], int(rows[i]))
+        z = self.tables.fill(values, rows)
+        left = np.flatnonzero(np.isnan(z).any(1))
+        if len(left):
+            z[left] = solve(self._problem(rows[left]), torch.from_numpy(values[left])).x.numpy()
         return z
 
     def decide_worst(self, values: Array, bills: Array, rows: Rowset) -> Array:
         """(B, n) of all decisions that are best under ``values`` the one that earns least under ``bills``."""
-        z = np.empty(values.shape)
-        for i, row in enumerate(rows):
-            pair = (torch.from_numpy(x[i][None]) for x in (values, bills))
-            z[i] = IntegerOracle(self._problem(int(row)), jobs=1).worst(*pair).numpy()[0]
-        return z
+        pair = (torch.from_numpy(x) for x in (values, bills))
+        return decide_worst(self._problem(rows), *pair).numpy()
 
-    def _search(self, value: Array, row: int) -> Array:
-        """Branch and bound, or a solver to a gap of zero where that gives up."""
-        found = Search(value, self.weights[row][None], self.budget[row][None]).run()
-        if found is not None:
-            return found
-        return solve(self._problem(row), torch.from_numpy(value)[None]).x[0].numpy()
+    def _problem(self, rows: Rowset) -> Problem:
+        G, h = self.weights[rows][:, None], self.budget[rows][:, None]
+        return Problem(G=G, h=h, lb=0.0, ub=1.0, sense="max", integer=True)
 
-    def _problem(self, row: int) -> Problem:
-        own = self.weights[row][None], self.budget[row][None]
-        return Problem(G=own[0], h=own[1], lb=0.0, ub=1.0, sense="max", integer=True)
+
+def check_finite(values: Tensor) -> None:
+    """Raise SolveError for rows with NaN or infinity."""
+    unusable = ~values.isfinite().all(1)
+    fail(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", "the integer problem")

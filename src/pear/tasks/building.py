@@ -11,14 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pear.data.building import BuildingData, load_building
 from pear.errors import ProblemError
 from pear.losses.regret import check_pair
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-from pear.tasks.budget import Budgets, Rowset, fill_by_ratio
-from pear.tasks.building_data import BuildingData, load_building
-from pear.tasks.integer import check_finite
-from pear.tasks.parts import Part, Parts, Standard, value_unit
+from pear.tasks.budget import Budgets, Rowset, check_finite, fill_by_ratio
+from pear.tasks.splits import Standard, Subset, TaskSplit, value_unit
 from pear.tasks.task import Samples, Task
 from pear.tasks.vertices import adjacent_vertices
 
@@ -59,13 +58,16 @@ class Building(Task):
     def _budgets(self) -> Budgets:
         return Budgets.of(self.weights.numpy(), self.budget.numpy())
 
-    def decide(self, cost: Any, keys: Keys = None) -> Tensor:
+    def decide(self, cost: Any, Q: Any = None, keys: Keys = None) -> Tensor:
         """(B, n) what to build, proven optimal; fractions where the budget is to be met exactly.
 
         Args:
             cost: (B, n) sales prices.
+            Q: refused where decisions are whole: the objective is linear.
             keys: B instances.
         """
+        if Q is not None:
+            return super().decide(cost, Q)
         if self.version == "equality":
             return self.decide_relaxed(cost, keys)
         values, rows = self._checked(cost, keys)
@@ -97,19 +99,6 @@ class Building(Task):
                 G, h = np.concatenate([G, -G]), np.concatenate([h, -h])
             result.append(torch.from_numpy(adjacent_vertices(point, G, h, lb, ub)).to(points))
         return result
-
-    def normalized_regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> float:
-        """``Σ c·(z*(c) − z*(ĉ)) / (Σ |c·z*(c)| + 1e-7)``, on the integer problem in the version "inequality".
-
-        Args:
-            predicted: (N, n) predicted prices ĉ, one row for every instance.
-            true: (N, n) prices c.
-            Q: refused: the objective is linear.
-            true_Q: likewise.
-        """
-        if Q is not None or true_Q is not None:
-            return super().normalized_regret(predicted, true, Q, true_Q)
-        return self.regret_of(self.decide(predicted), true)
 
     def _checked(self, cost: Any, keys: Keys) -> tuple[Tensor, Rowset]:
         values = as_batch(cost).detach()
@@ -159,14 +148,14 @@ def building(weights: Any, budget: float = 0.4, version: Version = "inequality")
     return Building(name, problem, version)
 
 
-def building_parts(
+def building_split(
     data: BuildingData | None = None,
     seed: int = 0,
     fold: int = 0,
     instance_size: int = 10,
     budget: float = 0.4,
     version: Version = "inequality",
-) -> Parts[Building]:
+) -> TaskSplit[Building]:
     """Instances of properties drawn without replacement, cut into five folds: one tests, the next one validates.
 
     Features are standardised and prices divided by a unit with numbers of the training properties alone. Properties
@@ -194,12 +183,12 @@ def building_parts(
     members = torch.from_numpy(dealt)
     scale, unit = Standard.of(data.features[members[trained]]), value_unit(data.prices[members[trained]])
 
-    def part(ids: list[int]) -> Part[Building]:
+    def subset(ids: list[int]) -> Subset[Building]:
         own = members[ids]
         samples = Samples(scale(data.features[own]), data.prices[own] / unit)
-        return Part(building(data.costs[own], budget, version), samples, tuple(ids))
+        return Subset(building(data.costs[own], budget, version), samples, tuple(ids))
 
-    return Parts(part(trained), part(checked), part(tested), unit, scale)
+    return TaskSplit(subset(trained), subset(checked), subset(tested), unit, scale)
 
 
 def _array(values: Tensor) -> Any:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pear.decisions.solve import decide_worst, solve
 from pear.errors import ProblemError
 from pear.losses.regret import check_pair
 from pear.problem import Problem
 from pear.problem.convert import ArrayLike, as_batch, to_float64
+from pear.solvers.binary import threads
 from pear.tasks.costs import Formula, polynomial_costs
-from pear.tasks.integer import IntegerOracle
 from pear.tasks.task import Samples, Task
 from pear.tasks.vertices import adjacent_vertices
 
@@ -46,10 +46,6 @@ class Knapsack(Task):
         """(dimensions,)."""
         assert self.problem.h is not None
         return self.problem.h
-
-    @cached_property
-    def _oracle(self) -> IntegerOracle:
-        return IntegerOracle(self.problem, jobs=self.jobs)
 
     def samples(
         self,
@@ -99,11 +95,12 @@ class Knapsack(Task):
         """
         return _knapsack(self.weights, _share(ratio) * self.weights.sum(1), self.seed, self.jobs)
 
-    def decide(self, cost: Any) -> Tensor:
+    def decide(self, cost: Any, Q: Any = None) -> Tensor:
         """(B, n) the items to take, proven optimal; several samples at a time, each distinct one solved once.
 
         Args:
             cost: (B, n) or (n,) values, of any sign.
+            Q: refused: an integer problem has a linear objective.
 
         Returns:
             0 or 1 for every item, in the dtype of ``cost``.
@@ -111,8 +108,11 @@ class Knapsack(Task):
         Raises:
             SolveError: some values are not finite, or no optimum could be proven; names the samples.
         """
+        if Q is not None:
+            return super().decide(cost, Q)
         values = self._checked(cost)
-        return self._oracle(values).to(values.dtype)
+        with threads.using(self.jobs):
+            return solve(self.problem, values).x
 
     def decide_worst(self, predicted: Any, true: Any) -> Tensor:
         """(B, n) of all choices that are best under ``predicted`` (to a relative 1e-10) the worst under ``true``.
@@ -123,7 +123,8 @@ class Knapsack(Task):
         """
         forecast, values = self._checked(predicted), self._checked(true)
         check_pair(forecast, values)
-        return self._oracle.worst(forecast, values).to(forecast.dtype)
+        with threads.using(self.jobs):
+            return decide_worst(self.problem, forecast, values)
 
     def adjacent(self, z: Tensor) -> list[Tensor]:
         """The vertices of the relaxation adjacent to each row of ``z``.
@@ -151,19 +152,6 @@ class Knapsack(Task):
                 known[key] = torch.from_numpy(adjacent_vertices(point, G, h, lb, ub)).to(rows)
             result.append(known[key])
         return result
-
-    def normalized_regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> float:
-        """``Σ c·(z*(c) − z*(ĉ)) / (Σ |c·z*(c)| + 1e-7)`` on the integer problem.
-
-        Args:
-            predicted: (B, n) predicted values ĉ.
-            true: (B, n) true values c.
-            Q: refused: an integer problem has a linear objective.
-            true_Q: likewise.
-        """
-        if Q is not None or true_Q is not None:
-            return super().normalized_regret(predicted, true, Q, true_Q)
-        return self.regret_of(self.decide(predicted), true)
 
     def _checked(self, cost: Any) -> Tensor:
         values = as_batch(cost).detach()

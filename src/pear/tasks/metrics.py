@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,34 +10,10 @@ from torch import Tensor
 from pear.decisions import solve
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
-from pear.losses.regret import check_pair
+from pear.losses.regret import Outcome, check_pair
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-from pear.tasks.task import TINY
-
-
-class Decider(Protocol):
-    """The part of a task that the metrics use."""
-
-    @property
-    def problem(self) -> Problem:
-        """What is decided."""
-
-    def decide(self, cost: Any) -> Tensor:
-        """(B, n) best decisions."""
-
-    def decide_relaxed(self, cost: Any) -> Tensor:
-        """(B, n) best decisions of the relaxation."""
-
-    def regret_of(self, decisions: Tensor, true: Any) -> float:
-        """What decisions lose, normalised."""
-
-
-class TieBreaker(Decider, Protocol):
-    """A task that can find the worst among equally good decisions."""
-
-    def decide_worst(self, predicted: Any, true: Any) -> Tensor:
-        """(B, n) of the best decisions under one cost the worst under another."""
+from pear.tasks.task import Task
 
 
 class RelaxationGap(NamedTuple):
@@ -68,19 +44,7 @@ def mse(predicted: Any, true: Any) -> float:
     return float((forecast.double() - costs.double()).square().mean())
 
 
-def normalized_regret(task: Decider, predicted: Any, true: Any) -> float:
-    """``Σ c·(z*(ĉ) − z*(c)) / (Σ |c·z*(c)| + 1e-7)``, its sign turned to maximise; ties as ``task.decide`` breaks them.
-
-    Args:
-        task: what is decided.
-        predicted: (B, n) ĉ.
-        true: (B, n) c.
-    """
-    forecast, costs = _pair(predicted, true)
-    return task.regret_of(task.decide(forecast), costs)
-
-
-def unambiguous_regret(task: TieBreaker, predicted: Any, true: Any) -> float:
+def unambiguous_regret(task: Task, predicted: Any, true: Any) -> float:
     """The normalised regret where ties are broken against us: nobody can win by forecasts that leave the choice open.
 
     Among the decisions that are best under ĉ the one that is worst under c is charged. A constant forecast, whose
@@ -97,10 +61,10 @@ def unambiguous_regret(task: TieBreaker, predicted: Any, true: Any) -> float:
         1.0
     """
     forecast, costs = _pair(predicted, true)
-    return task.regret_of(task.decide_worst(forecast, costs), costs)
+    return task.outcome_of(task.decide_worst(forecast, costs), costs).normalized
 
 
-def relaxation_gap(task: Decider, predicted: Any, true: Any) -> RelaxationGap:
+def relaxation_gap(task: Task, predicted: Any, true: Any) -> RelaxationGap:
     """How much of what is lost against the relaxed optimum no forecast can save.
 
     Args:
@@ -113,8 +77,8 @@ def relaxation_gap(task: Decider, predicted: Any, true: Any) -> RelaxationGap:
         return RelaxationGap(0.0, 0.0)
     wide = costs.double()
     whole, relaxed = ((wide * z.double()).sum(1) for z in (task.decide(costs), task.decide_relaxed(wide)))
-    gap = float((relaxed - whole).abs().sum() / (whole.abs().sum() + TINY))
-    lost = gap + max(0.0, normalized_regret(task, forecast, costs))
+    gap = Outcome((relaxed - whole).abs(), whole).normalized
+    lost = gap + max(0.0, task.normalized_regret(forecast, costs))
     return RelaxationGap(gap, gap / lost if lost > 0 else 0.0)
 
 
@@ -126,9 +90,9 @@ def active_change_rate(
     draws: int = 10,
     generator: torch.Generator | None = None,
 ) -> float:
-    """ρ in percent: how many inequalities change between active and inactive when the forecast moves a little.
+    """ρ, a share: how many inequalities change between active and inactive when the forecast moves a little.
 
-    ``ρ = 100/m Σ [a_i ≠ a'_i]``, with a the mask of the m inequalities (rows of G and finite bounds) that are active at
+    ``ρ = 1/m Σ [a_i ≠ a'_i]``, with a the mask of the m inequalities (rows of G and finite bounds) that are active at
     the smoothed decision under ĉ and a' the same under ĉ + δ, averaged over samples and perturbations. The paper does
     not say how large its perturbations are. Here δ is normal, with a standard deviation of ``scale`` times the mean
     of |ĉ|.
@@ -161,7 +125,7 @@ def active_change_rate(
         moved = forecast + size * torch.randn(forecast.shape, generator=generator, dtype=torch.float64).to(forecast)
         after = _mask(relaxed, solve(relaxed, moved, smoothing=smoothing))
         changed += float((before != after).double().mean()) if before.numel() else 0.0
-    return 100.0 * changed / draws
+    return changed / draws
 
 
 def _mask(problem: Problem, solution: Solution) -> Tensor:

@@ -99,23 +99,23 @@ class Graph:
         Args:
             cost: (B, arcs), finite.
         """
-        return self._walk(cost, None, 0.0)
+        return self._shortest(cost, None, 0.0)
 
-    def worst_of_cheapest(self, cost: Tensor, bill: Tensor, tolerance: float = 1e-9) -> Tensor:
-        """(B, arcs) 0 or 1: of all paths that are cheapest under ``cost``, the one that ``bill`` charges most.
+    def worst_of_cheapest(self, cost: Tensor, true: Tensor, tolerance: float = 1e-9) -> Tensor:
+        """(B, arcs) 0 or 1: of all paths that are cheapest under ``cost``, the one with the highest ``true`` cost.
 
         Args:
             cost: (B, arcs), finite: decides which paths are cheapest.
-            bill: (B, arcs), finite: what is paid.
+            true: (B, arcs), finite: what the path costs in truth.
             tolerance: an arc may lead to a node where its path is dearer than the cheapest by no more than this,
                 relative to the sample's largest cost.
         """
-        return self._walk(cost, bill, tolerance)
+        return self._shortest(cost, true, tolerance)
 
-    def _walk(self, cost: Tensor, bill: Tensor | None, tolerance: float) -> Tensor:
+    def _shortest(self, cost: Tensor, true: Tensor | None, tolerance: float) -> Tensor:
         distance = cost.new_full((len(cost), self.nodes), torch.inf)
         distance[:, self.source] = 0.0
-        paid = torch.zeros_like(distance)
+        realised = torch.zeros_like(distance)
         slack = tolerance * cost.abs().amax(1)[:, None, None]
         arriving = torch.full((len(cost), self.nodes), -1, dtype=torch.long, device=cost.device)
         for level in self._levels:
@@ -124,10 +124,12 @@ class Graph:
             ways = distance[:, tails] + cost[:, arcs]
             best = ways.min(2)
             chosen = best.indices[:, :, None]
-            if bill is not None:
-                dues = (paid[:, tails] + bill[:, arcs]).masked_fill(ways > best.values[:, :, None] + slack, -torch.inf)
-                chosen = dues.masked_fill(ways.isinf(), -torch.inf).argmax(2, keepdim=True)
-                paid[:, nodes] = dues.gather(2, chosen)[:, :, 0]
+            if true is not None:
+                totals = (realised[:, tails] + true[:, arcs]).masked_fill(
+                    ways > best.values[:, :, None] + slack, -torch.inf
+                )
+                chosen = totals.masked_fill(ways.isinf(), -torch.inf).argmax(2, keepdim=True)
+                realised[:, nodes] = totals.gather(2, chosen)[:, :, 0]
             distance[:, nodes] = best.values
             arriving[:, nodes] = arcs.expand(len(cost), -1, -1).gather(2, chosen)[:, :, 0]
         return self._trace(arriving, cost)

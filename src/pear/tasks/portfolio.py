@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
-from pear.decisions import solve
 from pear.errors import ProblemError
 from pear.problem import Problem
 from pear.problem.convert import ArrayLike, read
@@ -36,12 +36,33 @@ class Portfolio(Task):
         return -read("returns", returns)
 
     def curvature(self, covariance: ArrayLike) -> Tensor:
-        """γΣ, differentiable: what they take as ``Q``, and as ``true_Q`` for the bill.
+        """γΣ, differentiable: what they take as ``Q``, and as ``true_Q``.
 
         Args:
             covariance: (n, n) or (B, n, n) covariance Σ of the returns.
         """
         return self.risk_aversion * read("covariance", covariance)
+
+    def decide(self, cost: Any, Q: Any = None) -> Tensor:
+        """(B, n) the best portfolios, exactly.
+
+        Args:
+            cost: (n,) or (B, n) −μ, as ``cost`` makes it.
+            Q: (n, n) or (B, n, n) γΣ, as ``curvature`` makes it.
+
+        Raises:
+            ProblemError: without Q, since a decision that knows no risk is another problem's.
+        """
+        if Q is None:
+            raise ProblemError(
+                "a portfolio is decided by returns and risk, and Q is missing; pass Q=task.curvature(covariance), or "
+                "call task.weights(returns, covariance)"
+            )
+        return super().decide(cost, Q)
+
+    def decide_relaxed(self, cost: Any) -> Tensor:
+        """Refused as ``decide`` is without Q; nothing is integer here."""
+        return self.decide(cost)
 
     def weights(self, returns: ArrayLike, covariance: ArrayLike) -> Tensor:
         """(B, n) the best portfolios, exactly.
@@ -50,8 +71,7 @@ class Portfolio(Task):
             returns: (n,) or (B, n) μ.
             covariance: (n, n) or (B, n, n) Σ.
         """
-        cost, Q = self.cost(returns).detach(), self.curvature(covariance).detach()
-        return solve(self.problem, cost if cost.dim() == 2 else cost[None], Q=Q).x
+        return self.decide(self.cost(returns), self.curvature(covariance).detach())
 
     def utility(self, weights: Tensor, returns: Tensor, covariance: Tensor) -> Tensor:
         """(B,) ``μᵀw − ½γ wᵀΣw``, differentiable.
@@ -61,8 +81,7 @@ class Portfolio(Task):
             returns: (B, n) μ.
             covariance: (B, n, n) Σ.
         """
-        risk = (weights * (covariance @ weights[:, :, None])[:, :, 0]).sum(1)
-        return (returns * weights).sum(1) - 0.5 * self.risk_aversion * risk
+        return -self.problem.objective(weights, self.cost(returns), Q=self.curvature(covariance))
 
     def with_lower(self, lower: float | None) -> Portfolio:
         """The same with another least weight."""

@@ -70,15 +70,18 @@ class ShortestPath(Task):
         x, c = polynomial_costs(np.random.RandomState(seed), count, self.problem.n, degree, noise, features, formula)
         return Samples(torch.from_numpy(x).to(dtype), torch.from_numpy(c).to(dtype))
 
-    def decide(self, cost: Any) -> Tensor:
+    def decide(self, cost: Any, Q: Any = None) -> Tensor:
         """(B, n) the arcs of each sample's cheapest path, exact and without a solver.
 
         Args:
             cost: (B, n), of any sign.
+            Q: with a curvature the decision is no longer one path, and a solver is called.
 
         Returns:
             0 or 1 for every arc, in the dtype of ``cost``.
         """
+        if Q is not None:
+            return super().decide(cost, Q)
         costs = self._checked(cost)
         return self.graph.cheapest(costs.double()).to(costs.dtype)
 
@@ -91,7 +94,7 @@ class ShortestPath(Task):
 
         Args:
             predicted: (B, n) the costs that decide.
-            true: (B, n) the costs that are paid.
+            true: (B, n) the true costs.
 
         Example:
             >>> from pear.tasks import shortest_path
@@ -134,7 +137,7 @@ class ShortestPath(Task):
         """The grid with its other diagonal: from the lower left corner to the upper right, rightward and upward.
 
         Every arc keeps its index, and so its cost; the vertical ones are walked the other way. A forecaster trained on
-        one direction can be judged on the other. Crossing twice gives the first direction again.
+        one direction can be tested on the other. Crossing twice gives the first direction again.
 
         Example:
             >>> from pear.tasks import shortest_path
@@ -144,25 +147,6 @@ class ShortestPath(Task):
         if self.grid is None:
             raise ProblemError("only a grid can be crossed; give another graph's arcs to shortest_path(arcs=...)")
         return shortest_path(self.grid, direction="cross" if self.direction == "forward" else "forward")
-
-    def normalized_regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> float:
-        """``Σ c·(z*(ĉ) − z*(c)) / (Σ |c·z*(c)| + 1e-7)``, by dynamic programming over the whole batch.
-
-        Args:
-            predicted: (B, n) predicted costs ĉ.
-            true: (B, n) true costs c.
-            Q: with a curvature the decision is no longer one path, and a solver is called.
-            true_Q: likewise.
-
-        Example:
-            >>> from pear.tasks import shortest_path
-            >>> task = shortest_path((2, 2))
-            >>> round(task.normalized_regret([[2.0, 1.0, 1.0, 1.0]], [[1.0, 2.0, 1.0, 1.0]]), 6)
-            0.5
-        """
-        if Q is not None or true_Q is not None:
-            return super().normalized_regret(predicted, true, Q, true_Q)
-        return self.regret_of(self.decide(predicted), true)
 
     def _checked(self, cost: Any) -> Tensor:
         """(B, n) finite costs, one for each arc."""

@@ -1,4 +1,4 @@
-"""What every task offers: a problem, a way to cut samples into three sets, and the score of a forecast."""
+"""What every task offers: a problem, its best decisions, what a forecast loses, and samples in three sets."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ from torch import Tensor
 
 from pear.decisions import solve
 from pear.errors import ProblemError
-from pear.losses import normalized_regret
-from pear.losses.regret import check_pair
+from pear.losses.regret import Outcome, check_pair, outcome, true_curvature
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-
-TINY = 1e-7
-"""Added to the denominator of the normalised regret, which stays finite where every optimal value is zero."""
 
 
 class Samples(NamedTuple):
@@ -32,7 +28,7 @@ class Samples(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Samples to train on, to choose the weights by, and to judge the result by."""
+    """Samples to train on, to choose the weights by, and to test the result on."""
 
     train: Samples
     validation: Samples
@@ -41,7 +37,10 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """A named decision problem.
+    """A named decision problem; a task of its own overrides ``decide`` where it knows a faster way.
+
+    Synthetic tasks have ``samples``, which ``split`` cuts; tasks on real data have a function that reads and cuts it:
+    ``building_split``, ``energy_split``, ``market.split_windows``.
 
     Attributes:
         name: short, for tables and file names.
@@ -76,16 +75,17 @@ class Task:
         cuts = (slice(0, first), slice(first, second), slice(second, third))
         return Split(*(Samples(samples.features[cut], samples.costs[cut]) for cut in cuts))
 
-    def decide(self, cost: Any) -> Tensor:
+    def decide(self, cost: Any, Q: Any = None) -> Tensor:
         """(B, n) the best decisions under ``cost``, exactly: the integer problem where there is one.
 
         Args:
             cost: (B, n) or (n,), in the problem's own sense.
+            Q: (n, n) or (B, n, n) curvature, where it comes with the cost; the problem's own where left out.
 
         Returns:
             Decisions in the dtype of ``cost``.
         """
-        return solve(self.problem, as_batch(cost).detach()).x
+        return solve(self.problem, as_batch(cost).detach(), Q=Q).x
 
     def decide_relaxed(self, cost: Any) -> Tensor:
         """(B, n) the best decisions under ``cost`` where integers may be fractions.
@@ -95,26 +95,50 @@ class Task:
         """
         return solve(self.problem.relaxed(), as_batch(cost).detach()).x
 
-    def regret_of(self, decisions: Tensor, true: Any) -> float:
-        """``Σ [c·z − c·z*(c)] / (Σ |c·z*(c)| + 1e-7)``, the sign turned for maximisation: what decisions z lose.
+    def decide_worst(self, predicted: Any, true: Any) -> Tensor:
+        """(B, n) of all decisions that are best under ``predicted`` the worst under ``true``, where a task has it."""
+        raise ProblemError(f"{self.name} cannot list its equally good decisions; shortest paths and knapsacks can")
 
-        Args:
-            decisions: (B, n) z.
-            true: (B, n) the costs c that are paid.
-        """
-        costs = as_batch(true).detach()
-        check_pair(decisions, costs)
-        ideal = (costs.double() * self.decide(costs).double()).sum(1)
-        paid = (costs.double() * decisions.double()).sum(1)
-        return float(self.problem.sign * (paid - ideal).sum() / (ideal.abs().sum() + TINY))
-
-    def normalized_regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> float:
-        """What decisions under ``predicted`` lose, relative to the value of the best decisions.
+    def regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> Tensor:
+        """(B,) what the decision of each sample under ``predicted`` loses against the best one, in float64.
 
         Args:
             predicted: (B, n) predicted costs.
             true: (B, n) true costs.
-            Q: (n, n) or (B, n, n) predicted curvature, where the problem has one.
-            true_Q: the curvature of the bill; the problem's own where it is left out.
+            Q: (n, n) or (B, n, n) predicted curvature, where a task has one.
+            true_Q: the true one; the problem's own where it is left out.
         """
-        return normalized_regret(self.problem, predicted, true, Q=Q, true_Q=true_Q)
+        return self.outcome(predicted, true, Q, true_Q).regret
+
+    def normalized_regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> float:
+        """``Σ [f(z*(ĉ); c) − f(z*(c); c)] / (Σ |f(z*(c); c)| + 1e-7)``, the sign turned for maximisation.
+
+        Args:
+            predicted, true, Q, true_Q: as of ``regret``.
+
+        Example:
+            >>> from pear.tasks import shortest_path
+            >>> task = shortest_path((2, 2))
+            >>> round(task.normalized_regret([[2.0, 1.0, 1.0, 1.0]], [[1.0, 2.0, 1.0, 1.0]]), 6)
+            0.5
+        """
+        return self.outcome(predicted, true, Q, true_Q).normalized
+
+    def outcome(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> Outcome:
+        """The regret of every sample beside the value of its best decision; arguments as of ``regret``."""
+        forecast, costs = as_batch(predicted).detach(), as_batch(true).detach()
+        check_pair(forecast, costs)
+        true_Q = true_curvature(self.problem, Q, true_Q, len(forecast))
+        return outcome(self.problem, self.decide(forecast, Q), self.decide(costs, true_Q), costs, true_Q)
+
+    def outcome_of(self, decisions: Tensor, true: Any, true_Q: Any = None) -> Outcome:
+        """The same of given decisions.
+
+        Args:
+            decisions: (B, n) z.
+            true: (B, n) the true costs c.
+            true_Q: the true curvature; the problem's own where it is left out.
+        """
+        costs = as_batch(true).detach()
+        check_pair(decisions, costs)
+        return outcome(self.problem, decisions, self.decide(costs, true_Q), costs, true_Q)

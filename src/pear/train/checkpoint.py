@@ -1,4 +1,4 @@
-"""A training run on disk, so that it can go on after a break."""
+"""A training run on disk, so that it can be resumed."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class KeyedLoss(Protocol):
-    """A loss that may remember samples between epochs."""
+    """A loss that may keep warm starts of the samples from epoch to epoch."""
 
     def __call__(self, predicted: Tensor, true: Tensor, keys: Tensor) -> Tensor:
         """A scalar for a batch; ``keys`` are its (B,) row numbers in the training data."""

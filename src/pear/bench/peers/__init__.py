@@ -1,9 +1,9 @@
 """Other libraries that do what is measured here, each in an environment of its own and driven through files."""
 
-from pear.bench.peers.drive import Measured, measure
 from pear.bench.peers.environment import cache_folder, interpreter
 from pear.bench.peers.errors import PeerError, PeerTimeoutError
 from pear.bench.peers.registry import PEERS, Peer, choose
+from pear.bench.peers.subprocess_runner import Measured, measure
 
 __all__ = [
     "PEERS",

@@ -23,7 +23,7 @@ class Peer:
         module: what it is imported as.
         worker: the file that is measured.
         requirements: what pip installs.
-        command: the benchmark it takes part in, "gradient" or "training".
+        command: the benchmark it takes part in; one that takes part in two has two rows and one environment.
         devices: where it can compute.
         python: the oldest version it works with.
         note: one line.
@@ -57,6 +57,10 @@ PEERS: tuple[Peer, ...] = (
         devices=("cpu", "cuda"), note="batched interior point; needs numpy below 2",
     ),
     Peer(
+        "qpth", "qpth", "qpth", WORKERS / "run_qpth_epoch.py", (_TORCH, "qpth==0.0.18", "numpy<2"), "epoch",
+        note="batched interior point; needs numpy below 2",
+    ),
+    Peer(
         "cvxpylayers", "cvxpylayers", "cvxpylayers", WORKERS / "run_cvxpylayers.py",
         (_TORCH, "cvxpylayers==1.2.0", "diffcp"), note="any convex program; diffcp, its default",
     ),
@@ -79,23 +83,20 @@ def choose(names: Sequence[str], command: str, device: str = "cpu") -> list[Peer
     """
     if "all" in names:
         return [peer for peer in PEERS if peer.command == command and device in peer.devices]
-    return [_checked(_find(name), command, device) for name in dict.fromkeys(names)]
+    return [_find(name, command, device) for name in dict.fromkeys(names)]
 
 
-def _find(name: str) -> Peer:
-    rows = {peer.name: peer for peer in PEERS}
-    if name in rows:
-        return rows[name]
-    close = difflib.get_close_matches(name, rows, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise PeerError(f"there is no peer {name!r}; there is {', '.join(rows)}, or all of them: all{hint}")
-
-
-def _checked(peer: Peer, command: str, device: str) -> Peer:
-    if peer.command != command:
-        raise PeerError(
-            f"{peer.name} takes no part in `pear bench {command}` ({peer.note}); see `pear bench {peer.command}`"
-        )
+def _find(name: str, command: str, device: str) -> Peer:
+    known = [peer for peer in PEERS if peer.name == name]
+    if not known:
+        names = list(dict.fromkeys(peer.name for peer in PEERS))
+        close = difflib.get_close_matches(name, names, n=1)
+        guess = f"; did you mean {close[0]}?" if close else ""
+        raise PeerError(f"there is no peer {name!r}; there is {', '.join(names)}, or all of them: all{guess}")
+    peer = next((peer for peer in known if peer.command == command), None)
+    if peer is None:
+        there = f"({known[0].note}); see `pear bench {known[0].command}`"
+        raise PeerError(f"{name} takes no part in `pear bench {command}` {there}")
     if device not in peer.devices:
         raise PeerError(f"{peer.name} does not compute on {device}; leave it out of --peers")
     if sys.version_info[:2] < peer.python:

@@ -11,12 +11,13 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from pear.cli.bench.session import words
 from pear.cli.console import err, out
 from pear.cli.output import writable_file, write_json
 from pear.train.threads import one_thread
 
 if TYPE_CHECKING:
-    from pear.bench.exactness import Row
+    from pear.bench.exactness import ExactnessRow
 
 
 def exactness(
@@ -33,7 +34,7 @@ def exactness(
 
     if to is not None:
         writable_file(to)
-    names = None if solvers is None else [name.strip() for name in solvers.split(",") if name.strip()]
+    names = None if solvers is None else words(solvers)
     with one_thread(), err.status("Solving …") as status:
         rows = benchmark.run(names, quick, seed, progress=lambda line: status.update(Text(line)))
     out.print(_table(rows, benchmark.GOALS))
@@ -47,7 +48,7 @@ def exactness(
     out.print(Text(f"All {len(rows)} rows meet their goals.", style="green"))
 
 
-def _table(rows: list[Row], goals: dict[str, float]) -> Table:
+def _table(rows: list[ExactnessRow], goals: dict[str, float]) -> Table:
     title = "Exactness: the largest error over all problems of a family"
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title=title, title_justify="left")
     table.add_column("solver", no_wrap=True)
@@ -65,7 +66,7 @@ def _table(rows: list[Row], goals: dict[str, float]) -> Table:
     return table
 
 
-_HEADINGS = {"kkt_residual": "KKT\nresidual", "oracle_error": "against\noracle", "fd_error": "finite\ndiffs"}
+_HEADINGS = {"kkt_residual": "KKT\nresidual", "reference_error": "against\nreference", "fd_error": "finite\ndiffs"}
 
 
 def _error(value: float, goal: float) -> Text:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import inspect
-from collections.abc import Callable
-from pathlib import Path
+from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
 
+from pear.bench.plot import Series
+from pear.bench.settings import Labels
+from pear.bench.table import Table, number
 from pear.cli.bench.session import Out, folder_for, measuring
 from pear.cli.reproduce import numbers
 from pear.errors import PearError
-
-_MODULE = "pear.bench.integers"
 
 
 def integers(
@@ -25,39 +22,22 @@ def integers(
     to: Out = None,
 ) -> None:
     """Time the integer programs of a validation beside a plain loop over HiGHS."""
-    from pear.bench import plot
+    from pear.bench import integers as benchmark
     from pear.bench.record import Record
 
-    if importlib.util.find_spec(_MODULE) is None:
-        raise PearError("this version of PEAR has no benchmark of integer programs; update it with pip install -U")
     if count < 1:
         raise PearError(f"--count must be at least 1; got {count}")
-    benchmark = importlib.import_module(_MODULE)
-    settings = {"count": count, "degrees": tuple(numbers("degrees", degrees)), "seed": seed}
-
-    def draw(path: Path, rows: list[Any]) -> Path:
-        return plot.draw(path, "Integer programs", "row", "seconds", series(rows))
-
+    chosen = tuple(numbers("degrees", degrees))
+    settings = {"count": count, "degrees": chosen, "seed": seed}
     record = Record("integers", folder_for("integers", to), settings, tables)
-    with measuring(record, draw) as say:
+    with measuring(record, Labels("Integer programs", "row", "seconds"), series) as say:
         say(f"{count:,} integer programs a degree …")
-        for row in benchmark.run(**_arguments(benchmark.run, settings, say)):
+        for row in benchmark.run(programs=count, degrees=chosen, seed=seed, progress=say):
             record.add(row)
 
 
-def _arguments(run: Callable[..., Any], settings: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
-    """The settings by the names that the benchmark has for them: how many is ``count`` or ``programs``."""
-    known = inspect.signature(run).parameters
-    named = {"programs" if name == "count" and "count" not in known else name: v for name, v in settings.items()}
-    return named | ({"progress": say} if "progress" in known else {})
-
-
-def tables(rows: list[Any]) -> list[Any]:
+def tables(rows: list[Any]) -> list[Table]:
     """All fields of all rows."""
-    from dataclasses import fields
-
-    from pear.bench.table import Table, number
-
     names = [field.name for field in fields(rows[0])] if rows else []
 
     def cell(value: object) -> str:
@@ -68,12 +48,8 @@ def tables(rows: list[Any]) -> list[Any]:
     return [table]
 
 
-def series(rows: list[Any]) -> list[Any]:
+def series(rows: list[Any]) -> list[Series]:
     """Every field that holds seconds as a line over the rows."""
-    from dataclasses import fields
-
-    from pear.bench.plot import Series
-
     names = [field.name for field in fields(rows[0]) if "seconds" in field.name]
     places = [float(place + 1) for place in range(len(rows))]
     return [Series(name, places, [float(getattr(row, name) or 0.0) for row in rows]) for name in names]

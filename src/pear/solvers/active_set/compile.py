@@ -43,8 +43,12 @@ def inner(function: Any) -> Any:
 
 def entry(function: Any) -> Any:
     """Compile a function that Python calls, and keep the result on disk, for as long as the sources are the same."""
-    dispatcher = njit(cache=True, **_OPTIONS)(function)
-    _tend_once(sources_of(function), Path(dispatcher.stats.cache_path))
+    return guarded(njit(cache=True, **_OPTIONS)(function))
+
+
+def guarded(dispatcher: Any) -> Any:
+    """A compiled function whose cache on disk is emptied where the sources of its package have changed."""
+    _tend_once(sources_of(dispatcher.py_func), Path(dispatcher.stats.cache_path))
     return dispatcher
 
 

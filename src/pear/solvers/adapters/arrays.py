@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -127,6 +128,8 @@ class Answers:
     def __init__(self, qp: QuadraticProgram) -> None:
         self._device = qp.c.device
         self._candidate = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c.detach().cpu())
+        if qp.integer is not None and bool(qp.integer.any()):
+            self._candidate = replace(self._candidate, bound=torch.full_like(self._candidate.x[:, 0], torch.nan))
         self._status = self._candidate.status.numpy()
         settled = screen(qp).cpu().numpy()
         self._status[:] = np.where(settled == Status.SOLVED, Status.INACCURATE, settled)
@@ -161,6 +164,11 @@ class Answers:
         duals.inequality.numpy()[i] = 0.0
         duals.inequality.numpy()[i, group.rows] = np.maximum(inequality, 0.0)
         duals.bound.numpy()[i] = bound
+
+    def prove(self, i: int, bound: float) -> None:
+        """No point of the integer program ``i`` has an objective below ``bound``."""
+        assert self._candidate.bound is not None
+        self._candidate.bound.numpy()[i] = bound
 
     def candidate(self) -> Candidate:
         """Everything on the device the batch came from."""

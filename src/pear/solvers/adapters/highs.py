@@ -101,6 +101,8 @@ def _read(highs: highspy.Highs, batch: Batch, group: Group, i: int, status: Stat
         answers.fail(i, status)
         return
     x = np.asarray(solution.col_value)
+    if batch.integer is not None:
+        answers.prove(i, highs.getInfo().mip_dual_bound)
     if batch.integer is not None or not solution.dual_valid:
         answers.put(i, status, x, group)
         return

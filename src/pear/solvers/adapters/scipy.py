@@ -82,3 +82,4 @@ def _solve_milp(batch: Batch, group: Group, i: int, answers: Answers) -> None:
         answers.fail(i, status)
     else:
         answers.put(i, status, result.x, group)
+        answers.prove(i, result.mip_dual_bound)

@@ -75,10 +75,10 @@ class Forecaster(nn.Module):
 
 def _averaging(window: int, average: int, dtype: torch.dtype) -> Tensor:
     """(window, window) the moving average as a matrix; days beyond the ends repeat the first and the last."""
-    reach = (average - 1) // 2
+    half = (average - 1) // 2
     days = torch.arange(window)
     matrix = torch.zeros(window, window, dtype=dtype)
-    for step in range(-reach, reach + 1):
+    for step in range(-half, half + 1):
         matrix[days, (days + step).clamp(0, window - 1)] += 1.0 / average
     return matrix
 

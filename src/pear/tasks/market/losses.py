@@ -5,6 +5,7 @@ All take the days together, known and forecast, as the forecaster gives them: (B
 
 from __future__ import annotations
 
+import hashlib
 import time
 from typing import Any, Literal, get_args
 
@@ -62,7 +63,7 @@ class DecisionUtilityLoss(nn.Module):
         self.task, self.ahead = task, ahead
         self.layer = DecisionLayer(task.problem)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
-        self._best: dict[int, Tensor] = {}
+        self._best: dict[int, tuple[bytes, Tensor]] = {}
 
     def forward(self, predicted: Tensor, true: Tensor, keys: Tensor | None = None) -> Tensor:
         """(B, n, T) days, predicted and true → a scalar; ``keys`` are ids of the samples."""
@@ -70,19 +71,21 @@ class DecisionUtilityLoss(nn.Module):
         true_mu, true_sigma = moments(true, self.ahead)
         began = time.perf_counter()
         weights = self.layer(self.task.cost(mu), Q=self.task.curvature(sigma), keys=keys)
-        best = self._best_utility(true_mu, true_sigma, keys)
+        best = self._best_utility(true, true_mu, true_sigma, keys)
         self.seconds["solve"] += time.perf_counter() - began
         return (best - self.task.utility(weights, true_mu, true_sigma)).abs().mean()
 
-    def _best_utility(self, mu: Tensor, sigma: Tensor, keys: Tensor | None) -> Tensor:
-        """(B,) found once for every id."""
-        ids = None if keys is None else keys.tolist()
-        if ids is not None and all(key in self._best for key in ids):
-            return torch.stack([self._best[key] for key in ids])
-        best = self.task.utility(self.task.weights(mu, sigma), mu, sigma)
-        if ids is not None:
-            self._best.update(zip(ids, best, strict=True))
-        return best
+    def _best_utility(self, true: Tensor, mu: Tensor, sigma: Tensor, keys: Tensor | None) -> Tensor:
+        """(B,) kept for every id, together with a fingerprint of the days that it is of."""
+        if keys is None:
+            return self.task.utility(self.task.weights(mu, sigma), mu, sigma)
+        ids = keys.tolist()
+        prints = [hashlib.blake2b(days.tobytes(), digest_size=16).digest() for days in true.detach().cpu().numpy()]
+        kept = [self._best.get(key, (b"", mu))[0] == own for key, own in zip(ids, prints, strict=True)]
+        if not all(kept):
+            best = self.task.utility(self.task.weights(mu, sigma), mu, sigma)
+            self._best.update(zip(ids, zip(prints, best, strict=True), strict=True))
+        return torch.stack([self._best[key][1] for key in ids])
 
 
 class PortfolioPEARLoss(nn.Module):
@@ -92,7 +95,7 @@ class PortfolioPEARLoss(nn.Module):
     ``g = P[(ĉ − c) + (Q̂ − Q) w*]`` flows to μ̂, ``½ (g w*ᵀ + w* gᵀ)`` to Σ̂.
 
     "mean": Σ̂ is taken for the truth and held fixed, as in the paper's own code. The loss is the regret that would be
-    if Σ̂ were right, ``g = P(ĉ − c)``, and nothing flows to Σ̂. Its value is therefore not the regret that is judged.
+    if Σ̂ were right, ``g = P(ĉ − c)``, and nothing flows to Σ̂. Its value is therefore not the regret that is reported.
 
     Args:
         task: what is decided.
@@ -145,8 +148,8 @@ class PortfolioPEARLoss(nn.Module):
         (g,) = torch.autograd.grad(value, leaf)
         assert self.loss.last is not None
         X = factor(predicted)
-        pulls = [torch.einsum("bit,bi->bt", X, v) for v in (g, self.loss.last.decision.to(g.dtype))]
-        slope = (g * cost).sum() + self.task.risk_aversion * (pulls[0] * pulls[1]).sum()
+        products = [torch.einsum("bit,bi->bt", X, v) for v in (g, self.loss.last.decision.to(g.dtype))]
+        slope = (g * cost).sum() + self.task.risk_aversion * (products[0] * products[1]).sum()
         return value.detach() + slope - slope.detach()
 
 

@@ -23,7 +23,7 @@ _PLAIN: dict[str, Any] = {"weight_decay": 0, "amsgrad": False, "maximize": False
 class LinearEpochs:
     """Runs epochs of ``nn.Linear`` under ``PEARLoss`` and ``torch.optim.Adam``, in place, with the same arithmetic.
 
-    The optimiser's state stays where it is, so that checkpoints, and steps of the usual loop in between, see no
+    The optimiser's state stays where it is, so that checkpoints, and steps of the plain loop in between, see no
     difference.
 
     Args:

@@ -1,0 +1,83 @@
+"""Where data files are looked for, and what is said where they are not found."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pear.errors import DataError
+
+VARIABLE = "PEAR_DATA"
+"""Names the folder that holds one folder for each data set."""
+
+
+def find_file(folder: str, names: Sequence[str], path: str | Path | None, remedy: str) -> Path:
+    """The first of the files ``names`` that is there.
+
+    Args:
+        folder: of the data set inside ``$PEAR_DATA``.
+        names: of files, best first.
+        path: the file itself, the folder it is in, or a folder like ``$PEAR_DATA``; that variable where left out.
+        remedy: how to get the file, for the message.
+
+    Raises:
+        DataError: none is there; says where it was looked for.
+    """
+    if path is not None and Path(path).is_file():
+        return Path(path)
+    root = path if path is not None else os.environ.get(VARIABLE)
+    if not root:
+        raise DataError(f"no place to look for {' or '.join(names)}: set ${VARIABLE}, or name a file; {remedy}")
+    tried = [place / name for place in (Path(root) / folder, Path(root)) for name in names]
+    for file in tried:
+        if file.is_file():
+            return file
+    raise DataError(f"found none of {', '.join(map(str, tried))}; {remedy}")
+
+
+def read_lines(file: Path) -> list[str]:
+    """The lines of a text file.
+
+    Raises:
+        DataError: it is not UTF-8.
+    """
+    try:
+        return file.read_text("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is no text in UTF-8: {error}; save it as such, or get the original") from error
+
+
+def read_number(cell: object, where: str, gaps: bool = False) -> float:
+    """The finite number in a cell.
+
+    Args:
+        cell: text, a number, or None.
+        where: file, line and column, for the message.
+        gaps: whether an empty cell or "NaN" is NaN instead of an error.
+
+    Raises:
+        DataError: a gap that is not allowed, or no finite number.
+    """
+    text = "" if cell is None else str(cell).strip()
+    if gaps and text.lower() in ("", "nan", "na"):
+        return math.nan
+    if not text:
+        raise DataError(f"{where} is empty; nothing is filled in for it: complete the row or delete it")
+    try:
+        number = float(text)
+    except ValueError:
+        raise DataError(f"{where} must be a number; got {cell!r}") from None
+    if not math.isfinite(number):
+        raise DataError(f"{where} must be a finite number; got {cell!r}")
+    return number
+
+
+def fingerprint(files: Sequence[Path]) -> str:
+    """The start of a hash of the files' contents, to tell which data a result is of."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,158 @@
+"""One run from its specification to its record."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import pear
+from pear.errors import PearError
+from pear.experiments.database import Database
+from pear.experiments.errors import DatabaseError, RunError
+from pear.experiments.protocols import PROTOCOLS
+from pear.experiments.record import Record
+from pear.experiments.specs import Run
+from pear.train import Progress
+
+WEIGHTS = "weights"
+"""The folder of trained weights, beside the database."""
+
+_PACKAGES = ("torch", "numpy", "scipy", "highspy", "osqp")
+
+
+def execute(run: Run, database: Database, progress: Callable[[Progress], None] | None = None) -> Record:
+    """Train or measure, and write the record; a failure of any kind is a record, too, with its reason.
+
+    Nothing is written before the end: weights go to a temporary file that is renamed, then comes the record.
+
+    Args:
+        run: what to do; where its record is there and done, that is returned.
+        database: where the record goes, and where a measurement finds its trained weights.
+        progress: called after every epoch of a training.
+
+    Raises:
+        DatabaseError: the record cannot be written.
+        KeyboardInterrupt: stopped by the user; no record is written.
+    """
+    there = database.get(run.key)
+    if there is not None and there.status == "done":
+        return there
+    try:
+        found = _train(run, database.path.parent, progress) if run.variant is None else _measure(run, database)
+        record = _record(run, "done", **found)
+    except DatabaseError:
+        raise
+    except Exception as error:  # noqa: BLE001 (one run that fails, for whatever reason, must not end the others)
+        record = _record(run, "failed", reason=_reason(error))
+    database.add(record)
+    return record
+
+
+def failed(run: Run, reason: str) -> Record:
+    """The record of a run that could not be done."""
+    return _record(run, "failed", reason=reason)
+
+
+def _train(run: Run, folder: Path, progress: Callable[[Progress], None] | None) -> dict[str, Any]:
+    trained = PROTOCOLS[run.task].train(run, progress)
+    history, histories = trained.history, trained.histories
+    if history.interrupted:
+        raise KeyboardInterrupt
+    if history.best is None:
+        raise RunError("no check of the validation samples was made")
+    began = time.perf_counter()
+    metrics = {**trained.test(), "validation_regret": history.best.metric}
+    timings = {"total": sum(one.seconds for one in histories), "epochs": sum(one.epochs for one in histories)}
+    timings |= {name: sum(one.split[name] for one in histories) for name in history.split}
+    return {
+        "metrics": metrics,
+        "timings": {**timings, "test": time.perf_counter() - began},
+        "history": [[check.epoch, check.seconds, check.loss, check.metric] for check in history.checks],
+        "weights": _save(trained.model, folder, run.key),
+    }
+
+
+def _measure(run: Run, database: Database) -> dict[str, Any]:
+    trained = database.get(run.training().key)
+    if trained is None:
+        raise RunError("the training it measures has not been run")
+    if trained.status != "done":
+        raise RunError(f"the training it measures failed: {trained.reason}")
+    path = database.path.parent / trained.weights
+    if not path.is_file():
+        raise RunError(f"the trained weights are gone: {path}; train again into another folder (--out)")
+    began = time.perf_counter()
+    protocol = PROTOCOLS[run.task]
+    model = protocol.model(run)
+    model.load_state_dict(torch.load(path, weights_only=True))
+    metrics = protocol.measure(run, model)
+    return {"metrics": metrics, "timings": {"total": time.perf_counter() - began}, "weights": trained.weights}
+
+
+def _save(model: nn.Module, folder: Path, key: str) -> str:
+    """Write weights so that a file of that name is always whole; the path relative to the folder."""
+    target = folder / WEIGHTS / f"{key}.pt"
+    target.parent.mkdir(exist_ok=True)
+    temporary = target.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        torch.save(model.state_dict(), temporary)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return f"{WEIGHTS}/{target.name}"
+
+
+def _record(run: Run, status: str, **found: Any) -> Record:
+    return Record(
+        run.key,
+        run.experiment,
+        run.task,
+        run.method,
+        run.seed,
+        run.settings,
+        status,
+        **found,
+        versions=versions(),
+        machine=machine(),
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong; for an error that was not foreseen also where."""
+    if isinstance(error, PearError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
+
+
+def versions(packages: tuple[str, ...] = _PACKAGES) -> dict[str, str]:
+    """The versions of Python, of this package and of those ``packages`` that are installed."""
+    found = {"pear": pear.__version__, "python": platform.python_version()}
+    for package in packages:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> str:
+    """System, processor and number of cores, in words."""
+    cpu = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        cpu = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), cpu)
+    except OSError:  # not Linux
+        pass
+    return f"{platform.system()}, {cpu}, {os.cpu_count()} cores"

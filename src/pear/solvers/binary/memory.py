@@ -1,0 +1,53 @@
+"""Plans and decisions that are kept between calls, as many as fit into a fixed space.
+
+A validation decides under the same true costs at every check: without a memory each check would search again for what
+the last one found. Keys are the exact bytes of all data, so that a hit compares everything.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from threading import Lock
+from typing import Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+class Bounded(Generic[Value]):
+    """A dictionary that forgets what was used longest ago; safe to use from several threads.
+
+    Args:
+        limit: bytes that its entries may take, as told by ``put``.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.used = limit, 0
+        self._entries: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, keys: Sequence[Hashable]) -> list[Value | None]:
+        """The values of several keys, None where there is none."""
+        with self._lock:
+            found = [self._entries.get(key, (None, 0))[0] for key in keys]
+            for key, value in zip(keys, found, strict=True):
+                if value is not None:
+                    self._entries.move_to_end(key)
+        return found
+
+    def put(self, key: Hashable, value: Value, size: int) -> None:
+        """Keep a value that takes ``size`` bytes with its key."""
+        with self._lock:
+            self.used += size - self._entries.pop(key, (value, 0))[1]
+            self._entries[key] = (value, size)
+            while self.used > self.limit:
+                self.used -= self._entries.popitem(last=False)[1][1]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._entries.clear()
+            self.used = 0

@@ -1,0 +1,139 @@
+"""What depends on the constraints alone: fixed variables taken out, rows tightened, and the decisions found so far."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pear.optimality.rule import OPTIMAL
+from pear.solvers.adapters.arrays import Batch, row
+from pear.solvers.binary.memory import Bounded
+from pear.solvers.binary.rows import Rows
+
+Array = NDArray[np.float64]
+
+_RECENT = 1000  # decisions among which searches look for a start
+_SPACE, _SHARE = 128 << 20, 32 << 20  # bytes for all plans with their decisions, and for the decisions of one
+_ENTRY = 300  # bytes that a decision takes beside its key
+_FIELDS = ("A", "b", "G", "h", "lb", "ub")
+
+
+class Answer(NamedTuple):
+    """How a search ended: the selection as bits, empty without a proof; what no selection earns more than; how."""
+
+    bits: bytes
+    most: float
+    outcome: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One set of constraints, ``z = low + x`` with x of 0 or 1 where a variable is free.
+
+    Attributes:
+        key: the bytes of all constraints.
+        low: (n,) the least value of each variable.
+        free: (k,) variables that have two values.
+        J, upper, lower: (r, k), (r,) and (r,) the rows of the free variables and their limits, equalities first.
+        rows: the same after presolve.
+        possible: False where the bounds leave a variable no value.
+        answers: by the bytes of the values.
+        recent: the bits of the decisions found last, the newest at the end.
+    """
+
+    key: bytes
+    low: Array
+    free: NDArray[np.intp]
+    J: Array
+    upper: Array
+    lower: Array
+    rows: Rows
+    possible: bool
+    answers: Bounded[Answer] = field(default_factory=lambda: Bounded(_SHARE))
+    recent: dict[bytes, None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, batch: Batch, i: int) -> Plan:
+        """The plan of sample ``i``, kept from an earlier call where there was one with the same constraints."""
+        fields = [np.ascontiguousarray(row(getattr(batch, name), i)) for name in _FIELDS]
+        key = b"".join([np.array([x.shape[0] for x in fields]).tobytes(), *(x.tobytes() for x in fields)])
+        kept = _plans.find([key])[0]
+        if kept is None:
+            kept = cls._new(key, *fields)
+            kept.keep({})
+        return kept
+
+    @classmethod
+    def _new(cls, key: bytes, A: Array, b: Array, G: Array, h: Array, lb: Array, ub: Array) -> Plan:
+        low, high = whole_bounds(lb, ub)
+        free = np.flatnonzero(high > low)
+        J = np.concatenate([A, G])
+        fixed = J @ low
+        upper, lower = np.concatenate([b, h]) - fixed, np.concatenate([b, np.full(len(h), -np.inf)]) - fixed
+        J = J[:, free]
+        return cls(key, low, free, J, upper, lower, Rows.of(J, upper, lower), bool((high >= low).all()))
+
+    def starts(self, values: Array) -> Array | None:
+        """(B, k) for each row of ``values`` the best of the decisions found last; None where that would not help."""
+        recent = list(self.recent)
+        if not recent or self.rows.weights is not None:
+            return None
+        decisions = unpacked(recent, values.shape[1])
+        worth = values.astype(np.float32) @ decisions.T.astype(np.float32)
+        return decisions[worth.argmax(1)].astype(np.float64)
+
+    def keep(self, new: dict[bytes, Answer]) -> None:
+        """Keep answers by the bytes of their values; decisions become the recent ones."""
+        for values, answer in new.items():
+            self.answers.put(values, answer, len(values) + len(answer.bits) + _ENTRY)
+            if answer.bits:
+                self.recent.pop(answer.bits, None)
+                self.recent[answer.bits] = None
+        for bits in list(islice(self.recent, max(0, len(self.recent) - _RECENT))):
+            self.recent.pop(bits, None)
+        _plans.put(self.key, self, 3 * len(self.key) + _ENTRY + self.answers.used)
+
+
+def by_constraints(batch: Batch, todo: NDArray[np.intp]) -> list[tuple[Plan, NDArray[np.intp]]]:
+    """The samples ``todo``, those with the same constraints together."""
+    if not len(todo):
+        return []
+    if batch.shared_matrices and batch.shared_limits:
+        return [(Plan.of(batch, int(todo[0])), todo)]
+    plans: dict[bytes, Plan] = {}
+    members: dict[bytes, list[int]] = defaultdict(list)
+    for i in todo.tolist():
+        plan = Plan.of(batch, i)
+        plans.setdefault(plan.key, plan)
+        members[plan.key].append(i)
+    return [(plan, np.array(members[key])) for key, plan in plans.items()]
+
+
+def whole_bounds(lb: Array, ub: Array) -> tuple[Array, Array]:
+    """The least and the greatest integers within bounds, to rounding."""
+    return np.ceil(lb - OPTIMAL * np.maximum(1.0, np.abs(lb))), np.floor(ub + OPTIMAL * np.maximum(1.0, np.abs(ub)))
+
+
+def packed(z: Array) -> list[bytes]:
+    """B rows of bits from (B, k) selections."""
+    return [bits.tobytes() for bits in np.packbits(z > 0.5, axis=1)]
+
+
+def unpacked(bits: Sequence[bytes], k: int) -> NDArray[np.uint8]:
+    """(B, k) from B rows of bits."""
+    rows = np.frombuffer(b"".join(bits), np.uint8).reshape(len(bits), -(-k // 8))
+    return np.unpackbits(rows, axis=1, count=k)
+
+
+_plans: Bounded[Plan] = Bounded(_SPACE)
+
+
+def forget() -> None:
+    """Drop all plans with their decisions: the next call searches as the first one does."""
+    _plans.clear()

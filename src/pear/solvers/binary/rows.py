@@ -1,0 +1,84 @@
+"""Presolve: the rows of a 0-1 program as tight as whole coefficients allow, in the units of the compiled methods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pear.optimality.rule import INTEGRAL, OPTIMAL
+
+Array = NDArray[np.float64]
+
+EXACT = 2.0**50
+"""Whole numbers up to here are exact, and so are sums of a few of them."""
+
+_TABLE = 300_000  # entries of a table of items and capacities up to which it is faster than any search
+
+
+@dataclass(frozen=True)
+class Rows:
+    """``low ≤ Gz ≤ h`` for 0-1 z, without rows that always hold.
+
+    Attributes:
+        A: (n, M) coefficients by items, divided by powers of two so that none is above 1; last come the −1 that count.
+        b: (M,) upper limits; last comes 0.
+        width: (M,) how far below its limit a row may be, infinite for inequalities; last comes n.
+        weights: (n,) whole numbers where they, at least 0, and ``capacity`` are all there is; None elsewhere.
+        capacity: of that one row.
+    """
+
+    A: Array
+    b: Array
+    width: Array
+    weights: NDArray[np.int64] | None
+    capacity: int
+
+    @classmethod
+    def of(cls, G: Array, h: Array, low: Array | None = None, slack: float | Array = OPTIMAL) -> Rows:
+        """From rows (m, n), upper limits (m,) and lower ones, −inf where there are none.
+
+        Args:
+            G: (m, n) of any sign.
+            h: (m,).
+            low: (m,), None for no lower limits at all.
+            slack: how far limits may be exceeded, relative to the size of the row; one for all or (m,).
+        """
+        low = np.full(len(h), -np.inf) if low is None else low
+        size = np.abs(G).sum(1)
+        whole = (np.round(G) == G).all(1) & (size < EXACT)
+        divisor = np.ones(len(G))
+        divisor[whole] = np.maximum(np.gcd.reduce(G[whole].astype(np.int64), axis=1), 1)
+        extra = slack * np.abs(G).max(1, initial=0.0)
+        upper = _tightened(h, extra, slack, whole, divisor)
+        lower = -_tightened(-low, extra, slack, whole, divisor)
+        upper = np.maximum(np.where(lower > upper, -np.inf, upper), -size - 1.0)  # as impossible as −inf
+        lower = np.where(lower > upper, -np.inf, lower)
+        binding = (np.maximum(G, 0).sum(1) > upper) | (np.minimum(G, 0).sum(1) < lower)
+        G, upper, lower, divisor, whole = (x[binding] for x in (G, upper, lower, divisor, whole))
+        unit = power_of_two(np.abs(G).max(1, initial=0.0))
+        weights, capacity = None, 0
+        if len(G) == 1 and whole[0] and upper[0] >= 0 and np.isinf(lower[0]) and (G >= 0).all():
+            capacity = int(upper[0] / divisor[0])
+            if G.shape[1] * (capacity + 1) <= _TABLE:
+                weights = (G[0] / divisor[0]).astype(np.int64)
+        A = np.ascontiguousarray(np.hstack([(G / unit[:, None]).T, -np.ones((G.shape[1], 1))]))
+        width = np.append((upper - lower) / unit, float(G.shape[1]))
+        return cls(A, np.append(upper / unit, 0.0), width, weights, capacity)
+
+
+def _tightened(limits: Array, extra: Array, slack: float | Array, whole: NDArray[np.bool_], divisor: Array) -> Array:
+    """(m,) upper limits with room for rounding; of whole rows the greatest multiple of their divisor below."""
+    finite = np.where(np.isinf(limits), 0.0, limits)
+    room = np.maximum(extra, slack * np.abs(finite))
+    whole = whole & (np.abs(finite) < EXACT)
+    # Large whole limits are as exact as small ones.
+    multiple = np.floor((finite + np.minimum(room, INTEGRAL)) / divisor) * divisor
+    return np.where(np.isinf(limits), limits, np.where(whole, multiple, finite + room))
+
+
+def power_of_two(x: Array) -> Array:
+    """Powers of two of about the size of ``x`` ≥ 0, at least ``x`` where there is one; dividing by them is exact."""
+    exponent = np.ceil(np.log2(np.where(x > 0, x, 1.0)))
+    return np.asarray(2.0 ** np.clip(exponent, -1022, 1023))

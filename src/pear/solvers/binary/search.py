@@ -1,0 +1,121 @@
+"""Exact 0-1 selections for many values under the same rows, by the compiled method that suits the rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pear.solvers.binary.rows import EXACT, Rows, power_of_two
+
+Array = NDArray[np.float64]
+
+PROVEN, SPENT, NOTHING, TIED = 0, 1, 2, 3
+"""How a search ends: the best is known; the budget is spent; nothing fits; two selections share the first place."""
+
+_WORK = 300_000_000  # coefficients that a search looks at, node by node, before it gives up: a few seconds
+_NODES = 500_000  # nodes that it looks at, at most
+
+
+class Found(NamedTuple):
+    """What became of B programs.
+
+    Attributes:
+        z: (B, n) 0 or 1, NaN without a proof.
+        most: (B,) what no selection earns more than; NaN without a proof.
+        outcome: (B,) PROVEN, SPENT or NOTHING.
+    """
+
+    z: Array
+    most: Array
+    outcome: NDArray[np.int8]
+
+
+def nodes_for(rows: Rows) -> int:
+    """How many nodes a search may look at: fewer, where each takes longer."""
+    return max(1, min(_NODES, _WORK // rows.A.size))
+
+
+class Search:
+    """The selections of greatest value that fit, each proven best.
+
+    One row of small whole weights is left to dynamic programming, everything else to branch and bound. What comes
+    out depends on value and rows alone: ``start`` saves time, never decides among equals.
+
+    Args:
+        value: (B, n) v of several programs.
+        rows: what they share.
+        start: (B, n) or None: selections that fit, good ones if possible.
+        budget: nodes to look at, for each program, before giving up; ``nodes_for(rows)`` where it is left out.
+
+    Example:
+        >>> rows = Rows.of(np.array([[3.0, 4.0, 2.0]]), np.array([6.0]))
+        >>> Search(np.array([[5.0, 6.0, 3.0]]), rows).run().z
+        array([[0., 1., 1.]])
+    """
+
+    def __init__(self, value: Array, rows: Rows, start: Array | None = None, budget: int | None = None) -> None:
+        self.values, self.rows, self.start = value, rows, start
+        self.budget = nodes_for(rows) if budget is None else budget
+
+    def run(self) -> Found:
+        """The best selections."""
+        if self.rows.weights is None:
+            return self._branch()
+        from pear.solvers.binary.dynamic import fill_all  # numba, which takes a moment to import
+
+        chosen, most = np.empty(self.values.shape, np.int8), np.empty(len(self.values))
+        fill_all(np.ascontiguousarray(self.values), self.rows.weights, self.rows.capacity, chosen, most)
+        return Found(chosen.astype(np.float64), most, np.zeros(len(most), np.int8))
+
+    def unique(self, tie: float) -> NDArray[np.bool_]:
+        """(B,) True where ``start``, a best selection, is proven to have no equal, to a relative ``tie``."""
+        assert self.start is not None
+        scale = power_of_two(np.abs(self.values).max(1, initial=0.0))
+        values = np.ascontiguousarray(self.values / scale[:, None])
+        best = self.start.astype(np.int8)
+        close = np.maximum(tie * (1 + np.abs((self.values * best).sum(1))) / scale, _rounding(values))
+        has_start = np.ones(len(values), bool)
+        return self._search(values, np.zeros(len(values)), close, best, has_start)[0] == PROVEN
+
+    def _branch(self) -> Found:
+        scale = power_of_two(np.abs(self.values).max(1, initial=0.0))
+        values = np.ascontiguousarray(self.values / scale[:, None])
+        units, close = self._units(scale), _rounding(values)
+        units[units < 1e3 * close] = 0.0
+        close = np.where(units > 0, 1e-3 * units, close)
+        has_start = np.full(len(values), self.start is not None) & (units == 0)
+        chosen = np.zeros(values.shape, np.int8) if self.start is None else self.start.astype(np.int8)
+        outcome, most = self._search(values, units, close, chosen, has_start)
+        again = np.flatnonzero(outcome == TIED)
+        if len(again):
+            # Among equals the one that a search without a start finds is taken, whatever was known before.
+            part, no_start = chosen[again], np.zeros(len(again), bool)
+            outcome[again], most[again] = self._search(values[again], units[again], close[again], part, no_start)
+            chosen[again] = part
+        proven = outcome == PROVEN
+        return Found(np.where(proven[:, None], chosen, np.nan), np.where(proven, most * scale, np.nan), outcome)
+
+    def _search(
+        self, values: Array, units: Array, close: Array, best: NDArray[np.int8], has_start: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int8], Array]:
+        """(B,) outcomes and bounds of the scaled ``values``; ``best`` is overwritten."""
+        from pear.solvers.binary.branch import search_all  # numba again
+
+        most = np.empty(len(values))
+        A, b, width = self.rows.A, self.rows.b, self.rows.width
+        return search_all(values, A, b, width, units, close, best, has_start, most, self.budget), most
+
+    def _units(self, scale: Array) -> Array:
+        """(B,) of what all values of a program, divided by ``scale``, are multiples; 0 where they are not whole."""
+        whole = (self.values == np.round(self.values)).all(1) & (np.abs(self.values).max(1, initial=0.0) < EXACT)
+        units = np.zeros(len(self.values))
+        units[whole] = np.gcd.reduce(self.values[whole].astype(np.int64), axis=1) / scale[whole]
+        return units
+
+
+def _rounding(values: Array) -> Array:
+    """(B,) more than what rounding adds to the sums of a search."""
+    size = np.maximum(1.0, np.abs(values).sum(1))
+    return np.asarray(2.0 * np.finfo(np.float64).eps * values.shape[1] * size)

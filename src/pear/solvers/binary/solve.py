@@ -1,0 +1,110 @@
+"""The engine for 0-1 programs as a row of the registry."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pear.optimality.point import Status
+from pear.optimality.screen import screen
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.sparse import SparseProgram
+from pear.solvers.adapters.arrays import Batch
+from pear.solvers.base import Candidate, empty_candidate
+from pear.solvers.binary import threads
+from pear.solvers.binary.plan import Answer, Plan, by_constraints, packed, unpacked, whole_bounds
+from pear.solvers.binary.search import NOTHING, PROVEN, SPENT, Search
+
+Array = NDArray[np.float64]
+
+_SMALL = 50_000  # coefficients up to which the search is tried before branch and cut
+_STATUS = {PROVEN: Status.SOLVED, SPENT: Status.INACCURATE, NOTHING: Status.INFEASIBLE}
+
+
+def supports(qp: QuadraticProgram) -> bool:
+    """Whether these are programs for the engine: dense, linear, not large, and every variable an integer.
+
+    Samples whose variables have more than two values each are not taken up; they come back as INACCURATE.
+    """
+    if isinstance(qp, SparseProgram) or qp.integer is None:
+        return False
+    return bool(qp.integer.all()) and qp.is_linear and (qp.p + qp.m) * qp.n <= _SMALL
+
+
+def solve(qp: QuadraticProgram, tol: float) -> Candidate:
+    """Solve a batch of 0-1 programs, each with a proof; exactly, whatever ``tol`` is.
+
+    Each distinct program is solved once, several at a time. Programs that are not for the engine, and those that it
+    has to give up, come back as INACCURATE, without a point.
+    """
+    found = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c.detach().cpu())
+    found = replace(found, bound=torch.full((qp.batch,), torch.nan, dtype=torch.float64))
+    for multipliers in (found.duals.equality, found.duals.inequality, found.duals.bound):
+        multipliers.zero_()
+    if qp.batch and supports(qp):
+        _fill(qp, found)
+    result: Candidate = found.to(qp.c.device)
+    return result
+
+
+def _fill(qp: QuadraticProgram, found: Candidate) -> None:
+    """Write what the engine finds into ``found``."""
+    assert found.bound is not None
+    batch, settled = Batch.of(qp), screen(qp).cpu().numpy()
+    x, status, bound = found.x.numpy(), found.status.numpy(), found.bound.numpy()
+    status[:] = np.where(settled == Status.SOLVED, Status.INACCURATE, settled)
+    low, high = whole_bounds(batch.lb, batch.ub)
+    takes = (status == Status.INACCURATE) & (high - low <= 1).all(1) & (high > low).any(1)
+    for plan, members, answers in _solved(batch, np.flatnonzero(takes)):
+        status[members] = [_STATUS[answer.outcome] for answer in answers]
+        decisions = [(i, *answer) for i, answer in zip(members.tolist(), answers, strict=True) if answer.bits]
+        if decisions:
+            proven, bits, most, _ = zip(*decisions, strict=True)
+            x[proven, :] = plan.low
+            x[np.ix_(proven, plan.free)] += unpacked(bits, len(plan.free))
+            bound[list(proven)] = batch.c[list(proven)] @ plan.low - most
+
+
+class _Job(NamedTuple):
+    """Some of the programs of one plan: the bytes of their values, the values (B, k) and starts."""
+
+    plan: Plan
+    keys: list[bytes]
+    values: Array
+    starts: Array | None
+
+    def run(self) -> dict[bytes, Answer]:
+        """Search for the decisions."""
+        if not self.plan.possible:
+            return dict.fromkeys(self.keys, Answer(b"", np.nan, NOTHING))
+        found = Search(self.values, self.plan.rows, self.starts).run()
+        parts = zip(self.keys, packed(found.z), found.most.tolist(), found.outcome.tolist(), strict=True)
+        return {key: Answer(bits if how == PROVEN else b"", most, how) for key, bits, most, how in parts}
+
+
+def _solved(batch: Batch, todo: NDArray[np.intp]) -> list[tuple[Plan, NDArray[np.intp], list[Answer]]]:
+    """The samples ``todo`` by their constraints, with one answer for each."""
+    groups, jobs = [], []
+    for plan, members in by_constraints(batch, todo):
+        values = -batch.c[members][:, plan.free] + 0.0  # −0.0 is 0.0
+        keys = [value.tobytes() for value in values]
+        answers = dict(zip(keys, plan.answers.find(keys), strict=True))
+        groups.append((plan, members, keys, answers))
+        new = list({key: i for i, key in enumerate(keys) if answers[key] is None}.values())
+        starts = plan.starts(values[new]) if new else None
+        for part in threads.parts(len(new)):
+            start = None if starts is None else starts[part]
+            jobs.append(_Job(plan, [keys[i] for i in new[part]], values[new[part]], start))
+    found: dict[bytes, dict[bytes, Answer]] = defaultdict(dict)
+    for job, result in zip(jobs, threads.run(_Job.run, jobs), strict=True):
+        found[job.plan.key] |= result
+    for plan, _, _, answers in groups:
+        if new_answers := found.get(plan.key):
+            plan.keep(new_answers)
+            answers.update(new_answers)
+    return [(plan, members, [answers[key] for key in keys]) for plan, members, keys, answers in groups]

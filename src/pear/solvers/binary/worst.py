@@ -1,0 +1,63 @@
+"""Of all selections that are best under one cost, the worst under another."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pear.optimality.rule import OPTIMAL, TIE
+from pear.problem.canonical import QuadraticProgram
+from pear.solvers.adapters.arrays import Batch
+from pear.solvers.binary import threads
+from pear.solvers.binary.plan import Plan, by_constraints
+from pear.solvers.binary.rows import Rows
+from pear.solvers.binary.search import Search
+from pear.solvers.binary.solve import supports
+
+Array = NDArray[np.float64]
+
+
+def worst_of_best(qp: QuadraticProgram, bill: Array, best: Array) -> Array:
+    """(B, n) of all points that are as good as ``best`` (to a relative TIE) one that is worst under ``bill``.
+
+    Args:
+        qp: B programs.
+        bill: (B, n) costs, minimised like those of ``qp``.
+        best: (B, n) solutions of ``qp``.
+
+    Returns:
+        NaN where the programs are not for the engine, or there is no proof.
+    """
+    found = np.full(best.shape, np.nan)
+    if not qp.batch or not supports(qp):
+        return found
+    batch = Batch.of(qp)
+    for plan, members in by_constraints(batch, np.arange(qp.batch)):
+        values, start = -batch.c[members][:, plan.free], (best[members] - plan.low)[:, plan.free]
+        alone = _unique(plan, values, start)
+        found[members[alone]] = best[members[alone]]
+        shared = members[~alone]
+        if len(shared):
+            found[np.ix_(shared, np.arange(qp.n))] = plan.low
+            found[np.ix_(shared, plan.free)] += _worst(plan, values[~alone], bill[shared][:, plan.free], start[~alone])
+    return found
+
+
+def _unique(plan: Plan, values: Array, best: Array) -> NDArray[np.bool_]:
+    """(B,) where the best selections are proven to have no equal."""
+    parts = threads.parts(len(values))
+    alone = threads.run(lambda part: Search(values[part], plan.rows, best[part]).unique(TIE), parts)
+    return np.concatenate([np.zeros(0, bool), *alone])
+
+
+def _worst(plan: Plan, values: Array, bill: Array, best: Array) -> Array:
+    """(B, k) selections that earn as much as ``best`` and cost most; NaN without a proof."""
+
+    def search(i: int) -> Array:
+        most = float(values[i] @ best[i])
+        J, lower = np.concatenate([plan.J, -values[i][None]]), np.append(plan.lower, -np.inf)
+        upper = np.append(plan.upper, -(most - TIE * (1 + abs(most))))
+        slack = np.append(np.full(len(plan.J), OPTIMAL), 0.0)
+        return Search(bill[i][None], Rows.of(J, upper, lower, slack), best[i][None]).run().z[0]
+
+    return np.stack(threads.run(search, range(len(values))))

@@ -1,0 +1,115 @@
+"""Real data cut into training, validation and test, each with its own problem; scales that know the first alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from pear.errors import ProblemError
+from pear.tasks.task import Samples, Task
+
+AnyTask = TypeVar("AnyTask", bound=Task, covariant=True)
+
+
+@dataclass(frozen=True)
+class Subset(Generic[AnyTask]):
+    """Some of the instances.
+
+    Attributes:
+        task: what is decided, with the constraints of these instances.
+        samples: features (N, n, p), standardised, and values (N, n), divided by ``TaskSplit.unit``.
+        ids: (N,) what tells an instance from the others, the same in every run that has it.
+    """
+
+    task: AnyTask
+    samples: Samples
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TaskSplit(Generic[AnyTask]):
+    """Instances to train on, to choose the weights by, and to test the result on.
+
+    Attributes:
+        train, validation, test: without an instance in common.
+        unit: what values are divided by, a number from the training instances; decisions do not depend on it.
+        scale: what made the features.
+    """
+
+    train: Subset[AnyTask]
+    validation: Subset[AnyTask]
+    test: Subset[AnyTask]
+    unit: float
+    scale: Standard
+
+
+class Standard(NamedTuple):
+    """``(x − mean) / deviation``, column by column; columns that do not vary where it was taken become zero.
+
+    Attributes:
+        mean: (p,).
+        deviation: (p,), infinite for columns that do not vary.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 7.0], [3.0, 7.0]])
+        >>> Standard.of(x)(torch.tensor([[4.0, 9.0]]))
+        tensor([[2., 0.]])
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    @classmethod
+    def of(cls, features: Tensor) -> Standard:
+        """From features (..., p) of the training instances."""
+        rows = features.flatten(0, -2)
+        mean, deviation = rows.mean(0), rows.std(0, correction=0)
+        still = deviation <= 1e-12 * mean.abs().clamp(min=1e-300)
+        return cls(mean, torch.where(still, torch.inf, deviation))
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Features (..., p) on the scale of the training instances."""
+        return (features - self.mean) / self.deviation
+
+
+def value_unit(values: Tensor) -> float:
+    """The standard deviation of the training values: with it as unit, settings mean the same for all tasks.
+
+    Values are divided by it and not shifted: a shift would change what is decided.
+    """
+    unit = float(values.std(correction=0))
+    if not 0 < unit < float("inf"):
+        raise ProblemError(f"the values to learn must be finite and not all equal; their standard deviation is {unit}")
+    return unit
+
+
+class SharedLinear(nn.Module):
+    """One linear model for all items: features (B, n, p) → values (B, n).
+
+    Args:
+        features: p.
+        weights: (n,) known factors that the model's output is multiplied by, such as amounts at a predicted price; none
+            where left out.
+
+    Example:
+        >>> model = SharedLinear(2)
+        >>> model(torch.zeros(4, 3, 2, dtype=torch.float64)).shape
+        torch.Size([4, 3])
+    """
+
+    weights: Tensor | None
+
+    def __init__(self, features: int, weights: Sequence[float] | Tensor | None = None) -> None:
+        super().__init__()
+        self.linear = nn.Linear(features, 1, dtype=torch.float64)
+        factors = None if weights is None else torch.as_tensor(weights, dtype=torch.float64)
+        self.register_buffer("weights", factors, persistent=False)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, n) values."""
+        rate: Tensor = self.linear(features).squeeze(-1)
+        return rate if self.weights is None else rate * self.weights
