@@ -20,6 +20,8 @@ from scipy import sparse
 
 import pear
 import triton_reference
+from pear.decisions.integer import verify_integers
+from pear.decisions.solve import decide_worst
 from pear.optimality import rule
 from pear.optimality.active import guess_active
 from pear.optimality.point import ActiveSet, Duals
@@ -30,6 +32,7 @@ from pear.sensitivity.reduced import ReducedKKT
 from pear.sensitivity.sparse_reduced import SparseReduced
 from pear.solvers.active_set import batch
 from pear.solvers.active_set.gpu import batch as gpu
+from pear.solvers.base import empty_candidate
 from verdicts import INF, Array, Point, Verdict, compiled, dense, point
 
 CHECKS: dict[tuple[str, str], Callable[[], None]] = {}
@@ -333,6 +336,36 @@ def _() -> None:
         pear.solve(pear.Problem(lb=0.0, n=2), cost)
 
 
+def integer_status(x: float, bound: float) -> int:
+    """A candidate for: minimise z for an integer z between 1 and 2."""
+    qp = replace(program(np.zeros((1, 1)), [1.0], lb=[1.0], ub=[2.0]), integer=torch.tensor([True]))
+    point, bounds, fine = torch.tensor([[x]]).double(), torch.tensor([bound]).double(), torch.zeros(1, dtype=torch.int8)
+    candidate = replace(empty_candidate(1, 1, 0, 0, qp.c), x=point, status=fine, bound=bounds)
+    return int(verify_integers(qp, candidate).status)
+
+
+@holds("INTEGRAL", "torch")
+def _() -> None:
+    assert integer_status(1.0 + 1e-8, 1.0) == pear.Status.SOLVED
+    assert integer_status(1.0 + 1e-4, 1.0) == pear.Status.INACCURATE
+
+
+@holds("GAP", "torch")
+def _() -> None:
+    assert integer_status(1.0, 1.0 - 1e-11) == pear.Status.SOLVED
+    assert integer_status(1.0, 1.0 - 1e-7) == pear.Status.INACCURATE
+
+
+@holds("TIE", "torch")
+def _() -> None:
+    """Of two items the first is worth 2e-8 more than the second, and is therefore the only best one."""
+    one = pear.Problem(G=[[1.0, 1.0]], h=[1.0], lb=0.0, ub=1.0, sense="max", integer=True)
+    true = torch.tensor([[1.0, 0.5]], dtype=torch.float64)
+    for less, worst in ((0.0, [[0.0, 1.0]]), (2e-8, [[1.0, 0.0]])):
+        predicted = torch.tensor([[1.0, 1.0 - less]], dtype=torch.float64)
+        assert decide_worst(one, predicted, true).tolist() == worst
+
+
 # ----------------------------------------------------------------------------------------------------------- the tables
 
 
@@ -345,5 +378,5 @@ def test_every_constant_has_a_row() -> None:
     constants = {name for name in vars(rule) if not name.startswith("_") and name != "annotations"}
     assert constants == {constant for constant, _ in CHECKS}
     both = {"torch", "compiled"}
-    shared = constants - {"INDEFINITE", "DESCENT"}  # which only torch code asks for
+    shared = constants - {"INDEFINITE", "DESCENT", "INTEGRAL", "GAP", "TIE"}  # of torch code and adapters alone
     assert all({where for c, where in CHECKS if c == name} >= both for name in shared)
