@@ -104,3 +104,5 @@ def test_nothing_to_start_from() -> None:
     A = torch.ones(1, 2, 6)
     assert gpu.prepare(program(6, A=A, b=torch.tensor([[1.0, 2.0]]))) is None  # infeasible
     assert gpu.prepare(program(6, lb=torch.full((1, 6), -torch.inf))) is None  # free variables
+    # an equality that holds at the start without being held would never be taken in
+    assert gpu.prepare(program(2, A=torch.tensor([[[0.5, -1.0]]]), b=torch.zeros(1, 1))) is None

@@ -150,8 +150,9 @@ def prepare(qp: QuadraticProgram) -> GPUPlan | None:
     n, device, place = qp.n, qp.c.device, start.place[0]
     variables = [int(v) for v in start.basis[0] if v < n]
     rows = [int(v) - n for v in range(n, n + qp.p + qp.m) if place[v] != BASIC]
-    if len(variables) != len(rows) or (place[:n] > BASIC).any():
-        return None  # rows that repeat each other, or variables without bounds
+    idle = set(range(qp.p)) - set(rows)  # the kernel takes in inequalities alone
+    if idle or len(variables) != len(rows) or (place[:n] > BASIC).any():
+        return None  # an equality that is not held, rows that repeat each other, or variables without bounds
     where = [0 if v == BASIC else 2 if v == UPPER else 1 for v in place[:n].tolist()]
     J = torch.cat([qp.A, qp.G], 1)[0].contiguous()
     columns, held = (torch.tensor(index, dtype=torch.long, device=device) for index in (variables, rows))

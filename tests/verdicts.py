@@ -1,0 +1,154 @@
+"""Points with multipliers and a working set, and everybody who judges them: one row of a table each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from pear.optimality.active import tight_constraints
+from pear.optimality.point import ActiveSet, Duals
+from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE
+from pear.optimality.verify import verify
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.sparse import SparseMatrix, SparseProgram
+from pear.solvers.active_set import batch
+
+Array = np.ndarray[Any, Any]
+INF = np.inf
+
+
+@dataclass(frozen=True)
+class Point:
+    """A program, a point with multipliers and a working set, and the verdict that it deserves."""
+
+    H: Array
+    A: Array
+    b: Array
+    G: Array
+    h: Array
+    lb: Array
+    ub: Array
+    x: Array
+    equality: Array
+    inequality: Array
+    bound: Array
+    rows: Array
+    c: Array = field(default_factory=lambda: np.zeros(0))
+    solved: bool = True
+
+    @property
+    def lower(self) -> Array:
+        """Working lower bounds: what carries a negative multiplier."""
+        return self.bound < 0
+
+    @property
+    def upper(self) -> Array:
+        return self.bound > 0
+
+    def balanced(self) -> Point:
+        """The same point with the cost under which it is stationary."""
+        duals = self.A.T @ self.equality + self.G.T @ self.inequality + self.bound
+        return replace(self, c=-(self.H @ self.x + duals))
+
+    def sizes(self) -> tuple[Array, Array]:
+        """Natural sizes of decisions and of multipliers of bounds, written down once more."""
+        might_be = np.abs(self.c).max() / (np.diag(self.H).max() or 1.0)
+        data = np.concatenate([self.b, self.h, self.lb, self.ub])
+        might_be = max(might_be, np.abs(data[np.isfinite(data)]).max(initial=0.0)) or 1.0
+        size = np.maximum(np.abs(self.x), SHARE_OF_SIZE * max(np.abs(self.x).max(), FLOOR * might_be))
+        dual = np.abs(self.H @ self.x) + np.abs(self.c)
+        dual = dual + np.abs(self.A).T @ np.abs(self.equality) + np.abs(self.G).T @ np.abs(self.inequality)
+        return size, np.maximum(dual, SHARE_OF_FORCE * dual.max())
+
+    def row_size(self, matrix: Array, i: int) -> float:
+        """Natural size of a slack, apart from its right-hand side, which is as large."""
+        return float(np.abs(matrix[i]) @ self.sizes()[0] + np.abs(matrix[i] @ self.x))
+
+    def row_dual(self, i: int) -> float:
+        return float(np.abs(self.G[i]) @ self.sizes()[1] / (self.G[i] @ self.G[i]))
+
+
+def point(n: int, **given: Any) -> Point:
+    p, m = len(given.get("b", ())), len(given.get("h", ()))
+    empty: dict[str, Any] = {"H": np.zeros((n, n)), "A": np.zeros((0, n)), "b": np.zeros(0), "G": np.zeros((0, n))}
+    empty |= {"h": np.zeros(0), "lb": np.full(n, -INF), "ub": np.full(n, INF), "bound": np.zeros(n)}
+    empty |= {"equality": np.zeros(p), "inequality": np.zeros(m), "rows": np.zeros(m, bool)}
+    fields = {name: np.asarray(value) for name, value in (empty | given).items()}
+    return Point(**fields).balanced()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a verifier says about one point."""
+
+    solved: bool
+    kkt_residual: float
+    active: list[bool]
+    weak: list[bool]
+
+
+def tensors(p: Point) -> tuple[QuadraticProgram, Tensor, Duals, ActiveSet]:
+    names = ("H", "c", "A", "b", "G", "h", "lb", "ub")
+    qp = QuadraticProgram(**{name: torch.from_numpy(getattr(p, name))[None] for name in names})
+    x, *duals = (torch.from_numpy(v)[None] for v in (p.x, p.equality, p.inequality, p.bound))
+    working = ActiveSet(*(torch.from_numpy(v)[None] for v in (p.rows, p.lower, p.upper)))
+    return qp, x, Duals(*duals), working
+
+
+def flat(active: ActiveSet) -> list[bool]:
+    listed: list[bool] = torch.cat([active.rows, active.lower, active.upper], 1)[0].tolist()
+    return listed
+
+
+def by_torch(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> Verdict:
+    verdict = verify(qp, x, duals, working)
+    active, weak = tight_constraints(qp, verdict.measured, working)
+    return Verdict(bool(verdict.solved), float(verdict.kkt_residual), flat(active), flat(weak))
+
+
+def dense(p: Point) -> Verdict:
+    return by_torch(*tensors(p))
+
+
+def sparse_form(p: Point) -> Verdict:
+    qp, *rest = tensors(p)
+    matrices = {name: SparseMatrix(sparse.csr_array(getattr(p, name)), shared=True) for name in ("H", "A", "G")}
+    vectors = {name: getattr(qp, name) for name in ("c", "b", "h", "lb", "ub")}
+    return by_torch(SparseProgram(**matrices, **vectors), *rest)
+
+
+def on_gpu(p: Point) -> Verdict:
+    qp, *rest = tensors(p)
+    moved = {name: getattr(qp, name).cuda() for name in ("H", "c", "A", "b", "G", "h", "lb", "ub")}
+    return by_torch(replace(qp, **moved), *(part.to("cuda") for part in rest))
+
+
+def compiled(p: Point) -> Verdict:
+    qp, x, duals, working = tensors(p)
+    given = batch.new_outcome(1, len(p.x), len(p.b), len(p.h))
+    given = given._replace(
+        x=x.numpy(), equality=duals.equality.numpy(), inequality=duals.inequality.numpy(), bound=duals.bound.numpy(),
+        rows=working.rows.numpy(), lower=working.lower.numpy(), upper=working.upper.numpy(),
+    )  # fmt: skip
+    fields = {name: getattr(qp, name) for name in ("A", "b", "G", "h", "lb", "ub")}
+    programs = batch.programs(fields, qp.n, Q=p.H[None])
+    found = batch.verify(programs, p.c[None], np.zeros(1, np.int64), given)
+    active, weak = (
+        [bool(v) for part in parts for v in part[0]]
+        for parts in ((found.rows, found.lower, found.upper), (found.weak_rows, found.weak_lower, found.weak_upper))
+    )
+    return Verdict(bool(found.code[0] == batch.SOLVED), float(found.kkt_residual[0]), active, weak)
+
+
+VERIFIERS: dict[str, Callable[[Point], Verdict]] = {
+    "dense": dense,
+    "sparse": sparse_form,
+    "compiled": compiled,
+    "gpu": on_gpu,
+}
