@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """The interior point for sparse programs, one sample after another."""
-=======
-"""The built-in solver for sparse programs: the interior point of ``method``, one sample after another."""
->>>>>>> bench
 
 from __future__ import annotations
 
@@ -26,7 +22,6 @@ Array = NDArray[Any]
 logger = logging.getLogger("pear")
 
 
-<<<<<<< HEAD
 def solve(qp: SparseProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
     """Solve every sample to about ``tol``; the point of one that fails is its best iterate.
 
@@ -53,25 +48,6 @@ def _begin(qp: SparseProgram, i: int, start: Start | None) -> Interior | None:
     assert isinstance(sample, SparseProgram)
     warm = start is not None and bool(start.has_start[i])
     return Interior.of(sample, (start.x[at], start.duals[at]) if start is not None and warm else None)
-=======
-def solve(qp: SparseProgram, tol: float) -> Candidate:
-    """Solve every sample of ``qp`` to about ``tol``; the point of one that fails is its best iterate."""
-    candidate = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c)
-    usable = qp.c.isfinite().all(1) & qp.b.isfinite().all(1) & (qp.lb <= qp.ub).all(1) & ~qp.h.isnan().any(1)
-    for i in usable.nonzero()[:, 0].tolist():
-        at = torch.tensor([i])
-        sample = qp[at]
-        assert isinstance(sample, SparseProgram)
-        method = Interior.of(sample)
-        if method is None:
-            break
-        reached = method.run(tol)
-        x, duals = method.point
-        candidate.x[at] = x
-        candidate.duals.put(at, duals)
-        candidate.status[i] = int(Status.SOLVED if reached else Status.INACCURATE)
-    return candidate
->>>>>>> bench
 
 
 class Interior:

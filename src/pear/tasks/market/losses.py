@@ -5,13 +5,14 @@ All take the days together, known and forecast, as the forecaster gives them: (B
 
 from __future__ import annotations
 
-import hashlib
 import time
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from pear.decisions.solve import fail
+from pear.decisions.warm_starts import as_keys
 from pear.errors import ProblemError
 from pear.losses import DecisionLayer, PEARLoss
 from pear.tasks.market.moments import factor, moments
@@ -63,7 +64,6 @@ class DecisionUtilityLoss(nn.Module):
         self.task, self.ahead = task, ahead
         self.layer = DecisionLayer(task.problem)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
-        self._best: dict[int, tuple[bytes, Tensor]] = {}
 
     def forward(self, predicted: Tensor, true: Tensor, keys: Tensor | None = None) -> Tensor:
         """(B, n, T) days, predicted and true → a scalar; ``keys`` are ids of the samples."""
@@ -71,21 +71,18 @@ class DecisionUtilityLoss(nn.Module):
         true_mu, true_sigma = moments(true, self.ahead)
         began = time.perf_counter()
         weights = self.layer(self.task.cost(mu), Q=self.task.curvature(sigma), keys=keys)
-        best = self._best_utility(true, true_mu, true_sigma, keys)
+        best = self._best_utility(true_mu, true_sigma, keys)
         self.seconds["solve"] += time.perf_counter() - began
         return (best - self.task.utility(weights, true_mu, true_sigma)).abs().mean()
 
-    def _best_utility(self, true: Tensor, mu: Tensor, sigma: Tensor, keys: Tensor | None) -> Tensor:
-        """(B,) kept for every id, together with a fingerprint of the days that it is of."""
-        if keys is None:
-            return self.task.utility(self.task.weights(mu, sigma), mu, sigma)
-        ids = keys.tolist()
-        prints = [hashlib.blake2b(days.tobytes(), digest_size=16).digest() for days in true.detach().cpu().numpy()]
-        kept = [self._best.get(key, (b"", mu))[0] == own for key, own in zip(ids, prints, strict=True)]
-        if not all(kept):
-            best = self.task.utility(self.task.weights(mu, sigma), mu, sigma)
-            self._best.update(zip(ids, zip(prints, best, strict=True), strict=True))
-        return torch.stack([self._best[key][1] for key in ids])
+    def _best_utility(self, mu: Tensor, sigma: Tensor, keys: Tensor | None) -> Tensor:
+        """(B,) of the best portfolios, which are kept by id for as long as μ and Σ are the same."""
+        ids = None if keys is None else as_keys(keys, len(mu))
+        cost, Q = self.task.cost(mu).detach(), self.task.curvature(sigma).detach()
+        with self.layer.decider.locked(ids):
+            best, status = self.layer.decider.solve_true(cost, 0.0, ids, Q=Q)
+        fail(status, "raise", "the true portfolio")
+        return self.task.utility(best.x.to(mu), mu, sigma)
 
 
 class PortfolioPEARLoss(nn.Module):
