@@ -51,7 +51,7 @@ def run(P: batch.Programs, cost: Array, states: batch.States | None = None) -> t
 
 @every_case
 def test_zoo(name: str) -> None:
-    """The planted solutions, their optimality conditions, and the gradients that the general way gives."""
+    """The planted solutions, their optimality conditions, and the gradients that the default path gives."""
     case = ZOO[name]
     found = pear.solve(case.problem, case.cost, case.smoothing, solver="active-set")
     torch.testing.assert_close(found.x, case.x, rtol=1e-9, atol=1e-9 * case.size)
@@ -94,7 +94,7 @@ def programs(draw: st.DrawFn) -> tuple[pear.Problem, torch.Tensor, float]:
 @settings(max_examples=60, deadline=None)
 @given(programs())
 def test_random_programs(drawn: tuple[pear.Problem, torch.Tensor, float]) -> None:
-    """The same fate as by the interior point, the same value, and optimality conditions that hold."""
+    """The same status as by the interior point, the same value, and optimality conditions that hold."""
     problem, cost, smoothing = drawn
     mine, theirs = both(problem, cost, smoothing)
     assert mine.status.tolist() == theirs.status.tolist()

@@ -92,7 +92,7 @@ def test_loss(name: str, keys: Any) -> None:
             value = function(predicted, true, keys=keys)
         value.sum().backward()
         assert function.last is not None
-        if k is case:  # on the GPU most cases are solved afresh, which is faster than checking what was remembered
+        if k is case:  # on the GPU most cases are solved afresh, which is faster than checking a warm start
             assert function.last.reuse_rate == (1.0 if keys else 0.0)
         assert all(t.device == k.cost.device for t in (function.last.decision, function.last.tangent_dim))
         results.append((value.detach(), predicted.grad, true.grad))

@@ -7,8 +7,8 @@ space is spanned by Z = [−W; I], the multipliers are y = B⁻ᵀ∇_B, and eve
 of superbasics: (ZᵀHZ) q = −Zᵀ∇. A portfolio of 100 assets has one row and a handful of superbasics; an LP has none.
 
 From a feasible point, each round either moves to the minimum of the working set, or stops at the first bound on the
-way and takes it in, or lets go of the bound with the most wrongly signed multiplier. A remembered working set whose
-minimum is optimal costs one round. Whatever comes out is judged afresh from the data, by the constants of
+way and takes it in, or lets go of the bound with the most wrongly signed multiplier. A warm start whose minimum
+is optimal costs one round. Whatever comes out is judged afresh from the data, by the constants of
 ``pear.optimality.rule``; what does not pass is given up, and left to other solvers.
 
 The modules, each using those before it: ``compile`` (how, and a cache that is never stale), ``settings``, ``layout``
