@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import pear
-from pear.decisions.integer import verify
+from pear.decisions.integer import verify_integers
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.base import Candidate
@@ -103,7 +103,7 @@ def test_the_engine_equals_branch_and_cut(kind: Any, seed: int, sense: str) -> N
     problem, cost = programs(kind, seed, sense)
     qp = problem.canonical(torch.from_numpy(cost))
     assert supports(qp)
-    ours, theirs = (verify(qp, get(name).solve(qp, OPTIMAL)) for name in ("binary", "highs"))
+    ours, theirs = (verify_integers(qp, get(name).solve(qp, OPTIMAL)) for name in ("binary", "highs"))
     free = (qp.ub.floor() > qp.lb.ceil()).any(1).expand(COUNT)  # where nothing is left to choose, others are asked
     assert ours.status[free].tolist() == theirs.status[free].tolist()
     assert set(theirs.status.tolist()) <= {SOLVED, INFEASIBLE}
@@ -114,7 +114,7 @@ def test_the_engine_equals_branch_and_cut(kind: Any, seed: int, sense: str) -> N
     assert bool((ours.residual[solved] <= 1e-11).all())
     with threads.using(3):
         plan.forget()
-        assert torch.equal(verify(qp, get("binary").solve(qp, OPTIMAL)).x[solved], x)
+        assert torch.equal(verify_integers(qp, get("binary").solve(qp, OPTIMAL)).x[solved], x)
 
 
 def test_some_programs_of_the_test_have_no_solution() -> None:
@@ -193,7 +193,7 @@ def second_best(qp: QuadraticProgram, x: Tensor) -> Tensor:
 def test_every_integer_solver_carries_a_bound(solver: str) -> None:
     qp, candidate = solved_knapsack(solver)
     assert candidate.bound is not None
-    found = verify(qp, candidate)
+    found = verify_integers(qp, candidate)
     assert found.status.tolist() == [SOLVED] * 4
     torch.testing.assert_close(candidate.bound, (qp.c * found.x).sum(1), rtol=1e-11, atol=0)
     assert float(found.residual.max()) <= 1e-11
@@ -231,7 +231,7 @@ WRONG = (
 @pytest.mark.parametrize("how", WRONG)
 def test_wrong_candidates_are_never_called_solved(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     qp, candidate, residual = tamper(how, *solved_knapsack())
-    found = verify(qp, candidate)
+    found = verify_integers(qp, candidate)
     assert found.status.tolist() == [INACCURATE] * 4
     assert float(found.residual.min()) >= 0.2 * residual
     if how.startswith(("bound", "fractional", "not quite")):
@@ -252,7 +252,7 @@ def test_what_is_within_tolerance_is_rounded_and_solved() -> None:
     assert candidate.bound is not None
     size = (qp.c * candidate.x).abs().sum(1)
     near = replace(candidate, x=candidate.x - 0.5 * INTEGRAL, bound=candidate.bound - 0.5 * GAP * size)
-    found = verify(qp, near)
+    found = verify_integers(qp, near)
     assert torch.equal(found.x, candidate.x)
     assert found.status.tolist() == [SOLVED] * 4
     assert float(found.residual.max()) == pytest.approx(0.5 * GAP, rel=1e-2)

@@ -631,7 +631,7 @@ def test_an_epoch_is_timed_beside_the_error_of_its_gradients(prices: Path) -> No
     assert rows["pear mean"]["gradient_error"] is None  # another gradient, on purpose
     refused = invoke("bench", "epoch", "--data", prices, "--peers", "dqp", "--out", "bench")
     assert refused.exit_code == 2
-    assert "qpth alone takes part" in refused.output
+    assert "dqp takes no part in `pear bench epoch`" in refused.output
 
 
 # --- intervals -------------------------------------------------------------------------------------------------------
