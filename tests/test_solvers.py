@@ -17,6 +17,7 @@ import torch
 from pear.errors import MissingExtraError, UnknownSolverError
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import BACKENDS, Backend, Candidate, Status, available, check, choose, get, kind_of, resolve
+from pear.solvers.registry import in_turn
 
 INF = float("inf")
 TOL = 1e-7
@@ -458,15 +459,16 @@ def test_kinds() -> None:
 
 
 def test_auto(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first row of the table that takes the problem."""
+    """The first row of the table that takes the problem, and is installed."""
+    integers = program([1.0], lb=[0], ub=[3], integer=[True])
     assert choose("qp").name == choose("lp").name == "active-set"
     assert choose("qp", sparse=True).name == choose("lp", sparse=True).name == "pear"
     assert choose("milp").name == "binary"
     without(monkeypatch, "highspy")
     assert choose("milp", sparse=True).name == "scipy"
-    assert "highs" not in [row.name for row in resolve("auto", "milp")]
+    assert "highs" not in [row.name for row in in_turn(resolve("auto", "milp"), integers)]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    assert "highs" in [row.name for row in resolve("auto", "milp")]
+    assert choose("milp", sparse=True).name == "highs"
     with pytest.raises(UnknownSolverError, match="miqp"):
         choose("miqp")
 

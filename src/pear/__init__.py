@@ -5,6 +5,8 @@ what the decision loses, and its gradient is the prediction error projected onto
 constraints: one small linear solve per sample, exact, for any LP or convex QP.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from pear import tasks
 from pear.decisions import solve
 from pear.decisions.solution import Solution
@@ -21,7 +23,9 @@ from pear.errors import (
 from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret_gradient
 from pear.optimality.point import Status
 from pear.problem import Problem, Smooth
-from pear.train import FitConfig, fit
+
+if TYPE_CHECKING:
+    from pear.train import FitConfig, fit
 
 __version__ = "0.1.0"
 
@@ -47,3 +51,12 @@ __all__ = [
     "solve",
     "tasks",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Training is imported when it is first asked for: who only decides need not wait for it."""
+    if name in ("FitConfig", "fit"):
+        from pear import train
+
+        return getattr(train, name)
+    raise AttributeError(f"module 'pear' has no attribute {name!r}")

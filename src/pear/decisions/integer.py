@@ -19,7 +19,7 @@ from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.sparse import SparseProgram
 from pear.solvers.base import Candidate
-from pear.solvers.registry import resolve
+from pear.solvers.registry import in_turn, resolve
 
 logger = logging.getLogger("pear")
 
@@ -42,8 +42,7 @@ def solve_integer(problem: Problem, qp: QuadraticProgram, solver: str) -> Soluti
         status=status,
         active=ActiveSet.none(qp.batch, qp.n, qp.m, qp.c.device),
     )
-    able = [row for row in resolve(solver, "milp", isinstance(qp, SparseProgram)) if row.supports(qp)]
-    for backend in able:
+    for backend in in_turn(resolve(solver, "milp", isinstance(qp, SparseProgram)), qp):
         index = (status == Status.INACCURATE).nonzero()[:, 0]
         if len(index):
             logger.debug("%d integer programs go to %s", len(index), backend.name)

@@ -157,7 +157,7 @@ class OnePass:
         if not (outcome.code == SOLVED).all():
             return None
         # the table goes on changing, and the backward pass comes later
-        mine = States._make(part[slots] for part in states)
+        mine = states if keys is None else States._make(part[slots] for part in states)
         return Decided(outcome, CompiledProjector(P, mine, at), bool(_weak(outcome).any()) and not self._definite(P))
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:

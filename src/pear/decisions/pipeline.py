@@ -10,7 +10,7 @@ the factors of a batch would not fit; a dense batch goes as a whole.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,16 +22,15 @@ from pear.decisions.repair import repair
 from pear.optimality.active import guess_active, tight_constraints
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.optimality.residual import kkt_residual
-from pear.optimality.scale import measure
 from pear.optimality.screen import screen
-from pear.optimality.verify import verify
+from pear.optimality.verify import Verdict, verify
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
 from pear.sensitivity.curvature import is_convex, least_curvature
 from pear.sensitivity.systems import ReducedSystems, SparseSystems, in_threads, reduced_systems
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Candidate, Projector, Start
-from pear.solvers.registry import Backend
+from pear.solvers.registry import Backend, in_turn
 
 logger = logging.getLogger("pear")
 
@@ -42,7 +41,7 @@ _KEPT = 2**26  # numbers in the factors that a batch of sparse programs keeps fo
 
 def solve_programs(
     qp: QuadraticProgram,
-    solvers: Sequence[Backend],
+    solvers: Iterable[Backend],
     start: Start | None = None,
     check_convexity: bool = False,
     seek_vertex: bool = False,
@@ -85,30 +84,41 @@ class _Run:
         self.reused = self.verified.clone()
         self.exchanges = torch.zeros(B, dtype=torch.long, device=qp.c.device)
         self.systems: ReducedSystems | None = None
+        self.verdict: Verdict | None = None
         self.projector: Projector | None = None
         self.projects = self.verified.clone()
 
-    def execute(self, solvers: Sequence[Backend], start: Start | None, seek_vertex: bool) -> Verified:
+    def execute(self, solvers: Iterable[Backend], start: Start | None, seek_vertex: bool) -> Verified:
         """Go down the list; whoever is left at the end is INACCURATE."""
         seek_vertex = seek_vertex and self.qp.is_linear
-        able = [solver for solver in solvers if solver.supports(self.qp)]
-        if start is not None and able and not able[0].starts_afresh:
-            self.from_start(start)
-        for k, solver in enumerate(able):
-            wanted = self.todo() if not seek_vertex or not k else self.todo() | self.between(solver)
+        first: Backend | None = None
+        for solver in in_turn(solvers, self.qp):
+            if first is None and start is not None and not solver.starts_afresh:
+                self.from_start(start)
+            left = self.todo()
+            wanted = left | self.between(solver) if seek_vertex and first is not None else left
             if not bool(wanted.any()):
                 break
-            self.ask(solver, wanted, start, last_only=k > 0)
-            left = self.todo()
-            if k == 0 and bool(left.any()):
-                # a sample without a solution would go through all of them, and linear programs settle that
-                self.status[left] = _unsettled(name_failures(self.qp[left.nonzero()[:, 0]]))
-                left = self.todo()
-            if k + 1 < len(able) and bool(left.any()):
+            if first is not None and bool(left.any()):
                 message = "%s left %d of %d samples unverified; asking %s"
-                logger.warning(message, able[0].name, int(left.sum()), self.qp.batch, able[k + 1].name)
+                logger.warning(message, first.name, int(left.sum()), self.qp.batch, solver.name)
+            self.ask(solver, wanted, start, last_only=first is not None)
+            if first is None:
+                first = solver
+                self.name_failures()
         self.status[self.todo()] = int(Status.INACCURATE)
         return self.finish()
+
+    def name_failures(self) -> None:
+        """Linear programs settle whether a sample has a solution at all, before other solvers are asked about it."""
+        left = self.todo().nonzero()[:, 0]
+        if len(left):
+            status = name_failures(self.at(left))
+            self.status[left] = torch.where(status == Status.INACCURATE, int(Status.SOLVED), status).to(torch.int8)
+
+    def at(self, index: Tensor) -> QuadraticProgram:
+        """The programs at ``index``; all of them without a copy."""
+        return self.qp if len(index) == self.qp.batch else self.qp[index]
 
     def todo(self) -> Tensor:
         """(B,) bool: samples that are neither verified nor known to fail."""
@@ -131,70 +141,82 @@ class _Run:
 
     def ask(self, solver: Backend, wanted: Tensor, start: Start | None, last_only: bool) -> None:
         """Let one solver propose points, ever more accurate, for the samples ``wanted``."""
-        rounds = solver.rounds_for(self.qp)
-        takes_start = solver.takes_start(self.qp)
+        rounds, takes_start = solver.rounds_for(self.qp), solver.takes_start(self.qp)
         rounds = rounds[-1:] if last_only and not takes_start else rounds
-        found = self.verified & ~wanted
         for warm in (start, None) if takes_start and start is not None else (None,):
-            begun: Start | Candidate | None = None if warm is None else warm[wanted.nonzero()[:, 0]]
+            left = wanted.nonzero()[:, 0]
+            begun: Start | Candidate | None = None if warm is None else warm[left]
             for tol, exchanges in rounds:
-                left = (wanted & ~found).nonzero()[:, 0]
+                candidate = solver.solve(self.at(left), tol, begun)
+                good = self.take(left, candidate, rounds[-1][1] if candidate.exhausted else exchanges)
+                wanted[left[good]] = False
+                left = left[~good]
                 if not len(left):
                     return
-                candidate = solver.solve(self.qp[left], tol, begun)
-                last = rounds[-1][1]
-                found[self.take(left, candidate, last if candidate.exhausted else exchanges)] = True
                 if candidate.exhausted:
                     break
                 begun = candidate if candidate.resume is not None else None
 
     def take(self, index: Tensor, candidate: Candidate, max_exchanges: int) -> Tensor:
-        """Verify the points of a candidate for the samples ``index``, repair what does not pass; returns who passed."""
-        everybody = len(index) == self.qp.batch
+        """Verify the points of a candidate for the samples ``index``, and repair what does not pass.
+
+        Returns:
+            (k,) bool: who passed in the end.
+        """
+        qp, working = self.at(index), candidate.working
         passed = (candidate.status == Status.SOLVED) & candidate.verified
-        if candidate.working is not None and not candidate.verified:
-            passed = verify(self.qp[index], candidate.x, candidate.duals, candidate.working).solved
-        if candidate.working is not None:
-            done = index[passed]
-            self._accept(done, candidate.x[passed], candidate.duals[passed], candidate.working[passed])
+        self.verdict = None
+        if working is not None:
+            if not candidate.verified:
+                verdict = verify(qp, candidate.x, candidate.duals, working)
+                passed = verdict.solved
+                self.verdict = verdict if len(index) == self.qp.batch and bool(passed.all()) else None
+            self._accept(index, passed, candidate.x, candidate.duals, working)
             if candidate.projector is not None and self.projector is None:
-                self.projector = candidate.projector if everybody else _Scattered(index, candidate.projector)
-                self.projects[done] = True
+                whole = len(index) == self.qp.batch
+                self.projector = candidate.projector if whole else _Scattered(index, candidate.projector)
+                self.projects[index] = passed
         rest = (~passed & candidate.x.isfinite().all(1)).nonzero()[:, 0]
         if not len(rest):
-            return index[passed]
-        qp, x, duals = self.qp[index[rest]], candidate.x[rest], candidate.duals[rest].map(torch.nan_to_num)
+            return passed
+        qp, x, duals = qp[rest], candidate.x[rest], candidate.duals[rest].map(torch.nan_to_num)
         # multipliers of a solver that ran away are worse than none
         diverged = kkt_residual(qp, x, duals) > _DIVERGED
         duals = duals.map(lambda value: torch.where(diverged[:, None], 0.0, value))
-        working = guess_active(qp, x, duals) if candidate.working is None else candidate.working[rest]
-        mended = self._repair(index[rest], x, duals, working, max_exchanges)
-        return torch.cat([index[passed], mended])
+        passed[rest] = self._repair(index[rest], x, duals, guess_active(qp, x, duals), max_exchanges)
+        return passed
 
     def _repair(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Tensor:
         if not len(index):
-            return index
-        result = repair(self.qp[index], x, duals, working, max_exchanges)
-        good = result.solved
-        self._accept(index[good], result.x[good], result.duals[good], result.working[good])
-        self.exchanges[index] += result.exchanges + (~good)
-        self.systems = result.systems if len(index) == self.qp.batch else None
-        return index[good]
+            return self.verified[index]
+        result = repair(self.at(index), x, duals, working, max_exchanges)
+        self._accept(index, result.solved, result.x, result.duals, result.working)
+        self.exchanges[index] += result.exchanges + ~result.solved
+        whole = len(index) == self.qp.batch
+        self.systems, self.verdict = (result.systems, result.verdict) if whole else (None, None)
+        return result.solved
 
-    def _accept(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet) -> None:
-        self.x[index] = x
-        self.duals.put(index, duals)
-        self.working.put(index, working)
-        self.verified[index] = True
+    def _accept(self, index: Tensor, good: Tensor, x: Tensor, duals: Duals, working: ActiveSet) -> None:
+        """Take over the rows that are ``good`` of the points for the samples ``index``."""
+        if len(index) == self.qp.batch and bool(good.all()):
+            self.x, self.duals, self.working = x, duals, working
+            self.verified = good.clone()
+            return
+        done = index[good]
+        self.x[done] = x[good]
+        self.duals.put(done, duals[good])
+        self.working.put(done, working[good])
+        self.verified[done] = True
 
     def finish(self) -> Verified:
         """Final active sets and residuals."""
         failed = ~self.verified
         qp = _without_nonfinite(self.qp, failed) if bool(failed.any()) else self.qp
-        tight, weak = tight_constraints(qp, measure(qp, self.x, self.duals), self.working)
+        verdict = verify(qp, self.x, self.duals, self.working) if self.verdict is None else self.verdict
+        tight, weak = tight_constraints(qp, verdict.measured, self.working)
         active, weak = tight.only(self.verified), weak.only(self.verified)
         same = self.working.same(active)
-        residual = torch.where(failed, torch.nan, kkt_residual(qp, self.x, self.duals))
+        residual = torch.where(failed, torch.nan, verdict.kkt_residual)
         return Verified(
             qp=qp,
             x=self.x,
@@ -228,11 +250,6 @@ class _Scattered:
 def _convex(qp: QuadraticProgram) -> Tensor:
     """(B or 1,) bool: H is positive semidefinite up to rounding."""
     return torch.tensor([least_curvature(qp) >= 0]) if isinstance(qp, SparseProgram) else is_convex(qp.H)
-
-
-def _unsettled(status: Tensor) -> Tensor:
-    """The failures that have a name; the others are asked about further."""
-    return torch.where(status == Status.INACCURATE, int(Status.SOLVED), status).to(torch.int8)
 
 
 def _without_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:

@@ -35,7 +35,7 @@ class Repaired:
         working: the working sets they belong to.
         solved: (B,) bool, the verdict.
         exchanges: (B,) how often the working set was changed.
-        systems: the factorised systems, if one pass solved the whole batch; else None.
+        systems, verdict: the factorised systems and the verdict, if one pass solved the whole batch; else None.
     """
 
     x: Tensor
@@ -43,7 +43,8 @@ class Repaired:
     working: ActiveSet
     solved: Tensor
     exchanges: Tensor
-    systems: ReducedSystems | None
+    systems: ReducedSystems | None = None
+    verdict: Verdict | None = None
 
 
 def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Repaired:
@@ -62,17 +63,18 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
     fewest = torch.full_like(exchanges, torch.iinfo(torch.long).max)
     patience = torch.full_like(exchanges, _PATIENCE)
     todo = torch.arange(qp.batch, device=x.device)
-    systems: ReducedSystems | None = None
+    whole: tuple[ReducedSystems, Verdict] | tuple[()] = ()
     for attempt in range(max_exchanges + 1):
         sub, held = (qp, working) if attempt == 0 else (qp[todo], working[todo])
         factored = reduced_systems(sub, held)
         # from the candidate's multipliers each time: on a contradictory set they grow without limit, and stay large
-        point, multipliers, wrong, good = _solve_on(sub, factored, x[todo], start[todo], held)
+        point, multipliers, wrong, verdict = _solve_on(sub, factored, x[todo], start[todo], held)
+        good = verdict.solved
         x[todo] = point
         duals.put(todo, multipliers)
         solved[todo] = good
         if bool(good.all()) and len(todo) == qp.batch:
-            systems = factored
+            whole = factored, verdict
         bad = ~good & wrong.count().gt(0) & factored.usable
         todo, wrong, held = todo[bad], wrong[bad], held[bad]
         if attempt == max_exchanges or not len(todo):
@@ -83,13 +85,13 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
         todo = todo if factored.cheap else todo[patience[todo] > 0]
         if not len(todo):
             break
-    return Repaired(x, duals, working, solved, exchanges, systems)
+    return Repaired(x, duals, working, solved, exchanges, *whole)
 
 
 def _solve_on(
     qp: QuadraticProgram, systems: ReducedSystems, x: Tensor, duals: Duals, working: ActiveSet
-) -> tuple[Tensor, Duals, ActiveSet, Tensor]:
-    """Solve with the working set held; returns point, multipliers, the wrong constraints, and where all is well."""
+) -> tuple[Tensor, Duals, ActiveSet, Verdict]:
+    """Solve with the working set held; returns point, multipliers, the wrong constraints, and the verdict."""
     x = torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x)).nan_to_num()
     inequality = torch.where(working.rows, duals.inequality, torch.zeros_like(duals.inequality)).nan_to_num()
     duals = Duals(duals.equality.nan_to_num(), inequality, torch.zeros_like(x))
@@ -105,11 +107,11 @@ def _solve_on(
         verdict = verify(qp, x, duals, working)
     lost = verdict.none_wrong & ~(verdict.unbalanced <= FEASIBLE)
     if not bool(lost.any()):
-        return x, duals, verdict.wrong, verdict.solved
+        return x, duals, verdict.wrong, verdict
     # still nothing to exchange: the objective falls along a direction in which it is flat
     downhill = systems.flat(-lagrangian_gradient(qp, x, duals))
     wrong, length = _ratio_test(verdict, downhill, working, lost)
-    return x + length * downhill, duals, wrong, verdict.solved
+    return x + length * downhill, duals, wrong, verdict
 
 
 def _ratio_test(verdict: Verdict, direction: Tensor, working: ActiveSet, where: Tensor) -> tuple[ActiveSet, Tensor]:

@@ -21,7 +21,6 @@ from pear.problem.canonical import matvec
 from pear.problem.convert import as_batch
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
-from pear.solvers.binary.worst import worst_of_best
 from pear.solvers.registry import get, resolve
 
 logger = logging.getLogger("pear")
@@ -84,11 +83,13 @@ def decide_worst(problem: Problem, predicted: Any, true: Any) -> Tensor:
     Raises:
         SolveError: a cost is not finite, or no decision could be proven; names the samples.
     """
-    forecast, bill = as_batch(predicted).detach(), as_batch(true).detach()
+    from pear.solvers.binary.worst import worst_of_best  # compiled code that few ask for
+
+    forecast, paid = as_batch(predicted).detach(), as_batch(true).detach()
     best = solve(problem, forecast.double()).x
-    fail(torch.where(bill.isfinite().all(1), int(Status.SOLVED), int(Status.NOT_FINITE)), "raise", "the true costs")
+    fail(torch.where(paid.isfinite().all(1), int(Status.SOLVED), int(Status.NOT_FINITE)), "raise", "the true costs")
     qp = problem.canonical(forecast)
-    cost = problem.sign * bill.double()
+    cost = problem.sign * paid.double()
     worst = torch.from_numpy(worst_of_best(qp, cost.cpu().numpy(), best.cpu().numpy())).to(cost.device)
     for i in worst.isnan().any(1).nonzero()[:, 0].tolist():
         worst[i] = solve(as_good_as(qp[i : i + 1], best[i]), -cost[i : i + 1]).x[0]

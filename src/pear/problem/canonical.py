@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -68,7 +69,7 @@ class QuadraticProgram:
         """Number of inequality rows."""
         return self.G.shape[1]
 
-    @property
+    @cached_property
     def is_linear(self) -> bool:
         """True where no sample has curvature."""
         return not bool(self.H.any())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -243,15 +243,16 @@ def check(backend: Backend, kind: str) -> None:
 
 def choose(kind: str, sparse: bool = False) -> Backend:
     """What ``solver="auto"`` stands for: the first row that takes the kind, and sparse matrices where they are."""
-    return resolve("auto", kind, sparse)[0]
+    return next(row for row in resolve("auto", kind, sparse) if row.installed)
 
 
 def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
     """Whom to ask, in order, for ``solver=name``: that one first, then the other rows that take the kind.
 
-    A candidate is worth what its verified solution is worth, so that in the last resort it may come from anywhere.
+    A candidate is worth what its verified solution is worth, so that in the last resort it may come from anywhere. Rows
+    that are not installed are among them: looking for packages takes longer than a small solve.
     """
-    able = [row for row in available() if kind in row.kinds and (row.sparse or not sparse)]
+    able = [row for row in BACKENDS if kind in row.kinds and (row.sparse or not sparse)]
     if not able:
         raise UnknownSolverError(f"no solver here takes problems of kind {kind}; relax the integers, or leave Q out")
     if name == "auto":
@@ -264,3 +265,10 @@ def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
             "pass dense matrices"
         )
     return [named, *(other for other in able if other.name != name)]
+
+
+def in_turn(solvers: Iterable[Backend], qp: QuadraticProgram) -> Iterator[Backend]:
+    """Those that take these programs, one by one; the first has to be installed, others are passed over."""
+    for k, row in enumerate(solvers):
+        if (k == 0 or row.installed) and row.supports(qp):
+            yield row
