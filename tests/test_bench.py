@@ -612,6 +612,7 @@ def test_settings_are_checked_before_anything_is_measured() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; torch.cuda.is_available() is False")
 def test_gradients_are_measured_on_a_gpu() -> None:
+    pytest.importorskip("qpsolvers", reason="the reference is another solver's")
     rows: list[gradient.GradientRow] = []
     gradient.run(gradient.GradientSettings((8,), (4,), device="cuda", repeats=1, profile=True), Callbacks(rows.append))
     assert [row.who for row in rows] == OURS

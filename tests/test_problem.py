@@ -797,3 +797,17 @@ class TestAsBatch:
     def test_bad(self, cost: Any, message: str) -> None:
         with pytest.raises(ProblemError, match=message):
             as_batch(cost, name="predicted")
+
+
+def test_a_plan_belongs_to_its_constraints() -> None:
+    """What solvers work out once is shared by calls on one problem, and by nothing that has other constraints."""
+    problem = Problem(A=[[1.0, 1.0]], b=[1.0], lb=0, ub=[[1.0, 1.0], [2.0, 2.0]])
+    cost = torch.zeros(2, 2)
+    plan = problem.canonical(cost).plan
+    assert problem.canonical(cost, 0.5, Q=torch.eye(2)).plan is plan
+    assert problem.relaxed().canonical(cost).plan is plan
+    others = [problem.canonical(cost, b=[2.0]), problem[1:].canonical(cost[1:]), problem.canonical(cost)[:1]]
+    others += [Problem(n=2).to("cpu").canonical(cost), pickle.loads(pickle.dumps(problem)).canonical(cost)]
+    assert all(other.plan is not plan for other in others)
+    free = Problem(n=2)
+    assert free.to("cpu").canonical(cost).plan is not free.canonical(cost).plan

@@ -327,7 +327,8 @@ class Problem:
     def _with(self, **changes: Any) -> Problem:
         """A copy that shares what does not change; nothing is checked again."""
         other = object.__new__(type(self))
-        plans: dict[str, Any] = {"_plans": {}} if not self.is_sparse and changes.keys() & set(FIELDS) else {}
+        stale = not self.is_sparse and changes.keys() & {*FIELDS, "device"}  # plans are about constraints, on a device
+        plans: dict[str, Any] = {"_plans": {}} if stale else {}
         other.__dict__.update(self.__dict__ | plans, **changes)
         return other
 
