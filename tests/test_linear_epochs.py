@@ -188,3 +188,13 @@ def test_the_default_run_is_supported() -> None:
     model = nn.Linear(5, PATHS.problem.n)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     assert LinearEpochs.supports(model, pear.PEARLoss(PATHS.problem), optimizer, features, costs)
+
+
+def test_a_sample_without_a_row_is_refused() -> None:
+    """A problem with fields for 30 samples cannot train on 40."""
+    problem = pear.Problem(A=[[1.0] * 5], b=torch.ones(30, 1), lb=0.0)
+    data = torch.randn(40, 3), torch.randn(40, 5)
+    with pytest.raises(pear.ProblemError, match="row numbers, 0 to 29"):
+        pear.fit(
+            torch.nn.Linear(3, 5), pear.PEARLoss(problem, 1.0), data, data, lambda *a: 0.5, pear.FitConfig(max_epochs=1)
+        )

@@ -151,8 +151,11 @@ class OnePass:
         if prepared is None:
             return None
         P, default, at = prepared
-        table, slots = self._table(keys, len(cost))
-        states = table.predicted
+        if keys is None:
+            states, slots = compiled.new_states(len(cost), self.problem.n, self.rows), np.arange(len(cost))
+        else:
+            table, slots = self._table(keys, len(cost))
+            states = table.predicted
         outcome = compiled.solve(P, _array(cost), at, states, slots, default)
         if not (outcome.code == SOLVED).all():
             return None
@@ -280,7 +283,7 @@ class OnePass:
             self._void(table, slots)
             return self._checked_true(P, call)
         mark = curvature_mark(Q).numpy()
-        if not (table.fingerprints[slots, n:-1] == mark).all() and self._checked_true(P, call) is None:
+        if not self._marked(table, slots, mark).all() and self._checked_true(P, call) is None:
             return None
         self._mark(table, slots, mark)
         return P._replace(Q=np.ascontiguousarray(Q.detach().numpy()))
@@ -292,12 +295,10 @@ class OnePass:
 
     def _definite(self, P: Programs) -> bool:
         """True where the objective is certainly curved in every direction."""
-        if P.smoothing > 0:
-            return True
         if self._own is None or P is not self._own[0]:
             return _all_definite(P)
-        if self._own_definite is None:
-            self._own_definite = _all_definite(P)
+        if self._own_definite is None:  # its own curvature is semidefinite, which was checked when it was made
+            self._own_definite = P.smoothing > 0 or _all_definite(P)
         return self._own_definite
 
     # -- the store ---------------------------------------------------------------------------------------------------
@@ -323,12 +324,14 @@ class OnePass:
         if not len(table.fingerprints):
             return
         n = self.problem.n
-        rest = np.concatenate(
-            [np.broadcast_to(mark, (len(slots), n)), np.full((len(slots), 1), self._smoothing)], axis=1
-        )
-        other = ~(table.fingerprints[slots, n:] == rest).all(1)
-        table.fingerprints[slots[other], :n] = np.nan
-        table.fingerprints[slots, n:] = rest
+        table.fingerprints[slots[~self._marked(table, slots, mark)], :n] = np.nan
+        table.fingerprints[slots, n:-1], table.fingerprints[slots, -1] = mark, self._smoothing
+
+    def _marked(self, table: compiled.Table, slots: compiled.Index, mark: compiled.Array) -> NDArray[np.bool_]:
+        """(B,) bool: the rows that belong to the curvature with this mark, (B, n) or (B, 1), and to λ."""
+        rows = table.fingerprints[slots, self.problem.n :]
+        same: NDArray[np.bool_] = (rows[:, :-1] == mark).all(1) & (rows[:, -1] == self._smoothing)
+        return same
 
     def _void(self, table: compiled.Table, slots: compiled.Index) -> None:
         """Keep no answer under these slots."""
@@ -351,7 +354,9 @@ def _array(value: Tensor) -> compiled.Array:
 
 
 def _all_definite(P: Programs) -> bool:
-    return len(P.Q) > 0 and bool(is_definite(torch.from_numpy(P.Q), P.sign).all())
+    if len(P.Q) == 0:
+        return P.smoothing > 0
+    return bool(is_definite(torch.from_numpy(P.Q), P.sign, P.smoothing).all())
 
 
 def _weak(outcome: Outcome) -> NDArray[np.bool_]:

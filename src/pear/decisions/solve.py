@@ -107,7 +107,7 @@ def solve_verified(
         return solve_smooth(problem, qp, solvers)
     # the problem's own curvature was checked when it was made; one that comes with the call may be anything
     given = overrides.get("Q") is not None
-    return solve_programs(qp, solvers, start, check_convexity=given, seek_vertex=solver == "auto")
+    return solve_programs(qp, solvers, start, check_convexity=given, seek_vertex=solver == "auto" and problem.is_sparse)
 
 
 def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str) -> float:

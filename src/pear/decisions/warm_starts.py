@@ -19,6 +19,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.optimality.point import Batched
 from pear.problem import Problem
+from pear.problem.problem import FIELDS
 from pear.problem.sparse import MATRICES
 
 Index = NDArray[np.int64]
@@ -136,6 +137,7 @@ def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None
     B = len(cost)
     parts = [cost.double(), cost.new_full((B, 1), smoothing, dtype=torch.float64)]
     for name, value in sorted((fields or {}).items()):
+        parts.append(cost.new_full((B, 1), FIELDS.index(name), dtype=torch.float64))
         own = torch.as_tensor(value, dtype=torch.float64, device=cost.device).detach()
         own = own @ _probe(own.shape[-1], cost.device) if name in MATRICES else own
         parts.append((own if own.dim() == 2 else own.reshape(1, -1)).expand(B, -1))
@@ -149,7 +151,9 @@ def curvature_mark(Q: Tensor) -> Tensor:
 
 def as_keys(keys: Tensor | Iterable[Hashable], batch: int) -> list[Hashable]:
     """Sample keys as a list; one distinct key per row."""
-    ids = keys.tolist() if isinstance(keys, Tensor) else list(keys)
+    ids = keys.tolist() if isinstance(keys, (Tensor, np.ndarray)) else list(keys)
+    if any(isinstance(key, list) for key in ids):
+        raise ProblemError(f"keys must be one id a sample; got an array of shape {tuple(keys.shape)}")  # type: ignore[union-attr]
     if len(ids) != batch:
         raise ProblemError(f"keys must name every sample: expected {batch}, got {len(ids)}")
     if len(set(ids)) != batch:

@@ -6,7 +6,7 @@ import inspect
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 
@@ -49,7 +49,6 @@ class DecisionLoss(nn.Module):
         self.mse_weight = float(mse_weight)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
         self._decide = None if decide is None else with_keys(decide)
-        self.starts = WarmStarts()
 
     def forward(self, predicted: Tensor, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
         """The loss of a batch.
@@ -71,6 +70,15 @@ class DecisionLoss(nn.Module):
             with self.timed("gradient"):
                 value = value + self.mse_weight * 0.5 * ((predicted - true) ** 2).sum(1).mean()
         return value
+
+    @property
+    def problem(self) -> Problem:
+        """What is decided; another one may be assigned, which drops the decisions that are kept."""
+        return self._problem
+
+    @problem.setter
+    def problem(self, problem: Problem) -> None:
+        self._problem, self.starts = problem, WarmStarts()
 
     def extra_repr(self) -> str:
         """The problem and the settings, in one line."""
@@ -116,11 +124,15 @@ class DecisionLoss(nn.Module):
             self.seconds[what] += time.perf_counter() - began
 
 
-def with_keys(function: Callable[..., Result]) -> Callable[[Tensor, list[Hashable] | None], Result]:
+class with_keys(Generic[Result]):  # noqa: N801 (it stands for a function)
     """The function as one of a tensor and its sample ids, which are passed on only to one that takes ``keys``."""
-    if "keys" in inspect.signature(function).parameters:
-        return lambda rows, ids: function(rows, keys=ids)
-    return lambda rows, ids: function(rows)
+
+    def __init__(self, function: Callable[..., Result]) -> None:
+        self._function, self._takes_keys = function, "keys" in inspect.signature(function).parameters
+
+    def __call__(self, rows: Tensor, ids: list[Hashable] | None) -> Result:
+        """What the function says of ``rows``."""
+        return self._function(rows, keys=ids) if self._takes_keys else self._function(rows)
 
 
 def check_number(name: str, value: float, least: float = -float("inf"), strict: bool = False) -> None:

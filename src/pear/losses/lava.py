@@ -63,6 +63,7 @@ class LAVALoss(DecisionLoss):
         self.threshold = float(threshold)
         self._adjacent = with_keys(adjacent)
         self._away: dict[tuple[Hashable, bytes], Tensor] = {}
+        self._away_in = self.problem
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """The mean over the padded array; padding has the value zero and no derivative."""
@@ -78,6 +79,8 @@ class LAVALoss(DecisionLoss):
 
     def _differences(self, best: Tensor, ids: list[Hashable] | None) -> list[Tensor]:
         """z*(c) − v for the neighbours v of each sample's best vertex: (k, n) tensors."""
+        if self._away_in is not self.problem:  # another one was assigned
+            self._away, self._away_in = {}, self.problem
         # Adding 0.0 makes one zero of −0.0 and 0.0.
         rounded = (best.double().cpu() * 10**_DIGITS).round() + 0.0
         # A vertex has the same neighbours in every sample, unless samples have constraints of their own.

@@ -94,21 +94,24 @@ class DecisionLayer(DecisionModule):
         fields = dict(zip(FIELDS, (Q, A, b, G, h, lb, ub), strict=True))
         given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
         by_rows = torch.is_grad_enabled() and any(_wants_gradient(given.get(name)) for name in FIELDS[1:])
-        with self.decider.locked(ids):
+        decider, problem = self.decider, self.problem  # the backward pass is about these, whatever is assigned later
+        with decider.locked(ids):
             solved: Verified | Decided | None = None
-            if self.decider.one_pass is not None and not by_rows:  # whose derivatives need the reduced systems
-                solved = self.decider.one_pass.decide(cost.detach(), lam, ids, given)
+            if decider.one_pass is not None and not by_rows:  # whose derivatives need the reduced systems
+                solved = decider.one_pass.decide(cost.detach(), lam, ids, given)
             if solved is None:
-                solved = self.decider.solve(cost.detach(), lam, ids, **given)
+                solved = decider.solve(cost.detach(), lam, ids, **given)
         self.status = torch.zeros(len(cost), dtype=torch.int8) if isinstance(solved, Decided) else solved.status
         fail(self.status, self.on_failure, "the decision layer")
 
         def verified() -> Verified:
             """The solutions with everything that is known about them."""
-            rows = None if ids is None or self.problem.batch is None else torch.tensor(ids)
-            return self.decider.solve(cost.detach(), lam, None, rows, **given)
+            rows = None if ids is None or problem.batch is None else torch.tensor(ids)
+            again = decider.solve(cost.detach(), lam, None, rows, **given)
+            fail(again.status, "raise", "the derivative of the decision layer")
+            return again
 
-        decision: Tensor = _Decision.apply(solved, verified, self.problem.sign, cost, *fields.values())
+        decision: Tensor = _Decision.apply(solved, verified, problem.sign, cost, *fields.values())
         return decision
 
 

@@ -43,6 +43,7 @@ class DecisionModule(nn.Module):
     @problem.setter
     def problem(self, problem: Problem) -> None:
         self.decider = Decider(problem.relaxed(), self.solver)
+        self.smoothing = self._smoothing  # what "auto" settled on was for the other problem
 
     @property
     def solver(self) -> str:

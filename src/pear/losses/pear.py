@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -48,6 +48,10 @@ class LastCall:
     _wanted: bool = field(repr=False)
     _call: RegretCall = field(repr=False)
     _decider: Decider = field(repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is computed when it is asked for."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @cached_property
     def status(self) -> Tensor:
@@ -162,24 +166,39 @@ class PEARLoss(DecisionModule):
         Returns:
             A scalar, or (B,) with reduction "none", in the dtype of ``predicted``.
         """
+        return self.detailed(predicted, true, keys, Q, true_Q)[0]
+
+    def detailed(
+        self,
+        predicted: Tensor,
+        true: Any,
+        keys: Tensor | Iterable[Hashable] | None = None,
+        Q: Any = None,
+        true_Q: Any = None,
+    ) -> tuple[Tensor, LastCall]:
+        """The same with what happened in the call, which ``last`` keeps only until the next one."""
         predicted, true = as_batch(predicted), as_batch(true)
         check_pair(predicted, true)
         lam = self._settled(true)
         ids = None if keys is None else as_keys(keys, len(predicted))
         check_rows(self.problem, ids)
-        true_Q = true_curvature(self.problem, Q, true_Q, len(predicted))
+        Q = None if Q is None else torch.as_tensor(Q)
+        if Q is not None or true_Q is not None:
+            true_Q = true_curvature(self.decider.problem_of(ids), Q, true_Q, len(predicted))
         wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q))
-        call = RegretCall(predicted.detach(), true.detach(), lam, self.injection, ids, Q, true_Q)
+        curvature = None if Q is None else Q.detach()
+        true_curve = curvature if true_Q is Q else None if true_Q is None else torch.as_tensor(true_Q).detach()
+        call = RegretCall(predicted.detach(), true.detach(), lam, self.injection, ids, curvature, true_curve)
         with self.decider.locked(ids):
             parts, good = self._in_one_pass(call, wanted) or (self._step_by_step(call, wanted), None)
             if good is None:
                 fail(parts.status, self.on_failure, "the predicted costs")
                 fail(torch.where(parts.status == 0, parts.true_status, 0), self.on_failure, "the true costs")
                 good = int(((parts.status == 0) & (parts.true_status == 0)).sum())
-            self.record(call, parts, wanted)
+            last = self.record(call, parts, wanted)
         shares = {"none": 0, "sum": 1, "mean": max(good, 1)}[self.reduction]
         value: Tensor = _Regret.apply(predicted, true, Q, true_Q, parts, shares, self.problem.sign)
-        return value
+        return value, last
 
     def _in_one_pass(self, call: RegretCall, wanted: bool) -> tuple[Regrets, int | None] | None:
         """The compiled pass, and what it leaves step by step; None where it does not apply.
@@ -219,7 +238,7 @@ class PEARLoss(DecisionModule):
         """Solve both problems, compare, project: for every device and solver, with a status for every sample."""
         lam, at, decider = call.smoothing, (call.keys, call.rows), self.decider
         problem = decider.problem_of(*at)
-        true_Q = true_curvature(problem, call.Q, call.true_Q, len(call.predicted))
+        true_Q = call.true_Q
         began = time.perf_counter()
         solved = decider.solve(call.predicted, lam, *at, Q=call.Q)
         ideal, ideal_status = decider.solve_true(call.true, lam, *at, Q=true_Q)
@@ -254,7 +273,7 @@ class PEARLoss(DecisionModule):
         self.samples += samples
         self.reused += reused
 
-    def record(self, call: RegretCall, parts: Regrets, wanted: bool = True) -> None:
+    def record(self, call: RegretCall, parts: Regrets, wanted: bool = True) -> LastCall:
         """Make a call the last one, and count its samples.
 
         Args:
@@ -264,16 +283,17 @@ class PEARLoss(DecisionModule):
         """
         reused, samples = int(parts.reused.sum()), len(parts.value)
         self.count(samples, reused)
-        self.last = LastCall(
+        self.last = last = LastCall(
             decision=parts.x,
             regret=parts.value,
             reuse_rate=reused / max(samples, 1),
             kkt_residual=parts.kkt_residual,
             _parts=parts,
             _wanted=wanted,
-            _call=call,
+            _call=call._replace(predicted=call.predicted.clone()),  # which the caller may write to
             _decider=self.decider,
         )
+        return last
 
 
 class _Regret(torch.autograd.Function):

@@ -23,6 +23,7 @@ MAX_SHARE = 0.05
 """Largest share of non-zeros among the entries of H, A and G together of a problem that is kept sparse."""
 MAX_DENSE = 16_384
 """Variables up to which the (n, n) curvature of a dense problem fits."""
+_PLANS = 3  # smoothings that a problem keeps what was worked out for: a loss's, that of its evaluation, and one more
 
 
 class SparseMatrix:
@@ -73,11 +74,6 @@ class SparseMatrix:
     def transposed(self) -> sparse.csr_array:
         """(n, r) in CSR form."""
         return sparse.csr_array(self.csr.T)
-
-    @cached_property
-    def csc(self) -> sparse.csc_array:
-        """The same matrix by columns."""
-        return sparse.csc_array(self.csr)
 
     @cached_property
     def _abs(self) -> SparseMatrix:
@@ -270,19 +266,21 @@ def sparse_program(
     )
 
 
-def _plan_for(plans: dict[str, Any], fields: Mapping[str, Any], n: int, sign: int, smoothing: float) -> dict[str, Any]:
-    """The matrices of the minimised problem, and room for what is worked out about them; kept for one smoothing."""
-    if plans.get("smoothing") != smoothing:
+def _plan_for(plans: dict[Any, Any], fields: Mapping[str, Any], n: int, sign: int, smoothing: float) -> dict[str, Any]:
+    """The matrices of the minimised problem, and room for what is worked out about them; kept for a few smoothings."""
+    plan: dict[str, Any] | None = plans.get(smoothing)
+    if plan is None:
         Q = fields.get("Q")
         H = sparse.csr_array(sparse.diags_array(np.full(n, smoothing)))
         if Q is not None:
             H = sparse.csr_array(sign * Q.csr + H)
         H.eliminate_zeros()
         empty = SparseMatrix(sparse.csr_array((0, n)))
-        fresh = {"H": SparseMatrix(H, shared=True)}
-        fresh |= {name: fields.get(name, empty).unsqueeze(0) for name in ("A", "G")}
-        plans.update(smoothing=smoothing, plan=fresh)
-    plan: dict[str, Any] = plans["plan"]
+        plan = {"H": SparseMatrix(H, shared=True)}
+        plan |= {name: fields.get(name, empty).unsqueeze(0) for name in ("A", "G")}
+        for old in list(plans)[: len(plans) - _PLANS + 1]:
+            plans.pop(old, None)
+        plans[smoothing] = plan
     return plan
 
 

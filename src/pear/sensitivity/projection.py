@@ -17,7 +17,7 @@ from pear.sensitivity.verified import Verified
 
 
 def project(solution: Verified, e: Tensor) -> Tensor:
-    """G = P e, the H-orthogonal projection of H⁻¹e onto the tangent space of the active constraints, (B, n).
+    """g = P e, the H-orthogonal projection of H⁻¹e onto the tangent space of the active constraints, (B, n).
 
     ``P = H⁻¹ − H⁻¹Jᵀ(JH⁻¹Jᵀ)⁻¹JH⁻¹`` is never formed. Rows of failed samples are zero.
 
@@ -32,7 +32,7 @@ def project(solution: Verified, e: Tensor) -> Tensor:
 
 
 def project_any(solution: Verified, e: Tensor) -> tuple[Tensor, Tensor]:
-    """G = P e, (B, n), and (B,) bool where the objective is curved along every tangent direction.
+    """g = P e, (B, n), and (B,) bool where the objective is curved along every tangent direction.
 
     The solver's own projector answers where it can. Where it cannot, or its refinement does not converge, the reduced
     systems do, which decide the rank.
@@ -50,7 +50,7 @@ def project_any(solution: Verified, e: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def inject_normal(qp: QuadraticProgram, e: Tensor, g: Tensor, strength: float) -> Tensor:
-    """G + β (‖g‖/‖n‖) n with the normal component n = H⁻¹e − g; nothing is added where n = 0.
+    """g + β (‖g‖/‖n‖) n with the normal component n = H⁻¹e − g; nothing is added where n = 0.
 
     Args:
         qp: the programs, with H positive definite.

@@ -50,7 +50,11 @@ def solve(qp: QuadraticProgram, tol: float, plan: Any) -> Candidate:
 
 
 def _on_cpu(qp: QuadraticProgram, plan: Plan) -> Candidate:
-    curvature = {"smoothing": float(qp.H[0, 0, 0])} if qp.diagonal else {"Q": np.ascontiguousarray(qp.H.numpy())}
+    diagonal = qp.H[0].diagonal()
+    if qp.diagonal and len(qp.H) == 1 and bool((diagonal == diagonal[0]).all()):
+        curvature: dict[str, Any] = {"smoothing": float(diagonal[0])}
+    else:
+        curvature = {"Q": np.ascontiguousarray(qp.H.numpy())}
     programs = plan.programs._replace(**curvature)
     rows, states = np.arange(qp.batch), batch.new_states(qp.batch, qp.n, qp.p + qp.m)
     found = batch.solve(programs, np.ascontiguousarray(qp.c.numpy()), rows, states, rows, plan.default)

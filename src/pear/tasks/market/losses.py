@@ -141,11 +141,10 @@ class PortfolioPEARLoss(nn.Module):
             true_Q = self.task.curvature(moments(true, self.ahead)[1])
         cost = self.task.cost(predicted[:, :, -self.ahead :].mean(2))
         leaf = cost.detach().requires_grad_()
-        value = self.loss(leaf, self.task.cost(true_mu), keys=keys, Q=Q, true_Q=true_Q)
+        value, details = self.loss.detailed(leaf, self.task.cost(true_mu), keys=keys, Q=Q, true_Q=true_Q)
         (g,) = torch.autograd.grad(value, leaf)
-        assert self.loss.last is not None
         X = factor(predicted)
-        products = [torch.einsum("bit,bi->bt", X, v) for v in (g, self.loss.last.decision.to(g.dtype))]
+        products = [torch.einsum("bit,bi->bt", X, v) for v in (g, details.decision.to(g.dtype))]
         slope = (g * cost).sum() + self.task.risk_aversion * (products[0] * products[1]).sum()
         return value.detach() + slope - slope.detach()
 

@@ -53,6 +53,7 @@ class LinearEpochs:
         hooks = model._forward_hooks or model._forward_pre_hooks or model._backward_hooks or loss._forward_hooks
         here = all(part.device.type == "cpu" and part.dim() == 2 for part in (features, costs))
         fits = here and features.shape[1] == model.in_features and costs.shape[1] == loss.problem.n
+        fits = fits and (loss.problem.batch is None or loss.problem.batch >= len(features))  # a row for every sample
         group = optimizer.param_groups[0]
         mine = [id(q) for q in model.parameters() if q.requires_grad]
         plain = len(optimizer.param_groups) == 1 and [id(q) for q in group["params"]] == mine
@@ -87,6 +88,11 @@ class LinearEpochs:
         loss, began, lam = self.loss, time.perf_counter(), self.loss.chosen_smoothing
         assert lam is not None
         self.room.totals[:] = 0.0
+        with loss.decider.starts.lock:
+            return self._locked(order, first, lam, began)
+
+    def _locked(self, order: Tensor, first: int, lam: float, began: float) -> int:
+        loss = self.loss
         kept = self.one_pass.all_samples(len(self.features), lam)
         if kept is None:
             return first

@@ -1,0 +1,150 @@
+"""The one pipeline: who is asked, in which order, and what a solver's candidate is worth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import pear
+from pear import Status
+from pear.decisions.pipeline import solve_programs
+from pear.optimality.point import ActiveSet, Duals
+from pear.problem.sparse import SparseProgram
+from pear.sensitivity.projection import project
+from pear.solvers.base import Candidate
+from pear.solvers.registry import BACKENDS, Backend, resolve
+from zoo import ZOO
+
+BOX = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0, ub=1.0)
+COST = torch.tensor([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0], [2.0, 3.0, 1.0]], dtype=torch.float64)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the solvers that are asked, one entry a call."""
+    names: list[str] = []
+    solve = Backend.solve
+
+    def noted(self: Backend, qp: Any, *args: Any, **options: Any) -> Candidate:
+        names.append(self.name)
+        return solve(self, qp, *args, **options)
+
+    monkeypatch.setattr(Backend, "solve", noted)
+    return names
+
+
+@pytest.mark.parametrize("solver", ["auto", "pear", "osqp", "daqp"])
+def test_a_sample_without_a_solution_is_recognised_before_others_are_asked(solver: str, asked: list[str]) -> None:
+    b = torch.tensor([[1.0], [9.0], [1.0]], dtype=torch.float64)  # the second is out of reach of the bounds
+    with pytest.warns(pear.FailedSamplesWarning):
+        found = pear.solve(BOX, COST, 0.1, solver=solver, on_failure="mask", b=b)
+    assert found.status.tolist() == [Status.SOLVED, Status.INFEASIBLE, Status.SOLVED]
+    assert set(asked) == {"active-set" if solver == "auto" else solver}
+
+
+def test_an_unbounded_sample_is_recognised_at_once(asked: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.warns(pear.FailedSamplesWarning):
+        found = pear.solve(pear.Problem(lb=0.0, n=2), [[1.0, 1.0], [1.0, -1.0]], on_failure="mask")
+    assert found.status.tolist() == [Status.SOLVED, Status.UNBOUNDED]
+    assert asked == ["active-set"]
+    assert not caplog.records
+
+
+def test_a_sparse_sample_without_a_solution_is_recognised_at_once(asked: list[str]) -> None:
+    n = 600
+    problem = pear.Problem(A=sparse.eye_array(n - 1, n, format="csr"), b=np.full(n - 1, 2.0), lb=0.0, ub=1.0)
+    assert isinstance(problem.canonical(torch.ones(1, n)), SparseProgram)
+    with pytest.warns(pear.FailedSamplesWarning):
+        found = pear.solve(problem, torch.ones(2, n), 0.1, on_failure="mask")
+    assert found.status.tolist() == [Status.INFEASIBLE] * 2
+    assert set(asked) == {"pear"}
+
+
+def test_what_the_first_leaves_goes_to_the_next_aloud(
+    monkeypatch: pytest.MonkeyPatch, asked: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def gives_up(qp: Any, tol: float, plan: Any) -> Candidate:
+        found = solve(qp, tol, plan)
+        found.status[1] = int(Status.INACCURATE)
+        found.x[1] = torch.nan
+        return found
+
+    from pear.solvers.active_set import solve as module
+
+    solve = module.solve
+    expected = pear.solve(BOX, COST, 0.1)
+    asked.clear()
+    monkeypatch.setattr(module, "solve", gives_up)
+    with caplog.at_level("WARNING", logger="pear"):
+        found = pear.solve(BOX, COST, 0.1)
+    assert asked[:2] == ["active-set", "pear"]
+    assert "active-set left 1 of 3 samples unverified; asking pear" in caplog.text
+    torch.testing.assert_close(found.x, expected.x, rtol=0, atol=1e-14)
+
+
+def test_no_solver_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A candidate that claims to be solved and is not is repaired, or given to another."""
+
+    def liar(qp: Any, tol: float, plan: Any) -> Candidate:
+        B, n, p, m = qp.batch, qp.n, qp.p, qp.m
+        x = torch.full((B, n), 1.0 / n, dtype=torch.float64)
+        duals = Duals(*(torch.zeros(B, k, dtype=torch.float64) for k in (p, m, n)))
+        status = torch.zeros(B, dtype=torch.int8)
+        return Candidate(x, duals, status, working=ActiveSet.none(B, n, m, x.device))
+
+    expected = pear.solve(BOX, COST, 0.1)
+    monkeypatch.setattr("pear.solvers.active_set.solve.solve", liar)
+    found = pear.solve(BOX, COST, 0.1)
+    assert bool(found.solved.all())
+    torch.testing.assert_close(found.x, expected.x, rtol=0, atol=1e-14)
+    assert float(found.kkt_residual.max()) <= 1e-14
+
+
+@pytest.mark.parametrize("name", sorted(name for name, case in ZOO.items() if case.smoothing > 0))
+def test_a_projection_that_does_not_converge_is_decided_by_rank(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled projection gives up on every other sample; nobody is told that the decision is not unique."""
+    case = ZOO[name]
+    from pear.solvers.active_set import batch
+
+    expected = pear.regret_gradient(case.problem, case.cost, case.true, case.smoothing)
+    compiled = batch.project
+
+    def stalls(*args: Any) -> Any:
+        g, converged = compiled(*args)
+        g[::2], converged[::2] = np.nan, False
+        return g, converged
+
+    monkeypatch.setattr(batch, "project", stalls)
+    found = pear.regret_gradient(case.problem, case.cost, case.true, case.smoothing)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_a_plan_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pear.solvers.active_set import batch
+
+    starts: list[int] = []
+    prepare = batch.default_start
+    monkeypatch.setattr(batch, "default_start", lambda P: starts.append(1) or prepare(P))
+    problem = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0, ub=1.0)
+    for smoothing in (0.1, 0.2, 0.0):
+        pear.solve(problem, COST, smoothing)
+    assert len(starts) == 1
+    pear.solve(problem, COST, 0.1, b=[1.5])
+    assert len(starts) == 2
+    pear.solve(problem, COST, 0.1)
+    assert len(starts) == 2
+
+
+def test_every_row_says_what_it_can() -> None:
+    """Capabilities, not names: whatever takes sparse programs solves one, whatever does not is passed over."""
+    qp = replace(BOX.canonical(COST, 0.1))
+    for row in BACKENDS:
+        if row.installed and "qp" in row.kinds:
+            verified, best = (solve_programs(qp, rows) for rows in ([row], resolve("auto", "qp")))
+            assert bool(verified.solved.all()), row.name
+            torch.testing.assert_close(project(verified, COST), project(best, COST))
