@@ -12,14 +12,13 @@ variables and 55 times at 4,000. It also holds the interpreter's lock, so that t
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pear.solvers.linalg.ordering import Array
 from pear.solvers.linalg.saddle import Saddle, SaddlePattern
 
-Array = NDArray[Any]
 Solution = tuple[Array, Array, Array]
 """A point x (n,), row multipliers (p + m,) and bound multipliers (n,)."""
 
