@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import pear
 from pear.decisions.decider import Decider
 from pear.optimality import rule
-from pear.solvers.active_set import batch, compile, kernels
+from pear.solvers.active_set import batch, compile, kernels, layout
 from pear.solvers.active_set.compile import tend
 from pear.solvers.active_set.layout import GIVEN_UP
 from zoo import ZOO, solution_kkt
@@ -30,7 +30,7 @@ def both(problem: pear.Problem, cost: torch.Tensor, smoothing: float) -> list[pe
     return [pear.solve(problem, cost, smoothing, solver=s, on_failure="mask") for s in ("active-set", "pear")]
 
 
-def of_paths(B: int, seed: int = 0) -> tuple[batch.Programs, Array]:
+def of_paths(B: int, seed: int = 0) -> tuple[layout.Programs, Array]:
     task = pear.tasks.shortest_path((5, 5))
     p = task.problem
     assert p.A is not None
@@ -39,10 +39,10 @@ def of_paths(B: int, seed: int = 0) -> tuple[batch.Programs, Array]:
     return batch.programs(fields, p.n, smoothing=0.1), np.random.default_rng(seed).uniform(0.5, 3.0, (B, p.n))
 
 
-def run(P: batch.Programs, cost: Array, states: batch.States | None = None) -> tuple[batch.Outcome, batch.States]:
+def run(P: layout.Programs, cost: Array, states: layout.States | None = None) -> tuple[layout.Outcome, layout.States]:
     B, n = cost.shape
     rows = np.arange(B)
-    states = batch.new_states(B, n, P.J.shape[1]) if states is None else states
+    states = layout.new_states(B, n, P.J.shape[1]) if states is None else states
     return batch.solve(P, cost, rows, states, rows, batch.default_start(P)), states
 
 
@@ -235,7 +235,7 @@ def test_given_up_samples_go_the_general_way(monkeypatch: pytest.MonkeyPatch) ->
 
         def part(*args: Any, whole: Any = whole) -> Any:
             found = whole(*args)
-            outcome = found if isinstance(found, batch.Outcome) else found[0]
+            outcome = found if isinstance(found, layout.Outcome) else found[0]
             outcome.code[1::2] = GIVEN_UP
             asked.append(len(outcome.code))
             return found
@@ -357,13 +357,6 @@ def test_cache_is_tended_by_many_at_once(tmp_path: Path) -> None:
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait(timeout=100) for process in started] == [0, 0, 0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "sources.sha256"]
-
-
-def test_compile_now() -> None:
-    """Here from the cache, which the tests above have filled."""
-    command = [sys.executable, "-m", "pear.solvers.active_set"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True)
-    assert "compiled and cached" in done.stderr
 
 
 @pytest.mark.parametrize("keys", [None, [0, 1, 2]])

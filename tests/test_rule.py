@@ -30,7 +30,7 @@ from pear.problem.sparse import SparseMatrix, SparseProgram
 from pear.sensitivity.curvature import is_convex
 from pear.sensitivity.reduced import ReducedKKT
 from pear.sensitivity.sparse_reduced import SparseReduced
-from pear.solvers.active_set import batch
+from pear.solvers.active_set import batch, layout
 from pear.solvers.active_set.gpu import batch as gpu
 from pear.solvers.base import empty_candidate
 from verdicts import INF, Array, Point, Verdict, compiled, dense, point
@@ -121,15 +121,15 @@ def _(judge: Callable[[Point], Verdict]) -> None:
 # ------------------------------------------------------------------------------------------------ the compiled method
 
 
-def programs(n: int, Q: Any, lb: float = 0.0, **fields: Any) -> batch.Programs:
+def programs(n: int, Q: Any, lb: float = 0.0, **fields: Any) -> layout.Programs:
     given = {"lb": np.full(n, lb)} | fields
     tensors = {name: torch.tensor(np.asarray(value)).double() for name, value in given.items()}
     return batch.programs(tensors, n, Q=np.asarray(Q, float)[None])
 
 
-def solve(P: batch.Programs, cost: list[float], states: batch.States | None = None) -> tuple[Any, batch.States]:
+def solve(P: layout.Programs, cost: list[float], states: layout.States | None = None) -> tuple[Any, layout.States]:
     at = np.zeros(1, np.int64)
-    states = batch.new_states(1, len(cost), P.J.shape[1]) if states is None else states
+    states = layout.new_states(1, len(cost), P.J.shape[1]) if states is None else states
     return batch.solve(P, np.array([cost]), at, states, at, batch.default_start(P)), states
 
 
@@ -140,7 +140,7 @@ def _() -> None:
     _, states = solve(P, [0.0, 0.0, 0.0])
     states.inverse[:] *= 1.0 + 2e-11
     found, _ = solve(P, [1.0, -1.0, 0.5], states)
-    assert found.code[0] == batch.SOLVED
+    assert found.code[0] == layout.SOLVED
     assert found.kkt_residual[0] < 1e-13
 
 
@@ -151,7 +151,7 @@ SLANTED: dict[str, Any] = {"A": [[1e-10, -1.0]], "b": [0.0], "ub": [1.0, 0.3e-10
 @holds("ROUNDOFF", "compiled")
 def _() -> None:
     found, _ = solve(programs(2, 0.1 * np.eye(2), **SLANTED), [-1.0, 0.0])
-    assert found.code[0] == batch.SOLVED
+    assert found.code[0] == layout.SOLVED
     assert found.x[0, 0] == pytest.approx(0.3, rel=1e-9)
 
 
@@ -159,7 +159,7 @@ def _() -> None:
 def _() -> None:
     """A curvature of 2e-10 along the second direction is one."""
     found, _ = solve(programs(2, [[1.0, 1.0 - 1e-10], [1.0 - 1e-10, 1.0]], lb=-INF), [-1.0, -1.0 + 1e-10])
-    assert found.code[0] == batch.SOLVED
+    assert found.code[0] == layout.SOLVED
 
 
 @holds("RANK", "compiled")
@@ -169,7 +169,7 @@ def _() -> None:
     _, states = solve(P, [1.0, 1.0])
     states.age[:] = 1_000
     found, _ = solve(P, [1.0, 1.0], states)
-    assert (found.code[0], found.changes[0]) == (batch.SOLVED, 0)
+    assert (found.code[0], found.changes[0]) == (layout.SOLVED, 0)
 
 
 def project(error: list[float], spoil: float) -> tuple[Array, bool]:

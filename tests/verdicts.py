@@ -17,7 +17,7 @@ from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE
 from pear.optimality.verify import verify
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseMatrix, SparseProgram
-from pear.solvers.active_set import batch
+from pear.solvers.active_set import batch, layout
 
 Array = np.ndarray[Any, Any]
 INF = np.inf
@@ -131,7 +131,7 @@ def on_gpu(p: Point) -> Verdict:
 
 def compiled(p: Point) -> Verdict:
     qp, x, duals, working = tensors(p)
-    given = batch.new_outcome(1, len(p.x), len(p.b), len(p.h))
+    given = layout.new_outcome(1, len(p.x), len(p.b), len(p.h))
     given = given._replace(
         x=x.numpy(), equality=duals.equality.numpy(), inequality=duals.inequality.numpy(), bound=duals.bound.numpy(),
         rows=working.rows.numpy(), lower=working.lower.numpy(), upper=working.upper.numpy(),
@@ -143,7 +143,7 @@ def compiled(p: Point) -> Verdict:
         [bool(v) for part in parts for v in part[0]]
         for parts in ((found.rows, found.lower, found.upper), (found.weak_rows, found.weak_lower, found.weak_upper))
     )
-    return Verdict(bool(found.code[0] == batch.SOLVED), float(found.kkt_residual[0]), active, weak)
+    return Verdict(bool(found.code[0] == layout.SOLVED), float(found.kkt_residual[0]), active, weak)
 
 
 VERIFIERS: dict[str, Callable[[Point], Verdict]] = {

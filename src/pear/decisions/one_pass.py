@@ -24,6 +24,7 @@ from pear.problem.problem import FIELDS
 from pear.sensitivity.curvature import is_convex, is_definite
 from pear.sensitivity.projection import add_normal
 from pear.solvers.active_set import batch as compiled
+from pear.solvers.active_set import layout
 from pear.solvers.active_set.layout import SOLVED, Outcome, Programs, States
 from pear.solvers.active_set.solve import CompiledProjector
 
@@ -182,7 +183,7 @@ class OnePass:
             self._mark(table, slots, np.full((len(slots), 1), _OWN))
         with_curvature = len(P.Q) > 0
         strength = call.injection if not with_curvature or call.injection == 0 else -1.0
-        samples = compiled.Samples(_array(predicted), _array(call.true), at, slots)
+        samples = layout.Samples(_array(predicted), _array(call.true), at, slots)
         results = compiled.regret(compiled.pair_of(P, true), samples, table, default, strength)
         left, weak = results.outcome.code != SOLVED, _weak(results.outcome)
         if weak.any() and not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
@@ -193,9 +194,7 @@ class OnePass:
             parts = replace(parts, injected=add_normal(rescaled, parts.exact, call.injection))
         return parts, torch.from_numpy(np.flatnonzero(left))
 
-    def all_samples(
-        self, count: int, smoothing: float
-    ) -> tuple[Programs, compiled.Index, compiled.Table, States] | None:
+    def all_samples(self, count: int, smoothing: float) -> tuple[Programs, compiled.Index, layout.Table, States] | None:
         """The programs of samples 0 to ``count``, their slots, the table they are kept in, and the default start.
 
         None where the table would take too much memory.
@@ -271,7 +270,7 @@ class OnePass:
         return compiled.programs(rest, self.problem.n, self.problem.sign, smoothing, curvature)
 
     def _true_programs(
-        self, P: Programs, call: RegretCall, table: compiled.Table, slots: compiled.Index
+        self, P: Programs, call: RegretCall, table: layout.Table, slots: compiled.Index
     ) -> Programs | None:
         """The programs of the true objective; None where its curvature is not convex.
 
@@ -303,23 +302,23 @@ class OnePass:
 
     # -- the store ---------------------------------------------------------------------------------------------------
 
-    def _table(self, keys: list[Hashable] | None, B: int) -> tuple[compiled.Table, compiled.Index]:
+    def _table(self, keys: list[Hashable] | None, B: int) -> tuple[layout.Table, compiled.Index]:
         """The rows of the samples in the store, or new ones where they have no keys, or there is no room."""
         if keys is not None:
             slots = self.starts.slots(keys)
             if compiled.fits(len(self.starts), self.problem.n, self.rows):
-                kept: Table[compiled.Table] = self.starts.table("compiled", self._new_rows)
+                kept: Table[layout.Table] = self.starts.table("compiled", self._new_rows)
                 return kept.rows, slots
         return self._new_rows(B), np.arange(B)
 
-    def _new_rows(self, size: int) -> compiled.Table:
+    def _new_rows(self, size: int) -> layout.Table:
         """Rows whose fingerprint is the true cost (n), the mark of the true curvature (n), and λ."""
         n = self.problem.n
-        predicted, true = (compiled.new_states(size, n, self.rows) for _ in range(2))
-        best = compiled.new_outcome(size, n, self.equalities, self.rows - self.equalities)
-        return compiled.Table(predicted, true, best, np.full((size, 2 * n + 1), np.nan))
+        predicted, true = (layout.new_states(size, n, self.rows) for _ in range(2))
+        best = layout.new_outcome(size, n, self.equalities, self.rows - self.equalities)
+        return layout.Table(predicted, true, best, np.full((size, 2 * n + 1), np.nan))
 
-    def _mark(self, table: compiled.Table, slots: compiled.Index, mark: compiled.Array) -> None:
+    def _mark(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array) -> None:
         """Have the true problems solved again whose curvature or λ is another than the last time."""
         if not len(table.fingerprints):
             return
@@ -333,13 +332,13 @@ class OnePass:
         same: NDArray[np.bool_] = (rows[:, :-1] == mark).all(1) & (rows[:, -1] == self._smoothing)
         return same
 
-    def _void(self, table: compiled.Table, slots: compiled.Index) -> None:
+    def _void(self, table: layout.Table, slots: compiled.Index) -> None:
         """Keep no answer under these slots."""
         if len(table.fingerprints):
             table.fingerprints[slots] = np.nan
 
 
-def regrets_of(results: compiled.Results, best: compiled.Array) -> Regrets:
+def regrets_of(results: layout.Results, best: compiled.Array) -> Regrets:
     """The results of the compiled pass, as if every sample were solved, and the best decisions (B, n) beside them."""
     outcome = results.outcome
     arrays = (*results[1:], outcome.x, best, outcome.kkt_residual, outcome.changes == 0)

@@ -14,6 +14,5 @@ is optimal costs one round. Whatever comes out is judged afresh from the data, b
 The modules, each using those before it: ``compile`` (how, and a cache that is never stale), ``settings``, ``layout``
 (the arrays), ``linear`` (products), ``basis``, ``reduced`` (the system that is solved), ``pricing``, ``phases``,
 ``verdict``, ``tangent`` (the projection), ``sample``, ``kernels`` (what Python calls), ``batch`` (tensors in,
-threads), ``solve`` (the row in the table of solvers). ``python -m pear.solvers.active_set`` compiles everything at
-once.
+threads), ``solve`` (the row in the table of solvers). ``python -m pear.train.compiled`` compiles everything at once.
 """

@@ -5,25 +5,9 @@ from __future__ import annotations
 import math
 
 from pear.optimality.rule import RANK
+from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.compile import inner
-from pear.solvers.active_set.layout import (
-    AGE,
-    BASIC,
-    BASIS,
-    COLUMN,
-    FACTORED,
-    LEFT,
-    PLACE,
-    RHS,
-    SUP,
-    SUPER,
-    SUPERS,
-    TERMS,
-    Array,
-    Data,
-    Work,
-    X,
-)
+from pear.solvers.active_set.layout import Array, Data, Work
 from pear.solvers.active_set.linear import add_abs_rows, subtract_rows
 from pear.solvers.active_set.settings import REFINEMENTS, START_SLOP
 
@@ -33,15 +17,15 @@ def rows_left(D: Data, w: Work) -> float:
     """Residual = r − Jx − s for the point as it is; returns its largest entry relative to the terms."""
     R, n = D.J.shape
     for k in range(R):
-        w.v[LEFT, k] = w.v[RHS, k] - w.v[X, n + k]
-        w.v[TERMS, k] = abs(w.v[RHS, k]) + abs(w.v[X, n + k])
-    subtract_rows(D, w.v[X], w.v[LEFT])
-    add_abs_rows(D, w.v[X], w.v[TERMS])
+        w.v[ix.LEFT, k] = w.v[ix.RHS, k] - w.v[ix.X, n + k]
+        w.v[ix.TERMS, k] = abs(w.v[ix.RHS, k]) + abs(w.v[ix.X, n + k])
+    subtract_rows(D, w.v[ix.X], w.v[ix.LEFT])
+    add_abs_rows(D, w.v[ix.X], w.v[ix.TERMS])
     worst = 0.0
     for k in range(R):
-        if w.v[LEFT, k] != 0.0:
-            worst = max(worst, abs(w.v[LEFT, k]) / w.v[TERMS, k])
-        if w.v[LEFT, k] != w.v[LEFT, k]:
+        if w.v[ix.LEFT, k] != 0.0:
+            worst = max(worst, abs(w.v[ix.LEFT, k]) / w.v[ix.TERMS, k])
+        if w.v[ix.LEFT, k] != w.v[ix.LEFT, k]:
             worst = math.inf
     return worst
 
@@ -56,8 +40,8 @@ def set_basics(D: Data, w: Work, goal: float) -> bool:
         for b in range(R):
             s = 0.0
             for k in range(R):
-                s += w.inverse[b, k] * w.v[LEFT, k]
-            w.v[X, w.k[BASIS, b]] += s
+                s += w.inverse[b, k] * w.v[ix.LEFT, k]
+            w.v[ix.X, w.k[ix.BASIS, b]] += s
     return rows_left(D, w) <= START_SLOP
 
 
@@ -71,7 +55,7 @@ def invert(D: Data, w: Work) -> bool:
             M[a, b] = 0.0
             inverse[a, b] = 1.0 if a == b else 0.0
     for b in range(R):
-        j = w.k[BASIS, b]
+        j = w.k[ix.BASIS, b]
         if j >= n:
             M[j - n, b] = 1.0
         else:
@@ -103,7 +87,7 @@ def invert(D: Data, w: Work) -> bool:
                     M[a, k] -= factor * M[b, k]
                 for k in range(R):
                     inverse[a, k] -= factor * inverse[b, k]
-    w.tally[AGE] = w.tally[FACTORED] = 0
+    w.tally[ix.AGE] = w.tally[ix.FACTORED] = 0
     return True
 
 
@@ -117,11 +101,11 @@ def times_inverse(D: Data, j: int, w: Work, out: Array) -> None:
         return
     if D.start.shape[0] == 0:
         for k in range(R):
-            w.v[LEFT, k] = D.J[k, j]
+            w.v[ix.LEFT, k] = D.J[k, j]
         for b in range(R):
             s = 0.0
             for k in range(R):
-                s += w.inverse[b, k] * w.v[LEFT, k]
+                s += w.inverse[b, k] * w.v[ix.LEFT, k]
             out[b] = s
         return
     for b in range(R):
@@ -134,9 +118,9 @@ def times_inverse(D: Data, j: int, w: Work, out: Array) -> None:
 @inner
 def times_all(D: Data, w: Work) -> None:
     """W afresh: B⁻¹ times the columns of the superbasic variables."""
-    for t in range(w.tally[SUPERS]):
-        times_inverse(D, w.k[SUP, t], w, w.W[t])
-    w.tally[FACTORED] = 0
+    for t in range(w.tally[ix.SUPERS]):
+        times_inverse(D, w.k[ix.SUP, t], w, w.W[t])
+    w.tally[ix.FACTORED] = 0
 
 
 @inner
@@ -151,46 +135,46 @@ def exchange(w: Work, b: int, column: Array) -> None:
         if a != b and factor != 0.0:
             for k in range(R):
                 w.inverse[a, k] -= factor * w.inverse[b, k]
-    for t in range(w.tally[SUPERS]):
+    for t in range(w.tally[ix.SUPERS]):
         factor = w.W[t, b] * pivot
         if factor != 0.0:
             for a in range(R):
                 w.W[t, a] -= factor * column[a]
             w.W[t, b] = factor
-    w.tally[AGE] += 1
-    w.tally[FACTORED] = 0
+    w.tally[ix.AGE] += 1
+    w.tally[ix.FACTORED] = 0
 
 
 @inner
 def drop(w: Work, t: int) -> None:
     """Take the superbasic at position t out of the list."""
-    last = w.tally[SUPERS] - 1
+    last = w.tally[ix.SUPERS] - 1
     for a in range(t, last):
-        w.k[SUP, a] = w.k[SUP, a + 1]
+        w.k[ix.SUP, a] = w.k[ix.SUP, a + 1]
         for b in range(w.inverse.shape[0]):
             w.W[a, b] = w.W[a + 1, b]
-    w.tally[SUPERS] = last
-    w.tally[FACTORED] = min(w.tally[FACTORED], t)
+    w.tally[ix.SUPERS] = last
+    w.tally[ix.FACTORED] = min(w.tally[ix.FACTORED], t)
 
 
 @inner
 def swap(w: Work, b: int, t: int, place: int) -> None:
     """The basic variable at position b goes to a bound, and the superbasic at position t becomes basic instead."""
-    leaving, entering = w.k[BASIS, b], w.k[SUP, t]
+    leaving, entering = w.k[ix.BASIS, b], w.k[ix.SUP, t]
     for a in range(w.inverse.shape[0]):
-        w.v[COLUMN, a] = w.W[t, a]
+        w.v[ix.COLUMN, a] = w.W[t, a]
     drop(w, t)
-    exchange(w, b, w.v[COLUMN])
-    w.k[BASIS, b] = entering
-    w.k[PLACE, entering] = BASIC
-    w.k[PLACE, leaving] = place
+    exchange(w, b, w.v[ix.COLUMN])
+    w.k[ix.BASIS, b] = entering
+    w.k[ix.PLACE, entering] = ix.BASIC
+    w.k[ix.PLACE, leaving] = place
 
 
 @inner
 def enter(D: Data, w: Work, j: int) -> None:
     """Make a nonbasic variable superbasic."""
-    t = w.tally[SUPERS]
-    w.k[SUP, t] = j
-    w.k[PLACE, j] = SUPER
+    t = w.tally[ix.SUPERS]
+    w.k[ix.SUP, t] = j
+    w.k[ix.PLACE, j] = ix.SUPER
     times_inverse(D, j, w, w.W[t])
-    w.tally[SUPERS] = t + 1
+    w.tally[ix.SUPERS] = t + 1

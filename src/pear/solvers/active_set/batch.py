@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
@@ -14,50 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.solvers.active_set import kernels
-from pear.solvers.active_set.layout import (
-    SOLVED,
-    Outcome,
-    Pair,
-    Programs,
-    Results,
-    Samples,
-    States,
-    Table,
-    Work,
-    new_outcome,
-    new_results,
-    new_states,
-    new_work,
-)
-
-__all__ = [
-    "MOST_ROWS",
-    "MOST_VARIABLES",
-    "SOLVED",
-    "Array",
-    "Index",
-    "Outcome",
-    "Pair",
-    "Programs",
-    "Results",
-    "Samples",
-    "States",
-    "Table",
-    "default_start",
-    "fits",
-    "new_outcome",
-    "new_results",
-    "new_states",
-    "pair_of",
-    "programs",
-    "project",
-    "regret",
-    "solve",
-    "supports",
-    "verify",
-    "work_for",
-]
+from pear.solvers.active_set import kernels, layout
+from pear.solvers.active_set.layout import Outcome, Pair, Programs, Results, Samples, States, Table, Work
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -124,7 +81,7 @@ def default_start(P: Programs) -> States:
     samples have constraints of their own, or there is nothing feasible.
     """
     n, rows = P.lb.shape[1], P.J.shape[1]
-    states = new_states(1, n, rows)
+    states = layout.new_states(1, n, rows)
     if max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
         return states
     kernels.default_start_batch(P, np.zeros((1, n)), states, work_for(n, rows))
@@ -135,12 +92,9 @@ def solve(P: Programs, cost: Array, at: Index, states: States, slots: Index, def
     """Solve a batch, (B, n) costs; sample i starts from ``states[slots[i]]`` and is written back there."""
     B, n = cost.shape
     rows = P.J.shape[1]
-    outcome = new_outcome(B, n, P.equalities, rows - P.equalities)
+    outcome = layout.new_outcome(B, n, P.equalities, rows - P.equalities)
 
-    def part(first: int, last: int, w: Work) -> None:
-        kernels.solve_batch(P, cost, at, states, slots, default, outcome, w, first, last)
-
-    _spread(part, B, n, rows)
+    _spread(kernels.solve_batch, B, n, rows, P, cost, at, states, slots, default, outcome)
     return outcome
 
 
@@ -153,10 +107,7 @@ def project(P: Programs, error: Array, at: Index, states: States, slots: Index) 
     B, n = error.shape
     g, converged = np.zeros((B, n)), np.zeros(B, np.int8)
 
-    def part(first: int, last: int, w: Work) -> None:
-        kernels.project_batch(P, at, states, slots, error, g, converged, w, first, last)
-
-    _spread(part, B, n, P.J.shape[1])
+    _spread(kernels.project_batch, B, n, P.J.shape[1], P, at, states, slots, error, g, converged)
     return g, converged.astype(np.bool_)
 
 
@@ -164,19 +115,16 @@ def regret(pair: Pair, samples: Samples, table: Table, default: States, strength
     """Regrets and gradients of a batch; see ``kernels.regret_batch``."""
     B, n = samples.predicted.shape
     rows, p = pair.decision.J.shape[1], pair.decision.equalities
-    results = new_results(B, n, p, rows - p)
+    results = layout.new_results(B, n, p, rows - p)
 
-    def part(first: int, last: int, w: Work) -> None:
-        kernels.regret_batch(pair, samples, table, default, strength, results, w, first, last)
-
-    _spread(part, B, n, rows)
+    _spread(kernels.regret_batch, B, n, rows, pair, samples, table, default, strength, results)
     return results
 
 
 def verify(P: Programs, cost: Array, at: Index, point: Outcome) -> Outcome:
     """Judge points whose active set is their working set; see ``kernels.verify_batch``."""
     (B, n), rows = cost.shape, P.J.shape[1]
-    outcome = new_outcome(B, n, P.equalities, rows - P.equalities)
+    outcome = layout.new_outcome(B, n, P.equalities, rows - P.equalities)
     kernels.verify_batch(P, cost, at, point, outcome, work_for(n, rows), 0, B)
     return outcome
 
@@ -186,19 +134,17 @@ def pair_of(decision: Programs, true: Programs) -> Pair:
     return Pair(decision, true, decision.Q is not true.Q)
 
 
-def _spread(part: Callable[[int, int, Work], None], B: int, n: int, rows: int) -> None:
-    """Run ``part`` over the samples, in as many threads as torch has and the work is worth."""
+def _spread(kernel: Any, B: int, n: int, rows: int, *arguments: Any) -> None:
+    """Run a kernel over B samples, in as many threads as torch has and the work is worth."""
+
+    def run(first: int, last: int) -> None:
+        kernel(*arguments, work_for(n, rows), first, last)
+
     jobs = min(torch.get_num_threads(), 1 + B * (n + rows) // _WORTH_A_THREAD, max(B, 1))
     if jobs == 1:
-        part(0, B, work_for(n, rows))
-        return
+        return run(0, B)
     cuts = [B * k // jobs for k in range(jobs + 1)]
-
-    def job(first: int, last: int) -> None:
-        part(first, last, work_for(n, rows))
-
-    futures = [_threads(jobs).submit(job, first, last) for first, last in pairwise(cuts)]
-    for future in futures:
+    for future in [_threads(jobs).submit(run, first, last) for first, last in pairwise(cuts)]:
         future.result()
 
 
@@ -208,7 +154,7 @@ def work_for(n: int, rows: int) -> Work:
     if (n, rows) not in kept:
         if len(kept) >= _MOST_WORK:
             kept.clear()
-        kept[n, rows] = new_work(n, rows, min(n, _MOST_SUPERBASICS))
+        kept[n, rows] = layout.new_work(n, rows, min(n, _MOST_SUPERBASICS))
     return kept[n, rows]
 
 

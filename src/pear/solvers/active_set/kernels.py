@@ -7,42 +7,13 @@ import math
 import numpy as np
 
 from pear.optimality.rule import FEASIBLE, NEGLIGIBLE, OPTIMAL
+from pear.solvers.active_set import layout as ix
+from pear.solvers.active_set import sample
 from pear.solvers.active_set.basis import times_all
 from pear.solvers.active_set.compile import entry, inner
-from pear.solvers.active_set.layout import (
-    BOUND,
-    GIVEN_UP,
-    LEFT,
-    REDUCED,
-    RHS,
-    SOLVED,
-    STEP,
-    Array,
-    Data,
-    Outcome,
-    Pair,
-    Programs,
-    Results,
-    Samples,
-    States,
-    Table,
-    Work,
-    X,
-)
+from pear.solvers.active_set.layout import Array, Data, Outcome, Pair, Programs, Results, Samples, States, Table, Work
 from pear.solvers.active_set.linear import set_reduced_gradient, set_slope, subtract_rows
 from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong
-from pear.solvers.active_set.sample import (
-    feasible_start,
-    load_point,
-    load_program,
-    load_start,
-    measure_curvature,
-    save_start,
-    select,
-    solve_from,
-    solve_sample,
-    write_back,
-)
 from pear.solvers.active_set.tangent import centre, hold_tight, project_error
 from pear.solvers.active_set.verdict import accept_multipliers, feasible, imbalance, kkt_residual, write
 
@@ -72,12 +43,13 @@ def solve_batch(
         outcome: written to, row i for sample i; w: Work.
     """
     for i in range(first, last):
-        D = select(P, at[i])
+        D = sample.select(P, at[i])
         reset(outcome, i)
-        if load_program(P, D, cost[i], at[i], w) and solve_from(D, states, slots[i], default, np.int64(0), w):
+        loaded = sample.load_program(P, D, cost[i], at[i], w)
+        if loaded and sample.solve_from(D, states, slots[i], default, np.int64(0), w):
             hold_tight(w)
             if not centre(D, w) or accept_multipliers(D, w):
-                write_back(D, states, slots[i], outcome, i, w)
+                sample.write_back(D, states, slots[i], outcome, i, w)
 
 
 @entry
@@ -97,9 +69,9 @@ def project_batch(
     for i in range(first, last):
         converged[i] = 0
         if states.has_start[slots[i]] == 1:
-            D = select(P, at[i])
-            measure_curvature(D, w)
-            load_start(D, states, slots[i], w)
+            D = sample.select(P, at[i])
+            sample.measure_curvature(D, w)
+            sample.load_start(D, states, slots[i], w)
             times_all(D, w)
             converged[i] = 1 if project_error(D, error[i], g[i], w) else 0
 
@@ -130,22 +102,22 @@ def regret_batch(
     best, outcome = table.best, results.outcome
     for i in range(first, last):
         slot, row = samples.slots[i], samples.at[i]
-        D, T = select(pair.decision, row), select(pair.true, row)
-        if not (best.code[slot] == SOLVED and is_current(table, slot, samples.true[i])):
+        D, T = sample.select(pair.decision, row), sample.select(pair.true, row)
+        if not (best.code[slot] == ix.SOLVED and is_current(table, slot, samples.true[i])):
             reset(best, slot)
-            if load_program(pair.true, T, samples.true[i], row, w):
-                solve_sample(T, table.true, slot, default, np.int64(0), best, slot, w)
+            if sample.load_program(pair.true, T, samples.true[i], row, w):
+                sample.solve_sample(T, table.true, slot, default, np.int64(0), best, slot, w)
             if table.fingerprints.shape[0] > 0:
                 for j in range(samples.true.shape[1]):
                     table.fingerprints[slot, j] = samples.true[i, j]
         reset(outcome, i)
-        if best.code[slot] == SOLVED and load_program(pair.decision, D, samples.predicted[i], row, w):
-            solve_sample(D, table.predicted, slot, table.true, slot, outcome, i, w)
-        if outcome.code[i] == SOLVED:
+        if best.code[slot] == ix.SOLVED and sample.load_program(pair.decision, D, samples.predicted[i], row, w):
+            sample.solve_sample(D, table.predicted, slot, table.true, slot, outcome, i, w)
+        if outcome.code[i] == ix.SOLVED:
             results.value[i] = realised_regret(T, best, slot, w)
             set_error(D, T, pair.curved, samples.predicted[i], samples.true[i], results.injected[i], w)
             if not project_error(D, results.injected[i], results.exact[i], w):
-                outcome.code[i] = GIVEN_UP
+                outcome.code[i] = ix.GIVEN_UP
             inject(D, strength, results.injected[i], results.exact[i])
 
 
@@ -161,10 +133,10 @@ def verify_batch(
         outcome: written to: ``code``, ``kkt_residual``, and the tight and weakly active constraints.
     """
     for i in range(first, last):
-        D = select(P, at[i])
+        D = sample.select(P, at[i])
         reset(outcome, i)
-        if load_program(P, D, cost[i], at[i], w):
-            load_point(D, point, i, w)
+        if sample.load_program(P, D, cost[i], at[i], w):
+            sample.load_point(D, point, i, w)
             set_slope(D, w)
             set_reduced_gradient(D, w)
             measure_dual_scales(D, w)
@@ -173,15 +145,15 @@ def verify_batch(
             good = kkt_residual(D, w) <= OPTIMAL and good
             write(D, outcome, i, w)
             for j in range(D.J.shape[1]):  # the signs that count are those of the given multipliers
-                w.v[REDUCED, j] = -w.v[BOUND, j]
-            if good and most_wrong(D, w, np.bool_(False)) < 0:
-                outcome.code[i] = SOLVED
+                w.v[ix.REDUCED, j] = -w.v[ix.BOUND, j]
+            if good and most_wrong(D, w, np.bool_(False), np.bool_(False)) < 0:
+                outcome.code[i] = ix.SOLVED
 
 
 @inner
 def reset(outcome: Outcome, k: int) -> None:
     """Row k is given up until it is solved."""
-    outcome.code[k] = GIVEN_UP
+    outcome.code[k] = ix.GIVEN_UP
     outcome.changes[k] = 0
 
 
@@ -189,9 +161,9 @@ def reset(outcome: Outcome, k: int) -> None:
 def default_start_batch(P: Programs, cost: Array, states: States, w: Work) -> None:
     """A feasible working set for the first row of the programs, as the first of ``states``; none if there is none."""
     row = np.int64(0)
-    D = select(P, row)
-    if load_program(P, D, cost[row], row, w) and feasible_start(D, w):
-        save_start(D, states, row, np.bool_(True), w)
+    D = sample.select(P, row)
+    if sample.load_program(P, D, cost[row], row, w) and sample.feasible_start(D, w):
+        sample.save_start(D, states, row, np.bool_(True), w)
 
 
 @inner
@@ -211,39 +183,39 @@ def realised_regret(T: Data, best: Outcome, slot: int, w: Work) -> float:
     R, n = T.J.shape
     p, total = T.equalities, 0.0
     for j in range(n):
-        w.v[STEP, j] = w.v[X, j] - best.x[slot, j]
-        total += max(0.0, -best.bound[slot, j] * w.v[STEP, j])
+        w.v[ix.STEP, j] = w.v[ix.X, j] - best.x[slot, j]
+        total += max(0.0, -best.bound[slot, j] * w.v[ix.STEP, j])
     curved = 0.0
     if T.Q.shape[0] > 0:
         for i in range(n):
-            if w.v[STEP, i] != 0.0:
+            if w.v[ix.STEP, i] != 0.0:
                 s = 0.0
                 for j in range(n):
-                    s += T.Q[i, j] * w.v[STEP, j]
-                curved += T.sign * w.v[STEP, i] * s
+                    s += T.Q[i, j] * w.v[ix.STEP, j]
+                curved += T.sign * w.v[ix.STEP, i] * s
     for j in range(n):
-        curved += T.smoothing * w.v[STEP, j] * w.v[STEP, j]
+        curved += T.smoothing * w.v[ix.STEP, j] * w.v[ix.STEP, j]
     if p < R:
         for i in range(R):
-            w.v[LEFT, i] = w.v[RHS, i]
-        subtract_rows(T, w.v[X], w.v[LEFT])
+            w.v[ix.LEFT, i] = w.v[ix.RHS, i]
+        subtract_rows(T, w.v[ix.X], w.v[ix.LEFT])
     for i in range(p, R):
         if best.inequality[slot, i - p] > 0.0:
-            total += max(0.0, best.inequality[slot, i - p] * w.v[LEFT, i])
+            total += max(0.0, best.inequality[slot, i - p] * w.v[ix.LEFT, i])
     return total + max(0.0, 0.5 * curved)
 
 
 @inner
 def set_error(D: Data, T: Data, curved: bool, predicted: Array, true: Array, e: Array, w: Work) -> None:
-    """E = (ĉ − c) + (Q̂ − Q)x; the sign of the problem would cancel from the gradient."""
+    """``e = (ĉ − c) + (Q̂ − Q)x``; the sign of the problem would cancel from the gradient."""
     n = e.shape[0]
     for j in range(n):
         e[j] = predicted[j] - true[j]
     if curved:
         for j in range(n):
-            if w.v[X, j] != 0.0:
+            if w.v[ix.X, j] != 0.0:
                 for i in range(n):
-                    e[i] += (D.Q[j, i] - T.Q[j, i]) * w.v[X, j]
+                    e[i] += (D.Q[j, i] - T.Q[j, i]) * w.v[ix.X, j]
 
 
 @inner

@@ -1,8 +1,8 @@
 """The arrays that the compiled method works on, and how to make them.
 
 A function that numba compiles gets every array of its arguments as seven or more machine words, again at every call
-and in every caller. That is why the many vectors of a sample are the rows of one array, named by the constants below:
-``w.v[GRAD, j]`` is the slope along variable j.
+and in every caller. That is why the many vectors of a sample are the rows of one array, named by the constants below.
+The other modules import this one as ``ix``: ``w.v[ix.GRAD, j]`` is the slope along variable j.
 """
 
 from __future__ import annotations

@@ -5,33 +5,12 @@ from __future__ import annotations
 import math
 
 from pear.optimality.rule import ROUNDOFF
+from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import drop, enter, exchange, swap, times_inverse
 from pear.solvers.active_set.compile import inner
-from pear.solvers.active_set.layout import (
-    ALONG,
-    BASIC,
-    BASIS,
-    CHANGES,
-    COLUMN,
-    DUAL_SCALE,
-    FREE,
-    GRAD,
-    LO,
-    LOWER,
-    PLACE,
-    REDUCED,
-    STEP,
-    SUP,
-    SUPERS,
-    UP,
-    UPPER,
-    Data,
-    Work,
-    X,
-    Y,
-)
+from pear.solvers.active_set.layout import Data, Work
 from pear.solvers.active_set.linear import add_abs_columns, set_multipliers, set_reduced_gradient, set_slope
-from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong, most_wrong_roughly
+from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong, wrongness
 from pear.solvers.active_set.reduced import search_direction
 from pear.solvers.active_set.settings import PIVOT, STALLED, START_SLOP
 
@@ -45,35 +24,35 @@ def phase_one(D: Data, w: Work) -> bool:
     for _ in range(20 * N + 100):
         infeasible = False
         for k in range(R):
-            w.v[Y, k] = 0.0
+            w.v[ix.Y, k] = 0.0
         for b in range(R):
-            v = w.k[BASIS, b]
+            v = w.k[ix.BASIS, b]
             side = side_of(w, v)
-            w.v[STEP, b] = side
+            w.v[ix.STEP, b] = side
             if side != 0.0:
                 infeasible = True
                 for k in range(R):
-                    w.v[Y, k] += side * w.inverse[b, k]
+                    w.v[ix.Y, k] += side * w.inverse[b, k]
         if not infeasible:
             return True
         for j in range(n):
-            w.v[GRAD, j] = w.v[DUAL_SCALE, j] = 0.0
+            w.v[ix.GRAD, j] = w.v[ix.DUAL_SCALE, j] = 0.0
         set_reduced_gradient(D, w)
-        add_abs_columns(D, w.v[Y], w.v[DUAL_SCALE])
+        add_abs_columns(D, w.v[ix.Y], w.v[ix.DUAL_SCALE])
         entering, best = -1, PIVOT
         for j in range(N):
-            place = w.k[PLACE, j]
-            if place == BASIC or w.v[LO, j] == w.v[UP, j]:
+            place = w.k[ix.PLACE, j]
+            if place == ix.BASIC or w.v[ix.LO, j] == w.v[ix.UP, j]:
                 continue
-            size = w.v[DUAL_SCALE, j] if j < n else abs(w.v[Y, j - n])
-            gain = -w.v[REDUCED, j] if place == LOWER else (w.v[REDUCED, j] if place == UPPER else abs(w.v[REDUCED, j]))
+            size = w.v[ix.DUAL_SCALE, j] if j < n else abs(w.v[ix.Y, j - n])
+            gain = wrongness(place, w.v[ix.REDUCED, j])
             if size > 0.0 and gain > best * size:
                 entering, best = j, gain / size
                 if stalled > STALLED:
                     break
         if entering < 0:
             return False
-        length = phase_one_step(D, w, entering, -1.0 if w.v[REDUCED, entering] > 0.0 else 1.0)
+        length = phase_one_step(D, w, entering, -1.0 if w.v[ix.REDUCED, entering] > 0.0 else 1.0)
         if length == math.inf:
             return False
         stalled = 0 if length > 0.0 else stalled + 1
@@ -83,58 +62,58 @@ def phase_one(D: Data, w: Work) -> bool:
 @inner
 def side_of(w: Work, v: int) -> float:
     """−1 below the lower bound, 1 above the upper one, 0 between."""
-    slop = START_SLOP * (1.0 + abs(w.v[X, v]))
-    if w.v[X, v] < w.v[LO, v] - slop:
+    slop = START_SLOP * (1.0 + abs(w.v[ix.X, v]))
+    if w.v[ix.X, v] < w.v[ix.LO, v] - slop:
         return -1.0
-    return 1.0 if w.v[X, v] > w.v[UP, v] + slop else 0.0
+    return 1.0 if w.v[ix.X, v] > w.v[ix.UP, v] + slop else 0.0
 
 
 @inner
 def phase_one_step(D: Data, w: Work, entering: int, direction: float) -> float:
     """Move one variable until the first basic one meets a bound; returns the length, infinite where none does."""
     R = w.inverse.shape[0]
-    times_inverse(D, entering, w, w.v[COLUMN])
+    times_inverse(D, entering, w, w.v[ix.COLUMN])
     largest = 0.0
     for b in range(R):
-        largest = max(largest, abs(w.v[COLUMN, b]))
-    far = w.v[UP, entering] if direction > 0.0 else w.v[LO, entering]
-    length, leaving, place = abs(far - w.v[X, entering]), -1, UPPER if direction > 0.0 else LOWER
+        largest = max(largest, abs(w.v[ix.COLUMN, b]))
+    far = w.v[ix.UP, entering] if direction > 0.0 else w.v[ix.LO, entering]
+    length, leaving, place = abs(far - w.v[ix.X, entering]), -1, ix.UPPER if direction > 0.0 else ix.LOWER
     rate_taken = 0.0
     for b in range(R):
-        rate = -direction * w.v[COLUMN, b]
+        rate = -direction * w.v[ix.COLUMN, b]
         if abs(rate) <= PIVOT * largest:
             continue
-        v, side = w.k[BASIS, b], w.v[STEP, b]
+        v, side = w.k[ix.BASIS, b], w.v[ix.STEP, b]
         if side == 0.0:
-            goal = w.v[UP, v] if rate > 0.0 else w.v[LO, v]
+            goal = w.v[ix.UP, v] if rate > 0.0 else w.v[ix.LO, v]
         elif side * rate < 0.0:
-            goal = w.v[LO, v] if side < 0.0 else w.v[UP, v]
+            goal = w.v[ix.LO, v] if side < 0.0 else w.v[ix.UP, v]
         else:
             continue
-        step = max(0.0, (goal - w.v[X, v]) / rate)
+        step = max(0.0, (goal - w.v[ix.X, v]) / rate)
         if step < length or (step == length and abs(rate) > abs(rate_taken)):
             length, leaving, rate_taken = step, b, rate
-            place = UPPER if goal == w.v[UP, v] else LOWER
+            place = ix.UPPER if goal == w.v[ix.UP, v] else ix.LOWER
     if length == math.inf:
         return length
     for b in range(R):
-        w.v[X, w.k[BASIS, b]] -= direction * length * w.v[COLUMN, b]
-    w.v[X, entering] += direction * length
-    w.tally[CHANGES] += 1
-    for t in range(w.tally[SUPERS]):
-        if w.k[SUP, t] == entering:
+        w.v[ix.X, w.k[ix.BASIS, b]] -= direction * length * w.v[ix.COLUMN, b]
+    w.v[ix.X, entering] += direction * length
+    w.tally[ix.CHANGES] += 1
+    for t in range(w.tally[ix.SUPERS]):
+        if w.k[ix.SUP, t] == entering:
             drop(w, t)
             break
     if leaving < 0:
-        w.k[PLACE, entering] = place
-        w.v[X, entering] = far
+        w.k[ix.PLACE, entering] = place
+        w.v[ix.X, entering] = far
         return length
-    gone = w.k[BASIS, leaving]
-    exchange(w, leaving, w.v[COLUMN])
-    w.k[BASIS, leaving] = entering
-    w.k[PLACE, entering] = BASIC
-    w.k[PLACE, gone] = place
-    w.v[X, gone] = w.v[UP, gone] if place == UPPER else w.v[LO, gone]
+    gone = w.k[ix.BASIS, leaving]
+    exchange(w, leaving, w.v[ix.COLUMN])
+    w.k[ix.BASIS, leaving] = entering
+    w.k[ix.PLACE, entering] = ix.BASIC
+    w.k[ix.PLACE, gone] = place
+    w.v[ix.X, gone] = w.v[ix.UP, gone] if place == ix.UPPER else w.v[ix.LO, gone]
     return length
 
 
@@ -142,7 +121,7 @@ def phase_one_step(D: Data, w: Work, entering: int, direction: float) -> float:
 def enter_free_variables(D: Data, w: Work) -> None:
     """Make variables without bounds superbasic, as far as there is room."""
     for j in range(D.J.shape[1]):
-        if w.k[PLACE, j] == FREE and w.tally[SUPERS] < w.L.shape[0] - 1:
+        if w.k[ix.PLACE, j] == ix.FREE and w.tally[ix.SUPERS] < w.L.shape[0] - 1:
             enter(D, w, j)
 
 
@@ -152,21 +131,20 @@ def phase_two(D: Data, w: Work, careful: bool) -> bool:
     N, most = D.J.shape[0] + D.J.shape[1], w.L.shape[0] - 1
     stalled = 0
     set_slope(D, w)
-    at_minimum = w.tally[SUPERS] == 0
+    at_minimum = w.tally[ix.SUPERS] == 0
     for _ in range(20 * N + 100):
         set_multipliers(D, w)
         if at_minimum:
-            if careful or stalled > STALLED:
+            rough = not careful and stalled <= STALLED
+            if not rough:
                 measure_dual_scales(D, w)
-                entering = most_wrong(D, w, stalled > STALLED)
-            else:
-                entering = most_wrong_roughly(D, w)
+            entering = most_wrong(D, w, rough, stalled > STALLED)
             if entering < 0:
                 return True
-            if w.tally[SUPERS] == most:
+            if w.tally[ix.SUPERS] == most:
                 return False
             enter(D, w, entering)
-            w.tally[CHANGES] += 1
+            w.tally[ix.CHANGES] += 1
         longest = search_direction(D, w)
         if longest == 0.0:
             return False
@@ -174,7 +152,7 @@ def phase_two(D: Data, w: Work, careful: bool) -> bool:
         if not length < math.inf or not take_step(D, w, length, met):
             return False
         stalled = 0 if length > 0.0 else stalled + 1
-        at_minimum = met < 0 or w.tally[SUPERS] == 0
+        at_minimum = met < 0 or w.tally[ix.SUPERS] == 0
     return False
 
 
@@ -184,20 +162,20 @@ def ratio_test(D: Data, w: Work, longest: float) -> tuple[float, int]:
 
     Superbasic variables are numbered first, then basic ones.
     """
-    R, supers = D.J.shape[0], w.tally[SUPERS]
+    R, supers = D.J.shape[0], w.tally[ix.SUPERS]
     largest = 0.0
     for t in range(supers):
-        largest = max(largest, abs(w.v[ALONG, t]))
+        largest = max(largest, abs(w.v[ix.ALONG, t]))
     for b in range(R):
-        largest = max(largest, abs(w.v[COLUMN, b]))
+        largest = max(largest, abs(w.v[ix.COLUMN, b]))
     length, met, rate_taken = longest, -1, 0.0
     for a in range(supers + R):
-        v = w.k[SUP, a] if a < supers else w.k[BASIS, a - supers]
-        rate = w.v[ALONG, a] if a < supers else w.v[COLUMN, a - supers]
+        v = w.k[ix.SUP, a] if a < supers else w.k[ix.BASIS, a - supers]
+        rate = w.v[ix.ALONG, a] if a < supers else w.v[ix.COLUMN, a - supers]
         if abs(rate) <= ROUNDOFF * largest:
             continue
-        goal = w.v[UP, v] if rate > 0.0 else w.v[LO, v]
-        step = max(0.0, (goal - w.v[X, v]) / rate)
+        goal = w.v[ix.UP, v] if rate > 0.0 else w.v[ix.LO, v]
+        step = max(0.0, (goal - w.v[ix.X, v]) / rate)
         if step < length or (step == length and met >= 0 and abs(rate) > abs(rate_taken)):
             length, met, rate_taken = step, a, rate
     return length, met
@@ -209,21 +187,21 @@ def take_step(D: Data, w: Work, length: float, met: int) -> bool:
 
     It leaves the superbasic ones, or the basic ones, where the superbasic that moves it most takes its place.
     """
-    R, supers = D.J.shape[0], w.tally[SUPERS]
+    R, supers = D.J.shape[0], w.tally[ix.SUPERS]
     if length > 0.0:
         for t in range(supers):
-            move(D, w, w.k[SUP, t], length * w.v[ALONG, t])
+            move(D, w, w.k[ix.SUP, t], length * w.v[ix.ALONG, t])
         for b in range(R):
-            move(D, w, w.k[BASIS, b], length * w.v[COLUMN, b])
+            move(D, w, w.k[ix.BASIS, b], length * w.v[ix.COLUMN, b])
     if met < 0:
         return True
-    v = w.k[SUP, met] if met < supers else w.k[BASIS, met - supers]
-    rate = w.v[ALONG, met] if met < supers else w.v[COLUMN, met - supers]
-    place = UPPER if rate > 0.0 else LOWER
-    w.v[X, v] = w.v[UP, v] if place == UPPER else w.v[LO, v]
-    w.tally[CHANGES] += 1
+    v = w.k[ix.SUP, met] if met < supers else w.k[ix.BASIS, met - supers]
+    rate = w.v[ix.ALONG, met] if met < supers else w.v[ix.COLUMN, met - supers]
+    place = ix.UPPER if rate > 0.0 else ix.LOWER
+    w.v[ix.X, v] = w.v[ix.UP, v] if place == ix.UPPER else w.v[ix.LO, v]
+    w.tally[ix.CHANGES] += 1
     if met < supers:
-        w.k[PLACE, v] = place
+        w.k[ix.PLACE, v] = place
         drop(w, met)
         return True
     b, best = met - supers, 0
@@ -241,10 +219,10 @@ def move(D: Data, w: Work, v: int, change: float) -> None:
     """Move one variable, and the gradient with it."""
     if change == 0.0:
         return
-    w.v[X, v] += change
+    w.v[ix.X, v] += change
     n = D.J.shape[1]
     if v < n:
-        w.v[GRAD, v] += D.smoothing * change
+        w.v[ix.GRAD, v] += D.smoothing * change
         if D.Q.shape[0] > 0:
             for i in range(n):
-                w.v[GRAD, i] += D.sign * change * D.Q[v, i]
+                w.v[ix.GRAD, i] += D.sign * change * D.Q[v, i]

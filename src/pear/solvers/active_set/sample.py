@@ -5,41 +5,10 @@ from __future__ import annotations
 import math
 
 from pear.optimality.rule import SHARP
+from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import invert, set_basics, times_all
 from pear.solvers.active_set.compile import inner
-from pear.solvers.active_set.layout import (
-    AGE,
-    BASIC,
-    BASIS,
-    BOUND,
-    CHANGES,
-    FACTORED,
-    FREE,
-    GIVEN_UP,
-    LO,
-    LOWER,
-    MAX_CURVATURE,
-    NORM,
-    NUMBER,
-    PLACE,
-    PRIMAL_SCALE,
-    RHS,
-    SOLVED,
-    SUP,
-    SUPER,
-    SUPERS,
-    UP,
-    UPPER,
-    Array,
-    C,
-    Data,
-    Outcome,
-    Programs,
-    States,
-    Work,
-    X,
-    Y,
-)
+from pear.solvers.active_set.layout import Array, Data, Outcome, Programs, States, Work
 from pear.solvers.active_set.phases import enter_free_variables, phase_one, phase_two
 from pear.solvers.active_set.pricing import positive
 from pear.solvers.active_set.settings import REFINEMENTS, REFRESH
@@ -69,10 +38,10 @@ def solve_from(D: Data, states: States, slot: int, fallback: States, fallback_sl
             load_start(D, states, slot, w)
         elif fallback.has_start.shape[0] > fallback_slot and fallback.has_start[fallback_slot] == 1:
             load_start(D, fallback, fallback_slot, w)
-            w.tally[CHANGES] += 1
+            w.tally[ix.CHANGES] += 1
         else:
             continue
-        if (w.tally[AGE] <= REFRESH or invert(D, w)) and optimise(D, w):
+        if (w.tally[ix.AGE] <= REFRESH or invert(D, w)) and optimise(D, w):
             return True
     return False
 
@@ -81,8 +50,8 @@ def solve_from(D: Data, states: States, slot: int, fallback: States, fallback_sl
 def write_back(D: Data, states: States, slot: int, outcome: Outcome, k: int, w: Work) -> None:
     """Write a solution to row k of the outcome, and keep it as the start in ``states[slot]``."""
     write(D, outcome, k, w)
-    outcome.tangent[k] = w.tally[SUPERS]
-    outcome.code[k] = SOLVED
+    outcome.tangent[k] = w.tally[ix.SUPERS]
+    outcome.code[k] = ix.SOLVED
     save_start(D, states, slot, outcome.changes[k] > 0, w)
 
 
@@ -111,10 +80,10 @@ def load_program(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
     largest = scale = 0.0
     lb, ub = P.lb[r if P.lb.shape[0] > 1 else 0], P.ub[r if P.ub.shape[0] > 1 else 0]
     for j in range(n):
-        w.v[C, j] = D.sign * cost[j]
-        w.v[LO, j], w.v[UP, j] = lb[j], ub[j]
-        largest = max(largest, abs(w.v[C, j]))
-        good = good and abs(w.v[C, j]) < math.inf and lb[j] <= ub[j] and lb[j] < math.inf and ub[j] > -math.inf
+        w.v[ix.C, j] = D.sign * cost[j]
+        w.v[ix.LO, j], w.v[ix.UP, j] = lb[j], ub[j]
+        largest = max(largest, abs(w.v[ix.C, j]))
+        good = good and abs(w.v[ix.C, j]) < math.inf and lb[j] <= ub[j] and lb[j] < math.inf and ub[j] > -math.inf
         if lb[j] > -math.inf:
             scale = max(scale, abs(lb[j]))
         if ub[j] < math.inf:
@@ -125,14 +94,14 @@ def load_program(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
     for k in range(R):
         absent = k >= D.equalities and rhs[k] == math.inf
         good = good and (absent or abs(rhs[k]) < math.inf)
-        w.v[NORM, k] = norm[k]
-        w.v[RHS, k] = 0.0 if absent else rhs[k]
-        w.v[LO, n + k] = -math.inf if absent else 0.0
-        w.v[UP, n + k] = 0.0 if k < D.equalities else math.inf
-        scale = max(scale, abs(w.v[RHS, k]))
+        w.v[ix.NORM, k] = norm[k]
+        w.v[ix.RHS, k] = 0.0 if absent else rhs[k]
+        w.v[ix.LO, n + k] = -math.inf if absent else 0.0
+        w.v[ix.UP, n + k] = 0.0 if k < D.equalities else math.inf
+        scale = max(scale, abs(w.v[ix.RHS, k]))
     scale = max(scale, largest / curvature if curvature > 0.0 else largest)
-    w.v[NUMBER, PRIMAL_SCALE] = positive(scale)
-    w.tally[CHANGES] = 0
+    w.v[ix.NUMBER, ix.PRIMAL_SCALE] = positive(scale)
+    w.tally[ix.CHANGES] = 0
     return good
 
 
@@ -144,7 +113,7 @@ def measure_curvature(D: Data, w: Work) -> float:
         for j in range(D.J.shape[1]):
             entry = D.smoothing + D.sign * D.Q[j, j]
             curvature = max(curvature, entry if abs(entry) < math.inf else math.inf)
-    w.v[NUMBER, MAX_CURVATURE] = curvature
+    w.v[ix.NUMBER, ix.MAX_CURVATURE] = curvature
     return curvature
 
 
@@ -154,16 +123,16 @@ def load_start(D: Data, states: States, slot: int, w: Work) -> None:
     R, n = D.J.shape
     supers = 0
     for j in range(n + R):
-        w.k[PLACE, j] = states.place[slot, j]
-        if w.k[PLACE, j] == SUPER:
-            w.k[SUP, supers] = j
+        w.k[ix.PLACE, j] = states.place[slot, j]
+        if w.k[ix.PLACE, j] == ix.SUPER:
+            w.k[ix.SUP, supers] = j
             supers += 1
-        w.v[X, j] = states.x[slot, j]
+        w.v[ix.X, j] = states.x[slot, j]
     for b in range(R):
-        w.k[BASIS, b] = states.basis[slot, b]
+        w.k[ix.BASIS, b] = states.basis[slot, b]
         for k in range(R):
             w.inverse[b, k] = states.inverse[slot, b, k]
-    w.tally[SUPERS], w.tally[FACTORED], w.tally[AGE] = supers, 0, states.age[slot]
+    w.tally[ix.SUPERS], w.tally[ix.FACTORED], w.tally[ix.AGE] = supers, 0, states.age[slot]
 
 
 @inner
@@ -172,11 +141,11 @@ def load_point(D: Data, point: Outcome, k: int, w: Work) -> None:
     R, n = D.J.shape
     p = D.equalities
     for j in range(n):
-        w.v[X, j], w.v[BOUND, j] = point.x[k, j], point.bound[k, j]
-        w.k[PLACE, j] = LOWER if point.lower[k, j] else (UPPER if point.upper[k, j] else BASIC)
+        w.v[ix.X, j], w.v[ix.BOUND, j] = point.x[k, j], point.bound[k, j]
+        w.k[ix.PLACE, j] = ix.LOWER if point.lower[k, j] else (ix.UPPER if point.upper[k, j] else ix.BASIC)
     for i in range(R):
-        w.v[Y, i] = -point.equality[k, i] if i < p else -point.inequality[k, i - p]
-        w.k[PLACE, n + i] = LOWER if i < p or point.rows[k, i - p] else BASIC
+        w.v[ix.Y, i] = -point.equality[k, i] if i < p else -point.inequality[k, i - p]
+        w.k[ix.PLACE, n + i] = ix.LOWER if i < p or point.rows[k, i - p] else ix.BASIC
 
 
 @inner
@@ -184,13 +153,13 @@ def save_start(D: Data, states: States, slot: int, moved: bool, w: Work) -> None
     """Keep the working set as the start in ``states[slot]``; its inverse only where it changed."""
     states.has_start[slot] = 1
     for j in range(D.J.shape[0] + D.J.shape[1]):
-        states.x[slot, j], states.place[slot, j] = w.v[X, j], w.k[PLACE, j]
-    if moved or states.age[slot] != w.tally[AGE]:
+        states.x[slot, j], states.place[slot, j] = w.v[ix.X, j], w.k[ix.PLACE, j]
+    if moved or states.age[slot] != w.tally[ix.AGE]:
         for b in range(w.inverse.shape[0]):
-            states.basis[slot, b] = w.k[BASIS, b]
+            states.basis[slot, b] = w.k[ix.BASIS, b]
             for k in range(w.inverse.shape[0]):
                 states.inverse[slot, b, k] = w.inverse[b, k]
-        states.age[slot] = w.tally[AGE]
+        states.age[slot] = w.tally[ix.AGE]
 
 
 @inner
@@ -198,32 +167,30 @@ def slack_basis(D: Data, w: Work) -> None:
     """The start that is always there: every variable at a bound, every slack basic."""
     R, n = D.J.shape
     for j in range(n):
-        w.k[PLACE, j] = LOWER
+        w.k[ix.PLACE, j] = ix.LOWER
     for k in range(R):
-        w.k[PLACE, n + k] = BASIC
-        w.k[BASIS, k] = n + k
+        w.k[ix.PLACE, n + k] = ix.BASIC
+        w.k[ix.BASIS, k] = n + k
         for b in range(R):
             w.inverse[k, b] = 1.0 if b == k else 0.0
-    w.tally[SUPERS] = w.tally[FACTORED] = w.tally[AGE] = 0
-    w.tally[CHANGES] += 1
+    w.tally[ix.SUPERS] = w.tally[ix.FACTORED] = w.tally[ix.AGE] = 0
+    w.tally[ix.CHANGES] += 1
 
 
 @inner
 def optimise(D: Data, w: Work) -> bool:
     """From the working set in ``w`` to a verified solution; False where that cannot be had."""
-    if not set_nonbasics(D, w):
-        return False
-    if not phase_one(D, w):
+    if not (set_nonbasics(D, w) and phase_one(D, w)):
         return False
     enter_free_variables(D, w)
     for attempt in range(REFINEMENTS):
         if not phase_two(D, w, attempt > 0):
             return False
         verdict = refine_and_judge(D, w)
-        if verdict == SOLVED:
+        if verdict == ix.SOLVED:
             return True
-        if verdict == GIVEN_UP:
-            if w.tally[AGE] == 0 or not invert(D, w):
+        if verdict == ix.GIVEN_UP:
+            if w.tally[ix.AGE] == 0 or not invert(D, w):
                 return False
             set_basics(D, w, SHARP)
             times_all(D, w)
@@ -235,24 +202,24 @@ def set_nonbasics(D: Data, w: Work) -> bool:
     """Put nonbasic variables on bounds that exist, superbasic ones between theirs, and compute the basic ones."""
     R, n = D.J.shape
     for j in range(n + R):
-        place = w.k[PLACE, j]
-        if place == BASIC:
+        place = w.k[ix.PLACE, j]
+        if place == ix.BASIC:
             continue
-        if place == SUPER:
-            w.v[X, j] = min(max(w.v[X, j], w.v[LO, j]), w.v[UP, j])
+        if place == ix.SUPER:
+            w.v[ix.X, j] = min(max(w.v[ix.X, j], w.v[ix.LO, j]), w.v[ix.UP, j])
             continue
-        if place == LOWER and w.v[LO, j] == -math.inf:
-            place = UPPER
-        if place == UPPER and w.v[UP, j] == math.inf:
-            place = LOWER if w.v[LO, j] > -math.inf else FREE
-        if place == FREE and (w.v[LO, j] > -math.inf or w.v[UP, j] < math.inf):
-            place = LOWER if w.v[LO, j] > -math.inf else UPPER
-        w.k[PLACE, j] = place
-        w.v[X, j] = w.v[LO, j] if place == LOWER else (w.v[UP, j] if place == UPPER else 0.0)
+        if place == ix.LOWER and w.v[ix.LO, j] == -math.inf:
+            place = ix.UPPER
+        if place == ix.UPPER and w.v[ix.UP, j] == math.inf:
+            place = ix.LOWER if w.v[ix.LO, j] > -math.inf else ix.FREE
+        if place == ix.FREE and (w.v[ix.LO, j] > -math.inf or w.v[ix.UP, j] < math.inf):
+            place = ix.LOWER if w.v[ix.LO, j] > -math.inf else ix.UPPER
+        w.k[ix.PLACE, j] = place
+        w.v[ix.X, j] = w.v[ix.LO, j] if place == ix.LOWER else (w.v[ix.UP, j] if place == ix.UPPER else 0.0)
     for b in range(R):
-        if not abs(w.v[X, w.k[BASIS, b]]) < math.inf:
-            w.v[X, w.k[BASIS, b]] = 0.0
-    if not set_basics(D, w, SHARP) and (w.tally[AGE] == 0 or not invert(D, w) or not set_basics(D, w, SHARP)):
+        if not abs(w.v[ix.X, w.k[ix.BASIS, b]]) < math.inf:
+            w.v[ix.X, w.k[ix.BASIS, b]] = 0.0
+    if not set_basics(D, w, SHARP) and (w.tally[ix.AGE] == 0 or not invert(D, w) or not set_basics(D, w, SHARP)):
         return False
     times_all(D, w)
     return True

@@ -15,7 +15,7 @@ from torch import Tensor
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.optimality.residual import lagrangian_gradient
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.active_set import batch
+from pear.solvers.active_set import batch, layout
 from pear.solvers.active_set.gpu import batch as gpu
 from pear.solvers.base import Candidate, empty_candidate
 
@@ -24,8 +24,8 @@ from pear.solvers.base import Candidate, empty_candidate
 class Plan:
     """The constraints in compiled form (without curvature), and the start that depends on them alone."""
 
-    programs: batch.Programs
-    default: batch.States
+    programs: layout.Programs
+    default: layout.States
 
 
 def supports(qp: QuadraticProgram) -> bool:
@@ -56,9 +56,9 @@ def _on_cpu(qp: QuadraticProgram, plan: Plan) -> Candidate:
     else:
         curvature = {"Q": np.ascontiguousarray(qp.H.numpy())}
     programs = plan.programs._replace(**curvature)
-    rows, states = np.arange(qp.batch), batch.new_states(qp.batch, qp.n, qp.p + qp.m)
+    rows, states = np.arange(qp.batch), layout.new_states(qp.batch, qp.n, qp.p + qp.m)
     found = batch.solve(programs, np.ascontiguousarray(qp.c.numpy()), rows, states, rows, plan.default)
-    solved = torch.from_numpy(found.code == batch.SOLVED)
+    solved = torch.from_numpy(found.code == layout.SOLVED)
     return Candidate(
         x=torch.where(solved[:, None], torch.from_numpy(found.x), torch.nan),
         duals=Duals(*(torch.from_numpy(v) for v in (found.equality, found.inequality, found.bound))),
@@ -79,8 +79,8 @@ class CompiledProjector:
         at: (B,) each sample's row in fields that are not shared.
     """
 
-    programs: batch.Programs
-    states: batch.States
+    programs: layout.Programs
+    states: layout.States
     at: batch.Index
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:

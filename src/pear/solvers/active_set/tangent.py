@@ -5,35 +5,10 @@ from __future__ import annotations
 import math
 
 from pear.optimality.rule import NEGLIGIBLE, PROJECTED, ROUNDOFF, SHARP, WEAK
+from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import drop, swap
 from pear.solvers.active_set.compile import inner
-from pear.solvers.active_set.layout import (
-    ALONG,
-    BASIC,
-    BASIS,
-    COLUMN,
-    DUAL_SCALE,
-    ERROR,
-    GRAD,
-    HELD,
-    LEFT,
-    LO,
-    LOWER,
-    MAX_CURVATURE,
-    NUMBER,
-    PLACE,
-    REDUCED,
-    STEP,
-    SUP,
-    SUPER,
-    SUPERS,
-    UP,
-    UPPER,
-    Array,
-    Data,
-    Work,
-    Y,
-)
+from pear.solvers.active_set.layout import Array, Data, Work
 from pear.solvers.active_set.linear import set_reduced_gradient, subtract_columns, subtract_rows
 from pear.solvers.active_set.pricing import positive
 from pear.solvers.active_set.reduced import factorise, solve_reduced
@@ -47,13 +22,13 @@ def hold_tight(w: Work) -> None:
     What is left superbasic are coordinates of the tangent space. Multipliers stay as they are, because the reduced
     gradient is zero along every superbasic variable.
     """
-    for t in range(w.tally[SUPERS] - 1, -1, -1):
-        tight = w.k[HELD, w.k[SUP, t]]
+    for t in range(w.tally[ix.SUPERS] - 1, -1, -1):
+        tight = w.k[ix.HELD, w.k[ix.SUP, t]]
         if tight != 0:
-            w.k[PLACE, w.k[SUP, t]] = LOWER if tight == 1 else UPPER
+            w.k[ix.PLACE, w.k[ix.SUP, t]] = ix.LOWER if tight == 1 else ix.UPPER
             drop(w, t)
     for b in range(w.inverse.shape[0]):
-        tight, supers = w.k[HELD, w.k[BASIS, b]], w.tally[SUPERS]
+        tight, supers = w.k[ix.HELD, w.k[ix.BASIS, b]], w.tally[ix.SUPERS]
         if tight == 0 or supers == 0:
             continue
         best, largest = 0, 0.0
@@ -63,7 +38,7 @@ def hold_tight(w: Work) -> None:
         for a in range(w.inverse.shape[0]):
             largest = max(largest, abs(w.W[best, a]))
         if abs(w.W[best, b]) > PIVOT * max(1.0, largest):
-            swap(w, b, best, LOWER if tight == 1 else UPPER)
+            swap(w, b, best, ix.LOWER if tight == 1 else ix.UPPER)
 
 
 @inner
@@ -78,53 +53,53 @@ def centre(D: Data, w: Work) -> bool:
     changed = False
     for _ in range(2):
         for b in range(R):
-            v = w.k[BASIS, b]
-            size = w.v[DUAL_SCALE, v]
-            if w.k[HELD, v] == 0 or w.v[LO, v] == w.v[UP, v] or abs(w.v[REDUCED, v]) > WEAK * size:
+            v = w.k[ix.BASIS, b]
+            size = w.v[ix.DUAL_SCALE, v]
+            if w.k[ix.HELD, v] == 0 or w.v[ix.LO, v] == w.v[ix.UP, v] or abs(w.v[ix.REDUCED, v]) > WEAK * size:
                 continue
-            sign = 1.0 if w.k[HELD, v] == 1 else -1.0
+            sign = 1.0 if w.k[ix.HELD, v] == 1 else -1.0
             for j in range(n):
-                w.v[STEP, j] = 0.0
+                w.v[ix.STEP, j] = 0.0
             for k in range(R):
-                w.v[COLUMN, k] = w.inverse[b, k]
-            subtract_columns(D, w.v[COLUMN], w.v[STEP])
+                w.v[ix.COLUMN, k] = w.inverse[b, k]
+            subtract_columns(D, w.v[ix.COLUMN], w.v[ix.STEP])
             longest = math.inf
             for j in range(N):
-                if w.k[PLACE, j] in (BASIC, SUPER) or w.v[LO, j] == w.v[UP, j]:
+                if w.k[ix.PLACE, j] in (ix.BASIC, ix.SUPER) or w.v[ix.LO, j] == w.v[ix.UP, j]:
                     continue
-                rate = -w.v[STEP, j] if j < n else w.v[COLUMN, j - n]
+                rate = -w.v[ix.STEP, j] if j < n else w.v[ix.COLUMN, j - n]
                 rate *= sign
-                room = w.v[REDUCED, j]
-                if w.k[PLACE, j] == UPPER:
+                room = w.v[ix.REDUCED, j]
+                if w.k[ix.PLACE, j] == ix.UPPER:
                     rate, room = -rate, -room
                 if rate < -ROUNDOFF:
                     longest = min(longest, max(0.0, room) / -rate)
             if longest == math.inf:
                 longest = 0.0
                 for j in range(n):
-                    longest = max(longest, abs(w.v[GRAD, j]))
+                    longest = max(longest, abs(w.v[ix.GRAD, j]))
             if longest > 0.0:
                 changed = True
                 for k in range(R):
-                    w.v[Y, k] -= 0.5 * longest * sign * w.v[COLUMN, k]
+                    w.v[ix.Y, k] -= 0.5 * longest * sign * w.v[ix.COLUMN, k]
                 set_reduced_gradient(D, w)
     if changed:
         for k in range(R):
-            if w.k[HELD, n + k] == 0:
-                w.v[Y, k] = 0.0
+            if w.k[ix.HELD, n + k] == 0:
+                w.v[ix.Y, k] = 0.0
         set_reduced_gradient(D, w)
     return changed
 
 
 @inner
 def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
-    """G = P error at the working set of w, whose superbasics span the tangent space.
+    """``g = P error`` at the working set of w, whose superbasics span the tangent space.
 
     Returns:
         False where the reduced system is flat, or refinement has not converged.
     """
     R, n = D.J.shape
-    supers = w.tally[SUPERS]
+    supers = w.tally[ix.SUPERS]
     for j in range(n):
         g[j] = 0.0
     if supers == 0:
@@ -132,9 +107,9 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
     if factorise(D, w) >= 0:
         return False
     for v in range(n + R):
-        w.v[STEP, v] = 0.0
+        w.v[ix.STEP, v] = 0.0
     for j in range(n):
-        w.v[ERROR, j] = error[j]
+        w.v[ix.ERROR, j] = error[j]
     top = 0.0
     for j in range(n):
         if not abs(error[j]) < math.inf:  # what is no number has no projection that is one
@@ -142,24 +117,24 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
                 g[i] = math.nan
             return True
         top = max(top, abs(error[j]))
-    noise = NEGLIGIBLE * top / positive(w.v[NUMBER, MAX_CURVATURE])
+    noise = NEGLIGIBLE * top / positive(w.v[ix.NUMBER, ix.MAX_CURVATURE])
     largest, change = 0.0, math.inf
     for attempt in range(REFINEMENTS):
         if attempt > 0:
             correct_tangent(D, error, w)
         for t in range(supers):
-            s = w.v[ERROR, w.k[SUP, t]] if w.k[SUP, t] < n else 0.0
+            s = w.v[ix.ERROR, w.k[ix.SUP, t]] if w.k[ix.SUP, t] < n else 0.0
             for b in range(R):
-                if w.k[BASIS, b] < n:
-                    s -= w.W[t, b] * w.v[ERROR, w.k[BASIS, b]]
-            w.v[ALONG, t] = s
+                if w.k[ix.BASIS, b] < n:
+                    s -= w.W[t, b] * w.v[ix.ERROR, w.k[ix.BASIS, b]]
+            w.v[ix.ALONG, t] = s
         solve_reduced(w, supers)
         change = 0.0
         for t in range(supers):
-            w.v[STEP, w.k[SUP, t]] += w.v[ALONG, t]
-            change = max(change, abs(w.v[ALONG, t]))
+            w.v[ix.STEP, w.k[ix.SUP, t]] += w.v[ix.ALONG, t]
+            change = max(change, abs(w.v[ix.ALONG, t]))
             for b in range(R):
-                w.v[STEP, w.k[BASIS, b]] -= w.W[t, b] * w.v[ALONG, t]
+                w.v[ix.STEP, w.k[ix.BASIS, b]] -= w.W[t, b] * w.v[ix.ALONG, t]
         if attempt == 0:
             largest = change
         elif change <= max(SHARP * largest, NOISE * noise):
@@ -168,10 +143,10 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
         return False
     biggest = 0.0
     for j in range(n):
-        biggest = max(biggest, abs(w.v[STEP, j]))
+        biggest = max(biggest, abs(w.v[ix.STEP, j]))
     if biggest > noise:
         for j in range(n):
-            g[j] = w.v[STEP, j]
+            g[j] = w.v[ix.STEP, j]
     return True
 
 
@@ -180,17 +155,17 @@ def correct_tangent(D: Data, error: Array, w: Work) -> None:
     """Bring STEP = p back to Jp = 0, and write what is left of the error, ERROR = error − Hp."""
     R, n = D.J.shape
     for k in range(R):
-        w.v[LEFT, k] = -w.v[STEP, n + k]
-    subtract_rows(D, w.v[STEP], w.v[LEFT])
+        w.v[ix.LEFT, k] = -w.v[ix.STEP, n + k]
+    subtract_rows(D, w.v[ix.STEP], w.v[ix.LEFT])
     for b in range(R):
         s = 0.0
         for k in range(R):
-            s += w.inverse[b, k] * w.v[LEFT, k]
-        w.v[STEP, w.k[BASIS, b]] += s
+            s += w.inverse[b, k] * w.v[ix.LEFT, k]
+        w.v[ix.STEP, w.k[ix.BASIS, b]] += s
     for j in range(n):
-        w.v[ERROR, j] = error[j] - D.smoothing * w.v[STEP, j]
+        w.v[ix.ERROR, j] = error[j] - D.smoothing * w.v[ix.STEP, j]
     if D.Q.shape[0] > 0:
         for j in range(n):
-            if w.v[STEP, j] != 0.0:
+            if w.v[ix.STEP, j] != 0.0:
                 for i in range(n):
-                    w.v[ERROR, i] -= D.sign * w.v[STEP, j] * D.Q[j, i]
+                    w.v[ix.ERROR, i] -= D.sign * w.v[ix.STEP, j] * D.Q[j, i]

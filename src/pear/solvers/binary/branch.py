@@ -11,31 +11,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from pear.solvers.active_set.compile import guarded
-from pear.solvers.binary.dictionary import (
-    BASE,
-    COLUMN,
-    DEPTH,
-    FIXED_AT,
-    FREE,
-    HI,
-    LEAST,
-    LO,
-    MOST,
-    ROOM,
-    UPPER,
-    Array,
-    Bytes,
-    Node,
-    Program,
-    Tree,
-    Work,
-    X,
-    copy,
-    inner,
-    level,
-    new_tree,
-    reset,
-)
+from pear.solvers.binary import dictionary as ix
+from pear.solvers.binary.dictionary import Array, Bytes, Node, Program, Tree, Work, copy, inner, level, new_tree, reset
 from pear.solvers.binary.relaxation import reduced_value, solve_relaxation
 from pear.solvers.binary.search import NOTHING, PROVEN, SPENT, TIED
 from pear.solvers.binary.simplex import drop, flip, ratios
@@ -47,11 +24,11 @@ _NEAR, _GROWTH = 20, 1.7  # the first guess of the relaxation's gap, by reduced 
 @inner()
 def _fix(program: Program, node: Node, item: int, value: int) -> None:
     """Fix ``item`` as taken (1) or left (0); its column or row is the caller's business."""
-    node.item[FIXED_AT, item] = value
+    node.item[ix.FIXED_AT, item] = value
     if value == 1:
-        node.row[BASE, 0] += program.v[item]
+        node.row[ix.BASE, 0] += program.v[item]
         for i in range(node.row.shape[1]):
-            node.row[ROOM, i] -= program.A[item, i]
+            node.row[ix.ROOM, i] -= program.A[item, i]
 
 
 @inner()
@@ -59,11 +36,11 @@ def _fix_by_reduced_cost(program: Program, node: Node, spare: float, u: Array) -
     """Fix the items whose other value would cost more than ``spare``."""
     n, j = node.item.shape[1], 0
     while j < node.size[0]:
-        item = node.item[COLUMN, j]
+        item = node.item[ix.COLUMN, j]
         if item < n:
             r = reduced_value(program, u, item)
-            if (r > spare and node.item[UPPER, j] == 1) or (-r > spare and node.item[UPPER, j] == 0):
-                _fix(program, node, item, node.item[UPPER, j])
+            if (r > spare and node.item[ix.UPPER, j] == 1) or (-r > spare and node.item[ix.UPPER, j] == 0):
+                _fix(program, node, item, node.item[ix.UPPER, j])
                 drop(node, j)
                 continue
         j += 1
@@ -85,8 +62,8 @@ def _choose(node: Node, solved: bool, gap: float, work: Work) -> tuple[int, bool
     place, up, best = -1, False, -1.0
     for p in range(M):
         variable = node.basic[p]
-        free = node.item[FIXED_AT, variable] == FREE if variable < n else variable == n + M - 1
-        share = node.row[X, p] - np.floor(node.row[X, p])
+        free = node.item[ix.FIXED_AT, variable] == ix.FREE if variable < n else variable == n + M - 1
+        share = node.row[ix.X, p] - np.floor(node.row[ix.X, p])
         if not solved or not free or share < _WHOLE or share > 1 - _WHOLE:
             continue
         fall, rise = share * _rate(node, p, False, work), (1 - share) * _rate(node, p, True, work)
@@ -101,11 +78,11 @@ def _any_free(node: Node) -> tuple[int, bool]:
     """A place to branch where the relaxation shows none: it is whole but does not fit to rounding, or is not solved."""
     n, M = node.item.shape[1], node.row.shape[1]
     for j in range(node.size[0]):
-        if node.item[COLUMN, j] < n:
-            return M + j, node.item[UPPER, j] == 1
+        if node.item[ix.COLUMN, j] < n:
+            return M + j, node.item[ix.UPPER, j] == 1
     for p in range(M):
-        if node.basic[p] < n and node.item[FIXED_AT, node.basic[p]] == FREE:
-            return p, node.row[X, p] > 0.5
+        if node.basic[p] < n and node.item[ix.FIXED_AT, node.basic[p]] == ix.FREE:
+            return p, node.row[ix.X, p] > 0.5
     return -1, False
 
 
@@ -115,19 +92,19 @@ def _take_branch(program: Program, node: Node, place: int, up: bool) -> None:
     n, M = node.item.shape[1], node.row.shape[1]
     if place >= M:
         j = place - M
-        if (node.item[UPPER, j] == 1) != up:
+        if (node.item[ix.UPPER, j] == 1) != up:
             flip(node, j)
-        _fix(program, node, node.item[COLUMN, j], node.item[UPPER, j])
+        _fix(program, node, node.item[ix.COLUMN, j], node.item[ix.UPPER, j])
         drop(node, j)
         return
     variable = node.basic[place]
     if variable < n:
         _fix(program, node, variable, 1 if up else 0)
-        node.row[LEAST, place] = node.row[MOST, place] = 1.0 if up else 0.0
+        node.row[ix.LEAST, place] = node.row[ix.MOST, place] = 1.0 if up else 0.0
     elif up:
-        node.row[LEAST, place] = node.row[LO, variable - n] = np.ceil(node.row[X, place])
+        node.row[ix.LEAST, place] = node.row[ix.LO, variable - n] = np.ceil(node.row[ix.X, place])
     else:
-        node.row[MOST, place] = node.row[HI, variable - n] = np.floor(node.row[X, place])
+        node.row[ix.MOST, place] = node.row[ix.HI, variable - n] = np.floor(node.row[ix.X, place])
 
 
 @inner()
@@ -135,8 +112,8 @@ def _after_rounding(program: Program, node: Node, bound: float) -> float:
     """About what the selection below the relaxation earns, given what the relaxation does."""
     n = node.item.shape[1]
     for i in range(node.row.shape[1]):
-        if node.basic[i] < n and node.item[FIXED_AT, node.basic[i]] == FREE and node.row[X, i] <= 1 - _WHOLE:
-            bound -= node.row[X, i] * program.v[node.basic[i]]
+        if node.basic[i] < n and node.item[ix.FIXED_AT, node.basic[i]] == ix.FREE and node.row[ix.X, i] <= 1 - _WHOLE:
+            bound -= node.row[ix.X, i] * program.v[node.basic[i]]
     return bound + _WHOLE
 
 
@@ -145,13 +122,13 @@ def _round_down(node: Node, z: Bytes) -> None:
     """Write the whole part of the relaxation's solution to ``z``."""
     n = node.item.shape[1]
     for j in range(n):
-        z[j] = node.item[FIXED_AT, j] if node.item[FIXED_AT, j] != FREE else 0
+        z[j] = node.item[ix.FIXED_AT, j] if node.item[ix.FIXED_AT, j] != ix.FREE else 0
     for j in range(node.size[0]):
-        if node.item[COLUMN, j] < n:
-            z[node.item[COLUMN, j]] = node.item[UPPER, j]
+        if node.item[ix.COLUMN, j] < n:
+            z[node.item[ix.COLUMN, j]] = node.item[ix.UPPER, j]
     for i in range(node.row.shape[1]):
-        if node.basic[i] < n and node.item[FIXED_AT, node.basic[i]] == FREE:
-            z[node.basic[i]] = 1 if node.row[X, i] > 1 - _WHOLE else 0
+        if node.basic[i] < n and node.item[ix.FIXED_AT, node.basic[i]] == ix.FREE:
+            z[node.basic[i]] = 1 if node.row[ix.X, i] > 1 - _WHOLE else 0
 
 
 @inner()
@@ -171,27 +148,6 @@ def _worth(program: Program, z: Bytes) -> float:
 
 
 @inner()
-def _same(a: Bytes, b: Bytes) -> bool:
-    """Whether two selections are one."""
-    for j in range(a.shape[0]):  # noqa: SIM110 (numba knows no all())
-        if a[j] != b[j]:
-            return False
-    return True
-
-
-@inner()
-def _kth_least(x: Array, k: int) -> float:
-    """The (k + 1)-th smallest number of ``x``, which is reordered."""
-    for i in range(k + 1):
-        least = i
-        for j in range(i + 1, x.shape[0]):
-            if x[j] < x[least]:
-                least = j
-        x[i], x[least] = x[least], x[i]
-    return x[k]
-
-
-@inner()
 def _first_guess(program: Program, work: Work) -> float:
     """How much of the relaxation's value the best selection may lose: what flipping one of the nearest items costs."""
     n = program.v.shape[0]
@@ -199,7 +155,8 @@ def _first_guess(program: Program, work: Work) -> float:
     for j in range(n):
         work.ratio[j] = abs(reduced_value(program, work.u, j))
         mean += work.ratio[j] / n
-    return max(_kth_least(work.ratio, min(_NEAR, n - 1)), 1e-4 * mean, 1e-9)
+    near = min(_NEAR, n - 1)
+    return max(np.partition(work.ratio, near)[near], 1e-4 * mean, 1e-9)
 
 
 @inner()
@@ -207,7 +164,7 @@ def _accept(program: Program, z: Bytes, low: float, step: float, best: Bytes) ->
     """Take ``z`` for the best where it is; what the best earns then, and whether ``z`` is as good but another."""
     value = _worth(program, z)
     if step < 0 and abs(value - low) <= -step:
-        return low, not _same(z, best)
+        return low, not np.array_equal(z, best)
     if value > low:
         for j in range(z.shape[0]):
             best[j] = z[j]
@@ -244,7 +201,7 @@ def _explore(
                 if tied:
                     return TIED, low, budget
         if place >= 0 and bound >= max(cut, low + step):
-            if depth + 1 == DEPTH:
+            if depth + 1 == ix.DEPTH:
                 return SPENT, low, budget
             tree.bound[depth], tree.branch[depth, 0], tree.branch[depth, 1] = bound, place, 0 if up else 1
             depth += 1

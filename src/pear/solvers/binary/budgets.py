@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.solvers.binary.rows import Rows
+from pear.solvers.binary.rows import Array, Rows
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 

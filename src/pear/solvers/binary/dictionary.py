@@ -77,13 +77,9 @@ class Node(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """One node for each level, what its bound was (DEPTH,), and place and direction of the branch left (DEPTH, 2)."""
+    """Nodes by level (DEPTH, …), what their bounds were (DEPTH,), place and direction of the branch left (DEPTH, 2)."""
 
-    T: Array
-    item: Ints
-    row: Array
-    basic: Ints
-    size: Ints
+    nodes: Node
     bound: Array
     branch: Ints
 
@@ -100,39 +96,32 @@ class Work(NamedTuple):
 @inner()
 def new_tree(n: int, M: int) -> Tree:
     """Room for DEPTH nodes of n items and M rows."""
-    return Tree(
+    nodes = Node(
         np.empty((DEPTH, M + 2, n)),
         np.empty((DEPTH, 3, n), np.int64),
         np.empty((DEPTH, 7, M)),
         np.empty((DEPTH, M), np.int64),
         np.empty((DEPTH, 1), np.int64),
-        np.empty(DEPTH),
-        np.empty((DEPTH, 2), np.int64),
     )
+    return Tree(nodes, np.empty(DEPTH), np.empty((DEPTH, 2), np.int64))
 
 
 @inner()
 def level(tree: Tree, depth: int) -> Node:
     """The node at that depth."""
-    return Node(tree.T[depth], tree.item[depth], tree.row[depth], tree.basic[depth], tree.size[depth])
+    every = tree.nodes
+    return Node(every.T[depth], every.item[depth], every.row[depth], every.basic[depth], every.size[depth])
 
 
 @inner()
 def copy(node: Node, to: Node) -> None:
     """Write the part of ``node`` that is in use to ``to``."""
     k = to.size[0] = node.size[0]
-    for i in range(node.T.shape[0]):
-        for j in range(k):
-            to.T[i, j] = node.T[i, j]
-    for j in range(k):
-        to.item[COLUMN, j] = node.item[COLUMN, j]
-        to.item[UPPER, j] = node.item[UPPER, j]
-    for j in range(node.item.shape[1]):
-        to.item[FIXED_AT, j] = node.item[FIXED_AT, j]
-    for i in range(node.row.shape[1]):
-        to.basic[i] = node.basic[i]
-        for k in range(7):
-            to.row[k, i] = node.row[k, i]
+    to.T[:, :k] = node.T[:, :k]
+    to.item[:FIXED_AT, :k] = node.item[:FIXED_AT, :k]
+    to.item[FIXED_AT] = node.item[FIXED_AT]
+    to.basic[:] = node.basic
+    to.row[:] = node.row
 
 
 @inner()

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from pear.solvers.active_set.compile import guarded
+from pear.solvers.binary.dictionary import Array, Bytes, Ints
 
 
 @guarded
 @njit(cache=True, nogil=True)
-def fill_all(
-    values: NDArray[np.float64],
-    weights: NDArray[np.int64],
-    capacity: int,
-    chosen: NDArray[np.int8],
-    best: NDArray[np.float64],
-) -> None:
+def fill_all(values: Array, weights: Ints, capacity: int, chosen: Bytes, best: Array) -> None:
     """Write the selection of greatest value for each row of ``values`` to ``chosen``, and that value to ``best``.
 
     ``most[j, c]`` is the best that the first j items earn in room c. Where an item gains nothing it is left out.
@@ -48,13 +42,7 @@ def fill_all(
 
 @guarded
 @njit(cache=True, nogil=True)
-def fill_each(
-    values: NDArray[np.float64],
-    weights: NDArray[np.int64],
-    capacities: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    chosen: NDArray[np.int8],
-) -> None:
+def fill_each(values: Array, weights: Ints, capacities: Ints, rows: Ints, chosen: Bytes) -> None:
     """As ``fill_all``, where every row of ``values`` (B, n) has weights and a capacity of its own.
 
     Args:

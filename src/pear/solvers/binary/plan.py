@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from pear.optimality.rule import OPTIMAL
 from pear.solvers.adapters.arrays import Batch, row
 from pear.solvers.binary.memory import Bounded
-from pear.solvers.binary.rows import Rows
-
-Array = NDArray[np.float64]
+from pear.solvers.binary.rows import Array, Rows
 
 _RECENT = 1000  # decisions among which searches look for a start
 _SPACE, _SHARE = 128 << 20, 32 << 20  # bytes for all plans with their decisions, and for the decisions of one

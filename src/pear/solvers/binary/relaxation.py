@@ -11,22 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pear.solvers.binary.dictionary import (
-    BASE,
-    COLUMN,
-    FIXED_AT,
-    FREE,
-    HI,
-    LEAST,
-    LO,
-    ROOM,
-    Array,
-    Node,
-    Program,
-    Work,
-    X,
-    inner,
-)
+from pear.solvers.binary import dictionary as ix
+from pear.solvers.binary.dictionary import Array, Node, Program, Work, inner
 from pear.solvers.binary.simplex import AT_OPTIMUM, BELOW, INFEASIBLE, reoptimise
 
 _EPS = 2.220446049250313e-16
@@ -39,10 +25,10 @@ def _multipliers(node: Node, u: Array) -> None:
     for i in range(M):
         u[i] = 0.0
     for j in range(node.size[0]):
-        if node.item[COLUMN, j] >= n:
-            u[node.item[COLUMN, j] - n] = -node.T[M, j]
+        if node.item[ix.COLUMN, j] >= n:
+            u[node.item[ix.COLUMN, j] - n] = -node.T[M, j]
     for i in range(M):
-        if node.row[HI, i] == np.inf:
+        if node.row[ix.HI, i] == np.inf:
             u[i] = max(u[i], 0.0)
 
 
@@ -50,14 +36,14 @@ def _multipliers(node: Node, u: Array) -> None:
 def _along_ray(node: Node, p: int, length: float, u: Array) -> None:
     """Move ``u`` along the dual ray by which row ``p`` shows that nothing fits."""
     n, M = node.item.shape[1], node.row.shape[1]
-    step = length if node.row[X, p] < node.row[LEAST, p] else -length
+    step = length if node.row[ix.X, p] < node.row[ix.LEAST, p] else -length
     if node.basic[p] >= n:
         u[node.basic[p] - n] += step
     for j in range(node.size[0]):
-        if node.item[COLUMN, j] >= n:
-            u[node.item[COLUMN, j] - n] += step * node.T[p, j]
+        if node.item[ix.COLUMN, j] >= n:
+            u[node.item[ix.COLUMN, j] - n] += step * node.T[p, j]
     for i in range(M):
-        if node.row[HI, i] == np.inf:
+        if node.row[ix.HI, i] == np.inf:
             u[i] = max(u[i], 0.0)
 
 
@@ -74,15 +60,15 @@ def reduced_value(program: Program, u: Array, item: int) -> float:
 def _bound_by(program: Program, node: Node, u: Array) -> float:
     """The most that the items fixed and any choice of the others earn, by the multipliers ``u``."""
     n, M = program.A.shape
-    total, size = node.row[BASE, 0], 0.0
+    total, size = node.row[ix.BASE, 0], 0.0
     for i in range(M):
-        total += u[i] * node.row[ROOM, i] - u[i] * (node.row[LO, i] if u[i] >= 0 else node.row[HI, i])
-        size += abs(u[i]) * (abs(node.row[ROOM, i]) + node.size[0])
+        total += u[i] * node.row[ix.ROOM, i] - u[i] * (node.row[ix.LO, i] if u[i] >= 0 else node.row[ix.HI, i])
+        size += abs(u[i]) * (abs(node.row[ix.ROOM, i]) + node.size[0])
     for j in range(node.size[0]):
-        if node.item[COLUMN, j] < n:
-            total += max(reduced_value(program, u, node.item[COLUMN, j]), 0.0)
+        if node.item[ix.COLUMN, j] < n:
+            total += max(reduced_value(program, u, node.item[ix.COLUMN, j]), 0.0)
     for i in range(M):
-        if node.basic[i] < n and node.item[FIXED_AT, node.basic[i]] == FREE:
+        if node.basic[i] < n and node.item[ix.FIXED_AT, node.basic[i]] == ix.FREE:
             total += max(reduced_value(program, u, node.basic[i]), 0.0)
     rounding = _EPS * size  # more than ``close`` allows for where multipliers are large
     return total + rounding if rounding > 0.25 * program.close else total

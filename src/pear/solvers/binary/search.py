@@ -7,9 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.solvers.binary.rows import EXACT, Rows, power_of_two
-
-Array = NDArray[np.float64]
+from pear.solvers.binary.rows import EXACT, Array, Rows, power_of_two
 
 PROVEN, SPENT, NOTHING, TIED = 0, 1, 2, 3
 """How a search ends: the best is known; the budget is spent; nothing fits; two selections share the first place."""

@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
-from pear.solvers.binary.dictionary import (
-    BASE,
-    COLUMN,
-    FIXED_AT,
-    FREE,
-    HI,
-    LEAST,
-    LO,
-    MOST,
-    UPPER,
-    Node,
-    Program,
-    Work,
-    X,
-    inner,
-)
+from pear.solvers.binary import dictionary as ix
+from pear.solvers.binary.dictionary import Node, Program, Work, inner
 
 AT_OPTIMUM, BELOW, INFEASIBLE, STUCK = 0, 1, 2, 3
 """How pivoting ends: solved; the bound is too low to matter; a row shows that nothing fits; too many pivots."""
@@ -32,7 +18,7 @@ def _leaving(node: Node) -> int:
     """The row of the basic variable farthest outside its bounds, or −1."""
     worst, row = _OUTSIDE, -1
     for i in range(node.row.shape[1]):
-        outside = max(node.row[LEAST, i] - node.row[X, i], node.row[X, i] - node.row[MOST, i])
+        outside = max(node.row[ix.LEAST, i] - node.row[ix.X, i], node.row[ix.X, i] - node.row[ix.MOST, i])
         if outside > worst:
             worst, row = outside, i
     return row
@@ -41,17 +27,17 @@ def _leaving(node: Node) -> int:
 @inner()
 def _span(node: Node, j: int) -> float:
     """The width of column ``j``'s bounds."""
-    y = node.item[COLUMN, j] - node.item.shape[1]
-    return 1.0 if y < 0 else node.row[HI, y] - node.row[LO, y]
+    y = node.item[ix.COLUMN, j] - node.item.shape[1]
+    return 1.0 if y < 0 else node.row[ix.HI, y] - node.row[ix.LO, y]
 
 
 @inner()
 def flip(node: Node, j: int) -> None:
     """Move column ``j`` to its other bound."""
-    move = _span(node, j) if node.item[UPPER, j] == 0 else -_span(node, j)
-    node.item[UPPER, j] = 1 - node.item[UPPER, j]
+    move = _span(node, j) if node.item[ix.UPPER, j] == 0 else -_span(node, j)
+    node.item[ix.UPPER, j] = 1 - node.item[ix.UPPER, j]
     for i in range(node.row.shape[1]):
-        node.row[X, i] -= node.T[i, j] * move
+        node.row[ix.X, i] -= node.T[i, j] * move
 
 
 @inner(error_model="numpy")
@@ -60,7 +46,7 @@ def ratios(node: Node, p: int, rising: bool, work: Work) -> int:
     M, found = node.row.shape[1], 0
     for j in range(node.size[0]):
         a = node.T[p, j] if rising else -node.T[p, j]
-        if (a > _PIVOT and node.item[UPPER, j] == 1) or (a < -_PIVOT and node.item[UPPER, j] == 0):
+        if (a > _PIVOT and node.item[ix.UPPER, j] == 1) or (a < -_PIVOT and node.item[ix.UPPER, j] == 0):
             work.order[found] = j
             work.ratio[found] = abs(node.T[M + 1, j] / a)
             found += 1
@@ -87,8 +73,8 @@ def _entering(node: Node, p: int, work: Work) -> int:
 
     Along the dual ray the bound falls at the rate of what is left outside; each column that is passed reduces it.
     """
-    rising = node.row[X, p] < node.row[LEAST, p]
-    outside = node.row[LEAST, p] - node.row[X, p] if rising else node.row[X, p] - node.row[MOST, p]
+    rising = node.row[ix.X, p] < node.row[ix.LEAST, p]
+    outside = node.row[ix.LEAST, p] - node.row[ix.X, p] if rising else node.row[ix.X, p] - node.row[ix.MOST, p]
     found = ratios(node, p, rising, work)
     while found > 0:
         best = _least_ratio(node, p, found, work)
@@ -107,13 +93,13 @@ def _entering(node: Node, p: int, work: Work) -> int:
 def _pivot(node: Node, p: int, q: int) -> None:
     """Exchange the basic variable of row ``p``, which goes to the bound it violates, with column ``q``."""
     n, M, k, T = node.item.shape[1], node.row.shape[1], node.size[0], node.T
-    below = node.row[X, p] < node.row[LEAST, p]
-    move = (node.row[X, p] - (node.row[LEAST, p] if below else node.row[MOST, p])) / T[p, q]
-    y = node.item[COLUMN, q] - n
-    at = float(node.item[UPPER, q]) if y < 0 else (node.row[HI, y] if node.item[UPPER, q] == 1 else node.row[LO, y])
+    below = node.row[ix.X, p] < node.row[ix.LEAST, p]
+    move = (node.row[ix.X, p] - (node.row[ix.LEAST, p] if below else node.row[ix.MOST, p])) / T[p, q]
+    y, upper = node.item[ix.COLUMN, q] - n, node.item[ix.UPPER, q]
+    at = float(upper) if y < 0 else (node.row[ix.HI, y] if upper == 1 else node.row[ix.LO, y])
     for i in range(M):
-        node.row[X, i] -= T[i, q] * move
-    node.row[X, p] = at + move
+        node.row[ix.X, i] -= T[i, q] * move
+    node.row[ix.X, p] = at + move
     inverse = 1.0 / T[p, q]
     for j in range(k):
         T[p, j] *= inverse
@@ -131,13 +117,13 @@ def _pivot(node: Node, p: int, q: int) -> None:
 def _exchange(node: Node, p: int, q: int, below: bool) -> None:
     """The names and bounds that a pivot exchanges; an item that is fixed leaves for good."""
     n = node.item.shape[1]
-    leaving, entering = node.basic[p], node.item[COLUMN, q]
+    leaving, entering = node.basic[p], node.item[ix.COLUMN, q]
     node.basic[p] = entering
-    node.row[LEAST, p] = 0.0 if entering < n else node.row[LO, entering - n]
-    node.row[MOST, p] = 1.0 if entering < n else node.row[HI, entering - n]
-    node.item[COLUMN, q] = leaving
-    node.item[UPPER, q] = 0 if below else 1
-    if leaving < n and node.item[FIXED_AT, leaving] != FREE:
+    node.row[ix.LEAST, p] = 0.0 if entering < n else node.row[ix.LO, entering - n]
+    node.row[ix.MOST, p] = 1.0 if entering < n else node.row[ix.HI, entering - n]
+    node.item[ix.COLUMN, q] = leaving
+    node.item[ix.UPPER, q] = 0 if below else 1
+    if leaving < n and node.item[ix.FIXED_AT, leaving] != ix.FREE:
         drop(node, q)
 
 
@@ -146,8 +132,8 @@ def drop(node: Node, j: int) -> None:
     """Take column ``j``, of an item that is fixed, out of the dictionary."""
     last = node.size[0] - 1
     node.size[0] = last
-    node.item[COLUMN, j] = node.item[COLUMN, last]
-    node.item[UPPER, j] = node.item[UPPER, last]
+    node.item[ix.COLUMN, j] = node.item[ix.COLUMN, last]
+    node.item[ix.UPPER, j] = node.item[ix.UPPER, last]
     for i in range(node.T.shape[0]):
         node.T[i, j] = node.T[i, last]
 
@@ -155,15 +141,15 @@ def drop(node: Node, j: int) -> None:
 @inner()
 def _objective(program: Program, node: Node) -> float:
     """The value of the point that the dictionary stands for, feasible or not: a bound, to rounding."""
-    n, total = node.item.shape[1], node.row[BASE, 0]
+    n, total = node.item.shape[1], node.row[ix.BASE, 0]
     for j in range(node.size[0]):
-        if node.item[COLUMN, j] < n and node.item[UPPER, j] == 1:
-            total += program.v[node.item[COLUMN, j]]
+        if node.item[ix.COLUMN, j] < n and node.item[ix.UPPER, j] == 1:
+            total += program.v[node.item[ix.COLUMN, j]]
     for i in range(node.row.shape[1]):
         item = node.basic[i]
         if item < n:
-            fixed = 0 if node.item[FIXED_AT, item] == FREE else node.item[FIXED_AT, item]
-            total += program.v[item] * (node.row[X, i] - fixed)
+            fixed = 0 if node.item[ix.FIXED_AT, item] == ix.FREE else node.item[ix.FIXED_AT, item]
+            total += program.v[item] * (node.row[ix.X, i] - fixed)
     return total
 
 

@@ -18,9 +18,8 @@ from pear.solvers.adapters.arrays import Batch
 from pear.solvers.base import Candidate, empty_candidate
 from pear.solvers.binary import threads
 from pear.solvers.binary.plan import Answer, Plan, by_constraints, packed, unpacked, whole_bounds
+from pear.solvers.binary.rows import Array
 from pear.solvers.binary.search import NOTHING, PROVEN, SPENT, Search
-
-Array = NDArray[np.float64]
 
 _SMALL = 50_000  # coefficients up to which the search is tried before branch and cut
 _STATUS = {PROVEN: Status.SOLVED, SPENT: Status.INACCURATE, NOTHING: Status.INFEASIBLE}

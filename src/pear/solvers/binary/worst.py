@@ -10,11 +10,9 @@ from pear.problem.canonical import QuadraticProgram
 from pear.solvers.adapters.arrays import Batch
 from pear.solvers.binary import threads
 from pear.solvers.binary.plan import Plan, by_constraints
-from pear.solvers.binary.rows import Rows
+from pear.solvers.binary.rows import Array, Rows
 from pear.solvers.binary.search import Search
 from pear.solvers.binary.solve import supports
-
-Array = NDArray[np.float64]
 
 
 def worst_of_best(qp: QuadraticProgram, bill: Array, best: Array) -> Array:

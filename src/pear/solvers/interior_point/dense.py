@@ -230,11 +230,7 @@ def _start(qp: QuadraticProgram, c: _Inequalities) -> _State:
     return x, y, inside(gap), inside(-gap) * D
 
 
-def _newton(
-    qp: QuadraticProgram,
-    c: _Inequalities,
-    state: _State,
-) -> tuple[Tensor, _State]:
+def _newton(qp: QuadraticProgram, c: _Inequalities, state: _State) -> tuple[Tensor, _State]:
     """One predictor-corrector step: (B,) residuals of the state, and the state after it."""
     x, y, s, lam = state
     count = c.present.sum(1, keepdim=True).clamp(min=1)

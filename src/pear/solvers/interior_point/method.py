@@ -12,16 +12,15 @@ variables and 55 times at 4,000. It also holds the interpreter's lock, so that t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pear.solvers.linalg.ordering import Array
 from pear.solvers.linalg.saddle import Saddle, SaddlePattern
 
-Array = NDArray[Any]
-Goals = tuple[Array, Array, Array]
+Solution = tuple[Array, Array, Array]
+"""A point x (n,), row multipliers (p + m,) and bound multipliers (n,)."""
 
 _MAX_ITERATIONS = 80
 _SHIFT = 1e-8
@@ -38,21 +37,17 @@ _PATIENCE = 15  # iterations without a better point
 _INSIDE = 3e-3  # how far a warm start is moved inside, relative to its size
 
 
-@dataclass
-class Point:
-    """A primal-dual point: x (n,), row multipliers (p + m,), slacks of the m inequalities, bound multipliers (n,) each.
+class Point(NamedTuple):
+    """A primal-dual point: x (n,), multipliers of the equalities (p,), distances to the limits and their multipliers.
 
-    ``below`` and ``above`` are the distances to the bounds; they are variables of their own while x is infeasible, and
-    1 where there is no bound.
+    The limits (2n + m,) are the lower bounds, the upper bounds and the inequalities. Distances are variables of their
+    own while x is infeasible; where there is no limit they are 1 and the multiplier is 0.
     """
 
     x: Array
-    v: Array
-    slack: Array
-    below: Array
-    above: Array
-    lower: Array
-    upper: Array
+    y: Array
+    distance: Array
+    multiplier: Array
 
 
 class InteriorPoint:
@@ -71,25 +66,18 @@ class InteriorPoint:
     """
 
     def __init__(
-        self,
-        pattern: SaddlePattern,
-        p: int,
-        c: Array,
-        rhs: Array,
-        lb: Array,
-        ub: Array,
-        start: tuple[Array, Array, Array] | None = None,
+        self, pattern: SaddlePattern, p: int, c: Array, rhs: Array, lb: Array, ub: Array, start: Solution | None = None
     ) -> None:
         self.pattern, self.p = pattern, p
-        self.dual_scale = max(float(np.abs(c).max(initial=0.0)), 1e-300)
+        self.dual_scale = max(_largest(c), 1e-300)
         self.size = _typical_size(rhs, p, lb, ub)
-        self.c, self.rhs, self.lb, self.ub = c, rhs, lb, ub
         self.pinned = lb == ub
-        self.has_lower, self.has_upper = np.isfinite(lb) & ~self.pinned, np.isfinite(ub) & ~self.pinned
-        self.absent = np.concatenate([np.zeros(p, bool), np.isinf(rhs[p:])])
-        self.present = ~self.absent[p:]
-        self.count = int(self.has_lower.sum() + self.has_upper.sum() + self.present.sum())
-        self.inequalities = pattern.J[p:]
+        n, rows = len(c), ~np.isinf(rhs[p:])
+        self.present = np.concatenate([np.isfinite(lb) & ~self.pinned, np.isfinite(ub) & ~self.pinned, rows])
+        self.absent = np.concatenate([np.zeros(p, bool), ~rows])
+        self.c, self.rhs, self.lb, self.ub = c, np.where(self.absent, 0.0, rhs), lb, ub
+        self.count = max(int(self.present.sum()), 1)
+        self.bounds, self.rows = slice(2 * n), slice(2 * n, None)
         self.error, self.iterations, self.ended, self._best_at = np.inf, 0, False, 0
         with np.errstate(all="ignore"):
             self._best = self._cold() if start is None else self._warm(*start)
@@ -103,24 +91,21 @@ class InteriorPoint:
         """
         with np.errstate(all="ignore"):  # a run that diverges is noticed by its error, not by its overflows
             while not self.ended and self.error > tol:
-                if (
-                    self.iterations >= _MAX_ITERATIONS
-                    or np.abs(self._now.v).max(initial=0.0) > _DIVERGED * self.dual_scale
-                ):
-                    self.ended = True
-                    break
-                moved = self._advance(self._now, *self._state)
+                spent = self.iterations >= _MAX_ITERATIONS
+                spent = spent or _largest(self._multipliers(self._now)) > _DIVERGED * self.dual_scale
+                moved = None if spent else self._advance(self._now, *self._state)
                 self.iterations += 1
                 if moved is None:
                     self.ended = True
-                    break
-                self._take(moved)
+                else:
+                    self._take(moved)
         return self.error <= tol
 
     @property
-    def point(self) -> tuple[Array, Array, Array]:
-        """The point x (n,), row multipliers (p + m,) and bound multipliers (n,) of the best iterate."""
-        return self._best.x, self._best.v, self._best.upper - self._best.lower
+    def point(self) -> Solution:
+        """Of the best iterate."""
+        q, n = self._best, len(self.c)
+        return q.x, self._multipliers(q), q.multiplier[n : 2 * n] - q.multiplier[:n]
 
     def _take(self, q: Point) -> None:
         self._now = q
@@ -133,84 +118,56 @@ class InteriorPoint:
     # -- one iteration -----------------------------------------------------------------------------------------------
 
     def _advance(self, q: Point, dual: Array, primal: Array, gap: float) -> Point | None:
-        p, w = self.p, q.v[self.p :]
-        D = np.where(self.has_lower, q.lower / q.below, 0.0) + np.where(self.has_upper, q.upper / q.above, 0.0)
-        D = np.where(self.pinned, _HELD, D) + _SHIFT * self.max_curvature
-        E = np.full(len(q.v), _SHIFT / self.max_curvature)
-        E[p:] += np.where(self.present, q.slack / np.where(w > 0, w, 1.0), _HELD)
+        weight = np.where(self.present, q.multiplier / q.distance, 0.0)
+        D = np.where(self.pinned, _HELD, _by_variable(weight[self.bounds], 1)) + _SHIFT * self.max_curvature
+        E = np.full(len(self.rhs), _SHIFT / self.max_curvature)
+        E[self.p :] += np.where(self.present[self.rows], q.distance[self.rows] / self._safe(q), _HELD)
         system = self.pattern.factor(D, E)
         if not system.succeeded:
             return None
         inner = min(1e-6, 1e-2 * gap / (1.0 + abs(gap)))
-        mu = gap / max(self.count, 1)
-        products = q.lower * q.below, q.upper * q.above, w * q.slack
-        goals: Goals = (-products[0], -products[1], -products[2])
-        step = self._direction(system, q, dual, primal, goals, inner)
-        after = self._gap(_moved(q, step, *self._lengths(q, step))) / max(self.count, 1)
+        mu, product = gap / self.count, q.multiplier * q.distance
+        step = self._direction(system, q, dual, primal, -product, inner)
+        there = _moved(q, step, *self._lengths(q, step))
+        after = float(there.multiplier @ there.distance) / self.count
         centre = (after / mu) ** 3 * mu if mu > 0 else 0.0
-        second = step.lower * step.below, step.upper * step.above, step.v[p:] * step.slack
-        goals = (centre - products[0] - second[0], centre - products[1] - second[1], centre - products[2] - second[2])
-        step = self._direction(system, q, dual, primal, goals, inner)
+        goal = centre - product - step.multiplier * step.distance
+        step = self._direction(system, q, dual, primal, goal, inner)
         for _ in range(_CORRECTORS):
             alpha, beta = self._lengths(q, step)
             if min(alpha, beta) >= _LONG:
                 break
-            wider = self._centred(q, step, goals, centre, alpha, beta)
+            ahead = _moved(q, step, min(1.0, alpha + _FURTHER), min(1.0, beta + _FURTHER))
+            wider = goal + _towards_centre(ahead, centre)
             other = self._direction(system, q, dual, primal, wider, inner)
             if min(self._lengths(q, other)) < min(alpha, beta) + _GAIN:
                 break
-            step, goals = other, wider
+            step, goal = other, wider
         alpha, beta = self._lengths(q, step)
         return _moved(q, step, min(1.0, _STEP * alpha), min(1.0, _STEP * beta))
 
-    def _centred(self, q: Point, d: Point, goals: Goals, mu: float, alpha: float, beta: float) -> Goals:
-        """Goals that bring outlying products back into a band around ``mu``, so that the next step may be longer."""
-        there = _moved(q, d, min(1.0, alpha + _FURTHER), min(1.0, beta + _FURTHER))
-        pairs = (there.lower, there.below), (there.upper, there.above), (there.v[self.p :], there.slack)
-
-        def towards(goal: Array, pair: tuple[Array, Array]) -> Array:
-            product = pair[0] * pair[1]
-            change: Array = np.maximum(np.clip(product, _BAND * mu, mu / _BAND) - product, -mu / _BAND)
-            return goal + change
-
-        return towards(goals[0], pairs[0]), towards(goals[1], pairs[1]), towards(goals[2], pairs[2])
-
-    def _direction(self, system: Saddle, q: Point, dual: Array, primal: Array, goals: Goals, inner: float) -> Point:
+    def _direction(self, system: Saddle, q: Point, dual: Array, primal: Array, goal: Array, inner: float) -> Point:
         """A Newton step that changes every product of multiplier and distance by its goal, to first order."""
-        p, w = self.p, q.v[self.p :]
-        off_lower = np.where(self.has_lower, q.x - self.lb - q.below, 0.0)
-        off_upper = np.where(self.has_upper, self.ub - q.x - q.above, 0.0)
-        goal_lower, goal_upper, goal_rows = goals
-        safe_w = np.where(w > 0, w, 1.0)
-        f = -dual
-        f = f + np.where(self.has_lower, (goal_lower - q.lower * off_lower) / q.below, 0.0)
-        f = f - np.where(self.has_upper, (goal_upper - q.upper * off_upper) / q.above, 0.0)
-        r = -primal.copy()
-        r[p:] = np.where(self.present, r[p:] - goal_rows / safe_w, 0.0)
-        dx, dv = system.solve(np.where(self.pinned, 0.0, f), r, inner, refinements=int(self.error < _CLOSE))
+        p, bounds, rows = self.p, self.bounds, self.rows
+        off, safe = self._off(q), self._safe(q)
+        f = np.where(self.present[bounds], (goal[bounds] - q.multiplier[bounds] * off) / q.distance[bounds], 0.0)
+        r = -primal
+        r[p:] = np.where(self.present[rows], r[p:] - goal[rows] / safe, 0.0)
+        f = np.where(self.pinned, 0.0, _by_variable(f, -1) - dual)
+        dx, dv = system.solve(f, r, inner, refinements=int(self.error < _CLOSE))
         dx = np.where(self.pinned, 0.0, dx)
-        below, above = np.where(self.has_lower, dx + off_lower, 0.0), np.where(self.has_upper, -dx + off_upper, 0.0)
-        slack = np.where(self.present, (goal_rows - q.slack * dv[p:]) / safe_w, 0.0)
-        lower = np.where(self.has_lower, (goal_lower - q.lower * below) / q.below, 0.0)
-        upper = np.where(self.has_upper, (goal_upper - q.upper * above) / q.above, 0.0)
-        dv[p:] = np.where(self.present, dv[p:], 0.0)
-        return Point(dx, dv, slack, below, above, lower, upper)
+        slack = (goal[rows] - q.distance[rows] * dv[p:]) / safe
+        distance = np.concatenate([np.concatenate([dx, -dx]) + off, slack])
+        distance = np.where(self.present, distance, 0.0)
+        at_bounds = (goal[bounds] - q.multiplier[bounds] * distance[bounds]) / q.distance[bounds]
+        multiplier = np.where(self.present, np.concatenate([at_bounds, dv[p:]]), 0.0)
+        return Point(dx, dv[:p], distance, multiplier)
 
     def _lengths(self, q: Point, d: Point) -> tuple[float, float]:
         """How far primal and dual may go; the same for both where there is curvature between them."""
-        primal = min(
-            _ratio_test(q.below, d.below, self.has_lower),
-            _ratio_test(q.above, d.above, self.has_upper),
-            _ratio_test(q.slack, d.slack, self.present),
-        )
-        dual = min(
-            _ratio_test(q.lower, d.lower, self.has_lower),
-            _ratio_test(q.upper, d.upper, self.has_upper),
-            _ratio_test(q.v[self.p :], d.v[self.p :], self.present),
-        )
-        if self.curved:
-            primal = dual = min(primal, dual)
-        return min(1.0 / _STEP, primal), min(1.0 / _STEP, dual)
+        primal, dual = _ratio_test(q.distance, d.distance), _ratio_test(q.multiplier, d.multiplier)
+        shorter = min(primal, dual)
+        return (shorter, shorter) if self.curved else (primal, dual)
 
     # -- measures ----------------------------------------------------------------------------------------------------
 
@@ -224,29 +181,32 @@ class InteriorPoint:
         """The curvature that shifts are relative to: of the objective, or what would take the cost across the size."""
         return float(self.pattern.curvature.max(initial=0.0)) or self.dual_scale / self.size
 
-    def _residuals(self, q: Point) -> tuple[Array, Array, float]:
-        dual = self.pattern.H @ q.x + self.c + self.pattern.JT @ q.v + q.upper - q.lower
-        primal = self.pattern.J @ q.x - np.where(self.absent, 0.0, self.rhs)
-        primal[self.p :] += q.slack
-        return dual, np.where(self.absent, 0.0, primal), self._gap(q)
+    def _multipliers(self, q: Point) -> Array:
+        """(p + m,) of the rows."""
+        return np.concatenate([q.y, q.multiplier[self.rows]])
 
-    def _gap(self, q: Point) -> float:
-        return float(q.lower @ q.below + q.upper @ q.above + q.v[self.p :] @ q.slack)
+    def _safe(self, q: Point) -> Array:
+        """(m,) multipliers of the inequalities to divide by."""
+        return np.where(q.multiplier[self.rows] > 0, q.multiplier[self.rows], 1.0)
+
+    def _off(self, q: Point) -> Array:
+        """(2n,) by how much the distances to the bounds are not those of x."""
+        off = np.concatenate([q.x - self.lb, self.ub - q.x]) - q.distance[self.bounds]
+        return np.where(self.present[self.bounds], off, 0.0)
+
+    def _residuals(self, q: Point) -> tuple[Array, Array, float]:
+        v, bounds = self._multipliers(q), q.multiplier[self.bounds]
+        dual = self.pattern.H @ q.x + self.c + self.pattern.JT @ v - _by_variable(bounds, -1)
+        primal = self.pattern.J @ q.x - self.rhs
+        primal[self.p :] += q.distance[self.rows]
+        return dual, np.where(self.absent, 0.0, primal), float(q.multiplier @ q.distance)
 
     def _error(self, q: Point, dual: Array, primal: Array, gap: float) -> float:
-        size = max(float(np.abs(q.x).max(initial=0.0)), 1e-9 * self.size)
-        dual_scale = max(self.dual_scale, float(np.abs(self.pattern.H @ q.x).max(initial=0.0)))
-        free = np.where(self.pinned, 0.0, dual)
-        off = max(
-            float(np.abs(np.where(m, v, 0.0)).max(initial=0.0))
-            for m, v in ((self.has_lower, q.x - self.lb - q.below), (self.has_upper, self.ub - q.x - q.above))
-        )
-        largest = max(float(np.abs(primal).max(initial=0.0)), off)
-        return max(
-            float(np.abs(free).max(initial=0.0)) / dual_scale,
-            largest / size,
-            gap / max(self.count, 1) / size / dual_scale,
-        )
+        size = max(_largest(q.x), 1e-9 * self.size)
+        dual_scale = max(self.dual_scale, _largest(self.pattern.H @ q.x))
+        violation = max(_largest(primal), _largest(self._off(q)))
+        stationarity = _largest(np.where(self.pinned, 0.0, dual))
+        return max(stationarity / dual_scale, violation / size, gap / self.count / size / dual_scale)
 
     # -- where to begin ----------------------------------------------------------------------------------------------
 
@@ -262,41 +222,26 @@ class InteriorPoint:
         return self._moved_inside(inside + np.where(self.pinned, 0.0, dx), v)
 
     def _moved_inside(self, x: Array, v: Array) -> Point:
-        p = self.p
-        row_slack = np.where(self.present, self.rhs[p:] - self.inequalities @ x, 0.0)
         slope = self.pattern.H @ x + self.c + self.pattern.JT @ v
-        below, above = np.where(self.has_lower, x - self.lb, 0.0), np.where(self.has_upper, self.ub - x, 0.0)
-        distances = np.concatenate([below[self.has_lower], above[self.has_upper], row_slack[self.present]])
-        margin = max(
-            -1.5 * float(distances.min(initial=0.0)), 1e-2 * self.size, 0.1 * float(np.abs(x).max(initial=0.0))
-        )
-        slopes = np.abs(slope)[self.has_lower | self.has_upper]
+        nearest = float(self._distances(x)[self.present].min(initial=0.0))
+        slopes = np.abs(slope)[self.present[self.bounds].reshape(2, -1).any(0)]
         multiplier = max(float(slopes.mean()) if slopes.size else 0.0, 1e-2 * self.dual_scale)
-        row_multipliers = np.where(self.present, np.maximum(v[p:], multiplier), 0.0)
-        return Point(
-            x,
-            np.concatenate([v[:p], row_multipliers]),
-            np.where(self.present, np.maximum(row_slack, margin), 0.0),
-            np.where(self.has_lower, np.maximum(below, margin), 1.0),
-            np.where(self.has_upper, np.maximum(above, margin), 1.0),
-            np.where(self.has_lower, np.maximum(slope, multiplier), 0.0),
-            np.where(self.has_upper, np.maximum(-slope, multiplier), 0.0),
-        )
+        return self._inside(x, v, slope, max(-1.5 * nearest, 1e-2 * self.size, 0.1 * _largest(x)), multiplier)
 
     def _warm(self, x: Array, v: Array, bound: Array) -> Point:
         """A warm start, a little inside: close to the solution, and far enough from the limits to leave them."""
-        p, inside = self.p, _INSIDE
-        size, dual_scale = inside * max(float(np.abs(x).max(initial=0.0)), 1e-9 * self.size), inside * self.dual_scale
-        slack = self.rhs[p:] - self.inequalities @ x
-        return Point(
-            x,
-            np.concatenate([v[:p], np.where(self.present, np.maximum(v[p:], dual_scale), 0.0)]),
-            np.where(self.present, np.maximum(slack, size), 0.0),
-            np.where(self.has_lower, np.maximum(x - self.lb, size), 1.0),
-            np.where(self.has_upper, np.maximum(self.ub - x, size), 1.0),
-            np.where(self.has_lower, np.maximum(-bound, dual_scale), 0.0),
-            np.where(self.has_upper, np.maximum(bound, dual_scale), 0.0),
-        )
+        size = max(_largest(x), 1e-9 * self.size)
+        return self._inside(x, v, -bound, _INSIDE * size, _INSIDE * self.dual_scale)
+
+    def _inside(self, x: Array, v: Array, slope: Array, distance: float, multiplier: float) -> Point:
+        """The point with all distances and multipliers at least as large as these."""
+        multipliers = np.maximum(np.concatenate([slope, -slope, v[self.p :]]), multiplier)
+        distances = np.where(self.present, np.maximum(self._distances(x), distance), 1.0)
+        return Point(x, v[: self.p], distances, np.where(self.present, multipliers, 0.0))
+
+    def _distances(self, x: Array) -> Array:
+        """(2n + m,) to all limits; of no meaning where there is none."""
+        return np.concatenate([x - self.lb, self.ub - x, (self.rhs - self.pattern.J @ x)[self.p :]])
 
 
 def _typical_size(rhs: Array, p: int, lb: Array, ub: Array) -> float:
@@ -306,23 +251,31 @@ def _typical_size(rhs: Array, p: int, lb: Array, ub: Array) -> float:
     """
     limits = np.abs(np.concatenate([rhs[p:], lb, ub]))
     limits = limits[np.isfinite(limits) & (limits > 0)]
-    asked = float(np.abs(rhs[:p]).max(initial=0.0))
-    return max(asked, float(np.median(limits)) if limits.size else 0.0) or 1.0
+    return max(_largest(rhs[:p]), float(np.median(limits)) if limits.size else 0.0) or 1.0
 
 
 def _moved(q: Point, d: Point, primal: float, dual: float) -> Point:
-    return Point(
-        q.x + primal * d.x,
-        q.v + dual * d.v,
-        q.slack + primal * d.slack,
-        q.below + primal * d.below,
-        q.above + primal * d.above,
-        q.lower + dual * d.lower,
-        q.upper + dual * d.upper,
-    )
+    lengths = primal, dual, primal, dual
+    return Point(*(value + length * change for value, change, length in zip(q, d, lengths, strict=True)))
 
 
-def _ratio_test(value: Array, change: Array, where: Array) -> float:
-    """The longest step that keeps the values positive."""
-    falling = where & (change < 0)
-    return float((value[falling] / -change[falling]).min(initial=np.inf))
+def _towards_centre(q: Point, mu: float) -> Array:
+    """What brings outlying products back into a band around ``mu``, so that the next step may be longer."""
+    product = q.multiplier * q.distance
+    return np.maximum(np.clip(product, _BAND * mu, mu / _BAND) - product, -mu / _BAND)
+
+
+def _ratio_test(value: Array, change: Array) -> float:
+    """The longest step, a little more than 1 at most, that keeps the values positive."""
+    falling = change < 0
+    return float((value[falling] / -change[falling]).min(initial=1.0 / _STEP))
+
+
+def _by_variable(values: Array, sign: int) -> Array:
+    """(n,) from (2n,) values: those of the lower bounds and, with this sign, those of the upper ones."""
+    lower, upper = np.split(values, 2)
+    return lower + sign * upper
+
+
+def _largest(values: Array) -> float:
+    return float(np.abs(values).max(initial=0.0))

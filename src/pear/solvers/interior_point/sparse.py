@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
@@ -16,9 +14,9 @@ from pear.optimality.point import Duals, Status
 from pear.problem.sparse import SparseProgram
 from pear.solvers.base import Candidate, Start, empty_candidate
 from pear.solvers.interior_point.method import InteriorPoint
+from pear.solvers.linalg.ordering import Array
 from pear.solvers.linalg.saddle import SaddlePattern
 
-Array = NDArray[Any]
 logger = logging.getLogger("pear")
 
 

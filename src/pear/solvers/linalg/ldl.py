@@ -7,20 +7,16 @@ with the same non-zeros, and the numbers follow in a loop that needs no search.
 Measured on the KKT systems of whole solves of 760 to 100,000 variables: 1.1 times the time of qdldl 0.1.9 in the middle
 of 16 comparisons, at the same residual; SciPy's SuperLU takes 3.7 to 6.5 times as long. qdldl cannot tell what a factor
 will cost before it is computed, as ``max_work`` does here: 4,000 variables coupled at random take it 6 s each time.
+With this ordering kept for that alone, whole solves of 760 to 19,800 variables take 0.9 to 1.2 times as long.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from scipy import sparse
 
-from pear.solvers.linalg.ordering import minimum_degree, mirrored
-
-Array = NDArray[Any]
+from pear.solvers.linalg.ordering import Array, minimum_degree, mirrored
 
 
 class Ordering:
@@ -219,13 +215,8 @@ def _factored(
         k = top
         while k < n:
             i = stack[k]
-            if (
-                k + 3 < n
-                and alike[i] >= 3
-                and stack[k + 1] == i + 1
-                and stack[k + 2] == i + 2
-                and stack[k + 3] == i + 3
-            ):
+            # a column comes after those below it in the tree, so that only i + 1 and i + 2 can lie in between
+            if k + 3 < n and alike[i] >= 3 and stack[k + 3] == i + 3:
                 _four_at_once(i, y, starts, put, L_rows, L_values)
                 width = 4
             else:

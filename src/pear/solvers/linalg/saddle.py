@@ -8,15 +8,11 @@ those directions the system is positive definite.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.solvers.linalg.ldl import Factor, Ordering
-
-Array = NDArray[Any]
+from pear.solvers.linalg.ordering import Array
 
 _MAX_ITERATIONS = 300
 _PASS = 1e-10  # conjugate gradients cannot reach rounding in one go; refinement starts them again
@@ -50,11 +46,6 @@ class SaddlePattern:
             self._assemble(sparse.csr_array(coupled.shape))
             self._ordering = Ordering(self._upper, _MAX_WORK)
         self.affordable = self._ordering.affordable
-
-    @property
-    def fill(self) -> int:
-        """Entries of a factor."""
-        return self._ordering.fill
 
     def _assemble(self, coupled: sparse.csr_array) -> None:
         size = self.n + self.rows

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from pear.decisions.one_pass import OnePass, RegretCall, regrets_of
 from pear.losses import PEARLoss
-from pear.solvers.active_set.batch import Samples, new_results, work_for
-from pear.solvers.active_set.layout import Array, Outcome, Results
+from pear.solvers.active_set.batch import work_for
+from pear.solvers.active_set.layout import Array, Outcome, Results, Samples, new_results
 from pear.train.compiled import epoch as kernel
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")

@@ -57,7 +57,7 @@ class Descent:
         return full[:, :n], full[:, n:]
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """G = P e with the working sets held, (B, n), refined to rounding, and (B,) bool where that has converged."""
+        """``g = P e`` with the working sets held, (B, n), refined to rounding, and (B,) bool where it converged."""
         J = torch.cat([self.qp.A, self.qp.G], 1)
         none = torch.zeros_like(self.y)
         g, v = self.solve(e, none)
