@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pear.bench.clock import measure
+from pear.bench.clock import gradient_at, measure
 from pear.bench.peers import Peer
 from pear.bench.peers import measure as measure_peer
 from pear.bench.plot import Series
@@ -25,7 +26,7 @@ from pear.bench.table import Table, error, number
 from pear.data import load_prices
 from pear.tasks import Portfolio, portfolio
 from pear.tasks.market import Forecaster, market_loss, split_windows
-from pear.tasks.market.moments import FLOOR
+from pear.tasks.market.moments import LEAST_EIGENVALUE
 
 PEAR = "pear exact"
 SIZE = 64
@@ -85,26 +86,25 @@ def run(settings: EpochSettings, callbacks: Callbacks, peers: Sequence[tuple[Pee
     say("the forecaster")
     common = _fastest(settings, lambda: lambda: _forecast(model, known, true))[1] / settings.batches
     on_note(f"the forecaster and its optimiser take {1e3 * common:.1f} ms a batch, on every side")
-    sides = {PEAR: "pear-exact", "pear mean": "pear-mean", "pear layer": "layer"}
-    ours = None
-    for who, method in sides.items():
+    epochs: list[float] = []
+
+    def add(who: str, seconds: float, off: float) -> None:
+        batch = seconds / settings.batches
+        epochs.append(count * (batch + common))
+        callbacks.on_row(EpochRow(who, batch, epochs[-1], epochs[-1] / epochs[0], off))
+
+    exact = None
+    for who, method in {PEAR: "pear-exact", "pear mean": "pear-mean", "pear layer": "layer"}.items():
         for warm in (False, True):
             say(who)
             arrays, seconds = _fastest(settings, _fresh(method, task, predicted, true, warm))
-            batch = seconds / settings.batches
-            epoch = count * (batch + common)
-            ours = epoch if ours is None else ours
-            if who == PEAR and not warm:
-                exact = arrays["gradient"]
+            exact = arrays["gradient"] if exact is None else exact
             off = _error(arrays["gradient"], exact) if method != "pear-mean" else math.nan
-            callbacks.on_row(EpochRow(who + (", later epochs" if warm else ""), batch, epoch, epoch / ours, off))
+            add(who + (", later epochs" if warm else ""), seconds, off)
     for peer, python in peers:
         say(peer.name)
         arrays, seconds = _peer(peer, python, settings, task, predicted, true)
-        batch = seconds / settings.batches
-        epoch = count * (batch + common)
-        assert ours is not None
-        callbacks.on_row(EpochRow(peer.title, batch, epoch, epoch / ours, _error(arrays["gradient"], exact)))
+        add(peer.title, seconds, _error(arrays["gradient"], exact))
 
 
 def tables(rows: list[EpochRow]) -> list[Table]:
@@ -148,10 +148,8 @@ def _fresh(
 def _decide(loss: nn.Module, predicted: list[Tensor], true: tuple[Tensor, ...]) -> dict[str, Any]:
     found = []
     for place, (days, came) in enumerate(zip(predicted, true, strict=True)):
-        moving = days.clone().requires_grad_()
-        loss(moving, came, keys=torch.arange(place * SIZE, place * SIZE + len(days))).backward()
-        assert moving.grad is not None
-        found.append(moving.grad.numpy())
+        keys = torch.arange(place * SIZE, place * SIZE + len(days))
+        found.append(gradient_at(days, partial(loss, true=came, keys=keys)).numpy())
     return {"gradient": found}
 
 
@@ -178,7 +176,7 @@ def _peer(
         "predicted": torch.stack(predicted).numpy(),
         "true": torch.stack(list(true)).numpy(),
         "ahead": 21,
-        "floor": FLOOR,
+        "floor": LEAST_EIGENVALUE,
         "risk_aversion": task.risk_aversion,
     }
     found = measure_peer(peer, python, data, repeats=settings.repeats, limit=settings.limit)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from pear.bench.program import Array, Mask
+from pear.bench.program import Array, Mask, programs
 from pear.errors import MissingExtraError
 from pear.problem import Problem
 from pear.tasks import Split
@@ -111,24 +111,9 @@ class PlainProgram:
 
 def _stacked(problem: Problem) -> tuple[Array, Array, Array]:
     """All rows and bounds as l ≤ Jz ≤ u."""
-    n, rows, lower, upper = problem.n, [], [], []
-    if problem.A is not None and problem.b is not None:
-        rows.append(_dense(problem.A))
-        lower.append(problem.b.numpy())
-        upper.append(problem.b.numpy())
-    if problem.G is not None and problem.h is not None:
-        rows.append(_dense(problem.G))
-        lower.append(np.full(len(problem.h), -np.inf))
-        upper.append(problem.h.numpy())
-    if problem.lb is not None or problem.ub is not None:
-        rows.append(np.eye(n))
-        lower.append(np.full(n, -np.inf) if problem.lb is None else problem.lb.numpy())
-        upper.append(np.full(n, np.inf) if problem.ub is None else problem.ub.numpy())
-    return np.vstack(rows), np.concatenate(lower), np.concatenate(upper)
-
-
-def _dense(rows: Tensor) -> Array:
-    return np.asarray((rows.to_dense() if rows.layout != torch.strided else rows).numpy())
+    (p,) = programs(problem, np.zeros((1, problem.n)), 0.0)
+    lower = np.concatenate([p.b, np.full(len(p.h), -np.inf), p.lb])
+    return np.vstack([p.A, p.G, np.eye(problem.n)]), lower, np.concatenate([p.b, p.h, p.ub])
 
 
 def train(

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from pear.bench.clock import Step, measure, synchronize
+from pear.bench.clock import Step, gradient_at, measure, synchronize
 from pear.bench.plot import Series
 from pear.bench.settings import Callbacks, Labels, Settings, option
 from pear.bench.table import Table, error, number
@@ -116,7 +116,7 @@ def _point(settings: ScalingSettings, family: str, solver: str, size: int) -> Sc
     def fresh() -> Step:
         loss = PEARLoss(problem, smoothing=smoothing, injection=injection, solver=solver, reduction="sum")
         last[:] = [loss]
-        return lambda: _once(loss, predicted, true)
+        return lambda: {"gradient": gradient_at(predicted, lambda cost: loss(cost, true))}
 
     # the first measurement is the warm-up; where it takes long, it is the only one
     _, seconds = measure(fresh, 1, settings.limit, False, synchronize("cpu"))
@@ -127,13 +127,6 @@ def _point(settings: ScalingSettings, family: str, solver: str, size: int) -> Sc
     rows = sum(0 if side is None else side.shape[-1] for side in (problem.b, problem.h))
     residual = float(loss.last.kkt_residual.max())
     return ScalingRow(family, solver, size, problem.n, rows, settings.batch, min(seconds) / settings.batch, residual)
-
-
-def _once(loss: PEARLoss, predicted: Tensor, true: Tensor) -> dict[str, Tensor]:
-    moving = predicted.clone().requires_grad_()
-    loss(moving, true).backward()
-    assert moving.grad is not None
-    return {"gradient": moving.grad}
 
 
 def _grid(settings: ScalingSettings, side: int) -> tuple[Problem, Tensor, Tensor]:

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 import pear
 from pear.cli.console import out, percent
 from pear.cli.output import writable_folder, write_json
+from pear.cli.picture import draw
+from pear.report.style import require
 from pear.tasks import ShortestPath, Split
 from pear.train import FitConfig, History, fit
 from pear.train.threads import one_thread
@@ -53,8 +55,6 @@ def demo(
     max_epochs: Annotated[int, typer.Option(help="At most so many; early stopping ends sooner.")] = 300,
 ) -> None:
     """Train a forecaster of shortest paths on its error (MSE) and on its regret (PEAR), and compare the decisions."""
-    from pear.report.style import require  # brings the report, which no other command needs at its start
-
     require("the demo", "matplotlib")
     task = pear.tasks.shortest_path((grid, grid))
     split = task.split(task.samples(samples, degree=degree, noise=noise, seed=seed))
@@ -84,7 +84,7 @@ def _introduction(task: ShortestPath, split: Split, degree: int) -> str:
     return (
         f"A linear model forecasts the costs of {task.problem.n} roads, of degree {degree} in {features} features.\n"
         f"The cheapest path under the forecast is taken, and paid for at the true costs.\n"
-        f"{train:,} samples train, {validation:,} choose the best weights, {test:,} judge the decisions.\n"
+        f"{train:,} samples train, {validation:,} choose the best weights, {test:,} test the decisions.\n"
     )
 
 
@@ -173,8 +173,6 @@ def _save_numbers(path: Path, settings: dict[str, Any], before: float, results: 
 
 
 def _save_picture(path: Path, settings: dict[str, Any], before: float, results: list[Result]) -> None:
-    from pear.cli.picture import draw  # brings matplotlib, which nothing else needs
-
     draw(
         path,
         verdict(*(result.test_regret for result in results)).partition(":")[0],

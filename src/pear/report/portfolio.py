@@ -142,7 +142,7 @@ def _rows(table: Table, groups: _Trained, columns: Sequence[tuple[str, float]]) 
         for metric, lower in columns:
             values = [table.value(run, metric, {"lower_bound": lower}) for run in runs]
             known = mean_and_deviation([value for value in values if value is not None], table.ddof)
-            cells.append(number(*known, table.decimals.get(metric, METRICS[metric].decimals)))
+            cells.append(number(*known, table.decimals_of(metric)))
         rows.append((METHODS[method], f"ours, n = {len(runs)}", *cells))
         for name in _PAPER.get(method, ()):
             rows.append(("", f"paper: {_PRINTED[name]}", *(_printed(printed.get((name, *at))) for at in columns)))

@@ -12,6 +12,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.optimality.rule import TIE
 
 
 @dataclass(frozen=True)
@@ -46,15 +47,10 @@ class Graph:
             raise ProblemError(f"nodes must be numbered from 0; got the arc {min(pairs, key=min)}")
         nodes = max((max(pair) for pair in pairs), default=0) + 1
         graph = cls(pairs, nodes, 0 if source is None else int(source), nodes - 1 if target is None else int(target))
-        position = {v: k for k, v in enumerate(graph._order)}
-        if len(position) < nodes:
-            circle = sorted(set(range(nodes)) - set(position))
+        if len(graph._order) < nodes:
+            circle = sorted(set(range(nodes)) - set(graph._order))
             raise ProblemError(f"the arcs must not form a circle; the nodes {circle[:10]} are on or behind one")
-        reached = {graph.source}
-        for tail, head in sorted(pairs, key=lambda arc: position[arc[0]]):
-            if tail in reached:
-                reached.add(head)
-        if graph.source == graph.target or graph.target not in reached:
+        if graph.source == graph.target or graph.source not in graph._useful:
             end = f"the last node, {graph.target}" if target is None else f"node {graph.target}"
             raise ProblemError(f"no path leads from node {graph.source} to {end}; add what is missing")
         return graph
@@ -91,32 +87,21 @@ class Graph:
         places = np.concatenate([tails, heads]), np.concatenate([arcs, arcs])
         return sparse.csr_array((values, places), shape=(self.nodes, len(arcs)))
 
-    def cheapest(self, cost: Tensor) -> Tensor:
+    def cheapest(self, cost: Tensor, true: Tensor | None = None) -> Tensor:
         """(B, arcs) 0 or 1: the arcs on each sample's cheapest path, by dynamic programming.
 
-        Costs may be negative. Where paths are equally cheap, the arc that comes first wins, seen from the end.
+        Where paths are equally cheap, the arc that comes first wins, seen from the end; with ``true``, of all paths
+        that are cheapest the one with the highest true cost.
 
         Args:
-            cost: (B, arcs), finite.
+            cost: (B, arcs), finite, of any sign.
+            true: (B, arcs), finite. An arc may lead to a node where its path is dearer than the cheapest by no more
+                than the rule's ``TIE``, relative to the sample's largest cost.
         """
-        return self._shortest(cost, None, 0.0)
-
-    def worst_of_cheapest(self, cost: Tensor, true: Tensor, tolerance: float = 1e-9) -> Tensor:
-        """(B, arcs) 0 or 1: of all paths that are cheapest under ``cost``, the one with the highest ``true`` cost.
-
-        Args:
-            cost: (B, arcs), finite: decides which paths are cheapest.
-            true: (B, arcs), finite: what the path costs in truth.
-            tolerance: an arc may lead to a node where its path is dearer than the cheapest by no more than this,
-                relative to the sample's largest cost.
-        """
-        return self._shortest(cost, true, tolerance)
-
-    def _shortest(self, cost: Tensor, true: Tensor | None, tolerance: float) -> Tensor:
         distance = cost.new_full((len(cost), self.nodes), torch.inf)
         distance[:, self.source] = 0.0
         realised = torch.zeros_like(distance)
-        slack = tolerance * cost.abs().amax(1)[:, None, None]
+        slack = TIE * cost.abs().amax(1)[:, None, None]
         arriving = torch.full((len(cost), self.nodes), -1, dtype=torch.long, device=cost.device)
         for level in self._levels:
             nodes, arcs, tails = (part.to(cost.device) for part in level)
