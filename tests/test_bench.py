@@ -22,6 +22,7 @@ from pear.bench import gradient, integers, memory, plain_loop, scaling, training
 from pear.bench.evaluation import Markets, summarize
 from pear.bench.gradient import ratio
 from pear.bench.peers import Peer, PeerError, PeerTimeoutError, choose, environment, interpreter, measure, registry
+from pear.bench.peers.workers.worker import portfolios
 from pear.bench.record import Record
 from pear.bench.scaling import fitted_exponent
 from pear.bench.settings import Callbacks
@@ -243,6 +244,12 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pee
         return peer
 
     return make
+
+
+def test_a_peer_may_be_a_layer_alone() -> None:
+    Q, cost, true = np.array([[[2.0, 0.5], [0.5, 1.0]]]), np.array([[1.0, -1.0]]), np.array([[0.5, 2.0]])
+    step = portfolios(lambda Q: lambda costs: -costs, {"Q": Q, "cost": cost, "true": true}, "cpu")
+    np.testing.assert_allclose(step()["gradient"], (Q @ cost[:, :, None])[:, :, 0] - true)
 
 
 OURS = ["pear", "pear layer", "pear warm"]

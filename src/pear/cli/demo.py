@@ -19,6 +19,7 @@ import pear
 from pear.cli.console import out, percent
 from pear.cli.output import writable_folder, write_json
 from pear.cli.picture import draw
+from pear.experiments.protocols.lp import paper_model
 from pear.report.style import require
 from pear.tasks import ShortestPath, Split
 from pear.train import FitConfig, History, fit
@@ -59,7 +60,7 @@ def demo(
     task = pear.tasks.shortest_path((grid, grid))
     split = task.split(task.samples(samples, degree=degree, noise=noise, seed=seed))
     folder = writable_folder(to)
-    untrained = _linear(split.train.features.shape[1], task.problem.n, seed)
+    untrained, _ = paper_model(task.problem.n, seed)
     losses = {"MSE": nn.MSELoss(), "PEAR": pear.PEARLoss(task.problem, smoothing=0.1, injection=0.1)}
     out.print(_introduction(task, split, degree), highlight=False)
     with one_thread():
@@ -70,12 +71,6 @@ def demo(
     _save_picture(folder / "demo.png", settings, before, results)
     _show(before, results)
     out.print(Text(f"Picture: {folder / 'demo.png'}\nNumbers: {folder / 'demo.json'}"), soft_wrap=True)
-
-
-def _linear(features: int, n: int, seed: int) -> nn.Linear:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return nn.Linear(features, n)
 
 
 def _introduction(task: ShortestPath, split: Split, degree: int) -> str:
