@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import numba
 import torch
 from torch import Tensor
 
@@ -24,15 +25,14 @@ def threads(count: int | None) -> Iterator[None]:
     cores = core_count()
     if not 1 <= count <= cores:
         raise ProblemError(f"--threads must be from 1 to {cores}, the cores there are; got {count}")
-    before = torch.get_num_threads()
+    before, compiled = torch.get_num_threads(), numba.get_num_threads()
     torch.set_num_threads(count)
-    compiled = _compiled_threads(count)
+    numba.set_num_threads(min(count, vars(numba.config)["NUMBA_NUM_THREADS"]))
     try:
         yield
     finally:
         torch.set_num_threads(before)
-        if compiled is not None:
-            _compiled_threads(compiled)
+        numba.set_num_threads(compiled)
 
 
 def gradient_at(cost: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
@@ -54,14 +54,3 @@ def check_device(device: str) -> str:
     if device == "cuda" and not torch.cuda.is_available():
         raise ProblemError("--device cuda: torch sees no CUDA device here; use --device cpu")
     return device
-
-
-def _compiled_threads(count: int) -> int | None:
-    """Set the threads of compiled loops; how many there were before, None where nothing is compiled."""
-    try:
-        import numba
-    except ImportError:
-        return None
-    before: int = numba.get_num_threads()
-    numba.set_num_threads(min(count, vars(numba.config)["NUMBA_NUM_THREADS"]))
-    return before

@@ -18,7 +18,7 @@ from pear.experiments.table import CONDITIONS, METRICS, Table
 from pear.report.bootstrap import paired_difference, paired_interval
 from pear.report.compare import mean_and_deviation, number
 from pear.report.figures import value_lines
-from pear.report.published import Published, published_portfolio
+from pear.report.published import Published, published
 from pear.report.runs import Runs
 from pear.report.section import Figure, Grid, Section
 from pear.tasks.market import deepest_drawdowns
@@ -135,7 +135,7 @@ def _rows(table: Table, groups: _Trained, columns: Sequence[tuple[str, float]]) 
         groups: the runs of each method.
         columns: metric and lower bound.
     """
-    printed = {(row.method, row.metric, row.condition["lower_bound"]): row for row in published_portfolio()}
+    printed = {(row.method, row.metric, row.condition["lower_bound"]): row for row in published("published_portfolio")}
     rows = []
     for method, runs in groups.items():
         cells = []

@@ -75,14 +75,9 @@ class Knapsack(SyntheticTask):
         return _knapsack(self.weights, _share(ratio) * self.weights.sum(1), self.seed, self.jobs)
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
-        """(B, n) the items to take, proven optimal; several samples at a time, each distinct one solved once.
+        """(B, n) 0 or 1: the items to take, proven optimal; several samples at a time, each distinct one solved once.
 
-        Args:
-            cost: (B, n) or (n,) values, of any sign.
-            Q: refused: an integer problem has a linear objective.
-
-        Returns:
-            0 or 1 for every item, in the dtype of ``cost``.
+        A curvature ``Q`` is refused: an integer problem has a linear objective.
 
         Raises:
             SolveError: some values are not finite, or no optimum could be proven; names the samples.
@@ -94,25 +89,17 @@ class Knapsack(SyntheticTask):
             return solve(self.problem, values).x
 
     def decide_worst(self, predicted: Any, true: Any) -> Tensor:
-        """(B, n) of all choices that are best under ``predicted`` (to a relative 1e-10) the worst under ``true``.
-
-        Args:
-            predicted: (B, n) the values that decide.
-            true: (B, n) the values that are earned.
-        """
+        """(B, n) of all choices that are best under ``predicted`` (to a relative 1e-10) the worst under ``true``."""
         forecast, values = self._checked(predicted), self._checked(true)
         check_pair(forecast, values)
         with threads.using(self.jobs):
             return decide_worst(self.problem, forecast, values)
 
     def adjacent(self, z: Tensor) -> list[Tensor]:
-        """The vertices of the relaxation adjacent to each row of ``z``.
+        """B tensors (k, n): the vertices of the relaxation adjacent to each row of ``z``, in its dtype.
 
         Args:
             z: (B, n) vertices of the relaxation, as ``decide_relaxed`` returns them in float64.
-
-        Returns:
-            B tensors (k, n) in the dtype of ``z``, each with the k neighbours of one vertex.
 
         Example:
             >>> from pear.tasks import knapsack

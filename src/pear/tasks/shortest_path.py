@@ -37,14 +37,9 @@ class ShortestPath(SyntheticTask):
     columns: ClassVar[str] = "arcs"
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
-        """(B, n) the arcs of each sample's cheapest path, exact and without a solver.
+        """(B, n) 0 or 1: the arcs of each sample's cheapest path, exact and without a solver.
 
-        Args:
-            cost: (B, n), of any sign.
-            Q: with a curvature the decision is no longer one path, and a solver is called.
-
-        Returns:
-            0 or 1 for every arc, in the dtype of ``cost``.
+        With a curvature ``Q`` the decision is no longer one path, and a solver is called.
         """
         if Q is not None:
             return super().decide(cost, Q)
@@ -58,10 +53,6 @@ class ShortestPath(SyntheticTask):
     def decide_worst(self, predicted: Any, true: Any) -> Tensor:
         """(B, n) of all paths that are cheapest under ``predicted`` (to a relative 1e-10) the dearest under ``true``.
 
-        Args:
-            predicted: (B, n) the costs that decide.
-            true: (B, n) the true costs.
-
         Example:
             >>> from pear.tasks import shortest_path
             >>> shortest_path((2, 2)).decide_worst([[1.0, 1.0, 1.0, 1.0]], [[1.0, 2.0, 1.0, 2.0]])
@@ -72,13 +63,10 @@ class ShortestPath(SyntheticTask):
         return self.graph.cheapest(forecast.double(), costs.double()).to(forecast.dtype)
 
     def adjacent(self, z: Tensor) -> list[Tensor]:
-        """The paths adjacent to each row of ``z``: those that part from it once and meet it once again.
+        """B tensors (k, n): the paths that part once from each row of ``z`` and meet it once again, in its dtype.
 
         Args:
             z: (B, n) paths, 0 or 1 for every arc.
-
-        Returns:
-            B tensors (k, n) in the dtype of ``z``, each with the k neighbours of one path.
 
         Example:
             >>> from pear.tasks import shortest_path

@@ -13,8 +13,8 @@ PACKAGES = ("moreau", "torch", "numpy")
 def layer(Q: Any) -> Callable[[Any], Any]:
     """The portfolios as ``Ax + s = b`` with s = 0 in the first row and s ≥ 0 in the others.
 
-    Its own settings, but for the number of iterations: with its default of 200 its active-set method does not come to an end
-    from some 450 assets on, without a word.
+    Its own settings, but for the number of iterations: with its default of 200 its active-set method does not come to
+    an end from some 450 assets on, without a word.
     """
     import torch
 

@@ -1,7 +1,7 @@
 """Measures one peer in its own environment: data comes as one ``.npz`` file, and results leave as another.
 
-Run as ``python worker.py PEER.py IN.npz OUT.npz``. ``PEER.py`` has ``PACKAGES``, whose versions are reported, and one of
-two functions. ``layer(Q)`` returns its layer for long-only portfolios, from costs (B, n) to decisions, given the
+Run as ``python worker.py PEER.py IN.npz OUT.npz``. ``PEER.py`` has ``PACKAGES``, whose versions are reported, and one
+of two functions. ``layer(Q)`` returns its layer for long-only portfolios, from costs (B, n) to decisions, given the
 curvatures Q (B, n, n). ``prepare(data, device)`` returns a function without arguments: one measurement, forward and
 backward, that returns named arrays. The arrays of the last measurement and the seconds of all are written.
 """
