@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pear.bench.clock import gradient_at, measure
+from pear.bench.clock import Step, gradient_at, measure
 from pear.bench.peers import Peer
 from pear.bench.peers import measure as measure_peer
 from pear.bench.plot import Series
@@ -97,14 +97,21 @@ def run(settings: EpochSettings, callbacks: Callbacks, peers: Sequence[tuple[Pee
     for who, method in {PEAR: "pear-exact", "pear mean": "pear-mean", "pear layer": "layer"}.items():
         for warm in (False, True):
             say(who)
-            arrays, seconds = _fastest(settings, _fresh(method, task, predicted, true, warm))
+            arrays, seconds = _fastest(settings, partial(_fresh, method, task, predicted, true, warm))
             exact = arrays["gradient"] if exact is None else exact
             off = _error(arrays["gradient"], exact) if method != "pear-mean" else math.nan
             add(who + (", later epochs" if warm else ""), seconds, off)
+    data = {
+        "predicted": torch.stack(predicted).numpy(),
+        "true": torch.stack(list(true)).numpy(),
+        "ahead": 21,
+        "floor": LEAST_EIGENVALUE,
+        "risk_aversion": task.risk_aversion,
+    }
     for peer, python in peers:
         say(peer.name)
-        arrays, seconds = _peer(peer, python, settings, task, predicted, true)
-        add(peer.title, seconds, _error(arrays["gradient"], exact))
+        found = measure_peer(peer, python, data, repeats=settings.repeats, limit=settings.limit)
+        add(peer.title, min(found.seconds), _error(found.arrays["gradient"], exact))
 
 
 def tables(rows: list[EpochRow]) -> list[Table]:
@@ -123,26 +130,18 @@ def series(rows: list[EpochRow]) -> list[Series]:
     return [Series(row.who, [place + 1.0], [row.epoch_seconds], row.who == PEAR) for place, row in enumerate(rows)]
 
 
-def _fastest(
-    settings: EpochSettings, fresh: Callable[[], Callable[[], dict[str, Any]]]
-) -> tuple[dict[str, Any], float]:
+def _fastest(settings: EpochSettings, fresh: Callable[[], Step]) -> tuple[dict[str, Any], float]:
     fresh()()  # what is compiled on first use does not count towards the limit
     arrays, seconds = measure(fresh, settings.repeats, settings.limit, False, lambda: None)
     return arrays, min(seconds)
 
 
-def _fresh(
-    method: str, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...], warm: bool
-) -> Callable[[], Callable[[], dict[str, Any]]]:
+def _fresh(method: str, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...], warm: bool) -> Step:
     """A new loss before every measurement; a warm one has seen every window once, under another forecast."""
-
-    def fresh() -> Callable[[], dict[str, Any]]:
-        loss = market_loss(method, task)
-        if warm:
-            _decide(loss, [1.02 * days for days in predicted], true)
-        return lambda: _decide(loss, predicted, true)
-
-    return fresh
+    loss = market_loss(method, task)
+    if warm:
+        _decide(loss, [1.02 * days for days in predicted], true)
+    return lambda: _decide(loss, predicted, true)
 
 
 def _decide(loss: nn.Module, predicted: list[Tensor], true: tuple[Tensor, ...]) -> dict[str, Any]:
@@ -162,25 +161,6 @@ def _forecast(model: Forecaster, known: tuple[Tensor, ...], true: tuple[Tensor, 
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     return {}
-
-
-def _peer(
-    peer: Peer,
-    python: Path,
-    settings: EpochSettings,
-    task: Portfolio,
-    predicted: list[Tensor],
-    true: tuple[Tensor, ...],
-) -> tuple[dict[str, Any], float]:
-    data = {
-        "predicted": torch.stack(predicted).numpy(),
-        "true": torch.stack(list(true)).numpy(),
-        "ahead": 21,
-        "floor": LEAST_EIGENVALUE,
-        "risk_aversion": task.risk_aversion,
-    }
-    found = measure_peer(peer, python, data, repeats=settings.repeats, limit=settings.limit)
-    return found.arrays, min(found.seconds)
 
 
 def _error(found: Any, exact: Any) -> float:

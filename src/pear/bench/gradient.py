@@ -211,16 +211,14 @@ def ratio(theirs: float | None, ours: float | None) -> float:
     return theirs / ours if theirs is not None and ours else math.nan
 
 
-def fastest_exact_peer(rows: list[GradientRow], n: int, batch: int) -> GradientRow | None:
-    """Of the peers whose largest error at this point is small the fastest; None where there is none."""
-    there = [row for row in rows if not row.ours and (row.n, row.batch) == (n, batch) and row.exact and row.compared]
-    return min(there, key=lambda row: row.seconds, default=None)
-
-
 def ahead(rows: list[GradientRow], row: GradientRow) -> float:
-    """How many times longer the fastest exact peer takes than this row of ours; NaN where that means nothing."""
-    peer = fastest_exact_peer(rows, row.n, row.batch)
-    return ratio(peer.seconds if peer else None, row.seconds) if row.ours and row.exact else math.nan
+    """How many times longer the fastest exact peer takes than this row of ours; NaN where that means nothing.
+
+    A peer is exact where its largest error at this point is small.
+    """
+    there = [one for one in rows if (one.n, one.batch) == (row.n, row.batch) and one.exact and one.compared]
+    fastest = min((one.seconds for one in there if not one.ours), default=None)
+    return ratio(fastest, row.seconds) if row.ours and row.exact else math.nan
 
 
 def to_pear(rows: list[GradientRow], row: GradientRow) -> float:

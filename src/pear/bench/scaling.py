@@ -175,10 +175,16 @@ def _sparse_rows(rng: np.random.Generator, m: int, n: int, spread: int) -> sp.cs
 
 def exponents(rows: list[ScalingRow]) -> dict[str, float]:
     """For every family and solver the exponent of time in n; NaN where there are less than two points."""
-    found = {}
-    for line in dict.fromkeys(row.line for row in rows):
-        own = [row for row in rows if row.line == line]
-        found[line] = fitted_exponent([row.n for row in own], [row.seconds for row in own])
+    return {line: fitted_exponent(*points) for line, points in _lines(rows).items()}
+
+
+def _lines(rows: list[ScalingRow]) -> dict[str, tuple[list[float], list[float]]]:
+    """For every family and solver n and seconds of its points."""
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    for row in rows:
+        n, seconds = found.setdefault(row.line, ([], []))
+        n.append(row.n)
+        seconds.append(row.seconds)
     return found
 
 
@@ -209,11 +215,5 @@ def tables(rows: list[ScalingRow]) -> list[Table]:
 
 def series(rows: list[ScalingRow]) -> list[Series]:
     """Seconds a sample over the number of variables, with the exponent in the name."""
-    return [
-        Series(
-            f"{line}: exponent {number(value)}",
-            [row.n for row in rows if row.line == line],
-            [row.seconds for row in rows if row.line == line],
-        )
-        for line, value in exponents(rows).items()
-    ]
+    fits = exponents(rows)
+    return [Series(f"{line}: exponent {number(fits[line])}", *points) for line, points in _lines(rows).items()]

@@ -101,15 +101,16 @@ def run(settings: TrainingSettings, callbacks: Callbacks, peers: Sequence[tuple[
     """Train every side of every run, one after the other; each peer with the Python that it runs in."""
     for name in settings.tasks:
         if settings.runs(name):
-            _warm_up(replace(settings, quick=True, full=False, epochs=1).runs(name)[0])
+            # what is compiled or loaded on first use is no part of any measurement
+            train_once(replace(settings, quick=True, full=False, epochs=1).runs(name)[0])
         for one in settings.runs(name):
             for row in _sides(settings, name, one, peers, callbacks):
                 shown = row if settings.profile else replace(row, profile={})
                 callbacks.on_row(replace(shown, whole=settings.full))
 
 
-def _warm_up(run: Run) -> None:
-    """One epoch of a small run: what is compiled or loaded on first use is no part of any measurement."""
+def train_once(run: Run) -> None:
+    """Train as a run says, with nothing measured."""
     task = make_task(run)
     train(run, task, make_split(run, task))
 
@@ -239,10 +240,15 @@ class Summary:
 
 def summarize(rows: Sequence[TrainingRow]) -> list[Summary]:
     """One line for every side of every task, over the seeds measured so far."""
-    return [
-        _summary([row for row in rows if (row.task, row.who) == key], rows)
-        for key in dict.fromkeys((row.task, row.who) for row in rows)
-    ]
+    return [_summary(own, rows) for own in _groups(rows).values()]
+
+
+def _groups(rows: Sequence[TrainingRow]) -> dict[tuple[str, str], list[TrainingRow]]:
+    """The rows of every side of every task."""
+    found: dict[tuple[str, str], list[TrainingRow]] = {}
+    for row in rows:
+        found.setdefault((row.task, row.who), []).append(row)
+    return found
 
 
 def _summary(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> Summary:
@@ -278,10 +284,10 @@ def tables(rows: list[TrainingRow]) -> list[Table]:
     headings = ("task", "who", "seeds", "epochs", "ms an\nepoch", "time /\npear", *runs, "test regret\n%", "reuse")
     table = Table("Training under the paper's protocol, means over seeds", headings, left=2)
     table.rows.extend(_cells(one, full) for one in summarize(rows))
-    if not any(row.profile for row in rows):
-        return [table]
+    spent = {key: [row.profile for row in own] for key, own in _groups([row for row in rows if row.profile]).items()}
+    means = [(key, {name: float(np.mean([x[name] for x in own])) for name in own[0]}) for key, own in spent.items()]
     title = "Where the time goes, seconds a run"
-    return [table, profiles(title, ("task", "who"), _mean_profiles(rows), left=2)]
+    return [table, profiles(title, ("task", "who"), means, left=2)] if means else [table]
 
 
 def _cells(one: Summary, full: bool) -> tuple[str, ...]:
@@ -292,17 +298,9 @@ def _cells(one: Summary, full: bool) -> tuple[str, ...]:
     return (one.task, one.who, *counts, *epoch, *run, f"{100 * one.regret:.2f}{spread}", share(one.reuse_rate))
 
 
-def _mean_profiles(rows: list[TrainingRow]) -> Iterator[tuple[tuple[str, str], dict[str, float]]]:
-    for key in dict.fromkeys((row.task, row.who) for row in rows if row.profile):
-        own = [row.profile for row in rows if (row.task, row.who) == key]
-        yield key, {name: float(np.mean([one[name] for one in own])) for name in own[0]}
-
-
 def series(rows: list[TrainingRow]) -> list[Series]:
     """Test regret over seconds an epoch, a point for every seed and a panel for every task: low and left is best."""
-    lines = []
-    for task, who in dict.fromkeys((row.task, row.who) for row in rows):
-        own = [row for row in rows if (row.task, row.who) == (task, who)]
-        times, regrets = [row.epoch_seconds for row in own], [row.regret for row in own]
-        lines.append(Series(who, times, regrets, who == PEAR, task, joined=False))
-    return lines
+    return [
+        Series(who, [row.epoch_seconds for row in own], [row.regret for row in own], who == PEAR, task, joined=False)
+        for (task, who), own in _groups(rows).items()
+    ]

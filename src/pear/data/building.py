@@ -151,7 +151,8 @@ def _rows(file: Path) -> list[tuple[Any, ...]]:
             f"{file}: row 2 of the sheet 'Data' must name {len(HEADER)} columns, {HEADER[0]} to {HEADER[-1]}; it names "
             f"{len(header)}, and column {at + 1} is {found!r}"
         )
-    return [row[: len(HEADER)] for row in rows[2:]]
+    absent = (None,) * len(HEADER)  # a row may end before the last column
+    return [(*row, *absent)[: len(HEADER)] for row in rows[2:]]
 
 
 def _numbers(rows: Sequence[Sequence[Any]], where: Callable[[int, int], str]) -> Array:

@@ -84,17 +84,16 @@ def _direction(shifted: Sequence[Cell], trained: Sequence[Cell]) -> Figure:
         return Figure(title)
     degree = max(cell.published.condition["degree"] for cell in run)
     cells = [cell for cell in run if cell.published.condition["degree"] == degree]
-    after = {cell.published.method: cell.mean for cell in cells if cell.mean is not None}
+    after = _means(cells)
     published = {cell.published.method: cell.published.mean for cell in cells if cell.published.mean is not None}
-    before = {
-        cell.published.method: cell.mean
-        for cell in trained
-        if cell.mean is not None
-        and cell.published.task == "shortest_path"
-        and cell.published.condition["degree"] == degree
-    }
+    paths = [cell for cell in trained if cell.published.task == "shortest_path"]
+    before = _means(cell for cell in paths if cell.published.condition["degree"] == degree)
     caption = f"Degree {degree:g}. Pale: as trained. Full: shifted. Diamonds: published, shifted." + _warning(cells)
     return Figure(title, caption, partial(pairs, before, {m: after[m] for m in METHODS if m in after}, published))
+
+
+def _means(cells: Iterable[Cell]) -> dict[str, float]:
+    return {cell.published.method: cell.mean for cell in cells if cell.mean is not None}
 
 
 def _trainings(runs: Runs, cells: Sequence[Cell], task: str) -> tuple[float, dict[str, list[Record]]]:

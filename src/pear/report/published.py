@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
+from pear.report.compare import number
+
 
 @dataclass(frozen=True)
 class Published:
@@ -32,6 +34,11 @@ class Published:
     mean: float | None
     std: float | None
     decimals: int
+
+    @property
+    def text(self) -> str:
+        """Mean and deviation as printed; empty in a cell that only we have."""
+        return "" if self.mean is None else number(self.mean, self.std, self.decimals)
 
 
 @functools.cache

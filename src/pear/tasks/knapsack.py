@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -110,14 +111,12 @@ class Knapsack(SyntheticTask):
         rows = as_batch(z).detach()
         G, h = self.weights.numpy(), self.capacity.numpy()
         lb, ub = np.zeros(self.problem.n), np.ones(self.problem.n)
-        known: dict[bytes, Tensor] = {}
-        result = []
-        for point in rows.cpu().double().numpy():
-            key = point.tobytes()
-            if key not in known:
-                known[key] = torch.from_numpy(adjacent_vertices(point, G, h, lb, ub)).to(rows)
-            result.append(known[key])
-        return result
+
+        @cache
+        def neighbours(*point: float) -> Tensor:
+            return torch.from_numpy(adjacent_vertices(np.array(point), G, h, lb, ub)).to(rows)
+
+        return [neighbours(*point) for point in rows.cpu().double().tolist()]
 
 
 def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:

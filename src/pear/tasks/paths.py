@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,7 +58,7 @@ class Graph:
 
     @classmethod
     def grid(cls, rows: int, columns: int) -> Graph:
-        """A grid walked rightward and downward from corner to corner.
+        """A grid with paths rightward and downward from corner to corner.
 
         Arcs come row by row: the row's rightward arcs, then its downward arcs.
         """
@@ -71,7 +72,7 @@ class Graph:
 
     @classmethod
     def crossed_grid(cls, rows: int, columns: int) -> Graph:
-        """The same grid walked rightward and *upward*, from the lower left corner to the upper right.
+        """The same grid with paths rightward and *upward*, from the lower left corner to the upper right.
 
         Every arc keeps its place in the order, and so its cost; only the vertical ones are turned round.
         """
@@ -152,17 +153,14 @@ class Graph:
         arriving: list[list[int]] = [[] for _ in range(self.nodes)]
         for k in sorted(range(len(self.arcs)), key=lambda k: self.arcs[k]):
             arriving[self.arcs[k][1]].append(k)
-        depth = [0] * self.nodes
+        depth: dict[int, int] = {}
+        members: dict[int, list[int]] = defaultdict(list)
         for v in self._order:
             depth[v] = max((depth[self.arcs[k][0]] + 1 for k in arriving[v]), default=0)
-        members: list[list[int]] = [[] for _ in range(max(depth) + 1)]
-        for v in range(self.nodes):
-            if v != self.source:
+            if depth[v] and v != self.source:
                 members[depth[v]].append(v)
         levels = []
-        for nodes in members[1:]:
-            if not nodes:
-                continue
+        for _, nodes in sorted(members.items()):
             width = max(len(arriving[v]) for v in nodes)
             arcs = [arriving[v] + arriving[v][:1] * (width - len(arriving[v])) for v in nodes]
             tails = [[self.arcs[k][0] for k in row] for row in arcs]
@@ -170,7 +168,7 @@ class Graph:
         return levels
 
     def _trace(self, arriving: Tensor, cost: Tensor) -> Tensor:
-        """Walk back from the target, all samples in step; those that are at the source wait."""
+        """Go back from the target, all samples in step; those that are at the source wait."""
         tails = torch.tensor([tail for tail, _ in self.arcs], device=cost.device)
         rows = torch.arange(len(cost), device=cost.device)
         chosen = torch.zeros_like(cost)

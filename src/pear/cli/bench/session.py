@@ -20,7 +20,7 @@ from pear.bench import table as plain
 from pear.bench.clock import threads
 from pear.bench.peers import Peer, PeerError, choose, interpreter
 from pear.bench.record import Record
-from pear.bench.settings import Callbacks, Labels, Settings
+from pear.bench.settings import Callbacks, Settings
 from pear.cli.console import err, out
 from pear.cli.options import command, numbers, parameter, parameters, words
 from pear.cli.output import writable_folder
@@ -95,7 +95,7 @@ def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
         record = Record(name, folder, asdict(settings), benchmark.tables, device)
         with threads(getattr(settings, "threads", 1)):
             ready = [others.prepare(peers, device, record.note)] if peers else []
-            with measuring(record, benchmark.LABELS, benchmark.series) as say:
+            with measuring(record, benchmark) as say:
                 benchmark.run(settings, Callbacks(record.add, record.note, say), *ready)
 
     options = [_option(one, kind) for one, kind in _described(benchmark.SETTINGS)]
@@ -143,17 +143,11 @@ def _several(name: str, text: str, kind: str) -> tuple[Any, ...]:
 
 
 @contextmanager
-def measuring(
-    record: Record, labels: Labels, series: Callable[[list[Any]], list[plot.Series]]
-) -> Iterator[Callable[[str], None]]:
-    """Run the body with a progress line on stderr; whatever happens, what was measured is shown and kept.
-
-    Args:
-        record: that the body adds its rows to.
-        labels, series: of the figure.
+def measuring(record: Record, benchmark: ModuleType) -> Iterator[Callable[[str], None]]:
+    """Run the body, which adds rows to the record; whatever happens, what was measured is shown and kept.
 
     Yields:
-        A function that shows what is being done.
+        A function that shows what is being done, in a progress line on stderr.
     """
     try:
         with err.status("Starting …") as status:
@@ -162,9 +156,9 @@ def measuring(
         record.interrupted = True
         record.note("stopped by the user before the end")
     except PearError:
-        _finish(record, labels, series)
+        _finish(record, benchmark)
         raise
-    _finish(record, labels, series)
+    _finish(record, benchmark)
     if record.interrupted:
         err.print(Text("Stopped; what was measured is kept.", style="yellow"))
         raise typer.Exit(INTERRUPTED)
@@ -173,15 +167,15 @@ def measuring(
         raise typer.Exit(1)
 
 
-def _finish(record: Record, labels: Labels, series: Callable[[list[Any]], list[plot.Series]]) -> None:
-    files = record.save()
+def _finish(record: Record, benchmark: ModuleType) -> None:
+    files, labels = record.save(), benchmark.LABELS
     if record.rows:
         for table in record.tables(record.rows):
             out.print(Text(f"\n{table.title}", style="bold"))
             out.print(rich_table(table))
         try:
             path = record.folder / "plot.svg"
-            files.append(plot.draw(path, labels.title, labels.x, labels.y, series(record.rows)))
+            files.append(plot.draw(path, labels.title, labels.x, labels.y, benchmark.series(record.rows)))
         except ModuleNotFoundError as error:
             record.note(f"no figure: {error.name} is missing; run pip install 'pear-dfl[cli]'")
     for note in record.notes:
