@@ -8,7 +8,7 @@ import stat
 import sys
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from pear.bench import gradient, integers, memory, plain_loop, scaling, training
 from pear.bench.evaluation import Markets, summarize
 from pear.bench.gradient import ratio
 from pear.bench.peers import Peer, PeerError, PeerTimeoutError, choose, environment, interpreter, measure, registry
+from pear.bench.peers.workers.worker import portfolios
 from pear.bench.record import Record
 from pear.bench.scaling import fitted_exponent
 from pear.bench.settings import Callbacks
@@ -47,14 +48,14 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
 
 def test_quantiles_of_errors() -> None:
     found = summarize(np.linspace(0.0, 1.0, 11))
-    assert (found.median, found.q90, found.largest, found.judged) == (0.5, pytest.approx(0.9), 1.0, 11)
+    assert (found.median, found.q90, found.largest, found.compared) == (0.5, pytest.approx(0.9), 1.0, 11)
     assert not found.exact
     assert summarize(np.array([1e-9, 1e-6])).exact
 
 
 def test_an_error_that_is_no_number_is_infinite_not_dropped() -> None:
     found = summarize(np.array([1e-9, np.nan, 1e-9]))
-    assert (found.median, found.largest, found.judged) == (1e-9, math.inf, 3)
+    assert (found.median, found.largest, found.compared) == (1e-9, math.inf, 3)
     assert not found.exact
     everything = summarize(np.array([np.nan, np.inf]))
     assert (everything.median, everything.q90) == (math.inf, math.inf)
@@ -73,11 +74,11 @@ def test_exponents_of_power_laws() -> None:
 
 
 def gradient_row(
-    who: str, seconds: float, largest: float = 1e-12, judged: int = 5, **fields: Any
+    who: str, seconds: float, largest: float = 1e-12, compared: int = 5, **fields: Any
 ) -> gradient.GradientRow:
     ours = who.startswith("pear")
     return gradient.GradientRow(
-        who, ours, 20, 64, seconds, seconds, largest / 10, largest / 2, largest, judged, **fields
+        who, ours, 20, 64, seconds, seconds, largest / 10, largest / 2, largest, compared, **fields
     )
 
 
@@ -100,7 +101,7 @@ def test_the_fastest_exact_peer_is_what_we_compare_with() -> None:
 
 
 def test_no_time_is_shown_without_its_error() -> None:
-    rows = [gradient_row("pear", 0.002), gradient_row("unjudged", 0.777, largest=math.nan, judged=0)]
+    rows = [gradient_row("pear", 0.002), gradient_row("unjudged", 0.777, largest=math.nan, compared=0)]
     (table,) = gradient.tables(rows)
     (cells,) = [cells for cells in table.rows if cells[0] == "unjudged"]
     assert cells[3:7] == ("–", "–", "–", "–")
@@ -125,11 +126,11 @@ def test_summaries_of_trainings_pair_seeds() -> None:
 
 
 def test_markets_are_judged_from_the_first_sample_on_and_do_not_depend_on_the_batch() -> None:
-    few, many = Markets(5, 4, judged=4, seed=3), Markets(5, 9, judged=4, seed=3)
+    few, many = Markets(5, 4, references=4, seed=3), Markets(5, 9, references=4, seed=3)
     assert np.array_equal(few.Q, many.Q[:4])
     assert np.array_equal(few.moved, many.moved[:4])
-    assert few.answers.judged[0]
-    assert few.moved_answers.judged[0]
+    assert few.answers.comparable[0]
+    assert few.moved_answers.comparable[0]
     assert few.answers.errors(few.answers.gradient).largest == 0.0
     off = few.answers.gradient.copy()
     off[0] *= 1.25
@@ -245,6 +246,12 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pee
     return make
 
 
+def test_a_peer_may_be_a_layer_alone() -> None:
+    Q, cost, true = np.array([[[2.0, 0.5], [0.5, 1.0]]]), np.array([[1.0, -1.0]]), np.array([[0.5, 2.0]])
+    step = portfolios(lambda Q: lambda costs: -costs, {"Q": Q, "cost": cost, "true": true}, "cpu")
+    np.testing.assert_allclose(step()["gradient"], (Q @ cost[:, :, None])[:, :, 0] - true)
+
+
 OURS = ["pear", "pear layer", "pear warm"]
 POINT = ("gradient", "--sizes", "4", "--batches", "6", "--repeats", "2", "--seed", "1")
 
@@ -256,7 +263,7 @@ def test_a_peer_goes_through_the_whole_path(run: Run, fake: Callable[[str], Peer
     numbers = json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))
     rows = {row["who"]: row for row in numbers["rows"]}
     assert list(rows) == ["pear", "pear layer", "pear warm", "Fake"]
-    assert all(row["error_largest"] < 1e-9 and row["judged"] > 0 and row["seconds"] > 0 for row in rows.values())
+    assert all(row["error_largest"] < 1e-9 and row["compared"] > 0 and row["seconds"] > 0 for row in rows.values())
     assert rows["Fake"]["versions"]["numpy"] == np.__version__
     assert rows["pear"]["reuse_rate"] is None
     assert 0 <= rows["pear warm"]["reuse_rate"] <= 1
@@ -518,27 +525,21 @@ def test_memory_rows_show_both(monkeypatch: pytest.MonkeyPatch) -> None:
     assert notes == ["200×200 grid, batch of 32: not measured: too large"]
 
 
-@dataclass(frozen=True)
-class IntegerRow:
-    degree: int
-    our_seconds: float
-    solver_seconds: float
-
-
 def test_integer_programs_are_measured(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def measured(
-        programs: int, degrees: tuple[int, ...], seed: int, progress: Callable[[str], None]
-    ) -> list[IntegerRow]:
-        assert programs == 7
-        progress("deciding")
-        return [IntegerRow(degree, 0.5, 20.0) for degree in degrees]
+    def measured(settings: integers.IntegerSettings, callbacks: Callbacks) -> None:
+        assert settings.count == 7
+        callbacks.say("deciding")
+        for degree in settings.degrees:
+            callbacks.on_row(integers.IntegerRow(degree, "true", 7, 0.5, math.nan, 20.0, 40.0, 0.0))
 
     monkeypatch.setattr(integers, "run", measured)
     result = run("integers", "--count", "7", "--degrees", "2,8", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     numbers = json.loads((tmp_path / "results.json").read_text("utf-8"))
-    assert numbers["rows"][1] == {"degree": 8, "our_seconds": 0.5, "solver_seconds": 20.0}
-    assert "solver seconds" in result.output
+    second = numbers["rows"][1]
+    assert (second["degree"], second["seconds"], second["highs_seconds"]) == (8, 0.5, 20.0)
+    assert "highs" in result.output
+    assert (tmp_path / "plot.svg").exists()
 
 
 def asked(run: Run, monkeypatch: pytest.MonkeyPatch, benchmark: Any, *arguments: object) -> Any:
@@ -560,6 +561,8 @@ def test_every_option_reaches_the_settings(run: Run, monkeypatch: pytest.MonkeyP
     found = asked(run, monkeypatch, training, "training", "--tasks", "paths,", "--full", "--degree", "2")
     assert found == training.TrainingSettings(("paths",), 2, full=True)
     assert asked(run, monkeypatch, memory, "memory", "--cap", "512") == memory.MemorySettings(cap=512.0)
+    found = asked(run, monkeypatch, integers, "integers", "--degrees", "2,8", "--threads", "1")
+    assert found == integers.IntegerSettings(degrees=(2, 8), threads=1)
 
 
 def test_quick_leaves_what_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -616,4 +619,4 @@ def test_gradients_are_measured_on_a_gpu() -> None:
     rows: list[gradient.GradientRow] = []
     gradient.run(gradient.GradientSettings((8,), (4,), device="cuda", repeats=1, profile=True), Callbacks(rows.append))
     assert [row.who for row in rows] == OURS
-    assert all(row.error_largest < 1e-8 and row.judged for row in rows)
+    assert all(row.error_largest < 1e-8 and row.compared for row in rows)

@@ -133,6 +133,7 @@ def empty_table(folder: Path) -> Path:
     ("make", "message"),
     [
         (changed((1, 6), None), r"row 4, column 7 \(V-3\) is empty; nothing is filled in"),
+        (lambda folder: write_workbook(folder / WORKBOOK, [rows(1)[0][:-1]]), r"row 3, column 109 \(V-10\) is empty"),
         (changed((0, 5), "large"), r"row 3, column 6 \(V-2\) must be a number; got 'large'"),
         (changed((2, -1), 0.0), "construction costs must be positive; property 3"),
         (lambda folder: write_workbook(folder / WORKBOOK, rows(3), sheet="A"), "no sheet 'Data'; its sheets: A"),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import pear
 from pear.bench import integers
+from pear.bench.settings import Callbacks
 from pear.solvers.adapters.arrays import Batch
 from pear.solvers.binary import plan as plans
 from pear.solvers.binary import rows as presolve
@@ -297,7 +298,8 @@ def test_worst_of_no_samples() -> None:
 
 def test_the_benchmark_compares_equals() -> None:
     lines: list[str] = []
-    rows = integers.run(programs=20, quick=True, degrees=(8,), progress=lines.append)
+    rows: list[integers.IntegerRow] = []
+    integers.run(integers.IntegerSettings(count=2), Callbacks(rows.append, say=lines.append))
     assert [row.kind for row in rows] == ["forecast", "true", "mixed"] == list(integers.KINDS)
     assert len(lines) == 3
     for row in rows:
@@ -314,7 +316,7 @@ def test_the_benchmark_compares_equals() -> None:
 def test_the_benchmark_needs_highs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pear.solvers.registry.importlib.util.find_spec", lambda name: None)
     with pytest.raises(pear.MissingExtraError, match=r"compares with HiGHS; run pip install 'pear-dfl\[highs\]'"):
-        integers.run()
+        integers.run(integers.IntegerSettings(), Callbacks(print))
 
 
 # --- compilation ----------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from pear.experiments.protocols.portfolio import make_market
 from pear.report import read
 from pear.report.bootstrap import paired_difference, paired_interval
 from pear.report.portfolio import market_sections
-from pear.report.published import published_portfolio
+from pear.report.published import published
 from pear.tasks.market import (
     METHODS,
     Evaluation,
@@ -614,7 +614,7 @@ def test_pear_stands_for_its_two_modes_and_all_needs_no_prices(prices: Path) -> 
 
 
 def test_the_paper_s_portfolio_numbers_are_there() -> None:
-    rows = published_portfolio()
+    rows = published("published_portfolio")
     assert len(rows) == 44
     assert {row.table for row in rows} == {"mvo", "lower_bound_shift", "accuracy"}
 

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pear.cli.app import app
-from pear.cli.reproduce import numbers
+from pear.cli.options import numbers
 from pear.experiments import EXPERIMENTS, FILE_NAME, Database, ExperimentError
 from pear.experiments.catalogue import TASKS
 from pear.experiments.protocols import lp

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import numba
 import torch
+from torch import Tensor
 
 from pear.bench.peers.workers.worker import Step, measure, synchronize
 from pear.errors import ProblemError
+from pear.solvers.binary.threads import count as core_count
 
-__all__ = ["Step", "check_device", "measure", "synchronize", "threads"]
+__all__ = ["Step", "check_device", "gradient_at", "measure", "synchronize", "threads"]
 
 
 @contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Compute with so many threads, in torch and in compiled loops."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def threads(count: int | None) -> Iterator[None]:
+    """Compute with so many threads, in torch and in compiled loops; None leaves them as they are."""
+    if count is None:
+        yield
+        return
+    cores = core_count()
     if not 1 <= count <= cores:
         raise ProblemError(f"--threads must be from 1 to {cores}, the cores there are; got {count}")
-    before = torch.get_num_threads()
+    before, compiled = torch.get_num_threads(), numba.get_num_threads()
     torch.set_num_threads(count)
-    compiled = _compiled_threads(count)
+    numba.set_num_threads(min(count, vars(numba.config)["NUMBA_NUM_THREADS"]))
     try:
         yield
     finally:
         torch.set_num_threads(before)
-        if compiled is not None:
-            _compiled_threads(compiled)
+        numba.set_num_threads(compiled)
+
+
+def gradient_at(cost: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
+    """The gradient of a scalar ``value`` of the costs, by one backward pass."""
+    moving = cost.clone().requires_grad_()
+    value(moving).backward()
+    assert moving.grad is not None
+    return moving.grad
 
 
 def check_device(device: str) -> str:
@@ -42,14 +54,3 @@ def check_device(device: str) -> str:
     if device == "cuda" and not torch.cuda.is_available():
         raise ProblemError("--device cuda: torch sees no CUDA device here; use --device cpu")
     return device
-
-
-def _compiled_threads(count: int) -> int | None:
-    """Set the threads of compiled loops; how many there were before, None where nothing is compiled."""
-    try:
-        import numba
-    except ImportError:
-        return None
-    before: int = numba.get_num_threads()
-    numba.set_num_threads(min(count, vars(numba.config)["NUMBA_NUM_THREADS"]))
-    return before

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pear.bench.clock import measure
+from pear.bench.clock import Step, gradient_at, measure
 from pear.bench.peers import Peer
 from pear.bench.peers import measure as measure_peer
 from pear.bench.plot import Series
@@ -25,7 +26,7 @@ from pear.bench.table import Table, error, number
 from pear.data import load_prices
 from pear.tasks import Portfolio, portfolio
 from pear.tasks.market import Forecaster, market_loss, split_windows
-from pear.tasks.market.moments import FLOOR
+from pear.tasks.market.moments import LEAST_EIGENVALUE
 
 PEAR = "pear exact"
 SIZE = 64
@@ -85,26 +86,32 @@ def run(settings: EpochSettings, callbacks: Callbacks, peers: Sequence[tuple[Pee
     say("the forecaster")
     common = _fastest(settings, lambda: lambda: _forecast(model, known, true))[1] / settings.batches
     on_note(f"the forecaster and its optimiser take {1e3 * common:.1f} ms a batch, on every side")
-    sides = {PEAR: "pear-exact", "pear mean": "pear-mean", "pear layer": "layer"}
-    ours = None
-    for who, method in sides.items():
+    epochs: list[float] = []
+
+    def add(who: str, seconds: float, off: float) -> None:
+        batch = seconds / settings.batches
+        epochs.append(count * (batch + common))
+        callbacks.on_row(EpochRow(who, batch, epochs[-1], epochs[-1] / epochs[0], off))
+
+    exact = None
+    for who, method in {PEAR: "pear-exact", "pear mean": "pear-mean", "pear layer": "layer"}.items():
         for warm in (False, True):
             say(who)
-            arrays, seconds = _fastest(settings, _fresh(method, task, predicted, true, warm))
-            batch = seconds / settings.batches
-            epoch = count * (batch + common)
-            ours = epoch if ours is None else ours
-            if who == PEAR and not warm:
-                exact = arrays["gradient"]
+            arrays, seconds = _fastest(settings, partial(_fresh, method, task, predicted, true, warm))
+            exact = arrays["gradient"] if exact is None else exact
             off = _error(arrays["gradient"], exact) if method != "pear-mean" else math.nan
-            callbacks.on_row(EpochRow(who + (", later epochs" if warm else ""), batch, epoch, epoch / ours, off))
+            add(who + (", later epochs" if warm else ""), seconds, off)
+    data = {
+        "predicted": torch.stack(predicted).numpy(),
+        "true": torch.stack(list(true)).numpy(),
+        "ahead": 21,
+        "floor": LEAST_EIGENVALUE,
+        "risk_aversion": task.risk_aversion,
+    }
     for peer, python in peers:
         say(peer.name)
-        arrays, seconds = _peer(peer, python, settings, task, predicted, true)
-        batch = seconds / settings.batches
-        epoch = count * (batch + common)
-        assert ours is not None
-        callbacks.on_row(EpochRow(peer.title, batch, epoch, epoch / ours, _error(arrays["gradient"], exact)))
+        found = measure_peer(peer, python, data, repeats=settings.repeats, limit=settings.limit)
+        add(peer.title, min(found.seconds), _error(found.arrays["gradient"], exact))
 
 
 def tables(rows: list[EpochRow]) -> list[Table]:
@@ -123,35 +130,25 @@ def series(rows: list[EpochRow]) -> list[Series]:
     return [Series(row.who, [place + 1.0], [row.epoch_seconds], row.who == PEAR) for place, row in enumerate(rows)]
 
 
-def _fastest(
-    settings: EpochSettings, fresh: Callable[[], Callable[[], dict[str, Any]]]
-) -> tuple[dict[str, Any], float]:
+def _fastest(settings: EpochSettings, fresh: Callable[[], Step]) -> tuple[dict[str, Any], float]:
     fresh()()  # what is compiled on first use does not count towards the limit
     arrays, seconds = measure(fresh, settings.repeats, settings.limit, False, lambda: None)
     return arrays, min(seconds)
 
 
-def _fresh(
-    method: str, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...], warm: bool
-) -> Callable[[], Callable[[], dict[str, Any]]]:
+def _fresh(method: str, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...], warm: bool) -> Step:
     """A new loss before every measurement; a warm one has seen every window once, under another forecast."""
-
-    def fresh() -> Callable[[], dict[str, Any]]:
-        loss = market_loss(method, task)
-        if warm:
-            _decide(loss, [1.02 * days for days in predicted], true)
-        return lambda: _decide(loss, predicted, true)
-
-    return fresh
+    loss = market_loss(method, task)
+    if warm:
+        _decide(loss, [1.02 * days for days in predicted], true)
+    return lambda: _decide(loss, predicted, true)
 
 
 def _decide(loss: nn.Module, predicted: list[Tensor], true: tuple[Tensor, ...]) -> dict[str, Any]:
     found = []
     for place, (days, came) in enumerate(zip(predicted, true, strict=True)):
-        moving = days.clone().requires_grad_()
-        loss(moving, came, keys=torch.arange(place * SIZE, place * SIZE + len(days))).backward()
-        assert moving.grad is not None
-        found.append(moving.grad.numpy())
+        keys = torch.arange(place * SIZE, place * SIZE + len(days))
+        found.append(gradient_at(days, partial(loss, true=came, keys=keys)).numpy())
     return {"gradient": found}
 
 
@@ -164,25 +161,6 @@ def _forecast(model: Forecaster, known: tuple[Tensor, ...], true: tuple[Tensor, 
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     return {}
-
-
-def _peer(
-    peer: Peer,
-    python: Path,
-    settings: EpochSettings,
-    task: Portfolio,
-    predicted: list[Tensor],
-    true: tuple[Tensor, ...],
-) -> tuple[dict[str, Any], float]:
-    data = {
-        "predicted": torch.stack(predicted).numpy(),
-        "true": torch.stack(list(true)).numpy(),
-        "ahead": 21,
-        "floor": FLOOR,
-        "risk_aversion": task.risk_aversion,
-    }
-    found = measure_peer(peer, python, data, repeats=settings.repeats, limit=settings.limit)
-    return found.arrays, min(found.seconds)
 
 
 def _error(found: Any, exact: Any) -> float:

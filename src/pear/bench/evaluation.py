@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from pear.bench.families import long_only, markets
 from pear.bench.program import Array, Mask, programs
-from pear.bench.reference import reference
+from pear.bench.reference import Reference, reference
 
 MOVE = 0.01
 """How far costs move between two visits of a sample, relative to themselves."""
@@ -18,19 +20,18 @@ EXACT = 1e-6
 _ZERO = 1e-9
 
 
-@dataclass(frozen=True)
-class Errors:
+class Errors(NamedTuple):
     """Relative errors of the gradients of a batch.
 
     Attributes:
         median, q90, largest: of them all; infinite where one is not a number.
-        judged: samples they come from.
+        compared: samples they come from.
     """
 
     median: float
     q90: float
     largest: float
-    judged: int
+    compared: int
 
     @property
     def exact(self) -> bool:
@@ -44,7 +45,7 @@ def summarize(errors: Array) -> Errors:
     Example:
         >>> import numpy as np
         >>> summarize(np.array([1.0, 3.0, 2.0]))
-        Errors(median=2.0, q90=2.8, largest=3.0, judged=3)
+        Errors(median=2.0, q90=2.8, largest=3.0, compared=3)
     """
     if not len(errors):
         return Errors(math.nan, math.nan, math.nan, 0)
@@ -62,21 +63,48 @@ def _quantile(values: Array, share: float) -> float:
 
 @dataclass(frozen=True)
 class Answers:
-    """Exact gradients of the first samples.
+    """What the reference says of the gradients of a batch.
 
     Attributes:
-        gradient: (k, n).
-        judged: (k,) where it is neither zero nor on an edge.
+        gradient: (k, n) exact gradients of the regret.
+        zero, on_edge: (k,) bool; where the gradient is zero, and where it does not exist.
+        scale: (k,) what an error is compared with: ‖g‖, or ‖H⁻¹e‖ where g is zero.
     """
 
     gradient: Array
-    judged: Mask
+    zero: Mask
+    on_edge: Mask
+    scale: Array
+
+    @classmethod
+    def of(cls, references: Sequence[Reference], errors: Array) -> Answers:
+        """From references and the errors e (k, n) of the predicted gradients of the objective."""
+        pairs = list(zip(references, errors, strict=True))
+        gradient = np.stack([r.project(e) for r, e in pairs])
+        whole = np.asarray([np.linalg.norm(np.linalg.solve(r.program.H, e)) for r, e in pairs])
+        size = np.linalg.norm(gradient, axis=1)
+        zero = size <= _ZERO * whole
+        return cls(gradient, zero, np.asarray([r.on_edge for r in references]), np.where(zero, whole, size))
+
+    @property
+    def comparable(self) -> Mask:
+        """(k,) where the gradient exists and is not zero."""
+        return ~self.zero & ~self.on_edge
+
+    def relative(self, gradient: Array) -> Array:
+        """(B,) relative 2-norms of the errors of gradients (B, n) of the first samples, B ≤ k."""
+        first = slice(len(gradient))
+        return np.asarray(np.linalg.norm(gradient - self.gradient[first], axis=1) / self.scale[first])
 
     def errors(self, gradient: Array) -> Errors:
-        """Relative 2-norms of the errors of gradients (B, n), over those of the first samples that are judged."""
-        chosen = self.judged[: len(gradient)]
-        exact, found = self.gradient[: len(chosen)][chosen], gradient[: len(chosen)][chosen]
-        return summarize(np.linalg.norm(found - exact, axis=1) / np.linalg.norm(exact, axis=1))
+        """Those of gradients (B, n), over the first samples that are comparable."""
+        first = gradient[: len(self.gradient)]
+        return summarize(self.relative(first)[self.comparable[: len(first)]])
+
+    def swap(self, i: int) -> None:
+        """Exchange the first sample with sample ``i``."""
+        for part in (self.gradient, self.zero, self.on_edge, self.scale):
+            _swap(part, i)
 
 
 class Markets:
@@ -85,7 +113,7 @@ class Markets:
     Args:
         n: number of assets.
         largest: B, samples to draw.
-        judged: samples for which the exact gradient is computed, from the first on.
+        references: samples for which the exact gradient is computed, from the first on.
         seed: of the draws.
 
     Attributes:
@@ -94,23 +122,23 @@ class Markets:
         Q: (B, n, n) 2Σ.
         answers, moved_answers: exact gradients at ``cost`` and at ``moved``.
 
-    The first sample is one that is judged, so that a batch of one is, too.
+    The first sample is one that is comparable, so that a batch of one is, too.
     """
 
-    def __init__(self, n: int, largest: int, judged: int, seed: int = 0) -> None:
+    def __init__(self, n: int, largest: int, references: int, seed: int = 0) -> None:
         draws, steps = np.random.default_rng([seed, n]).spawn(2)
-        drawn = max(largest, judged)
+        drawn = max(largest, references)
         self.cost, self.true, self.Q = markets(draws, n, drawn)
         self.moved = self.cost * (1 + MOVE * steps.normal(size=(drawn, n)))
-        self.answers = _ask(self.cost[:judged], self.true[:judged], self.Q[:judged])
-        self.moved_answers = _ask(self.moved[:judged], self.true[:judged], self.Q[:judged])
-        both = np.flatnonzero(self.answers.judged & self.moved_answers.judged)
+        first = slice(references)
+        self.answers = _ask(self.cost[first], self.true[first], self.Q[first])
+        self.moved_answers = _ask(self.moved[first], self.true[first], self.Q[first])
+        both = np.flatnonzero(self.answers.comparable & self.moved_answers.comparable)
         if len(both):
             for part in (self.cost, self.true, self.Q, self.moved):
                 _swap(part, int(both[0]))
             for answers in (self.answers, self.moved_answers):
-                _swap(answers.gradient, int(both[0]))
-                _swap(answers.judged, int(both[0]))
+                answers.swap(int(both[0]))
 
 
 def _swap(rows: Array | Mask, i: int) -> None:
@@ -119,11 +147,4 @@ def _swap(rows: Array | Mask, i: int) -> None:
 
 
 def _ask(cost: Array, true: Array, Q: Array) -> Answers:
-    gradients, judged = [], []
-    for program, error in zip(programs(long_only(Q), cost, 0.0), cost - true, strict=True):
-        found = reference(program, "auto")
-        gradient = found.project(error)
-        whole = np.linalg.norm(np.linalg.solve(program.H, error))
-        gradients.append(gradient)
-        judged.append(not found.on_edge and np.linalg.norm(gradient) > _ZERO * whole)
-    return Answers(np.stack(gradients), np.asarray(judged))
+    return Answers.of([reference(program, "auto") for program in programs(long_only(Q), cost, 0.0)], cost - true)

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pear.bench.evaluation import Answers
 from pear.bench.families import FAMILIES, Case
-from pear.bench.program import Array, Mask, kkt_residual, programs
+from pear.bench.program import Array, kkt_residual, programs
 from pear.bench.reference import Reference, reference, reference_solvers
 from pear.decisions import solve
 from pear.decisions.solution import Solution
@@ -36,7 +37,6 @@ DIRECTIONS = 2
 
 _LONGEST, _SHORTEST = 1.0, 1e-4
 """Steps of finite differences, in units of the median cost."""
-_ZERO = 1e-9
 _ACROSS = 1e-3
 
 
@@ -53,7 +53,7 @@ class ExactnessRow:
         repaired_share: share of the problems in which the solver's active set was wrong and was exchanged.
         degenerate_share: share of the problems on an edge, where no derivative exists; the two errors leave them out.
 
-    A problem that could not be solved makes all three infinite; NaN says that there was nothing to judge.
+    A problem that could not be solved makes all three infinite; NaN says that there was nothing to compare.
     """
 
     solver: str
@@ -108,41 +108,13 @@ def anchor_portfolio(seed: int = 0, solver: str = "auto") -> dict[str, float]:
     """The gradient of 64 long-only portfolios of 100 assets, each with a covariance of its own, against the reference.
 
     Returns:
-        ``median`` and ``largest`` relative error over the ``judged`` samples: those of the ``problems`` whose exact
+        ``median`` and ``largest`` relative error over the ``compared`` samples: those of the ``problems`` whose exact
         gradient is not zero and whose active set is not on an edge.
     """
     (exam,) = _exams("anchor portfolio", seed, 1.0)
-    answers = exam.answers(solver)
-    judged = ~answers.on_edge & ~answers.zero
-    error = answers.error(_gradient(exam.case, solver).numpy())[judged]
-    return {
-        "problems": len(judged),
-        "judged": int(judged.sum()),
-        "median": float(np.median(error)),
-        "largest": float(error.max()),
-    }
-
-
-@dataclass(frozen=True)
-class _Answers:
-    """What the reference says of a batch.
-
-    Attributes:
-        gradient: (B, n) exact gradients of the regret.
-        zero, on_edge: (B,) bool; where the gradient is zero, and where it does not exist.
-        scale: (B,) what an error is compared with: ‖g‖, or ‖H⁻¹e‖ where g is zero.
-        steps: (B, DIRECTIONS) steps within which no constraint becomes tight or loose; NaN where too short.
-    """
-
-    gradient: Array
-    zero: Mask
-    on_edge: Mask
-    scale: Array
-    steps: Array
-
-    def error(self, gradient: Array) -> Array:
-        """(B,) relative error of gradients (B, n)."""
-        return np.asarray(np.linalg.norm(gradient - self.gradient, axis=1) / self.scale)
+    errors = exam.answers(solver)[0].errors(_gradient(exam.case, solver).numpy())
+    found = {"compared": errors.compared, "median": errors.median, "largest": errors.largest}
+    return {"problems": len(exam.programs), **found}
 
 
 class _Exam:
@@ -155,29 +127,32 @@ class _Exam:
         B, n = case.predicted.shape
         size = np.median(np.abs(case.predicted.numpy()), 1)
         self.directions = size[:, None, None] * rng.normal(size=(B, DIRECTIONS, n))
-        self._known: dict[tuple[str, ...], _Answers] = {}
+        self._known: dict[tuple[str, ...], tuple[Answers, Array]] = {}
 
-    def answers(self, tested: str) -> _Answers:
-        """The answers by solvers other than ``tested``."""
+    def answers(self, tested: str) -> tuple[Answers, Array]:
+        """The answers by solvers other than ``tested``, and steps for differences.
+
+        Steps (B, DIRECTIONS) are such that no constraint becomes tight or loose; NaN where that is too short.
+        """
         key = tuple(reference_solvers(tested))
         if key not in self._known:
-            self._known[key] = self._ask([reference(program, tested) for program in self.programs])
+            references = [reference(program, tested) for program in self.programs]
+            self._known[key] = Answers.of(references, self._errors(references)), self._steps(references)
         return self._known[key]
 
-    def _ask(self, references: list[Reference]) -> _Answers:
+    def _errors(self, references: list[Reference]) -> Array:
+        """(B, n) errors of the predicted gradient of the objective, at the decision."""
         case = self.case
-        e = (case.predicted - case.true).numpy()
+        e: Array = (case.predicted - case.true).numpy()
         if case.Q is not None and case.true_Q is not None:
             x = np.stack([r.x for r in references])
             e = e + np.einsum("bij,bj->bi", (case.Q - case.true_Q).numpy(), x)
-        g = np.stack([r.project(error) for r, error in zip(references, e, strict=True)])
-        rescaled = [np.linalg.norm(np.linalg.solve(r.program.H, error)) for r, error in zip(references, e, strict=True)]
-        size, whole = np.linalg.norm(g, axis=1), np.asarray(rescaled)
-        zero = size <= _ZERO * whole
+        return e
+
+    def _steps(self, references: list[Reference]) -> Array:
         longest = [[r.longest_step(d) for d in along] for r, along in zip(references, self.directions, strict=True)]
         steps = np.minimum(_LONGEST, 0.5 * np.asarray(longest))
-        steps = np.where(steps < _SHORTEST, np.nan, steps)
-        return _Answers(g, zero, np.asarray([r.on_edge for r in references]), np.where(zero, whole, size), steps)
+        return np.where(steps < _SHORTEST, np.nan, steps)
 
 
 def _exams(family: str, seed: int, share: float) -> list[_Exam]:
@@ -189,18 +164,18 @@ def _exams(family: str, seed: int, share: float) -> list[_Exam]:
 def _row(family: str, exams: list[_Exam], solver: str) -> ExactnessRow:
     residuals, references, differences, repaired, on_edge = [], [], [], [], []
     for exam in exams:
-        answers = exam.answers(solver)
+        answers, steps = exam.answers(solver)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FailedSamplesWarning)  # the row says it
             solution = _solution(exam.case, solver)
             gradient = _gradient(exam.case, solver).numpy()
-            found = _differences(exam, answers.steps, solver)
+            found = _differences(exam, steps, solver)
         failed = ~solution.solved.numpy()
-        judged = failed | ~answers.on_edge
+        comparable = failed | ~answers.on_edge
         residuals.append(_residuals(exam, solution))
-        references.append(np.where(failed, np.inf, answers.error(gradient))[judged])
+        references.append(np.where(failed, np.inf, answers.relative(gradient))[comparable])
         wrong = np.where(failed[:, None], np.inf, _fd_errors(exam, answers, gradient, found))
-        differences.append(wrong[judged[:, None] & (failed[:, None] | ~np.isnan(answers.steps))])
+        differences.append(wrong[comparable[:, None] & (failed[:, None] | ~np.isnan(steps))])
         repaired.append(solution.repaired.numpy())
         on_edge.append(answers.on_edge)
     return ExactnessRow(
@@ -253,7 +228,7 @@ def _differences(exam: _Exam, steps: Array, solver: str) -> Array:
     return np.where(np.isinf(value).any(2), np.inf, difference)
 
 
-def _fd_errors(exam: _Exam, answers: _Answers, gradient: Array, differences: Array) -> Array:
+def _fd_errors(exam: _Exam, answers: Answers, gradient: Array, differences: Array) -> Array:
     """(B, DIRECTIONS) relative error of the slope gᵀd.
 
     Relative to the slope itself, but to no less than a thousandth of the steepest slope ‖g‖‖d‖: across the gradient the

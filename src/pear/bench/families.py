@@ -7,7 +7,7 @@ or by smoothing. The costs are drawn from continuous distributions, so that weak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,44 +102,44 @@ def anchor_portfolios(rng: np.random.Generator, share: float) -> Iterator[Case]:
 
 def duplicated_rows(rng: np.random.Generator, share: float) -> Iterator[Case]:
     """Equalities and inequalities that are there twice, once more in other units, and bounds repeated as rows."""
-    for n, count in ((6, 120), (20, 80), (60, 30)):
-        for curved in (True, False):
-            f = _polytope(rng, n)
-            G = [f["G"], f["G"], 3.0 * f["G"][: n // 2], -np.eye(n)[: n // 2]]
-            h = [f["h"], f["h"], 3.0 * f["h"][: n // 2], -f["lb"][: n // 2]]
-            f |= {"A": np.vstack([f["A"], f["A"]]), "b": np.hstack([f["b"], f["b"]])}
-            f |= {"G": np.vstack(G), "h": np.hstack(h)}
-            yield _curved_or_smoothed(rng, f, n, _some(count // 2, share), curved)
+
+    def change(f: Fields, n: int) -> None:
+        G = [f["G"], f["G"], 3.0 * f["G"][: n // 2], -np.eye(n)[: n // 2]]
+        h = [f["h"], f["h"], 3.0 * f["h"][: n // 2], -f["lb"][: n // 2]]
+        f |= {"A": np.vstack([f["A"], f["A"]]), "b": np.hstack([f["b"], f["b"]])}
+        f |= {"G": np.vstack(G), "h": np.hstack(h)}
+
+    return _changed(rng, share, ((6, 120), (20, 80), (60, 30)), change)
 
 
 def opposed_rows(rng: np.random.Generator, share: float) -> Iterator[Case]:
     """Equalities written as two inequalities: feasible sets without interior."""
-    for n, count in ((6, 120), (20, 60)):
-        for curved in (True, False):
-            f = _polytope(rng, n)
-            A, b = f.pop("A"), f.pop("b")
-            f |= {"G": np.vstack([f["G"], A, -A]), "h": np.hstack([f["h"], b, -b])}
-            yield _curved_or_smoothed(rng, f, n, _some(count // 2, share), curved)
+
+    def change(f: Fields, n: int) -> None:
+        A, b = f.pop("A"), f.pop("b")
+        f |= {"G": np.vstack([f["G"], A, -A]), "h": np.hstack([f["h"], b, -b])}
+
+    return _changed(rng, share, ((6, 120), (20, 60)), change)
 
 
 def zero_rows(rng: np.random.Generator, share: float) -> Iterator[Case]:
     """Rows without an entry: 0 = 0, 0 ≤ 0 and 0 ≤ 1."""
-    for n, count in ((6, 120), (20, 80), (60, 30)):
-        for curved in (True, False):
-            f = _polytope(rng, n)
-            f |= {"A": np.vstack([np.zeros((2, n)), f["A"]]), "b": np.hstack([np.zeros(2), f["b"]])}
-            f |= {"G": np.vstack([f["G"], np.zeros((3, n))]), "h": np.hstack([f["h"], [0.0, 0.0, 1.0]])}
-            yield _curved_or_smoothed(rng, f, n, _some(count // 2, share), curved)
+
+    def change(f: Fields, n: int) -> None:
+        f |= {"A": np.vstack([np.zeros((2, n)), f["A"]]), "b": np.hstack([np.zeros(2), f["b"]])}
+        f |= {"G": np.vstack([f["G"], np.zeros((3, n))]), "h": np.hstack([f["h"], [0.0, 0.0, 1.0]])}
+
+    return _changed(rng, share, ((6, 120), (20, 80), (60, 30)), change)
 
 
 def redundant_equalities(rng: np.random.Generator, share: float) -> Iterator[Case]:
     """Equalities and, below them, as many linear combinations of them."""
-    for n, count in ((6, 120), (20, 80), (60, 30)):
-        for curved in (True, False):
-            f = _polytope(rng, n)
-            mix = rng.normal(size=(len(f["b"]), len(f["b"])))
-            f |= {"A": np.vstack([f["A"], mix @ f["A"]]), "b": np.hstack([f["b"], mix @ f["b"]])}
-            yield _curved_or_smoothed(rng, f, n, _some(count // 2, share), curved)
+
+    def change(f: Fields, n: int) -> None:
+        mix = rng.normal(size=(len(f["b"]), len(f["b"])))
+        f |= {"A": np.vstack([f["A"], mix @ f["A"]]), "b": np.hstack([f["b"], mix @ f["b"]])}
+
+    return _changed(rng, share, ((6, 120), (20, 80), (60, 30)), change)
 
 
 def per_sample(rng: np.random.Generator, share: float) -> Iterator[Case]:
@@ -227,10 +227,16 @@ def _case(rng: np.random.Generator, problem: Problem, B: int, smoothing: float =
     return _tensors(problem, true + 0.5 * cost * rng.normal(size=true.shape), true, smoothing)
 
 
-def _curved_or_smoothed(rng: np.random.Generator, fields: Fields, n: int, B: int, curved: bool) -> Case:
-    if curved:
-        return _case(rng, Problem(Q=_curvature(rng, n), **fields), B)
-    return _case(rng, Problem(**fields), B, smoothing=0.5)
+def _changed(
+    rng: np.random.Generator, share: float, sizes: Sequence[tuple[int, int]], change: Callable[[Fields, int], None]
+) -> Iterator[Case]:
+    """Polytopes of each size (n, count) that ``change`` rewrites: half with curvature, half smoothed."""
+    for n, count in sizes:
+        for curved in (True, False):
+            fields, B = _polytope(rng, n), _some(count // 2, share)
+            change(fields, n)
+            curvature: Fields = {"Q": _curvature(rng, n)} if curved else {}
+            yield _case(rng, Problem(**curvature, **fields), B, smoothing=0.0 if curved else 0.5)
 
 
 def _curvature(rng: np.random.Generator, n: int, B: int | None = None) -> Array:

@@ -20,7 +20,7 @@ from pear.bench.peers import Peer, PeerError, PeerTimeoutError
 from pear.bench.peers import measure as measure_peer
 from pear.bench.plot import Series
 from pear.bench.settings import Callbacks, Labels, Settings, option
-from pear.bench.table import Table, error, number, share
+from pear.bench.table import Table, error, number, profiles, share
 
 SIZES = (20, 100, 500)
 BATCHES = {"cpu": (1, 64, 512), "cuda": (1, 16, 64, 512, 4096)}
@@ -77,7 +77,7 @@ class GradientRow:
         n, batch: the point.
         seconds: the fastest measurement; median_seconds: the median one. For the whole batch.
         error_median, error_q90, error_largest: relative errors of the gradients against the reference.
-        judged: samples that they come from.
+        compared: samples that they come from.
         reuse_rate: share of samples for which no solver was called; None without warm starts.
         versions: of a peer's packages.
         profile: seconds by what they were spent on, of one more measurement.
@@ -92,7 +92,7 @@ class GradientRow:
     error_median: float
     error_q90: float
     error_largest: float
-    judged: int
+    compared: int
     reuse_rate: float | None = None
     versions: dict[str, str] = field(default_factory=dict)
     profile: dict[str, float] = field(default_factory=dict)
@@ -112,7 +112,7 @@ def run(settings: GradientSettings, callbacks: Callbacks, peers: Sequence[tuple[
         if not batches:
             continue
         callbacks.say(f"{n} assets: exact gradients to compare with")
-        markets = Markets(n, max(batches), judged=64 if n <= 200 else 16, seed=settings.seed)
+        markets = Markets(n, max(batches), references=64 if n <= 200 else 16, seed=settings.seed)
         forecasts = _Forecasts(settings.limit, callbacks.on_note)
         for batch in batches:
             for row in _point(settings, markets, batch, peers, forecasts, callbacks.say):
@@ -120,7 +120,7 @@ def run(settings: GradientSettings, callbacks: Callbacks, peers: Sequence[tuple[
 
 
 class _Forecasts:
-    """Leaves out what would take too long, judging by the smaller batch before, and says so."""
+    """Leaves out what would take too long, going by the smaller batch before, and says so."""
 
     def __init__(self, limit: float, on_note: Callable[[str], None]) -> None:
         self.limit, self.on_note = limit, on_note
@@ -192,36 +192,13 @@ def _our_row(settings: GradientSettings, ours: Ours, who: str) -> GradientRow:
     arrays, seconds = measure(fresh, settings.repeats, settings.limit, True, wait)
     answers, reuse = ours.answers(who), ours.reuse_rate(who)
     profile = ours.profile(who) if settings.profile else {}
-    return _row(who, True, seconds, arrays["gradient"], answers, reuse, profile=profile)
+    return _row(who, True, seconds, arrays["gradient"], answers, reuse_rate=reuse, profile=profile)
 
 
-def _row(
-    who: str,
-    ours: bool,
-    seconds: list[float],
-    gradient: Any,
-    answers: Answers,
-    reuse_rate: float | None = None,
-    versions: dict[str, str] | None = None,
-    profile: dict[str, float] | None = None,
-) -> GradientRow:
-    errors = answers.errors(gradient)
+def _row(who: str, ours: bool, seconds: list[float], gradient: Any, answers: Answers, **more: Any) -> GradientRow:
     batch, n = gradient.shape
-    return GradientRow(
-        who=who,
-        ours=ours,
-        n=n,
-        batch=batch,
-        seconds=min(seconds),
-        median_seconds=float(np.median(seconds)),
-        error_median=errors.median,
-        error_q90=errors.q90,
-        error_largest=errors.largest,
-        judged=errors.judged,
-        reuse_rate=reuse_rate,
-        versions=versions or {},
-        profile=profile or {},
-    )
+    times, e = (min(seconds), float(np.median(seconds))), answers.errors(gradient)
+    return GradientRow(who, ours, n, batch, *times, e.median, e.q90, e.largest, e.compared, **more)
 
 
 def ratio(theirs: float | None, ours: float | None) -> float:
@@ -234,16 +211,14 @@ def ratio(theirs: float | None, ours: float | None) -> float:
     return theirs / ours if theirs is not None and ours else math.nan
 
 
-def fastest_exact_peer(rows: list[GradientRow], n: int, batch: int) -> GradientRow | None:
-    """Of the peers whose largest error at this point is small the fastest; None where there is none."""
-    there = [row for row in rows if not row.ours and (row.n, row.batch) == (n, batch) and row.exact and row.judged]
-    return min(there, key=lambda row: row.seconds, default=None)
-
-
 def ahead(rows: list[GradientRow], row: GradientRow) -> float:
-    """How many times longer the fastest exact peer takes than this row of ours; NaN where that means nothing."""
-    peer = fastest_exact_peer(rows, row.n, row.batch)
-    return ratio(peer.seconds if peer else None, row.seconds) if row.ours and row.exact else math.nan
+    """How many times longer the fastest exact peer takes than this row of ours; NaN where that means nothing.
+
+    A peer is exact where its largest error at this point is small.
+    """
+    there = [one for one in rows if (one.n, one.batch) == (row.n, row.batch) and one.exact and one.compared]
+    fastest = min((one.seconds for one in there if not one.ours), default=None)
+    return ratio(fastest, row.seconds) if row.ours and row.exact else math.nan
 
 
 def to_pear(rows: list[GradientRow], row: GradientRow) -> float:
@@ -255,14 +230,14 @@ def to_pear(rows: list[GradientRow], row: GradientRow) -> float:
 def tables(rows: list[GradientRow]) -> list[Table]:
     """The comparison and, where there are profiles, where our time goes."""
     errors, ratios = ("median\nerror", "90 %\nerror", "largest\nerror"), ("time /\npear", "peer /\nours")
-    headings = ("who", "n", "batch", "ms", *errors, "judged", "reuse", *ratios)
+    headings = ("who", "n", "batch", "ms", *errors, "compared", "reuse", *ratios)
     title = "Gradient of the regret of portfolios of n assets, forward and backward\n"
     title += f"peer / ours: the fastest peer whose largest error is at most {EXACT:.0e}"
-    comparison = Table(title, headings)
-    for row in _sorted(rows):
-        comparison.rows.append(_cells(rows, row))
-    profiles = [row for row in _sorted(rows) if row.profile]
-    return [comparison, *([_profiles(profiles)] if profiles else [])]
+    tables = [Table(title, headings, [_cells(rows, row) for row in _sorted(rows)])]
+    if spent := [row for row in _sorted(rows) if row.profile]:
+        in_ms = [((row.who, *_point_cells(row)), {k: 1e3 * v for k, v in row.profile.items()}) for row in spent]
+        tables.append(profiles("Where the time goes, ms a batch", ("who", "assets", "batch"), in_ms))
+    return tables
 
 
 def _sorted(rows: list[GradientRow]) -> list[GradientRow]:
@@ -271,27 +246,21 @@ def _sorted(rows: list[GradientRow]) -> list[GradientRow]:
 
 def _cells(rows: list[GradientRow], row: GradientRow) -> tuple[str, ...]:
     # a gradient that could not be compared with the reference is shown without its time
-    milliseconds = number(1e3 * row.seconds) if row.judged else "–"
+    milliseconds = number(1e3 * row.seconds) if row.compared else "–"
     errors = [error(value) for value in (row.error_median, row.error_q90, row.error_largest)]
-    ratios = [number(value) if row.judged else "–" for value in (to_pear(rows, row), ahead(rows, row))]
-    point = (f"{row.n:,}", f"{row.batch:,}")
-    return (row.who, *point, milliseconds, *errors, str(row.judged), share(row.reuse_rate), *ratios)
+    ratios = [number(value) if row.compared else "–" for value in (to_pear(rows, row), ahead(rows, row))]
+    return (row.who, *_point_cells(row), milliseconds, *errors, str(row.compared), share(row.reuse_rate), *ratios)
 
 
-def _profiles(rows: list[GradientRow]) -> Table:
-    names = list(dict.fromkeys(name for row in rows for name in row.profile))
-    table = Table("Where the time goes, ms a batch", ("who", "assets", "batch", *names))
-    for row in rows:
-        cells = [number(1e3 * row.profile[name]) if name in row.profile else "–" for name in names]
-        table.rows.append((row.who, f"{row.n:,}", f"{row.batch:,}", *cells))
-    return table
+def _point_cells(row: GradientRow) -> tuple[str, str]:
+    return f"{row.n:,}", f"{row.batch:,}"
 
 
 def series(rows: list[GradientRow]) -> list[Series]:
     """Seconds a batch over its size, a panel for every number of assets; peers that are not exact say so."""
     lines = []
     for n in sorted({row.n for row in rows}):
-        here = [row for row in _sorted(rows) if row.n == n and row.judged]
+        here = [row for row in _sorted(rows) if row.n == n and row.compared]
         for who in dict.fromkeys(row.who for row in here):
             own = [row for row in here if row.who == who]
             worst = max(row.error_largest for row in own)

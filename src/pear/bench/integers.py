@@ -7,8 +7,8 @@ model forecasts them, and as they are. Both sides prove every optimum, in one pr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TypeVar
 
@@ -16,6 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pear.bench.plot import Series
+from pear.bench.settings import Callbacks, Labels, Settings, option
+from pear.bench.table import Table, number
 from pear.errors import MissingExtraError
 from pear.solvers.binary.plan import forget
 from pear.solvers.registry import get
@@ -23,12 +26,6 @@ from pear.tasks import Knapsack, random_knapsack
 
 GOALS = {"ratio": 5.0, "difference": 1e-9}
 """The least ratio and the largest difference that a row may show."""
-
-QUICK = 0.1
-"""Share of the programs that a quick run decides."""
-
-DEGREES = (8, 2)
-"""How far the values are from linear: 8 is the paper's hardest, at 2 the forecasts are much alike."""
 
 KINDS = ("forecast", "true", "mixed")
 """Forecast values, true (whole) ones, and half of each."""
@@ -42,13 +39,28 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Row:
+class IntegerSettings(Settings):
+    """Time the integer programs of a validation beside a plain loop over HiGHS."""
+
+    count: int = option(500, "Programs to solve; HiGHS needs some minutes for 500.", least=1, quick=50)
+    degrees: tuple[int, ...] = option((8,), "Of the values, such as 8 or 2,8.", least=1)
+    seed: int = option(0, "Of weights and values.")
+    threads: int | None = option(None, "On our side.", shown="one a core")
+
+
+SETTINGS = IntegerSettings
+LABELS = Labels("Integer programs", "row", "seconds")
+
+
+@dataclass(frozen=True)
+class IntegerRow:
     """What both sides need for the same programs.
 
     Attributes:
-        degree, kind: of the values; see DEGREES and KINDS.
+        degree: how far the values are from linear: 8 is the paper's hardest, at 2 the forecasts are much alike.
+        kind: of ``KINDS``.
         programs: how many were decided.
-        seconds: ours, for all of them, with nothing remembered.
+        seconds: ours, for all of them, without a warm start.
         again_seconds: ours, for slightly different values, as at the next check; NaN for whole values.
         highs_seconds: HiGHS in a loop.
         ratio: highs_seconds / seconds.
@@ -70,28 +82,8 @@ class Row:
         return self.ratio >= GOALS["ratio"] and self.difference <= GOALS["difference"]
 
 
-def run(
-    programs: int = 500,
-    quick: bool = False,
-    seed: int = 0,
-    jobs: int | None = None,
-    degrees: Sequence[int] = DEGREES,
-    kinds: Sequence[str] = KINDS,
-    progress: Callable[[str], None] | None = None,
-) -> list[Row]:
-    """Solve the same programs by ``pear.solve`` and by HiGHS.
-
-    Args:
-        programs: of each kind; HiGHS needs some minutes for 500.
-        quick: a tenth of the programs.
-        seed: of weights, samples and noise.
-        jobs: threads on our side; None is one for each core.
-        degrees: of the values.
-        kinds: of KINDS.
-        progress: called with one line of text after each row.
-
-    Returns:
-        One row per degree and kind of values.
+def run(settings: IntegerSettings, callbacks: Callbacks) -> None:
+    """Solve the same programs by ``pear.solve`` and by HiGHS, a row for each degree and kind of values.
 
     Raises:
         MissingExtraError: highspy is not installed.
@@ -99,18 +91,14 @@ def run(
     highs = get("highs")
     if not highs.installed:
         raise MissingExtraError(f"this benchmark compares with HiGHS; run {highs.how_to_install}")
-    task = random_knapsack(seed=seed, jobs=jobs)
-    warm_up = torch.from_numpy(_values(task, 8, 4, np.random.default_rng(seed))["forecast"])
+    task = random_knapsack(seed=settings.seed, jobs=settings.threads)
+    warm_up = torch.from_numpy(_values(task, 8, 4, np.random.default_rng(settings.seed))["forecast"])
     task.decide(warm_up)  # compiled, threads started
-    count = max(1, round(programs * QUICK)) if quick else programs
-    rows = []
-    for degree in degrees:
-        values = _values(task, degree, count, np.random.default_rng([seed, degree]))
-        for kind in kinds:
-            rows.append(_row(task, degree, kind, values[kind]))
-            if progress is not None:
-                progress(_line(rows[-1], len(rows), len(degrees) * len(kinds)))
-    return rows
+    for degree in settings.degrees:
+        values = _values(task, degree, settings.count, np.random.default_rng([settings.seed, degree]))
+        for kind in KINDS:
+            callbacks.say(f"degree {degree}, {kind} values: {settings.count:,} integer programs")
+            callbacks.on_row(_row(task, degree, kind, values[kind]))
 
 
 def _values(task: Knapsack, degree: int, count: int, random: np.random.Generator) -> dict[str, Array]:
@@ -129,7 +117,7 @@ def _moved(values: Array, size: float, random: np.random.Generator) -> Array:
     return values + size * values.std() * random.standard_normal(values.shape)
 
 
-def _row(task: Knapsack, degree: int, kind: str, values: Array) -> Row:
+def _row(task: Knapsack, degree: int, kind: str, values: Array) -> IntegerRow:
     forget()
     chosen, seconds = _timed(partial(task.decide, torch.from_numpy(values)))
     ours = (values * chosen.numpy()).sum(1)
@@ -138,7 +126,7 @@ def _row(task: Knapsack, degree: int, kind: str, values: Array) -> Row:
         moved = torch.from_numpy(_moved(values, _DRIFT, np.random.default_rng(degree)))
         again = _timed(partial(task.decide, moved))[1]
     theirs, highs_seconds = _timed(partial(_by_highs, task, values))
-    return Row(
+    return IntegerRow(
         degree=degree,
         kind=kind,
         programs=len(values),
@@ -165,8 +153,8 @@ def _by_highs(task: Knapsack, values: Array) -> Array:
     optima = np.empty(len(values))
     for i, value in enumerate(values):
         highs = highspy.Highs()
-        for name, option in {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 0.0}.items():
-            highs.setOptionValue(name, option)
+        for name, chosen_value in {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 0.0}.items():
+            highs.setOptionValue(name, chosen_value)
         lp = highspy.HighsLp()
         lp.num_row_, lp.num_col_, lp.sense_ = m, n, highspy.ObjSense.kMaximize
         lp.col_cost_, lp.col_lower_, lp.col_upper_ = value, np.zeros(n), np.ones(n)
@@ -183,8 +171,18 @@ def _by_highs(task: Knapsack, values: Array) -> Array:
     return optima
 
 
-def _line(row: Row, done: int, total: int) -> str:
-    return (
-        f"{done}/{total} degree {row.degree}, {row.kind}: {row.programs} programs, {row.seconds:.2f} s, "
-        f"HiGHS {row.highs_seconds:.2f} s, {row.ratio:.0f} times, difference {row.difference:.1e}"
-    )
+def tables(rows: list[IntegerRow]) -> list[Table]:
+    """All fields of all rows."""
+    names = [field.name for field in fields(IntegerRow)]
+    table = Table("Integer programs", tuple(name.replace("_", " ") for name in names))
+    for row in rows:
+        values = (getattr(row, name) for name in names)
+        table.rows.append(tuple(number(value) if isinstance(value, float) else str(value) for value in values))
+    return [table]
+
+
+def series(rows: list[IntegerRow]) -> list[Series]:
+    """Every field that holds seconds as a line over the rows."""
+    places = [float(place + 1) for place in range(len(rows))]
+    names = [field.name for field in fields(IntegerRow) if "seconds" in field.name]
+    return [Series(name, places, [getattr(row, name) for row in rows]) for name in names]

@@ -79,17 +79,10 @@ def portfolio(assets: int, batch: int, seed: int = 0) -> None:
 
 def training(epochs: int, seed: int = 0) -> None:
     """The paper's training on paths, degree 8."""
-    from dataclasses import replace
+    from pear.bench.training import TrainingSettings, train_once
 
-    from pear.experiments.plan import expand
-    from pear.experiments.protocols.lp import make_split, make_task, train
-    from pear.experiments.specs import Selection
-
-    selection = Selection(["shortest_path"], ["pear"], [8], [seed])
-    (run,) = expand(["lp-degree"], selection)
-    run = replace(run, settings={**run.settings, "max_epochs": epochs})
-    task = make_task(run)
-    train(run, task, make_split(run, task))
+    (run,) = TrainingSettings(seeds=(seed,), epochs=epochs).runs("paths")
+    train_once(run)
 
 
 JOBS: dict[str, Any] = {"import": nothing, "grid": grid, "portfolio": portfolio, "training": training}

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.bench.clock import Step, synchronize
+from pear.bench.clock import Step, gradient_at, synchronize
 from pear.bench.evaluation import Answers, Markets
 from pear.bench.families import long_only
 from pear.losses import DecisionLayer, PEARLoss
@@ -97,7 +97,4 @@ def _spent(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, fl
 
 
 def _backward(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:
-    moving = cost.clone().requires_grad_()
-    value(moving).backward()
-    assert moving.grad is not None
-    return {"gradient": moving.grad.cpu().numpy()}
+    return {"gradient": gradient_at(cost, value).cpu().numpy()}

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from pear.bench.program import Array, Mask
+from pear.bench.program import Array, Mask, programs
 from pear.errors import MissingExtraError
 from pear.problem import Problem
 from pear.tasks import Split
@@ -111,24 +111,9 @@ class PlainProgram:
 
 def _stacked(problem: Problem) -> tuple[Array, Array, Array]:
     """All rows and bounds as l ≤ Jz ≤ u."""
-    n, rows, lower, upper = problem.n, [], [], []
-    if problem.A is not None and problem.b is not None:
-        rows.append(_dense(problem.A))
-        lower.append(problem.b.numpy())
-        upper.append(problem.b.numpy())
-    if problem.G is not None and problem.h is not None:
-        rows.append(_dense(problem.G))
-        lower.append(np.full(len(problem.h), -np.inf))
-        upper.append(problem.h.numpy())
-    if problem.lb is not None or problem.ub is not None:
-        rows.append(np.eye(n))
-        lower.append(np.full(n, -np.inf) if problem.lb is None else problem.lb.numpy())
-        upper.append(np.full(n, np.inf) if problem.ub is None else problem.ub.numpy())
-    return np.vstack(rows), np.concatenate(lower), np.concatenate(upper)
-
-
-def _dense(rows: Tensor) -> Array:
-    return np.asarray((rows.to_dense() if rows.layout != torch.strided else rows).numpy())
+    (p,) = programs(problem, np.zeros((1, problem.n)), 0.0)
+    lower = np.concatenate([p.b, np.full(len(p.h), -np.inf), p.lb])
+    return np.vstack([p.A, p.G, np.eye(problem.n)]), lower, np.concatenate([p.b, p.h, p.ub])
 
 
 def train(
@@ -161,77 +146,60 @@ def train(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = nn.Linear(split.train.features.shape[1], problem.n)
-        return model, _train(
-            model, PlainProgram(problem, smoothing), split, metric, max_epochs, injection, time_cap, progress
-        )
+        loop = _Loop(model, PlainProgram(problem, smoothing), split, metric, injection)
+        loop.run(max_epochs, time_cap, progress)
+        return model, loop.history
 
 
-def _train(
-    model: nn.Linear,
-    program: PlainProgram,
-    split: Split,
-    metric: Metric,
-    max_epochs: int,
-    injection: float,
-    time_cap: float,
-    progress: Callable[[int], None],
-) -> PlainHistory:
-    history = PlainHistory()
-    spent, start = history.split, time.perf_counter()
-    loader = DataLoader(TensorDataset(*split.train), batch_size=32, shuffle=True)
-    validation = DataLoader(TensorDataset(*split.validation), batch_size=32, shuffle=False)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    best, reference, waited = copy.deepcopy(model.state_dict()), float("inf"), 0
-    for epoch in range(1, max_epochs + 1):
-        _epoch(model, program, loader, optimizer, injection, spent)
-        history.epochs = epoch
-        progress(epoch)
-        over_time_cap = time.perf_counter() - start >= time_cap
-        if (epoch - 1) % 10 == 0 or epoch == max_epochs or over_time_cap:
-            value = _check(model, validation, metric, spent)
-            if not history.checks or value < min(old for _, old in history.checks):
-                best = copy.deepcopy(model.state_dict())
-            history.checks.append((epoch, value))
-            waited = 0 if reference == float("inf") or reference - value > 0.01 * abs(reference) else waited + 1
-            reference = value if waited == 0 else reference
-            if waited >= 3:
+class _Loop:
+    """The training loop; the seconds go to ``history.split``."""
+
+    def __init__(self, model: nn.Linear, program: PlainProgram, split: Split, metric: Metric, injection: float) -> None:
+        self.model, self.program, self.metric, self.injection = model, program, metric, injection
+        self.train = DataLoader(TensorDataset(*split.train), batch_size=32, shuffle=True)
+        self.validation = DataLoader(TensorDataset(*split.validation), batch_size=32, shuffle=False)
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        self.history = PlainHistory()
+
+    def run(self, max_epochs: int, time_cap: float, progress: Callable[[int], None]) -> None:
+        history, start = self.history, time.perf_counter()
+        best, reference, waited = copy.deepcopy(self.model.state_dict()), float("inf"), 0
+        for epoch in range(1, max_epochs + 1):
+            self.epoch()
+            history.epochs = epoch
+            progress(epoch)
+            over_time_cap = time.perf_counter() - start >= time_cap
+            if (epoch - 1) % 10 == 0 or epoch == max_epochs or over_time_cap:
+                value = self.check()
+                if not history.checks or value < min(old for _, old in history.checks):
+                    best = copy.deepcopy(self.model.state_dict())
+                history.checks.append((epoch, value))
+                waited = 0 if reference == float("inf") or reference - value > 0.01 * abs(reference) else waited + 1
+                reference = value if waited == 0 else reference
+            if waited >= 3 or over_time_cap:
                 break
-        if over_time_cap:
-            break
-    model.load_state_dict(best)
-    history.seconds = time.perf_counter() - start
-    spent["rest"] = max(0.0, history.seconds - sum(spent.values()))
-    return history
+        self.model.load_state_dict(best)
+        history.seconds = time.perf_counter() - start
+        history.split["rest"] = max(0.0, history.seconds - sum(history.split.values()))
 
-
-def _epoch(
-    model: nn.Linear,
-    program: PlainProgram,
-    loader: DataLoader[tuple[Tensor, ...]],
-    optimizer: torch.optim.Optimizer,
-    injection: float,
-    spent: dict[str, float],
-) -> None:
-    mark = time.perf_counter()
-    for features, costs in loader:
-        optimizer.zero_grad()
-        predicted = model(features)
-        forecast, true = predicted.detach().double().numpy(), costs.double().numpy()
+    def epoch(self) -> None:
+        spent, mark = self.history.split, time.perf_counter()
+        for features, costs in self.train:
+            self.optimizer.zero_grad()
+            predicted = self.model(features)
+            forecast, true = predicted.detach().double().numpy(), costs.double().numpy()
+            spent["network"] += time.perf_counter() - mark
+            gradient = self.program.gradient(forecast, true, self.injection, spent) / len(features)
+            mark = time.perf_counter()
+            predicted.backward(torch.from_numpy(gradient).to(predicted.dtype))
+            self.optimizer.step()
         spent["network"] += time.perf_counter() - mark
-        gradient = program.gradient(forecast, true, injection, spent) / len(features)
-        mark = time.perf_counter()
-        predicted.backward(torch.from_numpy(gradient).to(predicted.dtype))
-        optimizer.step()
-    spent["network"] += time.perf_counter() - mark
 
-
-def _check(
-    model: nn.Linear, validation: DataLoader[tuple[Tensor, ...]], metric: Metric, spent: dict[str, float]
-) -> float:
-    began = time.perf_counter()
-    with torch.no_grad():
-        pairs = [(model(features), costs) for features, costs in validation]
-    predicted, costs = (torch.cat(part) for part in zip(*pairs, strict=True))
-    value = metric(predicted, costs)
-    spent["validation"] += time.perf_counter() - began
-    return value
+    def check(self) -> float:
+        began = time.perf_counter()
+        with torch.no_grad():
+            pairs = [(self.model(features), costs) for features, costs in self.validation]
+        predicted, costs = (torch.cat(part) for part in zip(*pairs, strict=True))
+        value = self.metric(predicted, costs)
+        self.history.split["validation"] += time.perf_counter() - began
+        return value

@@ -1,6 +1,6 @@
 """Programs of the benchmark as numpy arrays, one sample at a time, and how far a point is from solving one.
 
-Built from the problem's own fields, not from the form that the solvers see, so that it can judge that form too.
+Built from the problem's own fields, not from the form that the solvers see, so that it tests that form too.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pear.problem import Problem
@@ -45,7 +46,7 @@ def programs(problem: Problem, cost: Array, smoothing: float, Q: Array | None = 
         value = getattr(problem, name)
         if value is None:
             return np.full(empty, fill)
-        array: Array = value.numpy()
+        array: Array = (value if value.layout == torch.strided else value.to_dense()).numpy()
         return array[i] if array.ndim > dimensions else array
 
     def one(i: int) -> Program:

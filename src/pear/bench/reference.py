@@ -84,7 +84,7 @@ def reference(program: Program, tested: str) -> Reference:
     """The verified solution of a program, by a solver other than ``tested``.
 
     Raises:
-        PearError: no reference solver came to an optimality residual of 1e-11, so that nothing can be judged.
+        PearError: no reference solver came to an optimality residual of 1e-11, so that nothing can be compared.
     """
     residuals = {}
     for solver in reference_solvers(tested):

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from pear.bench.clock import Step, measure, synchronize
+from pear.bench.clock import Step, gradient_at, measure, synchronize
 from pear.bench.plot import Series
 from pear.bench.settings import Callbacks, Labels, Settings, option
 from pear.bench.table import Table, error, number
@@ -116,7 +116,7 @@ def _point(settings: ScalingSettings, family: str, solver: str, size: int) -> Sc
     def fresh() -> Step:
         loss = PEARLoss(problem, smoothing=smoothing, injection=injection, solver=solver, reduction="sum")
         last[:] = [loss]
-        return lambda: _once(loss, predicted, true)
+        return lambda: {"gradient": gradient_at(predicted, lambda cost: loss(cost, true))}
 
     # the first measurement is the warm-up; where it takes long, it is the only one
     _, seconds = measure(fresh, 1, settings.limit, False, synchronize("cpu"))
@@ -127,13 +127,6 @@ def _point(settings: ScalingSettings, family: str, solver: str, size: int) -> Sc
     rows = sum(0 if side is None else side.shape[-1] for side in (problem.b, problem.h))
     residual = float(loss.last.kkt_residual.max())
     return ScalingRow(family, solver, size, problem.n, rows, settings.batch, min(seconds) / settings.batch, residual)
-
-
-def _once(loss: PEARLoss, predicted: Tensor, true: Tensor) -> dict[str, Tensor]:
-    moving = predicted.clone().requires_grad_()
-    loss(moving, true).backward()
-    assert moving.grad is not None
-    return {"gradient": moving.grad}
 
 
 def _grid(settings: ScalingSettings, side: int) -> tuple[Problem, Tensor, Tensor]:
@@ -182,10 +175,16 @@ def _sparse_rows(rng: np.random.Generator, m: int, n: int, spread: int) -> sp.cs
 
 def exponents(rows: list[ScalingRow]) -> dict[str, float]:
     """For every family and solver the exponent of time in n; NaN where there are less than two points."""
-    found = {}
-    for line in dict.fromkeys(row.line for row in rows):
-        own = [row for row in rows if row.line == line]
-        found[line] = fitted_exponent([row.n for row in own], [row.seconds for row in own])
+    return {line: fitted_exponent(*points) for line, points in _lines(rows).items()}
+
+
+def _lines(rows: list[ScalingRow]) -> dict[str, tuple[list[float], list[float]]]:
+    """For every family and solver n and seconds of its points."""
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    for row in rows:
+        n, seconds = found.setdefault(row.line, ([], []))
+        n.append(row.n)
+        seconds.append(row.seconds)
     return found
 
 
@@ -216,11 +215,5 @@ def tables(rows: list[ScalingRow]) -> list[Table]:
 
 def series(rows: list[ScalingRow]) -> list[Series]:
     """Seconds a sample over the number of variables, with the exponent in the name."""
-    return [
-        Series(
-            f"{line}: exponent {number(value)}",
-            [row.n for row in rows if row.line == line],
-            [row.seconds for row in rows if row.line == line],
-        )
-        for line, value in exponents(rows).items()
-    ]
+    fits = exponents(rows)
+    return [Series(f"{line}: exponent {number(fits[line])}", *points) for line, points in _lines(rows).items()]

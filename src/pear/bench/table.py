@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -38,6 +39,16 @@ class Table:
         lines = [_row(self.headings), rule, *map(_row, self.rows)]
         title = self.title.replace("\n", "; ")
         return f"**{title}**\n\n" + "\n".join(lines) + "\n"
+
+
+def profiles(
+    title: str, headings: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], Mapping[str, float]]], left: int = 1
+) -> Table:
+    """Where time goes: after the cells of each row a column for every name that any of the profiles has."""
+    spent = list(rows)
+    names = list(dict.fromkeys(name for _, profile in spent for name in profile))
+    cells = [(*who, *(number(profile.get(name)) for name in names)) for who, profile in spent]
+    return Table(title, (*headings, *names), cells, left)
 
 
 def _row(cells: tuple[str, ...]) -> str:

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from pear.bench import plain_loop
 from pear.bench.peers import Peer, PeerError
 from pear.bench.peers import measure as measure_peer
 from pear.bench.plot import Series
 from pear.bench.settings import Callbacks, Labels, Settings, option
-from pear.bench.table import Table, number, share
+from pear.bench.table import Table, number, profiles, share
 from pear.errors import ProblemError
 from pear.experiments.plan import expand
 from pear.experiments.protocols.lp import make_run_loss, make_split, make_task, paper_model, train
@@ -101,15 +101,16 @@ def run(settings: TrainingSettings, callbacks: Callbacks, peers: Sequence[tuple[
     """Train every side of every run, one after the other; each peer with the Python that it runs in."""
     for name in settings.tasks:
         if settings.runs(name):
-            _warm_up(replace(settings, quick=True, full=False, epochs=1).runs(name)[0])
+            # what is compiled or loaded on first use is no part of any measurement
+            train_once(replace(settings, quick=True, full=False, epochs=1).runs(name)[0])
         for one in settings.runs(name):
             for row in _sides(settings, name, one, peers, callbacks):
                 shown = row if settings.profile else replace(row, profile={})
                 callbacks.on_row(replace(shown, whole=settings.full))
 
 
-def _warm_up(run: Run) -> None:
-    """One epoch of a small run: what is compiled or loaded on first use is no part of any measurement."""
+def train_once(run: Run) -> None:
+    """Train as a run says, with nothing measured."""
     task = make_task(run)
     train(run, task, make_split(run, task))
 
@@ -118,102 +119,94 @@ def _sides(
     settings: TrainingSettings, name: str, one: Run, peers: Sequence[tuple[Peer, Path]], callbacks: Callbacks
 ) -> Iterator[TrainingRow]:
     task = make_task(one)
-    split = make_split(one, task)
+    training = _Training(name, one, task, make_split(one, task))
     limit = one.settings["max_epochs"]
 
     def at(who: str) -> Callable[[int], None]:
         return lambda epoch: callbacks.say(f"{name}, seed {one.seed}, {who}: epoch {epoch:,} of at most {limit:,}")
 
-    ours = _ours(name, one, task, split, at(PEAR))
+    ours = training.ours(at(PEAR))
     yield ours
-    yield _plain(name, one, make_task(one), split, at(PLAIN))
+    yield training.plain(at(PLAIN))
     for peer, python in peers:
         # a peer makes no checks: in whole runs it trains for as many epochs as ours did
         at(peer.title)(ours.epochs)
         try:
-            yield _peer(settings, name, one, task, split, ours.epochs, peer, python)
+            yield training.peer(settings, ours.epochs, peer, python)
         except PeerError as error:
             callbacks.on_note(f"{peer.title}, {name}, seed {one.seed}: left out: {error}")
 
 
-def _ours(
-    name: str, one: Run, task: ShortestPath | Knapsack, split: Split, progress: Callable[[int], None]
-) -> TrainingRow:
-    loss = make_run_loss(one, task)
-    model, history = train(one, task, split, lambda report: progress(report.epoch), loss)
-    if history.interrupted:
-        raise KeyboardInterrupt
-    network = _network_seconds(task.problem.n, split, one.seed) * history.epochs
-    profile = dict(history.split)
-    profile["network"] = min(network, profile.get("rest", 0.0))
-    profile["rest"] = profile.get("rest", 0.0) - profile["network"]
-    reuse = loss.reused / max(loss.samples, 1) if isinstance(loss, PEARLoss) else None
-    seconds = (history.seconds - history.check_seconds) / max(history.epochs, 1)
-    regret = _regret(task, model, split)
-    return TrainingRow(name, one.seed, PEAR, history.epochs, seconds, history.seconds, regret, reuse, profile)
+@dataclass(frozen=True)
+class _Training:
+    """One run, which every side trains from the same samples and first weights.
 
+    Attributes:
+        name: of the task; run, task, split: what is trained.
+    """
 
-def _network_seconds(n: int, split: Split, seed: int) -> float:
-    """Seconds of one epoch of the same network, optimizer and batches with a loss that costs nothing."""
-    model, _ = paper_model(n, seed)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    began = time.perf_counter()
-    for features in split.train.features.split(32):
-        optimizer.zero_grad()
-        model(features).mean().backward()
-        optimizer.step()
-    return time.perf_counter() - began
+    name: str
+    run: Run
+    task: ShortestPath | Knapsack
+    split: Split
 
+    def ours(self, progress: Callable[[int], None]) -> TrainingRow:
+        loss = make_run_loss(self.run, self.task)
+        model, history = train(self.run, self.task, self.split, lambda report: progress(report.epoch), loss)
+        if history.interrupted:
+            raise KeyboardInterrupt
+        profile = dict(history.split)
+        profile["network"] = min(self._network_seconds() * history.epochs, profile.get("rest", 0.0))
+        profile["rest"] = profile.get("rest", 0.0) - profile["network"]
+        reuse = loss.reused / max(loss.samples, 1) if isinstance(loss, PEARLoss) else None
+        seconds = (history.seconds - history.check_seconds) / max(history.epochs, 1)
+        return self._row(PEAR, model, history.epochs, seconds, history.seconds, reuse_rate=reuse, profile=profile)
 
-def _plain(
-    name: str, one: Run, task: ShortestPath | Knapsack, split: Split, progress: Callable[[int], None]
-) -> TrainingRow:
-    s = one.settings
-    options = (one.seed, s["max_epochs"], s["smoothing"], s["injection"], s["time_cap"], progress)
-    model, history = plain_loop.train(task.problem, split, task.normalized_regret, *options)
-    regret = _regret(task, model, split)
-    return TrainingRow(
-        name, one.seed, PLAIN, history.epochs, history.epoch_seconds, history.seconds, regret, None, history.split
-    )
+    def plain(self, progress: Callable[[int], None]) -> TrainingRow:
+        s, task = self.run.settings, make_task(self.run)
+        options = (self.run.seed, s["max_epochs"], s["smoothing"], s["injection"], s["time_cap"], progress)
+        model, history = plain_loop.train(task.problem, self.split, task.normalized_regret, *options)
+        seconds = (history.epoch_seconds, history.seconds)
+        return self._row(PLAIN, model, history.epochs, *seconds, profile=history.split)
 
+    def peer(self, settings: TrainingSettings, epochs: int, peer: Peer, python: Path) -> TrainingRow:
+        model, _ = paper_model(self.task.problem.n, self.run.seed)
+        data: dict[str, Any] = {
+            "features": self.split.train.features.numpy(),
+            "costs": self.split.train.costs.numpy(),
+            "first_weight": model.weight.detach().numpy(),
+            "first_bias": model.bias.detach().numpy(),
+            "epochs": epochs,
+            "seed": self.run.seed,
+        }
+        if isinstance(self.task, ShortestPath):
+            data["grid"] = np.asarray(self.task.grid)
+        else:
+            data |= {"weights": self.task.weights.numpy(), "capacity": self.task.capacity.numpy()}
+        found = measure_peer(peer, python, data, "cpu", settings.threads, 1, settings.cap, warm_up=False)
+        with torch.no_grad():
+            model.weight.copy_(torch.from_numpy(found.arrays["weight"]))
+            model.bias.copy_(torch.from_numpy(found.arrays["bias"]))
+        seconds = float(found.arrays["training_seconds"]) / epochs
+        return self._row(peer.title, model, epochs, seconds, None, versions=found.versions)
 
-def _peer(
-    settings: TrainingSettings,
-    name: str,
-    one: Run,
-    task: ShortestPath | Knapsack,
-    split: Split,
-    epochs: int,
-    peer: Peer,
-    python: Path,
-) -> TrainingRow:
-    model, _ = paper_model(task.problem.n, one.seed)
-    data: dict[str, Any] = {
-        "features": split.train.features.numpy(),
-        "costs": split.train.costs.numpy(),
-        "first_weight": model.weight.detach().numpy(),
-        "first_bias": model.bias.detach().numpy(),
-        "epochs": epochs,
-        "seed": one.seed,
-    }
-    if isinstance(task, ShortestPath):
-        data["grid"] = np.asarray(task.grid)
-    else:
-        data |= {"weights": task.weights.numpy(), "capacity": task.capacity.numpy()}
-    found = measure_peer(peer, python, data, "cpu", settings.threads, 1, settings.cap, warm_up=False)
-    with torch.no_grad():
-        model.weight.copy_(torch.from_numpy(found.arrays["weight"]))
-        model.bias.copy_(torch.from_numpy(found.arrays["bias"]))
-    seconds = float(found.arrays["training_seconds"]) / epochs
-    return TrainingRow(
-        name, one.seed, peer.title, epochs, seconds, None, _regret(task, model, split), versions=found.versions
-    )
+    def _row(
+        self, who: str, model: nn.Module, epochs: int, epoch_seconds: float, seconds: float | None, **more: Any
+    ) -> TrainingRow:
+        with torch.no_grad():
+            regret = self.task.normalized_regret(model(self.split.test.features), self.split.test.costs)
+        return TrainingRow(self.name, self.run.seed, who, epochs, epoch_seconds, seconds, regret, **more)
 
-
-def _regret(task: ShortestPath | Knapsack, model: nn.Module, split: Split) -> float:
-    with torch.no_grad():
-        predicted: Tensor = model(split.test.features)
-    return task.normalized_regret(predicted, split.test.costs)
+    def _network_seconds(self) -> float:
+        """Seconds of one epoch of the same network, optimizer and batches with a loss that costs nothing."""
+        model, _ = paper_model(self.task.problem.n, self.run.seed)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        began = time.perf_counter()
+        for features in self.split.train.features.split(32):
+            optimizer.zero_grad()
+            model(features).mean().backward()
+            optimizer.step()
+        return time.perf_counter() - began
 
 
 @dataclass(frozen=True)
@@ -247,10 +240,15 @@ class Summary:
 
 def summarize(rows: Sequence[TrainingRow]) -> list[Summary]:
     """One line for every side of every task, over the seeds measured so far."""
-    return [
-        _summary([row for row in rows if (row.task, row.who) == key], rows)
-        for key in dict.fromkeys((row.task, row.who) for row in rows)
-    ]
+    return [_summary(own, rows) for own in _groups(rows).values()]
+
+
+def _groups(rows: Sequence[TrainingRow]) -> dict[tuple[str, str], list[TrainingRow]]:
+    """The rows of every side of every task."""
+    found: dict[tuple[str, str], list[TrainingRow]] = {}
+    for row in rows:
+        found.setdefault((row.task, row.who), []).append(row)
+    return found
 
 
 def _summary(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> Summary:
@@ -286,7 +284,10 @@ def tables(rows: list[TrainingRow]) -> list[Table]:
     headings = ("task", "who", "seeds", "epochs", "ms an\nepoch", "time /\npear", *runs, "test regret\n%", "reuse")
     table = Table("Training under the paper's protocol, means over seeds", headings, left=2)
     table.rows.extend(_cells(one, full) for one in summarize(rows))
-    return [table, _profiles(rows)] if any(row.profile for row in rows) else [table]
+    spent = {key: [row.profile for row in own] for key, own in _groups([row for row in rows if row.profile]).items()}
+    means = [(key, {name: float(np.mean([x[name] for x in own])) for name in own[0]}) for key, own in spent.items()]
+    title = "Where the time goes, seconds a run"
+    return [table, profiles(title, ("task", "who"), means, left=2)] if means else [table]
 
 
 def _cells(one: Summary, full: bool) -> tuple[str, ...]:
@@ -297,22 +298,9 @@ def _cells(one: Summary, full: bool) -> tuple[str, ...]:
     return (one.task, one.who, *counts, *epoch, *run, f"{100 * one.regret:.2f}{spread}", share(one.reuse_rate))
 
 
-def _profiles(rows: list[TrainingRow]) -> Table:
-    """Seconds of a run by what they were spent on, means over seeds."""
-    names = list(dict.fromkeys(name for row in rows for name in row.profile))
-    table = Table("Where the time goes, seconds a run", ("task", "who", *names), left=2)
-    for key in dict.fromkeys((row.task, row.who) for row in rows if row.profile):
-        own = [row.profile for row in rows if (row.task, row.who) == key]
-        means = (np.mean([one[name] for one in own]) if name in own[0] else None for name in names)
-        table.rows.append((*key, *(number(None if mean is None else float(mean)) for mean in means)))
-    return table
-
-
 def series(rows: list[TrainingRow]) -> list[Series]:
     """Test regret over seconds an epoch, a point for every seed and a panel for every task: low and left is best."""
-    lines = []
-    for task, who in dict.fromkeys((row.task, row.who) for row in rows):
-        own = [row for row in rows if (row.task, row.who) == (task, who)]
-        times, regrets = [row.epoch_seconds for row in own], [row.regret for row in own]
-        lines.append(Series(who, times, regrets, who == PEAR, task, joined=False))
-    return lines
+    return [
+        Series(who, [row.epoch_seconds for row in own], [row.regret for row in own], who == PEAR, task, joined=False)
+        for (task, who), own in _groups(rows).items()
+    ]

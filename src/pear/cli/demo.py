@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
@@ -18,27 +17,15 @@ from torch import Tensor, nn
 import pear
 from pear.cli.console import out, percent
 from pear.cli.output import writable_folder, write_json
+from pear.cli.picture import draw
+from pear.experiments.protocols.lp import paper_model
+from pear.report.style import require
 from pear.tasks import ShortestPath, Split
 from pear.train import FitConfig, History, fit
 from pear.train.threads import one_thread
 
 TIME_CAP = 45.0
 """Seconds that one training may take, so that the demo ends within about a minute on any machine."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """One forecaster, trained.
-
-    Attributes:
-        name: of the loss.
-        test_regret: normalised, of the test samples.
-        history: of the training.
-    """
-
-    name: str
-    test_regret: float
-    history: History
 
 
 def demo(
@@ -53,29 +40,30 @@ def demo(
     max_epochs: Annotated[int, typer.Option(help="At most so many; early stopping ends sooner.")] = 300,
 ) -> None:
     """Train a forecaster of shortest paths on its error (MSE) and on its regret (PEAR), and compare the decisions."""
-    from pear.report.style import require  # brings the report, which no other command needs at its start
-
     require("the demo", "matplotlib")
     task = pear.tasks.shortest_path((grid, grid))
     split = task.split(task.samples(samples, degree=degree, noise=noise, seed=seed))
     folder = writable_folder(to)
-    untrained = _linear(split.train.features.shape[1], task.problem.n, seed)
+    untrained, _ = paper_model(task.problem.n, seed)
     losses = {"MSE": nn.MSELoss(), "PEAR": pear.PEARLoss(task.problem, smoothing=0.1, injection=0.1)}
     out.print(_introduction(task, split, degree), highlight=False)
     with one_thread():
         before = _test_regret(task, untrained, split)
-        results = [_train(name, loss, untrained, task, split, max_epochs, seed) for name, loss in losses.items()]
+        config = FitConfig(max_epochs=max_epochs, time_cap=TIME_CAP, seed=seed)
+        histories, regrets = {}, {}
+        for name, loss in losses.items():
+            model = copy.deepcopy(untrained)
+            histories[name] = _train(name, model, loss, task, split, config)
+            regrets[name] = _test_regret(task, model, split)
     settings = {"seed": seed, "degree": degree, "noise": noise, "grid": grid, "samples": samples}
-    _save_numbers(folder / "demo.json", settings, before, results)
-    _save_picture(folder / "demo.png", settings, before, results)
-    _show(before, results)
+    trained = {name: {"test_regret": regrets[name], **history.as_dict()} for name, history in histories.items()}
+    start = {"version": pear.__version__, "settings": settings, "untrained": {"test_regret": before}}
+    write_json(folder / "demo.json", {**start, **trained})
+    title = verdict(regrets["MSE"], regrets["PEAR"]).partition(":")[0]
+    done = f"Shortest paths on a {grid}×{grid} grid: costs of degree {degree}, noise {noise:g}, seed {seed}"
+    draw(folder / "demo.png", title, done, before, regrets, histories)
+    _show(before, regrets, histories)
     out.print(Text(f"Picture: {folder / 'demo.png'}\nNumbers: {folder / 'demo.json'}"), soft_wrap=True)
-
-
-def _linear(features: int, n: int, seed: int) -> nn.Linear:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return nn.Linear(features, n)
 
 
 def _introduction(task: ShortestPath, split: Split, degree: int) -> str:
@@ -84,7 +72,7 @@ def _introduction(task: ShortestPath, split: Split, degree: int) -> str:
     return (
         f"A linear model forecasts the costs of {task.problem.n} roads, of degree {degree} in {features} features.\n"
         f"The cheapest path under the forecast is taken, and paid for at the true costs.\n"
-        f"{train:,} samples train, {validation:,} choose the best weights, {test:,} judge the decisions.\n"
+        f"{train:,} samples train, {validation:,} choose the best weights, {test:,} test the decisions.\n"
     )
 
 
@@ -94,16 +82,9 @@ def _test_regret(task: ShortestPath, model: nn.Module, split: Split) -> float:
 
 
 def _train(
-    name: str,
-    loss: Callable[..., Tensor],
-    untrained: nn.Module,
-    task: ShortestPath,
-    split: Split,
-    max_epochs: int,
-    seed: int,
-) -> Result:
-    """Train a copy of the model, with a progress bar."""
-    model = copy.deepcopy(untrained)
+    name: str, model: nn.Module, loss: Callable[..., Tensor], task: ShortestPath, split: Split, config: FitConfig
+) -> History:
+    """Train the model, with a progress bar."""
     with Progress(
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description:5}"),
@@ -112,41 +93,32 @@ def _train(
         TimeElapsedColumn(),
         console=out,
     ) as bar:
-        line = bar.add_task(name, total=max_epochs, state="starting")
+        line = bar.add_task(name, total=config.max_epochs, state="starting")
 
         def show(now: pear.train.Progress) -> None:
             state = f"epoch {now.epoch:3}, validation regret {percent(now.metric)}"
             bar.update(line, completed=now.epoch, state=state)
 
-        history = fit(
-            model,
-            loss,
-            split.train,
-            split.validation,
-            task.normalized_regret,
-            FitConfig(max_epochs=max_epochs, time_cap=TIME_CAP, seed=seed),
-            progress=show,
-        )
+        history = fit(model, loss, split.train, split.validation, task.normalized_regret, config, progress=show)
         if history.interrupted:
             out.print("Stopped; nothing is saved.")
             raise typer.Exit(130)
         bar.update(line, total=history.epochs, completed=history.epochs)  # full, though it stopped early
-    return Result(name, _test_regret(task, model, split), history)
+    return history
 
 
-def _show(before: float, results: list[Result]) -> None:
+def _show(before: float, regrets: dict[str, float], histories: dict[str, History]) -> None:
     table = Table()
     for heading in ("trained with", "test regret", "epochs", "seconds"):
         table.add_column(heading, justify="left" if heading == "trained with" else "right")
     table.add_row("nothing yet", percent(before), "0", "")
-    for result in results:
-        history = result.history
-        table.add_row(result.name, percent(result.test_regret), str(history.epochs), f"{history.seconds:.1f}")
+    for name, history in histories.items():
+        table.add_row(name, percent(regrets[name]), str(history.epochs), f"{history.seconds:.1f}")
     out.print(table)
-    capped = [result.name for result in results if result.history.stopped == "time_cap"]
+    capped = [name for name, history in histories.items() if history.stopped == "time_cap"]
     if capped:
         out.print(f"Stopped by the limit of {TIME_CAP:.0f} seconds, before it was done: {', '.join(capped)}.")
-    out.print(Text(verdict(*(result.test_regret for result in results)), style="bold"), soft_wrap=True)
+    out.print(Text(verdict(regrets["MSE"], regrets["PEAR"]), style="bold"), soft_wrap=True)
 
 
 def verdict(mse: float, pear_regret: float) -> str:
@@ -163,25 +135,3 @@ def verdict(mse: float, pear_regret: float) -> str:
         return f"Nothing was gained here: decisions trained with PEAR lose {ours}, those trained with MSE {theirs}."
     saved = f"{100 * (1 - pear_regret / mse):.0f} %"
     return f"Decisions trained with PEAR lose {ours} instead of {theirs}: {saved} of what MSE gives away is saved."
-
-
-def _save_numbers(path: Path, settings: dict[str, Any], before: float, results: list[Result]) -> None:
-    trained = {r.name: {"test_regret": r.test_regret, **r.history.as_dict()} for r in results}
-    write_json(
-        path, {"version": pear.__version__, "settings": settings, "untrained": {"test_regret": before}, **trained}
-    )
-
-
-def _save_picture(path: Path, settings: dict[str, Any], before: float, results: list[Result]) -> None:
-    from pear.cli.picture import draw  # brings matplotlib, which nothing else needs
-
-    draw(
-        path,
-        verdict(*(result.test_regret for result in results)).partition(":")[0],
-        "Shortest paths on a {grid}×{grid} grid: costs of degree {degree}, noise {noise:g}, seed {seed}".format(
-            **settings
-        ),
-        before,
-        {result.name: result.test_regret for result in results},
-        {result.name: result.history for result in results},
-    )

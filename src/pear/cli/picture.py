@@ -9,7 +9,7 @@ from pear.cli.console import percent
 from pear.report.style import LIGHT, canvas, headline, plain_log, save
 from pear.train import History
 
-_FLOOR = 1e-5  # a regret of zero has no place on a log scale
+_LEAST_SHOWN = 1e-5  # a regret of zero has no place on a log scale
 
 
 def draw(
@@ -54,14 +54,14 @@ def _curves(axes: Any, histories: dict[str, History]) -> None:
     for name, history in histories.items():
         color = LIGHT[name.lower()]
         epochs = [check.epoch for check in history.checks]
-        values = [100 * max(check.metric, _FLOOR) for check in history.checks]
+        values = [100 * max(check.metric, _LEAST_SHOWN) for check in history.checks]
         axes.plot(epochs, values, linewidth=2.2, marker="o", markersize=4, color=color)
         # The lowest curve is named below its end and the others above, so that names never meet.
         place = {"xytext": (8, -3), "va": "top"} if name == lowest else {"xytext": (8, 3), "va": "bottom"}
         end = epochs[-1], values[-1]
         axes.annotate(name, end, textcoords="offset points", fontsize=12, fontweight="bold", color=color, **place)
         if history.best is not None:
-            best = 100 * max(history.best.metric, _FLOOR)
+            best = 100 * max(history.best.metric, _LEAST_SHOWN)
             axes.plot(history.best.epoch, best, "o", markersize=11, fillstyle="none", color=color)
     plain_log(axes, "y")
     axes.set_xlabel("epoch (circled: the weights that are kept)", labelpad=7)

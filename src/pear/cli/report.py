@@ -10,6 +10,8 @@ from rich.text import Text
 
 from pear.cli.console import out
 from pear.cli.output import writable_folder
+from pear.experiments import FILE_NAME
+from pear.report import read, write_report
 
 
 def report(
@@ -19,9 +21,6 @@ def report(
     to: Annotated[Path, typer.Option("--out", help="Folder for the page and the tables.")] = Path("pear-output/report"),
 ) -> None:
     """Set the runs of a database beside the paper's numbers: one HTML page, and the tables as Markdown."""
-    from pear.experiments import FILE_NAME
-    from pear.report import read, write_report
-
     runs = read(database / FILE_NAME if database.is_dir() or not database.suffix else database)
     page, tables, summary = write_report(runs, writable_folder(to))
     out.print(Text(f"{summary}\nPage:   {page}\nTables: {tables}"), soft_wrap=True)

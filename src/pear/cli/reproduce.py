@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import Annotated, cast
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -13,137 +14,104 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from pear import experiments
 from pear.cli.console import err, out, percent
+from pear.cli.options import command, numbers, parameters, words
 from pear.cli.output import writable_file, write_json
+from pear.data.files import VARIABLE
+from pear.data.prices import Gaps
+from pear.experiments import FILE_NAME, Database, Estimate, Event, ExperimentError, Run, Selection, waiting
+from pear.experiments.catalogue import DEGREES, EXPERIMENTS, METHODS, PORTFOLIO_METHODS, TASKS
+from pear.experiments.estimate import in_words
+from pear.experiments.specs import dashed
+from pear.solvers.binary.threads import count
 
-if TYPE_CHECKING:
-    from pear.data.prices import Gaps
-    from pear.experiments import Database, Estimate, Event, Run
 
-_NAMES = Annotated[list[str] | None, typer.Argument(help="Experiments, or all; --list shows them.", metavar="NAME...")]
+@dataclass(frozen=True)
+class Options:
+    """Run the paper's experiments; what is in the database already is not run again."""
 
-
-def reproduce(
-    names: _NAMES = None,
-    show_list: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
-    tasks: Annotated[str | None, typer.Option(help="shortest-path, knapsack, …, separated by commas.")] = None,
-    methods: Annotated[str | None, typer.Option(help="mse, spo+, pear, …, separated by commas.")] = None,
-    degrees: Annotated[str | None, typer.Option(help="Some of 2,4,6,8.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Such as 0-4 or 0,2; 0-4 if left out.")] = None,
-    time_cap: Annotated[float | None, typer.Option(help="Seconds a training may take; 600 if left out.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes side by side; one a core if left out.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A reduced grid on small problems, in minutes.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run and for how long.")] = False,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False,
-    to: Annotated[Path, typer.Option("--out", help="Folder of the database and the weights.")] = Path("pear-output/lp"),
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Experiments, or all; --list shows them.", metavar="NAME...")
+    ] = None
+    show_list: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False
+    tasks: Annotated[str | None, typer.Option(help="shortest-path, knapsack, …, separated by commas.")] = None
+    methods: Annotated[str | None, typer.Option(help="mse, spo+, pear, …, separated by commas.")] = None
+    degrees: Annotated[str | None, typer.Option(help="Some of 2,4,6,8.")] = None
+    seeds: Annotated[str | None, typer.Option(help="Such as 0-4 or 0,2; 0-4 if left out.")] = None
+    time_cap: Annotated[float | None, typer.Option(help="Seconds a training may take; 600 if left out.")] = None
+    jobs: Annotated[int | None, typer.Option(help="Processes side by side; one a core if left out.")] = None
+    quick: Annotated[bool, typer.Option("--quick", help="A reduced grid on small problems, in minutes.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run and for how long.")] = False
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False
+    to: Annotated[Path, typer.Option("--out", help="Folder of the database and the weights.")] = Path("pear-output/lp")
     data: Annotated[
         str | None,
         typer.Option(
             help="Folder of real data ($PEAR_DATA if left out); for portfolios also skfolio, sp100 or a file of prices."
         ),
-    ] = None,
-    gaps: Annotated[str, typer.Option(help="Missing prices: error, drop-names or drop-days.")] = "error",
+    ] = None
+    gaps: Annotated[str, typer.Option(help="Missing prices: error, drop-names or drop-days.")] = "error"
     export: Annotated[
         Path | None, typer.Option(help="Write the database of --out, of any version, to this JSON file.")
-    ] = None,
-) -> None:
-    """Run the paper's experiments; what is in the database already is not run again."""
-    from pear import experiments  # only this command needs it
+    ] = None
 
-    if show_list:
+    def selection(self) -> Selection:
+        """The part of the experiments that is asked for."""
+        return Selection(
+            tasks=None if self.tasks is None else [name.replace("-", "_") for name in words(self.tasks)],
+            methods=None if self.methods is None else [name.lower() for name in words(self.methods)],
+            degrees=None if self.degrees is None else numbers("degrees", self.degrees),
+            seeds=None if self.seeds is None else numbers("seeds", self.seeds),
+            time_cap=self.time_cap,
+            quick=self.quick,
+            data=_real_data(self.data),
+            gaps=cast(Gaps, self.gaps),
+        )
+
+
+def _reproduce(options: Options) -> None:
+    """Do what the options say."""
+    if options.show_list:
         _show_list()
         return
-    if export is not None:
-        _export(to, export)
+    if options.export is not None:
+        _export(options.to, options.export)
         return
-    prices = _real_data(data)
-    selection = experiments.Selection(
-        tasks=None if tasks is None else [name.replace("-", "_") for name in _words(tasks)],
-        methods=None if methods is None else [name.lower() for name in _words(methods)],
-        degrees=None if degrees is None else numbers("degrees", degrees),
-        seeds=None if seeds is None else numbers("seeds", seeds),
-        time_cap=time_cap,
-        quick=quick,
-        data=prices,
-        gaps=_gaps(gaps),
-    )
-    if not names:
-        raise experiments.ExperimentError(f"name an experiment: {', '.join((*experiments.EXPERIMENTS, 'all'))}")
-    wanted = experiments.expand(names, selection)
-    processes = _cores() if jobs is None else jobs
-    if processes < 1:
-        raise experiments.ExperimentError(f"--jobs must be at least 1; got {jobs}")
-    if dry_run:
-        _dry_run(wanted, to, processes, retry_failed)
+    selection = options.selection()
+    if not options.names:
+        raise ExperimentError(f"name an experiment: {', '.join((*EXPERIMENTS, 'all'))}")
+    wanted = experiments.expand(options.names, selection)
+    jobs = count() if options.jobs is None else options.jobs
+    if jobs < 1:
+        raise ExperimentError(f"--jobs must be at least 1; got {jobs}")
+    if options.dry_run:
+        _dry_run(wanted, options.to, jobs, options.retry_failed)
         return
     experiments.check_data(wanted)
-    with experiments.open_folder(to) as database:
-        _run(wanted, database, processes, retry_failed)
+    with experiments.open_folder(options.to) as database:
+        _run(wanted, database, jobs, options.retry_failed)
+
+
+reproduce = command(lambda **given: _reproduce(Options(**given)), Options.__doc__, parameters(Options))
 
 
 def _real_data(given: str | None) -> str | None:
     """What ``--data`` says of prices; a folder becomes the place where all real data are looked for."""
-    from pear.data.files import VARIABLE
-
     if given is None or not Path(given).is_dir():
         return given
     os.environ[VARIABLE] = str(Path(given).resolve())  # the way to worker processes, too
     return "sp100" if (Path(given) / "sp100").is_dir() else None
 
 
-def numbers(what: str, text: str) -> list[int]:
-    """Numbers and ranges of them.
-
-    Example:
-        >>> numbers("seeds", "0-2,7")
-        [0, 1, 2, 7]
-    """
-    from pear.experiments import ExperimentError
-
-    found: list[int] = []
-    for word in _words(text):
-        first, dash, last = word.partition("-")
-        try:
-            found += range(int(first), int(last if dash else first) + 1)
-        except ValueError:
-            found = []
-            break
-    if not found:
-        raise ExperimentError(f"--{what} must be whole numbers or ranges of them, such as 0-4 or 0,2; got {text!r}")
-    return list(dict.fromkeys(found))
-
-
-def _gaps(text: str) -> Gaps:
-    from pear.data.prices import Gaps
-    from pear.experiments import ExperimentError
-
-    for kind in get_args(Gaps):
-        if text == kind:
-            return cast("Gaps", kind)
-    raise ExperimentError(f"--gaps must be one of {', '.join(get_args(Gaps))}; got {text!r}")
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _export(folder: Path, to: Path) -> None:
-    from pear import experiments
-
-    data = experiments.export(folder if folder.is_file() else folder / experiments.FILE_NAME)
+    data = experiments.export(folder if folder.is_file() else folder / FILE_NAME)
     write_json(writable_file(to), data)
     counted = ", ".join(f"{len(rows):,} rows of {name}" for name, rows in data["tables"].items())
     out.print(Text(f"Exported {counted or 'nothing'} to {to}"), soft_wrap=True)
 
 
 def _show_list() -> None:
-    from pear.experiments.catalogue import DEGREES, EXPERIMENTS, METHODS, PORTFOLIO_METHODS, TASKS
-    from pear.experiments.specs import dashed
-
     table = _table("experiment", "what it shows", numbers=("trainings",))
     for experiment in EXPERIMENTS.values():
         table.add_row(experiment.name, experiment.title, str(experiment.count))
@@ -167,8 +135,6 @@ def _table(*words: str, numbers: tuple[str, ...]) -> Table:
 
 def _dry_run(wanted: list[Run], folder: Path, jobs: int, retry_failed: bool) -> None:
     """A table of what would run, and the time it may take; makes no file."""
-    from pear.experiments import FILE_NAME, Database, Estimate, waiting
-
     statuses: dict[str, str] = {}
     estimate = Estimate([])
     if (folder / FILE_NAME).exists():
@@ -184,14 +150,14 @@ def _dry_run(wanted: list[Run], folder: Path, jobs: int, retry_failed: bool) -> 
         kinds = Counter(run.variant is None for run in left)
         there = Counter(statuses.get(run.key) for run in runs)
         counts = (kinds[True], kinds[False], there["done"], there["failed"])
-        table.add_row(*group, *map(str, counts), _time(sum(map(estimate.seconds, left))) if left else "")
+        table.add_row(*group, *map(str, counts), in_words(sum(map(estimate.seconds, left))) if left else "")
     out.print(table)
     _say_total([run for run in wanted if run.key in todo], len(wanted), estimate, jobs)
 
 
 def _say_total(left: list[Run], total: int, estimate: Estimate, jobs: int) -> None:
     processes = "1 process" if jobs == 1 else f"{jobs} processes"
-    words = _time(estimate.wall_seconds(left, jobs))
+    words = in_words(estimate.wall_seconds(left, jobs))
     out.print(f"{len(left)} of {total} runs to do, about {words} with {processes}.", highlight=False)
     if left and estimate.is_rough(left):
         out.print(
@@ -201,21 +167,13 @@ def _say_total(left: list[Run], total: int, estimate: Estimate, jobs: int) -> No
         )
 
 
-def _time(seconds: float) -> str:
-    from pear.experiments.estimate import in_words
-
-    return in_words(seconds)
-
-
 def _run(wanted: list[Run], database: Database, jobs: int, retry_failed: bool) -> None:
-    from pear.experiments import Estimate, run_all, waiting
-
     todo = waiting(wanted, database.statuses(), retry_failed)
     estimate = Estimate(database.timings())
     _say_total(todo, len(wanted), estimate, jobs)
     try:
         with _Bar(todo, estimate, jobs) as bar:
-            run_all(todo, database, jobs, bar.hear)
+            experiments.run_all(todo, database, jobs, bar.hear)
     except KeyboardInterrupt:
         out.print(f"Stopped. {bar.done} finished runs are kept; the same command goes on from there.", highlight=False)
         raise typer.Exit(130) from None
@@ -291,4 +249,4 @@ class _Bar:
         self._progress.update(self._all, completed=self.done, state=self._eta())
 
     def _eta(self) -> str:
-        return f"about {_time(self.estimate.wall_seconds(list(self._left.values()), self.jobs))} left"
+        return f"about {in_words(self.estimate.wall_seconds(list(self._left.values()), self.jobs))} left"

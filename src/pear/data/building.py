@@ -6,7 +6,7 @@ import csv
 import urllib.error
 import urllib.request
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -83,7 +83,7 @@ def load_building(path: str | Path | None = None, features: Features = "all") ->
     file = find_file(FOLDER, (WORKBOOK, PROPERTIES), path, _REMEDY)
     if file.suffix == ".csv":
         return _processed(file, features)
-    table = _numbers(file, _rows(file))
+    table = _numbers(_rows(file), lambda i, j: f"{file}, row {i + 3}, column {j + 1} ({HEADER[j]})")
     series = [name for lag in range(1, _LAGS + 1) for name in (f"{one} lag {lag}" for one in _SERIES)]
     wide = 5 + len(_PROJECT) + (len(series) if features == "all" else 0)
     columns, names = _with_localities(table[:, 4], table[:, 5:wide], [*_PROJECT, *series][: wide - 5])
@@ -151,16 +151,13 @@ def _rows(file: Path) -> list[tuple[Any, ...]]:
             f"{file}: row 2 of the sheet 'Data' must name {len(HEADER)} columns, {HEADER[0]} to {HEADER[-1]}; it names "
             f"{len(header)}, and column {at + 1} is {found!r}"
         )
-    return [row[: len(HEADER)] for row in rows[2:]]
+    absent = (None,) * len(HEADER)  # a row may end before the last column
+    return [(*row, *absent)[: len(HEADER)] for row in rows[2:]]
 
 
-def _numbers(file: Path, rows: list[tuple[Any, ...]]) -> Array:
-    """(N, 109) numbers; a gap or a text is named with its row and column."""
-    table = np.empty((len(rows), len(HEADER)))
-    for i, row in enumerate(rows):
-        for j, cell in enumerate(row):
-            table[i, j] = read_number(cell, f"{file}, row {i + 3}, column {j + 1} ({HEADER[j]})")
-    return table
+def _numbers(rows: Sequence[Sequence[Any]], where: Callable[[int, int], str]) -> Array:
+    """(N, columns) numbers; ``where`` says for a gap or a text in which row and column it stands."""
+    return np.array([[read_number(cell, where(i, j)) for j, cell in enumerate(row)] for i, row in enumerate(rows)])
 
 
 def _processed(file: Path, features: Features) -> BuildingData:
@@ -200,13 +197,10 @@ def _read_csv(file: Path) -> tuple[list[str], Array]:
     header, *rows = [*csv.reader(read_lines(file))] or [[]]
     if not rows:
         raise DataError(f"{file} holds no rows; {_REMEDY}")
-    table = np.empty((len(rows), len(header)))
-    for i, row in enumerate(rows):
+    for line, row in enumerate(rows, start=2):
         if len(row) != len(header):
-            raise DataError(f"{file}, line {i + 2} has {len(row)} fields; its header has {len(header)}")
-        for j, cell in enumerate(row):
-            table[i, j] = read_number(cell, f"{file}, line {i + 2} ({header[j]})")
-    return header, table
+            raise DataError(f"{file}, line {line} has {len(row)} fields; its header has {len(header)}")
+    return header, _numbers(rows, lambda i, j: f"{file}, line {i + 2} ({header[j]})")
 
 
 def _expect(file: Path, header: Sequence[str], names: Sequence[str]) -> None:
@@ -226,6 +220,5 @@ def _data(
 ) -> BuildingData:
     if not (costs > 0).all():
         raise DataError(f"{file}: construction costs must be positive; property {int(np.argmin(costs)) + 1} has none")
-    tensors = (torch.from_numpy(np.ascontiguousarray(part)) for part in (columns, prices, costs))
-    features, sold, built = tensors
+    features, sold, built = (torch.from_numpy(np.ascontiguousarray(part)) for part in (columns, prices, costs))
     return BuildingData(features, tuple(names), sold, built, file, fingerprint(files))

@@ -74,12 +74,8 @@ def load_energy(
     file = find_file(FOLDER, (PRICES,), path, _REMEDY)
     files = [file]
     if weights is None:
-        files.append(
-            find_file(
-                FOLDER, (WEIGHTS,), file.parent,
-                "it holds the 48 weights of the published knapsack; put it beside the prices, or pass weights=",
-            )
-        )  # fmt: skip
+        remedy = "it holds the 48 weights of the published knapsack; put it beside the prices, or pass weights="
+        files.append(find_file(FOLDER, (WEIGHTS,), file.parent, remedy))
     items = _weights(files[-1]) if weights is None else np.asarray(weights, dtype=np.float64)
     if items.shape != (HALF_HOURS,) or not (items > 0).all():
         raise DataError(f"weights must be {HALF_HOURS} positive numbers; got shape {items.shape}")

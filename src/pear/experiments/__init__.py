@@ -1,7 +1,7 @@
 """The paper's experiments: a catalogue, protocols, and a database in which every run is a record, done once."""
 
-from pear.experiments.catalogue import EXPERIMENTS, Experiment
-from pear.experiments.database import FILE_NAME, SCHEMA_VERSION, Database, export, read_records
+from pear.experiments.catalogue import EXPERIMENTS
+from pear.experiments.database import FILE_NAME, SCHEMA_VERSION, Database, export
 from pear.experiments.errors import DatabaseError, ExperimentError, RunError
 from pear.experiments.estimate import Estimate
 from pear.experiments.execute import execute
@@ -18,7 +18,6 @@ __all__ = [
     "DatabaseError",
     "Estimate",
     "Event",
-    "Experiment",
     "ExperimentError",
     "Record",
     "Run",
@@ -29,7 +28,6 @@ __all__ = [
     "expand",
     "export",
     "open_folder",
-    "read_records",
     "run_all",
     "waiting",
 ]

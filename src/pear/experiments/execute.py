@@ -49,18 +49,13 @@ def execute(run: Run, database: Database, progress: Callable[[Progress], None] |
         return there
     try:
         found = _train(run, database.path.parent, progress) if run.variant is None else _measure(run, database)
-        record = _record(run, "done", **found)
+        record = make_record(run, "done", **found)
     except DatabaseError:
         raise
     except Exception as error:  # noqa: BLE001 (one run that fails, for whatever reason, must not end the others)
-        record = _record(run, "failed", reason=_reason(error))
+        record = make_record(run, "failed", reason=_reason(error))
     database.add(record)
     return record
-
-
-def failed(run: Run, reason: str) -> Record:
-    """The record of a run that could not be done."""
-    return _record(run, "failed", reason=reason)
 
 
 def _train(run: Run, folder: Path, progress: Callable[[Progress], None] | None) -> dict[str, Any]:
@@ -112,7 +107,8 @@ def _save(model: nn.Module, folder: Path, key: str) -> str:
     return f"{WEIGHTS}/{target.name}"
 
 
-def _record(run: Run, status: str, **found: Any) -> Record:
+def make_record(run: Run, status: str, **found: Any) -> Record:
+    """What is kept of a run, with where and when it was done."""
     return Record(
         run.key,
         run.experiment,

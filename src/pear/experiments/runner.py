@@ -20,7 +20,7 @@ import torch
 
 from pear.experiments.database import FILE_NAME, Database
 from pear.experiments.errors import DatabaseError, RunError
-from pear.experiments.execute import WEIGHTS, execute, failed
+from pear.experiments.execute import WEIGHTS, execute, make_record
 from pear.experiments.protocols import PROTOCOLS
 from pear.experiments.record import Record
 from pear.experiments.specs import Run
@@ -201,9 +201,8 @@ class _Pool:
             raise RunError(f"a worker process ended with exit code {code} before it was ready; try --jobs 1")
         self.workers[self.workers.index(worker)] = self._start()
         if worker.run is not None:
-            record = failed(
-                worker.run, f"the process that ran it ended with exit code {code}; was there enough memory?"
-            )
+            reason = f"the process that ran it ended with exit code {code}; was there enough memory?"
+            record = make_record(worker.run, "failed", reason=reason)
             self.database.add(record)
             self.listen(Event(worker.run, record=record))
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 from pear.data.prices import Gaps
 from pear.experiments.catalogue import DEGREES, METHODS, PORTFOLIO_METHODS, TASKS
@@ -91,6 +91,8 @@ class Selection:
                 check_known(what, name, there)
         if self.time_cap is not None and not self.time_cap > 0:
             raise ExperimentError(f"the time cap must be a positive number of seconds; got {self.time_cap!r}")
+        if self.gaps not in get_args(Gaps):
+            raise ExperimentError(f"--gaps must be one of {', '.join(get_args(Gaps))}; got {self.gaps!r}")
         if any(seed < 0 for seed in self.seeds or ()):
             raise ExperimentError(f"seeds must be whole numbers of at least 0; got {list(self.seeds or ())}")
 

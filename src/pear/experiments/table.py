@@ -117,6 +117,10 @@ class Table:
             record.settings.get(name, DEFAULTS.get(name)) == value for name, value in expected.items()
         )
 
+    def decimals_of(self, metric: str) -> int:
+        """Printed where no published number says how many."""
+        return self.decimals.get(metric, METRICS[metric].decimals)
+
     def value(self, record: Record, metric: str, condition: Mapping[str, float]) -> float | None:
         """What a record says about a cell, in the table's unit; None where it says nothing.
 

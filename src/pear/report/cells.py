@@ -52,8 +52,7 @@ class Cell:
     @property
     def paper(self) -> str:
         """The published mean and deviation; empty in a cell that only we have."""
-        printed = self.published
-        return "" if printed.mean is None else number(printed.mean, printed.std, printed.decimals)
+        return self.published.text
 
     @property
     def remarks(self) -> tuple[str, ...]:

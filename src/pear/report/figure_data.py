@@ -17,7 +17,7 @@ from pear.report.figures import METHOD_COLORS, PARTS, Series, lines, pairs, spli
 from pear.report.runs import Runs
 from pear.report.section import Figure
 
-_FLOOR = 1e-3  # per cent; a regret of zero has no place on a log scale
+_LEAST_SHOWN = 1e-3  # per cent; a regret of zero has no place on a log scale
 _POINTS = 160  # of a mean curve
 _REGRET = "normalized_regret_pct"
 
@@ -66,7 +66,7 @@ def _over(cells: Sequence[Cell], condition: str, title: str, label: str) -> Figu
     for cell in cells:
         for found, mean in zip(points, (cell.mean, cell.published.mean), strict=True):
             if mean is not None:
-                found[cell.published.method].append((cell.published.condition[condition], max(mean, _FLOOR)))
+                found[cell.published.method].append((cell.published.condition[condition], max(mean, _LEAST_SHOWN)))
     methods = [name for name in METHODS if name in points[0]]
     if not methods:
         return Figure(title)
@@ -84,17 +84,16 @@ def _direction(shifted: Sequence[Cell], trained: Sequence[Cell]) -> Figure:
         return Figure(title)
     degree = max(cell.published.condition["degree"] for cell in run)
     cells = [cell for cell in run if cell.published.condition["degree"] == degree]
-    after = {cell.published.method: cell.mean for cell in cells if cell.mean is not None}
+    after = _means(cells)
     published = {cell.published.method: cell.published.mean for cell in cells if cell.published.mean is not None}
-    before = {
-        cell.published.method: cell.mean
-        for cell in trained
-        if cell.mean is not None
-        and cell.published.task == "shortest_path"
-        and cell.published.condition["degree"] == degree
-    }
+    paths = [cell for cell in trained if cell.published.task == "shortest_path"]
+    before = _means(cell for cell in paths if cell.published.condition["degree"] == degree)
     caption = f"Degree {degree:g}. Pale: as trained. Full: shifted. Diamonds: published, shifted." + _warning(cells)
     return Figure(title, caption, partial(pairs, before, {m: after[m] for m in METHODS if m in after}, published))
+
+
+def _means(cells: Iterable[Cell]) -> dict[str, float]:
+    return {cell.published.method: cell.mean for cell in cells if cell.mean is not None}
 
 
 def _trainings(runs: Runs, cells: Sequence[Cell], task: str) -> tuple[float, dict[str, list[Record]]]:
@@ -131,7 +130,7 @@ def _mean_curve(method: str, group: Sequence[Record]) -> Series | None:
     # The last point by rounding may lie before the end; the check at the end must count.
     grid[-1] = max(end, start)
     means = np.mean([best[np.searchsorted(times, grid, side="right") - 1] for times, best in seeds], axis=0)
-    return Series(method, grid.tolist(), np.maximum(100 * means, _FLOOR).tolist())
+    return Series(method, grid.tolist(), np.maximum(100 * means, _LEAST_SHOWN).tolist())
 
 
 def _time_split(task: str, degree: float, groups: Mapping[str, list[Record]]) -> Figure:

@@ -18,7 +18,7 @@ from pear.experiments.table import CONDITIONS, METRICS, Table
 from pear.report.bootstrap import paired_difference, paired_interval
 from pear.report.compare import mean_and_deviation, number
 from pear.report.figures import value_lines
-from pear.report.published import Published, published_portfolio
+from pear.report.published import published
 from pear.report.runs import Runs
 from pear.report.section import Figure, Grid, Section
 from pear.tasks.market import deepest_drawdowns
@@ -135,22 +135,24 @@ def _rows(table: Table, groups: _Trained, columns: Sequence[tuple[str, float]]) 
         groups: the runs of each method.
         columns: metric and lower bound.
     """
-    printed = {(row.method, row.metric, row.condition["lower_bound"]): row for row in published_portfolio()}
+    printed = {(row.method, row.metric, row.condition["lower_bound"]): row for row in published("published_portfolio")}
     rows = []
     for method, runs in groups.items():
         cells = []
         for metric, lower in columns:
             values = [table.value(run, metric, {"lower_bound": lower}) for run in runs]
             known = mean_and_deviation([value for value in values if value is not None], table.ddof)
-            cells.append(number(*known, table.decimals.get(metric, METRICS[metric].decimals)))
+            cells.append(number(*known, table.decimals_of(metric)))
         rows.append((METHODS[method], f"ours, n = {len(runs)}", *cells))
         for name in _PAPER.get(method, ()):
-            rows.append(("", f"paper: {_PRINTED[name]}", *(_printed(printed.get((name, *at))) for at in columns)))
+            rows.append(
+                (
+                    "",
+                    f"paper: {_PRINTED[name]}",
+                    *(printed[name, *at].text if (name, *at) in printed else "–" for at in columns),
+                )
+            )
     return rows
-
-
-def _printed(row: Published | None) -> str:
-    return "–" if row is None or row.mean is None else number(row.mean, row.std, row.decimals)
 
 
 def _regret_pairs(trained: _Trained) -> list[tuple[str, ...]]:

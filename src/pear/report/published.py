@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
+from pear.report.compare import number
+
 
 @dataclass(frozen=True)
 class Published:
@@ -33,32 +35,24 @@ class Published:
     std: float | None
     decimals: int
 
+    @property
+    def text(self) -> str:
+        """Mean and deviation as printed; empty in a cell that only we have."""
+        return "" if self.mean is None else number(self.mean, self.std, self.decimals)
+
 
 @functools.cache
-def published() -> tuple[Published, ...]:
-    """Every number of the paper's LP tables, in the paper's order.
+def published(name: str = "published") -> tuple[Published, ...]:
+    """Every number of the paper's LP tables, in the paper's order; "published_portfolio" has those of its portfolios.
 
     Example:
         >>> first = published()[0]
         >>> first.table, first.method, first.mean, first.std, first.decimals
         ('lp_degree', 'mse', 0.135, 0.037, 3)
-    """
-    return _read("published.csv")
-
-
-@functools.cache
-def published_portfolio() -> tuple[Published, ...]:
-    """Every number of the paper's portfolio tables, in the paper's order.
-
-    Example:
-        >>> [(row.method, row.mean) for row in published_portfolio() if row.metric == "sharpe"]
+        >>> [(row.method, row.mean) for row in published("published_portfolio") if row.metric == "sharpe"]
         [('mse', 0.92), ('qpth', 1.15), ('cvxpylayers', 1.15), ('pear', 1.44)]
     """
-    return _read("published_portfolio.csv")
-
-
-def _read(name: str) -> tuple[Published, ...]:
-    text = files("pear.report").joinpath(name).read_text("utf-8")
+    text = files("pear.report").joinpath(f"{name}.csv").read_text("utf-8")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return tuple(_parse(row) for row in rows)
 

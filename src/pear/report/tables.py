@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from pear.experiments.catalogue import EXPERIMENTS, METHODS, Experiment
-from pear.experiments.table import METRICS, Table
+from pear.experiments.table import Table
 from pear.report.cells import TABLES, Cell, cell, place, runs_of
 from pear.report.compare import Verdict, best_two
 from pear.report.figure_data import figures
@@ -54,16 +54,7 @@ def _unpublished(experiment: Experiment) -> list[Published]:
     """The cells of a table that the paper does not have."""
     table = experiment.table
     return [
-        Published(
-            table.name,
-            task,
-            method,
-            condition,
-            metric,
-            None,
-            None,
-            table.decimals.get(metric, METRICS[metric].decimals),
-        )
+        Published(table.name, task, method, condition, metric, None, None, table.decimals_of(metric))
         for task in experiment.tasks
         for metric in table.metrics
         for method in experiment.methods

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from pear.data.building import BuildingData, load_building
+from pear.decisions.solve import decide_worst, solve
 from pear.errors import ProblemError
 from pear.losses.regret import check_pair
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-from pear.tasks.budget import Budgets, Rowset, check_finite, fill_by_ratio
-from pear.tasks.splits import Standard, Subset, TaskSplit, value_unit
-from pear.tasks.task import Samples, Task
+from pear.solvers.binary.budgets import Array, Budgets, Ints
+from pear.tasks.splits import TaskSplit, cut
+from pear.tasks.task import Task, check_finite
 from pear.tasks.vertices import adjacent_vertices
 
 Version = Literal["inequality", "equality"]
@@ -55,7 +56,7 @@ class Building(Task):
         return limits[:, 0]
 
     @cached_property
-    def _budgets(self) -> Budgets:
+    def _tables(self) -> Budgets:
         return Budgets.of(self.weights.numpy(), self.budget.numpy())
 
     def decide(self, cost: Any, Q: Any = None, keys: Keys = None) -> Tensor:
@@ -71,22 +72,25 @@ class Building(Task):
         if self.version == "equality":
             return self.decide_relaxed(cost, keys)
         values, rows = self._checked(cost, keys)
-        return torch.from_numpy(self._budgets.decide(_array(values), rows)).to(values)
+        z = torch.from_numpy(self._tables.fill(_array(values), rows))
+        left = z.isnan().any(1)
+        if left.any():
+            z[left] = solve(self.problem[torch.from_numpy(rows)[left]], values[left].double()).x
+        return z.to(values)
 
     def decide_relaxed(self, cost: Any, keys: Keys = None) -> Tensor:
         """(B, n) what to build where a property may be built in part."""
         values, rows = self._checked(cost, keys)
-        budgets, spend_all = self._budgets, self.version == "equality"
-        z = fill_by_ratio(_array(values), budgets.weights[rows], budgets.budget[rows], spend_all)
-        return torch.from_numpy(z).to(values)
+        weights, budget = self.weights.numpy()[rows], self.budget.numpy()[rows]
+        return torch.from_numpy(fill_by_ratio(_array(values), weights, budget, self.version == "equality")).to(values)
 
     def decide_worst(self, predicted: Any, true: Any) -> Tensor:
         """(N, n) of all choices that are best under ``predicted`` (to a relative 1e-10) the worst under ``true``."""
         if self.version == "equality":
             raise ProblemError("decide_worst is for whole decisions; the version 'equality' has fractions")
-        (forecast, rows), (prices, _) = self._checked(predicted, None), self._checked(true, None)
+        (forecast, _), (prices, _) = self._checked(predicted, None), self._checked(true, None)
         check_pair(forecast, prices)
-        return torch.from_numpy(self._budgets.decide_worst(_array(forecast), _array(prices), rows)).to(forecast)
+        return decide_worst(self.problem, forecast.double(), prices.double()).to(forecast)
 
     def adjacent(self, z: Tensor, keys: Keys = None) -> list[Tensor]:
         """The vertices of the relaxation adjacent to each row of ``z`` (B, n), as (k, n) tensors."""
@@ -94,15 +98,15 @@ class Building(Task):
         lb, ub = np.zeros(self.problem.n), np.ones(self.problem.n)
         result = []
         for point, row in zip(_array(points), rows, strict=True):
-            G, h = self._budgets.weights[row][None], self._budgets.budget[row][None]
+            G, h = self.weights[row, None].numpy(), self.budget[row, None].numpy()
             if self.version == "equality":
                 G, h = np.concatenate([G, -G]), np.concatenate([h, -h])
             result.append(torch.from_numpy(adjacent_vertices(point, G, h, lb, ub)).to(points))
         return result
 
-    def _checked(self, cost: Any, keys: Keys) -> tuple[Tensor, Rowset]:
+    def _checked(self, cost: Any, keys: Keys) -> tuple[Tensor, Ints]:
         values = as_batch(cost).detach()
-        check_finite(values)
+        check_finite(values, "the integer problem")
         count, n = self.weights.shape
         rows = np.arange(count) if keys is None else np.asarray(keys)
         if values.shape != (len(rows), n):
@@ -181,14 +185,32 @@ def building_split(
     tested, checked = folds[fold], folds[(fold + 1) % FOLDS]
     trained = [i for i in range(count) if i not in {*tested, *checked}]
     members = torch.from_numpy(dealt)
-    scale, unit = Standard.of(data.features[members[trained]]), value_unit(data.prices[members[trained]])
+    features, prices, costs = (part[members] for part in (data.features, data.prices, data.costs))
+    return cut(features, prices, (trained, checked, tested), lambda ids: building(costs[ids], budget, version))
 
-    def subset(ids: list[int]) -> Subset[Building]:
-        own = members[ids]
-        samples = Samples(scale(data.features[own]), data.prices[own] / unit)
-        return Subset(building(data.costs[own], budget, version), samples, tuple(ids))
 
-    return TaskSplit(subset(trained), subset(checked), subset(tested), unit, scale)
+def fill_by_ratio(values: Array, weights: Array, budget: Array, spend_all: bool) -> Array:
+    """(B, n) the best fractions, ``max v·z, w·z ≤ budget, 0 ≤ z ≤ 1``: items of the greatest v/w first.
+
+    Args:
+        values: (B, n) v, of any sign.
+        weights: (B, n) w > 0.
+        budget: (B,) at least 0; at most the sum of the weights where all is spent.
+        spend_all: whether ``w·z = budget``, so that items of no value are taken, too.
+
+    Example:
+        >>> fill_by_ratio(np.array([[6.0, 5.0, -1.0]]), np.array([[2.0, 2.0, 1.0]]), np.array([3.0]), spend_all=False)
+        array([[1. , 0.5, 0. ]])
+    """
+    order = np.argsort(-values / weights, axis=1, kind="stable")
+    sorted_weights = np.take_along_axis(weights, order, 1)
+    before = np.cumsum(sorted_weights, 1) - sorted_weights
+    share = np.clip((budget[:, None] - before) / sorted_weights, 0.0, 1.0)
+    if not spend_all:
+        share[np.take_along_axis(values, order, 1) <= 0] = 0.0
+    z = np.empty_like(share)
+    np.put_along_axis(z, order, share, 1)
+    return z
 
 
 def _array(values: Tensor) -> Any:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.problem.convert import as_batch
+from pear.tasks.task import Samples, Task
 
 Array = NDArray[np.float64]
 Formula = Literal["code", "paper"]
@@ -59,3 +64,57 @@ def polynomial_costs(
     # One block is the same stream as one row after another: RandomState fills arrays in C order.
     c *= random.uniform(1 - noise, 1 + noise, (count, n))
     return x, c
+
+
+@dataclass(frozen=True)
+class SyntheticTask(Task):
+    """A task with synthetic samples; one of its own may draw something before them, or turn their costs into others."""
+
+    columns: ClassVar[str] = "variables"
+
+    def samples(
+        self,
+        count: int = 2000,
+        degree: int = 8,
+        noise: float = 0.5,
+        seed: int | None = None,
+        features: int = 5,
+        dtype: torch.dtype = torch.float32,
+        formula: Formula = "code",
+    ) -> Samples:
+        """Synthetic features and costs, ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
+
+        Args:
+            count: N, number of samples.
+            degree: how far the costs are from what a linear model can say; 1 is linear.
+            noise: half-width of the factor ε around 1.
+            seed: of a ``numpy.random.RandomState``; the same seed gives the same data everywhere. Left out, the task's
+                own, or 0.
+            features: p, features per sample.
+            dtype: of the tensors; drawn in float64, then rounded.
+            formula: "code", or "paper" for the formula as printed, with the 1 outside the division.
+
+        Returns:
+            Features (N, p) and costs (N, n).
+
+        Example:
+            >>> from pear.tasks import shortest_path
+            >>> X, C = shortest_path((5, 5)).samples(100, degree=4)
+            >>> X.shape, C.shape
+            (torch.Size([100, 5]), torch.Size([100, 40]))
+        """
+        x, c = polynomial_costs(self._random(seed), count, self.problem.n, degree, noise, features, formula)
+        return Samples(torch.from_numpy(x).to(dtype), torch.from_numpy(self._costs(c)).to(dtype))
+
+    def _random(self, seed: int | None) -> np.random.RandomState:
+        return np.random.RandomState(0 if seed is None else seed)
+
+    def _costs(self, polynomial: Array) -> Array:
+        return polynomial
+
+    def _checked(self, cost: Any) -> Tensor:
+        """(B, n) costs, one for each variable."""
+        costs, n = as_batch(cost).detach(), self.problem.n
+        if costs.shape[1] != n:
+            raise ProblemError(f"cost must have one column for each of the {n} {self.columns}; got {costs.shape[1]}")
+        return costs

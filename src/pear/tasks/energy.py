@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pear.data.energy import EnergyData, load_energy
 from pear.errors import ProblemError
 from pear.tasks.knapsack import Knapsack, knapsack
-from pear.tasks.splits import Standard, Subset, TaskSplit, value_unit
-from pear.tasks.task import Samples
+from pear.tasks.splits import TaskSplit, cut
 
 
 def energy_split(
@@ -31,12 +30,6 @@ def energy_split(
     first, second = round(shares[0] * count), round((shares[0] + shares[1]) * count)
     if not 0 < first < second < count:
         raise ProblemError(f"{count} days are too few to be cut into {tuple(shares)}")
-    values = data.prices * data.weights
-    scale, unit = Standard.of(data.features[:first]), value_unit(values[:first])
     task = knapsack(data.weights[None], capacity)
-
-    def subset(start: int, stop: int) -> Subset[Knapsack]:
-        samples = Samples(scale(data.features[start:stop]), values[start:stop] / unit)
-        return Subset(task, samples, tuple(range(start, stop)))
-
-    return TaskSplit(subset(0, first), subset(first, second), subset(second, count), unit, scale)
+    parts = range(first), range(first, second), range(second, count)
+    return cut(data.features, data.prices * data.weights, parts, lambda ids: task)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,8 +16,7 @@ from pear.losses.regret import check_pair
 from pear.problem import Problem
 from pear.problem.convert import ArrayLike, as_batch, to_float64
 from pear.solvers.binary import threads
-from pear.tasks.costs import Formula, polynomial_costs
-from pear.tasks.task import Samples, Task
+from pear.tasks.costs import Array, SyntheticTask
 from pear.tasks.vertices import adjacent_vertices
 
 _LEAST_WEIGHT, _MOST_WEIGHT = 1, 10
@@ -24,13 +24,21 @@ _VALUE_SCALE = 5
 
 
 @dataclass(frozen=True)
-class Knapsack(Task):
+class Knapsack(SyntheticTask):
     """A knapsack with one or several capacities; the values of its items are forecast.
+
+    Example:
+        >>> from pear.tasks import random_knapsack
+        >>> X, C = random_knapsack(items=10, dimensions=2).samples(100, degree=4)
+        >>> X.shape, C.shape, bool((C == C.round()).all())
+        (torch.Size([100, 5]), torch.Size([100, 10]), True)
 
     Attributes:
         seed: what ``samples`` draws from where it is not told otherwise.
         jobs: threads that ``decide`` solves with; None is one for each core, and one in a worker process.
     """
+
+    columns: ClassVar[str] = "items"
 
     seed: int = 0
     jobs: int | None = field(default=None, compare=False)
@@ -47,43 +55,15 @@ class Knapsack(Task):
         assert self.problem.h is not None
         return self.problem.h
 
-    def samples(
-        self,
-        count: int = 2000,
-        degree: int = 8,
-        noise: float = 0.5,
-        seed: int | None = None,
-        features: int = 5,
-        dtype: torch.dtype = torch.float32,
-        formula: Formula = "code",
-    ) -> Samples:
-        """Synthetic features and whole-numbered values, ``⌈5 ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε⌉``.
-
-        The weights are drawn first from the same ``RandomState``, as ``random_knapsack`` does, so that with the task's
-        own seed weights and values are one stream.
-
-        Args:
-            count: N, number of samples.
-            degree: how far the values are from what a linear model can say; 1 is linear.
-            noise: half-width of the factor ε around 1.
-            seed: of a ``numpy.random.RandomState``; the task's own where it is left out.
-            features: p, features per sample.
-            dtype: of the tensors; drawn in float64, then rounded.
-            formula: "code", or "paper" for the formula as printed, with the 1 outside the division.
-
-        Returns:
-            Features (N, p) and values (N, n).
-
-        Example:
-            >>> from pear.tasks import random_knapsack
-            >>> X, C = random_knapsack(items=10, dimensions=2).samples(100, degree=4)
-            >>> X.shape, C.shape, bool((C == C.round()).all())
-            (torch.Size([100, 5]), torch.Size([100, 10]), True)
-        """
+    def _random(self, seed: int | None) -> np.random.RandomState:
+        """The weights are drawn first, as in ``random_knapsack``: with its seed weights and values are one stream."""
         random = np.random.RandomState(self.seed if seed is None else seed)
         _draw_weights(random, *self.weights.shape)
-        x, c = polynomial_costs(random, count, self.problem.n, degree, noise, features, formula)
-        return Samples(torch.from_numpy(x).to(dtype), torch.from_numpy(np.ceil(_VALUE_SCALE * c)).to(dtype))
+        return random
+
+    def _costs(self, polynomial: Array) -> Array:
+        """Values are whole numbers, ``⌈5 c⌉``."""
+        return np.ceil(_VALUE_SCALE * polynomial)
 
     def with_capacity(self, ratio: float) -> Knapsack:
         """The same items with each capacity this share of the row's total weight.
@@ -96,14 +76,9 @@ class Knapsack(Task):
         return _knapsack(self.weights, _share(ratio) * self.weights.sum(1), self.seed, self.jobs)
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
-        """(B, n) the items to take, proven optimal; several samples at a time, each distinct one solved once.
+        """(B, n) 0 or 1: the items to take, proven optimal; several samples at a time, each distinct one solved once.
 
-        Args:
-            cost: (B, n) or (n,) values, of any sign.
-            Q: refused: an integer problem has a linear objective.
-
-        Returns:
-            0 or 1 for every item, in the dtype of ``cost``.
+        A curvature ``Q`` is refused: an integer problem has a linear objective.
 
         Raises:
             SolveError: some values are not finite, or no optimum could be proven; names the samples.
@@ -115,25 +90,17 @@ class Knapsack(Task):
             return solve(self.problem, values).x
 
     def decide_worst(self, predicted: Any, true: Any) -> Tensor:
-        """(B, n) of all choices that are best under ``predicted`` (to a relative 1e-10) the worst under ``true``.
-
-        Args:
-            predicted: (B, n) the values that decide.
-            true: (B, n) the values that are earned.
-        """
+        """(B, n) of all choices that are best under ``predicted`` (to a relative 1e-10) the worst under ``true``."""
         forecast, values = self._checked(predicted), self._checked(true)
         check_pair(forecast, values)
         with threads.using(self.jobs):
             return decide_worst(self.problem, forecast, values)
 
     def adjacent(self, z: Tensor) -> list[Tensor]:
-        """The vertices of the relaxation adjacent to each row of ``z``.
+        """B tensors (k, n): the vertices of the relaxation adjacent to each row of ``z``, in its dtype.
 
         Args:
             z: (B, n) vertices of the relaxation, as ``decide_relaxed`` returns them in float64.
-
-        Returns:
-            B tensors (k, n) in the dtype of ``z``, each with the k neighbours of one vertex.
 
         Example:
             >>> from pear.tasks import knapsack
@@ -144,29 +111,19 @@ class Knapsack(Task):
         rows = as_batch(z).detach()
         G, h = self.weights.numpy(), self.capacity.numpy()
         lb, ub = np.zeros(self.problem.n), np.ones(self.problem.n)
-        known: dict[bytes, Tensor] = {}
-        result = []
-        for point in rows.cpu().double().numpy():
-            key = point.tobytes()
-            if key not in known:
-                known[key] = torch.from_numpy(adjacent_vertices(point, G, h, lb, ub)).to(rows)
-            result.append(known[key])
-        return result
 
-    def _checked(self, cost: Any) -> Tensor:
-        values = as_batch(cost).detach()
-        if values.shape[1] != self.problem.n:
-            raise ProblemError(
-                f"cost must have one column for each of the {self.problem.n} items; got {values.shape[1]}"
-            )
-        return values
+        @cache
+        def neighbours(*point: float) -> Tensor:
+            return torch.from_numpy(adjacent_vertices(np.array(point), G, h, lb, ub)).to(rows)
+
+        return [neighbours(*point) for point in rows.cpu().double().tolist()]
 
 
 def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
     """Maximise the value of the chosen items, ``weights z ≤ capacity``, every item taken or left.
 
     Costs are values here: the problem has sense "max". ``PEARLoss`` trains on its relaxation, 0 ≤ z ≤ 1;
-    ``normalized_regret`` is judged on the integer problem.
+    ``normalized_regret`` is that of the integer problem.
 
     Args:
         weights: (k, n), or (n,) for a single dimension; not negative.

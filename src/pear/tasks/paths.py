@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.optimality.rule import TIE
 
 
 @dataclass(frozen=True)
@@ -46,22 +48,17 @@ class Graph:
             raise ProblemError(f"nodes must be numbered from 0; got the arc {min(pairs, key=min)}")
         nodes = max((max(pair) for pair in pairs), default=0) + 1
         graph = cls(pairs, nodes, 0 if source is None else int(source), nodes - 1 if target is None else int(target))
-        position = {v: k for k, v in enumerate(graph._order)}
-        if len(position) < nodes:
-            circle = sorted(set(range(nodes)) - set(position))
+        if len(graph._order) < nodes:
+            circle = sorted(set(range(nodes)) - set(graph._order))
             raise ProblemError(f"the arcs must not form a circle; the nodes {circle[:10]} are on or behind one")
-        reached = {graph.source}
-        for tail, head in sorted(pairs, key=lambda arc: position[arc[0]]):
-            if tail in reached:
-                reached.add(head)
-        if graph.source == graph.target or graph.target not in reached:
+        if graph.source == graph.target or graph.source not in graph._useful:
             end = f"the last node, {graph.target}" if target is None else f"node {graph.target}"
             raise ProblemError(f"no path leads from node {graph.source} to {end}; add what is missing")
         return graph
 
     @classmethod
     def grid(cls, rows: int, columns: int) -> Graph:
-        """A grid walked rightward and downward from corner to corner.
+        """A grid with paths rightward and downward from corner to corner.
 
         Arcs come row by row: the row's rightward arcs, then its downward arcs.
         """
@@ -75,7 +72,7 @@ class Graph:
 
     @classmethod
     def crossed_grid(cls, rows: int, columns: int) -> Graph:
-        """The same grid walked rightward and *upward*, from the lower left corner to the upper right.
+        """The same grid with paths rightward and *upward*, from the lower left corner to the upper right.
 
         Every arc keeps its place in the order, and so its cost; only the vertical ones are turned round.
         """
@@ -91,32 +88,21 @@ class Graph:
         places = np.concatenate([tails, heads]), np.concatenate([arcs, arcs])
         return sparse.csr_array((values, places), shape=(self.nodes, len(arcs)))
 
-    def cheapest(self, cost: Tensor) -> Tensor:
+    def cheapest(self, cost: Tensor, true: Tensor | None = None) -> Tensor:
         """(B, arcs) 0 or 1: the arcs on each sample's cheapest path, by dynamic programming.
 
-        Costs may be negative. Where paths are equally cheap, the arc that comes first wins, seen from the end.
+        Where paths are equally cheap, the arc that comes first wins, seen from the end; with ``true``, of all paths
+        that are cheapest the one with the highest true cost.
 
         Args:
-            cost: (B, arcs), finite.
+            cost: (B, arcs), finite, of any sign.
+            true: (B, arcs), finite. An arc may lead to a node where its path is dearer than the cheapest by no more
+                than the rule's ``TIE``, relative to the sample's largest cost.
         """
-        return self._shortest(cost, None, 0.0)
-
-    def worst_of_cheapest(self, cost: Tensor, true: Tensor, tolerance: float = 1e-9) -> Tensor:
-        """(B, arcs) 0 or 1: of all paths that are cheapest under ``cost``, the one with the highest ``true`` cost.
-
-        Args:
-            cost: (B, arcs), finite: decides which paths are cheapest.
-            true: (B, arcs), finite: what the path costs in truth.
-            tolerance: an arc may lead to a node where its path is dearer than the cheapest by no more than this,
-                relative to the sample's largest cost.
-        """
-        return self._shortest(cost, true, tolerance)
-
-    def _shortest(self, cost: Tensor, true: Tensor | None, tolerance: float) -> Tensor:
         distance = cost.new_full((len(cost), self.nodes), torch.inf)
         distance[:, self.source] = 0.0
         realised = torch.zeros_like(distance)
-        slack = tolerance * cost.abs().amax(1)[:, None, None]
+        slack = TIE * cost.abs().amax(1)[:, None, None]
         arriving = torch.full((len(cost), self.nodes), -1, dtype=torch.long, device=cost.device)
         for level in self._levels:
             nodes, arcs, tails = (part.to(cost.device) for part in level)
@@ -167,17 +153,14 @@ class Graph:
         arriving: list[list[int]] = [[] for _ in range(self.nodes)]
         for k in sorted(range(len(self.arcs)), key=lambda k: self.arcs[k]):
             arriving[self.arcs[k][1]].append(k)
-        depth = [0] * self.nodes
+        depth: dict[int, int] = {}
+        members: dict[int, list[int]] = defaultdict(list)
         for v in self._order:
             depth[v] = max((depth[self.arcs[k][0]] + 1 for k in arriving[v]), default=0)
-        members: list[list[int]] = [[] for _ in range(max(depth) + 1)]
-        for v in range(self.nodes):
-            if v != self.source:
+            if depth[v] and v != self.source:
                 members[depth[v]].append(v)
         levels = []
-        for nodes in members[1:]:
-            if not nodes:
-                continue
+        for _, nodes in sorted(members.items()):
             width = max(len(arriving[v]) for v in nodes)
             arcs = [arriving[v] + arriving[v][:1] * (width - len(arriving[v])) for v in nodes]
             tails = [[self.arcs[k][0] for k in row] for row in arcs]
@@ -185,7 +168,7 @@ class Graph:
         return levels
 
     def _trace(self, arriving: Tensor, cost: Tensor) -> Tensor:
-        """Walk back from the target, all samples in step; those that are at the source wait."""
+        """Go back from the target, all samples in step; those that are at the source wait."""
         tails = torch.tensor([tail for tail, _ in self.arcs], device=cost.device)
         rows = torch.arange(len(cost), device=cost.device)
         chosen = torch.zeros_like(cost)

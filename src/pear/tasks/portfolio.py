@@ -28,27 +28,15 @@ class Portfolio(Task):
     risk_aversion: float
 
     def cost(self, returns: ArrayLike) -> Tensor:
-        """−μ, differentiable: what ``pear.solve``, ``PEARLoss`` and the others take as cost.
-
-        Args:
-            returns: (n,) or (B, n) expected returns μ.
-        """
+        """−μ of expected returns μ (n,) or (B, n), differentiable: what ``pear.solve``, ``PEARLoss`` … take as cost."""
         return -read("returns", returns)
 
     def curvature(self, covariance: ArrayLike) -> Tensor:
-        """γΣ, differentiable: what they take as ``Q``, and as ``true_Q``.
-
-        Args:
-            covariance: (n, n) or (B, n, n) covariance Σ of the returns.
-        """
+        """γΣ of a covariance Σ (n, n) or (B, n, n), differentiable: what they take as ``Q``, and as ``true_Q``."""
         return self.risk_aversion * read("covariance", covariance)
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
-        """(B, n) the best portfolios, exactly.
-
-        Args:
-            cost: (n,) or (B, n) −μ, as ``cost`` makes it.
-            Q: (n, n) or (B, n, n) γΣ, as ``curvature`` makes it.
+        """(B, n) the best portfolios, exactly, for −μ and γΣ as ``cost`` and ``curvature`` make them.
 
         Raises:
             ProblemError: without Q, since a decision that knows no risk is another problem's.
@@ -65,22 +53,11 @@ class Portfolio(Task):
         return self.decide(cost)
 
     def weights(self, returns: ArrayLike, covariance: ArrayLike) -> Tensor:
-        """(B, n) the best portfolios, exactly.
-
-        Args:
-            returns: (n,) or (B, n) μ.
-            covariance: (n, n) or (B, n, n) Σ.
-        """
+        """(B, n) the best portfolios, exactly, for returns μ (n,) or (B, n) and covariance Σ (n, n) or (B, n, n)."""
         return self.decide(self.cost(returns), self.curvature(covariance).detach())
 
     def utility(self, weights: Tensor, returns: Tensor, covariance: Tensor) -> Tensor:
-        """(B,) ``μᵀw − ½γ wᵀΣw``, differentiable.
-
-        Args:
-            weights: (B, n) w.
-            returns: (B, n) μ.
-            covariance: (B, n, n) Σ.
-        """
+        """(B,) ``μᵀw − ½γ wᵀΣw``, differentiable, of weights w (B, n), returns μ (B, n) and covariance Σ (B, n, n)."""
         return -self.problem.objective(weights, self.cost(returns), Q=self.curvature(covariance))
 
     def with_lower(self, lower: float | None) -> Portfolio:

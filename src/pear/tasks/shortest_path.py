@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from pear.decisions.solve import fail
 from pear.errors import ProblemError
 from pear.losses.regret import check_pair
-from pear.optimality.point import Status
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-from pear.tasks.costs import Formula, polynomial_costs
+from pear.tasks.costs import SyntheticTask
 from pear.tasks.paths import Graph
-from pear.tasks.task import Samples, Task
+from pear.tasks.task import check_finite
 
 Direction = Literal["forward", "cross"]
 
 
 @dataclass(frozen=True)
-class ShortestPath(Task):
+class ShortestPath(SyntheticTask):
     """A path from the first node to the last: one unit of flow, z ≥ 0, the cost of every arc forecast.
 
     Attributes:
@@ -37,48 +34,12 @@ class ShortestPath(Task):
     grid: tuple[int, int] | None = None
     direction: Direction = "forward"
 
-    def samples(
-        self,
-        count: int = 2000,
-        degree: int = 8,
-        noise: float = 0.5,
-        seed: int = 0,
-        features: int = 5,
-        dtype: torch.dtype = torch.float32,
-        formula: Formula = "code",
-    ) -> Samples:
-        """Synthetic features and costs, ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
-
-        Args:
-            count: N, number of samples.
-            degree: how far the costs are from what a linear model can say; 1 is linear.
-            noise: half-width of the factor ε around 1.
-            seed: of a ``numpy.random.RandomState``; the same seed gives the same data everywhere.
-            features: p, features per sample.
-            dtype: of the tensors; drawn in float64, then rounded.
-            formula: "code", or "paper" for the formula as printed, with the 1 outside the division.
-
-        Returns:
-            Features (N, p) and costs (N, n).
-
-        Example:
-            >>> from pear.tasks import shortest_path
-            >>> X, C = shortest_path((5, 5)).samples(100, degree=4)
-            >>> X.shape, C.shape
-            (torch.Size([100, 5]), torch.Size([100, 40]))
-        """
-        x, c = polynomial_costs(np.random.RandomState(seed), count, self.problem.n, degree, noise, features, formula)
-        return Samples(torch.from_numpy(x).to(dtype), torch.from_numpy(c).to(dtype))
+    columns: ClassVar[str] = "arcs"
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
-        """(B, n) the arcs of each sample's cheapest path, exact and without a solver.
+        """(B, n) 0 or 1: the arcs of each sample's cheapest path, exact and without a solver.
 
-        Args:
-            cost: (B, n), of any sign.
-            Q: with a curvature the decision is no longer one path, and a solver is called.
-
-        Returns:
-            0 or 1 for every arc, in the dtype of ``cost``.
+        With a curvature ``Q`` the decision is no longer one path, and a solver is called.
         """
         if Q is not None:
             return super().decide(cost, Q)
@@ -90,11 +51,7 @@ class ShortestPath(Task):
         return self.decide(cost)
 
     def decide_worst(self, predicted: Any, true: Any) -> Tensor:
-        """(B, n) of all paths that are cheapest under ``predicted`` (to a relative 1e-9) the dearest under ``true``.
-
-        Args:
-            predicted: (B, n) the costs that decide.
-            true: (B, n) the true costs.
+        """(B, n) of all paths that are cheapest under ``predicted`` (to a relative 1e-10) the dearest under ``true``.
 
         Example:
             >>> from pear.tasks import shortest_path
@@ -103,16 +60,13 @@ class ShortestPath(Task):
         """
         forecast, costs = self._checked(predicted), self._checked(true)
         check_pair(forecast, costs)
-        return self.graph.worst_of_cheapest(forecast.double(), costs.double()).to(forecast.dtype)
+        return self.graph.cheapest(forecast.double(), costs.double()).to(forecast.dtype)
 
     def adjacent(self, z: Tensor) -> list[Tensor]:
-        """The paths adjacent to each row of ``z``: those that part from it once and meet it once again.
+        """B tensors (k, n): the paths that part once from each row of ``z`` and meet it once again, in its dtype.
 
         Args:
             z: (B, n) paths, 0 or 1 for every arc.
-
-        Returns:
-            B tensors (k, n) in the dtype of ``z``, each with the k neighbours of one path.
 
         Example:
             >>> from pear.tasks import shortest_path
@@ -149,12 +103,8 @@ class ShortestPath(Task):
         return shortest_path(self.grid, direction="cross" if self.direction == "forward" else "forward")
 
     def _checked(self, cost: Any) -> Tensor:
-        """(B, n) finite costs, one for each arc."""
-        costs = as_batch(cost).detach()
-        if costs.shape[1] != self.problem.n:
-            raise ProblemError(f"cost must have one column for each of the {self.problem.n} arcs; got {costs.shape[1]}")
-        unusable = ~costs.isfinite().all(1)
-        fail(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", "their cheapest path")
+        costs = super()._checked(cost)
+        check_finite(costs, "their cheapest path")
         return costs
 
     def _path(self, row: Tensor, arcs: tuple[int, ...], i: int) -> list[int]:

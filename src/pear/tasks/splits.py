@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
+from pear.optimality.rule import ROUNDOFF
 from pear.tasks.task import Samples, Task
 
 AnyTask = TypeVar("AnyTask", bound=Task, covariant=True)
@@ -68,7 +69,7 @@ class Standard(NamedTuple):
         """From features (..., p) of the training instances."""
         rows = features.flatten(0, -2)
         mean, deviation = rows.mean(0), rows.std(0, correction=0)
-        still = deviation <= 1e-12 * mean.abs().clamp(min=1e-300)
+        still = deviation <= ROUNDOFF * mean.abs().clamp(min=1e-300)
         return cls(mean, torch.where(still, torch.inf, deviation))
 
     def __call__(self, features: Tensor) -> Tensor:
@@ -85,6 +86,24 @@ def value_unit(values: Tensor) -> float:
     if not 0 < unit < float("inf"):
         raise ProblemError(f"the values to learn must be finite and not all equal; their standard deviation is {unit}")
     return unit
+
+
+def cut(
+    features: Tensor, values: Tensor, parts: Sequence[Sequence[int]], task: Callable[[list[int]], AnyTask]
+) -> TaskSplit[AnyTask]:
+    """Standardise features and divide values by a unit, both with numbers of the training instances alone, and split.
+
+    Args:
+        features, values: (N, n, p) and (N, n), as in the data.
+        parts: the instances to train on, to validate and to test with.
+        task: made from some of the instances.
+    """
+    rows = [list(ids) for ids in parts]
+    scale, unit = Standard.of(features[rows[0]]), value_unit(values[rows[0]])
+    train, validation, test = (
+        Subset(task(ids), Samples(scale(features[ids]), values[ids] / unit), tuple(ids)) for ids in rows
+    )
+    return TaskSplit(train, validation, test, unit, scale)
 
 
 class SharedLinear(nn.Module):

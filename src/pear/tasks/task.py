@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from pear.decisions import solve
+from pear.decisions.solve import fail
 from pear.errors import ProblemError
 from pear.losses.regret import Outcome, check_pair, outcome, true_curvature
+from pear.optimality.point import Status
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 
@@ -142,3 +145,9 @@ class Task:
         costs = as_batch(true).detach()
         check_pair(decisions, costs)
         return outcome(self.problem, decisions, self.decide(costs, true_Q), costs, true_Q)
+
+
+def check_finite(costs: Tensor, what: str) -> None:
+    """Raise SolveError for rows of ``costs`` (B, n) with NaN or infinity; ``what`` is not decided for them."""
+    unusable = ~costs.isfinite().all(1)
+    fail(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", what)

@@ -6,12 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.errors import ProblemError
+from pear.optimality.rule import RANK, TIGHT
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-
-_TIGHT = 1e-9
-_RANK = 1e-9
 
 
 def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array) -> Array:
@@ -34,10 +32,10 @@ def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array) -> Arr
         ProblemError: z is not feasible, or not a vertex.
     """
     scale = max(1.0, float(np.abs(z).max(initial=0.0)))
-    low, high = z - lb <= _TIGHT * scale, ub - z <= _TIGHT * scale
+    low, high = z - lb <= TIGHT * scale, ub - z <= TIGHT * scale
     norm = np.maximum(np.abs(G).sum(1), 1e-300)
-    tight = (h - G @ z) / norm <= _TIGHT * scale
-    if (np.minimum(z - lb, ub - z) < -_TIGHT * scale).any() or ((h - G @ z) / norm < -_TIGHT * scale).any():
+    tight = (h - G @ z) / norm <= TIGHT * scale
+    if (np.minimum(z - lb, ub - z) < -TIGHT * scale).any() or ((h - G @ z) / norm < -TIGHT * scale).any():
         raise ProblemError("the point violates a constraint; pass what decide_relaxed() returns")
     between, held = ~(low | high), low ^ high  # a variable whose bounds coincide is neither: it never moves
     G_K = G[tight] / norm[tight, None]
@@ -62,7 +60,7 @@ def extreme_rays(M: Array) -> Array:
     rays = np.eye(q)
     for i, row in enumerate(M):
         side = rays @ row
-        side[np.abs(side) <= _RANK * max(1.0, float(np.abs(row).max(initial=0.0)))] = 0.0
+        side[np.abs(side) <= RANK * max(1.0, float(np.abs(row).max(initial=0.0)))] = 0.0
         first, second = np.nonzero(side > 0)[0], np.nonzero(side < 0)[0]
         a, b = (pairs.ravel() for pairs in np.meshgrid(first, second, indexing="ij"))
         joined = _adjacent(rays, a, b, M[:i])
@@ -78,7 +76,7 @@ def _adjacent(rays: Array, a: NDArray[np.intp], b: NDArray[np.intp], M: Array) -
     r = len(M)
     if r == 0 or not len(a):
         return np.ones(len(a), dtype=bool)
-    support = rays > _RANK
+    support = rays > RANK
     joint = support[a] | support[b]
     size = joint.sum(1)
     possible = np.nonzero(size <= r + 2)[0]  # more columns than that leave more than two dimensions
@@ -86,7 +84,7 @@ def _adjacent(rays: Array, a: NDArray[np.intp], b: NDArray[np.intp], M: Array) -
     order = np.argsort(~joint[possible], axis=1, kind="stable")[:, : r + 2]
     inside = np.take_along_axis(joint[possible], order, 1)
     columns = np.moveaxis(M[:, order] * inside, 0, 1)  # (P, r, r + 2), zero where the support has no more
-    rank = np.linalg.matrix_rank(columns, tol=_RANK) if len(possible) else np.zeros(0)
+    rank = np.linalg.matrix_rank(columns, tol=RANK) if len(possible) else np.zeros(0)
     result[possible] = size[possible] - rank == 2
     return result
 
@@ -97,7 +95,7 @@ def _eliminated(G_KF: Array) -> tuple[Array, Array]:
     if f == 0:
         return np.eye(k), np.zeros((0, k))
     U, sizes, Vt = np.linalg.svd(G_KF)
-    if k < f or sizes[-1] <= _RANK:
+    if k < f or sizes[-1] <= RANK:
         raise ProblemError(
             f"the point is not a vertex: {f} variables are between their bounds, and the tight rows do not fix them; "
             "pass what decide_relaxed() returns"
@@ -108,15 +106,15 @@ def _eliminated(G_KF: Array) -> tuple[Array, Array]:
 def _stops(z: Array, directions: Array, G: Array, h: Array, lb: Array, ub: Array) -> Array:
     """Where each direction from z meets its first constraint; directions that meet none are left out."""
     size = np.maximum(np.abs(directions).max(1, keepdims=True, initial=0.0), 1e-300)
-    directions = np.where(np.abs(directions) <= _RANK * size, 0.0, directions)
+    directions = np.where(np.abs(directions) <= RANK * size, 0.0, directions)
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = directions @ G.T
-        rows = np.where(slope > _RANK * size, (h - G @ z) / slope, np.inf)
+        rows = np.where(slope > RANK * size, (h - G @ z) / slope, np.inf)
         room = np.where(directions > 0, ub - z, z - lb)
         bounds = np.where(directions != 0, room / np.abs(directions), np.inf)
     length = np.minimum(rows.min(1, initial=np.inf), bounds.min(1, initial=np.inf))
     finite = np.isfinite(length)
     v = z + length[finite, None] * directions[finite]
     for bound in (lb, ub):
-        v = np.where(np.abs(v - bound) <= _TIGHT * np.maximum(1.0, np.abs(v)), bound, v)
+        v = np.where(np.abs(v - bound) <= TIGHT * np.maximum(1.0, np.abs(v)), bound, v)
     return v

@@ -1,8 +1,7 @@
 """Other libraries that do what is measured here, each in an environment of its own and driven through files."""
 
 from pear.bench.peers.environment import cache_folder, interpreter
-from pear.bench.peers.errors import PeerError, PeerTimeoutError
-from pear.bench.peers.registry import PEERS, Peer, choose
+from pear.bench.peers.registry import PEERS, Peer, PeerError, PeerTimeoutError, choose
 from pear.bench.peers.subprocess_runner import Measured, measure
 
 __all__ = [

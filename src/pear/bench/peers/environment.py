@@ -11,8 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pear.bench.peers.errors import PeerError
-from pear.bench.peers.registry import Peer
+from pear.bench.peers.registry import Peer, PeerError
 
 READY = "pear-peer.json"
 """Written last, so that an environment without it is not whole."""

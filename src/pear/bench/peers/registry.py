@@ -8,9 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pear.bench.peers.errors import PeerError
+from pear.errors import PearError
 
 WORKERS = Path(__file__).parent / "workers"
+
+
+class PeerError(PearError, RuntimeError):
+    """A peer that is not known, cannot be installed, or failed while it was measured."""
+
+
+class PeerTimeoutError(PeerError):
+    """A peer that took too long, so that larger problems need not be tried."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pear.bench.peers.errors import PeerError, PeerTimeoutError
-from pear.bench.peers.registry import WORKERS, Peer
+from pear.bench.peers.registry import WORKERS, Peer, PeerError, PeerTimeoutError
 
 _START = 120.0  # seconds a worker may take to import, to read its data and to set itself up
 

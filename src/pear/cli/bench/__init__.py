@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from pear.bench import epoch, gradient, memory, scaling, training
-from pear.cli.bench import exactness, integers
-from pear.cli.bench.session import command
+from pear.bench import epoch, gradient, integers, memory, scaling, training
+from pear.cli.bench import exactness
+from pear.cli.bench.session import benchmark_command
 
 app = typer.Typer(no_args_is_help=True, help="Measure this installation.")
 app.command("exactness")(exactness.exactness)
-app.command("gradient")(command(gradient))
-app.command("training")(command(training))
-app.command("integers")(integers.integers)
-app.command("scaling")(command(scaling))
-app.command("memory")(command(memory))
-app.command("epoch")(command(epoch))
+for _benchmark in (gradient, training, integers, scaling, memory, epoch):
+    app.command(_benchmark.__name__.rpartition(".")[2])(benchmark_command(_benchmark))

@@ -11,8 +11,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from pear.cli.bench.session import words
 from pear.cli.console import err, out
+from pear.cli.options import words
 from pear.cli.output import writable_file, write_json
 from pear.train.threads import one_thread
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import Field, asdict, dataclass, fields
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, cast, get_type_hints
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -20,9 +20,10 @@ from pear.bench import table as plain
 from pear.bench.clock import threads
 from pear.bench.peers import Peer, PeerError, choose, interpreter
 from pear.bench.record import Record
-from pear.bench.settings import Callbacks, Labels, Settings
+from pear.bench.settings import Callbacks, Settings
 from pear.cli.console import err, out
-from pear.cli.reproduce import numbers
+from pear.cli.options import command, numbers, parameter, parameters, words
+from pear.cli.output import writable_folder
 from pear.errors import PearError
 
 Out = Annotated[
@@ -33,23 +34,6 @@ Quick = Annotated[bool, typer.Option("--quick", help="A few small points, in a m
 
 INTERRUPTED = 130
 """Exit code of a command that the user stopped."""
-
-
-def folder_for(name: str, given: Path | None) -> Path:
-    """Where a benchmark writes, made and tried."""
-    from pear.cli.output import writable_folder
-
-    return writable_folder(Path("pear-output/bench") / name if given is None else given)
-
-
-def words(text: str | None) -> list[str]:
-    """What stands between commas.
-
-    Example:
-        >>> words("a, b,"), words(None)
-        (['a', 'b'], [])
-    """
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
 
 
 @dataclass(frozen=True)
@@ -94,7 +78,7 @@ class PeerOptions:
         return ready
 
 
-def command(benchmark: ModuleType) -> Callable[..., None]:
+def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
     """The command of a benchmark: an option for every field of its settings, and those that all benchmarks share.
 
     Args:
@@ -107,75 +91,63 @@ def command(benchmark: ModuleType) -> Callable[..., None]:
         others = PeerOptions(**{one.name: given.pop(one.name) for one in fields(PeerOptions)} if peers else {})
         settings = _settings(benchmark.SETTINGS, given, quick)
         device = getattr(settings, "device", "cpu")
-        record = Record(name, folder_for(name, to), asdict(settings), benchmark.tables, device)
+        folder = writable_folder(Path("pear-output/bench") / name if to is None else to)
+        record = Record(name, folder, asdict(settings), benchmark.tables, device)
         with threads(getattr(settings, "threads", 1)):
             ready = [others.prepare(peers, device, record.note)] if peers else []
-            with measuring(record, benchmark.LABELS, benchmark.series) as say:
+            with measuring(record, benchmark) as say:
                 benchmark.run(settings, Callbacks(record.add, record.note, say), *ready)
 
-    options = [_option(one.name, hint, one.metadata, one.default) for one, hint in _described(benchmark.SETTINGS)]
-    if peers:
-        hints = get_type_hints(PeerOptions, include_extras=True)
-        options += [_parameter(one.name, hints[one.name], one.default) for one in fields(PeerOptions)]
-    options += [_parameter("quick", Quick, False), _parameter("to", Out, None)]
-    measured.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    measured.__doc__ = benchmark.SETTINGS.__doc__
-    return measured
+    options = [_option(one, kind) for one, kind in _described(benchmark.SETTINGS)]
+    options += parameters(PeerOptions) if peers else []
+    options += [parameter("quick", Quick, False), parameter("to", Out, None)]
+    return command(measured, benchmark.SETTINGS.__doc__, options)
 
 
-def _described(settings: type[Settings]) -> list[tuple[Any, Any]]:
+def _described(settings: type[Settings]) -> list[tuple[Field[Any], str]]:
     """The fields that are options of their own, with their types; ``quick`` is an option of every benchmark."""
-    hints = get_type_hints(settings)
-    return [(one, hints[one.name]) for one in fields(settings) if one.name != "quick"]
+    kinds = get_type_hints(settings)
+    return [(one, str(kinds[one.name])) for one in fields(settings) if one.name != "quick"]
 
 
-def _option(name: str, hint: Any, about: Any, default: Any) -> inspect.Parameter:
+def _option(one: Field[Any], kind: str) -> inspect.Parameter:
     """An option that is None where it is not given; several values are one text."""
-    if hint is bool:
-        flag = typer.Option(f"--{name.replace('_', '-')}", help=about["help"])
-        return _parameter(name, Annotated[bool, flag], False)
-    several = "tuple" in str(hint)
-    shown = about["shown"] or (",".join(map(str, default)) if several else str(default))
-    kind = str if several or hint is str else int if hint is int else float
-    return _parameter(name, Annotated[kind | None, typer.Option(help=about["help"], show_default=shown)], None)
-
-
-def _parameter(name: str, hint: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
+    help, shown = one.metadata["help"], one.metadata["shown"]
+    if "bool" in kind:
+        flag = typer.Option(f"--{one.name.replace('_', '-')}", help=help)
+        return parameter(one.name, Annotated[bool, flag], False)
+    several = "tuple" in kind
+    shown = shown or (",".join(map(str, cast("tuple[Any, ...]", one.default))) if several else str(one.default))
+    read_as = str if several or "str" in kind else int if "int" in kind else float
+    return parameter(one.name, Annotated[read_as | None, typer.Option(help=help, show_default=shown)], None)
 
 
 def _settings(cls: type[Settings], given: dict[str, Any], quick: bool) -> Settings:
     """What was asked for; what was not is as the benchmark has it, or as ``--quick`` does."""
     chosen: dict[str, Any] = {"quick": quick} if "quick" in cls.__dataclass_fields__ else {}
-    for one, hint in _described(cls):
+    for one, kind in _described(cls):
         value = given[one.name]
         if value is None and quick:
             value = one.metadata["quick"]
-        elif isinstance(value, str) and "tuple" in str(hint):
-            value = _several(one.name, value, str(hint))
+        elif isinstance(value, str) and "tuple" in kind:
+            value = _several(one.name, value, kind)
         if value is not None:
             chosen[one.name] = value
     return cls(**chosen)
 
 
-def _several(name: str, text: str, hint: str) -> tuple[Any, ...]:
-    if "str" in hint:
+def _several(name: str, text: str, kind: str) -> tuple[Any, ...]:
+    if "str" in kind:
         return tuple(words(text))
     return () if text.strip() == "none" else tuple(numbers(name, text))
 
 
 @contextmanager
-def measuring(
-    record: Record, labels: Labels, series: Callable[[list[Any]], list[plot.Series]]
-) -> Iterator[Callable[[str], None]]:
-    """Run the body with a progress line on stderr; whatever happens, what was measured is shown and kept.
-
-    Args:
-        record: that the body adds its rows to.
-        labels, series: of the figure.
+def measuring(record: Record, benchmark: ModuleType) -> Iterator[Callable[[str], None]]:
+    """Run the body, which adds rows to the record; whatever happens, what was measured is shown and kept.
 
     Yields:
-        A function that shows what is being done.
+        A function that shows what is being done, in a progress line on stderr.
     """
     try:
         with err.status("Starting …") as status:
@@ -184,9 +156,9 @@ def measuring(
         record.interrupted = True
         record.note("stopped by the user before the end")
     except PearError:
-        _finish(record, labels, series)
+        _finish(record, benchmark)
         raise
-    _finish(record, labels, series)
+    _finish(record, benchmark)
     if record.interrupted:
         err.print(Text("Stopped; what was measured is kept.", style="yellow"))
         raise typer.Exit(INTERRUPTED)
@@ -195,15 +167,15 @@ def measuring(
         raise typer.Exit(1)
 
 
-def _finish(record: Record, labels: Labels, series: Callable[[list[Any]], list[plot.Series]]) -> None:
-    files = record.save()
+def _finish(record: Record, benchmark: ModuleType) -> None:
+    files, labels = record.save(), benchmark.LABELS
     if record.rows:
         for table in record.tables(record.rows):
             out.print(Text(f"\n{table.title}", style="bold"))
             out.print(rich_table(table))
         try:
             path = record.folder / "plot.svg"
-            files.append(plot.draw(path, labels.title, labels.x, labels.y, series(record.rows)))
+            files.append(plot.draw(path, labels.title, labels.x, labels.y, benchmark.series(record.rows)))
         except ModuleNotFoundError as error:
             record.note(f"no figure: {error.name} is missing; run pip install 'pear-dfl[cli]'")
     for note in record.notes:

@@ -139,37 +139,33 @@ def market_scores(market: Market, model: nn.Module) -> dict[str, Any]:
     with torch.no_grad():
         predicted = model(windows.known)
     realised = _days_of(windows.days, market.split.ahead)
-    weights = evaluation.weights(predicted)
-    outcome, result = evaluation.outcome_of(weights), backtest(weights, realised, market.split.ahead)
     first = int(windows.starts[0]) + windows.known.shape[2] + 1  # prices have one day more than returns
     return {
-        "normalized_regret": outcome.normalized,
+        **_trade(evaluation, evaluation.weights(predicted), realised),
         "normalized_mse": evaluation.normalized_error(predicted),
-        **result.summary(),
-        "regrets": outcome.regret.tolist(),
-        "best": outcome.best.tolist(),
-        "value": result.value.tolist(),
+        "best": evaluation.best.tolist(),
         "dates": [market.prices.dates[first].isoformat(), market.prices.dates[first + len(realised) - 1].isoformat()],
-        "yardsticks": _yardsticks(market, realised),
+        "yardsticks": _yardsticks(market, evaluation, realised),
     }
 
 
-def _yardsticks(market: Market, realised: Tensor) -> dict[str, Any]:
+def _trade(evaluation: Evaluation, weights: Tensor, realised: Tensor) -> dict[str, Any]:
+    """Regret and backtest of portfolios, one for each window."""
+    outcome, result = evaluation.outcome_of(weights), backtest(weights, realised, evaluation.ahead)
+    lists = {"value": result.value.tolist(), "regrets": outcome.regret.tolist()}
+    return {"normalized_regret": outcome.normalized, **result.summary(), **lists}
+
+
+def _yardsticks(market: Market, evaluation: Evaluation, realised: Tensor) -> dict[str, Any]:
     """Equal weights, and the least variance of the days known at each rebalancing; both need no forecast."""
-    windows, ahead, task = market.split.rebalancing, market.split.ahead, market.task
-    count, n, _ = windows.known.shape
-    covariance = moments(windows.known.double(), ahead)[1]
+    known = market.split.rebalancing.known.double()
+    count, n, _ = known.shape
+    covariance = moments(known, evaluation.ahead)[1]
     portfolios = {
         "equal weight": torch.full((count, n), 1.0 / n, dtype=torch.float64),
-        "minimum variance": task.weights(torch.zeros(count, n, dtype=torch.float64), covariance),
+        "minimum variance": market.task.weights(torch.zeros(count, n, dtype=torch.float64), covariance),
     }
-    evaluation = Evaluation(task, windows.days, ahead)
-    found = {}
-    for name, weights in portfolios.items():
-        outcome, result = evaluation.outcome_of(weights), backtest(weights, realised, ahead)
-        lists = {"value": result.value.tolist(), "regrets": outcome.regret.tolist()}
-        found[name] = {"normalized_regret": outcome.normalized, **result.summary(), **lists}
-    return found
+    return {name: _trade(evaluation, weights, realised) for name, weights in portfolios.items()}
 
 
 def _days_of(days: Tensor, ahead: int) -> Tensor:

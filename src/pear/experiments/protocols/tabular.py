@@ -43,12 +43,7 @@ class Tabular(Protocol):
         return {"tuned": TUNED[method]} if method in TUNED else {}
 
     def check(self, run: Run) -> None:
-        """Read the files that the run needs.
-
-        Raises:
-            DataError: says what is missing, where it was looked for and how to get it.
-            MissingExtraError: a package to read it with is not installed.
-        """
+        """Read the files that the run needs, which raises where one is missing or broken."""
         _load(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
 
     def train(self, run: Run, progress: Listener = None) -> Trained:

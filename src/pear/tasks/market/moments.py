@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.optimality.rule import FLAT
 
-FLOOR = 1e-4
+LEAST_EIGENVALUE = 1e-4
 """The least eigenvalue that a covariance may have."""
 
 
-def moments(days: Tensor, ahead: int, floor: float = FLOOR) -> tuple[Tensor, Tensor]:
+def moments(days: Tensor, ahead: int, floor: float = LEAST_EIGENVALUE) -> tuple[Tensor, Tensor]:
     """μ, the mean of the last ``ahead`` days, and Σ, the covariance of all days, shifted; both differentiable.
 
     ``Σ = S + max(0, floor − λ_min(S)) I`` with the sample covariance S. With as many names as days, or more, S is
@@ -79,10 +80,10 @@ class _Gram(torch.autograd.Function):
 
 def _refuse_singular(covariance: Tensor, least: Tensor, length: int) -> None:
     size = covariance.diagonal(dim1=1, dim2=2).sum(1)
-    bad = (least <= 1e-12 * size).nonzero()[:, 0].tolist()
+    bad = (least <= FLAT * size).nonzero()[:, 0].tolist()
     if bad:
         raise ProblemError(
             f"the covariance of sample {bad[0]} is singular ({len(bad)} of {len(least)} are): {covariance.shape[1]} "
-            f"names over {length} days, or names that move as one; give a positive floor such as {FLOOR:g}, more days "
-            "or fewer names"
+            f"names over {length} days, or names that move as one; give a positive floor such as "
+            f"{LEAST_EIGENVALUE:g}, more days or fewer names"
         )

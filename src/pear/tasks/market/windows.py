@@ -104,9 +104,7 @@ def split_windows(
             )
     # A view: days are not copied until a batch is taken.
     days = returns.unfold(0, window + ahead, 1)
-    parts = [_windows(days, window, *ranges[name]) for name in ranges]
-    return MarketSplit(parts[0], parts[1], parts[2], (first, second), ahead)
-
-
-def _windows(days: Tensor, window: int, low: int, high: int) -> Windows:
-    return Windows(days[low:high, :, :window], days[low:high], torch.arange(low, high))
+    train, validation, test = (
+        Windows(days[low:high, :, :window], days[low:high], torch.arange(low, high)) for low, high in ranges.values()
+    )
+    return MarketSplit(train, validation, test, (first, second), ahead)

@@ -10,17 +10,16 @@ from typing import Any
 PACKAGES = ("moreau", "torch", "numpy")
 
 
-def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Long-only portfolios as ``Ax + s = b`` with s = 0 in the first row and s ≥ 0 in the others.
+def layer(Q: Any) -> Callable[[Any], Any]:
+    """The portfolios as ``Ax + s = b`` with s = 0 in the first row and s ≥ 0 in the others.
 
-    Its own settings, but for the number of iterations: with the usual 200 its active-set method does not come to an end
-    from some 450 assets on, without a word.
+    Its own settings, but for the number of iterations: with its default of 200 its active-set method does not come to
+    an end from some 450 assets on, without a word.
     """
     import torch
 
     moreau, interface = import_module("moreau"), import_module("moreau.torch")
-    Q, cost, true = (torch.from_numpy(data[name]).to(device) for name in ("Q", "cost", "true"))
-    B, n = cost.shape
+    B, n, _ = Q.shape
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # it says which of its methods it chooses by itself
         solver = interface.Solver(
@@ -31,18 +30,9 @@ def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
             A_row_offsets=torch.cat([torch.zeros(1, dtype=torch.int64), torch.arange(n, 2 * n + 1)]),
             A_col_indices=torch.arange(n).repeat(2),
             cones=moreau.Cones(num_zero_cones=1, num_nonneg_cones=n),
-            settings=moreau.Settings(device=device, batch_size=B, max_iter=100_000),
+            settings=moreau.Settings(device=Q.device.type, batch_size=B, max_iter=100_000),
         )
     rows = torch.cat([Q.new_ones(n), -Q.new_ones(n)]).expand(B, 2 * n).contiguous()
     limits = torch.cat([Q.new_ones(1), Q.new_zeros(n)]).expand(B, n + 1).contiguous()
     curvature = Q.reshape(B, n * n)
-
-    def step() -> dict[str, Any]:
-        c = cost.clone().requires_grad_()
-        z = solver.solve(curvature, rows, c, limits).x
-        true_objective = 0.5 * (z * (Q @ z[:, :, None])[:, :, 0]).sum() + (true * z).sum()
-        true_objective.backward()
-        assert c.grad is not None
-        return {"gradient": c.grad.cpu().numpy()}
-
-    return step
+    return lambda cost: solver.solve(curvature, rows, cost, limits).x

@@ -1,8 +1,9 @@
 """Measures one peer in its own environment: data comes as one ``.npz`` file, and results leave as another.
 
-Run as ``python worker.py PEER.py IN.npz OUT.npz``. ``PEER.py`` has ``PACKAGES``, whose versions are reported, and
-``prepare(data, device)``, which returns a function without arguments: one measurement, forward and backward, that
-returns named arrays. The arrays of the last measurement and the seconds of all are written.
+Run as ``python worker.py PEER.py IN.npz OUT.npz``. ``PEER.py`` has ``PACKAGES``, whose versions are reported, and one
+of two functions. ``layer(Q)`` returns its layer for long-only portfolios, from costs (B, n) to decisions, given the
+curvatures Q (B, n, n). ``prepare(data, device)`` returns a function without arguments: one measurement, forward and
+backward, that returns named arrays. The arrays of the last measurement and the seconds of all are written.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +33,30 @@ def main() -> None:
     peer = _load(options.peer)
     with np.load(options.input) as stored:
         data = {name: stored[name] for name in stored.files}
-    step: Step = peer.prepare(data, options.device)
+    step: Step = (peer.prepare if hasattr(peer, "prepare") else partial(portfolios, peer.layer))(data, options.device)
     _limit_threads(options.threads)
     arrays, seconds = measure(
         lambda: step, options.repeats, options.limit, options.warm_up, synchronize(options.device)
     )
     np.savez(options.output, seconds=seconds, versions=json.dumps(_versions(peer.PACKAGES)), **arrays)
+
+
+def portfolios(layer: Callable[[Any], Callable[[Any], Any]], data: dict[str, Any], device: str) -> Step:
+    """The regret of long-only portfolios and its gradient, the same for every peer but for its layer."""
+    import torch
+
+    Q, cost, true = (torch.from_numpy(data[name]).to(device) for name in ("Q", "cost", "true"))
+    decide = layer(Q)
+
+    def step() -> dict[str, Any]:
+        moving = cost.clone().requires_grad_()
+        z = decide(moving)
+        true_objective = 0.5 * (z * (Q @ z[:, :, None])[:, :, 0]).sum() + (true * z).sum()
+        true_objective.backward()
+        assert moving.grad is not None
+        return {"gradient": moving.grad.cpu().numpy()}
+
+    return step
 
 
 def measure(
