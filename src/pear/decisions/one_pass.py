@@ -153,7 +153,7 @@ class OnePass:
             return None
         P, default, at = prepared
         if keys is None:
-            states, slots = compiled.new_states(len(cost), self.problem.n, self.rows), np.arange(len(cost))
+            states, slots = layout.new_states(len(cost), self.problem.n, self.rows), np.arange(len(cost))
         else:
             table, slots = self._table(keys, len(cost))
             states = table.predicted
@@ -326,7 +326,7 @@ class OnePass:
         table.fingerprints[slots[~self._marked(table, slots, mark)], :n] = np.nan
         table.fingerprints[slots, n:-1], table.fingerprints[slots, -1] = mark, self._smoothing
 
-    def _marked(self, table: compiled.Table, slots: compiled.Index, mark: compiled.Array) -> NDArray[np.bool_]:
+    def _marked(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array) -> NDArray[np.bool_]:
         """(B,) bool: the rows that belong to the curvature with this mark, (B, n) or (B, 1), and to λ."""
         rows = table.fingerprints[slots, self.problem.n :]
         same: NDArray[np.bool_] = (rows[:, :-1] == mark).all(1) & (rows[:, -1] == self._smoothing)

@@ -177,7 +177,7 @@ def check_injection(injection: float) -> None:
 
 
 def true_curvature(problem: Problem, Q: Any, true_Q: Any, batch: int) -> Any:
-    """The curvature of the bill where one is predicted; None where neither is."""
+    """The curvature of the true objective where one is predicted; None where neither is."""
     if Q is None and true_Q is not None:
         raise ProblemError(
             "true_Q was given without Q; pass the predicted curvature as Q, or put true_Q into the problem"

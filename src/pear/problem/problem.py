@@ -168,7 +168,7 @@ class Problem:
     def to(self, device: torch.device | str | torch.dtype | None = None, dtype: torch.dtype | None = None) -> Problem:
         """The same problem on another device, or with another type for its results.
 
-        The data stays float64 inside. ``dtype`` (float32 or float64) is remembered as ``problem.dtype``: the type in
+        The data stays float64 inside. ``dtype`` (float32 or float64) is kept as ``problem.dtype``: the type in
         which results come back where the inputs have no floating type of their own (lists, integers).
 
         Example:
@@ -222,7 +222,7 @@ class Problem:
 
         φ is not in H. Fields given here replace the problem's in this call, in the user's own sense. They may be
         predictions, so that only shapes and the symmetry of Q are checked: NaN, crossed bounds or a wrong curvature
-        are the fate of single samples, which a solve reports.
+        concern single samples, whose status a solve reports.
 
         Args:
             cost: (B, n) tensor on the problem's device.

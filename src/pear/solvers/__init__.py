@@ -1,4 +1,4 @@
-"""Solvers: a batch of programs in, one approximate primal-dual point and one fate per sample out.
+"""Solvers: a batch of programs in, one approximate primal-dual point and one status per sample out.
 
 Importing this package imports no solver; a backend's module is imported when it is first used.
 """

@@ -17,7 +17,8 @@ from pear.errors import ProblemError
 from pear.losses.regret import check_pair
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-from pear.solvers.binary.budgets import Array, Budgets, Ints
+from pear.solvers.binary.budgets import Budgets, Ints
+from pear.solvers.binary.rows import Array
 from pear.tasks.splits import TaskSplit, cut
 from pear.tasks.task import Task, check_finite
 from pear.tasks.vertices import adjacent_vertices

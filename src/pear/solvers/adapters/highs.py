@@ -40,7 +40,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
 
 
 def _configured(tol: float, hard: bool) -> highspy.Highs:
-    # What comes out of an integer program is not polished afterwards, so it is never solved loosely.
+    # What comes out of an integer program is not repaired afterwards, so it is never solved loosely.
     feasibility = min(max(tol, 1e-10), 1e-6 if hard else 1e-4)
     highs = highspy.Highs()
     for name, value in {

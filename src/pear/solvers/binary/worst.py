@@ -15,12 +15,12 @@ from pear.solvers.binary.search import Search
 from pear.solvers.binary.solve import supports
 
 
-def worst_of_best(qp: QuadraticProgram, bill: Array, best: Array) -> Array:
-    """(B, n) of all points that are as good as ``best`` (to a relative TIE) one that is worst under ``bill``.
+def worst_of_best(qp: QuadraticProgram, true: Array, best: Array) -> Array:
+    """(B, n) of all points that are as good as ``best`` (to a relative TIE) one that is worst under ``true``.
 
     Args:
         qp: B programs.
-        bill: (B, n) costs, minimised like those of ``qp``.
+        true: (B, n) costs, minimised like those of ``qp``.
         best: (B, n) solutions of ``qp``.
 
     Returns:
@@ -37,7 +37,7 @@ def worst_of_best(qp: QuadraticProgram, bill: Array, best: Array) -> Array:
         shared = members[~alone]
         if len(shared):
             found[np.ix_(shared, np.arange(qp.n))] = plan.low
-            found[np.ix_(shared, plan.free)] += _worst(plan, values[~alone], bill[shared][:, plan.free], start[~alone])
+            found[np.ix_(shared, plan.free)] += _worst(plan, values[~alone], true[shared][:, plan.free], start[~alone])
     return found
 
 
@@ -48,7 +48,7 @@ def _unique(plan: Plan, values: Array, best: Array) -> NDArray[np.bool_]:
     return np.concatenate([np.zeros(0, bool), *alone])
 
 
-def _worst(plan: Plan, values: Array, bill: Array, best: Array) -> Array:
+def _worst(plan: Plan, values: Array, true: Array, best: Array) -> Array:
     """(B, k) selections that earn as much as ``best`` and cost most; NaN without a proof."""
 
     def search(i: int) -> Array:
@@ -56,6 +56,6 @@ def _worst(plan: Plan, values: Array, bill: Array, best: Array) -> Array:
         J, lower = np.concatenate([plan.J, -values[i][None]]), np.append(plan.lower, -np.inf)
         upper = np.append(plan.upper, -(most - TIE * (1 + abs(most))))
         slack = np.append(np.full(len(plan.J), OPTIMAL), 0.0)
-        return Search(bill[i][None], Rows.of(J, upper, lower, slack), best[i][None]).run().z[0]
+        return Search(true[i][None], Rows.of(J, upper, lower, slack), best[i][None]).run().z[0]
 
     return np.stack(threads.run(search, range(len(values))))
