@@ -17,8 +17,8 @@ def parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 def parameters(options: type) -> list[inspect.Parameter]:
     """An option for every field of a dataclass whose types are annotated for typer."""
-    hints = get_type_hints(options, include_extras=True)
-    return [parameter(one.name, hints[one.name], one.default) for one in fields(options)]
+    types = get_type_hints(options, include_extras=True)
+    return [parameter(one.name, types[one.name], one.default) for one in fields(options)]
 
 
 def command(body: Callable[..., None], help: str | None, options: Sequence[inspect.Parameter]) -> Callable[..., None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,37 @@ _Losses = dict[tuple[int, int], tuple[float, float]]
 """(fold, instance) → what was lost, and the best value."""
 
 
-def differences(runs: Runs, wanted: Sequence[Published]) -> list[tuple[str | Mark, ...]]:
-    """A method's regret less PEAR's: a line for each cell of regret whose runs, and PEAR's, keep each instance's loss.
+@dataclass(frozen=True)
+class Difference:
+    """A method's regret less PEAR's.
+
+    Attributes:
+        row, column: place in the table.
+        points: percentage points, with their interval.
+        seeds: that both have; instances: tested by both, all seeds together.
+    """
+
+    row: str
+    column: str
+    points: Interval
+    seeds: int
+    instances: int
+
+    @property
+    def words(self) -> tuple[str | Mark, ...]:
+        """A line of the report.
+
+        Example:
+            >>> Difference("MSE", "budget 0.4", Interval(0.5, -0.1, 1.0), seeds=5, instances=185).words
+            ('MSE', 'budget 0.4', Mark(text='+0.50', place=0), '−0.10 to +1.00', '5 seeds, 185 instances')
+        """
+        estimate, low, high = (f"{value:+.2f}".replace("-", "−") for value in self.points)
+        basis = f"{self.seeds} seed{'s' * (self.seeds > 1)}, {self.instances:,} instances"
+        return self.row, self.column, Mark(estimate, int(self.points.clear)), f"{low} to {high}", basis
+
+
+def differences(runs: Runs, wanted: Sequence[Published]) -> list[Difference]:
+    """One for each cell of regret whose runs, and PEAR's beside it, keep what every instance lost.
 
     Args:
         runs: of the database.
@@ -30,7 +60,7 @@ def differences(runs: Runs, wanted: Sequence[Published]) -> list[tuple[str | Mar
     cells = [item for item in wanted if item.metric == "normalized_regret_pct"]
     losses = {id(item): _losses(runs_of(runs, item)) for item in cells}
     references = {place(item)[2]: item for item in cells if item.method == REFERENCE}
-    found: list[tuple[str | Mark, ...]] = []
+    found = []
     for item in cells:
         _, row, column = place(item)
         pairs = _pairs(losses[id(item)], losses[id(references[column])]) if column in references else []
@@ -39,26 +69,15 @@ def differences(runs: Runs, wanted: Sequence[Published]) -> list[tuple[str | Mar
         first, second, best = zip(*pairs, strict=True)
         task = TASKS[item.task]
         interval = paired_difference(first, second, best, shared=task.shared_test, block=task.block)
-        basis = f"{len(pairs)} seed{'s' * (len(pairs) > 1)}, {sum(map(len, first)):,} instances"
-        found.append((row, column, *_points(interval), basis))
+        points = Interval(*(100.0 * value for value in interval))
+        found.append(Difference(row, column, points, len(pairs), sum(map(len, first))))
     return found
 
 
-def _points(interval: Interval) -> tuple[Mark, str]:
-    """A difference in percentage points, marked where it is clear, and its interval.
-
-    Example:
-        >>> _points(Interval(0.005, -0.001, 0.01))
-        (Mark(text='+0.50', place=0), '−0.10 to +1.00')
-    """
-    estimate, low, high = (f"{100.0 * value:+.2f}".replace("-", "−") for value in interval)
-    return Mark(estimate, int(interval.clear)), f"{low} to {high}"
-
-
-def difference_grid(found: Sequence[tuple[str | Mark, ...]]) -> Grid:
+def difference_grid(found: Sequence[Difference]) -> Grid:
     """The differences of a table, for the report."""
     header = ("Method", "", "Difference, points", "Interval", "Of")
-    return Grid("Paired differences to PEAR", header, tuple(found), DEFINITION)
+    return Grid("Paired differences to PEAR", header, tuple(one.words for one in found), DEFINITION)
 
 
 def _losses(runs: Sequence[Record]) -> dict[int, _Losses]:

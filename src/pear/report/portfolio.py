@@ -89,7 +89,7 @@ def _what_differs(settings: Mapping[str, Any]) -> tuple[str, ...]:
         f"Ours: {settings['assets']} names, {settings['days']:,} days, {span}. The paper trades S&P 100 names over "
         "2010 to 2024 and does not list them, so that regrets and returns of the two are of different markets; only "
         "the order of the methods can be compared.",
-        f"{_chosen_late(settings['data'])} companies that failed are not among them (survivorship), which flatters "
+        f"{_survivorship(settings['data'])} companies that failed are not among them (survivorship), which flatters "
         "every return here, the yardsticks' included.",
         "“Layer (ours)” is pear.DecisionLayer with exact derivatives, trained as the paper trains qpth and "
         "CvxpyLayers; neither of the two was run. Its gradient and that of “PEAR, exact” are the same gradient, "
@@ -105,7 +105,7 @@ def _what_differs(settings: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _chosen_late(data: str) -> str:
+def _survivorship(data: str) -> str:
     if data in ("skfolio", "sp100"):
         return "The names are those that still mattered at the end of the history:"
     return "Where the names of a file were chosen by what they are at its end,"
