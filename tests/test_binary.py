@@ -19,7 +19,7 @@ from pear.problem.canonical import QuadraticProgram
 from pear.solvers.base import Candidate
 from pear.solvers.binary import plan, threads
 from pear.solvers.binary.solve import supports
-from pear.solvers.registry import get
+from pear.solvers.registry import get, resolve
 from pear.tasks import random_knapsack
 
 Random = np.random.Generator
@@ -238,7 +238,7 @@ def test_wrong_candidates_are_never_called_solved(how: str, monkeypatch: pytest.
         assert float(found.residual.max()) == pytest.approx(residual, rel=1e-3)
     # the whole way: nobody else is asked, and nothing is returned
     monkeypatch.setattr("pear.solvers.binary.solve.solve", lambda qp, tol: candidate)
-    monkeypatch.setattr("pear.decisions.integer.available", lambda: [])
+    monkeypatch.setattr("pear.decisions.integer.resolve", lambda *args: resolve(*args)[:1])
     problem = pear.Problem(G=qp.G[0], h=qp.h.expand(4, -1), lb=0.0, ub=1.0, integer=True)
     with pytest.warns(pear.FailedSamplesWarning, match="INACCURATE"):
         s = pear.solve(problem, qp.c, on_failure="mask")
