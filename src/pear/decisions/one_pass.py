@@ -180,7 +180,7 @@ class OnePass:
         if true is None or not (call.injection == 0 or self._definite(P)):
             return None
         if Q is None:
-            self._mark(table, slots, np.full((len(slots), 1), _OWN))
+            self._mark(table, slots, _OWN)
         with_curvature = len(P.Q) > 0
         strength = call.injection if not with_curvature or call.injection == 0 else -1.0
         samples = layout.Samples(_array(predicted), _array(call.true), at, slots)
@@ -205,7 +205,7 @@ class OnePass:
         if not compiled.fits(len(self.starts), self.problem.n, self.rows):
             return None
         table = self.starts.table("compiled", self._new_rows).rows
-        self._mark(table, self._everybody, np.full((count, 1), _OWN))
+        self._mark(table, self._everybody, _OWN)
         return P, self._everybody, table, default
 
     def time_phases(self, call: RegretCall) -> tuple[float, float] | None:
@@ -318,16 +318,17 @@ class OnePass:
         best = layout.new_outcome(size, n, self.equalities, self.rows - self.equalities)
         return layout.Table(predicted, true, best, np.full((size, 2 * n + 1), np.nan))
 
-    def _mark(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array) -> None:
+    def _mark(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array | float) -> None:
         """Have the true problems solved again whose curvature or λ is another than the last time."""
         if not len(table.fingerprints):
             return
-        n = self.problem.n
-        table.fingerprints[slots[~self._marked(table, slots, mark)], :n] = np.nan
-        table.fingerprints[slots, n:-1], table.fingerprints[slots, -1] = mark, self._smoothing
+        n, other = self.problem.n, ~self._marked(table, slots, mark)
+        if other.any():
+            table.fingerprints[slots[other], :n] = np.nan
+            table.fingerprints[slots, n:-1], table.fingerprints[slots, -1] = mark, self._smoothing
 
-    def _marked(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array) -> NDArray[np.bool_]:
-        """(B,) bool: the rows that belong to the curvature with this mark, (B, n) or (B, 1), and to λ."""
+    def _marked(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array | float) -> NDArray[np.bool_]:
+        """(B,) bool: the rows that belong to the curvature with this mark, (B, n) or one number, and to λ."""
         rows = table.fingerprints[slots, self.problem.n :]
         same: NDArray[np.bool_] = (rows[:, :-1] == mark).all(1) & (rows[:, -1] == self._smoothing)
         return same

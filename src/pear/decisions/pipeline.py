@@ -180,9 +180,10 @@ class _Run:
         if not len(rest):
             return passed
         qp, x, duals = qp[rest], candidate.x[rest], candidate.duals[rest].map(torch.nan_to_num)
-        # multipliers of a solver that ran away are worse than none
-        diverged = kkt_residual(qp, x, duals) > _DIVERGED
-        duals = duals.map(lambda value: torch.where(diverged[:, None], 0.0, value))
+        if bool((candidate.status[rest] != Status.SOLVED).any()):
+            # multipliers of a solver that ran away are worse than none
+            diverged = kkt_residual(qp, x, duals) > _DIVERGED
+            duals = duals.map(lambda value: torch.where(diverged[:, None], 0.0, value))
         passed[rest] = self._repair(index[rest], x, duals, guess_active(qp, x, duals), max_exchanges)
         return passed
 
