@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.installed-core
 DEV := $(VENV)/.installed-dev
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 
@@ -14,7 +15,7 @@ PYTHON := python3 python3.11 python3.12 python3.13
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(DEV) ## run the demonstration
+demo: $(CORE) ## run the demonstration
 	$(BIN)/pear demo
 
 test: lint types imports docs ## run every check: lint, types, import contract, documentation and tests
@@ -30,7 +31,7 @@ types: $(DEV) ## check type hints
 imports: $(DEV) ## check that imports flow one way
 	$(BIN)/lint-imports
 
-bench: $(DEV) ## measure the exactness of decisions and gradients
+bench: $(CORE) ## measure the exactness of decisions and gradients
 	$(BIN)/pear bench exactness
 
 docs: $(DEV) ## build the documentation into site/; a warning is an error
@@ -44,7 +45,7 @@ clean: ## remove build outputs and caches; keeps .venv and pear-output/
 	rm -rf build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(DEV): pyproject.toml constraints.txt
+$(CORE): pyproject.toml constraints.txt
 	@found=; for python in $(PYTHON); do \
 	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && found="$$python" && break; \
 	done; \
@@ -55,7 +56,11 @@ $(DEV): pyproject.toml constraints.txt
 	fi; \
 	echo "Setting up $(VENV) with $$("$$found" --version); this is done once and takes a few minutes."; \
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || "$$found" -m venv $(VENV)
-	$(INSTALL) -e '.[dev]'
+	$(INSTALL) -e '.[all]'
 	@echo "Compiling the active-set method and the epoch of a linear model; this is done once and takes about a minute."
 	$(BIN)/python -m pear.train.compiled
+	@touch $@
+
+$(DEV): $(CORE)
+	$(INSTALL) -e '.[dev]'
 	@touch $@

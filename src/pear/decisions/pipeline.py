@@ -182,7 +182,7 @@ class _Run:
         qp, x, duals = qp[rest], candidate.x[rest], candidate.duals[rest].map(torch.nan_to_num)
         if bool((candidate.status[rest] != Status.SOLVED).any()):
             # multipliers of a solver that ran away are worse than none
-            diverged = kkt_residual(qp, x, duals) > _DIVERGED
+            diverged = (candidate.status[rest] != Status.SOLVED) & (kkt_residual(qp, x, duals) > _DIVERGED)
             duals = duals.map(lambda value: torch.where(diverged[:, None], 0.0, value))
         passed[rest] = self._repair(index[rest], x, duals, guess_active(qp, x, duals), max_exchanges)
         return passed

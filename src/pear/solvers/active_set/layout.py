@@ -120,14 +120,13 @@ class Outcome(NamedTuple):
     """What a solve writes, one row a sample; see ``pear.optimality.point`` for the meaning.
 
     Attributes:
-        code: SOLVED or GIVEN_UP; changes: of the working set; tangent: dimension of the tangent space.
+        code: SOLVED or GIVEN_UP; changes: of the working set.
         x, equality, inequality, bound, kkt_residual: the solution.
         rows, lower, upper: active set; weak_rows, weak_lower, weak_upper: its weakly active part.
     """
 
     code: Array
     changes: Array
-    tangent: Array
     x: Array
     equality: Array
     inequality: Array
@@ -227,7 +226,7 @@ def new_results(size: int, n: int, p: int, m: int) -> Results:
 def new_outcome(size: int, n: int, p: int, m: int) -> Outcome:
     """Room for ``size`` solutions of programs with p equalities and m inequalities."""
     code = np.full(size, GIVEN_UP, np.int8)
-    changes, tangent = np.zeros(size, np.int32), np.zeros(size, np.int32)
+    changes = np.zeros(size, np.int32)
     x, equality, inequality, bound = (np.zeros((size, k)) for k in (n, p, m, n))
     sets = (np.zeros((size, k), np.bool_) for k in (m, n, n, m, n, n))
-    return Outcome(code, changes, tangent, x, equality, inequality, bound, np.zeros(size), *sets)
+    return Outcome(code, changes, x, equality, inequality, bound, np.zeros(size), *sets)

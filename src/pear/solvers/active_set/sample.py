@@ -50,7 +50,6 @@ def solve_from(D: Data, states: States, slot: int, fallback: States, fallback_sl
 def write_back(D: Data, states: States, slot: int, outcome: Outcome, k: int, w: Work) -> None:
     """Write a solution to row k of the outcome, and keep it as the start in ``states[slot]``."""
     write(D, outcome, k, w)
-    outcome.tangent[k] = w.tally[ix.SUPERS]
     outcome.code[k] = ix.SOLVED
     save_start(D, states, slot, outcome.changes[k] > 0, w)
 
