@@ -137,7 +137,7 @@ class _Run:
         names = dict.fromkeys(("solve", "gradient", *now))
         parts = {name: now.get(name, 0.0) - self.counted.get(name, 0.0) for name in names}
         parts["validation"] = self.history.check_seconds
-        return {**parts, "rest": max(0.0, self.seconds() - sum(parts.values()))}
+        return {**parts, "rest": max(0.0, self.history.seconds - sum(parts.values()))}
 
     def resume(self) -> bool:
         """Restore the checkpoint; False where there is none."""
