@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.failures import name_failures
-from pear.decisions.repair import repair
+from pear.decisions.repair import Repaired, repair, sharpened
 from pear.optimality.active import guess_active, tight_constraints
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.optimality.residual import kkt_residual
@@ -83,6 +83,7 @@ class _Run:
         self.verified = torch.zeros(B, dtype=torch.bool, device=qp.c.device)
         self.reused = self.verified.clone()
         self.exchanges = torch.zeros(B, dtype=torch.long, device=qp.c.device)
+        self.sharpened = torch.full_like(qp.c[:, 0], torch.nan)
         self.systems: ReducedSystems | None = None
         self.verdict: Verdict | None = None
         self.projector: Projector | None = None
@@ -184,15 +185,25 @@ class _Run:
             # multipliers of a solver that ran away are worse than none
             diverged = (candidate.status[rest] != Status.SOLVED) & (kkt_residual(qp, x, duals) > _DIVERGED)
             duals = duals.map(lambda value: torch.where(diverged[:, None], 0.0, value))
+        if working is not None and candidate.verified:
+            # every condition holds there by its natural size: the point only wants more digits
+            sharp = self._settle(index[rest], sharpened(qp, x, duals, working[rest]))
+            passed[rest] = sharp
+            left = (~sharp).nonzero()[:, 0]
+            rest, qp, x, duals = rest[left], qp[left], x[left], duals[left]
         passed[rest] = self._repair(index[rest], x, duals, guess_active(qp, x, duals), max_exchanges)
         return passed
 
     def _repair(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Tensor:
         if not len(index):
             return self.verified[index]
-        result = repair(self.at(index), x, duals, working, max_exchanges)
+        return self._settle(index, repair(self.at(index), x, duals, working, max_exchanges))
+
+    def _settle(self, index: Tensor, result: Repaired) -> Tensor:
+        """Take over what was repaired of the samples ``index``; returns who passed."""
         self._accept(index, result.solved, result.x, result.duals, result.working)
         self.exchanges[index] += result.exchanges + ~result.solved
+        self.sharpened[index] = result.sharpened
         whole = len(index) == self.qp.batch
         self.systems, self.verdict = (result.systems, result.verdict) if whole else (None, None)
         return result.solved
@@ -217,7 +228,7 @@ class _Run:
         tight, weak = tight_constraints(qp, verdict.measured, self.working)
         active, weak = tight.only(self.verified), weak.only(self.verified)
         same = self.working.same(active)
-        residual = torch.where(failed, torch.nan, verdict.kkt_residual)
+        residual = torch.where(self.sharpened.isnan(), verdict.kkt_residual, self.sharpened)
         return Verified(
             qp=qp,
             x=self.x,
@@ -225,7 +236,7 @@ class _Run:
             active=active,
             weak=weak,
             status=self.status,
-            kkt_residual=residual,
+            kkt_residual=torch.where(failed, torch.nan, residual),
             repaired=(self.exchanges > 0) & self.verified,
             reused=self.reused,
             working=self.working,

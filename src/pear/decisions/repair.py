@@ -19,6 +19,8 @@ from pear.optimality.residual import lagrangian_gradient
 from pear.optimality.rule import FEASIBLE, ROUNDOFF, SHARP
 from pear.optimality.verify import Verdict, verify
 from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.sparse import SparseProgram
+from pear.sensitivity.sharpen import sharpen
 from pear.sensitivity.systems import ReducedSystems, reduced_systems
 
 _Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]]
@@ -35,6 +37,7 @@ class Repaired:
         working: the working sets they belong to.
         solved: (B,) bool, the verdict.
         exchanges: (B,) how often the working set was changed.
+        sharpened: (B,) the exact KKT residual where float64 alone could not show the point to be optimal, else NaN.
         systems, verdict: the factorised systems and the verdict, if one pass solved the whole batch; else None.
     """
 
@@ -43,6 +46,7 @@ class Repaired:
     working: ActiveSet
     solved: Tensor
     exchanges: Tensor
+    sharpened: Tensor
     systems: ReducedSystems | None = None
     verdict: Verdict | None = None
 
@@ -60,6 +64,7 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
     start, x, duals, working = duals, x.clone(), duals.map(torch.clone), working.map(torch.clone)
     exchanges = torch.zeros(qp.batch, dtype=torch.long, device=x.device)
     solved = torch.zeros(qp.batch, dtype=torch.bool, device=x.device)
+    sharpened = torch.full_like(x[:, 0], torch.nan)
     fewest = torch.full_like(exchanges, torch.iinfo(torch.long).max)
     patience = torch.full_like(exchanges, _PATIENCE)
     todo = torch.arange(qp.batch, device=x.device)
@@ -69,11 +74,13 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
         factored = reduced_systems(sub, held)
         # from the candidate's multipliers each time: on a contradictory set they grow without limit, and stay large
         point, multipliers, wrong, verdict = _solve_on(sub, factored, x[todo], start[todo], held)
-        good = verdict.solved
+        good = verdict.solved.clone()
+        if not bool(good.all()):
+            sharpened[todo] = _sharpen(verdict, held, good, point, multipliers)
         x[todo] = point
         duals.put(todo, multipliers)
         solved[todo] = good
-        if bool(good.all()) and len(todo) == qp.batch:
+        if bool(verdict.solved.all()) and len(todo) == qp.batch:
             whole = factored, verdict
         bad = ~good & wrong.count().gt(0) & factored.usable
         todo, wrong, held = todo[bad], wrong[bad], held[bad]
@@ -85,7 +92,36 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
         todo = todo if factored.cheap else todo[patience[todo] > 0]
         if not len(todo):
             break
-    return Repaired(x, duals, working, solved, exchanges, *whole)
+    return Repaired(x, duals, working, solved, exchanges, sharpened, *whole)
+
+
+def sharpened(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> Repaired:
+    """Points (B, n) as they are, with more digits where that is all they want; nothing is exchanged."""
+    x, duals, verdict = x.clone(), duals.map(torch.clone), verify(qp, x, duals, working)
+    good = verdict.solved.clone()
+    residual = _sharpen(verdict, working, good, x, duals)
+    return Repaired(x, duals, working, good, torch.zeros(qp.batch, dtype=torch.long, device=x.device), residual)
+
+
+def _sharpen(verdict: Verdict, working: ActiveSet, good: Tensor, x: Tensor, duals: Duals) -> Tensor:
+    """Refine with exact residuals where no constraint is wrong, and the point is not exact all the same.
+
+    Args:
+        verdict: on the points x (B, n) with their duals; working: the constraints that are held there.
+        good, x, duals: written to where a point becomes exact.
+
+    Returns:
+        (B,) its KKT residual there, NaN elsewhere.
+    """
+    sharpened = torch.full_like(x[:, 0], torch.nan)
+    if isinstance(verdict.qp, SparseProgram) or x.is_cuda:
+        return sharpened
+    for i in (verdict.none_wrong & ~verdict.solved).nonzero():
+        finer = sharpen(verdict.qp[i], x[i], duals[i], working[i])
+        if bool(finer.solved):
+            good[i], x[i], sharpened[i] = True, finer.x, finer.kkt_residual
+            duals.put(i, finer.duals)
+    return sharpened
 
 
 def _solve_on(

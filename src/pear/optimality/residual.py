@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pear.optimality.left import Residuals, residuals
 from pear.optimality.point import Duals
-from pear.optimality.rule import FLOOR
-from pear.optimality.scale import largest_decision, positive
+from pear.optimality.rule import FLOOR, SHARE_OF_FORCE
+from pear.optimality.scale import curvature_terms, least_size, positive
 from pear.problem.canonical import QuadraticProgram, matvec, row_squares, tmatvec
 
 
@@ -16,27 +17,34 @@ def lagrangian_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor
     return matvec(qp.H, x) + qp.c + tmatvec(qp.A, duals.equality) + tmatvec(qp.G, duals.inequality)
 
 
-def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
+def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals, left: Residuals | None = None) -> Tensor:
     """Largest scaled violation of the optimality conditions, (B,).
 
     Primal: |Az − b|, (Gz − h)₊ and bound violations, per unit row and unit of size. Dual: stationarity and the signs of
     multipliers, per dual unit. Complementarity: multiplier times slack, per unit of both. The unit of size is the
-    largest entry of the decision, the dual unit the largest of the cost and of the curvature term Hx; bounds that are
-    never met do not count.
+    largest entry of the decision, the dual unit the largest of the cost, of the curvature term Hx and of a share of
+    what Hx is summed from; bounds that are never met do not count.
+
+    Args:
+        qp: the programs.
+        x: (B, n) points; duals: their multipliers.
+        left: what is left of the conditions there, if it is known already.
     """
     if not qp.batch:
         return qp.c.new_zeros(0)
+    left = residuals(qp, x, duals) if left is None else left
     norms_a, norms_g = (positive(row_squares(rows).sqrt()) for rows in (qp.A, qp.G))
     diagonal = qp.H.diagonal(dim1=1, dim2=2)
-    least = FLOOR * largest_decision(qp, diagonal)
+    least = FLOOR * least_size(qp, diagonal)
     size = torch.maximum(x.abs().amax(1, keepdim=True), least)
-    largest = torch.maximum(qp.c.abs(), matvec(qp.H, x).abs()).amax(1, keepdim=True)
+    largest = torch.maximum(qp.c.abs(), left.curvature.abs()).amax(1, keepdim=True)
+    largest = torch.maximum(largest, SHARE_OF_FORCE * curvature_terms(diagonal, x))
     unit = positive(torch.maximum(largest, least * diagonal.amax(1, keepdim=True)))
-    slack = torch.cat([(qp.h - matvec(qp.G, x)) / norms_g, x - qp.lb, qp.ub - x], 1) / size
+    slack = torch.cat([left.rows / norms_g, left.lower, left.upper], 1) / size
     bounds = [-duals.bound.clamp(max=0), duals.bound.clamp(min=0)]
     multiplier = torch.cat([duals.inequality * norms_g, *bounds], 1) / unit
-    stationarity = (lagrangian_gradient(qp, x, duals) + duals.bound) / unit
-    equality = (matvec(qp.A, x) - qp.b) / norms_a / size
+    stationarity = (left.gradient + duals.bound) / unit
+    equality = left.equality / norms_a / size
     # an absent constraint has an infinite slack: it may carry no multiplier at all
     complementarity = torch.where(slack.isinf(), multiplier, multiplier * slack)
     parts = [equality, stationarity, (-slack).clamp(min=0), (-multiplier).clamp(min=0), complementarity]

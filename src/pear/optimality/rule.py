@@ -55,11 +55,11 @@ PROJECTED = 1e-10
 NEGLIGIBLE = 1e-12
 """A projection this much below the rescaled error H⁻¹e is rounding, and is set to zero."""
 
-SHARE_OF_SIZE = 0.1
-"""Share of the largest decision of a sample below which no slack's natural size falls."""
+SHARE_OF_SIZE = 1e-3
+"""Share of the largest decision of a sample below which no slack's natural size falls, unless bounds are closer."""
 
 SHARE_OF_FORCE = 1e-3
 """Share of the largest dual scale of a sample below which no multiplier's natural size falls."""
 
 FLOOR = 1e-9
-"""Share of what a decision might be that is the least unit of size: it matters only where the decision is zero."""
+"""Share of the least size that the data suggests which is the least unit: it matters where the decision is zero."""

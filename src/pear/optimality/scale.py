@@ -3,16 +3,18 @@
 A problem may hold a bound of 1e9 that nobody reaches or a cost of 1e6 that keeps one variable out. Tolerances relative
 to the largest number of a sample would then be coarse for all others. Each constraint therefore has sizes of its own:
 the terms that its slack and its multiplier are computed from, and a share of the sample's largest, whose rounding
-spreads to all.
+spreads to all. A variable's share is no larger than the distance between its bounds, which tell its units.
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from pear.optimality.left import Residuals
 from pear.optimality.point import Duals
 from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE
 from pear.problem.canonical import QuadraticProgram, matvec, row_squares, tmatvec
@@ -39,41 +41,53 @@ class Measured:
     stationarity: Tensor
 
 
-def measure(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Measured:
-    """Measure points x (B, n) and their multipliers."""
-    curvature_term = matvec(qp.H, x)
-    equality_term, row_term = tmatvec(qp.A, duals.equality), tmatvec(qp.G, duals.inequality)
+def measure(qp: QuadraticProgram, x: Tensor, duals: Duals, left: Residuals) -> Measured:
+    """Measure points x (B, n), their multipliers, and what is left of the optimality conditions there."""
     diagonal = qp.H.diagonal(dim1=1, dim2=2)
     abs_a, abs_g, abs_x = qp.A.abs(), qp.G.abs(), x.abs()
-    terms = curvature_term.abs() + qp.c.abs()
+    terms = left.curvature.abs() + qp.c.abs()
     terms = terms + tmatvec(abs_a, duals.equality.abs()) + tmatvec(abs_g, duals.inequality.abs())
-    floor = FLOOR * largest_decision(qp, diagonal)
+    floor = FLOOR * least_size(qp, diagonal)
     largest = torch.maximum(terms.amax(1, keepdim=True), floor * diagonal.amax(1, keepdim=True))
+    largest = torch.maximum(largest, curvature_terms(diagonal, x))
     dual_scale = positive(torch.maximum(terms, SHARE_OF_FORCE * largest))
     row_scale = positive(matvec(abs_g, dual_scale)) / positive(row_squares(qp.G))
-    abs_x = torch.maximum(abs_x, SHARE_OF_SIZE * torch.maximum(abs_x.amax(1, keepdim=True), floor))
+    spread = SHARE_OF_SIZE * torch.maximum(abs_x.amax(1, keepdim=True), floor)
+    abs_x = torch.maximum(abs_x, torch.minimum(spread, qp.ub - qp.lb))
     return Measured(
-        slack_rows=(qp.h - matvec(qp.G, x)) / positive(matvec(abs_g, abs_x) + finite_abs(qp.h)),
-        slack_lower=(x - qp.lb) / positive(abs_x + finite_abs(qp.lb)),
-        slack_upper=(qp.ub - x) / positive(abs_x + finite_abs(qp.ub)),
+        slack_rows=left.rows / positive(matvec(abs_g, abs_x) + finite_abs(qp.h)),
+        slack_lower=left.lower / positive(abs_x + finite_abs(qp.lb)),
+        slack_upper=left.upper / positive(abs_x + finite_abs(qp.ub)),
         multiplier_rows=duals.inequality / row_scale,
         multiplier_lower=-duals.bound / dual_scale,
         multiplier_upper=duals.bound / dual_scale,
-        equality=(matvec(qp.A, x) - qp.b) / positive(matvec(abs_a, abs_x) + qp.b.abs()),
-        stationarity=(curvature_term + qp.c + equality_term + row_term + duals.bound) / dual_scale,
+        equality=left.equality / positive(matvec(abs_a, abs_x) + qp.b.abs()),
+        stationarity=(left.gradient + duals.bound) / dual_scale,
     )
 
 
-def largest_decision(qp: QuadraticProgram, diagonal: Tensor) -> Tensor:
-    """(B, 1) how large a decision might be, whatever it is: the cost against the curvature, and the data of the rows.
+def least_size(qp: QuadraticProgram, diagonal: Tensor) -> Tensor:
+    """(B, 1) the least size that the data of a sample suggests for its decision; 1 where it suggests none.
 
-    It matters only where the decision itself is zero, and rounding would be measured by rounding.
+    It is the smallest of the cost against the curvature, the bounds and the distances of the rows from the origin,
+    zeros left out: a bound of 1e15 that nobody meets is no unit for a decision of size 1. It matters only where the
+    decision itself is zero, and rounding would be measured by rounding.
     """
-    size = qp.c.abs().amax(1, keepdim=True) / positive(diagonal.amax(1, keepdim=True))
-    for value in (qp.b, qp.h, qp.lb, qp.ub):
-        if value.shape[1]:
-            size = torch.maximum(size, finite_abs(value).amax(1, keepdim=True))
-    return positive(size)
+    curvature = diagonal.amax(1, keepdim=True)
+    sizes = [torch.where(curvature > 0, qp.c.abs().amax(1, keepdim=True) / positive(curvature), 0.0)]
+    limits = [qp.lb, qp.ub] + ([qp.h / positive(row_squares(qp.G).sqrt())] if qp.m else [])
+    sizes += [torch.where(limit == 0, torch.inf, limit.abs()).amin(1, keepdim=True) for limit in limits]
+    least = functools.reduce(torch.minimum, [torch.where(size > 0, size, torch.inf) for size in sizes])
+    return torch.where(least.isfinite(), least, 1.0)
+
+
+def curvature_terms(diagonal: Tensor, x: Tensor) -> Tensor:
+    """(B, 1) the largest term that Hx (B, n) is summed from, at most: ``|H_ij x_j| ≤ √H_ii √H_jj |x_j|``.
+
+    Where these terms cancel, Hx is rounding, and would be measured by rounding.
+    """
+    root = diagonal.clamp(min=0).sqrt()
+    return root.amax(1, keepdim=True) * (root * x.abs()).amax(1, keepdim=True)
 
 
 def positive(value: Tensor) -> Tensor:

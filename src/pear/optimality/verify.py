@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from pear.optimality.left import Residuals, residuals
 from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.residual import kkt_residual
 from pear.optimality.rule import FEASIBLE, OPTIMAL, SIGN
@@ -21,6 +22,7 @@ class Verdict:
 
     Attributes:
         qp, x, duals: the programs, the points (B, n) and their multipliers.
+        left: what is left of the optimality conditions there.
         measured: slacks and multipliers by their natural sizes.
         wrong: constraints that are violated, or held with a multiplier of the wrong sign.
         unbalanced: (B,) how far stationarity, equalities and held constraints are from zero.
@@ -29,6 +31,7 @@ class Verdict:
     qp: QuadraticProgram
     x: Tensor
     duals: Duals
+    left: Residuals
     measured: Measured
     wrong: ActiveSet
     unbalanced: Tensor
@@ -41,7 +44,12 @@ class Verdict:
     @cached_property
     def kkt_residual(self) -> Tensor:
         """(B,) largest scaled violation of the optimality conditions."""
-        return kkt_residual(self.qp, self.x, self.duals)
+        return kkt_residual(self.qp, self.x, self.duals, self.left)
+
+    @cached_property
+    def balanced(self) -> Tensor:
+        """(B,) bool: every condition holds, each by its natural size."""
+        return self.none_wrong & (self.unbalanced <= FEASIBLE)
 
     @cached_property
     def solved(self) -> Tensor:
@@ -50,12 +58,19 @@ class Verdict:
         The residual is asked for as well, because huge multipliers that cancel each other make every tolerance that is
         relative to them meaningless.
         """
-        return self.none_wrong & (self.unbalanced <= FEASIBLE) & (self.kkt_residual <= OPTIMAL)
+        return self.balanced & (self.kkt_residual <= OPTIMAL)
 
 
-def verify(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> Verdict:
-    """Judge points x (B, n) with multipliers, computed with the constraints ``working`` held."""
-    s = measure(qp, x, duals)
+def verify(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, left: Residuals | None = None) -> Verdict:
+    """Judge points x (B, n) with multipliers, computed with the constraints ``working`` held.
+
+    Args:
+        qp: the programs.
+        x: (B, n) points; duals: their multipliers; working: the constraints that were held.
+        left: what is left of the optimality conditions there, where it is known more exactly than x shows.
+    """
+    left = residuals(qp, x, duals) if left is None else left
+    s = measure(qp, x, duals, left)
     free = qp.lb != qp.ub
     wrong = ActiveSet(
         torch.where(working.rows, s.multiplier_rows + SIGN, s.slack_rows + FEASIBLE) < 0,
@@ -67,4 +82,4 @@ def verify(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) ->
     unbalanced = (
         torch.cat([s.stationarity, s.equality, rows, bounds], 1).abs().amax(1) if qp.batch else qp.c.new_zeros(0)
     )
-    return Verdict(qp, x, duals, s, wrong, unbalanced)
+    return Verdict(qp, x, duals, left, s, wrong, unbalanced)

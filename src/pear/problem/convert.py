@@ -20,6 +20,9 @@ ArrayLike = Any
 MATRICES = ("Q", "A", "G")
 SIZE_LIMIT = 2 * 2**30
 """Bytes a dense float64 field may take."""
+NO_BOUND = 1e20
+"""A bound or right-hand side of this size is none; no sum of float64 numbers of size 1 could be told from it."""
+_OUTWARD = {"lb": -1.0, "ub": 1.0, "h": 1.0}
 
 
 def as_batch(
@@ -150,6 +153,16 @@ def present(**given: ArrayLike) -> dict[str, ArrayLike]:
 def fill_bounds(fields: Mapping[str, Tensor], n: int) -> dict[str, Tensor]:
     """Scalar bounds spread over the n variables."""
     return {name: value if value.ndim else value.repeat(n) for name, value in fields.items()}
+
+
+def drop_huge_bounds(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Bounds and right-hand sides of 1e20 and more, which some modellers write for infinity, become infinite."""
+    return {
+        name: torch.where(_OUTWARD[name] * value >= NO_BOUND, _OUTWARD[name] * math.inf, value)
+        if name in _OUTWARD
+        else value
+        for name, value in fields.items()
+    }
 
 
 def sample_index(index: ArrayLike, batch: int, device: torch.device) -> slice | Tensor:

@@ -13,6 +13,7 @@ from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.convert import (
     ArrayLike,
     check_size,
+    drop_huge_bounds,
     fill_bounds,
     integer_mask,
     is_per_sample,
@@ -51,9 +52,9 @@ class Problem:
         A: (p, n) or (N, p, n) equality rows.
         b: (p,) or (N, p) their right-hand sides.
         G: (m, n) or (N, m, n) inequality rows.
-        h: (m,) or (N, m) their right-hand sides; +inf makes a row absent.
-        lb: a number, (n,) or (N, n) lower bounds; -inf or None where there is none.
-        ub: a number, (n,) or (N, n) upper bounds; inf or None where there is none.
+        h: (m,) or (N, m) their right-hand sides; +inf, or 1e20 and more, makes a row absent.
+        lb: a number, (n,) or (N, n) lower bounds; -inf, −1e20 and less, or None where there is none.
+        ub: a number, (n,) or (N, n) upper bounds; inf, 1e20 and more, or None where there is none.
         sense: "min" or "max".
         integer: None, True (all variables), a bool mask (n,), or a list of indices.
         n: number of variables; needed only where no field tells it.
@@ -123,6 +124,8 @@ class Problem:
         batch = validate.infer_batch(fields)
         validate.check_values(fields)
         validate.check_bounds(fields)
+        validate.report_huge_bounds(fields)
+        fields = drop_huge_bounds(fields)
         if "Q" in fields and sparse:
             fields["Q"] = check_curvature(fields["Q"], sense)
         elif "Q" in fields:
@@ -346,7 +349,7 @@ class Problem:
             _refuse_matrices(given)
         fields = {name: to_float64(name, value, copy=False).to(self.device) for name, value in given.items()}
         validate.check_dimensions(fields)
-        fields = fill_bounds(fields, self.n)
+        fields = drop_huge_bounds(fill_bounds(fields, self.n))
         validate.check_columns(fields, self.n)
         validate.check_cost(cost, self.n, self.batch, fields)
         if "Q" in fields:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import operator
+import warnings
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.convert import MATRICES, float_type, is_per_sample, shape
+from pear.problem.convert import MATRICES, NO_BOUND, drop_huge_bounds, float_type, is_per_sample, shape
 
 PAIRS = (("A", "b", "Az = b"), ("G", "h", "Gz ≤ h"))
 SENSES = {word: word[:3] for word in ("min", "minimize", "minimum", "max", "maximize", "maximum")}
@@ -179,6 +180,18 @@ def check_bounds(fields: Mapping[str, Tensor]) -> None:
         raise ProblemError(
             f"lb > ub at {where}: {lower[at].item():g} > {upper[at].item():g}; no point lies between them: "
             "swap or correct the bounds"
+        )
+
+
+def report_huge_bounds(fields: Mapping[str, Tensor]) -> None:
+    """Warn where finite bounds are so large that they are taken as none."""
+    huge = {name: v for name, v in drop_huge_bounds(fields).items() if isinstance(v, Tensor)}
+    counts = {name: int((v.isinf() & ~fields[name].isinf()).sum()) for name, v in huge.items()}
+    found = [f"{count} in {name}" for name, count in counts.items() if count]
+    if found:
+        warnings.warn(
+            f"bounds of {NO_BOUND:g} and more are taken as no bound ({', '.join(found)}); write inf to say so",
+            stacklevel=3,
         )
 
 

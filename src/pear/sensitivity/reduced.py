@@ -35,11 +35,13 @@ class ReducedKKT:
     Args:
         qp: the programs.
         active: the constraints to hold with equality.
+        rank: singular values this much below the largest are zero.
     """
 
     cheap = True
 
-    def __init__(self, qp: QuadraticProgram, active: ActiveSet) -> None:
+    def __init__(self, qp: QuadraticProgram, active: ActiveSet, rank: float = RANK) -> None:
+        self._rank = rank
         self._shape = (qp.batch, qp.n, qp.p, qp.m)
         self._free, self._free_mask = _pack(~active.fixed)
         self._rows, self._rows_mask = _pack(active.rows)
@@ -202,7 +204,7 @@ class ReducedKKT:
         U, S, Vh = torch.linalg.svd(self._J, full_matrices=True)
         U = U[:, :, : S.shape[1]]
         top = S[:, :1] if S.shape[1] else S.new_zeros(S.shape[0], 1)
-        return U, S, Vh.mT, (RANK * top < S) & (S > 0)
+        return U, S, Vh.mT, (self._rank * top < S) & (S > 0)
 
     def _tangent_mask(self, rank: Tensor) -> Tensor:
         """(B, f) bool: right singular vectors that span the null space of J within the free variables.

@@ -70,7 +70,7 @@ def invert(D: Data, w: Work) -> bool:
         for a in range(b + 1, R):
             if abs(M[a, b]) > abs(M[best, b]):
                 best = a
-        if not abs(M[best, b]) > RANK * largest:
+        if not abs(M[best, b]) > min(RANK, w.v[ix.NUMBER, ix.PIVOT]) * largest:
             return False
         if best != b:
             for k in range(R):

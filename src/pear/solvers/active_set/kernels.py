@@ -15,7 +15,7 @@ from pear.solvers.active_set.layout import Array, Data, Outcome, Pair, Programs,
 from pear.solvers.active_set.linear import set_reduced_gradient, set_slope, subtract_rows
 from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong
 from pear.solvers.active_set.tangent import centre, hold_tight, project_error
-from pear.solvers.active_set.verdict import accept_multipliers, feasible, imbalance, kkt_residual, write
+from pear.solvers.active_set.verdict import accept_multipliers, feasible, hold_working, imbalance, kkt_residual, write
 
 
 @entry
@@ -45,8 +45,14 @@ def solve_batch(
     for i in range(first, last):
         D = sample.select(P, at[i])
         reset(outcome, i)
-        loaded = sample.load_program(P, D, cost[i], at[i], w)
-        if loaded and sample.solve_from(D, states, slots[i], default, np.int64(0), w):
+        if not sample.load_program(P, D, cost[i], at[i], w):
+            continue
+        code = sample.solve_from(D, states, slots[i], default, np.int64(0), w)
+        if code == ix.CLOSE:
+            hold_working(D, w)
+            write(D, outcome, i, w)
+            outcome.code[i] = code
+        elif code == ix.SOLVED:
             hold_tight(w)
             if not centre(D, w) or accept_multipliers(D, w):
                 sample.write_back(D, states, slots[i], outcome, i, w)

@@ -17,8 +17,10 @@ Array = NDArray[Any]
 LOWER, UPPER, BASIC, SUPER, FREE = range(5)
 """Where a variable is: at a bound, basic, superbasic, or nonbasic and free of bounds (at zero)."""
 
-SOLVED, GIVEN_UP, AGAIN = range(3)
-"""Status of a sample; AGAIN is the verdict on a minimum whose multipliers do not have the right signs yet."""
+SOLVED, GIVEN_UP, AGAIN, CLOSE = range(4)
+"""Status of a sample. CLOSE: every condition holds by its natural size, but the KKT residual is too large. AGAIN
+is the verdict on a minimum whose multipliers do not have the right signs yet.
+"""
 
 # Rows of Work.v, by variable (n variables, then R slacks): the point and its bounds, the reduced gradient (grad − Jᵀy,
 # and −y for slacks), natural sizes of multipliers and of the point, a direction;
@@ -38,8 +40,8 @@ PLACE, HELD, BASIS, SUP = range(4)
 SUPERS, FACTORED, AGE, CHANGES = range(4)
 """Places in Work.tally: superbasics, rows of L up to date, pivots since the last inversion, changes of the set."""
 
-PRIMAL_SCALE, MAX_CURVATURE, KKT = range(3)
-"""Places in the row NUMBER: how large a decision might be, the largest curvature, and the KKT residual."""
+LEAST_SIZE, MAX_CURVATURE, KKT, PIVOT = range(4)
+"""Places in the row NUMBER: the least size of a decision, the largest curvature, the KKT residual, the least pivot."""
 
 
 class Programs(NamedTuple):
@@ -120,7 +122,7 @@ class Outcome(NamedTuple):
     """What a solve writes, one row a sample; see ``pear.optimality.point`` for the meaning.
 
     Attributes:
-        code: SOLVED or GIVEN_UP; changes: of the working set.
+        code: SOLVED, CLOSE or GIVEN_UP; changes: of the working set.
         x, equality, inequality, bound, kkt_residual: the solution.
         rows, lower, upper: active set; weak_rows, weak_lower, weak_upper: its weakly active part.
     """

@@ -12,7 +12,7 @@ from pear.solvers.active_set.layout import Data, Work
 from pear.solvers.active_set.linear import add_abs_columns, set_multipliers, set_reduced_gradient, set_slope
 from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong, wrongness
 from pear.solvers.active_set.reduced import search_direction
-from pear.solvers.active_set.settings import PIVOT, STALLED, START_SLOP
+from pear.solvers.active_set.settings import STALLED, START_SLOP
 
 
 @inner
@@ -39,7 +39,7 @@ def phase_one(D: Data, w: Work) -> bool:
             w.v[ix.GRAD, j] = w.v[ix.DUAL_SCALE, j] = 0.0
         set_reduced_gradient(D, w)
         add_abs_columns(D, w.v[ix.Y], w.v[ix.DUAL_SCALE])
-        entering, best = -1, PIVOT
+        entering, best = -1, w.v[ix.NUMBER, ix.PIVOT]
         for j in range(N):
             place = w.k[ix.PLACE, j]
             if place == ix.BASIC or w.v[ix.LO, j] == w.v[ix.UP, j]:
@@ -81,7 +81,7 @@ def phase_one_step(D: Data, w: Work, entering: int, direction: float) -> float:
     rate_taken = 0.0
     for b in range(R):
         rate = -direction * w.v[ix.COLUMN, b]
-        if abs(rate) <= PIVOT * largest:
+        if abs(rate) <= w.v[ix.NUMBER, ix.PIVOT] * largest:
             continue
         v, side = w.k[ix.BASIS, b], w.v[ix.STEP, b]
         if side == 0.0:
@@ -146,14 +146,36 @@ def phase_two(D: Data, w: Work, careful: bool) -> bool:
             enter(D, w, entering)
             w.tally[ix.CHANGES] += 1
         longest = search_direction(D, w)
-        if longest == 0.0:
-            return False
-        length, met = ratio_test(D, w, longest)
+        length, met = ratio_test(D, w, abs(longest))
+        if longest == -math.inf and length == math.inf:  # level: the other way is as good
+            reverse(w)
+            length, met = ratio_test(D, w, length)
+            if length == math.inf:
+                hold_level(w)
+                at_minimum = w.tally[ix.SUPERS] == 0
+                continue
         if not length < math.inf or not take_step(D, w, length, met):
             return False
         stalled = 0 if length > 0.0 else stalled + 1
         at_minimum = met < 0 or w.tally[ix.SUPERS] == 0
     return False
+
+
+@inner
+def reverse(w: Work) -> None:
+    """Turn the search direction around."""
+    for t in range(w.tally[ix.SUPERS]):
+        w.v[ix.ALONG, t] = -w.v[ix.ALONG, t]
+    for b in range(w.inverse.shape[0]):
+        w.v[ix.COLUMN, b] = -w.v[ix.COLUMN, b]
+
+
+@inner
+def hold_level(w: Work) -> None:
+    """Hold the superbasic variable along which the objective is flat and level where it is: any value is as good."""
+    t = w.tally[ix.FACTORED]
+    w.k[ix.PLACE, w.k[ix.SUP, t]] = ix.FREE
+    drop(w, t)
 
 
 @inner

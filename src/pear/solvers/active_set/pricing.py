@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SIGN
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.compile import inner
@@ -13,7 +15,8 @@ from pear.solvers.active_set.linear import add_abs_columns, add_abs_rows
 def measure_dual_scales(D: Data, w: Work) -> None:
     """The natural size of every multiplier, as ``pear.optimality.scale`` has it."""
     R, n = D.J.shape
-    largest = FLOOR * w.v[ix.NUMBER, ix.PRIMAL_SCALE] * w.v[ix.NUMBER, ix.MAX_CURVATURE]
+    largest = FLOOR * w.v[ix.NUMBER, ix.LEAST_SIZE] * w.v[ix.NUMBER, ix.MAX_CURVATURE]
+    largest = max(largest, curvature_terms(D, w))
     for j in range(n):
         w.v[ix.DUAL_SCALE, j] = abs(w.v[ix.GRAD, j] - w.v[ix.C, j]) + abs(w.v[ix.C, j])
     add_abs_columns(D, w.v[ix.Y], w.v[ix.DUAL_SCALE])
@@ -27,6 +30,16 @@ def measure_dual_scales(D: Data, w: Work) -> None:
         add_abs_rows(D, w.v[ix.DUAL_SCALE], w.v[ix.TERMS])
         for k in range(D.equalities, R):
             w.v[ix.DUAL_SCALE, n + k] = positive(w.v[ix.TERMS, k]) / positive(w.v[ix.NORM, k])
+
+
+@inner
+def curvature_terms(D: Data, w: Work) -> float:
+    """The largest term that Hx is summed from, at most, as ``pear.optimality.scale`` has it."""
+    largest = 0.0
+    for j in range(D.J.shape[1]):
+        curvature = D.smoothing + (D.sign * D.Q[j, j] if D.Q.shape[0] > 0 else 0.0)
+        largest = max(largest, math.sqrt(max(curvature, 0.0)) * abs(w.v[ix.X, j]))
+    return math.sqrt(max(w.v[ix.NUMBER, ix.MAX_CURVATURE], 0.0)) * largest
 
 
 @inner

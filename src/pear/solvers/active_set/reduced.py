@@ -77,7 +77,11 @@ def solve_reduced(w: Work, count: int) -> None:
 
 @inner
 def search_direction(D: Data, w: Work) -> float:
-    """Write the search direction to ALONG and COLUMN; returns the longest step: 1, infinite, or 0 if there is none."""
+    """Write the search direction to ALONG and COLUMN; returns the longest step.
+
+    It is 1 to the minimum of a curved objective, infinite down a flat one, and −inf along a direction in which the
+    objective is flat and level.
+    """
     R = D.J.shape[0]
     supers = w.tally[ix.SUPERS]
     flat = factorise(D, w)
@@ -100,12 +104,10 @@ def search_direction(D: Data, w: Work) -> float:
             size += abs(w.v[ix.REDUCED, w.k[ix.SUP, t]] * w.v[ix.ALONG, t])
         for t in range(flat + 1, supers):
             w.v[ix.ALONG, t] = 0.0
-        if not abs(rise) > ROUNDOFF * size:
-            return 0.0
         if rise > 0.0:
             for t in range(flat + 1):
                 w.v[ix.ALONG, t] = -w.v[ix.ALONG, t]
-        longest = math.inf
+        longest = math.inf if abs(rise) > ROUNDOFF * size else -math.inf
     for b in range(R):
         s = 0.0
         for t in range(supers):

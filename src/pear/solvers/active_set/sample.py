@@ -11,7 +11,7 @@ from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Outcome, Programs, States, Work
 from pear.solvers.active_set.phases import enter_free_variables, phase_one, phase_two
 from pear.solvers.active_set.pricing import positive
-from pear.solvers.active_set.settings import REFINEMENTS, REFRESH
+from pear.solvers.active_set.settings import FINE_PIVOT, PIVOT, REFINEMENTS, REFRESH
 from pear.solvers.active_set.tangent import hold_tight
 from pear.solvers.active_set.verdict import refine_and_judge, write
 
@@ -26,14 +26,18 @@ def select(P: Programs, r: int) -> Data:
 
 
 @inner
-def solve_from(D: Data, states: States, slot: int, fallback: States, fallback_slot: int, w: Work) -> bool:
-    """Solve the sample that is loaded, starting from ``states[slot]``; False where it is given up.
+def solve_from(D: Data, states: States, slot: int, fallback: States, fallback_slot: int, w: Work) -> int:
+    """Solve the sample that is loaded, starting from ``states[slot]``; returns SOLVED, CLOSE or GIVEN_UP.
 
-    A sample that has no start there takes ``fallback[fallback_slot]``, or, where there is none either, the slack basis.
+    A sample that has no start there takes ``fallback[fallback_slot]``, or, where there is none either, the slack basis;
+    from there it is tried once more with finer pivots before it is given up.
     """
-    for attempt in range(2):
-        if attempt == 1:
+    code = ix.GIVEN_UP
+    w.v[ix.NUMBER, ix.PIVOT] = PIVOT
+    for attempt in range(3):
+        if attempt > 0:
             slack_basis(D, w)
+            w.v[ix.NUMBER, ix.PIVOT] = PIVOT if attempt == 1 else FINE_PIVOT
         elif states.has_start[slot] == 1:
             load_start(D, states, slot, w)
         elif fallback.has_start.shape[0] > fallback_slot and fallback.has_start[fallback_slot] == 1:
@@ -41,9 +45,10 @@ def solve_from(D: Data, states: States, slot: int, fallback: States, fallback_sl
             w.tally[ix.CHANGES] += 1
         else:
             continue
-        if (w.tally[ix.AGE] <= REFRESH or invert(D, w)) and optimise(D, w):
-            return True
-    return False
+        code = optimise(D, w) if w.tally[ix.AGE] <= REFRESH or invert(D, w) else ix.GIVEN_UP
+        if code != ix.GIVEN_UP:
+            break
+    return code
 
 
 @inner
@@ -59,7 +64,7 @@ def solve_sample(
     D: Data, states: States, slot: int, fallback: States, fallback_slot: int, outcome: Outcome, k: int, w: Work
 ) -> None:
     """``solve_from`` and ``write_back``, with the working set brought to the tangent space in between."""
-    if solve_from(D, states, slot, fallback, fallback_slot, w):
+    if solve_from(D, states, slot, fallback, fallback_slot, w) == ix.SOLVED:
         hold_tight(w)
         write_back(D, states, slot, outcome, k, w)
 
@@ -68,6 +73,7 @@ def solve_sample(
 def feasible_start(D: Data, w: Work) -> bool:
     """A feasible point, from the slack basis; False where there is none."""
     slack_basis(D, w)
+    w.v[ix.NUMBER, ix.PIVOT] = PIVOT
     return set_nonbasics(D, w) and phase_one(D, w)
 
 
@@ -76,17 +82,14 @@ def load_program(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
     """Bring the data of row r into the workspace; False where it is not a program with finite costs."""
     R, n = D.J.shape
     good = True
-    largest = scale = 0.0
+    largest, least = 0.0, math.inf
     lb, ub = P.lb[r if P.lb.shape[0] > 1 else 0], P.ub[r if P.ub.shape[0] > 1 else 0]
     for j in range(n):
         w.v[ix.C, j] = D.sign * cost[j]
         w.v[ix.LO, j], w.v[ix.UP, j] = lb[j], ub[j]
         largest = max(largest, abs(w.v[ix.C, j]))
         good = good and abs(w.v[ix.C, j]) < math.inf and lb[j] <= ub[j] and lb[j] < math.inf and ub[j] > -math.inf
-        if lb[j] > -math.inf:
-            scale = max(scale, abs(lb[j]))
-        if ub[j] < math.inf:
-            scale = max(scale, abs(ub[j]))
+        least = smaller(smaller(least, lb[j]), ub[j])
     curvature = measure_curvature(D, w)
     good = good and curvature < math.inf
     rhs, norm = P.rhs[r if P.rhs.shape[0] > 1 else 0], P.norm[r if P.norm.shape[0] > 1 else 0]
@@ -97,11 +100,19 @@ def load_program(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
         w.v[ix.RHS, k] = 0.0 if absent else rhs[k]
         w.v[ix.LO, n + k] = -math.inf if absent else 0.0
         w.v[ix.UP, n + k] = 0.0 if k < D.equalities else math.inf
-        scale = max(scale, abs(w.v[ix.RHS, k]))
-    scale = max(scale, largest / curvature if curvature > 0.0 else largest)
-    w.v[ix.NUMBER, ix.PRIMAL_SCALE] = positive(scale)
+        if k >= D.equalities:
+            least = smaller(least, w.v[ix.RHS, k] / positive(math.sqrt(norm[k])))
+    if curvature > 0.0:
+        least = smaller(least, largest / curvature)
+    w.v[ix.NUMBER, ix.LEAST_SIZE] = least if least < math.inf else 1.0
     w.tally[ix.CHANGES] = 0
     return good
+
+
+@inner
+def smaller(least: float, size: float) -> float:
+    """The smaller of both sizes, zero left out."""
+    return abs(size) if size != 0.0 and abs(size) < least else least
 
 
 @inner
@@ -177,23 +188,23 @@ def slack_basis(D: Data, w: Work) -> None:
 
 
 @inner
-def optimise(D: Data, w: Work) -> bool:
-    """From the working set in ``w`` to a verified solution; False where that cannot be had."""
+def optimise(D: Data, w: Work) -> int:
+    """From the working set in ``w`` to a verified solution: SOLVED, or CLOSE or GIVEN_UP where that cannot be had."""
     if not (set_nonbasics(D, w) and phase_one(D, w)):
-        return False
+        return ix.GIVEN_UP
     enter_free_variables(D, w)
     for attempt in range(REFINEMENTS):
         if not phase_two(D, w, attempt > 0):
-            return False
+            return ix.GIVEN_UP
         verdict = refine_and_judge(D, w)
         if verdict == ix.SOLVED:
-            return True
-        if verdict == ix.GIVEN_UP:
+            return verdict
+        if verdict != ix.AGAIN:
             if w.tally[ix.AGE] == 0 or not invert(D, w):
-                return False
+                return verdict
             set_basics(D, w, SHARP)
             times_all(D, w)
-    return False
+    return ix.GIVEN_UP
 
 
 @inner

@@ -14,6 +14,9 @@ BASICS = 1e-15
 PIVOT = 1e-9
 """Smallest entry, relative to the largest, that may be pivoted on."""
 
+FINE_PIVOT = 1e-13
+"""The same for a sample that would be given up: a basis this ill-conditioned still refines, with all of float64."""
+
 STALLED = 30
 """Steps of length zero after which the first candidate is taken instead of the best."""
 

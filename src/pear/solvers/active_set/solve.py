@@ -44,7 +44,8 @@ def prepare(qp: QuadraticProgram) -> Any:
 def solve(qp: QuadraticProgram, tol: float, plan: Any) -> Candidate:
     """Solve a batch of LPs or QPs; to rounding, whatever ``tol`` is.
 
-    Samples that the method has to give up come back as INACCURATE, without a point on the CPU.
+    Samples that the method has to give up come back as INACCURATE, on the CPU without a point unless only the KKT
+    residual is too large.
     """
     return _on_gpu(qp, plan) if qp.c.is_cuda else _on_cpu(qp, plan)
 
@@ -58,9 +59,9 @@ def _on_cpu(qp: QuadraticProgram, plan: Plan) -> Candidate:
     programs = plan.programs._replace(**curvature)
     rows, states = np.arange(qp.batch), layout.new_states(qp.batch, qp.n, qp.p + qp.m)
     found = batch.solve(programs, np.ascontiguousarray(qp.c.numpy()), rows, states, rows, plan.default)
-    solved = torch.from_numpy(found.code == layout.SOLVED)
+    solved, given_up = (torch.from_numpy(found.code == code) for code in (layout.SOLVED, layout.GIVEN_UP))
     return Candidate(
-        x=torch.where(solved[:, None], torch.from_numpy(found.x), torch.nan),
+        x=torch.where(given_up[:, None], torch.nan, torch.from_numpy(found.x)),
         duals=Duals(*(torch.from_numpy(v) for v in (found.equality, found.inequality, found.bound))),
         status=torch.where(solved, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8),
         working=ActiveSet(*(torch.from_numpy(v) for v in (found.rows, found.lower, found.upper))),

@@ -96,12 +96,14 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
     """``g = P error`` at the working set of w, whose superbasics span the tangent space.
 
     Returns:
-        False where the reduced system is flat, or refinement has not converged.
+        False where the objective is flat along a tangent direction, or refinement has not converged.
     """
     R, n = D.J.shape
     supers = w.tally[ix.SUPERS]
     for j in range(n):
         g[j] = 0.0
+        if w.k[ix.PLACE, j] == ix.FREE:  # held, but by no constraint
+            return False
     if supers == 0:
         return True
     if factorise(D, w) >= 0:

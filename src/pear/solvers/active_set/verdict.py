@@ -6,20 +6,20 @@ import math
 
 import numpy as np
 
-from pear.optimality.rule import FEASIBLE, FLOOR, OPTIMAL, SHARE_OF_SIZE, SHARP, TIGHT, WEAK
+from pear.optimality.rule import FEASIBLE, FLOOR, OPTIMAL, SHARE_OF_FORCE, SHARE_OF_SIZE, SHARP, TIGHT, WEAK
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import set_basics
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Data, Outcome, Work
 from pear.solvers.active_set.linear import add_abs_rows, set_multipliers, set_reduced_gradient, set_slope, subtract_rows
-from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong, positive
+from pear.solvers.active_set.pricing import curvature_terms, measure_dual_scales, most_wrong, positive
 from pear.solvers.active_set.reduced import factorise, solve_reduced
 from pear.solvers.active_set.settings import BASICS, REFINEMENTS
 
 
 @inner
 def refine_and_judge(D: Data, w: Work) -> int:
-    """Sharpen the solution on its working set, and judge it from the data: SOLVED, GIVEN_UP or AGAIN."""
+    """Sharpen the solution on its working set, and judge it from the data: SOLVED, CLOSE, GIVEN_UP or AGAIN."""
     R = D.J.shape[0]
     unbalanced = math.inf
     for attempt in range(REFINEMENTS):
@@ -51,7 +51,7 @@ def refine_and_judge(D: Data, w: Work) -> int:
         return ix.AGAIN
     if not feasible(D, w):
         return ix.GIVEN_UP
-    return ix.SOLVED if accept_multipliers(D, w) else ix.GIVEN_UP
+    return ix.SOLVED if accept_multipliers(D, w) else ix.CLOSE
 
 
 @inner
@@ -107,13 +107,14 @@ def sharp_multipliers(D: Data, w: Work) -> None:
 def feasible(D: Data, w: Work) -> bool:
     """Measure every slack by its natural size, note which are tight; False where one is violated, or held and not 0."""
     R, n = D.J.shape
-    largest = FLOOR * w.v[ix.NUMBER, ix.PRIMAL_SCALE]
+    largest = FLOOR * w.v[ix.NUMBER, ix.LEAST_SIZE]
     for j in range(n):
         largest = max(largest, abs(w.v[ix.X, j]))
     for k in range(R):
         w.v[ix.LEFT, k], w.v[ix.TERMS, k] = w.v[ix.RHS, k], abs(w.v[ix.RHS, k])
     for j in range(n):
-        w.v[ix.SIZE, j] = max(abs(w.v[ix.X, j]), SHARE_OF_SIZE * largest)
+        spread = min(SHARE_OF_SIZE * largest, w.v[ix.UP, j] - w.v[ix.LO, j])
+        w.v[ix.SIZE, j] = max(abs(w.v[ix.X, j]), spread)
     subtract_rows(D, w.v[ix.X], w.v[ix.LEFT])
     add_abs_rows(D, w.v[ix.SIZE], w.v[ix.TERMS])
     good = True
@@ -140,6 +141,14 @@ def feasible(D: Data, w: Work) -> bool:
             good = good and slack >= -FEASIBLE and not (held and slack > FEASIBLE)
             w.k[ix.HELD, n + k] = 1 if held or slack <= TIGHT else 0
     return good
+
+
+@inner
+def hold_working(D: Data, w: Work) -> None:
+    """Hold the working set alone, not what happens to be tight: more digits may show that it is not."""
+    for v in range(D.J.shape[0] + D.J.shape[1]):
+        place = w.k[ix.PLACE, v]
+        w.k[ix.HELD, v] = 1 if place == ix.LOWER else (2 if place == ix.UPPER else 0)
 
 
 @inner
@@ -173,8 +182,8 @@ def kkt_residual(D: Data, w: Work) -> float:
     """The yardstick of ``pear.optimality.residual``, kept in w; w.v[LEFT] holds the slacks of the rows."""
     R, n = D.J.shape
     p = D.equalities
-    size = FLOOR * w.v[ix.NUMBER, ix.PRIMAL_SCALE]
-    dual = size * w.v[ix.NUMBER, ix.MAX_CURVATURE]
+    size = FLOOR * w.v[ix.NUMBER, ix.LEAST_SIZE]
+    dual = max(size * w.v[ix.NUMBER, ix.MAX_CURVATURE], SHARE_OF_FORCE * curvature_terms(D, w))
     for j in range(n):
         size = max(size, abs(w.v[ix.X, j]))
         dual = max(dual, abs(w.v[ix.C, j]), abs(w.v[ix.GRAD, j] - w.v[ix.C, j]))

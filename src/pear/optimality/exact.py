@@ -1,0 +1,106 @@
+"""Residuals that are rounded once: for points whose terms cancel to less than float64 can show.
+
+Rows that are nearly parallel have multipliers of 1e9 that cancel, and a residual of rounding 1e9 times as large as the
+cost allows. A point is therefore kept as the unevaluated sum of two vectors, products are split into two numbers
+without an error, and sums are rounded at the end only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pear.optimality.left import Residuals
+from pear.optimality.point import Duals
+from pear.problem.canonical import QuadraticProgram
+
+Array = NDArray[np.float64]
+
+_SPLITTER = 2.0**27 + 1.0  # cuts the 53 bits of a float64 in halves
+
+
+@dataclass
+class Doubled:
+    """A vector as the unevaluated sum ``high + low``, about twice as accurate as float64."""
+
+    high: Array
+    low: Array = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        self.low = self.low if len(self.low) else np.zeros_like(self.high)
+
+    def add(self, change: Array) -> None:
+        """Add a float64 vector without losing what lies below its last digit."""
+        total = self.high + change
+        back = total - self.high
+        lost = (self.high - (total - back)) + (change - back)
+        low = self.low + lost
+        self.high = total + low
+        self.low = low - (self.high - total)
+
+
+def affine(matrix: Array, x: Doubled, *constants: Array) -> Array:
+    """``matrix @ x`` plus the constants, (r,): each entry is rounded once."""
+    terms = [*_two_products(matrix, x.high), matrix * x.low, *(constant[:, None] for constant in constants)]
+    return np.array([math.fsum(row) for row in np.concatenate(terms, 1).tolist()])
+
+
+class ExactSample:
+    """The data of one dense program as numpy arrays, and its residuals without cancellation.
+
+    Args:
+        qp: one program, on the CPU.
+    """
+
+    def __init__(self, qp: QuadraticProgram) -> None:
+        field: Any = {name: getattr(qp, name)[0].numpy() for name in ("H", "c", "A", "b", "G", "h", "lb", "ub")}
+        self._field = field
+        self._columns = np.concatenate([field["H"], field["A"].T, field["G"].T], 1)
+        self._rows = np.concatenate([field["A"], field["G"]])
+        self._p = qp.p
+
+    def residuals(self, x: Doubled, y: Doubled) -> Residuals:
+        """What is left of the optimality conditions at x (n,) with the multipliers y (p + m,) of the rows."""
+        data = self._field
+        both = Doubled(np.concatenate([x.high, y.high]), np.concatenate([x.low, y.low]))
+        absent = np.isinf(data["h"])
+        right = np.concatenate([-data["b"], np.where(absent, 0.0, -data["h"])])
+        rows = affine(self._rows, x, right)
+        slack = np.where(absent, np.inf, -rows[self._p :])
+        values = (
+            affine(data["H"], x),
+            affine(self._columns, both, data["c"]),
+            rows[: self._p],
+            slack,
+            (x.high - data["lb"]) + x.low,
+            (data["ub"] - x.high) - x.low,
+        )
+        return Residuals(*(torch.from_numpy(np.asarray(value))[None] for value in values))
+
+
+def rounded(x: Doubled, y: Doubled, p: int, bound: Array) -> tuple[torch.Tensor, Duals]:
+    """The point and its multipliers in float64, as a batch of one."""
+    point, equality, inequality, bounds = (
+        torch.from_numpy(value.copy())[None] for value in (x.high, y.high[:p], y.high[p:], bound)
+    )
+    return point, Duals(equality, inequality, bounds)
+
+
+def _two_products(matrix: Array, x: Array) -> tuple[Array, Array]:
+    """The products ``matrix[i, j] * x[j]``, and what each of them lost by rounding."""
+    product = matrix * x
+    a_high, a_low = _split(matrix)
+    b_high, b_low = _split(x)
+    lost = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return product, lost
+
+
+def _split(value: Array) -> tuple[Array, Array]:
+    scaled = _SPLITTER * value
+    high = scaled - (scaled - value)
+    return high, value - high
