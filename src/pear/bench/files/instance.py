@@ -114,13 +114,13 @@ def _from_mat(path: Path) -> Instance:
     P.eliminate_zeros()
     A.eliminate_zeros()
     l, u = np.where(l <= -_NONE, -np.inf, l), np.where(u >= _NONE, np.inf, u)  # noqa: E741
-    lb, ub, kept = _bounds(A, l, u)
+    lb, ub, kept = split_bounds(A, l, u)
     integer = np.asarray(found.get("integer", np.zeros(len(q)))).reshape(-1) != 0
     offset = float(np.asarray(found.get("r", 0.0)).reshape(-1)[0])
     return Instance(P, q, A[kept], l[kept], u[kept], lb, ub, integer, 1.0, offset)
 
 
-def _bounds(A: sp.csr_array, low: Array, high: Array) -> tuple[Array, Array, list[int]]:
+def split_bounds(A: sp.csr_array, low: Array, high: Array) -> tuple[Array, Array, list[int]]:
     """Bounds from the rows ±x alone, and the numbers of the other rows; bounds that cross stay rows."""
     by_variable: dict[int, list[int]] = {}
     for i in np.flatnonzero(np.diff(A.indptr) == 1).tolist():

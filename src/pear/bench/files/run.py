@@ -90,6 +90,7 @@ def run(settings: FilesSettings, callbacks: Callbacks) -> None:
             try:
                 instance = read_instance(path)
             except PearError as refusal:
+                callbacks.on_note(f"{name} is left out: {refusal}")
                 for solver in settings.solvers:
                     callbacks.on_row(_row(name, None, solver, Answer("refused", note=str(refusal))))
                 continue
@@ -99,6 +100,8 @@ def run(settings: FilesSettings, callbacks: Callbacks) -> None:
                 answers.append(solvers.ask(path, solver, settings.tol, settings.time_limit))
             for row in _judged(name, instance, settings, answers):
                 callbacks.on_row(row)
+                if row.note and is_ours(row.solver):
+                    callbacks.on_note(f"{name}, {row.solver}, {row.status}: {row.note}")
 
 
 def _models(folder: Path) -> list[Path]:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.io import savemat
 
-from pear.bench.files.instance import Instance
+from pear.bench.files.instance import Instance, split_bounds
 from pear.bench.files.solvers import highs_model
 from pear.errors import DataError
 
@@ -34,7 +34,7 @@ def write_mat(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any =
 
 
 def write_mps(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any = None) -> Path:  # noqa: E741
-    """The same as an MPS file (QUADOBJ where there is curvature), all constraints as rows.
+    """The same as an MPS file (QUADOBJ where there is curvature); rows ±x become bounds.
 
     Args:
         path: ends in .mps.
@@ -45,11 +45,12 @@ def write_mps(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any =
     """
     import highspy
 
-    n = len(np.asarray(q))
-    free = np.full(n, np.inf)
-    marks = np.zeros(n, dtype=bool) if integer is None else np.asarray(integer, dtype=bool)
-    low, high, cost = (np.asarray(v, dtype=float) for v in (l, u, q))
-    instance = Instance(sp.csc_array(P, dtype=float), cost, sp.csr_array(A, dtype=float), low, high, -free, free, marks)
+    low, high, cost = (np.asarray(v, dtype=float).reshape(-1) for v in (l, u, q))
+    marks = np.zeros(len(cost), dtype=bool) if integer is None else np.asarray(integer, dtype=bool)
+    rows = sp.csr_array(A, dtype=float)
+    rows.eliminate_zeros()
+    lb, ub, kept = split_bounds(rows, low, high)
+    instance = Instance(sp.csc_array(P, dtype=float), cost, rows[kept], low[kept], high[kept], lb, ub, marks)
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
     passed = highs.passModel(highs_model(instance))

@@ -94,13 +94,14 @@ class Rows:
 
 
 def make_problem(path: Path, **fields: Any) -> Problem:
-    """``Problem(**fields)``; what is wrong with it is wrong with the file.
+    """``Problem(**fields)``, without bounds that are none; what is wrong with it is wrong with the file.
 
     Raises:
         ProblemError: bounds cross, or the objective is not convex; names the file.
     """
+    kept = {name: v for name, v in fields.items() if name not in ("lb", "ub") or np.isfinite(v).any()}
     try:
-        return Problem(**fields)
+        return Problem(**kept)
     except ProblemError as error:
         raise ProblemError(f"{path}: {error}") from error
 
