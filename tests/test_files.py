@@ -118,6 +118,20 @@ def test_a_quadratic_lp_file(tmp_path: Path) -> None:
     assert m.problem.Q.tolist() == [[2, 1], [1, 4]]
 
 
+def test_products_may_be_written_in_both_orders_in_an_lp_file(tmp_path: Path) -> None:
+    text = "min\n o: x + [ x^2 + x*y + y*x + y^2 ]/2\nst\n c: x + y >= 1\nend\n"
+    assert pear.from_mps(write(tmp_path, "a.lp", text)).problem.Q.tolist() == [[1, 1], [1, 1]]
+
+
+def test_free_format_without_indentation(tmp_path: Path) -> None:
+    plain = pear.from_mps(write(tmp_path, "a.mps", PLAIN + "ENDATA\n"))
+    lines = "\n".join(line.strip() for line in PLAIN.splitlines())
+    m = pear.from_mps(write(tmp_path, "b.mps", lines + "\nENDATA\n"))
+    assert (m.variables, m.offset, value(m)) == (plain.variables, plain.offset, value(plain))
+    with pytest.raises(pear.DataError, match="line 8: 'abc' stands where section COLUMNS"):
+        pear.from_mps(write(tmp_path, "c.mps", lines.replace("R1 1", "R1 abc", 1) + "\nENDATA\n"))
+
+
 def test_ranges_become_two_rows_equal_limits_one(tmp_path: Path) -> None:
     text = HEAD + RHS + "RANGES\n RNG R1 2 R2 3\nENDATA\n"
     problem = pear.from_mps(write(tmp_path, "a.mps", text)).problem

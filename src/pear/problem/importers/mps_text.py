@@ -8,6 +8,8 @@ from pathlib import Path
 from pear.errors import DataError
 
 _NUMBERS = {"COLUMNS", "RHS", "RANGES", "BOUNDS", "QUADOBJ", "QMATRIX", "QSECTION"}
+_SECTIONS = {*_NUMBERS, "ROWS", "OBJSENSE", "OBJNAME", "ENDATA"}
+_OPENED_WITH_MORE = {"NAME", "QSECTION", "OBJSENSE"}  # the same line goes on with a name, or the sense
 _NO_NUMBER = {"FR", "MI", "PL", "BV"}  # kinds of bounds that may have none
 
 
@@ -48,10 +50,16 @@ def _lines(file: Path) -> Iterator[tuple[int, str, list[str]]]:
             words = line.split()
             if not words or line.startswith("*"):
                 continue
-            if not line[0].isspace():
+            if _opens_section(words, indented=line[0].isspace()):
                 section = words[0].upper()
             elif section in _NUMBERS and "'MARKER'" not in words:
                 yield number, section, words
+
+
+def _opens_section(words: list[str], indented: bool) -> bool:
+    """Free format needs no indentation: ``RHS R1 4`` is a line of the set RHS, ``RHS`` alone opens a section."""
+    word = words[0].upper()
+    return not indented and (word in _OPENED_WITH_MORE or (word in _SECTIONS and len(words) == 1))
 
 
 def _values(section: str, words: list[str], spaces: bool) -> list[str]:
