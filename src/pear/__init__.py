@@ -23,6 +23,7 @@ from pear.errors import (
 from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret_gradient
 from pear.optimality.point import Status
 from pear.problem import Problem, Smooth
+from pear.problem.importers import from_mps
 
 if TYPE_CHECKING:
     from pear.train import FitConfig, fit
@@ -46,6 +47,7 @@ __all__ = [
     "Status",
     "UnknownSolverError",
     "fit",
+    "from_mps",
     "normalized_regret",
     "regret_gradient",
     "solve",

@@ -1,7 +1,8 @@
 """What a benchmark can be asked for, and where it sends what it finds.
 
 A benchmark is a module with ``SETTINGS`` (a dataclass of options), ``run``, ``tables``, ``series``, ``LABELS`` and,
-where other libraries take part, ``PEERS``. The command line is made from these: one option for every field.
+where other libraries take part, ``PEERS``; ``failed(rows)``, where there is one, says in words why the command fails.
+The command line is made from these: one option for every field.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ def option(
     empty: bool = False,
     quick: Any = None,
     shown: str | None = None,
+    argument: bool = False,
 ) -> Any:
     """A field of settings that is an option of the command line, too.
 
@@ -33,9 +35,12 @@ def option(
         empty: of several numbers there may be none at all.
         quick: its value under ``--quick`` where nothing else is asked for; None for the default.
         shown: what the help prints for the default.
+        argument: True for a word that stands on the command line without a name, and must be there.
     """
     limits = {"least": least, "positive": positive, "empty": empty}
-    return field(default=default, metadata={"help": help, "quick": quick, "shown": shown, **limits})
+    return field(
+        default=default, metadata={"help": help, "quick": quick, "shown": shown, "argument": argument, **limits}
+    )
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,9 @@ def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
             ready = [others.prepare(peers, device, record.note)] if peers else []
             with measuring(record, benchmark) as say:
                 benchmark.run(settings, Callbacks(record.add, record.note, say), *ready)
+        if hasattr(benchmark, "failed") and (reason := benchmark.failed(record.rows)):
+            err.print(Text(reason, style="red"), soft_wrap=True)
+            raise typer.Exit(1)
 
     options = [_option(one, kind) for one, kind in _described(benchmark.SETTINGS)]
     options += parameters(PeerOptions) if peers else []
@@ -113,6 +116,8 @@ def _described(settings: type[Settings]) -> list[tuple[Field[Any], str]]:
 def _option(one: Field[Any], kind: str) -> inspect.Parameter:
     """An option that is None where it is not given; several values are one text."""
     help, shown = one.metadata["help"], one.metadata["shown"]
+    if one.metadata["argument"]:
+        return parameter(one.name, Annotated[str, typer.Argument(help=help)], inspect.Parameter.empty)
     if "bool" in kind:
         flag = typer.Option(f"--{one.name.replace('_', '-')}", help=help)
         return parameter(one.name, Annotated[bool, flag], False)

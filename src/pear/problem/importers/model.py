@@ -1,0 +1,134 @@
+"""``Model``: a problem that came from elsewhere, with its costs and names; and rows with two limits made to fit it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from pear.errors import DataError, ProblemError
+from pear.problem.problem import Problem
+
+Array = NDArray[np.float64]
+
+INFINITE = 1e20
+"""Limits of a file at least this large are no limits: what HiGHS, OSQP and most modellers mean by them."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A problem with its own costs and names.
+
+    Attributes:
+        problem: what ``pear.solve`` and the losses take.
+        known: (n,) float64, the model's own costs.
+        offset: constant of the objective, which no solve sees: the model's value is ``solution.value + offset``.
+        variables: n names.
+        rows: names of the rows, in the order of the source.
+
+    Example:
+        >>> import torch
+        >>> from pear.problem import Problem
+        >>> m = Model(Problem(lb=0, ub=1, n=2), torch.tensor([1.0, -1.0]), 0.0, ("buy", "sell"), ())
+        >>> m.decision(torch.tensor([[0.0, 1.0], [0.5, 0.0]]))["sell"]
+        tensor([1., 0.])
+    """
+
+    problem: Problem
+    known: Tensor
+    offset: float
+    variables: tuple[str, ...]
+    rows: tuple[str, ...]
+
+    def cost(self) -> Tensor:
+        """(n,) the cost of the model: all of it is known."""
+        return self.known
+
+    def decision(self, z: Tensor) -> dict[str, Tensor]:
+        """Decisions (n,) or (B, n) by the names of the variables: a number, or (B,), for each.
+
+        Raises:
+            DataError: z has another number of variables.
+        """
+        if z.ndim not in (1, 2) or z.shape[-1] != len(self.variables):
+            n = len(self.variables)
+            raise DataError(f"z must have shape ({n},) or (B, {n}), one entry for each variable; got {tuple(z.shape)}")
+        return dict(zip(self.variables, z.unbind(-1), strict=True))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """``low ≤ Mz ≤ high``: rows with two limits, as files have them.
+
+    Attributes:
+        matrix: (k, n).
+        low, high: (k,) limits, infinite where there are none.
+        names: k of them.
+    """
+
+    matrix: sparse.csr_array
+    low: Array
+    high: Array
+    names: tuple[str, ...]
+
+    def fields(self) -> dict[str, Any]:
+        """A, b, G and h: equal limits make a row of A, every other finite limit one of G.
+
+        G has the rows with an upper limit first and then, negated, those with a lower one, each in their own order.
+        """
+        equal = self.low == self.high
+        above, below = ~equal & np.isfinite(self.high), ~equal & np.isfinite(self.low)
+        fields: dict[str, Any] = {}
+        if equal.any():
+            fields |= {"A": self.matrix[equal], "b": self.high[equal]}
+        if above.any() or below.any():
+            fields["G"] = sparse.csr_array(sparse.vstack([self.matrix[above], -self.matrix[below]]))
+            fields["h"] = np.concatenate([self.high[above], -self.low[below]])
+        return fields
+
+
+def make_problem(path: Path, **fields: Any) -> Problem:
+    """``Problem(**fields)``, without bounds that are none; what is wrong with it is wrong with the file.
+
+    Raises:
+        ProblemError: bounds cross, or the objective is not convex; names the file.
+    """
+    kept = {name: v for name, v in fields.items() if name not in ("lb", "ub") or np.isfinite(v).any()}
+    try:
+        return Problem(**kept)
+    except ProblemError as error:
+        raise ProblemError(f"{path}: {error}") from error
+
+
+def limits(where: str, name: str, values: Any, absent: float) -> Array:
+    """(k,) limits of a file: those of INFINITE size are ``absent`` (±inf), NaN and the wrong infinity are refused."""
+    array = np.array(values, dtype=float).reshape(-1)
+    array[np.abs(array) >= INFINITE] *= np.inf
+    bad = np.isnan(array) | (array == -absent)
+    if bad.any():
+        at = int(np.flatnonzero(bad)[0])
+        raise DataError(
+            f"{where}: {name}[{at}] is {array[at]:g}; expected a finite number, or {absent:+g} where there is no "
+            "limit: correct this entry"
+        )
+    return array
+
+
+def finite(where: str, name: str, values: Any) -> Array:
+    """(k,) numbers of a file, all finite."""
+    array = np.array(values, dtype=float).reshape(-1)
+    if not np.isfinite(array).all():
+        at = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise DataError(f"{where}: {name}[{at}] is {array[at]:g}; expected a finite number: correct this entry")
+    return array
+
+
+def tensor(values: Array) -> Tensor:
+    """A copy as a float64 tensor."""
+    return torch.from_numpy(np.array(values, dtype=np.float64))

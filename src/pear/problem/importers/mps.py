@@ -1,0 +1,169 @@
+"""MPS (fixed and free), QPS and LP files, by the reader of HiGHS; whatever it leaves out or guesses is refused."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from pear.errors import DataError, MissingExtraError
+from pear.problem.importers.model import Model, Rows, finite, limits, make_problem, tensor
+from pear.problem.importers.mps_text import check_text
+from pear.problem.importers.source import plain_file, suffix_of
+
+SUFFIXES = (".mps", ".qps", ".lp")
+_EXPECTED = (
+    "an MPS, QPS or LP file with a linear or convex quadratic objective, linear rows, bounds and integers, every entry "
+    "written once: no quadratic rows, no SOS, no semi-continuous variables, no indicators"
+)
+# What the reader tells of a file that it has taken as it is written.
+_HARMLESS = ("switching to fixed format parser", "values summed to", "repeated variable in constraints")
+_TOLD = ("WARNING", "ERROR")
+_TWICE = "duplicate"  # of entries of Q in MPS: both triangles where one is expected, or one by mistake
+
+
+def from_mps(path: str | Path) -> Model:
+    r"""A linear, quadratic or integer program from an MPS (fixed or free), QPS or LP file, also compressed (``.gz``).
+
+    Needs highspy (``pip install 'pear-dfl[highs]'``), whose reader is used. A quadratic objective comes from the
+    sections QUADOBJ, QSECTION or QMATRIX, or from ``[ … ]/2`` in an LP file. Names, the sense and the constant of the
+    objective are kept. A row with two different limits becomes two rows of G, one with equal limits a row of A.
+
+    Args:
+        path: ends in .mps, .qps or .lp, or in one of these and .gz.
+
+    Returns:
+        A ``Model``: ``m.problem``, ``m.known``, ``m.offset``, ``m.decision(z)``. Large sparse problems stay sparse, as
+        ``Problem`` says.
+
+    Raises:
+        DataError: the file is missing, empty or broken, or holds what cannot be taken.
+        ProblemError: its bounds cross, or its objective is not convex (of a sparse problem the first solve says so,
+            by the status ``NOT_CONVEX``).
+        MissingExtraError: highspy is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import pear
+        >>> path = Path(tempfile.mkdtemp(), "plan.lp")
+        >>> _ = path.write_text("max\n profit: 3 x + 2 y\nst\n hours: x + y <= 4\nbounds\n x <= 3\nend\n")
+        >>> m = pear.from_mps(path)
+        >>> m.problem
+        Problem(max, n=2, 1 inequality, bounds)
+        >>> float(m.decision(pear.solve(m.problem, m.known).x)["x"])
+        3.0
+    """
+    path = Path(path)
+    model = read_highs(path)
+    lp = model.lp_
+    rows = Rows(
+        sparse.csr_array(matrix(lp)),
+        limits(str(path), "lower limit of row", lp.row_lower_, -np.inf),
+        limits(str(path), "upper limit of row", lp.row_upper_, np.inf),
+        tuple(lp.row_names_),
+    )
+    Q, integer = curvature(model), integers(lp)
+    problem = make_problem(
+        path,
+        Q=sparse.csr_array(Q) if Q.nnz else None,
+        **rows.fields(),
+        lb=limits(str(path), "lower bound of variable", lp.col_lower_, -np.inf),
+        ub=limits(str(path), "upper bound of variable", lp.col_upper_, np.inf),
+        sense="min" if lp.sense_.name == "kMinimize" else "max",
+        integer=integer if integer.any() else None,
+        n=lp.num_col_,
+    )
+    known = tensor(finite(str(path), "cost of variable", lp.col_cost_))
+    return Model(problem, known, float(lp.offset_), tuple(lp.col_names_), rows.names)
+
+
+def read_highs(path: Path) -> Any:
+    """The file as a ``highspy.HighsModel``, once it is certain that nothing was left out or guessed."""
+    try:
+        import highspy
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{path}: reading MPS, QPS and LP files needs the package highspy; run pip install 'pear-dfl[highs]'"
+        ) from error
+    is_lp = suffix_of(path) == ".lp"
+    with plain_file(path, SUFFIXES, ".lp" if is_lp else ".mps") as file, tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        highs = highspy.Highs()
+        options: dict[str, bool | str | float] = {
+            "log_to_console": False,
+            "log_file": str(log),
+            "small_matrix_value": 1e-12,  # the least that it takes; below, it leaves entries out and says so
+            "large_matrix_value": 1e300,
+            "infinite_cost": 1e300,
+        }
+        for name, value in options.items():
+            highs.setOptionValue(name, value)
+        status = highs.readModel(str(file))
+        highs.setOptionValue("log_file", "")
+        told = log.read_text("utf-8", "replace") if log.exists() else ""
+        told_by = _TOLD if is_lp else (*_TOLD, _TWICE)
+        complaints = [line for line in told.splitlines() if any(word in line for word in told_by)]
+        complaints = [line for line in complaints if not any(text in line for text in _HARMLESS)]
+        model = highs.getModel()
+        if status == highspy.HighsStatus.kError or (complaints and not _crossed(complaints)):
+            _refuse(path, "; ".join(" ".join(line.replace(str(file), path.name).split()) for line in complaints))
+        if not is_lp:
+            check_text(path, file, model.lp_.col_names_, spaces="switching to fixed" in told)
+    if not model.lp_.num_col_:
+        _refuse(path, "no variables were found")
+    _check_kinds(path, model.lp_)
+    return model
+
+
+def _crossed(complaints: list[str]) -> bool:
+    """Bounds that exclude each other are data like any other: ``Problem`` refuses them in its own words."""
+    return all("inconsistent bounds" in line for line in complaints)
+
+
+def _refuse(path: Path, reason: str) -> None:
+    raise DataError(
+        f"{path} cannot be taken: {reason or 'the reader of HiGHS gives no reason'}; expected {_EXPECTED}. Correct the "
+        "file, or write the problem as pear.Problem"
+    )
+
+
+def _check_kinds(path: Path, lp: Any) -> None:
+    for name, kind in zip(lp.col_names_, lp.integrality_, strict=False):
+        if kind.name not in ("kContinuous", "kInteger"):
+            _refuse(path, f"variable {name} is {'semi-' + kind.name[5:].lower()}")
+
+
+def matrix(lp: Any) -> sparse.csc_array:
+    """(k, n) rows of a model of HiGHS."""
+    entries = lp.a_matrix_
+    parts = (np.asarray(entries.value_), np.asarray(entries.index_), np.asarray(entries.start_))
+    if not lp.num_row_:
+        return sparse.csc_array((0, lp.num_col_))
+    if entries.format_.name == "kColwise":
+        return sparse.csc_array(parts, shape=(lp.num_row_, lp.num_col_))
+    return sparse.csc_array(sparse.csr_array(parts, shape=(lp.num_row_, lp.num_col_)))
+
+
+def curvature(model: Any) -> sparse.csc_array:
+    """(n, n) Q of ½ zᵀQz, both triangles of it."""
+    n, hessian = model.lp_.num_col_, model.hessian_
+    if not hessian.dim_:
+        return sparse.csc_array((n, n))
+    parts = (np.asarray(hessian.value_), np.asarray(hessian.index_), np.asarray(hessian.start_))
+    half = sparse.csc_array(parts, shape=(n, n))
+    full = half if hessian.format_.name == "kSquare" else half + sparse.tril(half, -1).T
+    full = sparse.csc_array(full)
+    full.eliminate_zeros()
+    return full
+
+
+def integers(lp: Any) -> Any:
+    """(n,) bool."""
+    marks = np.zeros(lp.num_col_, dtype=bool)
+    for i, kind in enumerate(lp.integrality_):
+        marks[i] = kind.name == "kInteger"
+    return marks

@@ -1,0 +1,110 @@
+"""``.mat`` files in the form of OSQP's benchmarks: ``min ½ xᵀPx + qᵀx + r`` subject to ``l ≤ Ax ≤ u``."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from pear.errors import DataError
+from pear.problem.importers.model import Array, Model, Rows, finite, limits, make_problem, tensor
+from pear.problem.importers.source import plain_file
+
+SUFFIXES = (".mat",)
+_NEEDED = ("P", "q", "A", "l", "u")
+_EXPECTED = "the arrays P (n, n), q (n,), A (m, n), l (m,) and u (m,), with r, the constant, where there is one"
+
+
+def from_osqp_mat(path: str | Path) -> Model:
+    """A quadratic or linear program from a ``.mat`` file in the form that OSQP's benchmarks use.
+
+    A row of A with a single entry of 1 or −1 becomes a bound, a row with equal limits an equality; limits of 1e20 and
+    more are none. Variables and rows, which have no names in such a file, are called x0, x1, … and r0, r1, …. An array
+    ``integer`` (n,), which OSQP does not know, marks variables that must be integers.
+
+    Args:
+        path: ends in .mat, or in .mat.gz.
+
+    Raises:
+        DataError: the file is missing, empty or broken, lacks an array, or has one of the wrong shape.
+        ProblemError: its objective is not convex (of a sparse problem the first solve says so).
+    """
+    path = Path(path)
+    arrays = load(path)
+    P, q, A = arrays["P"], finite(str(path), "q", arrays["q"]), arrays["A"]
+    low, high = limits(str(path), "l", arrays["l"], -np.inf), limits(str(path), "u", arrays["u"], np.inf)
+    general, lb, ub = _split(A, low, high)
+    names = [f"r{i}" for i in range(len(low))]
+    rows = Rows(A[general], low[general], high[general], tuple(names))
+    integer = np.asarray(arrays.get("integer", np.zeros(len(q)))).reshape(-1) != 0
+    problem = make_problem(
+        path,
+        Q=P if P.nnz else None,
+        **rows.fields(),
+        lb=lb,
+        ub=ub,
+        integer=integer if integer.any() else None,
+        n=len(q),
+    )
+    offset = float(finite(str(path), "r", arrays.get("r", 0.0))[0])
+    return Model(problem, tensor(q), offset, tuple(f"x{i}" for i in range(len(q))), rows.names)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The arrays of a file, P and A in CSR form, their shapes checked."""
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    with plain_file(path, SUFFIXES) as file:
+        try:
+            found: dict[str, Any] = loadmat(str(file))
+        except (MatReadError, ValueError, TypeError, OSError, EOFError, zlib.error, NotImplementedError) as error:
+            reason = "MATLAB's format 7.3 is not read" if isinstance(error, NotImplementedError) else str(error)
+            raise DataError(
+                f"{path} cannot be read: {reason or type(error).__name__}; expected a .mat file, version 4 to 7.2, "
+                "as scipy.io.savemat writes it: save it again"
+            ) from error
+    if missing := [name for name in _NEEDED if name not in found]:
+        there = ", ".join(name for name in found if not name.startswith("__")) or "nothing"
+        raise DataError(f"{path} has no {', '.join(missing)}, only {there}; expected {_EXPECTED}")
+    P, A = (sparse.csr_array(found[name], dtype=float) for name in ("P", "A"))
+    P.eliminate_zeros()
+    A.eliminate_zeros()
+    _check(path, P, A, {name: np.size(found[name]) for name in ("q", "l", "u")})
+    return {**found, "P": P, "A": A}
+
+
+def _check(path: Path, P: sparse.csr_array, A: sparse.csr_array, sizes: dict[str, int]) -> None:
+    (m, n), square = A.shape, P.shape
+    if square != (sizes["q"],) * 2 or n != sizes["q"] or m != sizes["l"] or m != sizes["u"]:
+        came = f"P {square}, A {A.shape}, " + ", ".join(f"{name} ({size},)" for name, size in sizes.items())
+        raise DataError(f"{path} holds {came}, which do not fit together; expected {_EXPECTED}")
+    above, below = sparse.triu(P, 1), sparse.tril(P, -1)
+    if bool(above.nnz) != bool(below.nnz):
+        raise DataError(
+            f"{path}: P holds one of its triangles only; expected all of P: save P + P.T less its diagonal instead"
+        )
+
+
+def _split(A: sparse.csr_array, low: Array, high: Array) -> tuple[Any, Array, Array]:
+    """(m,) mask of the rows that are no bounds, and the bounds (n,) that the others make.
+
+    Bounds that would exclude each other stay rows, so that a solve finds the problem infeasible.
+    """
+    n = A.shape[1]
+    lb, ub = np.full(n, -np.inf), np.full(n, np.inf)
+    single = np.flatnonzero(np.diff(A.indptr) == 1)
+    signs = A.data[A.indptr[single]]
+    unit = np.abs(signs) == 1
+    single, signs = single[unit], signs[unit]
+    column = A.indices[A.indptr[single]]
+    np.maximum.at(lb, column, np.where(signs > 0, low[single], -high[single]))
+    np.minimum.at(ub, column, np.where(signs > 0, high[single], -low[single]))
+    crossed = lb > ub
+    lb[crossed], ub[crossed] = -np.inf, np.inf
+    general = np.ones(len(low), dtype=bool)
+    general[single[~crossed[column]]] = False
+    return general, lb, ub

@@ -1,0 +1,52 @@
+"""The table of importers of files: which one reads what. A new one is a file with a function and a row here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pear.errors import DataError
+from pear.problem.importers import mps, osqp_mat
+from pear.problem.importers.model import Model
+from pear.problem.importers.source import suffix_of
+
+
+@dataclass(frozen=True)
+class Importer:
+    """One row: who reads files of which kind.
+
+    Attributes:
+        name: in words.
+        suffixes: how its files end, without ``.gz``.
+        read: path in, model out.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    read: Callable[[str | Path], Model]
+
+
+IMPORTERS = (
+    Importer("MPS, QPS and LP files", mps.SUFFIXES, mps.from_mps),
+    Importer("OSQP's arrays", osqp_mat.SUFFIXES, osqp_mat.from_osqp_mat),
+)
+
+
+def is_model(path: Path) -> bool:
+    """True where some importer reads files that end like this one."""
+    return any(suffix_of(path) in row.suffixes for row in IMPORTERS)
+
+
+def read(path: str | Path) -> Model:
+    """The model in a file, by the importer that its ending names.
+
+    Raises:
+        DataError: no importer reads such files, or the file cannot be taken.
+    """
+    path = Path(path)
+    for row in IMPORTERS:
+        if suffix_of(path) in row.suffixes:
+            return row.read(path)
+    known = ", ".join(suffix for row in IMPORTERS for suffix in row.suffixes)
+    raise DataError(f"{path} ends in '{suffix_of(path)}'; expected one of {known}, or one of these with .gz")

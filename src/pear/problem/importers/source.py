@@ -1,0 +1,67 @@
+"""Files that importers open: there, not empty, and without their compression."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pear.errors import DataError
+
+
+def suffix_of(path: Path) -> str:
+    """What a file is by its name, in small letters and without ``.gz``.
+
+    Example:
+        >>> from pathlib import Path
+        >>> suffix_of(Path("plan.MPS.gz")), suffix_of(Path("plan"))
+        ('.mps', '')
+    """
+    name = Path(path.name.lower())
+    return (name.with_suffix("") if name.suffix == ".gz" else name).suffix
+
+
+@contextmanager
+def plain_file(path: Path, suffixes: Sequence[str], rename: str | None = None) -> Iterator[Path]:
+    """The file itself, or a copy for as long as it is read: uncompressed, and named as the reader wants it.
+
+    Args:
+        path: of the file.
+        suffixes: those that are taken, with or without ``.gz`` behind them.
+        rename: suffix that the reader wants; None for the file's own.
+
+    Raises:
+        DataError: it is missing, no file, empty, of another kind, or its compression is broken.
+    """
+    suffix = suffix_of(path)
+    if suffix not in suffixes:
+        raise DataError(
+            f"{path} ends in '{suffix}'; expected one of {', '.join(suffixes)}, or one of these with .gz: rename or "
+            "convert it"
+        )
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise DataError(f"{path} {what}; expected a file of kind {suffix}: check the path")
+    wanted, packed = rename or suffix, path.name.lower().endswith(".gz")
+    with tempfile.TemporaryDirectory() as folder:
+        here = path
+        if packed or path.suffix != wanted:
+            here = Path(folder) / f"model{wanted}"
+            _copy(path, here, packed)
+        if not here.stat().st_size:
+            raise DataError(f"{path} is empty; expected a model of kind {suffix}: write or download it again")
+        yield here
+
+
+def _copy(path: Path, to: Path, packed: bool) -> None:
+    try:
+        with gzip.open(path) if packed else path.open("rb") as source, to.open("wb") as target:
+            shutil.copyfileobj(source, target)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(
+            f"{path} cannot be unpacked: {error}; expected a whole gzip file: write or download it again"
+        ) from error
