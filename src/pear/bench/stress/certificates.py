@@ -95,12 +95,13 @@ def is_feasible(s: Sample) -> Answer:
         return Answer.UNKNOWN
     x, y, violation = found
     violated = _violation(scaled, _onto(scaled, x))
-    if violated <= MET:
-        return Answer.YES
     margin = _farkas(scaled, G, h, wide(y), np.abs(wide(x)).max())
-    if margin > FLAT:
+    if margin <= FLAT and violated <= MET:
+        return Answer.YES
+    if margin >= EDGE and violated > MET:
         return Answer.NO
-    return Answer.EDGE if min(violation / size, violated) < EDGE else Answer.UNKNOWN
+    # no point exists, and yet one far away, or any, satisfies every row to rounding; or the margin is that small
+    return Answer.EDGE if margin > FLAT or min(violation / size, violated) < EDGE else Answer.UNKNOWN
 
 
 def _size_of(values: Array) -> float:
@@ -235,4 +236,4 @@ def is_indefinite(H: Array) -> Answer:
     least, largest = eigenvalues[0], np.abs(eigenvalues).max() or 1.0
     if least < -EDGE * largest or ((d == 0).any() and np.abs(H[d == 0]).max() > EDGE * largest):
         return Answer.YES
-    return Answer.EDGE if least < FLAT * largest else Answer.NO
+    return Answer.EDGE if least < -FLAT * largest else Answer.NO

@@ -20,7 +20,7 @@ from pear.bench.stress.sample import Array, Sample
 FEW = 4096
 """Largest number of choices of integers that are all tried, where every variable is one."""
 FEW_PROGRAMS = 40
-"""Largest number of choices for each of which a linear program is solved."""
+"""Largest number of choices for each of which a linear program is solved, where HiGHS has no point that is feasible."""
 
 _OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
@@ -102,8 +102,12 @@ def find_best(s: Sample) -> Best:
     if (ranges < 1).any():
         return Best(Answer.NO, np.inf, None, True)
     count = float(np.prod(ranges)) if np.isfinite(ranges).all() else np.inf
-    if count > (FEW if s.integer.all() else FEW_PROGRAMS):
+    if s.integer.all() and count > FEW:
         return _by_highs(s)
+    if not s.integer.all():
+        found = _by_highs(s)
+        if found.feasible is Answer.YES or count > FEW_PROGRAMS:
+            return found
     choices = np.array(list(itertools.product(*(np.arange(a, b + 1) for a, b in zip(low, high, strict=True)))))
     return _by_trying(s, choices) if s.integer.all() else _by_programs(s, choices)
 

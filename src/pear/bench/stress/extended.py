@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 Wide = NDArray[np.longdouble]
 
 EPSILON = float(np.finfo(np.longdouble).eps)
+TINY = np.longdouble("1e-2000")  # keeps a division from overflowing
 
 
 def wide(value: Any) -> Wide:

@@ -1,7 +1,7 @@
 """The verdict on one answer: plain arrays in, a verdict out, and nothing that is shared with the library.
 
 right: solved, and the optimality conditions hold. refused: the status names a failure that is proven independently.
-inaccurate: the library says that it does not know. wrong: everything else.
+inaccurate: the library says that it does not know, where that is no edge. wrong: everything else.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ def judge(s: Sample, a: Answered) -> Verdict:
         return checks[a.status](s)
     if a.status == "NOT_FINITE":
         return Verdict("wrong", "NOT_FINITE, but the data is finite")
+    if is_feasible(s) is Answer.EDGE:
+        return Verdict("refused", edge=True)  # nobody could know
     return Verdict("inaccurate", a.status)
 
 

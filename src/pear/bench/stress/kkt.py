@@ -10,7 +10,8 @@ row and column is near 1. In these units nothing depends on whether a variable c
 - for every inequality either the slack or the multiplier is zero: the smaller of the two counts, not their product.
 
 Multipliers are a proof, and a proof in float64 may be coarser than the point: where the returned ones fall short, they
-are corrected in extended precision before the point is judged.
+are corrected in extended precision before the point is judged. The returned ones must still hold relative to all their
+terms, however large.
 """
 
 from __future__ import annotations
@@ -63,10 +64,9 @@ class Units:
         row: Array = np.ones(len(M))
         curved = np.sqrt(np.abs(np.diagonal(s.H)))
         for _ in range(3 if len(M) else 0):
-            row = 1.0 / _positive((M * column).max(1, initial=0.0))
-            largest = (M * row[:, None]).max(0, initial=0.0)
-            column = np.where(largest > 0, 1.0 / _positive(largest), 1.0)
-            row = 1.0 / _positive((M * column).max(1, initial=0.0))
+            row = _inverse((M * column).max(1, initial=0.0))
+            column = _inverse((M * row[:, None]).max(0, initial=0.0))
+            row = _inverse((M * column).max(1, initial=0.0))
         inside = M.any(0) if len(M) else np.zeros(s.n, bool)
         typical = np.median((curved * column)[inside & (curved > 0)]) if (inside & (curved > 0)).any() else 1.0
         column = np.where(~inside & (curved > 0), typical / _positive(curved), column)
@@ -113,19 +113,18 @@ def judge_point(s: Sample, x: Array, y: Multipliers, units: Units | None = None)
     """The residuals of x, with the multipliers given or, where those fall short, corrected ones."""
     units = Units.of(s) if units is None else units
     found = residuals(s, wide(x), y, units)
-    if found.worst <= TOLERANCE or not found.primal <= TOLERANCE:
+    if found.worst <= TOLERANCE or residuals(s, wide(x), y, units, capped=False).worst > TOLERANCE:
         return found
     corrected = residuals(s, wide(x), correct(s, wide(x), y, units), units)
     return corrected if corrected.worst < found.worst else found
 
 
-def residuals(s: Sample, x: Wide, y: Multipliers, units: Units) -> Residuals:
-    """Measure x (n,) and its multipliers."""
+def residuals(s: Sample, x: Wide, y: Multipliers, units: Units, capped: bool = True) -> Residuals:
+    """Measure x (n,) and its multipliers; without the cap, huge multipliers are measured by themselves."""
     A, G, H = wide(s.A), wide(s.G), wide(s.H)
     X = largest_decision(s, x, units)
     size = np.abs(x) + SHARE * units.column * X
-    p = len(s.b)
-    gradient_size = _gradient_size(s, size, np.concatenate([y.equality, y.inequality]), units)
+    gradient_size = _gradient_size(s, size, np.concatenate([y.equality, y.inequality]), units, capped)
     slack, equality = slacks(s, x, size)
     own = np.concatenate([-np.minimum(y.bound, 0), np.maximum(y.bound, 0)]) / np.tile(gradient_size, 2)
     scaled = np.where(np.abs(G) > 0, np.abs(G) / gradient_size, 0)
@@ -134,7 +133,6 @@ def residuals(s: Sample, x: Wide, y: Multipliers, units: Units) -> Residuals:
     gradient = H @ x + wide(s.c) + A.T @ y.equality + G.T @ y.inequality + y.bound
     pinned = np.concatenate([np.zeros(len(s.h), bool), np.tile(s.lb == s.ub, 2)])
     both = np.where(pinned, 0, np.minimum(np.maximum(slack, 0), np.maximum(multiplier, 0)))
-    assert len(equality) == p
     return Residuals(
         primal=_largest(np.concatenate([np.abs(equality), -slack])),
         stationarity=_largest(np.abs(gradient) / gradient_size),
@@ -197,18 +195,23 @@ def objective(s: Sample, x: Array) -> tuple[float, float]:
     return float((curved + linear).sum()), float(terms)
 
 
-def _gradient_size(s: Sample, size: Wide, y: Wide, units: Units) -> Wide:
+def _gradient_size(s: Sample, size: Wide, y: Wide, units: Units, capped: bool) -> Wide:
     """(n,) the terms that the gradient is made of; multipliers count up to the size of the objective's own."""
     own = np.abs(wide(s.c)) + np.abs(wide(s.H)) @ size
     largest = (own * units.column).max()
-    capped = np.minimum(np.abs(y), units.row * largest)
-    floor = SHARE * units.row * (capped / units.row).max(initial=0)
-    return _positive(own + np.abs(np.vstack([wide(s.A), wide(s.G)])).T @ (capped + floor))
+    counted = np.minimum(np.abs(y), units.row * largest) if capped else np.abs(y)
+    floor = SHARE * units.row * (counted / units.row).max(initial=0)
+    return _positive(own + np.abs(np.vstack([wide(s.A), wide(s.G)])).T @ (counted + floor))
 
 
 def _positive(values: Wide) -> Wide:
     """The values, and 1 where they are zero, so that they can be divided by."""
     return np.where(values > 0, values, 1)
+
+
+def _inverse(values: Array) -> Array:
+    """1 / values, and 1 where they are zero."""
+    return np.asarray(1.0 / np.where(values > 0, values, 1.0), dtype=np.float64)
 
 
 def _finite(values: Wide) -> Wide:

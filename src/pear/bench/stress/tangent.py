@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pear.bench.stress.extended import Factor, Wide, back_substitute, cholesky, factor, forward_substitute, wide
+from pear.bench.stress.extended import TINY, Factor, Wide, back_substitute, cholesky, factor, forward_substitute, wide
 from pear.bench.stress.kkt import Residuals, Units
 from pear.bench.stress.sample import Array, Mask, Sample
 
@@ -85,11 +85,11 @@ class Tangent:
         dx = -self.project(e)
         room = np.concatenate([wide(s.h) - wide(s.G) @ z, z - s.lb, s.ub - z])
         rate = np.concatenate([wide(s.G) @ dx, dx, dx])
-        inside = np.min((room / np.maximum(np.abs(rate), 1e-4000))[~self.tight], initial=1.0)
+        inside = np.min((room / np.maximum(np.abs(rate), TINY))[~self.tight], initial=1.0)
         dv, dbound = self._multipliers(e + wide(s.H) @ dx)
         held = np.abs(np.concatenate([wide(y[0])[self.held[:m]], wide(y[1])[self.fixed & (s.lb < s.ub)]]))
         change = np.abs(np.concatenate([dv[len(s.b) :], dbound[self.fixed & (s.lb < s.ub)]]))
-        return float(np.min(held / np.maximum(change, 1e-4000), initial=inside))
+        return float(np.min(held / np.maximum(change, TINY), initial=inside))
 
     def _multipliers(self, gradient: Wide) -> tuple[Wide, Wide]:
         """Multipliers of the held rows, and (n,) of the bounds, that balance a change of the gradient (n,)."""
