@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import pear
-from pear.cli import bench, demo, report, reproduce, solvers
+from pear.cli import bench, demo, report, reproduce, solvers, stress
 from pear.cli.console import ErrorsAsSentences, out
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
 app.command("solvers")(solvers.solvers)
 app.add_typer(bench.app, name="bench")
+app.add_typer(stress.app, name="stress")
 
 
 def _show_version(wanted: bool) -> None:

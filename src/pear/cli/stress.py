@@ -1,0 +1,95 @@
+"""``pear stress``: problems of every awkward kind, judged by code that shares nothing with the library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from pear.bench.table import Table
+from pear.cli.bench.session import INTERRUPTED, rich_table
+from pear.cli.console import err, out
+from pear.cli.options import words
+from pear.cli.output import writable_folder, write_json
+from pear.solvers.binary.threads import count as core_count
+
+if TYPE_CHECKING:
+    from pear.bench.stress.runner import Run, Tally
+
+app = typer.Typer(no_args_is_help=True, help="Try to break this installation.")
+
+
+@app.callback()
+def _group() -> None:
+    pass
+
+
+@app.command("fuzz")
+def fuzz(
+    count: Annotated[int, typer.Option(help="Number of problems.", min=1)] = 10_000,
+    seed: Annotated[int, typer.Option(help="Of the random problems.", min=0)] = 0,
+    families: Annotated[str | None, typer.Option(help="Names, separated by commas; all if left out.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes.", show_default="one for each core", min=1)] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the last run was stopped.")] = False,
+    to: Annotated[Path, typer.Option("--out", help="Folder for counterexamples and numbers.")] = Path(
+        "pear-output/stress/fuzz"
+    ),
+) -> None:
+    """Solve random problems and judge every answer independently; exit code 1 where a goal is missed."""
+    from pear.bench.stress import runner  # only this command needs it
+
+    writable_folder(to)
+    names = None if families is None else words(families)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=err) as bar:
+        task, wrong = bar.add_task("0 wrong", total=count), 0
+
+        def show(tally: Tally) -> None:
+            nonlocal wrong
+            wrong += tally.wrong
+            bar.update(task, advance=tally.tried, description=f"{wrong} wrong")
+
+        found = runner.run(count, seed, names, workers or core_count(), to, resume, show)
+    _report(found, to, {"count": count, "seed": seed})
+
+
+def _report(found: Run, to: Path, settings: dict[str, int]) -> None:
+    shown = table(found)
+    out.print(Text(f"\n{shown.title}", style="bold"))
+    out.print(rich_table(shown))
+    missed = found.missed()
+    rows = [vars(tally) for tally in found.tallies.values()]
+    write_json(to / "results.json", {**settings, "interrupted": found.interrupted, "missed": missed, "rows": rows})
+    (to / "table.md").write_text(shown.markdown(), encoding="utf-8")
+    if found.files:
+        out.print(Text(f"{len(found.files)} counterexamples: {to}"), soft_wrap=True)
+    if found.interrupted:
+        err.print(Text("Stopped; --resume goes on.", style="yellow"))
+        raise typer.Exit(INTERRUPTED)
+    if missed:
+        err.print(Text(f"Goals missed: {'; '.join(missed)}.", style="red"), soft_wrap=True)
+        raise typer.Exit(1)
+    out.print(Text("Every goal is met.", style="green"))
+
+
+def table(found: Run) -> Table:
+    """One row for each family, and one for all."""
+    headings = (
+        "family",
+        "tried",
+        "right",
+        "refused rightly",
+        "inaccurate",
+        "wrong",
+        "edge",
+        "gradients",
+        "slowest / median",
+    )
+    rows = []
+    for one in (*found.tallies.values(), found.total()):
+        counts = (one.tried, one.right, one.refused, one.inaccurate, one.wrong, one.edge, one.gradients)
+        rows.append((one.family, *(f"{count:,}" for count in counts), f"{one.slowest:.1f}"))
+    return Table("Verdicts of the independent judge", headings, rows)
