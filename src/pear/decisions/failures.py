@@ -62,7 +62,7 @@ def known_infeasible(qp: QuadraticProgram) -> Tensor | None:
     What a program keeps, all programs with the same plan see: those of one problem, or of its sparse matrices.
     """
     kept = qp.plan.get(_KEPT) if qp.shares_constraints else None
-    if not kept:
+    if not kept or Status.INFEASIBLE not in kept.values():
         return None
     known = [kept.get(_digest(qp, _FEASIBILITY, i)) == Status.INFEASIBLE for i in range(qp.batch)]
     return torch.tensor(known, dtype=torch.bool, device=qp.c.device) if any(known) else None
