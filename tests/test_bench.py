@@ -193,6 +193,17 @@ def test_the_plain_loop_follows_the_protocol_draw_by_draw() -> None:
     assert sum(history.split.values()) == pytest.approx(history.seconds)
 
 
+@pytest.mark.parametrize("task", ["paths", "knapsack"])
+def test_training_with_infeasible_samples_is_measured_beside_the_clean_one(task: str) -> None:
+    settings = training.TrainingSettings(tasks=(task,), seeds=(0,), epochs=3, quick=True, infeasible=0.05)
+    rows: list[training.TrainingRow] = []
+    said: list[str] = []
+    training.run(settings, Callbacks(on_row=rows.append, say=said.append, on_note=said.append))
+    assert [row.who.split(",")[1] for row in rows[2:]] == [" 0 % infeasible", " 5 % infeasible"]
+    assert rows[2].regret == pytest.approx(rows[0].regret, rel=0.2)
+    assert all(row.epochs == 3 and row.epoch_seconds > 0 for row in rows)
+
+
 # --- peers ----------------------------------------------------------------------------------------------------------
 
 FAKE_WORKER = '''

@@ -15,6 +15,9 @@ from torch import Tensor
 
 import pear
 from pear import Status
+from pear.decisions.failures import name_failures
+from pear.optimality.certificate import proves_infeasible, proves_unbounded
+from pear.optimality.point import Duals
 from pear.solvers import available
 
 INF, NAN = float("inf"), float("nan")
@@ -23,7 +26,8 @@ GOOD = (0, 2)
 REASON = {
     Status.INFEASIBLE: "no point satisfies the constraints; check b, h and the bounds of this sample",
     Status.UNBOUNDED: "the objective falls without end; add bounds, curvature (Q) or smoothing",
-    Status.NOT_FINITE: "the data of this sample holds NaN or infinity; check the predictor and its inputs",
+    Status.NOT_FINITE: "the data of this sample holds NaN, infinity or a number beyond 1e150; check the predictor and "
+    "its inputs",
 }
 
 
@@ -118,6 +122,12 @@ CALLS: dict[str, tuple[Callable[..., Tensor], str, float]] = {
 every_call = pytest.mark.parametrize("call", CALLS)
 
 
+SPREADS = (
+    ". Behind a prediction that is not finite the gradient of the weights is NaN where a feature is, because 0 × NaN "
+    "is NaN: leave these rows out before the model sees them, as pear.fit does"
+)
+
+
 def message(status: Status, what: str) -> str:
     return f"1 of 3 samples could not be solved for {what}: sample {BAD} ({status.name}): {REASON[status]}"
 
@@ -140,7 +150,9 @@ def test_default_raises_and_names_the_sample(name: str, call: str) -> None:
 @every_case
 def test_mask_leaves_the_others_exactly_as_they_are(name: str, call: str) -> None:
     case, (function, what, nothing) = CASES[name], CALLS[call]
-    with pytest.warns(pear.FailedSamplesWarning, match=f"^{re.escape(message(case.status, what))}$") as caught:
+    trained = function in (loss, layer) and case.status == Status.NOT_FINITE
+    said = message(case.status, what) + (SPREADS if trained else "")
+    with pytest.warns(pear.FailedSamplesWarning, match=f"^{re.escape(said)}$") as caught:
         masked = function(case, slice(None), case.cost, on_failure="mask")
     assert len(caught) == 1
     expected = torch.full_like(masked[BAD], nothing)
@@ -391,6 +403,71 @@ def test_normalized_regret_raises() -> None:
         pear.normalized_regret(
             CASES["unbounded linear"].problem, CASES["NaN"].true[:, :2], CASES["unbounded linear"].cost
         )
+
+
+# -------------------------------------------------------------------------------------------------------- certificates
+
+
+def planted(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any], np.ndarray, np.ndarray]:
+    """Badly scaled rows: a feasible set, the same with one contradiction more, and a direction that it recedes in."""
+    n, m = int(rng.integers(3, 12)), int(rng.integers(2, 9))
+    unit, scale = 10.0 ** rng.uniform(-6, 6), 10.0 ** rng.uniform(-6, 6, m + 1)
+    d, x, u = rng.normal(size=n) * (rng.random(n) < 0.7), unit * rng.normal(size=n), rng.uniform(0.1, 1.0, m)
+    d[0] = 1.0
+    G = rng.normal(size=(m, n))
+    G -= np.outer(np.maximum(G @ d, 0.0) * 1.5, d) / (d @ d)
+    h = G @ x + unit * rng.uniform(0.0, 1.0, m)
+    bad = np.vstack([G, -u @ G]), np.append(h, -(u @ h) - unit * 10.0 ** rng.uniform(-4, 0))
+    feasible = {"G": G * scale[:m, None], "h": h * scale[:m]}
+    return feasible, {"G": bad[0] * scale[:, None], "h": bad[1] * scale}, d / np.linalg.norm(d), rng.normal(size=n)
+
+
+def test_what_is_planted_is_named() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(25):
+        feasible, contradictory, d, c = planted(rng)
+        P = np.eye(len(d)) - np.outer(d, d)
+        Q = P @ np.diag(10.0 ** rng.uniform(-3, 3, len(d))) @ P
+        Q, falls = (Q + Q.T) / 2, (P @ c - 0.1 * d)[None]
+        for fields, expected in ((contradictory, Status.INFEASIBLE), (feasible, Status.UNBOUNDED)):
+            qp = pear.Problem(Q=Q, **fields).canonical(tensor(falls))
+            assert name_failures(qp).tolist() == [expected]
+        definite = pear.Problem(Q=Q + 1e-11 * np.abs(Q).max() * np.eye(len(d)), **feasible).canonical(tensor(falls))
+        assert name_failures(definite).tolist() == [Status.INACCURATE]  # which is for solvers to say
+
+
+def test_a_certificate_is_checked_and_not_believed() -> None:
+    """Duals and directions that prove nothing: the wrong sign, a free variable left over, a bound in the way."""
+    rows = pear.Problem(A=[[1.0, 1.0]], b=[-1.0], lb=0.0).canonical(torch.zeros(1, 2))
+    nothing = torch.zeros(1, 0, dtype=torch.float64)
+    for y, proven in ((1.0, True), (-1.0, False), (0.0, False), (1e-200, True)):
+        assert proves_infeasible(rows, Duals(tensor([[y]]), nothing, tensor([[0.0, 0.0]]))).tolist() == [proven]
+    free = pear.Problem(A=[[1.0, 1.0]], b=[-1.0], lb=[0.0, -INF]).canonical(torch.zeros(1, 2))
+    assert proves_infeasible(free, Duals(tensor([[1.0]]), nothing, tensor([[0.0, 0.0]]))).tolist() == [False]
+    nearly_flat = pear.Problem(Q=np.diag([1.0, 1e-12]), ub=[INF, 5.0]).canonical(tensor([[0.0, -1.0]]))
+    flat = pear.Problem(Q=np.diag([1.0, 0.0]), n=2).canonical(tensor([[0.0, -1.0]]))
+    assert proves_unbounded(flat, tensor([[0.0, 2.0]])).tolist() == [True]
+    assert proves_unbounded(flat, tensor([[0.0, -2.0]])).tolist() == [False]
+    assert proves_unbounded(flat, tensor([[1e-9, 2.0]])).tolist() == [False]
+    assert proves_unbounded(nearly_flat, tensor([[0.0, 2.0]])).tolist() == [False]
+
+
+def test_a_curvature_of_1e_12_is_bounded() -> None:
+    """What one linear program with an absolute tolerance took for a direction without curvature."""
+    found = pear.solve(pear.Problem(Q=np.diag([1.0, 1e-12]), n=2), [[1.0, -1.0]])
+    torch.testing.assert_close(found.x, tensor([[-1.0, 1e12]]), rtol=1e-9, atol=0)
+
+
+@every_call
+def test_a_cost_that_overflows_is_not_finite(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its square is not a number, so that no solver and no linear program is asked."""
+    monkeypatch.setattr("pear.decisions.pipeline.name_failures", lambda qp: pytest.fail("a linear program was asked"))
+    problem = pear.Problem(Q=np.eye(3), G=np.eye(3), h=np.ones(3))
+    for size in (1e308, 1e200):
+        case = Case(Status.NOT_FINITE, problem, on_simplex(size).cost, on_simplex(0.2).true)
+        function, what, _ = CALLS[call]
+        with pytest.raises(pear.SolveError, match=re.escape(message(Status.NOT_FINITE, what))):
+            function(case, slice(None), case.cost)
 
 
 # --------------------------------------------------------------------------------------------------------- no samples

@@ -75,6 +75,7 @@ SETTINGS = {
     "sensitivity/sparse_reduced.py": "shifts of a factorisation",
     "sensitivity/curvature.py": "rounding of float32 and of Lanczos estimates",
     "decisions/smooth.py": "Newton's method",
+    "decisions/failures.py": "the search for a certificate, which the rule checks",
     "losses/regret.py": "keeps the normalised regret finite",
 }
 INDEPENDENT = "bench/"  # which judges by constants of its own, on purpose

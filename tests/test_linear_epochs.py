@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +199,49 @@ def test_a_sample_without_a_row_is_refused() -> None:
         pear.fit(
             torch.nn.Linear(3, 5), pear.PEARLoss(problem, 1.0), data, data, lambda *a: 0.5, pear.FitConfig(max_epochs=1)
         )
+
+
+@pytest.mark.parametrize("bad", ["rows", "true cost"])
+def test_failed_samples_are_left_out_as_in_the_plain_loop(bad: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And from the second epoch on no batch takes the fallback path because of them."""
+    n, failed = PATHS.problem.n, [3, 10, 11, 40]
+    b = torch.ones(60, 1)
+    if bad == "rows":
+        b[failed] = -1.0
+    problem = pear.Problem(A=torch.ones(1, n), b=b, lb=0.0)
+    (features, costs), validation = samples(torch.float64)
+    costs = costs.clone()
+    if bad == "true cost":
+        costs[failed, 0] = torch.nan
+    runs = []
+    for compiled in (True, False):
+        steps: list[int] = []
+        with monkeypatch.context() as patch:
+            if not compiled:
+                patch.setattr(LinearEpochs, "supports", staticmethod(lambda *args: False))
+            torch.manual_seed(0)
+            model, loss = nn.Linear(5, n, dtype=torch.float64), pear.PEARLoss(problem, 0.1, on_failure="mask")
+            detailed = loss.detailed
+            patch.setattr(loss, "detailed", lambda *a, f=detailed, s=steps: s.append(1) or f(*a))
+            config = FitConfig(max_epochs=3, check_every=1, batch_size=7, learning_rate=0.05)
+            counts: list[int] = []
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", pear.FailedSamplesWarning)
+                history = fit(
+                    model,
+                    loss,
+                    (features, costs),
+                    validation,
+                    PATHS.normalized_regret,
+                    config,
+                    progress=lambda now, c=counts, s=steps: c.append(len(s)),
+                )
+        runs.append((model, loss, history, counts))
+    here, plain = runs
+    assert 0 < here[3][0] == here[3][2] <= len(failed)  # the plain steps, all of the first epoch
+    assert plain[3] == [9, 18, 27]
+    torch.testing.assert_close(here[0].weight, plain[0].weight, rtol=1e-9, atol=1e-11)
+    assert [c.loss for c in here[2].checks] == pytest.approx([c.loss for c in plain[2].checks], rel=1e-9)
+    assert here[1].samples == plain[1].samples == 180
+    assert here[1].last.status.tolist() == plain[1].last.status.tolist()
+    torch.testing.assert_close(here[1].last.regret, plain[1].last.regret, rtol=1e-9, atol=1e-11)

@@ -47,6 +47,98 @@ def test_a_sample_without_a_solution_is_recognised_before_others_are_asked(solve
     assert set(asked) == {"active-set" if solver == "auto" else solver}
 
 
+@pytest.mark.parametrize("solver", ["osqp", "piqp", "clarabel"])
+def test_a_solver_that_says_infeasible_is_not_asked_again(solver: str, asked: list[str]) -> None:
+    """What it says is looked into at once; a certificate settles it before the second, more accurate round."""
+    with pytest.warns(pear.FailedSamplesWarning):
+        found = pear.solve(BOX, COST, 0.1, solver=solver, on_failure="mask", b=[9.0])
+    assert found.status.tolist() == [Status.INFEASIBLE] * 3
+    assert asked == [solver]
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry for every linear program that looks for a certificate."""
+    from pear.decisions import failures
+
+    asked: list[int] = []
+    solve = failures.linear_program
+
+    def noted(*args: Any, **options: Any) -> Any:
+        asked.append(len(args[0]))
+        return solve(*args, **options)
+
+    monkeypatch.setattr(failures, "linear_program", noted)
+    return asked
+
+
+def test_one_linear_program_answers_for_constraints_that_all_share(asked: list[str], programs: list[int]) -> None:
+    """Whatever the costs, and for all calls that follow."""
+    problem = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[9.0], lb=0.0, ub=1.0)
+    for again in range(3):
+        with pytest.warns(pear.FailedSamplesWarning):
+            found = pear.solve(problem, COST + again, 0.1 * again, on_failure="mask")
+        assert found.status.tolist() == [Status.INFEASIBLE] * 3
+        assert (len(programs), asked) == (1, ["active-set"])
+
+
+def test_samples_that_agree_are_asked_once(programs: list[int]) -> None:
+    b = torch.tensor([[9.0], [9.0], [8.0]], dtype=torch.float64)
+    with pytest.warns(pear.FailedSamplesWarning):
+        found = pear.solve(BOX, COST, 0.1, on_failure="mask", b=b)
+    assert found.status.tolist() == [Status.INFEASIBLE] * 3
+    assert len(programs) == 2
+
+
+def test_a_sparse_contradiction_takes_no_linear_program(programs: list[int]) -> None:
+    """More flow leaves the grid than enters it: the equalities alone contradict each other."""
+    problem = pear.tasks.shortest_path((20, 20)).problem
+    assert problem.is_sparse
+    b = problem.b.clone()
+    b[0] += 1.0
+    cost = torch.ones(1, problem.n, dtype=torch.float64)
+    with pytest.warns(pear.FailedSamplesWarning):
+        assert pear.solve(problem, cost, 0.1, on_failure="mask", b=b).status.tolist() == [Status.INFEASIBLE]
+    assert not programs
+    with pytest.warns(pear.FailedSamplesWarning):  # backwards through a grid of one-way streets: by rows and bounds
+        assert pear.solve(problem, cost, 0.1, on_failure="mask", b=-problem.b).status.tolist() == [Status.INFEASIBLE]
+    assert bool(pear.solve(problem, cost, 0.1).solved.all())  # what is kept of other right-hand sides is not its own
+
+
+@pytest.mark.parametrize("name", ["osqp", "daqp", "piqp", "clarabel", "proxqp", "highs", "scipy"])
+def test_every_solver_of_another_package_has_a_limit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One setting, cut to nothing: no solver says that it has finished, and none raises."""
+    from pear.solvers.adapters import arrays
+
+    monkeypatch.setattr(arrays, "_SECONDS", 1e-9)
+    monkeypatch.setattr(arrays, "_PER_UNKNOWN", 0.0)
+    seen: dict[str, float] = {}
+    for limit in (arrays.time_limit, arrays.iteration_limit):
+
+        def noted(n: int, rows: int, limit: Any = limit) -> float:
+            seen[limit.__name__] = limit(n, rows)
+            return limit(n, rows)
+
+        for module in ("osqp", "qpsolvers", "highs", "scipy"):
+            monkeypatch.setattr(f"pear.solvers.adapters.{module}.{limit.__name__}", noted, raising=False)
+    row = next(row for row in BACKENDS if row.name == name)
+    problem = pear.tasks.shortest_path((12, 12)).problem
+    cost = torch.rand(1, problem.n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    candidate = row.solve(problem.canonical(cost, 0.1 if "qp" in row.kinds else 0.0), 1e-9)
+    assert seen
+    assert candidate.status.tolist() in ([Status.INACCURATE], [Status.SOLVED])
+
+
+def test_a_solver_that_cannot_take_the_problem_says_so() -> None:
+    """It was passed over, and another one answered in its name."""
+    n = 2000
+    wide = pear.Problem(A=torch.rand(1500, n, dtype=torch.float64), b=torch.ones(1500), lb=0.0)
+    with pytest.raises(
+        pear.UnknownSolverError, match=r"solver 'active-set' does not take 2000 variables with 1500 rows"
+    ):
+        pear.solve(wide, torch.ones(1, n), 0.1, solver="active-set")
+
+
 def test_an_unbounded_sample_is_recognised_at_once(asked: list[str], caplog: pytest.LogCaptureFixture) -> None:
     with pytest.warns(pear.FailedSamplesWarning):
         found = pear.solve(pear.Problem(lb=0.0, n=2), [[1.0, 1.0], [1.0, -1.0]], on_failure="mask")

@@ -24,7 +24,9 @@ from pear.decisions.integer import verify_integers
 from pear.decisions.solve import decide_worst
 from pear.optimality import rule
 from pear.optimality.active import guess_active
+from pear.optimality.certificate import proves_infeasible, proves_unbounded
 from pear.optimality.point import ActiveSet, Duals
+from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseMatrix, SparseProgram
 from pear.sensitivity.curvature import is_convex
@@ -330,10 +332,26 @@ def _() -> None:
 
 @holds("DESCENT", "torch")
 def _() -> None:
-    """A cost that falls by 1e-7 along a free direction falls without end."""
-    cost = torch.tensor([[1.0, -1e-7]], dtype=torch.float64)
-    with pytest.raises(pear.SolveError, match="UNBOUNDED"):
-        pear.solve(pear.Problem(lb=0.0, n=2), cost)
+    """A cost that falls by 5e-8 of its terms along a free direction falls without end; rounding does not."""
+    along = torch.ones(1, 2, dtype=torch.float64)
+    for less, falls in ((1e-7, True), (1e-15, False)):
+        qp = program(np.zeros((2, 2)), [1.0, -1.0 - less], lb=[0.0, 0.0])
+        assert proves_unbounded(qp, along).tolist() == [falls]
+
+
+@holds("PROVEN", "torch")
+def _() -> None:
+    """Rows that contradict each other by 1e-7 have no point, by 1e-11 they may."""
+    duals = Duals(torch.zeros(1, 0), torch.ones(1, 2), torch.zeros(1, 1))
+    for apart, proven in ((1e-7, True), (1e-11, False)):
+        qp = program(np.eye(1), [1.0], G=[[1.0], [-1.0]], h=[1.0, -1.0 - apart])
+        assert proves_infeasible(qp, duals.to(torch.float64)).tolist() == [proven]
+
+
+@holds("LARGEST", "torch")
+def _() -> None:
+    for size, status in ((1e149, pear.Status.SOLVED), (1e152, pear.Status.NOT_FINITE)):
+        assert screen(program(np.eye(1), [size])).tolist() == [status]
 
 
 def integer_status(x: float, bound: float) -> int:
@@ -378,5 +396,6 @@ def test_every_constant_has_a_row() -> None:
     constants = {name for name in vars(rule) if not name.startswith("_") and name != "annotations"}
     assert constants == {constant for constant, _ in CHECKS}
     both = {"torch", "compiled"}
-    shared = constants - {"INDEFINITE", "DESCENT", "INTEGRAL", "GAP", "TIE"}  # of torch code and adapters alone
+    alone = {"INDEFINITE", "DESCENT", "PROVEN", "LARGEST", "INTEGRAL", "GAP", "TIE"}  # of torch code and adapters
+    shared = constants - alone
     assert all({where for c, where in CHECKS if c == name} >= both for name in shared)

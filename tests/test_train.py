@@ -276,6 +276,56 @@ def test_a_loss_that_is_no_number_stops_and_names_the_epoch(bad: float) -> None:
     assert bool(model.weight.isfinite().all())
 
 
+def test_a_loss_that_is_no_number_in_the_first_epoch_leaves_the_weights() -> None:
+    model = linear(3, 2)
+
+    def loss(predicted: Tensor, true: Tensor) -> Tensor:
+        return (predicted - true).mean() * math.nan
+
+    with pytest.raises(TrainingError, match=r"nan in epoch 1; .* The model has the weights that it came with$"):
+        fit(model, loss, data(), data(), scripted([]), FitConfig(batch_size=20))
+    assert torch.equal(model.weight, linear(3, 2).weight)
+
+
+def spoiled(rows: list[int]) -> tuple[Tensor, Tensor]:
+    features, costs = data()
+    features = features.clone()
+    features[rows, 1] = math.nan
+    return features, costs
+
+
+@pytest.mark.parametrize("model", [linear(3, 2), nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))])
+def test_a_feature_that_is_nan_is_left_out_or_refused(model: nn.Module) -> None:
+    """Its sample is masked, but the model would multiply a gradient of zero by NaN; a linear one in compiled code."""
+    box = pear.Problem(lb=0.0, ub=1.0, n=2)
+    config, before = FitConfig(batch_size=5, max_epochs=3), [p.clone() for p in model.parameters()]
+    with pytest.raises(pear.ProblemError, match=r"2 of 20 rows of the training features .*: rows 3, 7\. .*on_failure"):
+        fit(model, pear.PEARLoss(box, 0.1), spoiled([3, 7]), data(), scripted([1.0, 0.5]), config)
+    loss = pear.PEARLoss(box, 0.1, on_failure="mask")
+    with pytest.warns(pear.FailedSamplesWarning, match="rows 3, 7. They are left out") as caught:
+        fit(model, loss, spoiled([3, 7]), data(), scripted([1.0, 0.5]), config)
+    assert len(caught) == 1
+    assert all(bool(p.isfinite().all()) for p in model.parameters())
+    assert not all(torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True))
+    assert loss.samples == 3 * 18
+    with pytest.raises(pear.ProblemError, match="No sample is left"):
+        fit(model, loss, spoiled(list(range(20))), data(), scripted([]), config)
+
+
+def test_a_model_that_takes_nan_gets_it() -> None:
+    class Filled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x.nan_to_num())
+
+    loss = pear.PEARLoss(pear.Problem(lb=0.0, ub=1.0, n=2), 0.1)
+    fit(Filled(), loss, spoiled([3]), data(), scripted([1.0]), FitConfig(max_epochs=1))
+    assert loss.samples == 20
+
+
 def test_a_metric_that_is_no_number_stops_and_names_the_epoch() -> None:
     with pytest.raises(TrainingError, match="the validation metric is nan in epoch 2"):
         fit(linear(3, 2), nn.MSELoss(), data(), data(), scripted([1.0, math.nan]), FitConfig(check_every=1))

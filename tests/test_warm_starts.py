@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -231,3 +232,104 @@ def test_what_auto_settles_on_is_state() -> None:
     fixed = pear.PEARLoss(case.problem, smoothing=0.25)
     fixed.load_state_dict(loss.state_dict())
     assert fixed.chosen_smoothing == 0.25
+
+
+# ------------------------------------------------------------------------------------------------------------- failures
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Solvers and linear programs that are asked, one entry each."""
+    from pear.decisions import failures
+    from pear.solvers.registry import Backend
+
+    names: list[str] = []
+    solve, program = Backend.solve, failures.linear_program
+    monkeypatch.setattr(Backend, "solve", lambda self, *args, **o: names.append(self.name) or solve(self, *args, **o))
+    monkeypatch.setattr(failures, "linear_program", lambda *args, **o: names.append("lp") or program(*args, **o))
+    return names
+
+
+def test_a_failure_is_kept_while_its_constraints_stay(asked: list[str]) -> None:
+    """Costs change in every epoch; what no cost can mend is asked once, and the others get what they get without it."""
+    b = torch.tensor([[1.0], [9.0], [1.0], [8.0]], dtype=torch.float64)
+    problem = pear.Problem(A=torch.ones(1, 5), b=b, lb=0.0, ub=1.0)
+    loss = pear.PEARLoss(problem, 0.1, on_failure="mask", reduction="none")
+    alone = pear.PEARLoss(problem[[0, 2]], 0.1, reduction="none")
+    true = costs(4, 5, 99)
+    for epoch in range(3):
+        asked.clear()
+        predicted = costs(4, 5, epoch).requires_grad_()
+        if epoch:
+            value = loss(predicted, true, keys=range(4))  # nothing new, so that nobody is warned either
+            assert not asked
+        else:
+            with pytest.warns(pear.FailedSamplesWarning, match="2 of 4 samples"):
+                value = loss(predicted, true, keys=range(4))
+            assert asked.count("lp") == 2
+        value.sum().backward()
+        mine = predicted.detach()[[0, 2]].requires_grad_()
+        expected = alone(mine, true[[0, 2]], keys=range(2))
+        expected.sum().backward()
+        assert loss.last is not None
+        assert loss.last.status.tolist() == [0, 2, 0, 2]
+        torch.testing.assert_close(value[[0, 2]], expected, rtol=1e-12, atol=1e-14)
+        assert predicted.grad is not None
+        torch.testing.assert_close(predicted.grad[[0, 2]], mine.grad, rtol=1e-12, atol=1e-14)
+        assert not bool(value[[1, 3]].any() | predicted.grad[[1, 3]].any())
+
+
+@pytest.mark.parametrize("solver", ["auto", "pear"])
+def test_a_failure_under_the_cost_is_forgotten_with_it(solver: str, asked: list[str]) -> None:
+    problem = pear.Problem(lb=0.0, n=2)
+    loss = pear.PEARLoss(problem, 0.0, 0.0, solver=solver, on_failure="mask", reduction="none")
+    good, bad = torch.tensor([[1.0, 2.0], [2.0, 1.0]]), torch.tensor([[1.0, 2.0], [-2.0, 1.0]])
+    for predicted, true, status in (
+        (good, bad, 3),
+        (good + 1, bad, 3),
+        (good, good, 0),
+        (bad, good, 3),
+        (good, good, 0),
+    ):
+        asked.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pear.FailedSamplesWarning)
+            loss(predicted, true, keys=["a", "b"])
+        assert loss.last is not None
+        assert loss.last.status.tolist() == [0, status]
+        repeated = bool(torch.equal(predicted, good + 1))
+        assert ("lp" in asked) == (status == 3 and not repeated)
+
+
+def test_a_failure_is_asked_again_when_its_rows_change() -> None:
+    layer = pear.DecisionLayer(pear.Problem(A=torch.ones(1, 3), b=[1.0], lb=0.0, ub=1.0), 0.1, on_failure="mask")
+    for b, status in ((9.0, 2), (9.0, 2), (1.0, 0), (9.0, 2)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pear.FailedSamplesWarning)
+            layer(costs(1, 3), b=torch.tensor([b]), keys=["only"])
+        assert layer.status is not None
+        assert layer.status.tolist() == [status]
+
+
+def test_on_failure_raise_raises_every_time() -> None:
+    problem = pear.Problem(A=torch.ones(1, 5), b=[[1.0], [9.0]], lb=0.0, ub=1.0)
+    loss = pear.PEARLoss(problem, 0.1)
+    for _ in range(2):
+        with pytest.raises(pear.SolveError, match=r"1 of 2 samples .* sample 1 \(INFEASIBLE\)"):
+            loss(costs(2, 5), costs(2, 5, 1), keys=range(2))
+
+
+def test_a_sparse_sample_is_asked_once(asked: list[str]) -> None:
+    problem = pear.tasks.shortest_path((18, 18)).problem
+    b = problem.b.reshape(1, -1).repeat(2, 1)
+    b[1, 0] += 1.0
+    problem = pear.Problem(A=problem.A.csr, b=b, lb=0.0)
+    assert problem.is_sparse
+    loss = pear.PEARLoss(problem, 0.1, on_failure="mask", reduction="none")
+    with pytest.warns(pear.FailedSamplesWarning):
+        loss(costs(2, problem.n), costs(2, problem.n, 1), keys=range(2))
+    asked.clear()
+    loss(costs(2, problem.n), costs(2, problem.n, 1), keys=range(2))
+    assert loss.last is not None
+    assert loss.last.status.tolist() == [0, 2]
+    assert not asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,17 +19,20 @@ from pear.bench.peers import measure as measure_peer
 from pear.bench.plot import Series
 from pear.bench.settings import Callbacks, Labels, Settings, option
 from pear.bench.table import Table, number, profiles, share
-from pear.errors import ProblemError
+from pear.errors import FailedSamplesWarning, ProblemError
 from pear.experiments.plan import expand
 from pear.experiments.protocols.lp import make_run_loss, make_split, make_task, paper_model, train
 from pear.experiments.specs import Run, Selection
 from pear.losses import PEARLoss
+from pear.problem import Problem
 from pear.tasks import Knapsack, ShortestPath, Split
+from pear.train import Progress
 
 NAMES = {"paths": "shortest_path", "knapsack": "knapsack"}
 """Tasks as the command line calls them, and as the experiments do."""
 
 PLAIN, PEAR = "plain loop", "pear"
+MASKED = "pear, {:g} % infeasible, from the second epoch on"
 
 
 PEERS = "training"
@@ -47,6 +51,7 @@ class TrainingSettings(Settings):
     cap: float = option(600.0, "Seconds that a run may take.", positive=True)
     threads: int = option(1, "For every side.")
     profile: bool = option(False, "Also show where the time goes.")
+    infeasible: float = option(0.0, "Share of samples without a feasible point: adds trainings with and without them.")
     quick: bool = option(False, "Smaller problems and one seed.")
 
     def __post_init__(self) -> None:
@@ -54,6 +59,12 @@ class TrainingSettings(Settings):
         unknown = [task for task in self.tasks if task not in NAMES]
         if unknown or not self.tasks:
             raise ProblemError(f"--tasks must be some of {', '.join(NAMES)}; got {', '.join(unknown) or 'none'!r}")
+        if not 0 <= self.infeasible < 1:
+            raise ProblemError(f"--infeasible must be a share from 0 to below 1; got {self.infeasible!r}")
+        if self.infeasible and not self.full and self.epochs < 3:
+            raise ProblemError(
+                f"--infeasible leaves out the first epoch: --epochs must be at least 3; got {self.epochs}"
+            )
 
     def runs(self, task: str) -> list[Run]:
         """The trainings of a task, one a seed."""
@@ -102,7 +113,7 @@ def run(settings: TrainingSettings, callbacks: Callbacks, peers: Sequence[tuple[
     for name in settings.tasks:
         if settings.runs(name):
             # what is compiled or loaded on first use is no part of any measurement
-            train_once(replace(settings, quick=True, full=False, epochs=1).runs(name)[0])
+            train_once(replace(settings, quick=True, full=False, epochs=1, infeasible=0.0).runs(name)[0])
         for one in settings.runs(name):
             for row in _sides(settings, name, one, peers, callbacks):
                 shown = row if settings.profile else replace(row, profile={})
@@ -128,6 +139,8 @@ def _sides(
     ours = training.ours(at(PEAR))
     yield ours
     yield training.plain(at(PLAIN))
+    for part in (0.0, settings.infeasible) if settings.infeasible else ():
+        yield training.masked(part, at(MASKED.format(100 * part)))
     for peer, python in peers:
         # a peer makes no checks: in whole runs it trains for as many epochs as ours did
         at(peer.title)(ours.epochs)
@@ -168,6 +181,28 @@ class _Training:
         model, history = plain_loop.train(task.problem, self.split, task.normalized_regret, *options)
         seconds = (history.epoch_seconds, history.seconds)
         return self._row(PLAIN, model, history.epochs, *seconds, profile=history.split)
+
+    def masked(self, part: float, progress: Callable[[int], None]) -> TrainingRow:
+        """Our side with right-hand sides of each sample's own, of which a share cannot be met; the median epoch."""
+        own, s, count = self.task.problem, self.run.settings, len(self.split.train.features)
+        name = "h" if own.b is None else "b"
+        sides = getattr(own, name).reshape(1, -1).repeat(count, 1)
+        if part:
+            sides[:: round(1 / part)] -= 1.0 + sides.abs().max()
+        given = {field: getattr(own, field) for field in ("A", "b", "G", "h", "lb", "ub")} | {name: sides}
+        problem = Problem(**given, sense=own.sense)
+        loss = PEARLoss(problem, s["smoothing"], s["injection"], on_failure="mask")
+        ends: list[float] = []
+
+        def ended(report: Progress) -> None:
+            ends.append(time.perf_counter())
+            progress(report.epoch)
+
+        with warnings.catch_warnings():  # which name every sample once
+            warnings.simplefilter("ignore", FailedSamplesWarning)
+            model, history = train(self.run, self.task, self.split, ended, loss)
+        seconds = float(np.median(np.diff(ends)))  # the first one names the failures; few of the others make a check
+        return self._row(MASKED.format(100 * part), model, history.epochs, seconds, history.seconds)
 
     def peer(self, settings: TrainingSettings, epochs: int, peer: Peer, python: Path) -> TrainingRow:
         model, _ = paper_model(self.task.problem.n, self.run.seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
@@ -13,11 +13,13 @@ from torch import Tensor
 from pear.decisions.one_pass import OnePass
 from pear.decisions.solve import solve_verified
 from pear.decisions.warm_starts import Table, WarmStarts, fingerprint, rows_of
-from pear.optimality.point import ActiveSet, Duals
+from pear.optimality.point import ActiveSet, Duals, Status
 from pear.problem import Problem
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
 from pear.solvers.registry import choose, get
+
+_ROWS = "constraints"
 
 
 class Decider:
@@ -61,8 +63,10 @@ class Decider:
         if keys is None:
             return solve_verified(problem, cost, smoothing, self.solver, **fields)
         table, slots = self._starts("predicted", cost, keys, fields)
-        solved = solve_verified(problem, cost, smoothing, self.solver, _rows(table, slots), **fields)
+        known = self.known_failures("predicted", cost, smoothing, keys, fields)
+        solved = solve_verified(problem, cost, smoothing, self.solver, _rows(table, slots), known, **fields)
         table.put(slots, solved.as_start())
+        self._keep_failures("predicted", solved.status, cost, smoothing, keys, fields)
         return solved
 
     def solve_true(
@@ -77,15 +81,53 @@ class Decider:
         if keys is None:
             solved = solve_verified(problem, cost, smoothing, self.solver, **fields)
             return solved.as_start(), solved.status
-        given = {name: value for name, value in fields.items() if value is not None}
         table, slots = self._starts("true", cost, keys, fields)
-        mark = fingerprint(cost, smoothing, given)
-        answer: Start | None = table.answer(slots, mark)
-        if answer is not None:
-            return answer, torch.zeros(len(cost), dtype=torch.int8, device=cost.device)
-        solved = solve_verified(problem, cost, smoothing, self.solver, _rows(table, slots), **fields)
+        mark = fingerprint(cost, smoothing, _given(fields))
+        known = self.known_failures("true", cost, smoothing, keys, fields)
+        status = torch.zeros(len(cost), dtype=torch.int8, device=cost.device) if known is None else known
+        if bool((table.known(slots, mark) | (status != Status.SOLVED)).all()):
+            return _rows(table, slots), status
+        solved = solve_verified(problem, cost, smoothing, self.solver, _rows(table, slots), known, **fields)
         table.put(slots, solved.as_start(), mark, solved.solved)
+        self._keep_failures("true", solved.status, cost, smoothing, keys, fields)
         return solved.as_start(), solved.status
+
+    def known_failures(
+        self, name: str, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
+    ) -> Tensor | None:
+        """(B,) int8: the failures of samples whose data is as it was when they failed; None where there are none.
+
+        Where no point satisfies the constraints, they alone have to be the same, whatever the cost.
+
+        Args:
+            name: of the costs, "predicted" or "true".
+            cost: (B, n).
+            smoothing: λ.
+            keys: of the samples, or None.
+            fields: what replaces the problem's fields in this call.
+        """
+        if keys is None or self.problem.phi is not None:
+            return None
+        failures, marks = self.starts.failures, self._marks(cost, smoothing, fields)
+        found = [failures.status(question, keys, mark) for question, mark in zip((_ROWS, name), marks, strict=True)]
+        known = [status.to(cost.device) for status in found if status is not None]
+        return torch.stack(known).amax(0) if known else None
+
+    def _keep_failures(
+        self, name: str, status: Tensor, cost: Tensor, smoothing: float, keys: list[Hashable], fields: dict[str, Any]
+    ) -> None:
+        infeasible = status == Status.INFEASIBLE
+        by_rows, by_cost = self._marks(cost, smoothing, fields)
+        self.starts.failures.put(_ROWS, keys, torch.where(infeasible, status, 0), by_rows)
+        self.starts.failures.put(name, keys, torch.where(infeasible, 0, status), by_cost)
+
+    def _marks(
+        self, cost: Tensor, smoothing: float, fields: dict[str, Any]
+    ) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
+        """Fingerprints of what feasibility depends on, and of everything."""
+        given = _given(fields)
+        rows = {name: value for name, value in given.items() if name != "Q"}
+        return lambda: fingerprint(cost[:, :0], 0.0, rows), lambda: fingerprint(cost, smoothing, given)
 
     def problem_of(self, keys: list[Hashable] | None, rows: Tensor | None = None) -> Problem:
         """The problem of these samples."""
@@ -110,6 +152,10 @@ class Decider:
     def __getstate__(self) -> dict[str, Any]:
         """Problem and solver; warm starts are found again."""
         return {"problem": self.problem, "solver": self.solver, "starts": self.starts}
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _rows(table: Table[Start], slots: Any) -> Start:

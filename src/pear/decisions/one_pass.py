@@ -19,6 +19,7 @@ from torch import Tensor
 
 from pear.decisions.warm_starts import Table, WarmStarts, curvature_mark
 from pear.optimality.point import Batched
+from pear.optimality.rule import LARGEST
 from pear.problem import Problem
 from pear.problem.problem import FIELDS
 from pear.sensitivity.curvature import is_convex, is_definite
@@ -56,6 +57,7 @@ class RegretCall(NamedTuple):
         """Some of the samples; what they share stays shared."""
         keys = None if self.keys is None else [self.keys[i] for i in index.tolist()]
         Q, true_Q = (v[index] if isinstance(v, Tensor) and v.dim() == 3 else v for v in (self.Q, self.true_Q))
+        true_Q = Q if self.true_Q is self.Q else true_Q
         predicted, true = self.predicted[index], self.true[index]
         return self._replace(predicted=predicted, true=true, keys=keys, rows=index, Q=Q, true_Q=true_Q)
 
@@ -158,7 +160,7 @@ class OnePass:
             table, slots = self._table(keys, len(cost))
             states = table.predicted
         outcome = compiled.solve(P, _array(cost), at, states, slots, default)
-        if not (outcome.code == SOLVED).all():
+        if not (outcome.code == SOLVED).all() or not float(cost.abs().max()) <= LARGEST:
             return None
         # the table goes on changing, and the backward pass comes later
         mine = states if keys is None else States._make(part[slots] for part in states)
@@ -186,6 +188,9 @@ class OnePass:
         samples = layout.Samples(_array(predicted), _array(call.true), at, slots)
         results = compiled.regret(compiled.pair_of(P, true), samples, table, default, strength)
         left, weak = results.outcome.code != SOLVED, _weak(results.outcome)
+        for cost in samples[:2]:  # what the pipeline's screen turns away is not solved here either
+            if not np.abs(cost).max() <= LARGEST:
+                left |= ~(np.abs(cost) <= LARGEST).all(1)
         if weak.any() and not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
             left |= weak
         parts = regrets_of(results, table.best.x[slots])

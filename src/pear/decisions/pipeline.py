@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.failures import name_failures
+from pear.decisions.failures import known_infeasible, name_failures
 from pear.decisions.repair import Repaired, repair, sharpened
 from pear.optimality.active import guess_active, tight_constraints
 from pear.optimality.point import ActiveSet, Duals, Status
@@ -45,6 +45,7 @@ def solve_programs(
     start: Start | None = None,
     check_convexity: bool = False,
     seek_vertex: bool = False,
+    known: Tensor | None = None,
 ) -> Verified:
     """Solve a batch of continuous programs; every returned solution satisfies its optimality conditions.
 
@@ -54,14 +55,16 @@ def solve_programs(
         start: warm starts; where one still passes the check, no solver is called.
         check_convexity: give samples with an indefinite H the status NOT_CONVEX, instead of trusting them.
         seek_vertex: of a linear program with several solutions find a vertex, where a solver can.
+        known: (B,) int8 statuses of samples whose failure has been proven before: nobody is asked about them. SOLVED
+            where nothing is known.
     """
     if not isinstance(qp, SparseProgram):
-        return _Run(qp, check_convexity).execute(solvers, start, seek_vertex)
+        return _Run(qp, check_convexity, known).execute(solvers, start, seek_vertex)
     samples: list[Verified | None] = [None] * qp.batch
 
     def one(i: int) -> None:
         at = torch.tensor([i])
-        run = _Run(qp[at], check_convexity=True)
+        run = _Run(qp[at], check_convexity=True, known=None if known is None else known[at])
         samples[i] = run.execute(solvers, None if start is None else start[at], seek_vertex)
 
     in_threads(one, qp.batch)
@@ -71,16 +74,22 @@ def solve_programs(
 class _Run:
     """One batch on its way to being verified."""
 
-    def __init__(self, qp: QuadraticProgram, check_convexity: bool) -> None:
+    def __init__(self, qp: QuadraticProgram, check_convexity: bool, known: Tensor | None = None) -> None:
         B, n, p, m = qp.batch, qp.n, qp.p, qp.m
         self.qp = qp
         self.x = qp.c.new_zeros(B, n)
         self.duals = Duals(qp.c.new_zeros(B, p), qp.c.new_zeros(B, m), qp.c.new_zeros(B, n))
         self.working = ActiveSet.none(B, n, m, qp.c.device)
         self.status = screen(qp)
-        if check_convexity:
+        if known is not None:
+            self.status = torch.where(self.status == Status.SOLVED, known, self.status)
+        infeasible = known_infeasible(qp)
+        if infeasible is not None:
+            self.status[infeasible & (self.status == Status.SOLVED)] = int(Status.INFEASIBLE)
+        if check_convexity and bool((self.status == Status.SOLVED).any()):
             self.status[(self.status == Status.SOLVED) & ~_convex(qp)] = int(Status.NOT_CONVEX)
         self.verified = torch.zeros(B, dtype=torch.bool, device=qp.c.device)
+        self.asked = self.verified.clone()  # whether linear programs have looked for the reason of a failure
         self.reused = self.verified.clone()
         self.exchanges = torch.zeros(B, dtype=torch.long, device=qp.c.device)
         self.sharpened = torch.full_like(qp.c[:, 0], torch.nan)
@@ -104,16 +113,20 @@ class _Run:
                 message = "%s left %d of %d samples unverified; asking %s"
                 logger.warning(message, first.name, int(left.sum()), self.qp.batch, solver.name)
             self.ask(solver, wanted, start, last_only=first is not None)
-            if first is None:
-                first = solver
-                self.name_failures()
+            first = first or solver
+            self.name_failures(self.todo())
         self.status[self.todo()] = int(Status.INACCURATE)
         return self.finish()
 
-    def name_failures(self) -> None:
-        """Linear programs settle whether a sample has a solution at all, before other solvers are asked about it."""
-        left = self.todo().nonzero()[:, 0]
+    def name_failures(self, suspects: Tensor) -> None:
+        """Linear programs settle whether samples have a solution at all, before anyone else is asked about them.
+
+        Args:
+            suspects: (B,) bool; each sample is looked at once.
+        """
+        left = (suspects & ~self.asked).nonzero()[:, 0]
         if len(left):
+            self.asked[left] = True
             status = name_failures(self.at(left))
             self.status[left] = torch.where(status == Status.INACCURATE, int(Status.SOLVED), status).to(torch.int8)
 
@@ -151,12 +164,20 @@ class _Run:
                 candidate = solver.solve(self.at(left), tol, begun)
                 good = self.take(left, candidate, rounds[-1][1] if candidate.exhausted else exchanges)
                 wanted[left[good]] = False
-                left = left[~good]
+                self.suspect(left, good, candidate)
+                left = left[~good & (self.status[left] == Status.SOLVED)]
                 if not len(left):
                     return
                 if candidate.exhausted:
                     break
                 begun = candidate if candidate.resume is not None else None
+
+    def suspect(self, index: Tensor, good: Tensor, candidate: Candidate) -> None:
+        """Look into what a solver calls infeasible or unbounded before it is asked again, or another one is."""
+        claimed = (candidate.status == Status.INFEASIBLE) | (candidate.status == Status.UNBOUNDED)
+        suspects = torch.zeros_like(self.verified)
+        suspects[index] = claimed & ~good
+        self.name_failures(suspects & self.todo())
 
     def take(self, index: Tensor, candidate: Candidate, max_exchanges: int) -> Tensor:
         """Verify the points of a candidate for the samples ``index``, and repair what does not pass.

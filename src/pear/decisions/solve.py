@@ -14,7 +14,7 @@ from pear.decisions.integer import as_good_as, refuse_curvature, solve_integer
 from pear.decisions.pipeline import solve_programs
 from pear.decisions.smooth import solve_smooth
 from pear.decisions.solution import Solution
-from pear.errors import FailedSamplesWarning, ProblemError, SolveError
+from pear.errors import FailedSamplesWarning, ProblemError, SolveError, UnknownSolverError
 from pear.optimality.point import Status
 from pear.problem import Problem
 from pear.problem.canonical import matvec
@@ -97,17 +97,35 @@ def decide_worst(problem: Problem, predicted: Any, true: Any) -> Tensor:
 
 
 def solve_verified(
-    problem: Problem, cost: Tensor, smoothing: float, solver: str, start: Start | None = None, **overrides: Any
+    problem: Problem,
+    cost: Tensor,
+    smoothing: float,
+    solver: str,
+    start: Start | None = None,
+    known: Tensor | None = None,
+    **overrides: Any,
 ) -> Verified:
-    """The continuous relaxation, solved exactly, in float64 and in the minimised form; nothing is raised or masked."""
+    """The continuous relaxation, solved exactly, in float64 and in the minimised form; nothing is raised or masked.
+
+    Args:
+        problem, cost, smoothing, solver, overrides: as for ``solve``.
+        start: warm starts.
+        known: (B,) int8 statuses of samples that are known to fail, SOLVED elsewhere.
+    """
     qp = problem.canonical(cost, smoothing, **overrides)
     kind = "lp" if problem.phi is None and qp.is_linear else "qp"
     solvers = resolve(solver, kind, problem.is_sparse)
+    if solver != "auto" and not solvers[0].supports(qp):
+        raise UnknownSolverError(
+            f"solver '{solver}' does not take {qp.n} variables with {qp.p + qp.m} rows on {qp.c.device.type}; leave it "
+            "to solver='auto', or name another"
+        )
     if problem.phi is not None:
         return solve_smooth(problem, qp, solvers)
     # the problem's own curvature was checked when it was made; one that comes with the call may be anything
     given = overrides.get("Q") is not None
-    return solve_programs(qp, solvers, start, check_convexity=given, seek_vertex=solver == "auto" and problem.is_sparse)
+    vertex = solver == "auto" and problem.is_sparse
+    return solve_programs(qp, solvers, start, check_convexity=given, seek_vertex=vertex, known=known)
 
 
 def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str) -> float:
@@ -144,8 +162,16 @@ def check_on_failure(on_failure: str) -> None:
         raise ProblemError(f"on_failure must be 'raise' or 'mask'; got {on_failure!r}")
 
 
-def fail(status: Tensor, on_failure: str, what: str) -> None:
-    """Raise for, or warn of, every sample that is not solved."""
+def fail(status: Tensor, on_failure: str, what: str, spreads: bool = False) -> None:
+    """Raise for, or warn of, every sample that is not solved.
+
+    Args:
+        status: (B,) int8 of ``Status``.
+        on_failure: "raise" or "mask".
+        what: was to be solved.
+        spreads: whether the samples come from a model that is being trained. Their own gradient is zero, but a model
+            multiplies it by its inputs, and zero times NaN is NaN: a warning says so.
+    """
     bad = (status != Status.SOLVED).nonzero()[:, 0].tolist()
     if not bad:
         return
@@ -157,6 +183,11 @@ def fail(status: Tensor, on_failure: str, what: str) -> None:
     message = f"{len(bad)} of {len(status)} samples could not be solved for {what}: {named}{more}"
     if on_failure == "raise":
         raise SolveError(f"{message}. Pass on_failure='mask' to leave them out", bad, statuses)
+    if spreads and Status.NOT_FINITE in statuses:
+        message += (
+            ". Behind a prediction that is not finite the gradient of the weights is NaN where a feature is, because "
+            "0 × NaN is NaN: leave these rows out before the model sees them, as pear.fit does"
+        )
     warnings.warn(message, FailedSamplesWarning, stacklevel=3)
 
 

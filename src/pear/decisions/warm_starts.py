@@ -2,7 +2,8 @@
 
 A sample has a key, a key has a slot, and a slot is a row of every table. A *warm start* may be anything: it is verified
 before it is used. An *answer* is used as it is, and only where the fingerprint of all the data that it was computed
-from is the same; there is no way to read one without comparing.
+from is the same; there is no way to read one without comparing. A *failure* is kept in the same way, so that nobody is
+asked about a sample again whose data has not changed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class WarmStarts:
         self.lock = RLock()
         self._slot: dict[Hashable, int] = {}
         self._tables: dict[str, Table[Any]] = {}
+        self.failures = Failures()
 
     def __len__(self) -> int:
         return len(self._slot)
@@ -122,6 +124,50 @@ class Table(Generic[Rows]):
     def _index(self, slots: Index) -> Tensor:
         first = next(_leaves(self.rows))
         return torch.from_numpy(slots).to(first.device)
+
+
+class Failures:
+    """The statuses of the samples that failed, each under the question, the sample's key and the data's fingerprint.
+
+    They are few, so that a batch without any is recognised by its keys alone, and no fingerprint is computed.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[Hashable, tuple[int, bytes]]] = {}
+
+    def status(self, question: str, keys: list[Hashable], mark: Callable[[], Tensor]) -> Tensor | None:
+        """(B,) int8: what is known of these samples, SOLVED where nothing is; None where nothing is of any.
+
+        Args:
+            question: what was asked about them.
+            keys: B of them.
+            mark: gives the (B, f) fingerprint of the data of the question.
+        """
+        kept = self._kept.get(question)
+        hits = [i for i, key in enumerate(keys) if key in kept] if kept else []
+        if not kept or not hits:
+            return None
+        status = [0] * len(keys)
+        for i, row in zip(hits, _bytes(mark()[hits]), strict=True):
+            name, data = kept[keys[i]]
+            status[i] = name if row == data else 0
+        return torch.tensor(status, dtype=torch.int8) if any(status) else None
+
+    def put(self, question: str, keys: list[Hashable], status: Tensor, mark: Callable[[], Tensor]) -> None:
+        """Keep the statuses (B,) other than SOLVED, and forget what was known of the other samples."""
+        kept = self._kept.setdefault(question, {})
+        names = status.tolist()
+        bad = [i for i, name in enumerate(names) if name != 0]
+        if kept:
+            for key in keys:
+                kept.pop(key, None)
+        for i, row in zip(bad, _bytes(mark()[bad]) if bad else (), strict=True):
+            kept[keys[i]] = names[i], row
+
+
+def _bytes(rows: Tensor) -> list[bytes]:
+    """The rows bit by bit, so that NaN equals itself."""
+    return [row.tobytes() for row in rows.cpu().numpy()]
 
 
 def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None = None) -> Tensor:

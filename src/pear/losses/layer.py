@@ -102,7 +102,8 @@ class DecisionLayer(DecisionModule):
             if solved is None:
                 solved = decider.solve(cost.detach(), lam, ids, **given)
         self.status = torch.zeros(len(cost), dtype=torch.int8) if isinstance(solved, Decided) else solved.status
-        fail(self.status, self.on_failure, "the decision layer")
+        trained = torch.is_grad_enabled() and cost.requires_grad
+        fail(self.status, self.on_failure, "the decision layer", spreads=trained)
 
         def verified() -> Verified:
             """The solutions with everything that is known about them."""

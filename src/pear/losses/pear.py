@@ -190,15 +190,51 @@ class PEARLoss(DecisionModule):
         true_curve = curvature if true_Q is Q else None if true_Q is None else torch.as_tensor(true_Q).detach()
         call = RegretCall(predicted.detach(), true.detach(), lam, self.injection, ids, curvature, true_curve)
         with self.decider.locked(ids):
-            parts, good = self._in_one_pass(call, wanted) or (self._step_by_step(call, wanted), None)
+            known = self._known_failures(call)
+            parts, good = self._regrets(call, wanted) if known is None else self._regrets_without(call, wanted, known)
             if good is None:
-                fail(parts.status, self.on_failure, "the predicted costs")
-                fail(torch.where(parts.status == 0, parts.true_status, 0), self.on_failure, "the true costs")
+                self._fail(parts, known, wanted)
                 good = int(((parts.status == 0) & (parts.true_status == 0)).sum())
             last = self.record(call, parts, wanted)
         shares = {"none": 0, "sum": 1, "mean": max(good, 1)}[self.reduction]
         value: Tensor = _Regret.apply(predicted, true, Q, true_Q, parts, shares, self.problem.sign)
         return value, last
+
+    def _known_failures(self, call: RegretCall) -> tuple[Tensor, Tensor] | None:
+        """(B,) statuses of the predicted and of the true problems that are known before anyone is asked, or None."""
+        pairs = ("predicted", call.predicted, call.Q), ("true", call.true, call.true_Q)
+        lam, keys = call.smoothing, call.keys
+        found = [self.decider.known_failures(name, cost, lam, keys, {"Q": Q}) for name, cost, Q in pairs]
+        if found[0] is None and found[1] is None:
+            return None
+        nothing = torch.zeros(len(call.true), dtype=torch.int8, device=call.true.device)
+        predicted, true = (nothing if status is None else status for status in found)
+        return predicted, true
+
+    def _regrets(self, call: RegretCall, wanted: bool) -> tuple[Regrets, int | None]:
+        """The regrets of a batch, and how many of them are good, where that is known without looking."""
+        return self._in_one_pass(call, wanted) or (self._step_by_step(call, wanted), None)
+
+    def _regrets_without(
+        self, call: RegretCall, wanted: bool, known: tuple[Tensor, Tensor]
+    ) -> tuple[Regrets, int | None]:
+        """The same for the samples that are not known to fail; no solver sees the others."""
+        rest = ((known[0] == 0) & (known[1] == 0)).nonzero()[:, 0]
+        parts = no_regrets(*known, self.problem.n)
+        try:
+            if len(rest):
+                parts.put(rest, self._regrets(call.only(rest), wanted)[0])
+        except NotUniqueError:
+            return self._regrets(call, wanted)  # which knows the samples' own numbers
+        return parts, None
+
+    def _fail(self, parts: Regrets, known: tuple[Tensor, Tensor] | None, wanted: bool) -> None:
+        """Raise for the samples that failed, or warn of those that have not been warned of before."""
+        status, true_status = parts.status, torch.where(parts.status == 0, parts.true_status, 0)
+        if known is not None and self.on_failure == "mask":
+            status, true_status = torch.where(known[0] == 0, status, 0), torch.where(known[1] == 0, true_status, 0)
+        fail(status, self.on_failure, "the predicted costs", spreads=wanted)
+        fail(true_status, self.on_failure, "the true costs")
 
     def _in_one_pass(self, call: RegretCall, wanted: bool) -> tuple[Regrets, int | None] | None:
         """The compiled pass, and what it leaves step by step; None where it does not apply.
@@ -294,6 +330,24 @@ class PEARLoss(DecisionModule):
             _decider=self.decider,
         )
         return last
+
+
+def no_regrets(status: Tensor, true_status: Tensor, n: int) -> Regrets:
+    """Samples with these statuses (B,), and zeros for everything else: what a failed sample has."""
+    wide = torch.zeros(len(status), n, dtype=torch.float64, device=status.device)
+    never = torch.zeros_like(status, dtype=torch.bool)
+    return Regrets(
+        value=wide[:, 0].clone(),
+        exact=wide,
+        injected=wide.clone(),
+        x=wide.clone(),
+        best=wide.clone(),
+        status=status.clone(),
+        true_status=true_status.clone(),
+        kkt_residual=torch.full_like(wide[:, 0], torch.nan),
+        reused=never,
+        repaired=never.clone(),
+    )
 
 
 class _Regret(torch.autograd.Function):

@@ -49,6 +49,13 @@ INDEFINITE = 1e-10
 DESCENT = 1e-9
 """An objective that falls by less than this along a unit direction does not fall."""
 
+PROVEN = 1e-9
+"""A sample is infeasible where its certificate says so by more than this share of its terms; above FEASIBLE, so that no
+point that counts as feasible is denied."""
+
+LARGEST = 1e150
+"""A larger number, in the units of the data, counts as infinity: its square overflows."""
+
 PROJECTED = 1e-10
 """Last correction up to which a refined projection has converged; where it has not, the rank is decided by an SVD."""
 

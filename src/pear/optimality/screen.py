@@ -6,17 +6,20 @@ import torch
 from torch import Tensor
 
 from pear.optimality.point import Status
+from pear.optimality.rule import LARGEST
 from pear.problem.canonical import QuadraticProgram
 
 
 def screen(qp: QuadraticProgram) -> Tensor:
     """(B,) int8: NOT_FINITE or INFEASIBLE where the data alone settles it, SOLVED (nothing against it) elsewhere.
 
-    Only h and the bounds may be infinite, and only so that the constraint is absent.
+    Only h and the bounds may be infinite, and only so that the constraint is absent. A number beyond LARGEST is not
+    finite: products of it overflow on the way.
     """
-    number = qp.c.isfinite().all(1)
+    number = (qp.c.abs() <= LARGEST).all(1)
     for value in (qp.H, qp.A, qp.b, qp.G):
-        number = number & value.isfinite().flatten(1).all(1)
+        finite = value.abs() <= LARGEST if isinstance(value, Tensor) else value.isfinite()
+        number = number & finite.flatten(1).all(1)
     for value in (qp.h, qp.lb, qp.ub):
         number = number & ~value.isnan().any(1)
     empty = (qp.lb > qp.ub).any(1) | (qp.h == -torch.inf).any(1)

@@ -49,8 +49,10 @@ def sample_row(field: Any, i: int) -> Any:
     return row(field.cpu().numpy() if isinstance(field, Tensor) else field, i)
 
 
-def linear_program(c: Array, A: Any, b: Array, G: Any, h: Array, lb: Array, ub: Array) -> OptimizeResult:
-    """SciPy's answer to ``min cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub``; A and G dense or sparse."""
+def linear_program(
+    c: Array, A: Any, b: Array, G: Any, h: Array, lb: Array, ub: Array, **options: Any
+) -> OptimizeResult:
+    """SciPy's answer to ``min cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub``; A and G dense or sparse, and HiGHS's own options."""
     return linprog(
         c,
         A_ub=G if G.shape[0] else None,
@@ -59,4 +61,5 @@ def linear_program(c: Array, A: Any, b: Array, G: Any, h: Array, lb: Array, ub: 
         b_eq=b if A.shape[0] else None,
         bounds=np.column_stack([lb, ub]),
         method="highs",
+        options=options,
     )

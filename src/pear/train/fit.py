@@ -22,6 +22,7 @@ from pear.train.errors import TrainingError
 from pear.train.history import Check, History, Progress, Reason
 from pear.train.loss import KeyedLoss, keyed
 from pear.train.order import Order, shuffled
+from pear.train.rows import unusable_rows
 from pear.train.stopping import EarlyStopping
 
 Metric = Callable[[Tensor, Tensor], float]
@@ -64,8 +65,13 @@ def fit(
     Returns:
         What happened, check by check.
 
+    Rows of ``train`` whose features are not finite, and from which the model predicts nothing finite, would make every
+    weight NaN. They are refused, or, where the loss says ``on_failure="mask"``, left out with a warning.
+
     Raises:
-        TrainingError: the loss or the metric is not a number; the model is left with its best weights.
+        TrainingError: the loss or the metric is not a number; the model is left with its best weights, or, before the
+            first check, with those that it came with.
+        ProblemError: features of ``train`` are not finite, and the loss does not mask; names the rows.
 
     Example:
         >>> import pear, torch
@@ -93,10 +99,15 @@ def fit(
     if not run.resume() and hasattr(loss, "calibrate"):
         loss.calibrate(run.train[1])
     was_training = model.training
+    run.left_out = unusable_rows(model, loss, run.train[0])
+    began_with = copy.deepcopy(model.state_dict())
     try:
         run.history.stopped = run.epochs(order, generator, progress)
     except KeyboardInterrupt:
         run.history.stopped = "interrupted"
+    except TrainingError:
+        model.load_state_dict(began_with)  # where there is no best yet, which ``restore`` would put in their place
+        raise
     finally:
         run.restore()
         model.train(was_training)
@@ -123,6 +134,7 @@ class _Run:
     counted: dict[str, float] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     linear: LinearEpochs | Literal[False] | None = None
+    left_out: Tensor | None = None
     schedule: ReduceLROnPlateau | None = None
 
     def __post_init__(self) -> None:
@@ -163,6 +175,7 @@ class _Run:
         last = self.config.max_epochs
         for epoch in range(self.history.epochs + 1, last + 1):
             rows = order(len(self.train[0]), generator).to(self.train[0].device)
+            rows = rows if self.left_out is None else rows[~self.left_out[rows]]
             loss = self.epoch(epoch, rows)
             over_time_cap, out_of_patience = self.over_time_cap(), False
             if over_time_cap or epoch == last or (epoch - 1) % self.config.check_every == 0:
@@ -238,9 +251,11 @@ class _Run:
 
     def checked(self, what: str, value: float, epoch: int) -> float:
         if not math.isfinite(value):
+            first = self.best_weights is None
+            kept = "weights that it came with" if first else "best weights of the checks before it"
             raise TrainingError(
                 f"the {what} is {value} in epoch {epoch}; lower the learning rate, or look for NaN and infinity in the "
-                "features and costs. The model has the best weights of the checks before it"
+                f"features and costs. The model has the {kept}"
             )
         return value
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
-from pear.solvers.adapters.arrays import Answers, Batch, Group, groups, row, stack
+from pear.solvers.adapters.arrays import Answers, Batch, Group, groups, row, stack, time_limit
 from pear.solvers.base import Candidate
 
 _CLAIMS = {
@@ -31,6 +31,8 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
             if position == 0 or not batch.shared_limits:
                 highs.passModel(_model(batch, group, matrix, i))
             highs.changeColsCost(qp.n, columns, batch.c[i])
+            if batch.integer is None:  # its clock counts all samples together
+                highs.setOptionValue("time_limit", highs.getRunTime() + time_limit(qp.n, matrix.shape[0]))
             status = _run(highs)
             if status in (Status.SOLVED, Status.INACCURATE):
                 _read(highs, batch, group, i, status, answers)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.adapters.arrays import Answers, Array, Batch, Group, groups, row, stack
+from pear.solvers.adapters.arrays import Answers, Array, Batch, Group, groups, row, stack, time_limit
 from pear.solvers.base import Candidate
 
 _RHO = 0.1
@@ -26,6 +26,7 @@ _WITH_POINT = (
     osqp.SolverStatus.OSQP_SOLVED,
     osqp.SolverStatus.OSQP_SOLVED_INACCURATE,
     osqp.SolverStatus.OSQP_MAX_ITER_REACHED,
+    osqp.SolverStatus.OSQP_TIME_LIMIT_REACHED,
 )
 
 
@@ -51,7 +52,7 @@ def _solve_group(batch: Batch, group: Group, tol: float, answers: Answers) -> No
             A=sp.csc_matrix(stack(group.A, group.G, _unit_rows(group, box))),
             l=lower,
             u=upper,
-            **_settings(tol),
+            **_settings(tol, time_limit(n, p + k + len(box))),
         )
     except osqp.OSQPException:  # H has a negative eigenvalue
         return
@@ -73,13 +74,14 @@ def _unit_rows(group: Group, box: Array) -> Array:
     return sp.eye_array(n, format="csr")[box] if sp.issparse(group.H) else np.eye(n)[box]
 
 
-def _settings(tol: float) -> dict[str, float | bool]:
+def _settings(tol: float, seconds: float) -> dict[str, float | bool]:
     return {
         "eps_abs": tol,
         "eps_rel": tol,
         "eps_prim_inf": min(tol, 1e-4),
         "eps_dual_inf": min(tol, 1e-4),
         "max_iter": 20_000,
+        "time_limit": seconds,
         "rho": _RHO,
         "adaptive_rho": _ITERATIONS,
         "warm_starting": False,  # a start from the sample before would make answers depend on the order

@@ -15,10 +15,20 @@ from pear.errors import UnknownSolverError
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
-from pear.solvers.adapters.arrays import Answers, Array, Batch, Group, groups, has_entries, row
+from pear.solvers.adapters.arrays import (
+    Answers,
+    Array,
+    Batch,
+    Group,
+    groups,
+    has_entries,
+    iteration_limit,
+    row,
+    time_limit,
+)
 from pear.solvers.base import Candidate
 
-# One accuracy in each solver's own words. A solver that is not listed runs with its own defaults.
+# One accuracy and one limit in each solver's own words. A solver that is not listed runs with its own defaults.
 _OPTIONS: dict[str, Callable[[float], dict[str, Any]]] = {
     # Below 1e-7 DAQP rejects good vertices of degenerate programs.
     "daqp": lambda tol: {"primal_tol": max(tol, 1e-7), "dual_tol": max(tol, 1e-9)},
@@ -39,6 +49,14 @@ _OPTIONS: dict[str, Callable[[float], dict[str, Any]]] = {
         "rho": 1e-2,
     },
     "osqp": lambda tol: {"eps_abs": tol, "eps_rel": tol},
+}
+_LIMITS: dict[str, Callable[[int, int], dict[str, Any]]] = {
+    "daqp": lambda n, rows: {"iter_limit": min(iteration_limit(n, rows), 10_000)},
+    "piqp": lambda n, rows: {"max_iter": min(iteration_limit(n, rows), 250)},
+    "clarabel": lambda n, rows: {"time_limit": time_limit(n, rows)},
+    # Up to 1,500 steps each; its default of 10,000 is what it takes where a program is unbounded.
+    "proxqp": lambda n, rows: {"max_iter": min(max(iteration_limit(n, rows) // 1500, 20), 100)},
+    "osqp": lambda n, rows: {"time_limit": time_limit(n, rows)},
 }
 
 # What solvers say of a failure. ProxQP is missing on purpose: at its fixed threshold it calls feasible programs with
@@ -65,7 +83,7 @@ def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
         )
     batch = Batch.of(qp)
     answers = Answers(qp)
-    options = _OPTIONS[name](tol) if name in _OPTIONS else {}
+    options = _OPTIONS[name](tol) | _LIMITS[name](qp.n, qp.p + qp.m) if name in _OPTIONS else {}
     with warnings.catch_warnings():
         # The status of the sample says it.
         warnings.filterwarnings("ignore", message=".*terminated with status", category=UserWarning)

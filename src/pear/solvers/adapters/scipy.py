@@ -9,7 +9,7 @@ import scipy.optimize
 
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.adapters.arrays import Answers, Batch, Group, groups, row, stack
+from pear.solvers.adapters.arrays import Answers, Batch, Group, groups, row, stack, time_limit
 from pear.solvers.base import Candidate
 
 _UNCLEAR = 4  # numerical trouble, or "unbounded or infeasible"
@@ -45,6 +45,7 @@ def _solve_lp(batch: Batch, group: Group, i: int, tol: float, answers: Answers) 
                 "presolve": presolve,
                 "primal_feasibility_tolerance": feasibility,
                 "dual_feasibility_tolerance": feasibility,
+                "time_limit": time_limit(len(batch.c[i]), group.A.shape[0] + group.G.shape[0]),
             },
         )
 

@@ -51,7 +51,7 @@ class TrainingSet(NamedTuple):
     Attributes:
         features: (N, p) in the model's precision; true: (N, n) costs.
         order: (N,) samples in the order of the epoch; slots: (N,) row of each sample in the table.
-        own: whether samples have rows of their own in the programs.
+        own: whether samples have rows of their own in the programs; failed: (N,) bool, samples that are left out.
         table: what is kept of the samples; default: the start of those that have none.
     """
 
@@ -60,6 +60,7 @@ class TrainingSet(NamedTuple):
     order: Array
     slots: Array
     own: bool
+    failed: Array
     table: Table
     default: States
 
@@ -69,12 +70,14 @@ class Room(NamedTuple):
 
     Attributes:
         samples, results: the arguments of ``regret_batch`` that have as many rows; work: what one sample needs.
+        rows: the samples' rows in the training set.
         totals: sum of the regrets, and samples whose working set was still optimal, over all batches.
     """
 
     samples: Samples
     results: Results
     work: Work
+    rows: Array
     totals: Array
 
 
@@ -93,9 +96,14 @@ def linear_epoch(
     true, order, samples, outcome = data.true, data.order, room.samples, room.results.outcome
     size, done = samples.at.shape[0], first
     while done * size < order.shape[0]:
-        count = min(size, order.shape[0] - done * size)
-        for i in range(count):
-            row = order[done * size + i]
+        seen, count = min(size, order.shape[0] - done * size), 0
+        for k in range(seen):
+            row = order[done * size + k]
+            if data.failed[row]:
+                continue
+            i = count
+            count += 1
+            room.rows[i] = row
             samples.at[i] = row if data.own else 0
             samples.slots[i] = data.slots[row]
             forecast(model, data.features[row], samples.predicted[i])
@@ -106,10 +114,10 @@ def linear_epoch(
         for i in range(count):
             if outcome.code[i] != SOLVED:
                 return done
-        for i in range(count):
-            room.totals[0] += room.results.value[i]
+        for i in range(count):  # the mean over the samples that count, for each that was seen
+            room.totals[0] += room.results.value[i] * (seen / count)
             room.totals[1] += 1.0 if outcome.changes[i] == 0 else 0.0
-        collect(model, data.features, order, done * size, count, room.results.injected)
+        collect(model, data.features, room.rows, count, room.results.injected)
         done += 1
         step = adam.steps + done - first
         improve(model.weight, model.weight_slope, model.weight_mean, model.weight_square, adam, step)
@@ -130,7 +138,7 @@ def forecast(model: Model, x: Array, out: Array) -> None:
 
 
 @inner
-def collect(model: Model, features: Array, order: Array, begin: int, count: int, g: Array) -> None:
+def collect(model: Model, features: Array, rows: Array, count: int, g: Array) -> None:
     """The gradient of the batch's mean regret by the model's parameters."""
     n, p = model.weight.shape
     slope, zero = model.weight_slope, model.weight[0, 0] * 0
@@ -139,7 +147,7 @@ def collect(model: Model, features: Array, order: Array, begin: int, count: int,
             slope[j, q] = zero
         model.bias_slope[0, j] = zero
     for i in range(count):
-        x = features[order[begin + i]]
+        x = features[rows[i]]
         for j in range(n):
             # rounded to the model's precision here, where the plain loop hands the gradient to the model
             model.bias_slope[1, 0] = g[i, j] / count

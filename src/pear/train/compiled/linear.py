@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from pear.decisions.one_pass import OnePass, RegretCall, regrets_of
 from pear.losses import PEARLoss
+from pear.losses.pear import no_regrets
+from pear.optimality.point import Status
 from pear.solvers.active_set.batch import work_for
 from pear.solvers.active_set.layout import Array, Outcome, Results, Samples, new_results
 from pear.train.compiled import epoch as kernel
@@ -41,9 +43,9 @@ class LinearEpochs:
         self.one_pass: OnePass = loss.decider.one_pass
         n, rows, p = loss.problem.n, self.one_pass.rows, self.one_pass.equalities
         size = min(batch_size, len(features))
-        costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), (np.zeros(size, np.int64) for _ in range(2))
-        samples = Samples(*costs_room, *numbers)
-        self.room = kernel.Room(samples, new_results(size, n, p, rows - p), work_for(n, rows), np.zeros(2))
+        costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), [np.zeros(size, np.int64) for _ in range(3)]
+        samples, results = Samples(*costs_room, *numbers[:2]), new_results(size, n, p, rows - p)
+        self.room = kernel.Room(samples, results, work_for(n, rows), numbers[2], np.zeros(2))
 
     @staticmethod
     def supports(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:
@@ -102,30 +104,44 @@ class LinearEpochs:
         group = self.optimizer.param_groups[0]
         decay, square_decay = group["betas"]
         adam = kernel.Adam(group["lr"], decay, square_decay, group["eps"], steps)
-        own = loss.problem.batch is not None
-        data = kernel.TrainingSet(self.features, self.costs, order.numpy(), slots, own, table, default)
+        own, failed = loss.problem.batch is not None, self._failed(lam)
+        left_out = failed.numpy() != 0
+        data = kernel.TrainingSet(self.features, self.costs, order.numpy(), slots, own, left_out, table, default)
         reached = int(kernel.linear_epoch(P, data, loss.injection, self._model(state), adam, self.room, first))
         for part in state:
             part["step"].fill_(steps + reached - first)
         loss.seconds["solve"] += time.perf_counter() - began
-        self._record(order, table.best.x, first, reached)
+        self._record(order, table.best.x, failed, first, reached)
         return reached
 
-    def _record(self, order: Tensor, best: Array, first: int, reached: int) -> None:
+    def _failed(self, lam: float) -> Tensor:
+        """(N,) int8: the failures that no forecast can mend, of samples that the plain loop has met."""
+        keys: list[Hashable] = list(range(len(self.costs)))
+        costs = torch.from_numpy(self.costs)
+        known = self.loss.decider.known_failures("true", costs, lam, keys, {})
+        mask = known is not None and self.loss.on_failure == "mask"
+        return known if mask and known is not None else torch.zeros(len(keys), dtype=torch.int8)
+
+    def _record(self, order: Tensor, best: Array, failed: Tensor, first: int, reached: int) -> None:
         """Tell the loss about the batches done, of which the last one is still in the room."""
         size = len(self.room.samples.at)
         fresh, reused = order[first * size : reached * size], int(self.room.totals[1])
         if reached * size < len(order):  # the next batch has been tried in the room; it takes the fallback path at once
             self.loss.count(len(fresh), reused)
             return
-        keys = order[(reached - 1) * size :]
-        some, lam = slice(len(keys)), self.loss.chosen_smoothing
+        keys, lam = order[(reached - 1) * size :], self.loss.chosen_smoothing
+        status, solved = failed[keys], (failed[keys] == 0).nonzero()[:, 0]
+        some = slice(len(solved))
         assert lam is not None
-        predicted, true, _, slots = (array[some].copy() for array in self.room.samples)
+        predicted, _, _, slots = (array[some].copy() for array in self.room.samples)
         outcome = Outcome._make(part[some].copy() for part in self.room.results.outcome)
         parts = regrets_of(Results(outcome, *(part[some].copy() for part in self.room.results[1:])), best[slots])
-        costs = torch.from_numpy(predicted), torch.from_numpy(true)
-        self.loss.record(RegretCall(costs[0], costs[1], lam, self.loss.injection, keys.tolist()), parts)
+        costs, true = torch.from_numpy(predicted), torch.from_numpy(self.costs)[keys]
+        if len(solved) < len(keys):  # nobody has forecast for the others
+            masked = no_regrets(torch.where(status == Status.INFEASIBLE, status, 0), status, self.loss.problem.n)
+            masked.put(solved, parts)
+            parts, costs = masked, torch.zeros_like(true).index_copy(0, solved, costs)
+        self.loss.record(RegretCall(costs, true, lam, self.loss.injection, keys.tolist()), parts)
         self.loss.count(len(fresh) - len(keys), reused - int(parts.reused.sum()))
 
     def _state(self) -> list[dict[str, Tensor]]:
