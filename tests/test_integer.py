@@ -21,7 +21,7 @@ from pear.bench.settings import Callbacks
 from pear.solvers.adapters.arrays import Batch
 from pear.solvers.binary import plan as plans
 from pear.solvers.binary import rows as presolve
-from pear.solvers.binary import threads
+from pear.solvers import threads
 from pear.solvers.binary.branch import search_all
 from pear.solvers.binary.plan import Plan
 from pear.solvers.binary.rows import Rows

@@ -9,9 +9,12 @@ import scipy.optimize
 
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
+from pear.solvers import time_limit
 from pear.solvers.adapters.arrays import Answers, Batch, Group, groups, row, stack
+from pear.solvers.adapters.scaling import Units, cost_unit
 from pear.solvers.base import Candidate
 
+_LEAST_COST = 2.0**10  # milp cuts a branch off that may be better by 1e-6
 _UNCLEAR = 4  # numerical trouble, or "unbounded or infeasible"
 _CLAIMS = {0: Status.SOLVED, 2: Status.INFEASIBLE, 3: Status.UNBOUNDED}
 
@@ -61,17 +64,20 @@ def _solve_lp(batch: Batch, group: Group, i: int, tol: float, answers: Answers) 
 
 
 def _solve_milp(batch: Batch, group: Group, i: int, answers: Answers) -> None:
-    b, h = row(batch.b, i), row(batch.h, i)[group.rows]
     matrix = stack(group.A, group.G)
-    lower, upper = np.concatenate([b, np.full(h.shape, -np.inf)]), np.concatenate([b, h])
+    units = Units.of(matrix, batch.integer)
+    b, h = row(batch.b, i), row(batch.h, i)[group.rows]
+    lower, upper = np.concatenate([b, np.full(h.shape, -np.inf)]) * units.rows, np.concatenate([b, h]) * units.rows
+    cost = batch.c[i] * units.columns
+    unit = cost_unit(cost, _LEAST_COST)
 
     def run(presolve: bool) -> Any:
         return scipy.optimize.milp(
-            batch.c[i],
+            cost * unit,
             integrality=batch.integer,
-            bounds=scipy.optimize.Bounds(row(batch.lb, i), row(batch.ub, i)),
-            constraints=scipy.optimize.LinearConstraint(matrix, lower, upper),
-            options={"mip_rel_gap": 0.0, "presolve": presolve},
+            bounds=scipy.optimize.Bounds(row(batch.lb, i) / units.columns, row(batch.ub, i) / units.columns),
+            constraints=scipy.optimize.LinearConstraint(units.scaled(matrix), lower, upper),
+            options={"mip_rel_gap": 0.0, "presolve": presolve, "time_limit": time_limit.left()},
         )
 
     result = run(presolve=True)
@@ -81,5 +87,5 @@ def _solve_milp(batch: Batch, group: Group, i: int, answers: Answers) -> None:
     if result.x is None or status not in (Status.SOLVED, Status.INACCURATE):
         answers.fail(i, status)
     else:
-        answers.put(i, status, result.x, group)
-        answers.prove(i, result.mip_dual_bound)
+        answers.put(i, status, result.x * units.columns, group)
+        answers.prove(i, result.mip_dual_bound / unit)
