@@ -30,6 +30,8 @@ from pear.solvers.registry import in_turn, resolve
 
 logger = logging.getLogger("pear")
 
+_ASKED = 2  # solvers that are asked for the continuous variables, where those of the integer program will do as well
+
 
 def solve_integer(problem: Problem, qp: QuadraticProgram, solver: str) -> Solution:
     """Solve a batch of integer programs; every returned solution is feasible and proven optimal.
@@ -132,7 +134,7 @@ def complete(qp: QuadraticProgram, candidate: Candidate) -> Candidate:
     part, x = qp[index], candidate.x[index].clone()
     rest = (~qp.integer).nonzero()[:, 0]
     lp = _with_fixed(part, torch.where(qp.integer, x.round(), 0.0), rest)
-    solved = solve_programs(lp, resolve("auto", "lp", isinstance(qp, SparseProgram)))
+    solved = solve_programs(lp, resolve("auto", "lp", isinstance(qp, SparseProgram))[:_ASKED])
     x[:, rest] = torch.where(solved.solved[:, None], solved.x, x[:, rest])
     return replace(candidate, x=candidate.x.index_copy(0, index, x))
 

@@ -23,12 +23,14 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve every sample of the linear program ``qp``. ``milp`` has no tolerance to set: its own is 1e-6."""
     batch = Batch.of(qp)
     answers = Answers(qp)
+    waiting = len(answers.todo)
     for group in groups(batch, answers.todo):
         for i in group.members.tolist():
             if batch.integer is None:
                 _solve_lp(batch, group, i, tol, answers)
             else:
-                _solve_milp(batch, group, i, answers)
+                _solve_milp(batch, group, i, time_limit.left() / waiting, answers)
+            waiting -= 1
     return answers.candidate()
 
 
@@ -63,7 +65,7 @@ def _solve_lp(batch: Batch, group: Group, i: int, tol: float, answers: Answers) 
     answers.put(i, status, result.x, group, -result.eqlin.marginals, -result.ineqlin.marginals, bound)
 
 
-def _solve_milp(batch: Batch, group: Group, i: int, answers: Answers) -> None:
+def _solve_milp(batch: Batch, group: Group, i: int, seconds: float, answers: Answers) -> None:
     matrix = stack(group.A, group.G)
     units = Units.of(matrix, batch.integer)
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]
@@ -77,7 +79,7 @@ def _solve_milp(batch: Batch, group: Group, i: int, answers: Answers) -> None:
             integrality=batch.integer,
             bounds=scipy.optimize.Bounds(row(batch.lb, i) / units.columns, row(batch.ub, i) / units.columns),
             constraints=scipy.optimize.LinearConstraint(units.scaled(matrix), lower, upper),
-            options={"mip_rel_gap": 0.0, "presolve": presolve, "time_limit": time_limit.left()},
+            options={"mip_rel_gap": 0.0, "presolve": presolve, "time_limit": seconds},
         )
 
     result = run(presolve=True)
