@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import pear
-from pear.solvers.binary import plan as plans
 from pear.solvers import threads
+from pear.solvers.binary import plan as plans
 from pear.solvers.binary.memory import Bounded
 from pear.solvers.binary.rows import Rows
 from pear.solvers.binary.search import NOTHING, SPENT, Found, Search

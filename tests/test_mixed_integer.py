@@ -201,7 +201,11 @@ def test_sparse_programs_with_continuous_variables(sense: str) -> None:
     for c, x, value in zip(cost, solution.x.numpy(), solution.value.tolist(), strict=True):
         limit = scipy.optimize.LinearConstraint(scale @ G, -np.inf, np.ones(m))
         theirs = scipy.optimize.milp(
-            sign * c, integrality=whole, bounds=scipy.optimize.Bounds(0, 1), constraints=limit, options={"mip_rel_gap": 0}
+            sign * c,
+            integrality=whole,
+            bounds=scipy.optimize.Bounds(0, 1),
+            constraints=limit,
+            options={"mip_rel_gap": 0},
         )
         assert np.array_equal(x[whole], np.round(x[whole]))
         assert (G @ x <= h * (1 + 1e-12)).all()
@@ -278,34 +282,33 @@ def test_limits_of_time() -> None:
 
 _INTERRUPTED = """
 import os, signal, sys, threading, time
-sys.path.insert(0, sys.argv[2])
+sys.path.insert(0, sys.argv[1])
 import numpy as np, pear
 from test_mixed_integer import hard
 problem, values = hard()
-pear.solve(problem, np.full((1, 60), -1.0), solver=sys.argv[1])  # everything is imported and compiled
-shot = []
-def shoot():
-    shot.append(time.monotonic())
-    os.kill(os.getpid(), signal.SIGINT)
-threading.Timer(0.7, shoot).start()
-try:
-    pear.solve(problem, values, solver=sys.argv[1])
-except KeyboardInterrupt:
-    print(time.monotonic() - shot[0])
-begin = time.monotonic()
-assert pear.solve(problem, np.full((1, 60), -2.0), solver=sys.argv[1]).solved.all()  # nobody is busy with the old call
-print(time.monotonic() - begin)
+for solver in ("binary", "highs"):
+    pear.solve(problem, np.full((1, 60), -1.0), solver=solver)  # everything is imported and compiled
+    shot = []
+    def shoot():
+        shot.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Timer(0.7, shoot).start()
+    try:
+        pear.solve(problem, values, solver=solver)
+    except KeyboardInterrupt:
+        print(time.monotonic() - shot[0])
+    begin = time.monotonic()
+    assert pear.solve(problem, np.full((1, 60), -2.0), solver=solver).solved.all()  # nobody works for the old call
+    print(time.monotonic() - begin)
 """
 
 
-@pytest.mark.parametrize("solver", ["binary", "highs"])
-def test_ctrl_c_is_heard(solver: str) -> None:
-    here = os.path.dirname(__file__)
-    command = [sys.executable, "-c", _INTERRUPTED, solver, here]
+def test_ctrl_c_is_heard() -> None:
+    command = [sys.executable, "-c", _INTERRUPTED, os.path.dirname(__file__)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    stopped, again = map(float, done.stdout.split())
-    assert stopped < 3  # a second, on a machine that has nothing else to do
-    assert again < 3
+    seconds = [float(line) for line in done.stdout.split()]
+    assert len(seconds) == 4
+    assert max(seconds) < 3  # less than one, on a machine that has nothing else to do
 
 
 def test_branch_and_cut_in_threads_gives_the_same() -> None:

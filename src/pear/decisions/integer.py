@@ -143,13 +143,19 @@ def _with_fixed(qp: QuadraticProgram, fixed: Tensor, rest: Tensor) -> QuadraticP
     """The linear programs in the variables ``rest`` that are left of ``qp``, whose other variables are ``fixed``."""
     A, G, ones = _columns(qp.A, rest), _columns(qp.G, rest), fixed.new_ones(qp.batch, len(rest))
     # A row of integers alone says nothing here; it is checked with the whole point.
-    b = torch.where(matvec(A.abs(), ones) > 0, qp.b - matvec(qp.A, fixed), 0.0)
-    h = torch.where(matvec(G.abs(), ones) > 0, qp.h - matvec(qp.G, fixed), torch.inf)
-    H = _columns(qp.H, rest)
+    b = torch.where(matvec(A.abs(), ones) > 0, qp.b - _one_by_one(qp.A, fixed), 0.0)
+    h = torch.where(matvec(G.abs(), ones) > 0, qp.h - _one_by_one(qp.G, fixed), torch.inf)
+    H: Any = _columns(qp.H, rest)
     H = H[:, rest] if isinstance(H, Tensor) else SparseMatrix(H.csr[rest.numpy()], shared=True)
     return type(qp)(
         H=H, c=qp.c[:, rest], A=A, b=b, G=G, h=h, lb=qp.lb[:, rest], ub=qp.ub[:, rest], diagonal=qp.diagonal
     )
+
+
+def _one_by_one(matrix: Any, x: Tensor) -> Tensor:
+    """``matvec`` sample by sample: a product of the batch would be rounded as its size has it."""
+    rows = [matvec(matrix if matrix.shape[0] == 1 else matrix[i : i + 1], x[i : i + 1]) for i in range(len(x))]
+    return torch.cat(rows)
 
 
 def _columns(matrix: Any, columns: Tensor) -> Any:

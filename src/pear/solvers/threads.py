@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -66,7 +66,9 @@ def run(
     pending = set(futures)
     try:
         while pending:
-            _, pending = wait(pending, timeout=min(_TICK, max(0.0, end - time.monotonic())))
+            done, pending = wait(pending, min(_TICK, max(0.0, end - time.monotonic())), FIRST_EXCEPTION)
+            for future in done:
+                future.result()
             if pending and time.monotonic() >= end:
                 stop()
                 end = math.inf

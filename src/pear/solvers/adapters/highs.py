@@ -110,6 +110,7 @@ class _Answer:
 
 
 def _jobs(batch: Batch, group: Group, clock: _Clock) -> Iterator[_Job]:
+    assert batch.integer is not None
     matrix = sp.csc_matrix(stack(group.A, group.G))
     units = Units.of(matrix, batch.integer)
     for part in threads.parts(len(group.members)):

@@ -66,6 +66,7 @@ def _solve_lp(batch: Batch, group: Group, i: int, tol: float, answers: Answers) 
 
 
 def _solve_milp(batch: Batch, group: Group, i: int, seconds: float, answers: Answers) -> None:
+    assert batch.integer is not None
     matrix = stack(group.A, group.G)
     units = Units.of(matrix, batch.integer)
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]

@@ -12,7 +12,20 @@ from numpy.typing import NDArray
 
 from pear.solvers.active_set.compile import guarded
 from pear.solvers.binary import dictionary as ix
-from pear.solvers.binary.dictionary import Array, Bytes, Ints, Node, Program, Tree, Work, copy, inner, level, new_tree, reset
+from pear.solvers.binary.dictionary import (
+    Array,
+    Bytes,
+    Ints,
+    Node,
+    Program,
+    Tree,
+    Work,
+    copy,
+    inner,
+    level,
+    new_tree,
+    reset,
+)
 from pear.solvers.binary.relaxation import reduced_value, solve_relaxation
 from pear.solvers.binary.search import NOTHING, PROVEN, SPENT, TIED
 from pear.solvers.binary.simplex import drop, flip, ratios

@@ -14,9 +14,9 @@ from pear.optimality.point import Status
 from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
+from pear.solvers import threads, time_limit
 from pear.solvers.adapters.arrays import Batch
 from pear.solvers.base import Candidate, empty_candidate
-from pear.solvers import threads, time_limit
 from pear.solvers.binary.plan import Answer, Plan, by_constraints, packed, unpacked, whole_bounds
 from pear.solvers.binary.rows import Array
 from pear.solvers.binary.search import NOTHING, PROVEN, SPENT, Ints, Search, nodes_for
