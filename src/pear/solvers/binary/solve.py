@@ -17,9 +17,10 @@ from pear.problem.sparse import SparseProgram
 from pear.solvers import threads, time_limit
 from pear.solvers.adapters.arrays import Batch
 from pear.solvers.base import Candidate, empty_candidate
+from pear.solvers.binary import search
 from pear.solvers.binary.plan import Answer, Plan, by_constraints, packed, unpacked, whole_bounds
 from pear.solvers.binary.rows import Array
-from pear.solvers.binary.search import NOTHING, PROVEN, SPENT, Ints, Search, nodes_for
+from pear.solvers.binary.search import NOTHING, PROVEN, SPENT, Ints, Search
 
 _SMALL = 50_000  # coefficients up to which the search is tried before branch and cut
 _STATUS = {PROVEN: Status.SOLVED, SPENT: Status.INACCURATE, NOTHING: Status.INFEASIBLE}
@@ -94,7 +95,7 @@ def _solved(batch: Batch, todo: NDArray[np.intp]) -> list[tuple[Plan, NDArray[np
         values = -batch.c[members][:, plan.free] + 0.0  # −0.0 is 0.0
         keys = [value.tobytes() for value in values]
         answers = dict(zip(keys, plan.answers.find(keys), strict=True))
-        budget = nodes_for(plan.rows)
+        budget = search.nodes_for(plan.rows)
         groups.append((plan, members, keys, answers, budget))
         new = list({key: i for i, key in enumerate(keys) if answers[key] is None}.values())
         starts = plan.starts(values[new]) if new else None

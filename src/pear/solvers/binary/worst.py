@@ -9,9 +9,10 @@ from pear.optimality.rule import OPTIMAL, TIE
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import threads
 from pear.solvers.adapters.arrays import Batch
+from pear.solvers.binary import search as engine
 from pear.solvers.binary.plan import Plan, by_constraints
 from pear.solvers.binary.rows import Array, Rows
-from pear.solvers.binary.search import Search, nodes_for
+from pear.solvers.binary.search import Search
 from pear.solvers.binary.solve import supports
 
 
@@ -43,7 +44,7 @@ def worst_of_best(qp: QuadraticProgram, true: Array, best: Array) -> Array:
 
 def _unique(plan: Plan, values: Array, best: Array) -> NDArray[np.bool_]:
     """(B,) where the best selections are proven to have no equal."""
-    budget = nodes_for(plan.rows)
+    budget = engine.nodes_for(plan.rows)
     searches = [Search(values[part], plan.rows, best[part], budget) for part in threads.parts(len(values))]
     alone = threads.run(lambda search: search.unique(TIE), searches, lambda: budget.fill(0))
     return np.concatenate([np.zeros(0, bool), *alone])
@@ -51,7 +52,7 @@ def _unique(plan: Plan, values: Array, best: Array) -> NDArray[np.bool_]:
 
 def _worst(plan: Plan, values: Array, true: Array, best: Array) -> Array:
     """(B, k) selections that earn as much as ``best`` and cost most; NaN without a proof."""
-    budget = nodes_for(plan.rows)
+    budget = engine.nodes_for(plan.rows)
 
     def search(i: int) -> Array:
         most = float(values[i] @ best[i])
