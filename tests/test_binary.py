@@ -16,8 +16,9 @@ import pear
 from pear.decisions.integer import verify_integers
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL
 from pear.problem.canonical import QuadraticProgram
+from pear.solvers import threads
 from pear.solvers.base import Candidate
-from pear.solvers.binary import plan, threads
+from pear.solvers.binary import plan
 from pear.solvers.binary.solve import supports
 from pear.solvers.registry import get, resolve
 from pear.tasks import random_knapsack

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 import pear
 from pear.bench import integers
 from pear.bench.settings import Callbacks
+from pear.solvers import threads
 from pear.solvers.adapters.arrays import Batch
 from pear.solvers.binary import plan as plans
 from pear.solvers.binary import rows as presolve
-from pear.solvers.binary import threads
 from pear.solvers.binary.branch import search_all
 from pear.solvers.binary.plan import Plan
 from pear.solvers.binary.rows import Rows

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import pear
+from pear.solvers import threads
 from pear.solvers.binary import plan as plans
-from pear.solvers.binary import threads
 from pear.solvers.binary.memory import Bounded
 from pear.solvers.binary.rows import Rows
 from pear.solvers.binary.search import NOTHING, SPENT, Found, Search
@@ -133,7 +133,7 @@ def test_the_search_does_not_depend_on_a_good_start() -> None:
 def test_the_search_gives_up_rather_than_guess() -> None:
     random = np.random.default_rng(0)
     G, value = random.uniform(1, 9, (5, 60)), random.uniform(4, 5, 60)
-    found = Search(value[None], Rows.of(G, 0.5 * G.sum(1)), budget=5).run()
+    found = Search(value[None], Rows.of(G, 0.5 * G.sum(1)), budget=np.array([5])).run()
     assert found.outcome.tolist() == [SPENT]
     assert np.isnan(found.z).all()
     nothing = Search(np.ones((1, 3)), Rows.of(np.ones((1, 3)), np.array([-1.0]))).run()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pear.bench.peers.workers.worker import Step, measure, synchronize
 from pear.errors import ProblemError
-from pear.solvers.binary.threads import count as core_count
+from pear.solvers.threads import count as core_count
 
 __all__ = ["Step", "check_device", "gradient_at", "measure", "synchronize", "threads"]
 

@@ -191,8 +191,7 @@ def _row(family: str, exams: list[_Exam], solver: str) -> ExactnessRow:
 
 
 def _solution(case: Case, solver: str) -> Solution:
-    overrides = {} if case.Q is None else {"Q": case.Q}
-    return solve(case.problem, case.predicted, case.smoothing, solver, "mask", **overrides)
+    return solve(case.problem, case.predicted, case.smoothing, solver, "mask", Q=case.Q)
 
 
 def _gradient(case: Case, solver: str) -> Tensor:

@@ -24,7 +24,7 @@ from pear.experiments import FILE_NAME, Database, Estimate, Event, ExperimentErr
 from pear.experiments.catalogue import DEGREES, EXPERIMENTS, METHODS, PORTFOLIO_METHODS, TASKS
 from pear.experiments.estimate import in_words
 from pear.experiments.specs import dashed
-from pear.solvers.binary.threads import count
+from pear.solvers.threads import count
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
 from pear.sensitivity.curvature import is_definite, singular
 from pear.sensitivity.uniqueness import linear_program, sample_row
-from pear.solvers.adapters.arrays import stack, time_limit
+from pear.solvers import time_limit
+from pear.solvers.adapters.arrays import stack
 from pear.solvers.linalg.saddle import SaddlePattern
 
 Array = NDArray[Any]
@@ -193,7 +194,7 @@ def _boundedness(qp: QuadraticProgram, i: int) -> Status:
 def _options(n: int, rows: int) -> dict[str, float]:
     """As accurate as linprog can be: what it finds has to pass a check to rounding."""
     tolerances = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), _STRICT)
-    return {**tolerances, "time_limit": time_limit(n, rows)}
+    return {**tolerances, "time_limit": time_limit.for_one(n, rows)}
 
 
 def _refined(d: Array, rows: Array) -> Array:

@@ -1,14 +1,20 @@
-"""Integer programs: whoever can solves them, and what comes back is rounded and verified like everything else."""
+"""Integer programs: whoever can solves them, and what comes back is rounded, completed and verified.
+
+A solver is asked for the integers and for a bound. The continuous variables beside these integers are the solution of a
+linear program, which goes down the pipeline of all continuous programs and is exact.
+"""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from pear.decisions.pipeline import solve_programs
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
 from pear.optimality.point import ActiveSet, Batched, Status
@@ -17,11 +23,14 @@ from pear.optimality.scale import finite_abs, positive
 from pear.optimality.screen import screen
 from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram, matvec
-from pear.problem.sparse import SparseProgram
+from pear.problem.sparse import SparseMatrix, SparseProgram
+from pear.solvers import time_limit
 from pear.solvers.base import Candidate
 from pear.solvers.registry import in_turn, resolve
 
 logger = logging.getLogger("pear")
+
+_ASKED = 2  # solvers that are asked for the continuous variables, where those of the integer program will do as well
 
 
 def solve_integer(problem: Problem, qp: QuadraticProgram, solver: str) -> Solution:
@@ -39,28 +48,33 @@ def solve_integer(problem: Problem, qp: QuadraticProgram, solver: str) -> Soluti
     found = CheckedIntegers(
         x=torch.full_like(qp.c, torch.nan),
         residual=torch.full_like(qp.c[:, 0], torch.nan),
+        gap=torch.full_like(qp.c[:, 0], torch.nan),
+        feasible=torch.zeros_like(status, dtype=torch.bool),
         status=status,
         active=ActiveSet.none(qp.batch, qp.n, qp.m, qp.c.device),
     )
     for backend in in_turn(resolve(solver, "milp", isinstance(qp, SparseProgram)), qp):
         index = (status == Status.INACCURATE).nonzero()[:, 0]
-        if len(index):
-            logger.debug("%d integer programs go to %s", len(index), backend.name)
-            part = qp if len(index) == qp.batch else qp[index]
-            found.put(index, verify_integers(part, backend.solve(part, OPTIMAL)))
-        if not bool((status == Status.INACCURATE).any()):
+        if not len(index) or time_limit.left() == 0:
             break
+        logger.debug("%d integer programs go to %s", len(index), backend.name)
+        part = qp if len(index) == qp.batch else qp[index]
+        found.put(index, verify_integers(part, complete(part, backend.solve(part, OPTIMAL))))
+    if time_limit.left() == 0:
+        status[status == Status.INACCURATE] = int(Status.TIME_LIMIT)
     solved = status == Status.SOLVED
-    x = torch.where(solved[:, None], found.x, torch.nan)
+    usable = solved | ((status == Status.TIME_LIMIT) & found.feasible)
+    x = torch.where(usable[:, None], found.x, torch.nan)
     return Solution(
         x=x,
         value=problem.sign * (x * qp.c).sum(1),
         status=status,
-        active=found.active,
+        active=found.active.only(usable),
         weak=ActiveSet.none(qp.batch, qp.n, qp.m, qp.c.device),
         duals=None,
         kkt_residual=found.residual,
         repaired=torch.zeros_like(solved),
+        gap=torch.where(usable, found.gap, torch.nan),
     )
 
 
@@ -72,6 +86,8 @@ class CheckedIntegers(Batched):
         x: (B, n) rounded points.
         residual: (B,) the largest of scaled violation, relative gap and, where it is too large to be rounded away,
             distance to integers; NaN without a point.
+        gap: (B,) relative distance of the objective from the proven bound; infinite without a bound.
+        feasible: (B,) bool, where the point was whole and satisfies the constraints, optimal or not.
         status: (B,) SOLVED where all of this holds, INACCURATE where the solver claims it and it does not, else what
             the solver says.
         active: constraints that are tight at ``x``.
@@ -79,6 +95,8 @@ class CheckedIntegers(Batched):
 
     x: Tensor
     residual: Tensor
+    gap: Tensor
+    feasible: Tensor
     status: Tensor
     active: ActiveSet
 
@@ -91,13 +109,60 @@ def verify_integers(qp: QuadraticProgram, candidate: Candidate) -> CheckedIntege
     equality, rows, lower, upper = _slacks(qp, x)
     violation = torch.cat([-equality.abs(), rows, lower, upper], 1).amin(1).clamp(max=0).abs()
     gap = _gap(qp, x, candidate.bound)
-    holds = (distance <= INTEGRAL) & (violation <= OPTIMAL) & (gap <= GAP)
-    claimed = candidate.status == Status.SOLVED
-    status = torch.where(claimed & ~holds, int(Status.INACCURATE), candidate.status).to(torch.int8)
+    feasible = (distance <= INTEGRAL) & (violation <= OPTIMAL)
+    proven = feasible & (gap <= GAP)
+    status = candidate.status.clone()
+    status[(status == Status.SOLVED) & ~proven] = int(Status.INACCURATE)
+    status[(status == Status.TIME_LIMIT) & proven] = int(Status.SOLVED)
     too_far = torch.where(distance <= INTEGRAL, 0.0, distance)
     at_lower = lower <= TIGHT
     active = ActiveSet(rows <= TIGHT, at_lower, (upper <= TIGHT) & ~at_lower)
-    return CheckedIntegers(x, torch.stack([violation, gap, too_far]).amax(0), status, active)
+    residual = torch.stack([violation, gap, too_far]).amax(0)
+    return CheckedIntegers(x, residual, gap, feasible, status, active)
+
+
+def complete(qp: QuadraticProgram, candidate: Candidate) -> Candidate:
+    """The candidate with continuous variables that are exactly the best ones beside its integers, once rounded.
+
+    A solver's own values are as accurate as its tolerance, and they go with its integers before rounding: where a
+    coefficient is 1e7, a 1e-7 is no zero. They are kept where the linear program has no solution.
+    """
+    assert qp.integer is not None
+    index = candidate.x.isfinite().all(1).nonzero()[:, 0]
+    if bool(qp.integer.all()) or not len(index):
+        return candidate
+    part, x = qp[index], candidate.x[index].clone()
+    rest = (~qp.integer).nonzero()[:, 0]
+    lp = _with_fixed(part, torch.where(qp.integer, x.round(), 0.0), rest)
+    solved = solve_programs(lp, resolve("auto", "lp", isinstance(qp, SparseProgram))[:_ASKED])
+    x[:, rest] = torch.where(solved.solved[:, None], solved.x, x[:, rest])
+    return replace(candidate, x=candidate.x.index_copy(0, index, x))
+
+
+def _with_fixed(qp: QuadraticProgram, fixed: Tensor, rest: Tensor) -> QuadraticProgram:
+    """The linear programs in the variables ``rest`` that are left of ``qp``, whose other variables are ``fixed``."""
+    A, G, ones = _columns(qp.A, rest), _columns(qp.G, rest), fixed.new_ones(qp.batch, len(rest))
+    # A row of integers alone says nothing here; it is checked with the whole point.
+    b = torch.where(matvec(A.abs(), ones) > 0, qp.b - _one_by_one(qp.A, fixed), 0.0)
+    h = torch.where(matvec(G.abs(), ones) > 0, qp.h - _one_by_one(qp.G, fixed), torch.inf)
+    H: Any = _columns(qp.H, rest)
+    H = H[:, rest] if isinstance(H, Tensor) else SparseMatrix(H.csr[rest.numpy()], shared=True)
+    return type(qp)(
+        H=H, c=qp.c[:, rest], A=A, b=b, G=G, h=h, lb=qp.lb[:, rest], ub=qp.ub[:, rest], diagonal=qp.diagonal
+    )
+
+
+def _one_by_one(matrix: Any, x: Tensor) -> Tensor:
+    """``matvec`` sample by sample: a product of the batch would be rounded as its size has it."""
+    rows = [matvec(matrix if matrix.shape[0] == 1 else matrix[i : i + 1], x[i : i + 1]) for i in range(len(x))]
+    return torch.cat(rows)
+
+
+def _columns(matrix: Any, columns: Tensor) -> Any:
+    """(B or 1, r, k) some columns of a matrix, dense or sparse."""
+    if isinstance(matrix, Tensor):
+        return matrix[:, :, columns]
+    return SparseMatrix(matrix.csr[:, columns.numpy()], shared=True)
 
 
 def as_good_as(qp: QuadraticProgram, best: Tensor) -> Problem:
@@ -118,15 +183,34 @@ def refuse_curvature(problem: Problem, smoothing: float, overrides: dict[str, An
 
 
 def _slacks(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Slacks of equalities, rows, lower and upper bounds, relative to their terms, where an integer counts as 1."""
+    """Slacks of equalities, rows, lower and upper bounds, each relative to the terms that it is computed from.
+
+    Terms that are zero count for nothing, however large their coefficients: with 1e9 for a switch that is off, a
+    violation by 1 would be small. Limits that are off by rounding are measured by the least coefficient of the row.
+    """
     assert qp.integer is not None
     size = torch.where(qp.integer, x.abs().clamp(min=1.0), x.abs())
+    equality = matvec(qp.A.abs(), x.abs()) + qp.b.abs() + _least(qp.A, qp.integer)
+    rows = matvec(qp.G.abs(), x.abs()) + finite_abs(qp.h) + _least(qp.G, qp.integer)
     return (
-        (qp.b - matvec(qp.A, x)) / positive(matvec(qp.A.abs(), size) + qp.b.abs()),
-        (qp.h - matvec(qp.G, x)) / positive(matvec(qp.G.abs(), size) + finite_abs(qp.h)),
+        (qp.b - matvec(qp.A, x)) / positive(equality),
+        (qp.h - matvec(qp.G, x)) / positive(rows),
         (x - qp.lb) / positive(size + finite_abs(qp.lb)),
         (qp.ub - x) / positive(size + finite_abs(qp.ub)),
     )
+
+
+def _least(matrix: Any, integer: Tensor) -> Tensor:
+    """(B or 1, r) the least coefficient in size, zeros left out, of each row with an integer; 0 of others."""
+    if not isinstance(matrix, Tensor):
+        csr, whole = matrix.csr, integer.numpy()
+        least, row = np.full(csr.shape[0], np.inf), np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
+        np.minimum.at(least, row, np.where(csr.data != 0, np.abs(csr.data), np.inf))
+        least[abs(csr) @ whole.astype(float) == 0] = 0.0
+        return torch.from_numpy(least)[None]
+    used = torch.where(matrix != 0, matrix.abs(), torch.inf)
+    least_used = torch.cat([used, torch.full_like(used[:, :, :1], torch.inf)], 2).amin(2)
+    return torch.where((matrix[:, :, integer] != 0).any(2), least_used, 0.0)
 
 
 def _gap(qp: QuadraticProgram, x: Tensor, bound: Tensor | None) -> Tensor:
@@ -136,7 +220,8 @@ def _gap(qp: QuadraticProgram, x: Tensor, bound: Tensor | None) -> Tensor:
     """
     if bound is None:
         return torch.full_like(x[:, 0], torch.inf)
-    terms = (qp.c * x).abs()
-    size = positive(torch.maximum(terms.sum(1), qp.c.abs().amax(1)))
-    gap = ((qp.c * x).sum(1) - bound).abs() / size
-    return torch.where(gap <= ROUNDOFF, 0.0, gap)
+    terms, costs = (qp.c * x).abs().sum(1), qp.c.abs()
+    gap = ((qp.c * x).sum(1) - bound).abs()
+    least = torch.where(costs > 0, costs, torch.inf).amin(1)
+    relative = gap / positive(torch.maximum(terms, torch.where(least.isfinite(), least, 0.0)))
+    return torch.where(gap <= ROUNDOFF * torch.maximum(terms, costs.amax(1)), 0.0, relative)

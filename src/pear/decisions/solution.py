@@ -14,7 +14,8 @@ class Solution(Batched):
     """Verified solutions of a batch.
 
     Attributes:
-        x: (B, n) decisions. Rows whose status is not SOLVED hold NaN, never a substitute.
+        x: (B, n) decisions. Rows whose status is not SOLVED hold NaN, never a substitute; those of TIME_LIMIT hold the
+            best feasible point that was found in time, if any.
         value: (B,) objective in the problem's own sense, smoothing included.
         status: (B,) int8 of ``Status``.
         active: constraints that are tight at ``x``.
@@ -23,6 +24,8 @@ class Solution(Batched):
         kkt_residual: (B,) largest of the scaled primal, dual and complementarity residuals; for integer problems the
             largest of constraint violation, distance to integers and relative gap.
         repaired: (B,) bool, where the solver's own active set was wrong and was exchanged.
+        gap: (B,) how far the objective of ``x`` may be from the best one, relative to its terms: 0 where a continuous
+            problem is solved, infinite where no bound was proven, NaN without a point.
     """
 
     x: Tensor
@@ -33,6 +36,7 @@ class Solution(Batched):
     duals: Duals | None
     kkt_residual: Tensor
     repaired: Tensor
+    gap: Tensor
 
     @property
     def solved(self) -> Tensor:

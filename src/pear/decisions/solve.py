@@ -22,6 +22,7 @@ from pear.problem.convert import as_batch
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
 from pear.solvers.registry import get, resolve
+from pear.solvers.time_limit import within
 
 logger = logging.getLogger("pear")
 
@@ -34,6 +35,7 @@ def solve(
     smoothing: float | Literal["auto"] = 0.0,
     solver: str = "auto",
     on_failure: OnFailure = "raise",
+    time_limit: float | None = None,
     **overrides: Any,
 ) -> Solution:
     """Solve ``min (or max) ½zᵀQz + cᵀz (+ φ)`` for every row of ``cost``.
@@ -48,6 +50,9 @@ def solve(
         smoothing: λ ≥ 0, adds ½λ‖z‖² to what is minimised; "auto" picks it from the scale of the costs and logs it.
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise" names the samples that have no solution; "mask" warns, and gives them NaN and a status.
+        time_limit: seconds for the whole batch of an integer problem; each sample may use an equal share of what is
+            left. Samples that are not proven by then get the status TIME_LIMIT: "raise" names their gaps, "mask"
+            returns the best points found. A continuous problem ends by itself: it is solved whatever the limit.
         **overrides: Q, A, b, G, h, lb or ub for this call, shared or one per sample.
 
     Returns:
@@ -62,13 +67,13 @@ def solve(
     check_on_failure(on_failure)
     costs = as_batch(cost)
     lam = choose_smoothing(problem, costs, smoothing)
-    if problem.is_integer:
-        refuse_curvature(problem, lam, overrides)
-        solution = solve_integer(problem, problem.canonical(costs, 0.0, **overrides), solver)
-    else:
-        verified = solve_verified(problem, costs, lam, solver, **overrides)
-        solution = _as_solution(problem, verified)
-    fail(solution.status, on_failure, "the problem")
+    with within(time_limit):
+        if problem.is_integer:
+            refuse_curvature(problem, lam, overrides)
+            solution = solve_integer(problem, problem.canonical(costs, 0.0, **overrides), solver)
+        else:
+            solution = _as_solution(problem, solve_verified(problem, costs, lam, solver, **overrides))
+    fail(solution.status, on_failure, "the problem", gap=solution.gap)
     return _in_kind(solution, costs)
 
 
@@ -162,7 +167,7 @@ def check_on_failure(on_failure: str) -> None:
         raise ProblemError(f"on_failure must be 'raise' or 'mask'; got {on_failure!r}")
 
 
-def fail(status: Tensor, on_failure: str, what: str, spreads: bool = False) -> None:
+def fail(status: Tensor, on_failure: str, what: str, spreads: bool = False, gap: Tensor | None = None) -> None:
     """Raise for, or warn of, every sample that is not solved.
 
     Args:
@@ -171,13 +176,15 @@ def fail(status: Tensor, on_failure: str, what: str, spreads: bool = False) -> N
         what: was to be solved.
         spreads: whether the samples come from a model that is being trained. Their own gradient is zero, but a model
             multiplies it by its inputs, and zero times NaN is NaN: a warning says so.
+        gap: (B,) told of the samples that ran out of time.
     """
     bad = (status != Status.SOLVED).nonzero()[:, 0].tolist()
     if not bad:
         return
     statuses = [Status(int(status[i])) for i in bad]
     named = "; ".join(
-        f"sample {i} ({one.name}): {one.sentence}" for i, one in list(zip(bad, statuses, strict=True))[:5]
+        f"sample {i} ({one.name}{_gap(one, gap, i)}): {one.sentence}"
+        for i, one in list(zip(bad, statuses, strict=True))[:5]
     )
     more = f"; and {len(bad) - 5} more" if len(bad) > 5 else ""
     message = f"{len(bad)} of {len(status)} samples could not be solved for {what}: {named}{more}"
@@ -189,6 +196,12 @@ def fail(status: Tensor, on_failure: str, what: str, spreads: bool = False) -> N
             "0 × NaN is NaN: leave these rows out before the model sees them, as pear.fit does"
         )
     warnings.warn(message, FailedSamplesWarning, stacklevel=3)
+
+
+def _gap(status: Status, gap: Tensor | None, i: int) -> str:
+    if status != Status.TIME_LIMIT or gap is None:
+        return ""
+    return ", no point" if bool(gap[i].isnan()) else f", gap {float(gap[i]):.1e}"
 
 
 def _as_solution(problem: Problem, v: Verified) -> Solution:
@@ -205,6 +218,7 @@ def _as_solution(problem: Problem, v: Verified) -> Solution:
         duals=v.duals,
         kkt_residual=v.kkt_residual,
         repaired=v.repaired,
+        gap=torch.where(v.solved, 0.0, torch.nan).to(v.x),
     )
 
 

@@ -17,6 +17,7 @@ from pear.problem.convert import as_batch
 from pear.sensitivity.projection import inject_normal, project
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
+from pear.solvers.time_limit import within
 
 TINY = 1e-7
 """Added to the denominator of the normalised regret, which stays finite where every optimal value is zero."""
@@ -76,7 +77,13 @@ def regret_gradient(
 
 
 def normalized_regret(
-    problem: Problem, predicted: Any, true: Any, solver: str = "auto", Q: Any = None, true_Q: Any = None
+    problem: Problem,
+    predicted: Any,
+    true: Any,
+    solver: str = "auto",
+    Q: Any = None,
+    true_Q: Any = None,
+    time_limit: float | None = None,
 ) -> float:
     """What the decisions lose, relative to what perfect knowledge would have paid or earned.
 
@@ -90,6 +97,10 @@ def normalized_regret(
         solver: "auto" or a name that ``pear solvers`` lists.
         Q: predicted curvature.
         true_Q: the curvature of the true objective; the problem's own where it is left out.
+        time_limit: seconds for all integer programs together; a sample that is not proven by then raises.
+
+    Raises:
+        SolveError: a sample is not solved, or not in time; nothing is scored by an unproven decision.
 
     Example:
         >>> import pear
@@ -100,8 +111,9 @@ def normalized_regret(
     predicted, true = as_batch(predicted).detach().double(), as_batch(true).detach().double()
     check_pair(predicted, true)
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
-    chosen = solve(problem, predicted, solver=solver, Q=Q).x
-    best = solve(problem, true, solver=solver, Q=true_Q).x
+    with within(time_limit):
+        chosen = solve(problem, predicted, solver=solver, Q=Q).x
+        best = solve(problem, true, solver=solver, Q=true_Q).x
     return outcome(problem, chosen, best, true, true_Q).normalized
 
 

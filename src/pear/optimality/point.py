@@ -20,6 +20,7 @@ class Status(IntEnum):
     UNBOUNDED = 3
     NOT_FINITE = 4
     NOT_CONVEX = 5
+    TIME_LIMIT = 6
 
     @property
     def sentence(self) -> str:
@@ -35,6 +36,8 @@ _SENTENCES = {
     Status.NOT_FINITE: "the data of this sample holds NaN, infinity or a number beyond 1e150; check the predictor and "
     "its inputs",
     Status.NOT_CONVEX: "the curvature given for this sample is indefinite; predict it as LLᵀ, or shift its eigenvalues",
+    Status.TIME_LIMIT: "time was up before a best point was proven; raise time_limit, or take the best point so far, "
+    "which on_failure='mask' returns with its gap",
 }
 
 

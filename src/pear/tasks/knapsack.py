@@ -15,7 +15,7 @@ from pear.errors import ProblemError
 from pear.losses.regret import check_pair
 from pear.problem import Problem
 from pear.problem.convert import ArrayLike, as_batch, to_float64
-from pear.solvers.binary import threads
+from pear.solvers import threads
 from pear.tasks.costs import Array, SyntheticTask
 from pear.tasks.vertices import adjacent_vertices
 

@@ -68,7 +68,7 @@ def examine(case: Case) -> Examined:
 def _examine(case: Case) -> Examined:
     try:
         problem = Problem(**case.problem_fields())
-        batch = _answers(case, solve(problem, case.cost, case.smoothing, "auto", "mask", **case.overrides))
+        batch = _answers(case, solve(problem, case.cost, case.smoothing, "auto", "mask", None, **case.overrides))
     except _CRASHES as error:
         crashed = Verdict("wrong", f"raised {type(error).__name__}: {error}")
         return Examined([crashed] * case.batch, np.zeros(case.batch), 1.0, 0)
@@ -102,7 +102,7 @@ def _alone(case: Case, problem: Problem, i: int) -> tuple[Answered | str, float]
     one, own = case.only(i), problem[i]
     start = time.perf_counter()
     try:
-        solution = solve(own, one.cost, one.smoothing, "auto", "mask", **one.overrides)
+        solution = solve(own, one.cost, one.smoothing, "auto", "mask", None, **one.overrides)
     except _CRASHES as error:
         return f"raised {type(error).__name__} alone: {error}", time.perf_counter() - start
     took = time.perf_counter() - start

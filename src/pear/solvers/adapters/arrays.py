@@ -19,22 +19,6 @@ from pear.solvers.base import Candidate, empty_candidate
 
 Array = NDArray[Any]
 
-_SECONDS, _PER_UNKNOWN = 1.0, 1e-3
-
-
-def time_limit(n: int, rows: int) -> float:
-    """Seconds that a solver of another package gets for one sample, by variables and rows: the one setting.
-
-    A solver that takes longer is not waited for: it hands over what it has, and the next in the table is asked.
-    """
-    return _SECONDS + _PER_UNKNOWN * (n + rows)
-
-
-def iteration_limit(n: int, rows: int) -> int:
-    """The same for solvers that count iterations, not time; one costs about a product with a dense factor."""
-    seconds = 5e-6 + 5e-9 * (n + rows) ** 2
-    return int(max(time_limit(n, rows) / seconds, 100))
-
 
 @dataclass(frozen=True)
 class Batch:

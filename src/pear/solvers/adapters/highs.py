@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
 import highspy
 import numpy as np
 import scipy.sparse as sp
@@ -9,49 +16,160 @@ import scipy.sparse as sp
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
-from pear.solvers.adapters.arrays import Answers, Batch, Group, groups, row, stack, time_limit
+from pear.solvers import threads, time_limit
+from pear.solvers.adapters.arrays import Answers, Array, Batch, Group, groups, row, stack
+from pear.solvers.adapters.scaling import Units, cost_unit
 from pear.solvers.base import Candidate
 
 _CLAIMS = {
     highspy.HighsModelStatus.kOptimal: Status.SOLVED,
     highspy.HighsModelStatus.kInfeasible: Status.INFEASIBLE,
     highspy.HighsModelStatus.kUnbounded: Status.UNBOUNDED,
+    highspy.HighsModelStatus.kTimeLimit: Status.TIME_LIMIT,
+    highspy.HighsModelStatus.kInterrupt: Status.TIME_LIMIT,
 }
+_HAS_POINT = (Status.SOLVED, Status.INACCURATE, Status.TIME_LIMIT)
+_INTEGER_TOL = 1e-10  # the least it takes: what comes out of an integer program is never loose
 
 
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
-    """Solve every sample of the linear program ``qp``; integer programs to a proven gap of zero."""
+    """Solve every sample of the linear program ``qp``; integer programs to a proven gap of zero.
+
+    Integer programs go several at a time, in units of their own, and stop where Ctrl-C or the time limit says so. A
+    sample may take an equal share of the time that is left.
+    """
     batch = Batch.of(qp)
     answers = Answers(qp)
-    highs = _configured(tol, batch.integer is not None or isinstance(qp, SparseProgram))
-    columns = np.arange(qp.n, dtype=np.int32)
-    for group in groups(batch, answers.todo):
-        matrix = sp.csc_matrix(stack(group.A, group.G))
-        for position, i in enumerate(group.members.tolist()):
-            if position == 0 or not batch.shared_limits:
-                highs.passModel(_model(batch, group, matrix, i))
-            highs.changeColsCost(qp.n, columns, batch.c[i])
-            if batch.integer is None:  # its clock counts all samples together
-                highs.setOptionValue("time_limit", highs.getRunTime() + time_limit(qp.n, matrix.shape[0]))
-            status = _run(highs)
-            if status in (Status.SOLVED, Status.INACCURATE):
-                _read(highs, batch, group, i, status, answers)
-            else:
-                answers.fail(i, status)
+    if batch.integer is None:
+        _solve_continuous(batch, answers, _configured(tol, isinstance(qp, SparseProgram)))
+    else:
+        _solve_integer(batch, answers)
     return answers.candidate()
 
 
-def _configured(tol: float, hard: bool) -> highspy.Highs:
-    # What comes out of an integer program is not repaired afterwards, so it is never solved loosely.
-    feasibility = min(max(tol, 1e-10), 1e-6 if hard else 1e-4)
+def _solve_continuous(batch: Batch, answers: Answers, highs: highspy.Highs) -> None:
+    ones = np.ones(batch.c.shape[1])
+    for group in groups(batch, answers.todo):
+        matrix = sp.csc_matrix(stack(group.A, group.G))
+        units = Units(np.ones(matrix.shape[0]), ones)
+        for position, i in enumerate(group.members.tolist()):
+            if position == 0 or not batch.shared_limits:
+                highs.passModel(_model(batch, group, matrix, units, i))
+            # its clock counts all samples together
+            status = _run(highs, batch.c[i], highs.getRunTime() + time_limit.for_one(*matrix.shape[::-1]))
+            if status in _HAS_POINT:
+                _read(highs, group, i, status, answers)
+            else:
+                answers.fail(i, status)
+
+
+def _solve_integer(batch: Batch, answers: Answers) -> None:
+    todo, seconds = answers.todo, time_limit.left()
+    clock = _Clock(seconds, len(todo), threads.count())
+    jobs = [job for group in groups(batch, todo) for job in _jobs(batch, group, clock)]
+    for found in threads.run(_Job.run, jobs, clock.stop.set, seconds):
+        for answer in found:
+            if answer.x is None:
+                answers.fail(answer.i, answer.status)
+            else:
+                answers.put(answer.i, answer.status, answer.x, answer.group)
+                answers.prove(answer.i, answer.bound)
+
+
+@dataclass
+class _Clock:
+    """The time of one call and the samples that still wait for theirs.
+
+    Attributes:
+        seconds: for all of them.
+        waiting: samples that have not begun.
+        at_a_time: samples that are solved at a time.
+        stop: set when everybody has to come to an end.
+    """
+
+    seconds: float
+    waiting: int
+    at_a_time: int
+    stop: Event = field(default_factory=Event)
+    _began: float = field(default_factory=time.monotonic)
+
+    def next_share(self) -> float:
+        """Seconds for the next sample: its share of what is left, with several at a time."""
+        left = max(0.0, self._began + self.seconds - time.monotonic())
+        share = left * min(1.0, self.at_a_time / max(1, self.waiting))
+        self.waiting -= 1
+        return share
+
+
+@dataclass(frozen=True)
+class _Answer:
+    i: int
+    group: Group
+    status: Status
+    x: Array | None = None
+    bound: float = math.nan
+
+
+def _jobs(batch: Batch, group: Group, clock: _Clock) -> Iterator[_Job]:
+    assert batch.integer is not None
+    matrix = sp.csc_matrix(stack(group.A, group.G))
+    units = Units.of(matrix, batch.integer)
+    for part in threads.parts(len(group.members)):
+        yield _Job(batch, group, units.scaled(matrix), units, group.members[part].tolist(), clock)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Some integer programs of a group, for one thread."""
+
+    batch: Batch
+    group: Group
+    matrix: sp.csc_matrix
+    units: Units
+    members: list[int]
+    clock: _Clock
+
+    def run(self) -> list[_Answer]:
+        """Solve one after another."""
+        highs = _configured(_INTEGER_TOL, presolve=True)
+        highs.cbMipInterrupt.subscribe(self._interrupt)
+        found = []
+        for position, i in enumerate(self.members):
+            if position == 0 or not self.batch.shared_limits:
+                highs.passModel(_model(self.batch, self.group, self.matrix, self.units, i))
+            found.append(self._one(highs, i, self.clock.next_share()))
+        return found
+
+    def _interrupt(self, event: Any) -> None:
+        if self.clock.stop.is_set():
+            event.interrupt()
+
+    def _one(self, highs: highspy.Highs, i: int, seconds: float) -> _Answer:
+        if seconds <= 0 or self.clock.stop.is_set():
+            return _Answer(i, self.group, Status.TIME_LIMIT)
+        cost = self.batch.c[i] * self.units.columns
+        unit = cost_unit(cost, 1.0)
+        status = _run(highs, cost * unit, seconds)
+        info, solution = highs.getInfo(), highs.getSolution()
+        if status not in _HAS_POINT or not solution.value_valid:
+            return _Answer(i, self.group, status)
+        x = np.asarray(solution.col_value) * self.units.columns
+        # A branch is cut off where it may be better by less than the tolerance; small costs can hide there.
+        hidden = _INTEGER_TOL if unit * np.abs(cost[cost != 0]).min(initial=math.inf) < 0.5 else 0.0
+        return _Answer(i, self.group, status, x, (info.mip_dual_bound - hidden) / unit)
+
+
+def _configured(tol: float, presolve: bool) -> highspy.Highs:
+    feasibility = min(max(tol, 1e-10), 1e-6 if presolve else 1e-4)
     highs = highspy.Highs()
     for name, value in {
         "output_flag": False,
         "threads": 1,
-        "presolve": "choose" if hard else "off",  # on a small LP it doubles or triples the time
+        "presolve": "choose" if presolve else "off",  # on a small LP it doubles or triples the time
         "primal_feasibility_tolerance": feasibility,
         "dual_feasibility_tolerance": feasibility,
         "mip_feasibility_tolerance": feasibility,
+        "small_matrix_value": 1e-12,  # coefficients up to here are dropped; it takes no less
         "mip_rel_gap": 0.0,
         "mip_abs_gap": 0.0,
     }.items():
@@ -59,15 +177,15 @@ def _configured(tol: float, hard: bool) -> highspy.Highs:
     return highs
 
 
-def _model(batch: Batch, group: Group, matrix: sp.csc_matrix, i: int) -> highspy.HighsLp:
-    """The rows ``matrix`` = [A; G], their limits and the bounds of sample ``i``; the costs come later."""
+def _model(batch: Batch, group: Group, matrix: sp.csc_matrix, units: Units, i: int) -> highspy.HighsLp:
+    """The rows ``matrix`` = [A; G], their limits and the bounds of sample ``i`` in ``units``; the costs come later."""
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]
     lp = highspy.HighsLp()
     lp.num_row_, lp.num_col_ = matrix.shape
     lp.col_cost_ = np.zeros(lp.num_col_)
-    lp.col_lower_, lp.col_upper_ = row(batch.lb, i), row(batch.ub, i)
-    lp.row_lower_ = np.concatenate([b, np.full(h.shape, -np.inf)])
-    lp.row_upper_ = np.concatenate([b, h])
+    lp.col_lower_, lp.col_upper_ = row(batch.lb, i) / units.columns, row(batch.ub, i) / units.columns
+    lp.row_lower_ = np.concatenate([b, np.full(h.shape, -np.inf)]) * units.rows
+    lp.row_upper_ = np.concatenate([b, h]) * units.rows
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
     if batch.integer is not None:
@@ -76,12 +194,14 @@ def _model(batch: Batch, group: Group, matrix: sp.csc_matrix, i: int) -> highspy
     return lp
 
 
-def _run(highs: highspy.Highs) -> Status:
-    """Solve the model as it stands, from scratch: a basis left by another sample could decide among ties."""
+def _run(highs: highspy.Highs, cost: Array, seconds: float) -> Status:
+    """Solve the model under ``cost``, from scratch: a basis left by another sample could decide among ties."""
+    columns = np.arange(len(cost), dtype=np.int32)
+    highs.setOptionValue("time_limit", seconds)
+    highs.changeColsCost(len(cost), columns, cost)
     outcome = _outcome(highs)
     if outcome == highspy.HighsModelStatus.kUnboundedOrInfeasible:
-        n = highs.getNumCol()
-        highs.changeColsCost(n, np.arange(n, dtype=np.int32), np.zeros(n))
+        highs.changeColsCost(len(cost), columns, np.zeros(len(cost)))
         without_cost = _CLAIMS.get(_outcome(highs), Status.INACCURATE)
         return Status.UNBOUNDED if without_cost == Status.SOLVED else without_cost
     return _CLAIMS.get(outcome, Status.INACCURATE)
@@ -96,16 +216,14 @@ def _outcome(highs: highspy.Highs) -> highspy.HighsModelStatus:
     return highs.getModelStatus()
 
 
-def _read(highs: highspy.Highs, batch: Batch, group: Group, i: int, status: Status, answers: Answers) -> None:
+def _read(highs: highspy.Highs, group: Group, i: int, status: Status, answers: Answers) -> None:
     """HiGHS has ``c = [A; G]ᵀ row_dual + col_dual``: our multipliers are its negatives."""
     solution = highs.getSolution()
     if not solution.value_valid:
         answers.fail(i, status)
         return
     x = np.asarray(solution.col_value)
-    if batch.integer is not None:
-        answers.prove(i, highs.getInfo().mip_dual_bound)
-    if batch.integer is not None or not solution.dual_valid:
+    if not solution.dual_valid:
         answers.put(i, status, x, group)
         return
     p = group.A.shape[0]

@@ -10,7 +10,8 @@ import scipy.sparse as sp
 
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.adapters.arrays import Answers, Array, Batch, Group, groups, row, stack, time_limit
+from pear.solvers import time_limit
+from pear.solvers.adapters.arrays import Answers, Array, Batch, Group, groups, row, stack
 from pear.solvers.base import Candidate
 
 _RHO = 0.1
@@ -52,7 +53,7 @@ def _solve_group(batch: Batch, group: Group, tol: float, answers: Answers) -> No
             A=sp.csc_matrix(stack(group.A, group.G, _unit_rows(group, box))),
             l=lower,
             u=upper,
-            **_settings(tol, time_limit(n, p + k + len(box))),
+            **_settings(tol, time_limit.for_one(n, p + k + len(box))),
         )
     except osqp.OSQPException:  # H has a negative eigenvalue
         return

@@ -15,6 +15,7 @@ from pear.errors import UnknownSolverError
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
+from pear.solvers import time_limit
 from pear.solvers.adapters.arrays import (
     Answers,
     Array,
@@ -22,9 +23,7 @@ from pear.solvers.adapters.arrays import (
     Group,
     groups,
     has_entries,
-    iteration_limit,
     row,
-    time_limit,
 )
 from pear.solvers.base import Candidate
 
@@ -51,12 +50,12 @@ _OPTIONS: dict[str, Callable[[float], dict[str, Any]]] = {
     "osqp": lambda tol: {"eps_abs": tol, "eps_rel": tol},
 }
 _LIMITS: dict[str, Callable[[int, int], dict[str, Any]]] = {
-    "daqp": lambda n, rows: {"iter_limit": min(iteration_limit(n, rows), 10_000)},
-    "piqp": lambda n, rows: {"max_iter": min(iteration_limit(n, rows), 250)},
-    "clarabel": lambda n, rows: {"time_limit": time_limit(n, rows)},
+    "daqp": lambda n, rows: {"iter_limit": min(time_limit.iterations_for_one(n, rows), 10_000)},
+    "piqp": lambda n, rows: {"max_iter": min(time_limit.iterations_for_one(n, rows), 250)},
+    "clarabel": lambda n, rows: {"time_limit": time_limit.for_one(n, rows)},
     # Up to 1,500 steps each; its default of 10,000 is what it takes where a program is unbounded.
-    "proxqp": lambda n, rows: {"max_iter": min(max(iteration_limit(n, rows) // 1500, 20), 100)},
-    "osqp": lambda n, rows: {"time_limit": time_limit(n, rows)},
+    "proxqp": lambda n, rows: {"max_iter": min(max(time_limit.iterations_for_one(n, rows) // 1500, 20), 100)},
+    "osqp": lambda n, rows: {"time_limit": time_limit.for_one(n, rows)},
 }
 
 # What solvers say of a failure. ProxQP is missing on purpose: at its fixed threshold it calls feasible programs with

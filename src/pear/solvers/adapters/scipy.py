@@ -9,9 +9,12 @@ import scipy.optimize
 
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.adapters.arrays import Answers, Batch, Group, groups, row, stack, time_limit
+from pear.solvers import time_limit
+from pear.solvers.adapters.arrays import Answers, Batch, Group, groups, row, stack
+from pear.solvers.adapters.scaling import Units, cost_unit
 from pear.solvers.base import Candidate
 
+_LEAST_COST = 2.0**10  # milp cuts a branch off that may be better by 1e-6
 _UNCLEAR = 4  # numerical trouble, or "unbounded or infeasible"
 _CLAIMS = {0: Status.SOLVED, 2: Status.INFEASIBLE, 3: Status.UNBOUNDED}
 
@@ -20,12 +23,14 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve every sample of the linear program ``qp``. ``milp`` has no tolerance to set: its own is 1e-6."""
     batch = Batch.of(qp)
     answers = Answers(qp)
+    waiting = len(answers.todo)
     for group in groups(batch, answers.todo):
         for i in group.members.tolist():
             if batch.integer is None:
                 _solve_lp(batch, group, i, tol, answers)
             else:
-                _solve_milp(batch, group, i, answers)
+                _solve_milp(batch, group, i, time_limit.left() / waiting, answers)
+            waiting -= 1
     return answers.candidate()
 
 
@@ -45,7 +50,7 @@ def _solve_lp(batch: Batch, group: Group, i: int, tol: float, answers: Answers) 
                 "presolve": presolve,
                 "primal_feasibility_tolerance": feasibility,
                 "dual_feasibility_tolerance": feasibility,
-                "time_limit": time_limit(len(batch.c[i]), group.A.shape[0] + group.G.shape[0]),
+                "time_limit": time_limit.for_one(len(batch.c[i]), group.A.shape[0] + group.G.shape[0]),
             },
         )
 
@@ -61,18 +66,22 @@ def _solve_lp(batch: Batch, group: Group, i: int, tol: float, answers: Answers) 
     answers.put(i, status, result.x, group, -result.eqlin.marginals, -result.ineqlin.marginals, bound)
 
 
-def _solve_milp(batch: Batch, group: Group, i: int, answers: Answers) -> None:
-    b, h = row(batch.b, i), row(batch.h, i)[group.rows]
+def _solve_milp(batch: Batch, group: Group, i: int, seconds: float, answers: Answers) -> None:
+    assert batch.integer is not None
     matrix = stack(group.A, group.G)
-    lower, upper = np.concatenate([b, np.full(h.shape, -np.inf)]), np.concatenate([b, h])
+    units = Units.of(matrix, batch.integer)
+    b, h = row(batch.b, i), row(batch.h, i)[group.rows]
+    lower, upper = np.concatenate([b, np.full(h.shape, -np.inf)]) * units.rows, np.concatenate([b, h]) * units.rows
+    cost = batch.c[i] * units.columns
+    unit = cost_unit(cost, _LEAST_COST)
 
     def run(presolve: bool) -> Any:
         return scipy.optimize.milp(
-            batch.c[i],
+            cost * unit,
             integrality=batch.integer,
-            bounds=scipy.optimize.Bounds(row(batch.lb, i), row(batch.ub, i)),
-            constraints=scipy.optimize.LinearConstraint(matrix, lower, upper),
-            options={"mip_rel_gap": 0.0, "presolve": presolve},
+            bounds=scipy.optimize.Bounds(row(batch.lb, i) / units.columns, row(batch.ub, i) / units.columns),
+            constraints=scipy.optimize.LinearConstraint(units.scaled(matrix), lower, upper),
+            options={"mip_rel_gap": 0.0, "presolve": presolve, "time_limit": seconds},
         )
 
     result = run(presolve=True)
@@ -82,5 +91,5 @@ def _solve_milp(batch: Batch, group: Group, i: int, answers: Answers) -> None:
     if result.x is None or status not in (Status.SOLVED, Status.INACCURATE):
         answers.fail(i, status)
     else:
-        answers.put(i, status, result.x, group)
-        answers.prove(i, result.mip_dual_bound)
+        answers.put(i, status, result.x * units.columns, group)
+        answers.prove(i, result.mip_dual_bound / unit)

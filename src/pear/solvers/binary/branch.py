@@ -12,7 +12,20 @@ from numpy.typing import NDArray
 
 from pear.solvers.active_set.compile import guarded
 from pear.solvers.binary import dictionary as ix
-from pear.solvers.binary.dictionary import Array, Bytes, Node, Program, Tree, Work, copy, inner, level, new_tree, reset
+from pear.solvers.binary.dictionary import (
+    Array,
+    Bytes,
+    Ints,
+    Node,
+    Program,
+    Tree,
+    Work,
+    copy,
+    inner,
+    level,
+    new_tree,
+    reset,
+)
 from pear.solvers.binary.relaxation import reduced_value, solve_relaxation
 from pear.solvers.binary.search import NOTHING, PROVEN, SPENT, TIED
 from pear.solvers.binary.simplex import drop, flip, ratios
@@ -174,20 +187,20 @@ def _accept(program: Program, z: Bytes, low: float, step: float, best: Bytes) ->
 
 @inner()
 def _explore(
-    program: Program, tree: Tree, work: Work, cut: float, low: float, step: float, best: Bytes, budget: int
+    program: Program, tree: Tree, work: Work, cut: float, low: float, step: float, best: Bytes, left: int, budget: Ints
 ) -> tuple[int, float, int]:
     """Look at every selection that earns at least ``cut`` and ``low + step``, ``low`` being what ``best`` earns.
 
     With a negative step, which keeps selections as good as the best, a second one of these ends the search. Level 0 is
-    the root, solved already; it stays as it is.
+    the root, solved already; it stays as it is. ``left`` nodes may be looked at, and none once ``budget`` is 0.
 
     Returns:
-        PROVEN, SPENT or TIED, what ``best`` earns now, and what is left of the budget.
+        PROVEN, SPENT or TIED, what ``best`` earns now, and how many nodes are left.
     """
     depth = 1
     copy(level(tree, 0), level(tree, 1))
-    while budget > 0:
-        budget -= 1
+    while left > 0 and budget[0] > 0:
+        left -= 1
         node = level(tree, depth)
         solved, bound = solve_relaxation(program, node, max(cut, low + step), work)
         place, up = -1, False
@@ -199,10 +212,10 @@ def _explore(
                 _round_down(node, work.z)
                 low, tied = _accept(program, work.z, low, step, best)
                 if tied:
-                    return TIED, low, budget
+                    return TIED, low, left
         if place >= 0 and bound >= max(cut, low + step):
             if depth + 1 == ix.DEPTH:
-                return SPENT, low, budget
+                return SPENT, low, left
             tree.bound[depth], tree.branch[depth, 0], tree.branch[depth, 1] = bound, place, 0 if up else 1
             depth += 1
             copy(node, level(tree, depth))
@@ -211,11 +224,11 @@ def _explore(
             while depth > 0 and tree.bound[depth] < max(cut, low + step):
                 depth -= 1
             if depth == 0:
-                return PROVEN, low, budget
+                return PROVEN, low, left
             place, up = tree.branch[depth, 0], tree.branch[depth, 1] == 1
             tree.bound[depth] = -np.inf  # nothing is left here after this
         _take_branch(program, level(tree, depth), place, up)
-    return SPENT, low, budget
+    return SPENT, low, left
 
 
 @guarded
@@ -230,7 +243,7 @@ def search_all(
     best: Bytes,
     has_start: NDArray[np.bool_],
     most: Array,
-    budget: int,
+    budget: Ints,
 ) -> Bytes:
     """The best selection for each row of ``values``, written to ``best``.
 
@@ -247,7 +260,7 @@ def search_all(
         best: (B, n) selections that fit, where ``has_start`` says so; overwritten.
         has_start: (B,).
         most: (B,) overwritten by what no selection earns more than, where the outcome is PROVEN.
-        budget: nodes per sample.
+        budget: (1,) nodes per sample; another thread ends the search by setting it to 0.
 
     Returns:
         (B,) PROVEN, SPENT, NOTHING, or TIED where there was a start and it or a better one has an equal.
@@ -263,7 +276,7 @@ def search_all(
         step = units[s] - close[s] if units[s] > 0 else (-close[s] if has_start[s] else close[s])
         reset(program, level(tree, 0))
         _, bound = solve_relaxation(program, level(tree, 0), floor, work)
-        guess, cut, left = _first_guess(program, work), np.inf, budget
+        guess, cut, left = _first_guess(program, work), np.inf, budget[0]
         outcome[s] = PROVEN if bound >= floor else NOTHING
         while outcome[s] == PROVEN and low < cut:
             if cut <= max(floor, low + step):
@@ -273,7 +286,7 @@ def search_all(
             if units[s] > 0:
                 target = min(np.floor((target + close[s]) / units[s]) * units[s], cut + 2.0 * close[s] - units[s])
             cut = max(target - 2.0 * close[s], floor)
-            outcome[s], low, left = _explore(program, tree, work, cut, low, step, best[s], left)
+            outcome[s], low, left = _explore(program, tree, work, cut, low, step, best[s], left, budget)
             guess *= _GROWTH
         # Nothing earns low + step or more. Where values are multiples of a unit, nothing lies between low and that.
         most[s] = low if units[s] > 0 else low + max(step, 0.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.optimality.rule import INTEGRAL, OPTIMAL
+from pear.optimality.rule import INTEGRAL, OPTIMAL, ROUNDOFF
 
 Array = NDArray[np.float64]
 
@@ -50,7 +50,10 @@ class Rows:
         whole = (np.round(G) == G).all(1) & (size < EXACT)
         divisor = np.ones(len(G))
         divisor[whole] = np.maximum(np.gcd.reduce(G[whole].astype(np.int64), axis=1), 1)
-        extra = slack * np.abs(G).max(1, initial=0.0)
+        # Of a row with 1e9 beside 1 a share of the 1e9 would be more than rounding where that item is left out.
+        least = np.where(G != 0, np.abs(G), np.inf).min(1, initial=np.inf)
+        greatest = np.abs(G).max(1, initial=0.0)
+        extra = slack * np.where(greatest > 0, np.maximum(least, ROUNDOFF / OPTIMAL * greatest), 0.0)
         upper = _tightened(h, extra, slack, whole, divisor)
         lower = -_tightened(-low, extra, slack, whole, divisor)
         upper = np.maximum(np.where(lower > upper, -np.inf, upper), -size - 1.0)  # as impossible as −inf

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from pear.solvers.binary.rows import EXACT, Array, Rows, power_of_two
 
+Ints = NDArray[np.int64]
+
 PROVEN, SPENT, NOTHING, TIED = 0, 1, 2, 3
 """How a search ends: the best is known; the budget is spent; nothing fits; two selections share the first place."""
 
@@ -30,9 +32,9 @@ class Found(NamedTuple):
     outcome: NDArray[np.int8]
 
 
-def nodes_for(rows: Rows) -> int:
-    """How many nodes a search may look at: fewer, where each takes longer."""
-    return max(1, min(_NODES, _WORK // rows.A.size))
+def nodes_for(rows: Rows) -> Ints:
+    """(1,) how many nodes a search may look at: fewer, where each takes longer."""
+    return np.array([max(1, min(_NODES, _WORK // rows.A.size))])
 
 
 class Search:
@@ -45,7 +47,8 @@ class Search:
         value: (B, n) v of several programs.
         rows: what they share.
         start: (B, n) or None: selections that fit, good ones if possible.
-        budget: nodes to look at, for each program, before giving up; ``nodes_for(rows)`` where it is left out.
+        budget: (1,) nodes to look at, for each program, before giving up; ``nodes_for(rows)`` where it is left out. A
+            search that runs in another thread is stopped by setting it to 0.
 
     Example:
         >>> rows = Rows.of(np.array([[3.0, 4.0, 2.0]]), np.array([6.0]))
@@ -53,12 +56,15 @@ class Search:
         array([[0., 1., 1.]])
     """
 
-    def __init__(self, value: Array, rows: Rows, start: Array | None = None, budget: int | None = None) -> None:
+    def __init__(self, value: Array, rows: Rows, start: Array | None = None, budget: Ints | None = None) -> None:
         self.values, self.rows, self.start = value, rows, start
         self.budget = nodes_for(rows) if budget is None else budget
 
     def run(self) -> Found:
         """The best selections."""
+        if self.budget[0] == 0:
+            nothing = np.full(self.values.shape, np.nan)
+            return Found(nothing, nothing.sum(1), np.full(len(nothing), SPENT, np.int8))
         if self.rows.weights is None:
             return self._branch()
         from pear.solvers.binary.dynamic import fill_all  # numba, which takes a moment to import

@@ -14,12 +14,13 @@ from pear.optimality.point import Status
 from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
+from pear.solvers import threads, time_limit
 from pear.solvers.adapters.arrays import Batch
 from pear.solvers.base import Candidate, empty_candidate
-from pear.solvers.binary import threads
+from pear.solvers.binary import search
 from pear.solvers.binary.plan import Answer, Plan, by_constraints, packed, unpacked, whole_bounds
 from pear.solvers.binary.rows import Array
-from pear.solvers.binary.search import NOTHING, PROVEN, SPENT, Search
+from pear.solvers.binary.search import NOTHING, PROVEN, SPENT, Ints, Search
 
 _SMALL = 50_000  # coefficients up to which the search is tried before branch and cut
 _STATUS = {PROVEN: Status.SOLVED, SPENT: Status.INACCURATE, NOTHING: Status.INFEASIBLE}
@@ -70,18 +71,19 @@ def _fill(qp: QuadraticProgram, found: Candidate) -> None:
 
 
 class _Job(NamedTuple):
-    """Some of the programs of one plan: the bytes of their values, the values (B, k) and starts."""
+    """Some of the programs of one plan: the bytes of their values, the values (B, k), starts, and nodes (1,)."""
 
     plan: Plan
     keys: list[bytes]
     values: Array
     starts: Array | None
+    budget: Ints
 
     def run(self) -> dict[bytes, Answer]:
         """Search for the decisions."""
         if not self.plan.possible:
             return dict.fromkeys(self.keys, Answer(b"", np.nan, NOTHING))
-        found = Search(self.values, self.plan.rows, self.starts).run()
+        found = Search(self.values, self.plan.rows, self.starts, self.budget).run()
         parts = zip(self.keys, packed(found.z), found.most.tolist(), found.outcome.tolist(), strict=True)
         return {key: Answer(bits if how == PROVEN else b"", most, how) for key, bits, most, how in parts}
 
@@ -93,17 +95,29 @@ def _solved(batch: Batch, todo: NDArray[np.intp]) -> list[tuple[Plan, NDArray[np
         values = -batch.c[members][:, plan.free] + 0.0  # −0.0 is 0.0
         keys = [value.tobytes() for value in values]
         answers = dict(zip(keys, plan.answers.find(keys), strict=True))
-        groups.append((plan, members, keys, answers))
+        budget = search.nodes_for(plan.rows)
+        groups.append((plan, members, keys, answers, budget))
         new = list({key: i for i, key in enumerate(keys) if answers[key] is None}.values())
         starts = plan.starts(values[new]) if new else None
         for part in threads.parts(len(new)):
             start = None if starts is None else starts[part]
-            jobs.append(_Job(plan, [keys[i] for i in new[part]], values[new[part]], start))
+            jobs.append(_Job(plan, [keys[i] for i in new[part]], values[new[part]], start, budget))
     found: dict[bytes, dict[bytes, Answer]] = defaultdict(dict)
-    for job, result in zip(jobs, threads.run(_Job.run, jobs), strict=True):
+    for job, result in zip(jobs, _run(jobs), strict=True):
         found[job.plan.key] |= result
-    for plan, _, _, answers in groups:
+    for plan, _, _, answers, budget in groups:
         if new_answers := found.get(plan.key):
-            plan.keep(new_answers)
+            # who was stopped may be done the next time
+            plan.keep({key: a for key, a in new_answers.items() if a.outcome != SPENT or budget[0] > 0})
             answers.update(new_answers)
-    return [(plan, members, [answers[key] for key in keys]) for plan, members, keys, answers in groups]
+    return [(plan, members, [answers[key] for key in keys]) for plan, members, keys, answers, _ in groups]
+
+
+def _run(jobs: list[_Job]) -> list[dict[bytes, Answer]]:
+    """The answers of all jobs; the engine has half of the time that is left, branch and cut the other half."""
+
+    def stop() -> None:
+        for job in jobs:
+            job.budget[0] = 0
+
+    return threads.run(_Job.run, jobs, stop, 0.5 * time_limit.left())

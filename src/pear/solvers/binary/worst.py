@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from pear.optimality.rule import OPTIMAL, TIE
 from pear.problem.canonical import QuadraticProgram
+from pear.solvers import threads
 from pear.solvers.adapters.arrays import Batch
-from pear.solvers.binary import threads
+from pear.solvers.binary import search as engine
 from pear.solvers.binary.plan import Plan, by_constraints
 from pear.solvers.binary.rows import Array, Rows
 from pear.solvers.binary.search import Search
@@ -43,19 +44,21 @@ def worst_of_best(qp: QuadraticProgram, true: Array, best: Array) -> Array:
 
 def _unique(plan: Plan, values: Array, best: Array) -> NDArray[np.bool_]:
     """(B,) where the best selections are proven to have no equal."""
-    parts = threads.parts(len(values))
-    alone = threads.run(lambda part: Search(values[part], plan.rows, best[part]).unique(TIE), parts)
+    budget = engine.nodes_for(plan.rows)
+    searches = [Search(values[part], plan.rows, best[part], budget) for part in threads.parts(len(values))]
+    alone = threads.run(lambda search: search.unique(TIE), searches, lambda: budget.fill(0))
     return np.concatenate([np.zeros(0, bool), *alone])
 
 
 def _worst(plan: Plan, values: Array, true: Array, best: Array) -> Array:
     """(B, k) selections that earn as much as ``best`` and cost most; NaN without a proof."""
+    budget = engine.nodes_for(plan.rows)
 
     def search(i: int) -> Array:
         most = float(values[i] @ best[i])
         J, lower = np.concatenate([plan.J, -values[i][None]]), np.append(plan.lower, -np.inf)
         upper = np.append(plan.upper, -(most - TIE * (1 + abs(most))))
         slack = np.append(np.full(len(plan.J), OPTIMAL), 0.0)
-        return Search(true[i][None], Rows.of(J, upper, lower, slack), best[i][None]).run().z[0]
+        return Search(true[i][None], Rows.of(J, upper, lower, slack), best[i][None], budget).run().z[0]
 
-    return np.stack(threads.run(search, range(len(values))))
+    return np.stack(threads.run(search, range(len(values)), lambda: budget.fill(0)))
