@@ -79,7 +79,7 @@ def test_huge_multipliers_that_cancel_are_corrected_and_not_excused() -> None:
     s = square(A=A, b=A @ [1.0, 0.5], c=np.array([-3.1, -1.7]), ub=np.full(2, INF))
     x, lost = np.array([1.0, 0.5]), 2.0**-24
     exact = np.linalg.solve(A.T, [2.1, 1.2])
-    y = Multipliers(wide(exact + np.array([lost, -lost / 2])), wide([0.0]), wide([0.0, 0.0]))
+    y = Multipliers(wide(exact + lost * np.array([1.0, -0.5])), wide([0.0]), wide([0.0, 0.0]))
     assert residuals(s, wide(x), y, Units.of(s)).worst > 1e-8
     assert judge_point(s, x, y).worst < 1e-10
     assert judge_point(s, x, replace(y, equality=wide(exact + 30.0))).worst > 1.0
@@ -141,7 +141,7 @@ def test_a_wrong_gradient_is_caught() -> None:
     space = tangent_of(s, verdict)
     assert space is not None
     assert wrong_gradient(space, g, e) == ""
-    for wrong in (g + np.array([0.0, 1e-6]), g + np.array([1e-6, 0.0]), -g, e, g * np.nan):
+    for wrong in (g + 1e-6 * np.array([0.0, 1.0]), g + 1e-6 * np.array([1.0, 0.0]), -g, e, g * np.nan):
         assert wrong_gradient(space, wrong, e) != ""
     # up to there z₂ = 0.5 moves freely, and the multiplier 2 of z₁ stays positive
     assert space.longest_step(np.array([1.0, 0.5]), (np.zeros(1), np.array([2.0, 0.0])), np.array([4.0, 0.0])) == 0.5

@@ -229,6 +229,24 @@ def _falls(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) 
     return Answer.YES if slope < -FALLS * float(terms) else Answer.EDGE
 
 
+def best_value(s: Sample) -> float | None:
+    """The optimal value of a linear program by HiGHS, in the program's own units; None where it finds none."""
+    scaled = Scaled.of(s).s
+    keep = np.isfinite(scaled.h)
+    size = _size_of(np.concatenate([scaled.b, scaled.h, scaled.lb, scaled.ub]))
+    solved = linprog(
+        scaled.c,
+        A_ub=scaled.G[keep] if keep.any() else None,
+        b_ub=scaled.h[keep] / size if keep.any() else None,
+        A_eq=scaled.A if len(scaled.b) else None,
+        b_eq=scaled.b / size if len(scaled.b) else None,
+        bounds=list(zip(scaled.lb / size, scaled.ub / size, strict=True)),
+        options=_OPTIONS,
+    )
+    x = solved.x * size * Units.of(s).column.astype(float) if solved.status == 0 else None
+    return float(wide(s.c) @ wide(x)) if x is not None else None
+
+
 def is_indefinite(H: Array) -> Answer:
     """Whether the curvature has an eigenvalue below zero."""
     d = np.sqrt(np.abs(np.diagonal(H)))

@@ -21,6 +21,7 @@ from pear.bench.stress.judge import (
     judge,
     tangent_of,
     wrong_gradient,
+    wrong_reference,
     wrong_regret,
 )
 from pear.bench.stress.kkt import objective
@@ -73,6 +74,9 @@ def _examine(case: Case) -> Examined:
         crashed = Verdict("wrong", f"raised {type(error).__name__}: {error}")
         return Examined([crashed] * case.batch, np.zeros(case.batch), 1.0, 0)
     verdicts = [judge(case.sample(i), answer) for i, answer in enumerate(batch)]
+    if verdicts[0].kind == "right":  # the judge is judged, too: one in a batch
+        why = wrong_reference(case.sample(0), batch[0])
+        verdicts[0] = replace(verdicts[0], kind="wrong", reason=why) if why else verdicts[0]
     alone, seconds = [], np.zeros(case.batch)
     for i in range(case.batch):
         answer, seconds[i] = _alone(case, problem, i)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pear.bench.stress.certificates import Answer, is_feasible, is_indefinite, is_unbounded
+from pear.bench.stress.certificates import Answer, best_value, is_feasible, is_indefinite, is_unbounded
 from pear.bench.stress.choices import judge_choice
 from pear.bench.stress.extended import wide
 from pear.bench.stress.kkt import TOLERANCE, Multipliers, Residuals, Units, judge_point, objective
@@ -24,6 +24,8 @@ SAME = 1e-7
 SLOPE = 1e-4
 """Largest error of a gradient against central differences of the loss, relative to the steepest slope."""
 
+REFERENCE = 1e-6
+"""Largest difference from the objective that another solver finds, relative to its terms."""
 ROUNDING = 1e-10
 """What rounding may change in a regret, relative to the terms of the objectives it is the difference of."""
 
@@ -126,6 +128,17 @@ def _not_convex(s: Sample) -> Verdict:
     if indefinite is Answer.NO:
         return Verdict("wrong", "NOT_CONVEX, but no eigenvalue is negative")
     return Verdict("refused", edge=indefinite is Answer.EDGE)
+
+
+def wrong_reference(s: Sample, a: Answered) -> str:
+    """Why the objective of a solved linear program is not what HiGHS finds; empty where it is, or HiGHS finds none."""
+    if s.H.any() or s.integer.any():
+        return ""
+    best = best_value(s)
+    value, terms = objective(s, a.x)
+    if best is None or abs(value - best) <= REFERENCE * max(terms, abs(best)):
+        return ""
+    return f"the objective is {value!r}, and by another solver {best!r}"
 
 
 def tangent_of(s: Sample, verdict: Verdict) -> Tangent | None:

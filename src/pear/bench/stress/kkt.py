@@ -27,6 +27,8 @@ TOLERANCE = 1e-8
 """Largest relative residual of a point that is right."""
 SHARE = 1e-2
 """Share of the largest entry, in a program's own units, below which no entry's size falls."""
+ROUNDING = 1e-4
+"""Share of the objective's gradient below which no multiplier's size falls, before SHARE is taken of it."""
 LEAST = 1e-6
 """Share of the smallest number of the data below which no decision matters: for decisions that are zero."""
 
@@ -200,8 +202,10 @@ def _gradient_size(s: Sample, size: Wide, y: Wide, units: Units, capped: bool) -
     own = np.abs(wide(s.c)) + np.abs(wide(s.H)) @ size
     largest = (own * units.column).max()
     counted = np.minimum(np.abs(y), units.row * largest) if capped else np.abs(y)
-    floor = SHARE * units.row * (counted / units.row).max(initial=0)
-    return _positive(own + np.abs(np.vstack([wide(s.A), wide(s.G)])).T @ (counted + floor))
+    # where every gradient is zero, multipliers are rounding of the terms that cancelled
+    floor = SHARE * units.row * np.maximum((counted / units.row).max(initial=0), ROUNDING * largest)
+    terms = own + np.abs(np.vstack([wide(s.A), wide(s.G)])).T @ (counted + floor)
+    return np.where(terms > 0, terms, _positive(SHARE * ROUNDING * largest) / units.column)
 
 
 def _positive(values: Wide) -> Wide:

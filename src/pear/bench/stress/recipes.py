@@ -9,45 +9,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from pear.bench.stress.sample import Array, Case
+from pear.bench.stress.parts import Fields, Recipe, Rng, curvature, leading, polytope, priced, times
+from pear.bench.stress.sample import Case
 
-Fields = dict[str, Any]
-Rng = np.random.Generator
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """The choices that make one batch of problems.
-
-    Attributes:
-        family: a name in ``FAMILIES``.
-        n: variables.
-        equalities, rows: numbers of rows of A and of G.
-        batch: samples.
-        exponent: how bad it is, 0 to 12; every family reads it in its own way.
-        curved: the problem has a curvature of its own; else it is linear.
-        smoothed: λ > 0.
-        per_sample: every sample has rows and bounds of its own.
-        maximise: the sense.
-        seed: of what is drawn.
-    """
-
-    family: str
-    n: int = 4
-    equalities: int = 1
-    rows: int = 3
-    batch: int = 8
-    exponent: int = 6
-    curved: bool = False
-    smoothed: bool = True
-    per_sample: bool = False
-    maximise: bool = False
-    seed: int = 0
+__all__ = ["FAMILIES", "Recipe", "build", "draw"]
 
 
 def build(recipe: Recipe) -> Case:
@@ -74,77 +43,21 @@ def draw(rng: Rng, family: str, batch: int = 8) -> Recipe:
     )
 
 
-# -- parts -------------------------------------------------------------------------------------------------------------
-
-
-def _lead(r: Recipe) -> tuple[int, ...]:
-    return (r.batch,) if r.per_sample else ()
-
-
-def _times(rows: Array, x: Array) -> Array:
-    return np.asarray(np.einsum("...rn,...n->...r", rows, x))
-
-
-def _polytope(r: Recipe, rng: Rng, whole: bool = False) -> Fields:
-    """Rows and bounds around a point; with ``whole`` all numbers are small integers, and every product is exact."""
-
-    def draws(*shape: int) -> Array:
-        return rng.integers(-3, 4, shape).astype(float) if whole else rng.normal(size=shape)
-
-    def room(shape: tuple[int, ...]) -> Array:
-        return rng.integers(0, 3, shape).astype(float) if whole else rng.uniform(0.0, 1.0, shape)
-
-    lead = _lead(r)
-    x = draws(*lead, r.n)
-    A, G = draws(*lead, r.equalities, r.n), draws(*lead, r.rows, r.n)
-    b, reached = _times(A, x), _times(G, x)
-    return {
-        "A": A,
-        "b": b,
-        "G": G,
-        "h": reached + room(reached.shape),
-        "lb": x - room(x.shape),
-        "ub": x + room(x.shape),
-    }
-
-
-def _curvature(r: Recipe, rng: Rng, lead: tuple[int, ...] = ()) -> Array:
-    M = rng.normal(size=(*lead, r.n, r.n))
-    return np.asarray(M @ np.swapaxes(M, -1, -2) / r.n + 0.1 * np.eye(r.n))
-
-
-def _case(r: Recipe, rng: Rng, fields: Fields, cost: Array | None = None, **more: Any) -> Case:
-    """The case with costs of size 1, predicted with an error of half their size, in the recipe's sense."""
-    true = rng.normal(size=(r.batch, r.n)) if cost is None else cost
-    predicted = true + 0.5 * np.abs(true).max(initial=0.0) * rng.normal(size=true.shape) if cost is None else cost
-    if r.curved and "Q" not in fields:
-        fields = {**fields, "Q": _curvature(r, rng, _lead(r))}
-    if r.maximise and "Q" in fields:
-        fields = {**fields, "Q": -fields["Q"]}
-    more.setdefault("smoothing", float(rng.choice([0.01, 0.1, 1.0])) if r.smoothed else 0.0)
-    if cost is not None and r.smoothed:
-        true = cost + rng.integers(-1, 2, cost.shape)
-    return Case(r.family, predicted, true, fields, sense="max" if r.maximise else "min", **more)
-
-
-# -- families ----------------------------------------------------------------------------------------------------------
-
-
 def well_scaled(r: Recipe, rng: Rng) -> Case:
     """Everything of size 1."""
-    return _case(r, rng, _polytope(r, rng))
+    return priced(r, rng, polytope(r, rng))
 
 
 def badly_scaled(r: Recipe, rng: Rng) -> Case:
     """Variables, rows and costs in units of 1e-6 to 1e6."""
-    fields, span = _polytope(r, rng), r.exponent / 2
+    fields, span = polytope(r, rng), r.exponent / 2
     d, a, g = (10.0 ** rng.uniform(-span, span, k) for k in (r.n, r.equalities, r.rows))
     if r.curved:
-        fields["Q"] = _curvature(r, rng, _lead(r)) / d / d[:, None]
+        fields["Q"] = curvature(r, rng, leading(r)) / d / d[:, None]
     fields |= {"A": a[:, None] * fields["A"] / d, "b": a * fields["b"]}
     fields |= {"G": g[:, None] * fields["G"] / d, "h": g * fields["h"]}
     fields |= {"lb": fields["lb"] * d, "ub": fields["ub"] * d}
-    case = _case(r, rng, fields)
+    case = priced(r, rng, fields)
     unit = 10.0 ** rng.uniform(-span, span)
     if "Q" in case.fields:
         case.fields["Q"] = unit * case.fields["Q"]
@@ -155,38 +68,38 @@ def badly_scaled(r: Recipe, rng: Rng) -> Case:
 
 def degenerate(r: Recipe, rng: Rng) -> Case:
     """Small integers everywhere: many rows through one vertex, ties between costs, costs that are zero."""
-    fields = _polytope(r, rng, whole=True)
-    return _case(r, rng, fields, cost=rng.integers(-2, 3, (r.batch, r.n)).astype(float))
+    fields = polytope(r, rng, whole=True)
+    return priced(r, rng, fields, cost=rng.integers(-2, 3, (r.batch, r.n)).astype(float))
 
 
 def nearly_parallel(r: Recipe, rng: Rng) -> Case:
     """Rows that differ from others by 1e-6 to 1e-10 of their size, and pass near the same point."""
     r = replace(r, rows=max(r.rows, 2), n=max(r.n, 2))
-    fields, apart = _polytope(r, rng), 10.0 ** -(6 + 4 * r.exponent / 12)
-    lead = _lead(r)
+    fields, apart = polytope(r, rng), 10.0 ** -(6 + 4 * r.exponent / 12)
+    lead = leading(r)
     x = (fields["lb"] + fields["ub"]) / 2
     near = fields["G"] + apart * rng.normal(size=fields["G"].shape)
     gap = np.where(rng.random(fields["h"].shape) < 0.5, 0.0, apart * rng.uniform(0, 1, fields["h"].shape))
     fields |= {"lb": x - 3.0, "ub": x + 3.0}
     h = fields["h"]
-    fields["h"] = np.concatenate([h, h + _times(near - fields["G"], x) + gap], -1)
+    fields["h"] = np.concatenate([h, h + times(near - fields["G"], x) + gap], -1)
     fields["G"] = np.concatenate([fields["G"], near], -2)
     if r.equalities and rng.random() < 0.3:
         again = fields["A"][..., :1, :] + apart * rng.normal(size=(*lead, 1, r.n))
         fields["A"] = np.concatenate([fields["A"], again], -2)
-        fields["b"] = _times(fields["A"], x)
-        fields["h"] = np.maximum(fields["h"], _times(fields["G"], x))
+        fields["b"] = times(fields["A"], x)
+        fields["h"] = np.maximum(fields["h"], times(fields["G"], x))
     else:
-        fields["b"] = _times(fields["A"], x)
-        fields["h"] = np.maximum(fields["h"], _times(fields["G"], x))
-    return _case(r, rng, fields)
+        fields["b"] = times(fields["A"], x)
+        fields["h"] = np.maximum(fields["h"], times(fields["G"], x))
+    return priced(r, rng, fields)
 
 
 def repeated_rows(r: Recipe, rng: Rng) -> Case:
     """Rows that are there twice, or in other units, equalities as pairs of inequalities, and rows without an entry."""
-    f = _polytope(r, rng)
+    f = polytope(r, rng)
     unit = float(rng.choice([1.0, 2.0, 3.0, 1e-3, -1.0]))
-    zero, lead = np.zeros((*_lead(r), 1, r.n)), _lead(r)
+    zero, lead = np.zeros((*leading(r), 1, r.n)), leading(r)
     f["A"] = np.concatenate([f["A"], unit * f["A"], zero], -2)
     f["b"] = np.concatenate([f["b"], unit * f["b"], np.zeros((*lead, 1))], -1)
     f["G"] = np.concatenate([f["G"], abs(unit) * f["G"], f["G"], zero, zero], -2)
@@ -195,58 +108,58 @@ def repeated_rows(r: Recipe, rng: Rng) -> Case:
         f["G"] = np.concatenate([f["G"], f["A"], -f["A"]], -2)
         f["h"] = np.concatenate([f["h"], f["b"], -f["b"]], -1)
         del f["A"], f["b"]
-    return _case(r, rng, f)
+    return priced(r, rng, f)
 
 
 def contradictory(r: Recipe, rng: Rng) -> Case:
     """Rows that contradict each other, clearly or by as little as 1e-12; half of the samples do not."""
     r = replace(r, rows=max(r.rows, 1), per_sample=True)
-    f, by = _polytope(r, rng), 10.0 ** -float(r.exponent)
+    f, by = polytope(r, rng), 10.0 ** -float(r.exponent)
     kind = rng.integers(3)
     wrong = by * rng.integers(0, 2, r.batch)
     if kind == 0:  # an equality twice, with another right-hand side
         again = f["G"][:, :1]
         f["A"] = np.concatenate([f["A"], again, 2.0 * again], 1)
-        reached = _times(again, (f["lb"] + f["ub"]) / 2)
-        f["b"] = np.concatenate([_times(f["A"][:, :-2], (f["lb"] + f["ub"]) / 2), reached, 2 * reached], 1)
+        reached = times(again, (f["lb"] + f["ub"]) / 2)
+        f["b"] = np.concatenate([times(f["A"][:, :-2], (f["lb"] + f["ub"]) / 2), reached, 2 * reached], 1)
         f["b"][:, -1] += wrong
-        f["h"] = np.maximum(f["h"], _times(f["G"], (f["lb"] + f["ub"]) / 2))
+        f["h"] = np.maximum(f["h"], times(f["G"], (f["lb"] + f["ub"]) / 2))
     elif kind == 1:  # two inequalities with nothing between them
         f["G"] = np.concatenate([f["G"], -f["G"][:, :1]], 1)
         f["h"] = np.concatenate([f["h"], -f["h"][:, :1] - wrong[:, None]], 1)
     else:  # a row that the bounds cannot reach
         lowest = np.where(f["G"] > 0, f["G"] * f["lb"][:, None], f["G"] * f["ub"][:, None]).sum(2)
         f["h"][:, 0] = np.where(wrong > 0, lowest[:, 0] - wrong, f["h"][:, 0])
-    return _case(r, rng, f)
+    return priced(r, rng, f)
 
 
 def bounds(r: Recipe, rng: Rng) -> Case:
     """Variables that are fixed, free, or bounded on one side; rows that are absent."""
-    f = _polytope(r, rng)
+    f = polytope(r, rng)
     x = (f["lb"] + f["ub"]) / 2
     kind = rng.integers(0, 5, f["lb"].shape)
     f["lb"] = np.where(kind == 0, x, np.where((kind == 1) | (kind == 2), -np.inf, f["lb"]))
     f["ub"] = np.where(kind == 0, x, np.where((kind == 1) | (kind == 3), np.inf, f["ub"]))
-    f["b"], f["h"] = _times(f["A"], x), np.maximum(f["h"], _times(f["G"], x))
+    f["b"], f["h"] = times(f["A"], x), np.maximum(f["h"], times(f["G"], x))
     f["h"] = np.where(rng.random(f["h"].shape) < 0.2, np.inf, f["h"])
-    return _case(r, rng, f)
+    return priced(r, rng, f)
 
 
 def huge_bounds(r: Recipe, rng: Rng) -> Case:
     """Bounds of 1e10 to 1e150 that stand for "none", on some or all variables."""
-    f = _polytope(r, rng)
+    f = polytope(r, rng)
     huge = 10.0 ** rng.choice([10, 12, 15, 19, 20, 30, 100, 150])
     x = (f["lb"] + f["ub"]) / 2
-    f["b"], f["h"] = _times(f["A"], x), np.maximum(f["h"], _times(f["G"], x))
+    f["b"], f["h"] = times(f["A"], x), np.maximum(f["h"], times(f["G"], x))
     low, high = rng.random(f["lb"].shape) < 0.7, rng.random(f["lb"].shape) < 0.7
     f["lb"], f["ub"] = np.where(low, -huge, f["lb"]), np.where(high, huge, f["ub"])
-    return _case(r, rng, f)
+    return priced(r, rng, f)
 
 
 def low_rank(r: Recipe, rng: Rng) -> Case:
     """Curvature of low rank, exactly: small integers times their transpose. Zero cost in a part of them."""
-    f = _polytope(r, rng, whole=rng.random() < 0.5)
-    F = rng.integers(-2, 3, (*_lead(r), r.n, max(1, r.n // 2))).astype(float)
+    f = polytope(r, rng, whole=rng.random() < 0.5)
+    F = rng.integers(-2, 3, (*leading(r), r.n, max(1, r.n // 2))).astype(float)
     f["Q"] = F @ np.swapaxes(F, -1, -2)
     if r.exponent > 8:
         free = rng.random(f["lb"].shape) < 0.5
@@ -260,7 +173,21 @@ def low_rank(r: Recipe, rng: Rng) -> Case:
             if not r.per_sample
             else None
         )
-    return _case(replace(r, smoothed=r.smoothed and r.exponent % 2 == 0), rng, f, cost)
+    return priced(replace(r, smoothed=r.smoothed and r.exponent % 2 == 0), rng, f, cost)
+
+
+def flat(r: Recipe, rng: Rng) -> Case:
+    """Zero cost, and a singular curvature whose null space meets the constraints: every gradient vanishes."""
+    F = rng.integers(-2, 3, (r.n, max(1, r.n // 2))).astype(float)
+    if r.exponent % 2:
+        F = F + rng.normal(size=F.shape)
+    F[-1] -= F.sum(0)  # so that equal entries are in the null space
+    x = np.full(r.n, float(rng.integers(-2, 3)))
+    A, G = rng.normal(size=(r.equalities, r.n)), rng.normal(size=(r.rows, r.n))
+    room = rng.uniform(0.0, 1.0, r.rows) * (rng.random(r.rows) < 0.7)
+    below, above = np.where(rng.random((2, r.n)) < 0.3, np.inf, rng.integers(0, 3, (2, r.n)))
+    f: Fields = {"Q": F @ F.T, "A": A, "b": A @ x, "G": G, "h": G @ x + room, "lb": x - below, "ub": x + above}
+    return priced(replace(r, per_sample=False, smoothed=False), rng, f, cost=np.zeros((r.batch, r.n)))
 
 
 def ill_conditioned(r: Recipe, rng: Rng) -> Case:
@@ -268,15 +195,15 @@ def ill_conditioned(r: Recipe, rng: Rng) -> Case:
     V = np.linalg.qr(rng.normal(size=(r.n, r.n)))[0]
     values = 10.0 ** -rng.uniform(0.0, r.exponent, r.n)
     values[0] = 1.0
-    f: Fields = _polytope(r, rng)
+    f: Fields = polytope(r, rng)
     Q = (V * values) @ V.T
     f["Q"] = (Q + Q.T) / 2
     if rng.random() < 0.6:
         x = (f["lb"] + f["ub"]) / 2
-        f["b"], f["h"] = _times(f["A"], x), np.maximum(f["h"], _times(f["G"], x))
+        f["b"], f["h"] = times(f["A"], x), np.maximum(f["h"], times(f["G"], x))
         free = rng.random(f["lb"].shape) < rng.choice([0.5, 1.0])
         f["lb"], f["ub"] = np.where(free, -np.inf, f["lb"]), np.where(free, np.inf, f["ub"])
-    return _case(replace(r, smoothed=False), rng, f)
+    return priced(replace(r, smoothed=False), rng, f)
 
 
 def hilbert(r: Recipe, rng: Rng) -> Case:
@@ -286,29 +213,29 @@ def hilbert(r: Recipe, rng: Rng) -> Case:
     i = np.arange(n)
     A = (1.0 / (1.0 + i[:, None] + i))[: r.equalities]
     x = rng.integers(-2, 3, n).astype(float)
-    return _case(r, rng, {"A": A, "b": A @ x, "lb": x - 2.0, "ub": x + 2.0})
+    return priced(r, rng, {"A": A, "b": A @ x, "lb": x - 2.0, "ub": x + 2.0})
 
 
 def unbounded(r: Recipe, rng: Rng) -> Case:
     """Linear costs along variables without bounds; some samples are held by a row or by the sign of their cost."""
     r = replace(r, smoothed=False, curved=False)
-    f = _polytope(r, rng)
+    f = polytope(r, rng)
     free = rng.random(r.n) < 0.5
     f["ub"] = np.where(free, np.inf, f["ub"])
     f["lb"] = np.where(free & (rng.random(r.n) < 0.3), -np.inf, f["lb"])
     if r.rows and rng.random() < 0.5:
         f["G"] = np.abs(f["G"])
-        f["h"] = np.abs(f["h"]) + _times(f["G"], np.where(np.isfinite(f["lb"]), f["lb"], 0.0))
-    return _case(r, rng, f)
+        f["h"] = np.abs(f["h"]) + times(f["G"], np.where(np.isfinite(f["lb"]), f["lb"], 0.0))
+    return priced(r, rng, f)
 
 
 def mixes(r: Recipe, rng: Rng) -> Case:
     """Good, infeasible, unbounded, not finite and not convex samples in one batch, by fields of the call."""
     r = replace(r, per_sample=True, smoothed=False, rows=max(r.rows, 1))
-    f = _polytope(r, rng)
+    f = polytope(r, rng)
     free = rng.random((r.batch, r.n)) < 0.2
     f["ub"] = np.where(free, np.inf, f["ub"])
-    case = _case(r, rng, f)
+    case = priced(r, rng, f)
     kind = rng.integers(0, 8, r.batch)
     lb, ub, h = f["lb"].copy(), f["ub"].copy(), f["h"].copy()
     lb[kind == 0, 0] = 3.0 + np.where(np.isfinite(ub[kind == 0, 0]), ub[kind == 0, 0], 0.0)
@@ -330,7 +257,7 @@ def sparse(r: Recipe, rng: Rng) -> Case:
     large = r.seed % 40 == 0
     r = replace(r, per_sample=False, n=520 if large else r.n, batch=min(r.batch, 4) if large else r.batch)
     r = replace(r, rows=60 if large else max(1, r.rows), equalities=20 if large else r.equalities)
-    f = _polytope(r, rng)
+    f = polytope(r, rng)
     density = 0.01 if large else 0.3
     x = (f["lb"] + f["ub"]) / 2
     for rows, rhs, room in (("A", "b", 0.0), ("G", "h", 1.0)):
@@ -338,7 +265,7 @@ def sparse(r: Recipe, rng: Rng) -> Case:
         f[rhs] = f[rows] @ x + room * rng.uniform(0, 1, len(f[rhs]))
     if r.curved:
         f["Q"] = np.diag(rng.uniform(0.1, 2.0, r.n))
-    return _case(r, rng, f, sparse=True)
+    return priced(r, rng, f, sparse=True)
 
 
 def integer(r: Recipe, rng: Rng) -> Case:
@@ -346,14 +273,14 @@ def integer(r: Recipe, rng: Rng) -> Case:
     n = min(r.n, 8)
     r = replace(r, n=n, equalities=min(r.equalities, 1), per_sample=False, smoothed=False, curved=False)
     r = replace(r, rows=max(1, min(r.rows, 4)))
-    f = _polytope(r, rng, whole=True)
+    f = polytope(r, rng, whole=True)
     if rng.random() < 0.5:
         f["G"] = f["G"] + rng.normal(size=f["G"].shape)
     unit = 10.0 ** -float(r.exponent - 2) if r.exponent > 6 else 1.0
     f["G"], f["h"] = unit * f["G"], unit * f["h"]
     marks = rng.random(n) < (1.0 if rng.random() < 0.7 else 0.6)
     marks[0] = True
-    return _case(r, rng, f, integer=marks)
+    return priced(r, rng, f, integer=marks)
 
 
 def big_m(r: Recipe, rng: Rng) -> Case:
@@ -368,7 +295,7 @@ def big_m(r: Recipe, rng: Rng) -> Case:
     ub = np.concatenate([np.full(k, M if rng.random() < 0.5 else 1e9), np.ones(k)])
     costs = np.hstack([rng.uniform(0.1, 2.0, (r.batch, k)), rng.uniform(0.1, 20.0, (r.batch, k))])
     marks = np.arange(2 * k) >= k
-    return _case(r, rng, {"G": G, "h": h, "lb": np.zeros(2 * k), "ub": ub}, cost=costs, integer=marks)
+    return priced(r, rng, {"G": G, "h": h, "lb": np.zeros(2 * k), "ub": ub}, cost=costs, integer=marks)
 
 
 FAMILIES: dict[str, Callable[[Recipe, Rng], Case]] = {
@@ -381,6 +308,7 @@ FAMILIES: dict[str, Callable[[Recipe, Rng], Case]] = {
     "bounds": bounds,
     "huge bounds": huge_bounds,
     "low rank": low_rank,
+    "flat": flat,
     "ill-conditioned": ill_conditioned,
     "Hilbert": hilbert,
     "unbounded": unbounded,

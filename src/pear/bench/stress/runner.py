@@ -192,7 +192,7 @@ def work(job: Job) -> Result:
         setattr(tally, verdict.kind, getattr(tally, verdict.kind) + 1)
         tally.edge += verdict.edge
         if verdict.kind in ("wrong", "inaccurate"):
-            again = examine(case.only(i)).verdicts[0].kind == verdict.kind if len(failures) < 2 else False
+            again = examine(case.only(i)).verdicts[0].kind == verdict.kind if len(failures) < 4 else False
             failures.append(Failure(recipe, i, verdict.kind, verdict.reason, again))
     return k, tally, failures
 
