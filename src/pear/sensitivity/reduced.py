@@ -18,15 +18,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from pear.optimality.exact import Doubled, ExactSample
 from pear.optimality.point import ActiveSet
 from pear.optimality.rule import FLAT, RANK, SHARP
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.canonical import QuadraticProgram, tmatvec
+from pear.sensitivity.refine import finest_rank, homogeneous, refine
 
 _Step = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """A preconditioner: residuals (rest_f, rest_r) in, corrections (dx, dv) out."""
 
 _SHIFT = 1e-7  # of the rows, relative to the curvature
 _REFINEMENTS = 4
+_CANCELS = 1e4  # terms of the rows this much larger than what they add up to have lost the digits that count
+_Solved = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class ReducedKKT:
@@ -41,7 +45,7 @@ class ReducedKKT:
     cheap = True
 
     def __init__(self, qp: QuadraticProgram, active: ActiveSet, rank: float = RANK) -> None:
-        self._rank = rank
+        self._qp, self._active, self._rank = qp, active, rank
         self._shape = (qp.batch, qp.n, qp.p, qp.m)
         self._free, self._free_mask = _pack(~active.fixed)
         self._rows, self._rows_mask = _pack(active.rows)
@@ -128,14 +132,29 @@ class ReducedKKT:
         B, _, p, m = self._shape
         zeros = e.new_zeros(B, p), e.new_zeros(B, m)
         if least_multipliers:
-            return self.solve_carefully(e, *zeros)
+            return self._exactly(e, *self.solve_carefully(e, *zeros))
         fast = self.solve(e, *zeros)
         good = fast[3]
-        if bool(good.all()):
-            return fast
-        careful = self.solve_carefully(e, *zeros)
-        x, v_eq, v_in = (torch.where(good[:, None], f, c) for f, c in zip(fast[:3], careful[:3], strict=True))
-        return x, v_eq, v_in, good | careful[3]
+        if not bool(good.all()):
+            careful = self.solve_carefully(e, *zeros)
+            x, v_eq, v_in = (torch.where(good[:, None], f, c) for f, c in zip(fast[:3], careful[:3], strict=True))
+            fast = x, v_eq, v_in, good | careful[3]
+        return self._exactly(e, *fast)
+
+    def _exactly(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor, good: Tensor) -> _Solved:
+        """Refine with exact residuals where the rows are so nearly parallel that their multipliers cancel."""
+        terms = tmatvec(self._qp.A.abs(), v_eq.abs()) + tmatvec(self._qp.G.abs(), v_in.abs())
+        lost = terms.amax(1) > _CANCELS * e.abs().amax(1)
+        if x.is_cuda or not bool(lost.any()):
+            return x, v_eq, v_in, good
+        for i in lost.nonzero():
+            qp, active = homogeneous(self._qp[i], e[i]), self._active[i]
+            system = ReducedKKT(qp, active, finest_rank(qp))
+            g, v = Doubled(x[i][0].numpy().copy()), Doubled(torch.cat([v_eq[i], v_in[i]], 1)[0].numpy().copy())
+            refine(ExactSample(qp), system.solve_carefully, active, g, v)
+            x[i], (v_eq[i], v_in[i]) = torch.from_numpy(g.high), torch.from_numpy(v.high).split([qp.p, qp.m])
+            good[i] = system.solve_carefully(e[i], torch.zeros_like(v_eq[i]), torch.zeros_like(v_in[i]))[3]
+        return x, v_eq, v_in, good
 
     def tangent_dim(self) -> Tensor:
         """(B,) dimension of the tangent space: free variables less independent active rows."""

@@ -53,9 +53,9 @@ def solve_batch(
             write(D, outcome, i, w)
             outcome.code[i] = code
         elif code == ix.SOLVED:
-            hold_tight(w)
+            held = hold_tight(w)
             if not centre(D, w) or accept_multipliers(D, w):
-                sample.write_back(D, states, slots[i], outcome, i, w)
+                sample.write_back(D, states, slots[i], outcome, i, held, w)
 
 
 @entry

@@ -52,11 +52,14 @@ def solve_from(D: Data, states: States, slot: int, fallback: States, fallback_sl
 
 
 @inner
-def write_back(D: Data, states: States, slot: int, outcome: Outcome, k: int, w: Work) -> None:
-    """Write a solution to row k of the outcome, and keep it as the start in ``states[slot]``."""
+def write_back(D: Data, states: States, slot: int, outcome: Outcome, k: int, held: bool, w: Work) -> None:
+    """Write a solution to row k of the outcome, and keep it in ``states[slot]`` where all that is tight is ``held``."""
     write(D, outcome, k, w)
     outcome.code[k] = ix.SOLVED
-    save_start(D, states, slot, outcome.changes[k] > 0, w)
+    if held:
+        save_start(D, states, slot, outcome.changes[k] > 0, w)
+    else:
+        states.has_start[slot] = 0
 
 
 @inner
@@ -65,8 +68,10 @@ def solve_sample(
 ) -> None:
     """``solve_from`` and ``write_back``, with the working set brought to the tangent space in between."""
     if solve_from(D, states, slot, fallback, fallback_slot, w) == ix.SOLVED:
-        hold_tight(w)
-        write_back(D, states, slot, outcome, k, w)
+        held = hold_tight(w)
+        write_back(D, states, slot, outcome, k, held, w)
+        if not held:  # there is no projection from here
+            outcome.code[k] = ix.GIVEN_UP
 
 
 @inner

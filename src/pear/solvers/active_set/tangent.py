@@ -16,12 +16,16 @@ from pear.solvers.active_set.settings import NOISE, PIVOT, REFINEMENTS
 
 
 @inner
-def hold_tight(w: Work) -> None:
+def hold_tight(w: Work) -> bool:
     """Hold every tight constraint: superbasic variables that are tight go, and tight basic ones trade places.
 
     What is left superbasic are coordinates of the tangent space. Multipliers stay as they are, because the reduced
     gradient is zero along every superbasic variable.
+
+    Returns:
+        False where a tight constraint is too nearly parallel to others to be held: the tangent space is another one.
     """
+    held = True
     for t in range(w.tally[ix.SUPERS] - 1, -1, -1):
         tight = w.k[ix.HELD, w.k[ix.SUP, t]]
         if tight != 0:
@@ -39,6 +43,9 @@ def hold_tight(w: Work) -> None:
             largest = max(largest, abs(w.W[best, a]))
         if abs(w.W[best, b]) > PIVOT * max(1.0, largest):
             swap(w, b, best, ix.LOWER if tight == 1 else ix.UPPER)
+        else:
+            held = held and abs(w.W[best, b]) <= ROUNDOFF * max(1.0, largest)
+    return held
 
 
 @inner
