@@ -159,8 +159,9 @@ def _judge_gradients(case: Case, problem: Problem, batch: list[Answered], verdic
         if np.isnan(value[i]):
             return "PEARLoss has no solution, and pear.solve has"
         again = wrong_gradient(space, slope[i], e)
-        found = f"PEARLoss: {again}" if again else wrong_regret(true, batch[i].x, ideal[i].x, value[i])
-        return found or _wrong_slope(slope[i], steps, i, objective(true, batch[i].x)[1])
+        found = f"PEARLoss: {again}" if again else wrong_regret(true, batch[i].x, ideal[i].x, value[i], space.rounding)
+        room = max(ROUNDING, space.rounding) * objective(true, batch[i].x)[1]
+        return found or _wrong_slope(slope[i], steps, i, room)
 
     blame(why)
     return len(sure)
@@ -195,12 +196,12 @@ def _differences(
     return directions, steps, (over - under) / (2 * steps)
 
 
-def _wrong_slope(g: Array, steps: tuple[Array, Array, Array], i: int, terms: float) -> str:
-    """Why the gradient contradicts the central difference of the loss, whose rounding is that of its ``terms``."""
+def _wrong_slope(g: Array, steps: tuple[Array, Array, Array], i: int, rounding: float) -> str:
+    """Why the gradient contradicts the central difference of the loss, each of which may be off by ``rounding``."""
     direction, step, found = (part[i] for part in steps)
     if np.isnan(found):
         return ""
     slope, steepest = float(g @ direction), float(np.abs(g) @ np.abs(direction))
-    if abs(found - slope) <= SLOPE * steepest + ROUNDING * terms / step:
+    if abs(found - slope) <= SLOPE * steepest + rounding / step:
         return ""
     return f"the loss changes by {found:.6e} per unit, the gradient says {slope:.6e}"
