@@ -28,6 +28,8 @@ FLAT = 1e-13
 FALLS = 1e-7
 """Relative fall of the objective along a direction that is no rounding."""
 
+_INSIDE = 1e-3  # how far inside the inequalities a feasible point should be
+_RANK = 1e-14
 _OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
@@ -93,15 +95,15 @@ def is_feasible(s: Sample) -> Answer:
     found = _least_violation(scaled, G, h, size)
     if found is None:
         return Answer.UNKNOWN
-    x, y, violation = found
-    violated = _violation(scaled, _onto(scaled, x))
+    x, y = found
+    violated = min(_violation(scaled, _onto(scaled, x, met)) for met in (0.0, EDGE))
     margin = _farkas(scaled, G, h, wide(y), np.abs(wide(x)).max())
     if margin <= FLAT and violated <= MET:
         return Answer.YES
     if margin >= EDGE and violated > MET:
         return Answer.NO
-    # no point exists, and yet one far away, or any, satisfies every row to rounding; or the margin is that small
-    return Answer.EDGE if margin > FLAT or min(violation / size, violated) < EDGE else Answer.UNKNOWN
+    # it is proven that there is no point, and yet one satisfies every row to rounding, or the margin is that small
+    return Answer.EDGE if margin > FLAT else Answer.UNKNOWN
 
 
 def _size_of(values: Array) -> float:
@@ -110,37 +112,41 @@ def _size_of(values: Array) -> float:
     return float(np.median(found)) if len(found) else 1.0
 
 
-def _least_violation(s: Sample, G: Array, h: Array, size: float) -> tuple[Array, Array, float] | None:
-    """The point with the least violation of any row, its multipliers, and that violation; bounds hold."""
+def _least_violation(s: Sample, G: Array, h: Array, size: float) -> tuple[Array, Array] | None:
+    """The point with the least violation of any row, and its multipliers; bounds hold.
+
+    Among points without violation it prefers one that is a little inside every inequality.
+    """
     n, p, m = s.n, len(s.b), len(h)
     rows = np.vstack([s.A, -s.A, G])
+    inside = np.concatenate([np.zeros(2 * p), np.ones(m)])
     solved = linprog(
-        np.concatenate([np.zeros(n), [1.0]]),
-        A_ub=np.column_stack([rows, -np.ones(len(rows))]) if len(rows) else None,
+        np.concatenate([np.zeros(n), [1.0, -_INSIDE]]),
+        A_ub=np.column_stack([rows, -np.ones(len(rows)), inside]) if len(rows) else None,
         b_ub=np.concatenate([s.b, -s.b, h]) / size if len(rows) else None,
-        bounds=[*zip(s.lb / size, s.ub / size, strict=True), (0.0, None)],
+        bounds=[*zip(s.lb / size, s.ub / size, strict=True), (0.0, None), (0.0, _INSIDE)],
         options=_OPTIONS,
     )
     if solved.x is None:
         return None
     y = -np.asarray(solved.ineqlin.marginals) if len(rows) else np.zeros(0)
-    return size * solved.x[:n], np.concatenate([y[:p] - y[p : 2 * p], y[2 * p : 2 * p + m]]), size * solved.x[n]
+    return size * solved.x[:n], np.concatenate([y[:p] - y[p : 2 * p], y[2 * p : 2 * p + m]])
 
 
-def _onto(s: Sample, x: Array) -> Wide:
-    """The point moved onto the rows that it misses or nearly meets, within its bounds, in extended precision."""
+def _onto(s: Sample, x: Array, met: float) -> Wide:
+    """The point moved onto the equalities and the rows that it misses or meets up to ``met``, within its bounds."""
     z = np.clip(wide(x), wide(s.lb), wide(s.ub))
-    for _ in range(3):
+    for _ in range(4):
         size = np.abs(z) + SHARE * np.abs(z).max()
-        slack = ((wide(s.h) - wide(s.G) @ z) / np.maximum(np.abs(wide(s.G)) @ size + np.abs(s.h), 1e-300)) <= 1e-9
-        rows = np.vstack([wide(s.A), wide(s.G)[slack]])
-        rhs = np.concatenate([wide(s.b), wide(s.h)[slack]])
+        terms = np.abs(wide(s.G)) @ size + np.abs(np.where(np.isfinite(s.h), s.h, 0))
+        close = (wide(s.h) - wide(s.G) @ z) / np.where(terms > 0, terms, 1) < met
+        rows = np.vstack([wide(s.A), wide(s.G)[close]])
+        rhs = np.concatenate([wide(s.b), wide(s.h)[close]])
         free = (z > s.lb) & (z < s.ub)
         if not len(rows) or not free.any():
             return z
         factored = factor(rows[:, free].T)
-        step = factored.smallest_norm(rhs - rows @ z, factored.rank(1e-14))
-        z[free] += step
+        z[free] += factored.smallest_norm(rhs - rows @ z, factored.rank(_RANK))
         z = np.clip(z, wide(s.lb), wide(s.ub))
     return z
 

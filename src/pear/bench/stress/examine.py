@@ -38,6 +38,7 @@ SLOW = 50.0
 """A sample that takes so many times the median of its batch is measured again, twice."""
 
 _FLOOR = 1e-3  # seconds: a batch is never called faster than this, or the clock's own noise would count
+_SHORTEST = 1e-4  # step of a central difference, relative to the cost, below which rounding is all there is
 _CRASHES = (PearError, ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
 
 
@@ -134,11 +135,11 @@ def _judge_gradients(case: Case, problem: Problem, batch: list[Answered], verdic
             if why and verdicts[i].kind != "wrong":
                 verdicts[i] = replace(verdicts[i], kind="wrong", reason=why)
 
-    smoothing = case.smoothing
     try:
-        g = regret_gradient(problem, case.cost, case.true, smoothing, on_failure="mask").numpy()
-        value, slope = _loss(problem, case.cost, case.true, smoothing)
-        ideal = _answers(case, solve(problem, case.true, smoothing, "auto", "mask"))
+        g = regret_gradient(problem, case.cost, case.true, case.smoothing, on_failure="mask").numpy()
+        value, slope = _loss(case, problem, case.cost)
+        ideal = _answers(case, solve(problem, case.true, case.smoothing, "auto", "mask"))
+        steps = _differences(case, problem, batch, spaces)
     except NotUniqueError as error:
         named = set(error.samples)
         blame(lambda i: "NotUniqueError, but the decision is unique" if i in named else "")
@@ -147,56 +148,60 @@ def _judge_gradients(case: Case, problem: Problem, batch: list[Answered], verdic
         text = f"the gradient raised {type(error).__name__}: {error}"
         blame(lambda i: text)
         return 0
-    steps = _differences(case, problem, batch, verdicts, spaces)
 
     def why(i: int) -> str:
         space, e = spaces[i], case.cost[i] - case.true[i]
         assert space is not None
         found = wrong_gradient(space, g[i], e)
         true = case.sample(i, case.true)
-        if ideal[i].status == "SOLVED" and judge(true, ideal[i]).kind == "right":
-            found = found or wrong_regret(true, batch[i].x, ideal[i].x, value[i])
-            again = wrong_gradient(space, slope[i], e)
-            found = found or (f"PEARLoss: {again}" if again else "")
-            found = found or _wrong_slope(slope[i], steps, i, objective(true, batch[i].x)[1])
-        return found
+        if found or ideal[i].status != "SOLVED" or judge(true, ideal[i]).kind != "right":
+            return found
+        if np.isnan(value[i]):
+            return "PEARLoss has no solution, and pear.solve has"
+        again = wrong_gradient(space, slope[i], e)
+        found = f"PEARLoss: {again}" if again else wrong_regret(true, batch[i].x, ideal[i].x, value[i], space.rounding)
+        room = max(ROUNDING, space.rounding) * objective(true, batch[i].x)[1]
+        return found or _wrong_slope(slope[i], steps, i, room)
 
     blame(why)
     return len(sure)
 
 
-def _loss(problem: Problem, cost: Array, true: Array, smoothing: float) -> tuple[Array, Array]:
-    """(B,) regrets and (B, n) their gradients, by ``PEARLoss``."""
+def _loss(case: Case, problem: Problem, cost: Array) -> tuple[Array, Array]:
+    """(B,) regrets, NaN where there is none, and (B, n) their gradients, by ``PEARLoss``."""
+    loss = PEARLoss(problem, case.smoothing, 0.0, "auto", "mask", "none")
     moving = torch.tensor(cost, requires_grad=True)
-    value = PEARLoss(problem, smoothing, 0.0, "auto", "mask", "none")(moving, torch.from_numpy(true))
+    value = loss(moving, torch.from_numpy(case.true))
     value.sum().backward()
     assert moving.grad is not None
-    return value.detach().numpy(), moving.grad.numpy()
+    assert loss.last is not None
+    solved = (loss.last.status == Status.SOLVED).numpy()
+    return np.where(solved, value.detach().numpy(), np.nan), moving.grad.numpy()
 
 
 def _differences(
-    case: Case, problem: Problem, batch: list[Answered], verdicts: list[Verdict], spaces: list[Tangent | None]
+    case: Case, problem: Problem, batch: list[Answered], spaces: list[Tangent | None]
 ) -> tuple[Array, Array, Array]:
     """Directions (B, n), steps (B,) and central differences (B,) of the loss, NaN where there are none."""
     rng = np.random.default_rng(0)
-    size = np.abs(np.nan_to_num(case.cost)).max(1, keepdims=True)
-    directions, steps = size * rng.normal(size=case.cost.shape), np.full(case.batch, np.nan)
+    size = np.abs(np.nan_to_num(case.cost))
+    directions = np.where(size > 0, size, size.max(1, keepdims=True)) * rng.normal(size=case.cost.shape)
+    steps = np.full(case.batch, np.nan)
     for i, space in enumerate(spaces):
-        found = verdicts[i].residuals
-        if space is not None and found is not None:
+        if space is not None:
             longest = 0.3 * space.longest_step(batch[i].x, (batch[i].inequality, batch[i].bound), directions[i])
-            steps[i] = longest if longest > 1e-4 else np.nan
+            steps[i] = longest if longest > _SHORTEST else np.nan
     moves = np.nan_to_num(steps)[:, None] * directions
-    over, under = (_loss(problem, case.cost + sign * moves, case.true, case.smoothing)[0] for sign in (1.0, -1.0))
+    over, under = (_loss(case, problem, case.cost + sign * moves)[0] for sign in (1.0, -1.0))
     return directions, steps, (over - under) / (2 * steps)
 
 
-def _wrong_slope(g: Array, steps: tuple[Array, Array, Array], i: int, terms: float) -> str:
-    """Why the gradient contradicts the central difference of the loss, whose rounding is that of its ``terms``."""
+def _wrong_slope(g: Array, steps: tuple[Array, Array, Array], i: int, rounding: float) -> str:
+    """Why the gradient contradicts the central difference of the loss, each of which may be off by ``rounding``."""
     direction, step, found = (part[i] for part in steps)
     if np.isnan(found):
         return ""
-    slope, steepest = float(g @ direction), float(np.linalg.norm(g) * np.linalg.norm(direction))
-    if abs(found - slope) <= SLOPE * steepest + ROUNDING * terms / step:
+    slope, steepest = float(g @ direction), float(np.abs(g) @ np.abs(direction))
+    if abs(found - slope) <= SLOPE * steepest + rounding / step:
         return ""
     return f"the loss changes by {found:.6e} per unit, the gradient says {slope:.6e}"

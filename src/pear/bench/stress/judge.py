@@ -156,10 +156,17 @@ def wrong_gradient(space: Tangent, g: Array, e: Array) -> str:
     return f"the gradient is off by {error:.1e} (allowed {space.tolerance:.1e})" if error > space.tolerance else ""
 
 
-def wrong_regret(s: Sample, x: Array, best: Array, value: float) -> str:
-    """Why ``value`` is not what x loses against ``best`` under the true program s; empty where it is."""
+def wrong_regret(s: Sample, x: Array, best: Array, value: float, rounding: float = 0.0) -> str:
+    """Why ``value`` is not what x loses against ``best`` under the true program s; empty where it is.
+
+    Args:
+        s: the program.
+        x, best: (n,) decisions.
+        value: of the loss.
+        rounding: relative error that the decisions may have.
+    """
     (paid, terms), (ideal, others) = objective(s, x), objective(s, best)
-    exact, room = paid - ideal, ROUNDING * (terms + others) + 1e-300
+    exact, room = paid - ideal, max(ROUNDING, rounding) * (terms + others) + 1e-300
     if abs(value - exact) <= 1e-6 * abs(exact) + room:
         return ""
     return f"the loss is {value!r}, and the regret {exact!r}"

@@ -33,7 +33,7 @@ class Tangent:
         s, units: the program and its units.
         Z: (n, t) basis, in the program's own units.
         L: (t, t) Cholesky factor of the curvature on it.
-        tolerance: relative error of a gradient from which on it is wrong.
+        rounding: what rounding of the data may do to decision and gradient, relative to their sizes.
         tight, held: (m + 2n,) inequalities that are tight, and those of them with a clear multiplier.
         factored, rank, scale: the held rows on the variables that no bound holds, and their units.
     """
@@ -42,12 +42,17 @@ class Tangent:
     units: Units
     Z: Wide
     L: Wide
-    tolerance: float
+    rounding: float
     tight: Mask
     held: Mask
     factored: Factor | None
     rank: int
     scale: Wide
+
+    @property
+    def tolerance(self) -> float:
+        """Relative error of a gradient from which on it is wrong."""
+        return max(WRONG, self.rounding)
 
     @property
     def fixed(self) -> Mask:
@@ -118,7 +123,7 @@ def tangent(s: Sample, found: Residuals, units: Units) -> Tangent | None:
     J = (rows * scale[:, None] * units.column)[:, ~fixed]
     Z = np.zeros((n, int((~fixed).sum())), np.longdouble)
     Z[~fixed] = np.eye(Z.shape[1], dtype=np.longdouble)
-    tolerance, rank, factored = WRONG, 0, None
+    rounding, rank, factored = _ROUNDING, 0, None
     if len(J) and Z.shape[1]:
         factored = factor(J.T)
         share = factored.pivots / factored.pivots[0] if factored.pivots[0] > 0 else factored.pivots
@@ -128,7 +133,7 @@ def tangent(s: Sample, found: Residuals, units: Units) -> Tangent | None:
         Z = Z[:, : Z.shape[1] - rank].copy()
         Z[~fixed] = factored.null(rank)
         if rank:
-            tolerance = max(tolerance, _ROUNDING / float(share[rank - 1]))
+            rounding = _ROUNDING / float(share[rank - 1])
     weak = tight & ~held
     others = np.vstack([(wide(s.G) * units.row[len(s.b) :, None] * units.column)[weak[:m]], *_bounds(weak[m:], n)])
     if len(others) and Z.shape[1] and np.abs(others @ Z).max() > RANK[0]:
@@ -137,8 +142,8 @@ def tangent(s: Sample, found: Residuals, units: Units) -> Tangent | None:
     if curved is None:
         return None
     L, condition = curved
-    tolerance = max(tolerance, _ROUNDING * condition)
-    return Tangent(s, units, Z, L, tolerance, tight, held, factored, rank, scale)
+    rounding = max(rounding, _ROUNDING * condition)
+    return Tangent(s, units, Z, L, rounding, tight, held, factored, rank, scale)
 
 
 def _bounds(which: Mask, n: int) -> list[Wide]:
