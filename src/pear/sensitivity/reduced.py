@@ -20,7 +20,7 @@ from torch import Tensor
 
 from pear.optimality.exact import Doubled, ExactSample
 from pear.optimality.point import ActiveSet
-from pear.optimality.rule import FLAT, RANK, SHARP
+from pear.optimality.rule import FLAT, NEGLIGIBLE, RANK, SHARP
 from pear.problem.canonical import QuadraticProgram, tmatvec
 from pear.sensitivity.refine import finest_rank, homogeneous, refine
 
@@ -144,7 +144,10 @@ class ReducedKKT:
     def _exactly(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor, good: Tensor) -> _Solved:
         """Refine with exact residuals where the rows are so nearly parallel that their multipliers cancel."""
         terms = tmatvec(self._qp.A.abs(), v_eq.abs()) + tmatvec(self._qp.G.abs(), v_in.abs())
-        lost = terms.amax(1) > _CANCELS * e.abs().amax(1)
+        top = e.abs().amax(1)
+        # the rows cancel each other, or they cancel e all but a rest that is more than rounding
+        left = x.abs().amax(1) * self._max_curvature
+        lost = (terms.amax(1) > _CANCELS * top) | ((left > NEGLIGIBLE * top) & (left < top / _CANCELS))
         if x.is_cuda or not bool(lost.any()):
             return x, v_eq, v_in, good
         for i in lost.nonzero():
