@@ -25,6 +25,7 @@ from pear.optimality.residual import kkt_residual
 from pear.optimality.screen import screen
 from pear.optimality.verify import Verdict, verify
 from pear.problem.canonical import QuadraticProgram
+from pear.problem.nonzeros import on_nonzeros
 from pear.problem.sparse import SparseProgram
 from pear.sensitivity.curvature import is_convex, least_curvature
 from pear.sensitivity.systems import ReducedSystems, SparseSystems, in_threads, reduced_systems
@@ -92,6 +93,7 @@ class _Run:
         """Go down the list; whoever is left at the end is INACCURATE."""
         seek_vertex = seek_vertex and self.qp.is_linear
         first: Backend | None = None
+        sparse_asked = isinstance(self.qp, SparseProgram)
         for solver in in_turn(solvers, self.qp):
             if first is None and start is not None and not solver.starts_afresh:
                 self.from_start(start)
@@ -102,7 +104,11 @@ class _Run:
             if first is not None and bool(left.any()):
                 message = "%s left %d of %d samples unverified; asking %s"
                 logger.warning(message, first.name, int(left.sum()), self.qp.batch, solver.name)
-            self.ask(solver, wanted, start, last_only=first is not None)
+            if solver.sparse and not sparse_asked:
+                sparse_asked = True
+                self.ask_on_nonzeros(solver, wanted, start)
+            if bool(wanted.any()):
+                self.ask(solver, wanted, start, last_only=first is not None)
             if first is None:
                 first = solver
                 self.name_failures()
@@ -156,6 +162,18 @@ class _Run:
                 if candidate.exhausted:
                     break
                 begun = candidate if candidate.resume is not None else None
+
+    def ask_on_nonzeros(self, solver: Backend, wanted: Tensor, start: Start | None) -> None:
+        """Solve dense programs of few non-zeros as the sparse ones that they are; takes ``wanted`` off what is done."""
+        left = wanted.nonzero()[:, 0]
+        programs = on_nonzeros(self.at(left))
+        if programs is None or not len(left):
+            return
+        found = solve_programs(programs, (solver,), None if start is None else start[left])
+        self._accept(left, found.solved, found.x, found.duals, found.working)
+        self.exchanges[left] += found.repaired
+        self.status[left] = torch.where(found.status == Status.INACCURATE, int(Status.SOLVED), found.status)
+        wanted[left] = self.todo()[left]
 
     def take(self, index: Tensor, candidate: Candidate, max_exchanges: int) -> Tensor:
         """Verify the points of a candidate for the samples ``index``, and repair what does not pass.
