@@ -202,7 +202,8 @@ class _Run:
             # multipliers of a solver that ran away are worse than none
             diverged = (candidate.status[rest] != Status.SOLVED) & (kkt_residual(qp, x, duals) > _DIVERGED)
             duals = duals.map(lambda value: torch.where(diverged[:, None], 0.0, value))
-        passed[rest] = self._repair(index[rest], x, duals, guess_active(qp, x, duals), max_exchanges)
+        guess = guess_active(qp, x, duals) if candidate.guess is None else candidate.guess[rest]
+        passed[rest] = self._repair(index[rest], x, duals, guess, max_exchanges)
         return passed
 
     def _repair(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Tensor:
