@@ -58,6 +58,11 @@ def hard_instances(quick: bool = False, seed: int = 0) -> list[Instance]:
     ]
 
 
+def small_instances(rng: np.random.Generator) -> list[Instance]:
+    """One instance of every kind with some dozens of variables."""
+    return [_instance(kind, size, "diagonal", rng) for kind, size in _SMALL]
+
+
 def as_problem(instance: Instance, dense: bool = False) -> tuple[Problem, Array]:
     """The instance as a ``Problem`` and its cost (n,); dense, or sparse where the problem keeps it so."""
     n = len(instance.q)
@@ -232,4 +237,10 @@ _TABLE: tuple[tuple[Callable[..., _Model], _Sizes, str], ...] = (
     (_flows, ((30, 4), (16, 3)), "lp"),
     (_flows, ((50, 5), (20, 4)), "diagonal"),
     (_flows, ((55, 9), (20, 5)), "coupled"),
+)
+_SMALL: tuple[tuple[Callable[..., _Model], tuple[int, ...]], ...] = (
+    (_staircase, (4, 3)),
+    (_transport, (5, 7)),
+    (_blending, (5, 3, 2)),
+    (_flows, (6, 2)),
 )
