@@ -37,6 +37,7 @@ logger = logging.getLogger("pear")
 
 _FROM_START = 8  # exchanges that are cheaper than a solver
 _DIVERGED = 1e3  # a candidate with this residual says nothing by its multipliers
+_ON_NONZEROS = 100  # variables from which a dense program of few non-zeros is first solved as a sparse one
 _KEPT = 2**26  # numbers in the factors that a batch of sparse programs keeps for its gradient
 
 
@@ -93,7 +94,6 @@ class _Run:
         """Go down the list; whoever is left at the end is INACCURATE."""
         seek_vertex = seek_vertex and self.qp.is_linear
         first: Backend | None = None
-        sparse_asked = isinstance(self.qp, SparseProgram)
         for solver in in_turn(solvers, self.qp):
             if first is None and start is not None and not solver.starts_afresh:
                 self.from_start(start)
@@ -104,8 +104,8 @@ class _Run:
             if first is not None and bool(left.any()):
                 message = "%s left %d of %d samples unverified; asking %s"
                 logger.warning(message, first.name, int(left.sum()), self.qp.batch, solver.name)
-            if solver.sparse and not sparse_asked:
-                sparse_asked = True
+            # a batch of small programs goes as a whole first; what another solver left is worth the care at once
+            if solver.warm_sparse and (first is not None or self.qp.n >= _ON_NONZEROS):
                 self.ask_on_nonzeros(solver, wanted, start)
             if bool(wanted.any()):
                 self.ask(solver, wanted, start, last_only=first is not None)
@@ -166,7 +166,7 @@ class _Run:
     def ask_on_nonzeros(self, solver: Backend, wanted: Tensor, start: Start | None) -> None:
         """Solve dense programs of few non-zeros as the sparse ones that they are; takes ``wanted`` off what is done."""
         left = wanted.nonzero()[:, 0]
-        programs = on_nonzeros(self.at(left))
+        programs = None if isinstance(self.qp, SparseProgram) else on_nonzeros(self.at(left))
         if programs is None or not len(left):
             return
         found = solve_programs(programs, (solver,), None if start is None else start[left])

@@ -1,4 +1,4 @@
-"""Dense programs of some hundred variables on their non-zeros, where few of their entries are any."""
+"""Dense programs of some dozens of variables or more on their non-zeros, where few of their entries are any."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseMatrix, SparseProgram
 
-_LEAST_VARIABLES = 100
+_LEAST_VARIABLES = 30
 """Below, a dense factorisation takes less time than the analysis of a sparse one."""
 _MAX_SHARE = 0.15
 """Largest share of non-zeros among the entries of H, A and G together."""

@@ -24,6 +24,8 @@ from pear.sensitivity.reduced import ReducedKKT
 if TYPE_CHECKING:
     from pear.sensitivity.sparse_reduced import SparseReduced
 
+_LARGE = 1_000  # variables from which one sample on its non-zeros takes less time than its share of a dense batch
+
 Solved = tuple[Tensor, Tensor, Tensor, Tensor]
 """x (B, n), multipliers (B, p) and (B, m), and (B,) bool: what it says depends on the call."""
 
@@ -65,12 +67,10 @@ class ReducedSystems(Protocol):
 
 def reduced_systems(qp: QuadraticProgram, active: ActiveSet) -> ReducedSystems:
     """The systems of these programs with the constraints ``active`` held."""
-    sparse = on_nonzeros(qp)
-    if sparse is None:
-        return ReducedKKT(qp, active)
-    if sparse is qp:
-        return SparseSystems(sparse, active, [None] * qp.batch)
-    return RankedSystems(qp, sparse, active)
+    if isinstance(qp, SparseProgram):
+        return SparseSystems(qp, active, [None] * qp.batch)
+    sparse = on_nonzeros(qp) if qp.n >= _LARGE else None
+    return ReducedKKT(qp, active) if sparse is None else RankedSystems(qp, sparse, active)
 
 
 class SparseSystems:
