@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pear.bench.hard import as_problem, small_instances
 from pear.problem import Problem
 
 Array = NDArray[np.float64]
@@ -187,6 +188,14 @@ def badly_scaled(rng: np.random.Generator, share: float) -> Iterator[Case]:
         yield case
 
 
+def hard_models(rng: np.random.Generator, share: float) -> Iterator[Case]:
+    """Degenerate planning models in the manner of netlib's, with rows that follow from others, in mixed units."""
+    for instance in small_instances(rng):
+        problem, cost = as_problem(instance, dense=True)
+        true = cost * rng.uniform(0.7, 1.3, (_some(30, share), len(cost)))
+        yield _tensors(problem, true * rng.uniform(0.7, 1.3, true.shape), true, 0.5)
+
+
 FAMILIES: dict[str, Family] = {
     "dense QPs": dense_qps,
     "box QPs": box_qps,
@@ -202,6 +211,7 @@ FAMILIES: dict[str, Family] = {
     "per-sample constraints": per_sample,
     "maximisation": maximisation,
     "badly scaled": badly_scaled,
+    "hard models": hard_models,
 }
 
 

@@ -25,6 +25,7 @@ from pear.optimality.residual import kkt_residual
 from pear.optimality.screen import screen
 from pear.optimality.verify import Verdict, verify
 from pear.problem.canonical import QuadraticProgram
+from pear.problem.nonzeros import on_nonzeros
 from pear.problem.sparse import SparseProgram
 from pear.sensitivity.curvature import is_convex, least_curvature
 from pear.sensitivity.systems import ReducedSystems, SparseSystems, in_threads, reduced_systems
@@ -36,6 +37,7 @@ logger = logging.getLogger("pear")
 
 _FROM_START = 8  # exchanges that are cheaper than a solver
 _DIVERGED = 1e3  # a candidate with this residual says nothing by its multipliers
+_ON_NONZEROS = 100  # variables from which a dense program of few non-zeros is first solved as a sparse one
 _KEPT = 2**26  # numbers in the factors that a batch of sparse programs keeps for its gradient
 
 
@@ -112,7 +114,11 @@ class _Run:
             if first is not None and bool(left.any()):
                 message = "%s left %d of %d samples unverified; asking %s"
                 logger.warning(message, first.name, int(left.sum()), self.qp.batch, solver.name)
-            self.ask(solver, wanted, start, last_only=first is not None)
+            # a batch of small programs goes as a whole first; what another solver left is worth the care at once
+            if solver.warm_sparse and (first is not None or self.qp.n >= _ON_NONZEROS):
+                self.ask_on_nonzeros(solver, wanted, start)
+            if bool(wanted.any()):
+                self.ask(solver, wanted, start, last_only=first is not None)
             first = first or solver
             self.name_failures(self.todo())
         self.status[self.todo()] = int(Status.INACCURATE)
@@ -179,6 +185,18 @@ class _Run:
         suspects[index] = claimed & ~good
         self.name_failures(suspects & self.todo())
 
+    def ask_on_nonzeros(self, solver: Backend, wanted: Tensor, start: Start | None) -> None:
+        """Solve dense programs of few non-zeros as the sparse ones that they are; takes ``wanted`` off what is done."""
+        left = wanted.nonzero()[:, 0]
+        programs = None if isinstance(self.qp, SparseProgram) else on_nonzeros(self.at(left))
+        if programs is None or not len(left):
+            return
+        found = solve_programs(programs, (solver,), None if start is None else start[left])
+        self._accept(left, found.solved, found.x, found.duals, found.working)
+        self.exchanges[left] += found.repaired
+        self.status[left] = torch.where(found.status == Status.INACCURATE, int(Status.SOLVED), found.status)
+        wanted[left] = self.todo()[left]
+
     def take(self, index: Tensor, candidate: Candidate, max_exchanges: int) -> Tensor:
         """Verify the points of a candidate for the samples ``index``, and repair what does not pass.
 
@@ -212,7 +230,8 @@ class _Run:
             passed[rest] = sharp
             left = (~sharp).nonzero()[:, 0]
             rest, qp, x, duals = rest[left], qp[left], x[left], duals[left]
-        passed[rest] = self._repair(index[rest], x, duals, guess_active(qp, x, duals), max_exchanges)
+        guess = guess_active(qp, x, duals) if candidate.guess is None else candidate.guess[rest]
+        passed[rest] = self._repair(index[rest], x, duals, guess, max_exchanges)
         return passed
 
     def _repair(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Tensor:

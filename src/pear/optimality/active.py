@@ -17,19 +17,28 @@ from pear.optimality.scale import Measured, positive
 from pear.problem.canonical import QuadraticProgram, matvec, row_squares
 
 
-def guess_active(qp: QuadraticProgram, x: Tensor, duals: Duals) -> ActiveSet:
+def guess_active(
+    qp: QuadraticProgram, x: Tensor, duals: Duals, scale: tuple[Tensor, Tensor] | None = None
+) -> ActiveSet:
     """The active set that approximate points (B, n) and their multipliers suggest, by complementarity.
 
     Slack and multiplier are compared in units of the largest decision and the largest cost, the same for all
     constraints of a sample: on an interior-point solver's central path their product is the same for all, too.
+
+    Args:
+        qp: the programs.
+        x, duals: the points and their multipliers.
+        scale: the units of a solver that has its own: (m,) factors of the rows of G, and (n,) units of the variables.
+            By default rows have length one and variables are what they are.
     """
-    size = positive(x.abs().amax(1, keepdim=True))
-    unit = positive(torch.maximum(qp.c.abs(), matvec(qp.H, x).abs()).amax(1, keepdim=True))
-    norm = positive(row_squares(qp.G).sqrt())
-    rows = (qp.h - matvec(qp.G, x)) / norm / size
-    at_lower = ((x - qp.lb) / size <= (-duals.bound / unit).clamp(min=ROUNDOFF)) | (qp.lb == qp.ub)
-    at_upper = ((qp.ub - x) / size <= (duals.bound / unit).clamp(min=ROUNDOFF)) & ~at_lower
-    return ActiveSet(rows <= (duals.inequality * norm / unit).clamp(min=ROUNDOFF), at_lower, at_upper)
+    rows, columns = (1 / positive(row_squares(qp.G).sqrt()), torch.ones_like(qp.c[:1])) if scale is None else scale
+    size = positive((x / columns).abs().amax(1, keepdim=True))
+    unit = positive((columns * torch.maximum(qp.c.abs(), matvec(qp.H, x).abs())).amax(1, keepdim=True))
+    slack, multiplier = (qp.h - matvec(qp.G, x)) * rows / size, duals.inequality / rows / unit
+    bound = duals.bound * columns / unit
+    at_lower = ((x - qp.lb) / columns / size <= (-bound).clamp(min=ROUNDOFF)) | (qp.lb == qp.ub)
+    at_upper = ((qp.ub - x) / columns / size <= bound.clamp(min=ROUNDOFF)) & ~at_lower
+    return ActiveSet(slack <= multiplier.clamp(min=ROUNDOFF), at_lower, at_upper)
 
 
 def tight_constraints(qp: QuadraticProgram, measured: Measured, working: ActiveSet) -> tuple[ActiveSet, ActiveSet]:

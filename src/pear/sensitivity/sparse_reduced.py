@@ -1,7 +1,7 @@
 """The reduced KKT system of one large sparse program: what is left once variables at their bounds are eliminated.
 
-The same system as in ``pear.sensitivity.reduced``, on the non-zeros only, with a relative shift and refinement to
-rounding. Rows that no free variable touches are left out: their multipliers stay what they were.
+The same system as in ``pear.sensitivity.reduced``, on the non-zeros only and equilibrated, with a relative shift and
+refinement to rounding. Rows that no free variable touches are left out: their multipliers stay what they were.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy import sparse
 from pear.optimality.rule import PROJECTED, SHARP
 from pear.problem.sparse import SparseProgram
 from pear.sensitivity.curvature import least_curvature
-from pear.solvers.interior_point.sparse import stacked
+from pear.solvers.interior_point.sparse import scaled
 from pear.solvers.linalg.saddle import SaddlePattern
 
 Array = NDArray[Any]
@@ -38,15 +38,17 @@ class SparseReduced:
     def __init__(self, qp: SparseProgram, fixed: Array, rows: Array) -> None:
         self._n, self._p, self._m = qp.n, qp.p, qp.m
         self._free = np.flatnonzero(~fixed)
-        H = _principal(qp, self._free)
-        J = sparse.csr_array(stacked(qp)[:, self._free])
+        whole, self._units = scaled(qp), scaled(qp).columns[self._free]
+        H = _principal(whole.pattern.H, self._free, qp.diagonal)
+        J = sparse.csr_array(whole.by_columns[:, self._free])
         held = np.concatenate([np.ones(qp.p, bool), rows])
         self._rows = np.flatnonzero(held & (np.diff(J.indptr) > 0))
         J = sparse.csr_array(J[self._rows])
         squares = np.asarray(J.multiply(J).sum(1)).reshape(-1)
         # rows of length one: the shift must not depend on the units in which a row is written
-        self._length = np.sqrt(np.where(squares > 0, squares, 1.0))
-        J = sparse.csr_array(sparse.diags_array(1 / self._length) @ J) if len(self._rows) else J
+        length = np.sqrt(np.where(squares > 0, squares, 1.0))
+        J = sparse.csr_array(sparse.diags_array(1 / length) @ J) if len(self._rows) else J
+        self._length = length / whole.rows[self._rows]
         pattern = SaddlePattern(H, J)
         self._pattern = pattern
         top = float(pattern.curvature.max(initial=0.0))
@@ -79,8 +81,8 @@ class SparseReduced:
         x, v = np.zeros(self._n), np.zeros(self._p + self._m)
         if not self.usable:
             return x, v, False
-        free_x, free_v, good = self._refined(f[self._free], r[self._rows] / self._length)
-        x[self._free], v[self._rows] = free_x, free_v / self._length
+        free_x, free_v, good = self._refined(f[self._free] * self._units, r[self._rows] / self._length)
+        x[self._free], v[self._rows] = free_x * self._units, free_v / self._length
         return x, v, good
 
     def is_curved(self) -> bool:
@@ -120,9 +122,8 @@ class SparseReduced:
         return max(over_f, float(np.abs(rest_r).max(initial=0.0)) / size if size > 0 else 0.0)
 
 
-def _principal(qp: SparseProgram, free: Array) -> sparse.csr_array:
+def _principal(H: sparse.csr_array, free: Array, diagonal: bool) -> sparse.csr_array:
     """H on the free variables."""
-    H = qp.H.csr  # type: ignore[attr-defined]
-    if qp.diagonal:
+    if diagonal:
         return sparse.csr_array(sparse.diags_array(H.diagonal()[free]))
     return sparse.csr_array(H[free][:, free])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -16,11 +17,14 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.optimality.point import ActiveSet
 from pear.problem.canonical import QuadraticProgram
+from pear.problem.nonzeros import on_nonzeros
 from pear.problem.sparse import SparseProgram
 from pear.sensitivity.reduced import ReducedKKT
 
 if TYPE_CHECKING:
     from pear.sensitivity.sparse_reduced import SparseReduced
+
+_LARGE = 1_000  # variables from which one sample on its non-zeros takes less time than its share of a dense batch
 
 Solved = tuple[Tensor, Tensor, Tensor, Tensor]
 """x (B, n), multipliers (B, p) and (B, m), and (B,) bool: what it says depends on the call."""
@@ -63,9 +67,10 @@ class ReducedSystems(Protocol):
 
 def reduced_systems(qp: QuadraticProgram, active: ActiveSet) -> ReducedSystems:
     """The systems of these programs with the constraints ``active`` held."""
-    if not isinstance(qp, SparseProgram):
-        return ReducedKKT(qp, active)
-    return SparseSystems(qp, active, [None] * qp.batch)
+    if isinstance(qp, SparseProgram):
+        return SparseSystems(qp, active, [None] * qp.batch)
+    sparse = on_nonzeros(qp) if qp.n >= _LARGE else None
+    return ReducedKKT(qp, active) if sparse is None else RankedSystems(qp, sparse, active)
 
 
 class SparseSystems:
@@ -139,6 +144,37 @@ class SparseSystems:
             "tangent_dim needs the rank of the active rows, which is not computed for a sparse problem; "
             "pass Q, A and G as dense arrays where they fit"
         )
+
+
+class RankedSystems(SparseSystems):
+    """The reduced systems of dense programs on their non-zeros; where the rank matters, a dense one decides it.
+
+    Args:
+        qp: the programs.
+        sparse: the same on their non-zeros.
+        active: the constraints to hold.
+    """
+
+    def __init__(self, qp: QuadraticProgram, sparse: SparseProgram, active: ActiveSet) -> None:
+        super().__init__(sparse, active, [None] * qp.batch)
+        self._given = qp
+
+    @cached_property
+    def _dense(self) -> ReducedKKT:
+        return ReducedKKT(self._given, self.active)
+
+    def project(self, e: Tensor, least_multipliers: bool = False) -> Solved:
+        """P e, with the multipliers of the rows; with the rank decided where the refinement does not converge."""
+        fast = super().project(e)
+        if bool(fast[3].all()):
+            return fast
+        careful = self._dense.solve_carefully(e, *(e.new_zeros(len(e), k) for k in (self.qp.p, self.qp.m)))
+        x, v_eq, v_in = (torch.where(fast[3][:, None], f, c) for f, c in zip(fast[:3], careful[:3], strict=True))
+        return x, v_eq, v_in, fast[3] | careful[3]
+
+    def tangent_dim(self) -> Tensor:
+        """(B,) dimension of the tangent space."""
+        return self._dense.tangent_dim()
 
 
 def in_threads(function: Callable[[int], None], count: int) -> None:

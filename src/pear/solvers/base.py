@@ -50,6 +50,7 @@ class Candidate(Batched):
         status: (B,) int8 of ``Status``; what the solver believes. INACCURATE still carries its best point.
         bound: (B,) proven lower bounds of the minimised objective, of integer programs; None for continuous ones.
         working: the constraints that the points were computed with, where the solver knows them.
+        guess: the constraints that a solver with units of its own takes for active; None leaves it to the rule.
         verified: True where SOLVED is the verdict of ``pear.optimality`` already, on every condition.
         exhausted: True where asking for more accuracy is of no use.
         projector: projects at these very points.
@@ -61,6 +62,7 @@ class Candidate(Batched):
     status: Tensor
     bound: Tensor | None = None
     working: ActiveSet | None = None
+    guess: ActiveSet | None = None
     verified: bool = False
     exhausted: bool = False
     projector: Projector | None = None

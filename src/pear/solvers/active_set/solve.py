@@ -15,6 +15,8 @@ from torch import Tensor
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.optimality.residual import lagrangian_gradient
 from pear.problem.canonical import QuadraticProgram
+from pear.problem.nonzeros import on_nonzeros
+from pear.problem.sparse import MIN_VARIABLES
 from pear.solvers.active_set import batch, layout
 from pear.solvers.active_set.gpu import batch as gpu
 from pear.solvers.base import Candidate, empty_candidate
@@ -29,8 +31,14 @@ class Plan:
 
 
 def supports(qp: QuadraticProgram) -> bool:
-    """True for dense programs that are small enough; see ``batch.supports`` and ``gpu.batch.supports``."""
-    return gpu.supports(qp) if qp.c.is_cuda else batch.supports(qp.n, qp.p + qp.m)
+    """True for dense programs that are small enough; see ``batch.supports`` and ``gpu.batch.supports``.
+
+    Of large ones with curvature, those of few non-zeros are left to solvers that work on these alone.
+    """
+    if qp.c.is_cuda:
+        return gpu.supports(qp)
+    large = qp.n >= MIN_VARIABLES and not qp.is_linear
+    return batch.supports(qp.n, qp.p + qp.m) and not (large and on_nonzeros(qp) is not None)
 
 
 def prepare(qp: QuadraticProgram) -> Any:

@@ -30,6 +30,7 @@ _LONG = 0.95  # a step that needs none
 _GAIN = 0.02  # what a corrector has to bring
 _FURTHER = 0.3
 _BAND = 0.1
+_MARGIN = 0.03  # complementarity goes this much further: it tells active constraints from others, the repair the rest
 _CLOSE = 1e-6  # from here on the rounding of a solve is worth correcting
 _HELD = 1e18  # added to the curvature of what must not move: variables whose bounds coincide, absent rows
 _DIVERGED = 1e14
@@ -206,7 +207,7 @@ class InteriorPoint:
         dual_scale = max(self.dual_scale, _largest(self.pattern.H @ q.x))
         violation = max(_largest(primal), _largest(self._off(q)))
         stationarity = _largest(np.where(self.pinned, 0.0, dual))
-        return max(stationarity / dual_scale, violation / size, gap / self.count / size / dual_scale)
+        return max(stationarity / dual_scale, violation / size, gap / self.count / size / dual_scale / _MARGIN)
 
     # -- where to begin ----------------------------------------------------------------------------------------------
 

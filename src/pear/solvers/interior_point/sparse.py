@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
-from pear.optimality.point import Duals, Status
+from pear.optimality.active import guess_active
+from pear.optimality.point import ActiveSet, Duals, Status
 from pear.problem.sparse import SparseProgram
 from pear.solvers.base import Candidate, Start, empty_candidate
 from pear.solvers.interior_point.method import InteriorPoint
@@ -18,6 +20,8 @@ from pear.solvers.linalg.ordering import Array
 from pear.solvers.linalg.saddle import SaddlePattern
 
 logger = logging.getLogger("pear")
+
+_EQUILIBRATIONS = 10
 
 
 def solve(qp: SparseProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
@@ -29,6 +33,7 @@ def solve(qp: SparseProgram, tol: float, start: Start | Candidate | None = None)
         start: points to start from, or an earlier candidate, whose iterations go on.
     """
     candidate = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c)
+    guess = ActiveSet.none(qp.batch, qp.n, qp.m, qp.c.device)
     begun = start.resume if isinstance(start, Candidate) else [_begin(qp, i, start) for i in range(qp.batch)]
     for i, method in enumerate(begun):
         if method is not None:
@@ -36,8 +41,9 @@ def solve(qp: SparseProgram, tol: float, start: Start | Candidate | None = None)
             x, duals = method.point
             candidate.x[at] = x
             candidate.duals.put(at, duals)
+            guess.put(at, method.guess)
             candidate.status[i] = int(Status.SOLVED if reached else Status.INACCURATE)
-    return replace(candidate, resume=begun, exhausted=not bool((candidate.status == Status.SOLVED).any()))
+    return replace(candidate, guess=guess, resume=begun, exhausted=not bool((candidate.status == Status.SOLVED).any()))
 
 
 def _begin(qp: SparseProgram, i: int, start: Start | None) -> Interior | None:
@@ -51,11 +57,11 @@ def _begin(qp: SparseProgram, i: int, start: Start | None) -> Interior | None:
 class Interior:
     """The interior point of one sample, in the units of the program.
 
-    Inside, every row has length one: neither its shifts nor its measures may depend on the units of a row.
+    Inside, rows and columns are equilibrated: neither shifts nor measures may depend on the units of a row or variable.
     """
 
-    def __init__(self, qp: SparseProgram, lengths: Array, method: InteriorPoint) -> None:
-        self._qp, self._lengths, self._method = qp, lengths, method
+    def __init__(self, qp: SparseProgram, scaled: Scaled, method: InteriorPoint) -> None:
+        self._qp, self._scaled, self._method = qp, scaled, method
 
     @classmethod
     def of(cls, qp: SparseProgram, start: tuple[Tensor, Duals] | None = None) -> Interior | None:
@@ -65,17 +71,18 @@ class Interior:
             qp: one program.
             start: a point near the solution and its multipliers, each a batch of one.
         """
-        pattern, lengths = qp.prepared("interior", _analysed)
-        if not pattern.affordable:
+        whole = scaled(qp)
+        if not whole.pattern.affordable:
             logger.warning("the systems of the interior point would fill up; name another solver")
             return None
-        point = None
+        rows, columns, point = whole.rows, whole.columns, None
         if start is not None:
-            rows = torch.cat([start[1].equality, start[1].inequality], 1)[0].numpy() * lengths
-            point = start[0][0].numpy(), rows, start[1].bound[0].numpy()
-        rhs = torch.cat([qp.b, qp.h], 1)[0].numpy() / lengths
+            v = torch.cat([start[1].equality, start[1].inequality], 1)[0].numpy() / rows
+            point = start[0][0].numpy() / columns, v, start[1].bound[0].numpy() * columns
+        rhs = torch.cat([qp.b, qp.h], 1)[0].numpy() * rows
         c, lb, ub = (v[0].numpy() for v in (qp.c, qp.lb, qp.ub))
-        return cls(qp, lengths, InteriorPoint(pattern, qp.p, c, rhs, lb, ub, start=point))
+        method = InteriorPoint(whole.pattern, qp.p, c * columns, rhs, lb / columns, ub / columns, start=point)
+        return cls(qp, whole, method)
 
     def run(self, tol: float) -> bool:
         """Go on until ``tol``; returns whether it was reached."""
@@ -84,20 +91,55 @@ class Interior:
     @property
     def point(self) -> tuple[Tensor, Duals]:
         """The best point so far (1, n) and its multipliers."""
-        x, v, bound = (torch.from_numpy(np.nan_to_num(value))[None] for value in self._method.point)
-        v = v / torch.from_numpy(self._lengths)
-        p = self._qp.p
+        scaled_x, scaled_v, scaled_bound = self._method.point
+        units, p = self._scaled.columns, self._qp.p
+        values = scaled_x * units, scaled_v * self._scaled.rows, scaled_bound / units
+        x, v, bound = (torch.from_numpy(np.nan_to_num(value))[None] for value in values)
         return x, Duals(v[:, :p], v[:, p:].clamp(min=0), bound)
 
+    @property
+    def guess(self) -> ActiveSet:
+        """The constraints that the point suggests as active; told apart best in the units of the iteration."""
+        rows, columns = torch.from_numpy(self._scaled.rows[self._qp.p :]), torch.from_numpy(self._scaled.columns)
+        return guess_active(self._qp, *self.point, scale=(rows, columns))
 
-def stacked(qp: SparseProgram) -> sparse.csc_array:
-    """(p + m, n) the rows of A and G by columns, made once for a problem."""
-    return qp.prepared("columns", lambda qp: sparse.csc_array(sparse.vstack([qp.A.csr, qp.G.csr])))
+
+class Scaled(NamedTuple):
+    """The matrices with rows and columns brought to size one: x = columns · x', and row k is multiplied by rows[k]."""
+
+    pattern: SaddlePattern
+    by_columns: sparse.csc_array
+    rows: Array
+    columns: Array
 
 
-def _analysed(qp: SparseProgram) -> tuple[SaddlePattern, Array]:
-    J = sparse.csr_array(stacked(qp))
-    squares = np.asarray(J.multiply(J).sum(1)).reshape(-1)
-    lengths = np.sqrt(np.where(squares > 0, squares, 1.0))
-    unit = sparse.csr_array(sparse.diags_array(1 / lengths) @ J) if len(lengths) else J
-    return SaddlePattern(qp.H.csr, unit), lengths  # type: ignore[attr-defined]
+def scaled(qp: SparseProgram) -> Scaled:
+    """The equilibrated matrices of these programs, made once for a problem."""
+    return qp.prepared("interior", _analysed)
+
+
+def _analysed(qp: SparseProgram) -> Scaled:
+    J = sparse.csr_array(sparse.vstack([qp.A.csr, qp.G.csr]))  # type: ignore[attr-defined]
+    H = sparse.csr_array(qp.H.csr)  # type: ignore[attr-defined]
+    rows, columns = _equilibrated(H, J)
+    by_column = sparse.diags_array(columns)
+    H, J = sparse.csr_array(by_column @ H @ by_column), sparse.csr_array(sparse.diags_array(rows) @ J @ by_column)
+    return Scaled(SaddlePattern(H, J), sparse.csc_array(J), rows, columns)
+
+
+def _equilibrated(H: sparse.csr_array, J: sparse.csr_array) -> tuple[Array, Array]:
+    """Powers of two that bring the largest entry of every row and column of [H Jᵀ; J 0] near one (Ruiz's iteration)."""
+    H, J = sparse.coo_array(abs(H)), sparse.coo_array(abs(J))
+    rows, columns = np.ones(J.shape[0]), np.ones(H.shape[0])
+    for _ in range(_EQUILIBRATIONS):
+        h, j = H.data * columns[H.row] * columns[H.col], J.data * rows[J.row] * columns[J.col]
+        in_rows, in_columns, curved = np.zeros_like(rows), np.zeros_like(columns), np.zeros_like(columns)
+        np.maximum.at(in_rows, J.row, j)
+        np.maximum.at(in_columns, J.col, j)
+        np.maximum.at(curved, H.row, h)
+        # the unit of the objective is free: curvature counts relative to what it is in the middle
+        middle = np.median(curved[curved > 0]) if curved.any() else 1.0
+        in_columns = np.maximum(in_columns, curved / middle)
+        rows /= np.sqrt(np.where(in_rows > 0, in_rows, 1.0))
+        columns /= np.sqrt(np.where(in_columns > 0, in_columns, 1.0))
+    return np.exp2(np.round(np.log2(rows))), np.exp2(np.round(np.log2(columns)))
