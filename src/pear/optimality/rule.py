@@ -10,7 +10,7 @@ from __future__ import annotations
 OPTIMAL = 1e-9
 """Largest KKT residual of anything that is called SOLVED: the one gate, for every solver, dense, sparse and GPU."""
 
-FEASIBLE = 1e-10
+FEASIBLE = 1e-12
 """Largest violation of a constraint, and largest residual of stationarity, of a point on its working set."""
 
 SIGN = 1e-12

@@ -11,7 +11,7 @@ from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Outcome, Programs, States, Work
 from pear.solvers.active_set.phases import enter_free_variables, phase_one, phase_two
 from pear.solvers.active_set.pricing import positive
-from pear.solvers.active_set.settings import FINE_PIVOT, PIVOT, REFINEMENTS, REFRESH
+from pear.solvers.active_set.settings import FINE_PIVOT, PIVOT, REFRESH, VERDICTS
 from pear.solvers.active_set.tangent import hold_tight
 from pear.solvers.active_set.verdict import refine_and_judge, write
 
@@ -198,17 +198,20 @@ def optimise(D: Data, w: Work) -> int:
     if not (set_nonbasics(D, w) and phase_one(D, w)):
         return ix.GIVEN_UP
     enter_free_variables(D, w)
-    for attempt in range(REFINEMENTS):
+    for attempt in range(VERDICTS):
         if not phase_two(D, w, attempt > 0):
             return ix.GIVEN_UP
         verdict = refine_and_judge(D, w)
         if verdict == ix.SOLVED:
             return verdict
         if verdict != ix.AGAIN:
-            if w.tally[ix.AGE] == 0 or not invert(D, w):
+            fresh = w.tally[ix.AGE] == 0
+            if (fresh and verdict != ix.OUTSIDE) or not invert(D, w):
                 return verdict
             set_basics(D, w, SHARP)
             times_all(D, w)
+            if verdict == ix.OUTSIDE and not phase_one(D, w):
+                return ix.GIVEN_UP
     return ix.GIVEN_UP
 
 

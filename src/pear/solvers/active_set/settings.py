@@ -24,7 +24,10 @@ REFRESH = 100
 """Pivots after which the inverse is computed afresh."""
 
 REFINEMENTS = 3
-"""Rounds of refinement, and of judging, at most."""
+"""Rounds of refinement, at most."""
+
+VERDICTS = 8
+"""Verdicts on a sample, at most: after one against it the search goes on from there."""
 
 NOISE = 1e-3
 """Share of a negligible projection below which a correction to it is not worth another round."""
