@@ -101,7 +101,7 @@ def idle_multiplier(p: Point, share: float) -> Point:
 
 def cancelling(p: Point, share: float) -> Point:
     """The first equality twice, with huge multipliers that cancel, and stationarity off by a share of the cost."""
-    size = 1e5 * np.abs(p.c).max() / np.abs(p.A[0]).max()
+    size = 1e6 * np.abs(p.c).max() / np.abs(p.A[0]).max()
     A, b = np.vstack([p.A[:1], p.A[:1]]), np.array([p.b[0], p.b[0]])
     q = replace(p, A=A, b=b, equality=np.array([p.equality[0] + size, -size]))
     return replace(q, c=p.c + share * np.abs(p.c).max())

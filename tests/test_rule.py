@@ -77,8 +77,8 @@ def _(judge: Callable[[Point], Verdict]) -> None:
 def _(judge: Callable[[Point], Verdict]) -> None:
     p = point(2, H=np.eye(2), x=[1.0, 1e-3])
     assert judge(replace(p, lb=np.array([-INF, 1e-3]))).solved
-    assert not judge(replace(p, lb=np.array([-INF, 1e-3 + 5e-10]))).solved  # a violation by 5e-9 of 0.1
-    assert not judge(replace(p, c=p.c + np.array([0.0, 5e-11]))).solved  # a slope of 3e-8 of 2e-3
+    assert not judge(replace(p, lb=np.array([-INF, 1e-3 + 5e-13]))).solved  # a violation by 2e-10 of its size, 2e-3
+    assert not judge(replace(p, c=p.c + np.array([0.0, 5e-13]))).solved  # a slope of 2e-10 of 2e-3
 
 
 @judged("SIGN")
@@ -104,8 +104,8 @@ def _(judge: Callable[[Point], Verdict]) -> None:
 
 @judged("SHARE_OF_SIZE")
 def _(judge: Callable[[Point], Verdict]) -> None:
-    """A decision of 1 makes a slack of 2e-9 at another variable no smaller than 2e-8."""
-    assert not any(judge(point(2, H=np.eye(2), x=[1.0, 1e-3], ub=[INF, 1e-3 + 2e-9])).active)
+    """A decision of 1 makes a slack of 5e-11 at another variable no smaller than 2e-8."""
+    assert not any(judge(point(2, H=np.eye(2), x=[1.0, 1e-3], ub=[INF, 1e-3 + 5e-11])).active)
 
 
 @judged("SHARE_OF_FORCE")
@@ -116,8 +116,15 @@ def _(judge: Callable[[Point], Verdict]) -> None:
 
 @judged("FLOOR")
 def _(judge: Callable[[Point], Verdict]) -> None:
-    """A decision of zero in a box of size 1 has a size of 1e-10: its slack of 1e-18 is not tight."""
-    assert not any(judge(point(1, H=np.eye(1), x=[0.0], lb=[-1e-18], ub=[1.0])).active)
+    """A decision of zero in a box of size 1 has a size of 1e-12: an equality that is off by 1e-23 does not hold."""
+    assert not judge(point(1, H=np.eye(1), A=[[1.0]], b=[1e-23], x=[0.0], lb=[-1.0], ub=[1.0])).solved
+
+
+@judged("SHARE_OF_TERMS")
+def _(judge: Callable[[Point], Verdict]) -> None:
+    """Terms of 1 that cancel to 1e-13 make a residual of 1e-7, without a cost to compare it with."""
+    p = point(2, H=np.array([[1.0, 1.0], [1.0, 1.0 + 1e-13]]), x=[1.0, -1.0])
+    assert 1e-8 < judge(replace(p, c=np.zeros(2))).kkt_residual < 1e-6
 
 
 # ------------------------------------------------------------------------------------------------ the compiled method

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pear.optimality.left import Residuals, residuals
 from pear.optimality.point import Duals
-from pear.optimality.rule import FLOOR, SHARE_OF_FORCE
+from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SHARE_OF_TERMS
 from pear.optimality.scale import curvature_terms, least_size, positive
 from pear.problem.canonical import QuadraticProgram, matvec, row_squares, tmatvec
 
@@ -38,7 +38,10 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals, left: Residuals 
     least = FLOOR * least_size(qp, diagonal)
     size = torch.maximum(x.abs().amax(1, keepdim=True), least)
     largest = torch.maximum(qp.c.abs(), left.curvature.abs()).amax(1, keepdim=True)
-    largest = torch.maximum(largest, SHARE_OF_FORCE * curvature_terms(diagonal, x))
+    cost = qp.c.abs().amax(1, keepdim=True)
+    # where x runs away along a flat direction, rounding of Hx must not outweigh the cost
+    limit = torch.where(cost > 0, cost / SHARE_OF_FORCE, torch.inf)
+    largest = torch.maximum(largest, torch.minimum(SHARE_OF_TERMS * curvature_terms(diagonal, x), limit))
     unit = positive(torch.maximum(largest, least * diagonal.amax(1, keepdim=True)))
     slack = torch.cat([left.rows / norms_g, left.lower, left.upper], 1) / size
     bounds = [-duals.bound.clamp(max=0), duals.bound.clamp(min=0)]

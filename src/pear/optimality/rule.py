@@ -68,5 +68,8 @@ SHARE_OF_SIZE = 1e-3
 SHARE_OF_FORCE = 1e-3
 """Share of the largest dual scale of a sample below which no multiplier's natural size falls."""
 
+SHARE_OF_TERMS = 1e-6
+"""Share of the terms that Hx is summed from below which the dual unit does not fall: 1e-15 of them is rounding."""
+
 FLOOR = 1e-9
 """Share of the least size that the data suggests which is the least unit: it matters where the decision is zero."""

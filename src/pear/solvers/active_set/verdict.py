@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from pear.optimality.rule import FEASIBLE, FLOOR, OPTIMAL, SHARE_OF_FORCE, SHARE_OF_SIZE, SHARP, TIGHT, WEAK
+from pear.optimality.rule import FEASIBLE, FLOOR, OPTIMAL, SHARE_OF_FORCE, SHARE_OF_SIZE, SHARE_OF_TERMS, SHARP, TIGHT, WEAK
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import set_basics
 from pear.solvers.active_set.compile import inner
@@ -183,7 +183,11 @@ def kkt_residual(D: Data, w: Work) -> float:
     R, n = D.J.shape
     p = D.equalities
     size = FLOOR * w.v[ix.NUMBER, ix.LEAST_SIZE]
-    dual = max(size * w.v[ix.NUMBER, ix.MAX_CURVATURE], SHARE_OF_FORCE * curvature_terms(D, w))
+    dual, cost = size * w.v[ix.NUMBER, ix.MAX_CURVATURE], 0.0
+    for j in range(n):
+        cost = max(cost, abs(w.v[ix.C, j]))
+    limit = cost / SHARE_OF_FORCE if cost > 0.0 else math.inf
+    dual = max(dual, min(SHARE_OF_TERMS * curvature_terms(D, w), limit))
     for j in range(n):
         size = max(size, abs(w.v[ix.X, j]))
         dual = max(dual, abs(w.v[ix.C, j]), abs(w.v[ix.GRAD, j] - w.v[ix.C, j]))
