@@ -503,8 +503,8 @@ def test_what_is_recorded(measured: tuple[Path, str, int]) -> None:
 
 def test_hard_models_are_written_once_and_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = sorted(hard_instances(quick=True), key=lambda one: len(one.q))[:2]
-    asked = []
-    monkeypatch.setattr(sys.modules["pear.bench.files.run"], "hard_instances", lambda quick: asked.append(quick) or made)
+    asked, benchmark = [], sys.modules["pear.bench.files.run"]
+    monkeypatch.setattr(benchmark, "hard_instances", lambda quick: asked.append(quick) or made)
     folder, out = tmp_path / "models", tmp_path / "out"
     command = ["bench", "files", str(folder), "--generate", "--quick", "--solvers", "pear,highs", "--out", str(out)]
     result = CliRunner().invoke(app, command)
