@@ -105,7 +105,7 @@ def make_problem(path: Path, **fields: Any) -> Problem:
 
 
 def limits(where: str, name: str, values: Any, absent: float) -> Array:
-    """(k,) limits of a file: those of NO_BOUND and more are ``absent`` (±inf), NaN and the wrong infinity are refused."""
+    """(k,) limits of a file: NO_BOUND and more is ``absent`` (±inf), NaN and the wrong infinity are refused."""
     array = np.array(values, dtype=float).reshape(-1)
     array[np.abs(array) >= NO_BOUND] *= np.inf
     bad = np.isnan(array) | (array == -absent)
