@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,8 @@ from pear.bench.files.certificates import is_convex, is_infeasible, is_unbounded
 from pear.bench.files.judge import Answer, Residuals, compare, measure, verdict
 from pear.bench.files.process import Solvers
 from pear.bench.files.solvers import check_solver, prepare
-from pear.bench.files.write import generate, write_mat, write_mps
+from pear.bench.files.write import generate, write_mat, write_mps, write_once
+from pear.bench.hard import hard_instances
 from pear.cli.app import app
 from pear.problem.importers import Model, from_osqp_mat, read
 
@@ -497,6 +499,33 @@ def test_what_is_recorded(measured: tuple[Path, str, int]) -> None:
     assert "Parser error" in broken["note"]
     assert "broken.mps is left out" in " ".join(text.split())
     assert "Summary" in (out / "table.md").read_text()
+
+
+def test_hard_models_are_written_once_and_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = sorted(hard_instances(quick=True), key=lambda one: len(one.q))[:2]
+    asked, benchmark = [], sys.modules["pear.bench.files.run"]
+    monkeypatch.setattr(benchmark, "hard_instances", lambda quick: asked.append(quick) or made)
+    folder, out = tmp_path / "models", tmp_path / "out"
+    command = ["bench", "files", str(folder), "--generate", "--quick", "--solvers", "pear,highs", "--out", str(out)]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    rows = json.loads((out / "results.json").read_text())["rows"]
+    assert {(row["file"], row["solver"]) for row in rows} == {
+        (f"{one.name}.mat", solver) for one in made for solver in ("pear", "highs")
+    }
+    assert {row["verdict"] for row in rows if row["solver"] == "pear"} == {"right"}
+    assert asked == [True]
+
+    first = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / f"{made[1].name}.mat").unlink()
+    assert [path.name for path in write_once(folder, made)] == [f"{made[1].name}.mat"]
+    assert {path.name for path in folder.iterdir()} == set(first)
+    assert write_once(folder, made) == []
+
+    write(folder, "mine.lp", MIP)
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2
+    assert "holds 1 files that --generate does not write, such as mine.lp" in " ".join(result.output.split())
 
 
 def test_a_solver_that_takes_too_long_is_ended(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.optimize import linprog
 import pear
 from pear.bench.hard import Instance, as_problem, hard_instances
 from pear.bench.program import kkt_residual, programs
+from pear.decisions import one_pass
 from pear.problem.nonzeros import on_nonzeros
 from pear.problem.sparse import SparseProgram
 from pear.solvers.interior_point.method import InteriorPoint
@@ -181,3 +183,34 @@ def test_small_dense_and_differing_programs_have_none(fields: dict[str, Any]) ->
         fields = fields | {"b": np.zeros((2, 120))}
     problem = pear.Problem(**fields)
     assert on_nonzeros(problem.canonical(torch.zeros(2, problem.n, dtype=torch.float64), 0.1)) is None
+
+
+@pytest.mark.parametrize(
+    ("curvature", "smoothing", "calls"),
+    [(np.eye(500), 0.0, 0), (None, 0.1, 0), (None, 0.0, 1), (np.ones((500, 500)), 0.1, 1)],
+)
+def test_the_compiled_pass_leaves_what_its_solver_leaves(
+    curvature: Any, smoothing: float, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large curved programs of few non-zeros go to solvers that work on these: at every step, by loss and layer."""
+    problem = pear.Problem(Q=curvature, lb=0, ub=1, n=500)
+    cost = torch.linspace(-1, 1.5, 500, dtype=torch.float64)[None].requires_grad_()
+    counted = []
+
+    class BegunError(Exception):
+        """The compiled pass was begun."""
+
+    def begun(*args: Any) -> None:
+        counted.append(args)
+        raise BegunError
+
+    for name in ("solve", "regret"):
+        monkeypatch.setattr(one_pass.compiled, name, begun)
+    layer, loss = pear.DecisionLayer(problem, smoothing), pear.PEARLoss(problem, smoothing)
+    for call in (lambda: layer(cost, keys=[0]), lambda: loss(cost, 2 * cost.detach(), keys=[0])):
+        for _ in range(2):
+            with pytest.raises(BegunError) if calls else nullcontext():
+                call()
+    assert len(counted) == 4 * calls
+    if not calls:  # z = −c/λ within the bounds
+        assert torch.allclose(layer(cost), (-cost / (smoothing or 1.0)).clamp(0, 1), atol=1e-9)

@@ -22,12 +22,13 @@ from pear.optimality.point import Batched
 from pear.optimality.rule import LARGEST
 from pear.problem import Problem
 from pear.problem.problem import FIELDS
+from pear.problem.sparse import MIN_VARIABLES
 from pear.sensitivity.curvature import is_convex, is_definite
 from pear.sensitivity.projection import add_normal
 from pear.solvers.active_set import batch as compiled
 from pear.solvers.active_set import layout
 from pear.solvers.active_set.layout import SOLVED, Outcome, Programs, States
-from pear.solvers.active_set.solve import CompiledProjector
+from pear.solvers.active_set.solve import CompiledProjector, supports
 
 _ALWAYS_ANEW = np.zeros((0, 0))  # fingerprints without rows: the true problems are solved in every call
 _OWN = np.inf  # marks the problem's own curvature
@@ -131,6 +132,7 @@ class OnePass:
         self._own: tuple[Programs, States] | None = None
         self._own_definite: bool | None = None
         self._everybody: compiled.Index = np.zeros(0, np.int64)
+        self._taken: dict[bool, bool] = {}
 
     @staticmethod
     def supports(problem: Problem) -> bool:
@@ -202,8 +204,10 @@ class OnePass:
     def all_samples(self, count: int, smoothing: float) -> tuple[Programs, compiled.Index, layout.Table, States] | None:
         """The programs of samples 0 to ``count``, their slots, the table they are kept in, and the default start.
 
-        None where the table would take too much memory.
+        None where the table would take too much memory, or the solver does not take the programs.
         """
+        if not self._takes(smoothing):
+            return None
         P, default = self._own_programs(smoothing)
         if len(self._everybody) != count:
             self._everybody = self.starts.slots(range(count))
@@ -247,15 +251,31 @@ class OnePass:
                 return None
             if not by_row and not (plain and self.problem.batch in (None, len(cost))):
                 self.problem.checked(cost)  # which says what is wrong
+            if not self._takes(smoothing):
+                return None
             return *self._own_programs(smoothing), at
         checked = self.problem.checked(cost, **fields)
         if sum(checked[name].shape[-1] for name in ("b", "h") if name in checked) != self.rows:
+            return None
+        if not self._takes(smoothing, cost, fields):
             return None
         P = self._build(checked, smoothing)
         if "Q" in fields and not bool(is_convex(torch.from_numpy(P.Q), P.sign, P.smoothing).all()):
             return None
         default = self._own_programs(smoothing)[1] if set(fields) <= {"Q"} else compiled.default_start(P)
         return P, default, at
+
+    def _takes(self, smoothing: float, cost: Tensor | None = None, fields: dict[str, Any] | None = None) -> bool:
+        """True where the solver takes the programs of a call; of the problem's own it is asked once."""
+        if self.problem.n < MIN_VARIABLES:  # all of which it takes; to ask would copy Q in every call
+            return True
+        if cost is not None and fields:
+            return supports(self.problem.canonical(cost, smoothing, **fields))
+        curved = smoothing > 0
+        if curved not in self._taken:
+            any_cost = torch.zeros(self.problem.batch or 1, self.problem.n, dtype=torch.float64)
+            self._taken[curved] = supports(self.problem.canonical(any_cost, smoothing))
+        return self._taken[curved]
 
     def _own_programs(self, smoothing: float) -> tuple[Programs, States]:
         """The problem's own fields, brought into form once; the default start depends on the constraints alone."""

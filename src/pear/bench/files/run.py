@@ -12,6 +12,8 @@ from pear.bench.files.instance import Instance, read_instance
 from pear.bench.files.judge import RIGHT, VERDICTS, Answer, Residuals, compare, verdict
 from pear.bench.files.process import Solvers
 from pear.bench.files.solvers import check_solver, is_ours
+from pear.bench.files.write import write_once
+from pear.bench.hard import hard_instances
 from pear.bench.plot import Series
 from pear.bench.settings import Callbacks, Labels, Settings, option
 from pear.bench.table import Table, error, number
@@ -31,6 +33,8 @@ class FilesSettings(Settings):
     )
     tol: float = option(1e-8, "Accuracy that the other solvers are asked for.", positive=True)
     time_limit: float = option(60.0, "Seconds for each file and solver.", positive=True, quick=5.0)
+    generate: bool = option(False, "Write a dozen hard LPs and QPs into the folder first; with --quick, small ones.")
+    quick: bool = False
 
 
 SETTINGS = FilesSettings
@@ -74,15 +78,19 @@ def run(settings: FilesSettings, callbacks: Callbacks) -> None:
     """Ask every solver for every file; rows come file by file.
 
     Raises:
-        DataError: there is no folder, or no model in it.
+        DataError: there is no folder, or no model in it; or one with other files, where models are to be written.
         UnknownSolverError: a name that no solver has.
     """
     folder = Path(settings.folder)
-    paths = _models(folder)
     if not settings.solvers:
         raise ProblemError("--solvers names no solver; expected some, such as pear,highs")
     for name in settings.solvers:
         check_solver(name)
+    if settings.generate:
+        callbacks.say(f"writing models into {folder}")
+        written = write_once(folder, hard_instances(settings.quick))
+        callbacks.on_note(f"{len(written)} models written into {folder}; those that were there are kept")
+    paths = _models(folder)
     with Solvers() as solvers:
         for k, path in enumerate(paths):
             name = str(path.relative_to(folder))
@@ -106,7 +114,9 @@ def run(settings: FilesSettings, callbacks: Callbacks) -> None:
 
 def _models(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise DataError(f"{folder} is no folder; expected one with models in it: check the path")
+        raise DataError(
+            f"{folder} is no folder; expected one with models in it: check the path, or make one with --generate"
+        )
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and is_model(path))
     if not paths:
         known = ", ".join(suffix for row in IMPORTERS for suffix in row.suffixes)

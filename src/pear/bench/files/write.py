@@ -71,10 +71,37 @@ def generate(folder: Path, instances: Iterable[tuple[Any, ...]]) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     return [
-        write_mps(folder / f"{name}.mps", *arrays) if len(arrays) > 5 and arrays[5] is not None and np.any(arrays[5])
-        else write_mat(folder / f"{name}.mat", *arrays[:5])
-        for name, *arrays in instances
-    ]  # fmt: skip
+        (write_mps if path.suffix == ".mps" else write_mat)(path, *instance[1:])
+        for instance in instances
+        for path in [_path(folder, instance)]
+    ]
+
+
+def write_once(folder: Path, instances: Iterable[tuple[Any, ...]]) -> list[Path]:
+    """The same; files of these names that are there already stay as they are.
+
+    Returns:
+        The files that are new.
+
+    Raises:
+        DataError: the folder holds other files, which would be taken for these, or cannot be written to.
+    """
+    wanted = {_path(folder, instance): instance for instance in instances}
+    others = sorted(set(folder.iterdir()) - set(wanted)) if folder.is_dir() else []
+    if others:
+        raise DataError(
+            f"{folder} holds {len(others)} files that --generate does not write, such as {others[0].name}; expected "
+            "a new folder or an empty one: name another, or leave --generate out to measure what is there"
+        )
+    try:
+        return generate(folder, [instance for path, instance in wanted.items() if not path.exists()])
+    except OSError as error:
+        raise DataError(f"cannot write into {folder}: {error.strerror or error}; name another folder") from error
+
+
+def _path(folder: Path, instance: tuple[Any, ...]) -> Path:
+    has_integers = len(instance) > 6 and instance[6] is not None and np.any(instance[6])
+    return folder / f"{instance[0]}.{'mps' if has_integers else 'mat'}"
 
 
 def _column(values: Any) -> Any:

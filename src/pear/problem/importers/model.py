@@ -13,12 +13,10 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError, ProblemError
+from pear.problem.convert import NO_BOUND
 from pear.problem.problem import Problem
 
 Array = NDArray[np.float64]
-
-INFINITE = 1e20
-"""Limits of a file at least this large are no limits: what HiGHS, OSQP and most modellers mean by them."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +105,9 @@ def make_problem(path: Path, **fields: Any) -> Problem:
 
 
 def limits(where: str, name: str, values: Any, absent: float) -> Array:
-    """(k,) limits of a file: those of INFINITE size are ``absent`` (±inf), NaN and the wrong infinity are refused."""
+    """(k,) limits of a file: NO_BOUND and more is ``absent`` (±inf), NaN and the wrong infinity are refused."""
     array = np.array(values, dtype=float).reshape(-1)
-    array[np.abs(array) >= INFINITE] *= np.inf
+    array[np.abs(array) >= NO_BOUND] *= np.inf
     bad = np.isnan(array) | (array == -absent)
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
