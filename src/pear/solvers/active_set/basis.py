@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from pear.optimality.rule import RANK
+from pear.optimality.rule import FEASIBLE, RANK
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Work
 from pear.solvers.active_set.linear import add_abs_rows, subtract_rows
-from pear.solvers.active_set.settings import REFINEMENTS, START_SLOP
+from pear.solvers.active_set.settings import REFINEMENTS
 
 
 @inner
@@ -42,7 +42,7 @@ def set_basics(D: Data, w: Work, goal: float) -> bool:
             for k in range(R):
                 s += w.inverse[b, k] * w.v[ix.LEFT, k]
             w.v[ix.X, w.k[ix.BASIS, b]] += s
-    return rows_left(D, w) <= START_SLOP
+    return rows_left(D, w) <= FEASIBLE
 
 
 @inner

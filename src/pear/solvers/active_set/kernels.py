@@ -54,7 +54,7 @@ def solve_batch(
             outcome.code[i] = code
         elif code == ix.SOLVED:
             held = hold_tight(w)
-            if not centre(D, w) or accept_multipliers(D, w):
+            if centre_exactly(D, w):
                 sample.write_back(D, states, slots[i], outcome, i, held, w)
 
 
@@ -154,6 +154,20 @@ def verify_batch(
                 w.v[ix.REDUCED, j] = -w.v[ix.BOUND, j]
             if good and most_wrong(D, w, np.bool_(False), np.bool_(False)) < 0:
                 outcome.code[i] = ix.SOLVED
+
+
+@inner
+def centre_exactly(D: Data, w: Work) -> bool:
+    """Centre the multipliers where they stay exact, and leave them as they are where not; False where neither is."""
+    R = D.J.shape[0]
+    for k in range(R):
+        w.v[ix.ERROR, k] = w.v[ix.Y, k]
+    if not centre(D, w) or accept_multipliers(D, w):
+        return True
+    for k in range(R):
+        w.v[ix.Y, k] = w.v[ix.ERROR, k]
+    set_reduced_gradient(D, w)
+    return accept_multipliers(D, w)
 
 
 @inner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pear.optimality.rule import ROUNDOFF
+from pear.optimality.rule import ROUNDOFF, SHARE_OF_SIZE
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import drop, enter, exchange, swap, times_inverse
 from pear.solvers.active_set.compile import inner
@@ -23,11 +23,14 @@ def phase_one(D: Data, w: Work) -> bool:
     stalled = 0
     for _ in range(20 * N + 100):
         infeasible = False
+        largest = 0.0
+        for j in range(n):
+            largest = max(largest, abs(w.v[ix.X, j]))
         for k in range(R):
             w.v[ix.Y, k] = 0.0
         for b in range(R):
             v = w.k[ix.BASIS, b]
-            side = side_of(w, v)
+            side = side_of(w, v, n, SHARE_OF_SIZE * largest)
             w.v[ix.STEP, b] = side
             if side != 0.0:
                 infeasible = True
@@ -60,9 +63,15 @@ def phase_one(D: Data, w: Work) -> bool:
 
 
 @inner
-def side_of(w: Work, v: int) -> float:
-    """−1 below the lower bound, 1 above the upper one, 0 between."""
-    slop = START_SLOP * (1.0 + abs(w.v[ix.X, v]))
+def side_of(w: Work, v: int, n: int, spread: float) -> float:
+    """−1 below the lower bound, 1 above the upper one, 0 between, up to rounding.
+
+    The natural size is that of ``pear.optimality.scale``: of a slack, the terms of its row as they were at the start.
+    """
+    if v < n:
+        slop = START_SLOP * max(abs(w.v[ix.X, v]), min(spread, w.v[ix.UP, v] - w.v[ix.LO, v]))
+    else:
+        slop = START_SLOP * w.v[ix.TERMS, v - n]
     if w.v[ix.X, v] < w.v[ix.LO, v] - slop:
         return -1.0
     return 1.0 if w.v[ix.X, v] > w.v[ix.UP, v] + slop else 0.0

@@ -5,8 +5,8 @@ What counts as solved, tight, weak or flat is ``pear.optimality.rule``. All of t
 
 from __future__ import annotations
 
-START_SLOP = 1e-11
-"""Violation of a bound or a row that the next steps may start from."""
+START_SLOP = 1e-13
+"""Violation of a bound or a row, by its natural size, that the next steps may start from; below the rule's FEASIBLE."""
 
 BASICS = 1e-15
 """Residual of the rows that refinement of a solution aims at: no better one can be had."""

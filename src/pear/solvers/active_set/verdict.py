@@ -6,7 +6,17 @@ import math
 
 import numpy as np
 
-from pear.optimality.rule import FEASIBLE, FLOOR, OPTIMAL, SHARE_OF_FORCE, SHARE_OF_SIZE, SHARE_OF_TERMS, SHARP, TIGHT, WEAK
+from pear.optimality.rule import (
+    FEASIBLE,
+    FLOOR,
+    OPTIMAL,
+    SHARE_OF_FORCE,
+    SHARE_OF_SIZE,
+    SHARE_OF_TERMS,
+    SHARP,
+    TIGHT,
+    WEAK,
+)
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import set_basics
 from pear.solvers.active_set.compile import inner
