@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import pear.bench.stress
 from pear.bench.stress import counterexamples, examine, judge, runner
-from pear.bench.stress.certificates import Answer, is_feasible, is_unbounded
+from pear.bench.stress.certificates import Answer, best_value, is_feasible, is_unbounded
 from pear.bench.stress.extended import cholesky, factor, wide
 from pear.bench.stress.judge import Answered, Verdict, differs, tangent_of, wrong_gradient, wrong_regret
 from pear.bench.stress.kkt import Multipliers, Units, judge_point, residuals
@@ -164,6 +164,18 @@ def test_a_wrong_loss_and_a_neighbour_are_caught() -> None:
     assert differs(s, answer(), answer(), verdict) == ""
     assert differs(s, answer(), answer(status="INACCURATE"), verdict) != ""
     assert differs(s, answer(), answer(x=np.array([1.0 - 1e-6, 0.5 + 1e-6])), verdict) != ""
+
+
+@pytest.mark.parametrize(("bound", "known"), [(1e3, True), (1e15, False)])
+def test_another_solver_is_trusted_where_its_point_is_right(bound: float, known: bool) -> None:
+    """min z with −z ≤ −0.5: HiGHS finds 0 between bounds of 1e15, which violates the row."""
+    one: dict[str, Any] = {"H": np.zeros((1, 1)), "c": np.ones(1), "G": np.array([[-1.0]]), "h": np.array([-0.5])}
+    one |= {"lb": np.array([-bound]), "ub": np.array([bound]), "A": np.zeros((0, 1)), "b": np.zeros(0)}
+    s = square(**one, integer=np.zeros(1, bool))
+    assert best_value(s) == (0.5 if known else None)
+    right, off = (answer(x=np.array([x])) for x in (0.5, 0.6))
+    assert judge.wrong_reference(s, right) == ""
+    assert (judge.wrong_reference(s, off) != "") == known
 
 
 @pytest.mark.parametrize(

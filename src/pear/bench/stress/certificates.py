@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from pear.bench.stress.extended import Wide, factor, wide
-from pear.bench.stress.kkt import LEAST, SHARE, Units, largest_decision, slacks
+from pear.bench.stress.kkt import LEAST, SHARE, TOLERANCE, Multipliers, Units, judge_point, largest_decision, slacks
 from pear.bench.stress.sample import Array, Sample
 
 EDGE = 1e-9
@@ -236,7 +236,11 @@ def _falls(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) 
 
 
 def best_value(s: Sample) -> float | None:
-    """The optimal value of a linear program by HiGHS, in the program's own units; None where it finds none."""
+    """The optimal value of a linear program by HiGHS, in the program's own units.
+
+    None where it finds none, or where its own point does not satisfy the optimality conditions in extended precision:
+    its tolerances are absolute, and bounds of 1e15 leave them without a meaning.
+    """
     scaled = Scaled.of(s).s
     keep = np.isfinite(scaled.h)
     size = _size_of(np.concatenate([scaled.b, scaled.h, scaled.lb, scaled.ub]))
@@ -249,8 +253,16 @@ def best_value(s: Sample) -> float | None:
         bounds=list(zip(scaled.lb / size, scaled.ub / size, strict=True)),
         options=_OPTIONS,
     )
-    x = solved.x * size * Units.of(s).column.astype(float) if solved.status == 0 else None
-    return float(wide(s.c) @ wide(x)) if x is not None else None
+    if solved.status != 0:
+        return None
+    rows = np.zeros(len(keep))
+    rows[keep] = -solved.ineqlin.marginals if keep.any() else 0.0
+    equality = -solved.eqlin.marginals if len(scaled.b) else np.zeros(0)
+    bound = -(solved.lower.marginals + solved.upper.marginals)
+    x = size * solved.x
+    if judge_point(scaled, x, Multipliers(wide(equality), wide(rows), wide(bound))).worst > TOLERANCE:
+        return None
+    return float(wide(s.c) @ (wide(x) * Units.of(s).column))
 
 
 def is_indefinite(H: Array) -> Answer:
