@@ -10,7 +10,7 @@ from __future__ import annotations
 OPTIMAL = 1e-9
 """Largest KKT residual of anything that is called SOLVED: the one gate, for every solver, dense, sparse and GPU."""
 
-FEASIBLE = 1e-10
+FEASIBLE = 1e-12
 """Largest violation of a constraint, and largest residual of stationarity, of a point on its working set."""
 
 SIGN = 1e-12
@@ -49,7 +49,7 @@ INDEFINITE = 1e-10
 DESCENT = 1e-9
 """An objective that falls by less than this along a unit direction does not fall."""
 
-PROVEN = 1.1e-10
+PROVEN = 1.1 * FEASIBLE
 """A sample is infeasible where its certificate says so by more than this share of its terms; just above FEASIBLE, so
 that no point that counts as feasible is denied, and nothing lies between the two."""
 

@@ -216,9 +216,10 @@ class ReducedKKT:
         terms = (_mv(self._H.abs(), x.abs()) + _mv(self._J.abs().mT, v.abs()) + f.abs()).amax(1)
         good = rest_f.abs().amax(1) <= SHARP * terms
         if r.shape[1]:
-            # where the tangent space is a point, x is zero and only f/h tells how large it could have been
-            size = torch.maximum(x.abs().amax(1), f.abs().amax(1) / self._max_curvature)
-            good &= rest_r.abs().amax(1) <= SHARP * (size + r.abs().amax(1))
+            # by the size of x itself: rows parallel to 1e-10 would pass by the size that f/h allows it. Where the
+            # tangent space is a point, x is zero, and f/h tells what of it is rounding
+            size, largest = x.abs().amax(1), f.abs().amax(1) / self._max_curvature
+            good &= (rest_r.abs().amax(1) <= SHARP * (size + r.abs().amax(1))) | (size <= NEGLIGIBLE * largest)
         return good
 
     def _decompose(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:

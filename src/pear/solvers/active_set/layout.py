@@ -17,9 +17,9 @@ Array = NDArray[Any]
 LOWER, UPPER, BASIC, SUPER, FREE = range(5)
 """Where a variable is: at a bound, basic, superbasic, or nonbasic and free of bounds (at zero)."""
 
-SOLVED, GIVEN_UP, AGAIN, CLOSE = range(4)
-"""Status of a sample. CLOSE: every condition holds by its natural size, but the KKT residual is too large. AGAIN
-is the verdict on a minimum whose multipliers do not have the right signs yet.
+SOLVED, GIVEN_UP, AGAIN, OUTSIDE, CLOSE = range(5)
+"""Status of a sample. CLOSE: every condition holds by its natural size, but the KKT residual is too large. Verdicts on
+the way: AGAIN, where multipliers do not have the right signs yet; OUTSIDE, where rounding has led out of a constraint.
 """
 
 # Rows of Work.v, by variable (n variables, then R slacks): the point and its bounds, the reduced gradient (grad − Jᵀy,

@@ -11,7 +11,7 @@ from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Outcome, Programs, States, Work
 from pear.solvers.active_set.phases import enter_free_variables, phase_one, phase_two
 from pear.solvers.active_set.pricing import positive
-from pear.solvers.active_set.settings import FAR, FINE_PIVOT, PIVOT, REFINEMENTS, REFRESH
+from pear.solvers.active_set.settings import FAR, FINE_PIVOT, PIVOT, REFRESH, VERDICTS
 from pear.solvers.active_set.tangent import hold_tight
 from pear.solvers.active_set.verdict import refine_and_judge, write
 
@@ -181,11 +181,13 @@ def save_start(D: Data, states: States, slot: int, moved: bool, w: Work) -> None
 def slack_basis(D: Data, w: Work) -> None:
     """The start that is always there: every variable at a bound, every slack basic.
 
-    A bound far beyond what the rows are about is no place to start from, because a slack of 1 has no digits left there:
-    variables between two such bounds start free, at zero.
+    A bound far beyond what rows and costs are about is no place to start from, because a slack of 1 has no digits left
+    there: variables between two such bounds start free, at zero.
     """
     R, n = D.J.shape
-    size = 0.0
+    size, curvature = 0.0, w.v[ix.NUMBER, ix.MAX_CURVATURE]
+    for j in range(n):
+        size = max(size, abs(w.v[ix.C, j]) / curvature if curvature > 0.0 else 0.0)
     for k in range(R):
         size = max(size, abs(w.v[ix.RHS, k]) / positive(math.sqrt(w.v[ix.NORM, k])))
     far = FAR * size if size > 0.0 else math.inf
@@ -207,17 +209,20 @@ def optimise(D: Data, w: Work) -> int:
     if not (set_nonbasics(D, w) and phase_one(D, w)):
         return ix.GIVEN_UP
     enter_free_variables(D, w)
-    for attempt in range(REFINEMENTS):
+    for attempt in range(VERDICTS):
         if not phase_two(D, w, attempt > 0):
             return ix.GIVEN_UP
         verdict = refine_and_judge(D, w)
         if verdict == ix.SOLVED:
             return verdict
         if verdict != ix.AGAIN:
-            if w.tally[ix.AGE] == 0 or not invert(D, w):
+            fresh = w.tally[ix.AGE] == 0
+            if (fresh and verdict != ix.OUTSIDE) or not invert(D, w):
                 return verdict
             set_basics(D, w, SHARP)
             times_all(D, w)
+            if verdict == ix.OUTSIDE and not phase_one(D, w):
+                return ix.GIVEN_UP
     return ix.GIVEN_UP
 
 

@@ -21,13 +21,17 @@ STALLED = 30
 """Steps of length zero after which the first candidate is taken instead of the best."""
 
 FAR = 1e6
-"""A bound so many times as large as the right-hand sides is no place to start from: rows lose their digits there."""
+"""A bound so many times as large as right-hand sides and costs over curvature is no place to start from: rows and
+gradients lose their digits there."""
 
 REFRESH = 100
 """Pivots after which the inverse is computed afresh."""
 
 REFINEMENTS = 3
-"""Rounds of refinement, and of judging, at most."""
+"""Rounds of refinement, at most."""
+
+VERDICTS = 8
+"""Verdicts on a sample, at most: after one against it the search goes on from there."""
 
 NOISE = 1e-3
 """Share of a negligible projection below which a correction to it is not worth another round."""

@@ -19,7 +19,7 @@ from pear.solvers.active_set.settings import BASICS, REFINEMENTS
 
 @inner
 def refine_and_judge(D: Data, w: Work) -> int:
-    """Sharpen the solution on its working set, and judge it from the data: SOLVED, CLOSE, GIVEN_UP or AGAIN."""
+    """Sharpen the solution on its working set, and judge it from the data; returns SOLVED, or a verdict against it."""
     R = D.J.shape[0]
     unbalanced = math.inf
     for attempt in range(REFINEMENTS):
@@ -50,7 +50,7 @@ def refine_and_judge(D: Data, w: Work) -> int:
     if most_wrong(D, w, np.bool_(False), np.bool_(False)) >= 0:
         return ix.AGAIN
     if not feasible(D, w):
-        return ix.GIVEN_UP
+        return ix.OUTSIDE
     return ix.SOLVED if accept_multipliers(D, w) else ix.CLOSE
 
 
