@@ -113,8 +113,9 @@ def test_an_edge_is_one_by_a_margin_and_in_any_unit(unit: float) -> None:
         d = np.array([unit, 1.0])
         return square(A=np.zeros((0, 2)), b=np.zeros(0), G=unit * G / d, h=unit * h, lb=-2 * d, ub=2 * d)
 
-    assert [is_feasible(opposed(by)) for by in (1e-7, 1e-11, 0.0, -1e-7)] == [
+    assert [is_feasible(opposed(by)) for by in (1e-7, 1e-11, 2e-12, 0.0, -1e-7)] == [
         Answer.NO,
+        Answer.EDGE,
         Answer.EDGE,
         Answer.YES,
         Answer.YES,
@@ -257,9 +258,9 @@ def test_the_judge_imports_nothing_of_the_library(name: str) -> None:
 
 
 def test_problems_have_no_wrong_answer() -> None:
-    found = runner.run(1600, seed=0, families=CLEAN)
+    found = runner.run(1120, seed=0, families=CLEAN)
     total = found.total()
-    assert total.tried >= 1500
+    assert total.tried >= 1100
     assert [f"{f.recipe}: sample {f.sample}: {f.reason}" for f in found.failures] == []
     assert total.gradients > 400
     assert total.refused > 50
