@@ -49,6 +49,23 @@ def run(P: layout.Programs, cost: Array, states: layout.States | None = None) ->
 # ------------------------------------------------------------------------------------------------------------- answers
 
 
+@pytest.mark.parametrize("rows", [0, 3])
+@pytest.mark.parametrize("bound", [1e9, 1e12, 1e15])
+def test_far_bounds_are_no_start(bound: float, rows: int) -> None:
+    """The compiled method itself solves what lies between bounds that stand for none, as if they were not there."""
+    rng = np.random.default_rng(rows)
+    F, n = rng.normal(size=(6, 6)), 6
+    fields = {"Q": torch.from_numpy(F @ F.T), "G": torch.from_numpy(rng.normal(size=(rows, n))), "h": torch.ones(rows)}
+    fields |= {"lb": torch.full((n,), -bound), "ub": torch.full((n,), bound)}
+    fields = {name: value.double() for name, value in fields.items()}
+    cost = rng.normal(size=(20, n))
+    found, _ = run(batch.programs(fields, n, smoothing=0.1), cost)
+    assert (found.code == layout.SOLVED).all()
+    absent = {name: value for name, value in fields.items() if name not in ("lb", "ub")}
+    free, _ = run(batch.programs(absent, n, smoothing=0.1), cost)
+    np.testing.assert_allclose(found.x, free.x, rtol=1e-9, atol=1e-12)
+
+
 @every_case
 def test_zoo(name: str) -> None:
     """The planted solutions, their optimality conditions, and the gradients that the default path gives."""

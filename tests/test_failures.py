@@ -436,6 +436,18 @@ def test_what_is_planted_is_named() -> None:
         assert name_failures(definite).tolist() == [Status.INACCURATE]  # which is for solvers to say
 
 
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("apart", [1e-6, 1e-8, 1e-9, 3e-10])
+def test_a_small_contradiction_is_named(apart: float, unit: float) -> None:
+    """Rows that miss each other by less than a linear program of absolute tolerances sees, or one in other units."""
+    rows = np.array([[1.0, 2.0, -1.0], [-1.0, -2.0, 1.0], [0.3, -0.2, 0.7]])
+    fields = {"G": rows, "h": unit * np.array([1.0, -1.0 - 2 * apart, 1.0]), "lb": -3 * unit, "ub": 3 * unit}
+    qp = pear.Problem(**fields).canonical(torch.ones(1, 3))
+    assert name_failures(qp).tolist() == [Status.INFEASIBLE]
+    met = pear.Problem(**{**fields, "h": unit * np.array([1.0, -1.0 + 2 * apart, 1.0])}).canonical(torch.ones(1, 3))
+    assert name_failures(met).tolist() == [Status.INACCURATE]  # which is for solvers to say
+
+
 def test_a_certificate_is_checked_and_not_believed() -> None:
     """Duals and directions that prove nothing: the wrong sign, a free variable left over, a bound in the way."""
     rows = pear.Problem(A=[[1.0, 1.0]], b=[-1.0], lb=0.0).canonical(torch.zeros(1, 2))

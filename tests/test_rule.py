@@ -348,9 +348,9 @@ def _() -> None:
 
 @holds("PROVEN", "torch")
 def _() -> None:
-    """Rows that contradict each other by 1e-7 have no point, by 1e-11 they may."""
+    """Rows that contradict each other by 1.2 FEASIBLE of their terms have no point, by FEASIBLE they may."""
     duals = Duals(torch.zeros(1, 0), torch.ones(1, 2), torch.zeros(1, 1))
-    for apart, proven in ((1e-7, True), (1e-11, False)):
+    for apart, proven in ((2.4 * rule.FEASIBLE, True), (2.0 * rule.FEASIBLE, False)):
         qp = program(np.eye(1), [1.0], G=[[1.0], [-1.0]], h=[1.0, -1.0 - apart])
         assert proves_infeasible(qp, duals.to(torch.float64)).tolist() == [proven]
 

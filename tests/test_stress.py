@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import pear.bench.stress
 from pear.bench.stress import counterexamples, examine, judge, runner
-from pear.bench.stress.certificates import Answer, is_feasible, is_unbounded
+from pear.bench.stress.certificates import Answer, best_value, is_feasible, is_unbounded
 from pear.bench.stress.extended import cholesky, factor, wide
 from pear.bench.stress.judge import Answered, Verdict, differs, tangent_of, wrong_gradient, wrong_regret
 from pear.bench.stress.kkt import Multipliers, Units, judge_point, residuals
@@ -29,7 +29,8 @@ from pear.errors import DataError, ProblemError
 HERE = Path(__file__).parent / "counterexamples"
 INF = float("inf")
 # Families in which nothing is wrong and nothing is slow.
-CLEAN = ["well scaled", "degenerate", "repeated rows", "bounds", "unbounded", "mixes", "sparse"]
+CLEAN = ["well scaled", "badly scaled", "degenerate", "repeated rows", "contradictory", "bounds", "huge bounds"]
+CLEAN += ["unbounded", "mixes", "sparse"]
 
 
 def square(**changes: Any) -> Sample:
@@ -112,8 +113,9 @@ def test_an_edge_is_one_by_a_margin_and_in_any_unit(unit: float) -> None:
         d = np.array([unit, 1.0])
         return square(A=np.zeros((0, 2)), b=np.zeros(0), G=unit * G / d, h=unit * h, lb=-2 * d, ub=2 * d)
 
-    assert [is_feasible(opposed(by)) for by in (1e-7, 1e-11, 0.0, -1e-7)] == [
+    assert [is_feasible(opposed(by)) for by in (1e-7, 1e-11, 2e-12, 0.0, -1e-7)] == [
         Answer.NO,
+        Answer.EDGE,
         Answer.EDGE,
         Answer.YES,
         Answer.YES,
@@ -164,6 +166,18 @@ def test_a_wrong_loss_and_a_neighbour_are_caught() -> None:
     assert differs(s, answer(), answer(), verdict) == ""
     assert differs(s, answer(), answer(status="INACCURATE"), verdict) != ""
     assert differs(s, answer(), answer(x=np.array([1.0 - 1e-6, 0.5 + 1e-6])), verdict) != ""
+
+
+@pytest.mark.parametrize(("bound", "known"), [(1e3, True), (1e15, False)])
+def test_another_solver_is_trusted_where_its_point_is_right(bound: float, known: bool) -> None:
+    """min z with −z ≤ −0.5: HiGHS finds 0 between bounds of 1e15, which violates the row."""
+    one: dict[str, Any] = {"H": np.zeros((1, 1)), "c": np.ones(1), "G": np.array([[-1.0]]), "h": np.array([-0.5])}
+    one |= {"lb": np.array([-bound]), "ub": np.array([bound]), "A": np.zeros((0, 1)), "b": np.zeros(0)}
+    s = square(**one, integer=np.zeros(1, bool))
+    assert best_value(s) == (0.5 if known else None)
+    right, off = (answer(x=np.array([x])) for x in (0.5, 0.6))
+    assert judge.wrong_reference(s, right) == ""
+    assert (judge.wrong_reference(s, off) != "") == known
 
 
 @pytest.mark.parametrize(
@@ -244,9 +258,9 @@ def test_the_judge_imports_nothing_of_the_library(name: str) -> None:
 
 
 def test_problems_have_no_wrong_answer() -> None:
-    found = runner.run(1600, seed=0, families=CLEAN)
+    found = runner.run(880, seed=0, families=CLEAN)
     total = found.total()
-    assert total.tried >= 1500
+    assert total.tried >= 880
     assert [f"{f.recipe}: sample {f.sample}: {f.reason}" for f in found.failures] == []
     assert total.gradients > 400
     assert total.refused > 50
@@ -255,7 +269,7 @@ def test_problems_have_no_wrong_answer() -> None:
 def test_hypothesis_finds_no_wrong_answer() -> None:
     hypothesis = pytest.importorskip("hypothesis")
 
-    @hypothesis.settings(max_examples=100, deadline=None, derandomize=True, database=None)
+    @hypothesis.settings(max_examples=60, deadline=None, derandomize=True, database=None)
     @hypothesis.given(recipes(CLEAN, batch=3, largest=8))
     def holds(recipe: Recipe) -> None:
         found = examine.examine(build(recipe)).verdicts

@@ -161,14 +161,22 @@ def _by_least_violation(s: _Sample, proven: Callable[[Array, Array], bool]) -> S
     extra = 2 * p + m
     cost = np.concatenate([np.zeros(n), np.ones(extra)])
     lower, upper = np.append(s.lb / unit, np.zeros(extra)), np.append(s.ub / unit, np.full(extra, np.inf))
-    found = linear_program(cost, A, b / unit, G, h / unit, lower, upper, **_options(n, p + m))
-    if found.status != 0:
-        return Status.INACCURATE
-    if found.fun <= _MET:
-        return Status.SOLVED
-    y = -weight_a * found.eqlin.marginals if p else np.zeros(0)
-    u = -weight_g * found.ineqlin.marginals if m else np.zeros(0)
-    return Status.INFEASIBLE if proven(y, u) else Status.INACCURATE
+    b, h, met = b / unit, h / unit, False
+    for _ in range(2):
+        found = linear_program(cost, A, b, G, h, lower, upper, **_options(n, p + m))
+        if found.status != 0:
+            return Status.SOLVED if met else Status.INACCURATE
+        y = -weight_a * found.eqlin.marginals if p else np.zeros(0)
+        u = -weight_g * found.ineqlin.marginals if m else np.zeros(0)
+        if proven(y, u):
+            return Status.INFEASIBLE
+        if met or found.fun > _MET or sparse.issparse(s.A):
+            break
+        # a contradiction below the tolerances of linprog shows under a magnifying glass around its point
+        met = True
+        x = np.concatenate([np.clip(found.x[:n], lower[:n], upper[:n]), np.zeros(extra)])
+        b, h, lower, upper = ((v - w) / _MET for v, w in ((b, A @ x), (h, G @ x), (lower, x), (upper, x)))
+    return Status.SOLVED if met or found.fun <= _MET else Status.INACCURATE
 
 
 def _boundedness(qp: QuadraticProgram, i: int) -> Status:

@@ -49,9 +49,9 @@ INDEFINITE = 1e-10
 DESCENT = 1e-9
 """An objective that falls by less than this along a unit direction does not fall."""
 
-PROVEN = 1e-9
-"""A sample is infeasible where its certificate says so by more than this share of its terms; above FEASIBLE, so that no
-point that counts as feasible is denied."""
+PROVEN = 1.1 * FEASIBLE
+"""A sample is infeasible where its certificate says so by more than this share of its terms; just above FEASIBLE, so
+that no point that counts as feasible is denied, and nothing lies between the two."""
 
 LARGEST = 1e150
 """A larger number, in the units of the data, counts as infinity: its square overflows."""

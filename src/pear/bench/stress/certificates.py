@@ -8,7 +8,7 @@ below EDGE.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from pear.bench.stress.extended import Wide, factor, wide
-from pear.bench.stress.kkt import LEAST, SHARE, Units, largest_decision, slacks
+from pear.bench.stress.kkt import LEAST, SHARE, TOLERANCE, Multipliers, Units, judge_point, largest_decision, slacks
 from pear.bench.stress.sample import Array, Sample
 
 EDGE = 1e-9
@@ -98,6 +98,8 @@ def is_feasible(s: Sample) -> Answer:
     x, y = found
     violated = min(_violation(scaled, _onto(scaled, x, met)) for met in (0.0, EDGE))
     margin = _farkas(scaled, G, h, wide(y), np.abs(wide(x)).max())
+    if margin <= FLAT and violated > MET:
+        margin = _farkas(scaled, G, h, wide(_magnified(scaled, keep, x, size)), np.abs(wide(x)).max())
     if margin <= FLAT and violated <= MET:
         return Answer.YES
     if margin >= EDGE and violated > MET:
@@ -131,6 +133,15 @@ def _least_violation(s: Sample, G: Array, h: Array, size: float) -> tuple[Array,
         return None
     y = -np.asarray(solved.ineqlin.marginals) if len(rows) else np.zeros(0)
     return size * solved.x[:n], np.concatenate([y[:p] - y[p : 2 * p], y[2 * p : 2 * p + m]])
+
+
+def _magnified(s: Sample, keep: Any, x: Array, size: float) -> Array:
+    """Multipliers of the least violation around x, in units of 1e-7: HiGHS does not see a contradiction of 1e-11."""
+    z, unit = np.clip(wide(x), wide(s.lb), wide(s.ub)), 1e-7 * size
+    near = {"b": wide(s.b) - wide(s.A) @ z, "h": wide(s.h) - wide(s.G) @ z, "lb": wide(s.lb) - z, "ub": wide(s.ub) - z}
+    moved = replace(s, **{name: value.astype(float) for name, value in near.items()})
+    found = _least_violation(moved, moved.G[keep], moved.h[keep], unit)
+    return np.zeros(len(s.b) + int(keep.sum())) if found is None else found[1]
 
 
 def _onto(s: Sample, x: Array, met: float) -> Wide:
@@ -236,7 +247,11 @@ def _falls(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) 
 
 
 def best_value(s: Sample) -> float | None:
-    """The optimal value of a linear program by HiGHS, in the program's own units; None where it finds none."""
+    """The optimal value of a linear program by HiGHS, in the program's own units.
+
+    None where it finds none, or where its own point does not satisfy the optimality conditions in extended precision:
+    its tolerances are absolute, and bounds of 1e15 leave them without a meaning.
+    """
     scaled = Scaled.of(s).s
     keep = np.isfinite(scaled.h)
     size = _size_of(np.concatenate([scaled.b, scaled.h, scaled.lb, scaled.ub]))
@@ -249,8 +264,16 @@ def best_value(s: Sample) -> float | None:
         bounds=list(zip(scaled.lb / size, scaled.ub / size, strict=True)),
         options=_OPTIONS,
     )
-    x = solved.x * size * Units.of(s).column.astype(float) if solved.status == 0 else None
-    return float(wide(s.c) @ wide(x)) if x is not None else None
+    if solved.status != 0:
+        return None
+    rows = np.zeros(len(keep))
+    rows[keep] = -solved.ineqlin.marginals if keep.any() else 0.0
+    equality = -solved.eqlin.marginals if len(scaled.b) else np.zeros(0)
+    bound = -(solved.lower.marginals + solved.upper.marginals)
+    x = size * solved.x
+    if judge_point(scaled, x, Multipliers(wide(equality), wide(rows), wide(bound))).worst > TOLERANCE:
+        return None
+    return float(wide(s.c) @ (wide(x) * Units.of(s).column))
 
 
 def is_indefinite(H: Array) -> Answer:

@@ -11,7 +11,7 @@ from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Outcome, Programs, States, Work
 from pear.solvers.active_set.phases import enter_free_variables, phase_one, phase_two
 from pear.solvers.active_set.pricing import positive
-from pear.solvers.active_set.settings import FINE_PIVOT, PIVOT, REFRESH, VERDICTS
+from pear.solvers.active_set.settings import FAR, FINE_PIVOT, PIVOT, REFRESH, VERDICTS
 from pear.solvers.active_set.tangent import hold_tight
 from pear.solvers.active_set.verdict import refine_and_judge, write
 
@@ -179,10 +179,21 @@ def save_start(D: Data, states: States, slot: int, moved: bool, w: Work) -> None
 
 @inner
 def slack_basis(D: Data, w: Work) -> None:
-    """The start that is always there: every variable at a bound, every slack basic."""
+    """The start that is always there: every variable at a bound, every slack basic.
+
+    A bound far beyond what rows and costs are about is no place to start from, because a slack of 1 has no digits left
+    there: variables between two such bounds start free, at zero.
+    """
     R, n = D.J.shape
+    size, curvature = 0.0, w.v[ix.NUMBER, ix.MAX_CURVATURE]
     for j in range(n):
-        w.k[ix.PLACE, j] = ix.LOWER
+        size = max(size, abs(w.v[ix.C, j]) / curvature if curvature > 0.0 else 0.0)
+    for k in range(R):
+        size = max(size, abs(w.v[ix.RHS, k]) / positive(math.sqrt(w.v[ix.NORM, k])))
+    far = FAR * size if size > 0.0 else math.inf
+    for j in range(n):
+        near = abs(w.v[ix.LO, j]) <= far, abs(w.v[ix.UP, j]) <= far
+        w.k[ix.PLACE, j] = ix.LOWER if near[0] else (ix.UPPER if near[1] else ix.FREE)
     for k in range(R):
         w.k[ix.PLACE, n + k] = ix.BASIC
         w.k[ix.BASIS, k] = n + k
@@ -230,7 +241,7 @@ def set_nonbasics(D: Data, w: Work) -> bool:
             place = ix.UPPER
         if place == ix.UPPER and w.v[ix.UP, j] == math.inf:
             place = ix.LOWER if w.v[ix.LO, j] > -math.inf else ix.FREE
-        if place == ix.FREE and (w.v[ix.LO, j] > -math.inf or w.v[ix.UP, j] < math.inf):
+        if place == ix.FREE and not w.v[ix.LO, j] < 0.0 < w.v[ix.UP, j]:
             place = ix.LOWER if w.v[ix.LO, j] > -math.inf else ix.UPPER
         w.k[ix.PLACE, j] = place
         w.v[ix.X, j] = w.v[ix.LO, j] if place == ix.LOWER else (w.v[ix.UP, j] if place == ix.UPPER else 0.0)

@@ -20,6 +20,10 @@ FINE_PIVOT = 1e-13
 STALLED = 30
 """Steps of length zero after which the first candidate is taken instead of the best."""
 
+FAR = 1e6
+"""A bound so many times as large as right-hand sides and costs over curvature is no place to start from: rows and
+gradients lose their digits there."""
+
 REFRESH = 100
 """Pivots after which the inverse is computed afresh."""
 
