@@ -42,7 +42,7 @@ SOURCE, OUTPUT, JUDGEMENTS = ROOT / "src/pear", ROOT / "build/mutants", ROOT / "
 PACKAGES = ("optimality", "sensitivity", "decisions", "losses")
 LEFT_OUT = {"optimality/rule.py"}  # compiled into cached kernels; tests/test_rule.py loosens each of its constants
 NO_PART = ("report", "reproduce", "bench", "cli", "documents", "experiments", "house", "lean", "gpu")  # tests/test_….py
-SLOW = 6.0  # seconds, traced, above which a test takes no part
+SLOW = 6.0  # seconds of CPU time, traced, above which a test takes no part
 VARIANTS = 6  # of a parametrised test that take part, spread over all of them
 PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestCollectionWarning"]
 
@@ -84,6 +84,12 @@ def _child(function: Callable[[], Any], answer: Path) -> None:
         os._exit(0)
 
 
+def limit(seconds: float) -> None:
+    """End this process after so much CPU time from now, or, where it waits for ever, after ten times that."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
+
+
 def passes(item: pytest.Item, following: pytest.Item | None) -> bool:
     """Run one test with its fixtures."""
     return not any(report.failed for report in runtestprotocol(item, log=False, nextitem=following))
@@ -101,14 +107,14 @@ def traced(item: pytest.Item) -> dict[str, Any]:
     def call(frame: types.FrameType, event: str, _: Any) -> Any:
         return line(frame, event, _) if frame.f_code.co_filename.startswith(prefix) else None
 
-    signal.setitimer(signal.ITIMER_REAL, SLOW)
-    began = time.perf_counter()
+    limit(SLOW)
+    began = time.process_time()
     threading.settrace(call)
     sys.settrace(call)
     good = passes(item, None)
     sys.settrace(None)
     lines = {str(Path(name).relative_to(SOURCE)): sorted(numbers) for name, numbers in reached.items()}
-    return {"seconds": round(time.perf_counter() - began, 3), "passes": good, "lines": lines}
+    return {"seconds": round(time.process_time() - began, 3), "passes": good, "lines": lines}
 
 
 def alone(order: Path) -> None:
@@ -197,7 +203,7 @@ class Runner:
         with (OUTPUT / "outcomes.jsonl").open("a") as file:
             for done, (mutant, answer) in enumerate(forked(self.jobs(todo, tests), self.options.workers), 1):
                 if "signal" in answer:
-                    late = answer["signal"] == signal.SIGALRM
+                    late = answer["signal"] in (signal.SIGPROF, signal.SIGALRM)
                     answer = {"by": "time limit" if late else f"signal {answer['signal']}"}
                 elif answer["by"] in self.items:
                     self.killers[mutant.file, mutant.function][answer["by"]] += 1
@@ -250,7 +256,7 @@ class Runner:
         exchange(mutant, SOURCE, self.live)
         items = [self.items[name] for name in order]
         for item, following in zip(items, [*items[1:], None], strict=True):
-            signal.setitimer(signal.ITIMER_REAL, 5 + 5 * tests[item.nodeid]["seconds"])
+            limit(5 + 4 * tests[item.nodeid]["seconds"])
             if not passes(item, following):
                 return {"by": item.nodeid, "ran": order.index(item.nodeid) + 1}
         return {"by": None, "ran": len(order)}
