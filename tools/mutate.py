@@ -41,9 +41,12 @@ from mutations import Mutant, exchange, mutants, mutated  # noqa: E402
 SOURCE, OUTPUT, JUDGEMENTS = ROOT / "src/pear", ROOT / "build/mutants", ROOT / "tools/survivors.md"
 PACKAGES = ("optimality", "sensitivity", "decisions", "losses")
 LEFT_OUT = {"optimality/rule.py"}  # compiled into cached kernels; tests/test_rule.py loosens each of its constants
-NO_PART = ("report", "reproduce", "bench", "cli", "documents", "experiments", "house", "lean", "gpu")  # tests/test_….py
-SLOW = 6.0  # seconds of CPU time, traced, above which a test takes no part
-VARIANTS = 6  # of a parametrised test that take part, spread over all of them
+NO_PART = (  # tests/test_….py of what is built on top of the four packages
+    *("report", "reproduce", "bench", "cli", "documents", "experiments", "house", "lean", "gpu", "problem"),
+    *("building", "energy", "mvo", "tasks", "train", "linear_epochs"),
+)
+SLOW = 3.0  # seconds of CPU time, traced, above which a test takes no part
+VARIANTS = 4  # of a parametrised test that take part, spread over all of them
 PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestCollectionWarning"]
 
 Job = tuple[Any, Callable[[], Any]]
@@ -179,7 +182,7 @@ class Runner:
         for done, (name, answer) in enumerate(forked(jobs, self.options.workers), 1):
             known[name] = {"passes": False, "seconds": SLOW, "lines": {}, "state": state(name.split("::")[0])} | answer
             print(f"\rtests traced: {done} of {len(rest)}", end="", flush=True)
-            if done % 100 == 0:
+            if done % 25 == 0:
                 save(store, json.dumps(old | known))
         print()
         save(store, json.dumps(known))
@@ -361,7 +364,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=600, help="how many mutants, drawn at random; 0 for all of them")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--workers", type=int, default=2, help="processes at a time")
-    parser.add_argument("--budget", type=float, default=20, help="seconds of tests for a mutant, as traced")
+    parser.add_argument("--budget", type=float, default=12, help="seconds of tests for a mutant, as traced")
     parser.add_argument("--only", nargs="*", default=[""], help="files whose name begins so: sensitivity losses/pear")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs found")
     parser.add_argument("--report", action="store_true", help="run nothing; print what is known")
