@@ -122,6 +122,22 @@ def test_pinned_variables_follow_their_bounds() -> None:
     assert torch.autograd.gradcheck(decide, (t,), **CHECK)
 
 
+def test_a_pinned_variable_follows_the_bound_that_holds_it() -> None:
+    """Where a variable cannot move, only the bound that the cost presses it against has a derivative."""
+    layer = pear.DecisionLayer(pear.Problem(Q=np.eye(2), lb=-5.0, ub=5.0))
+    lb, ub = (leaf(torch.tensor([[0.5, side]] * 3, dtype=torch.float64)) for side in (-5.0, 5.0))
+    # up with a small force, down, and down with the free variable at its upper bound
+    cost = torch.tensor([[-0.7, 1.0], [2.0, -1.0], [2.0, -9.0]], dtype=torch.float64)
+    layer(cost, lb=lb, ub=ub).sum().backward()
+    assert lb.grad is not None
+    assert ub.grad is not None
+    assert lb.grad.tolist() == [[0.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
+    assert ub.grad.tolist() == [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
+    step = torch.tensor([0.01, 0.0], dtype=torch.float64)
+    moved = layer(cost[:1], lb=lb[:1].detach(), ub=ub[:1].detach() + step) - layer(cost[:1], lb=lb[:1], ub=ub[:1])
+    torch.testing.assert_close(moved[0].detach(), step, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", UNIT)
 def test_through_the_layer_regret_has_the_closed_form_gradient(name: str) -> None:
     """Pay for z*(ĉ) at the true cost and let autograd find the way back: the theorem, ∇R = P(ĉ − c)."""
