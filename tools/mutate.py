@@ -46,7 +46,7 @@ NO_PART = (  # tests/test_….py of what is built on top of the four packages
     *("building", "energy", "mvo", "tasks", "train", "linear_epochs"),
 )
 SLOW = 3.0  # seconds of CPU time, traced, above which a test takes no part
-VARIANTS = 4  # of a parametrised test that take part, spread over all of them
+VARIANTS = 6  # of a parametrised test that take part, spread over all of them
 PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestCollectionWarning"]
 
 Job = tuple[Any, Callable[[], Any]]
@@ -152,7 +152,7 @@ class Runner:
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         self.items = {item.nodeid: item for item in thinned(session.items)}
         for thing in gc.get_objects():
-            if isinstance(thing, types.FunctionType):
+            if type(thing) is types.FunctionType:
                 code = thing.__code__
                 self.live[code.co_filename, code.co_qualname, code.co_firstlineno].append(thing)
             elif isinstance(thing, functools._lru_cache_wrapper) and str(thing.__module__).startswith("pear"):
@@ -189,7 +189,7 @@ class Runner:
         failing = [name for name, test in known.items() if not test["passes"] and "signal" not in test]
         slow = [name for name, test in known.items() if "signal" in test]
         print(f"{len(known)} tests, {len(slow)} too slow to take part, {len(failing)} fail alone: {failing[:5]}")
-        return {name: test for name, test in known.items() if test["passes"] and test["lines"]}
+        return {name: test for name, test in known.items() if test["passes"]}
 
     def run(self, tests: Tests) -> None:
         """Run what is not known yet, and keep every outcome as it comes."""
@@ -231,12 +231,12 @@ class Runner:
     def order(self, mutant: Mutant, tests: Tests) -> list[str]:
         """The tests that reach the change: those that caught a neighbour, then the fastest of each function."""
         first, last = mutant.lines
-        at_import = mutant.outer is None or mutant.default
-        reach = [
-            name
-            for name, test in tests.items()
-            if any(at_import or first <= line <= last for line in test["lines"].get(mutant.file, []))
-        ]
+        lines = {name: test["lines"].get(mutant.file, []) for name, test in tests.items()}
+        if mutant.outer is None or mutant.default:  # read without reaching a line: every test of a file that has to do
+            files = {name.split("::")[0] for name in tests if lines[name]}
+            reach = [name for name in tests if name.split("::")[0] in files]
+        else:
+            reach = [name for name in tests if any(first <= line <= last for line in lines[name])]
         killers, turns = self.killers[mutant.file, mutant.function], Counter[str]()
         weight = {}
         for name in sorted(reach, key=lambda name: tests[name]["seconds"]):
@@ -364,7 +364,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=600, help="how many mutants, drawn at random; 0 for all of them")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--workers", type=int, default=2, help="processes at a time")
-    parser.add_argument("--budget", type=float, default=12, help="seconds of tests for a mutant, as traced")
+    parser.add_argument("--budget", type=float, default=10, help="seconds of tests for a mutant, as traced")
     parser.add_argument("--only", nargs="*", default=[""], help="files whose name begins so: sensitivity losses/pear")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs found")
     parser.add_argument("--report", action="store_true", help="run nothing; print what is known")

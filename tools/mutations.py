@@ -185,6 +185,8 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Any]]:
                     yield "ops", [*node.ops[:i], COMPARISONS[type(op)](), *node.ops[i + 1 :]]
         case ast.BinOp() if _is_text(node.left) or _is_text(node.right):
             return
+        case ast.BinOp(op=ast.Mult(), right=ast.Name(id="sign") | ast.Attribute(attr="sign")):
+            return  # by ±1, which is its own inverse
         case ast.BinOp() | ast.BoolOp() | ast.AugAssign() if type(node.op) in OPERATORS:
             yield "op", OPERATORS[type(node.op)]()
         case ast.UnaryOp(op=ast.USub()):
@@ -202,7 +204,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Any]]:
         case ast.Slice():
             for field in ("lower", "upper"):
                 bound = getattr(node, field)
-                if bound is not None and not isinstance(bound, ast.Constant):
+                if bound is not None and not isinstance(bound, (ast.Constant, ast.UnaryOp)):  # whose number changes
                     yield field, ast.BinOp(bound, ast.Add(), ast.Constant(1))
 
 
