@@ -34,8 +34,8 @@ CHANGES = {
     LAST.replace("and", "or"),
     LAST.replace(">=", ">"),
     LAST.replace("<", "<="),
-    LAST.replace("-1", "+1"),
-    LAST.replace("-1", "-0"),
+    "values[:+1]",
+    "values[:-0]",
     LAST.replace(" - ", " + "),
     LAST.replace("max", "min"),
 }

@@ -1,4 +1,4 @@
-"""The reduced KKT systems by themselves: every answer against numpy's, for working sets that nobody chose to be kind."""
+"""The reduced KKT systems by themselves: every answer against numpy's, on working sets that nobody chose to be kind."""
 
 from __future__ import annotations
 
