@@ -193,6 +193,20 @@ def test_a_bound_that_is_one_number() -> None:
     assert lb.grad.item() == 5.0
 
 
+def test_a_curvature_that_is_not_finite_disturbs_no_other_sample() -> None:
+    """Not even where the derivative by right-hand sides decides the rank of the whole batch."""
+    layer = pear.DecisionLayer(pear.Problem(Q=np.eye(2), A=[[1.0, 1.0]], b=[1.0]), on_failure="mask")
+    Q = torch.eye(2, dtype=torch.float64).repeat(2, 1, 1)
+    Q[0, 0, 0] = torch.nan
+    b = leaf(torch.ones(2, 1, dtype=torch.float64))
+    with pytest.warns(pear.FailedSamplesWarning, match="NOT_FINITE"):
+        z = layer(torch.zeros(2, 2, dtype=torch.float64), Q=Q, b=b)
+    z.sum().backward()
+    expected = torch.tensor([[0.0, 0.0], [0.5, 0.5]], dtype=torch.float64)
+    torch.testing.assert_close(z.detach(), expected, rtol=0, atol=1e-14)
+    torch.testing.assert_close(b.grad, torch.tensor([[0.0], [1.0]], dtype=torch.float64), rtol=0, atol=1e-12)
+
+
 def test_types_come_back_in_kind() -> None:
     """Decision and derivative in the type of the input they belong to, whatever the others are."""
     layer = pear.DecisionLayer(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), smoothing=1.0)

@@ -17,7 +17,7 @@ from pear.optimality.point import ActiveSet, Duals
 from pear.problem.sparse import SparseProgram
 from pear.sensitivity.projection import project
 from pear.solvers.base import Candidate
-from pear.solvers.registry import BACKENDS, Backend, resolve
+from pear.solvers.registry import BACKENDS, Backend, get, resolve
 from zoo import ZOO
 
 BOX = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0, ub=1.0)
@@ -103,6 +103,37 @@ def test_no_solver_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bool(found.solved.all())
     torch.testing.assert_close(found.x, expected.x, rtol=0, atol=1e-14)
     assert float(found.kkt_residual.max()) <= 1e-14
+
+
+def test_only_what_is_left_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second round is for what the first one left; another solver begins with its most accurate round."""
+    calls: list[tuple[str, float, list[float]]] = []
+    solve = Backend.solve
+
+    def gives_up(self: Backend, qp: Any, tol: float, start: Any = None) -> Candidate:
+        calls.append((self.name, tol, qp.c[:, 0].tolist()))
+        found = solve(self, qp, tol, start)
+        if tol > 1e-8 or (self.name == "osqp" and never):
+            found.x[qp.c[:, 0] == 3.0] = torch.nan
+        return found
+
+    monkeypatch.setattr(Backend, "solve", gives_up)
+    expected = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    for never in (False, True):
+        calls.clear()
+        found = solve_programs(BOX.canonical(COST, 0.1), [get("osqp"), get("daqp")])
+        assert bool(found.solved.all())
+        torch.testing.assert_close(found.x, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
+        last = [("daqp", 1e-10, [3.0])] if never else []
+        assert calls == [("osqp", 1e-6, [1.0, 3.0, 2.0]), ("osqp", 1e-10, [3.0]), *last]
+
+
+def test_systems_are_kept_only_for_the_tight_constraints_of_every_sample() -> None:
+    """A constraint that is tight to rounding counts as active, though the point was computed without it."""
+    problem = pear.Problem(Q=np.eye(2), ub=[1.0, np.inf])
+    predicted = torch.tensor([[0.5, 0.3], [-1.0 + 5e-11, 0.3]], dtype=torch.float64)
+    g = pear.regret_gradient(problem, predicted, torch.zeros(2, 2), smoothing=0.0, solver="osqp")
+    torch.testing.assert_close(g, torch.tensor([[0.5, 0.3], [0.0, 0.3]], dtype=torch.float64), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", sorted(name for name, case in ZOO.items() if case.smoothing > 0))
