@@ -13,6 +13,8 @@ from torch import Tensor
 
 import pear
 from pear.decisions.solve import solve_verified
+from pear.optimality.active import guess_active
+from pear.optimality.point import Duals
 from pear.sensitivity.projection import add_normal
 from pear.sensitivity.reduced import ReducedKKT
 from pear.solvers import available
@@ -288,6 +290,19 @@ def test_normal_injection(name: str, beta: float) -> None:
             close(added[i], 0, np.linalg.norm(rescaled))
         else:
             close(added[i], beta * np.linalg.norm(g[i]) * n / np.linalg.norm(n), max(np.linalg.norm(g[i]), case.size))
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-8])
+def test_the_active_set_is_guessed_from_a_point_nearby(noise: float) -> None:
+    """In any units, and with bounds away from zero: slack against multiplier tells which constraints are tight."""
+    for name, case in ZOO.items():
+        generator = torch.Generator().manual_seed(0)
+        exact = solve_verified(case.problem, case.cost, case.smoothing, "auto")
+        x = exact.x + noise * case.size * torch.randn(exact.x.shape, generator=generator, dtype=torch.float64)
+        share = [torch.randn(v.shape, generator=generator, dtype=torch.float64) for v in vars(exact.duals).values()]
+        values = vars(exact.duals).values()
+        duals = Duals(*(v * (1 + 1e-6 * some) for v, some in zip(values, share, strict=True)))
+        assert guess_active(exact.qp, x, duals).same(exact.active).tolist() == [True] * case.B, name
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])

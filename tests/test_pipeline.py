@@ -128,10 +128,13 @@ def test_only_what_is_left_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> No
         assert calls == [("osqp", 1e-6, [1.0, 3.0, 2.0]), ("osqp", 1e-10, [3.0]), *last]
 
 
-def test_systems_are_kept_only_for_the_tight_constraints_of_every_sample() -> None:
+@pytest.mark.parametrize("side", ["lb", "ub", "row"])
+def test_systems_are_kept_only_for_the_tight_constraints_of_every_sample(side: str) -> None:
     """A constraint that is tight to rounding counts as active, though the point was computed without it."""
-    problem = pear.Problem(Q=np.eye(2), ub=[1.0, np.inf])
-    predicted = torch.tensor([[0.5, 0.3], [-1.0 + 5e-11, 0.3]], dtype=torch.float64)
+    fields = {"lb": {"lb": [-1.0, -np.inf]}, "ub": {"ub": [1.0, np.inf]}, "row": {"G": [[1.0, 0.0]], "h": [1.0]}}
+    problem = pear.Problem(Q=np.eye(2), **fields[side])  # type: ignore[arg-type]
+    inward = 5e-11 if side != "lb" else -5e-11
+    predicted = torch.tensor([[0.5, 0.3], [(1.0 if side == "lb" else -1.0) + inward, 0.3]], dtype=torch.float64)
     g = pear.regret_gradient(problem, predicted, torch.zeros(2, 2), smoothing=0.0, solver="osqp")
     torch.testing.assert_close(g, torch.tensor([[0.5, 0.3], [0.0, 0.3]], dtype=torch.float64), rtol=0, atol=1e-12)
 
