@@ -98,7 +98,7 @@ def chain(shift: float, size: int = 8) -> sparse.csr_array:
 
 
 @every_scale
-@pytest.mark.parametrize(("shift", "expected"), [(1.0, 1), (1e-3, 1), (0.0, 0), (-1e-3, -1)])
+@pytest.mark.parametrize(("shift", "expected"), [(1.0, 1), (1e-3, 1), (1e-12, 0), (0.0, 0), (-1e-12, 0), (-1e-3, -1)])
 def test_sign_of_the_least_eigenvalue(scale: float, shift: float, expected: int) -> None:
     assert _sign(one_program(scale * chain(shift))) == expected
     H = scale * chain(shift)

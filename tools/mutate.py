@@ -329,7 +329,8 @@ def judgements() -> dict[tuple[str, ...], str]:
 
 def report(options: argparse.Namespace) -> None:
     """The table by file, and the survivors that nobody has judged."""
-    known, judged, wanted = outcomes(), judgements(), [m for m in chosen(options) if m.key in outcomes()]
+    known, judged = outcomes(), judgements()
+    wanted = [m for m in chosen(options) if m.key in known and known[m.key]["source"] == digest([SOURCE / m.file])]
     survivors = [m for m in wanted if known[m.key]["by"] is None]
     rows: dict[str, Counter[str]] = defaultdict(Counter)
     for mutant in wanted:
