@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -31,7 +33,8 @@ def programs(kind: str) -> tuple[QuadraticProgram, ActiveSet]:
     rows = torch.tensor([[1, 1, 1, 0], [0, 0, 0, 0], [0, 1, 0, 0], [1, 0, 0, 1]], dtype=torch.bool)
     lower = torch.tensor([[1, 0, 0, 0, 0, 0], [0] * 6, [0, 0, 1, 0, 0, 0], [1, 0, 1, 0, 1, 0]], dtype=torch.bool)
     upper = torch.tensor([[0] * 6, [0] * 6, [0, 1, 0, 1, 0, 0], [0, 1, 0, 1, 0, 1]], dtype=torch.bool)
-    return problem.canonical(torch.zeros(B, n)), ActiveSet(rows, lower, upper)
+    qp = problem.canonical(torch.zeros(B, n))
+    return replace(qp, diagonal=True) if kind == "diagonal" else qp, ActiveSet(rows, lower, upper)
 
 
 def blocks(qp: QuadraticProgram, active: ActiveSet, i: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -108,11 +111,12 @@ def test_projection_and_dimension(kind: str, least: bool) -> None:
     assert not bool(systems.flat(e).any())
 
 
-def test_flat_directions() -> None:
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_flat_directions(unit: float) -> None:
     """What of f lies along tangent directions without curvature; there nothing is unique."""
     rng = np.random.default_rng(0)
     V = np.linalg.qr(rng.standard_normal((n, n)))[0]
-    Q = (V * [3.0, 2.0, 1.0, 0.0, 0.0, 0.0]) @ V.T
+    Q = unit * (V * [3.0, 2.0, 1.0, 0.0, 0.0, 0.0]) @ V.T
     _, active = programs("dense")
     qp = pear.Problem(Q=Q, G=rng.standard_normal((m, n)), h=np.zeros(m), lb=-1.0, ub=1.0).canonical(torch.zeros(B, n))
     f = torch.randn(B, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -121,7 +125,7 @@ def test_flat_directions() -> None:
     unique = []
     for i in range(B):
         H, J, free, _ = blocks(qp, active, i)
-        N = null_space(np.vstack([H, J]), free.sum())
+        N = null_space(np.vstack([H / unit, J]), free.sum())
         unique.append(N.shape[1] == 0)
         np.testing.assert_allclose(flat[i].numpy()[free], N @ (N.T @ f[i].numpy()[free]), rtol=0, atol=1e-10)
         assert not bool(flat[i][active.fixed[i]].any())
@@ -135,4 +139,29 @@ def test_flat_directions() -> None:
         H, J, free, rows = blocks(qp, active, i)
         found, v = x[i].numpy()[free], v_in[i].numpy()[rows]
         np.testing.assert_allclose(H @ found + J.T @ v, (f - flat)[i].numpy()[free], rtol=0, atol=1e-10)
-        np.testing.assert_allclose(J @ found, 0.0, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(J @ found, 0.0, rtol=0, atol=1e-10 / min(unit, 1.0))
+
+
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_what_is_called_good_has_no_residual(diagonal: bool) -> None:
+    """Rows that are nearly parallel: the fast path may fall short, and says so."""
+    said = []
+    for i, gap in enumerate(10.0 ** -np.arange(0, 14)):
+        rng = np.random.default_rng(i)
+        G = rng.standard_normal((3, n))
+        G[1] = G[0] + gap * rng.standard_normal(n)
+        qp = pear.Problem(Q=np.diag(rng.uniform(1.0, 3.0, n)), G=G, h=np.zeros(3)).canonical(torch.zeros(1, n))
+        active = replace(ActiveSet.none(1, n, 3, qp.c.device), rows=torch.ones(1, 3, dtype=torch.bool))
+        f, r = rng.standard_normal(n), rng.standard_normal(3)
+        sides = (torch.from_numpy(v)[None] for v in (f, np.zeros(0), r))
+        x, _, v, good = ReducedKKT(replace(qp, diagonal=diagonal), active).solve(*sides)
+        said.append(bool(good))
+        x, v, H = x[0].numpy(), v[0].numpy(), qp.H[0].numpy()
+        over_f = np.abs(f - H @ x - G.T @ v).max() / (np.abs(H @ x) + np.abs(G.T) @ np.abs(v) + np.abs(f)).max()
+        over_r = np.abs((r - G @ x) / np.linalg.norm(G, axis=1)).max() / (np.abs(x).max() + np.abs(r).max())
+        if good:
+            assert max(over_f, over_r) <= 1e-12
+        else:
+            assert max(over_f, over_r) >= 1e-14 or not np.isfinite(over_f + over_r)
+    assert said[:2] == [True] * 2
+    assert False in said
