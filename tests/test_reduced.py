@@ -7,12 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from torch import Tensor
 
 import pear
 from pear.optimality.point import ActiveSet
+from pear.problem import sparse as sizes
 from pear.problem.canonical import QuadraticProgram
 from pear.sensitivity.reduced import ReducedKKT
+from pear.sensitivity.sparse_reduced import SparseReduced
 
 B, n, m = 4, 6, 4
 KINDS = ["dense", "diagonal", "own rows", "dependent rows", "no equalities", "units"]
@@ -165,3 +168,46 @@ def test_what_is_called_good_has_no_residual(diagonal: bool) -> None:
             assert max(over_f, over_r) >= 1e-14 or not np.isfinite(over_f + over_r)
     assert said[:2] == [True] * 2
     assert False in said
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "own rows"])
+@pytest.mark.parametrize("flat", [False, True])
+def test_sparse_systems(kind: str, flat: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sample at a time, on the non-zeros: the same answers, and curved where the tangent space is."""
+    monkeypatch.setattr(sizes, "MIN_VARIABLES", 1)
+    monkeypatch.setattr(sizes, "MAX_SHARE", 1.0)
+    dense, active = programs(kind)
+    scale = float(dense.H.abs().max())
+    Q = scale * np.diag([1.0, 2.0, 3.0, 0.0, 0.0, 0.0]) if flat else dense.H[0].numpy()
+    given = {} if kind == "no equalities" else {"A": sparse.csr_array(dense.A[0].numpy()), "b": np.zeros(dense.p)}
+    G = sparse.csr_array(dense.G[0].numpy())
+    problem = pear.Problem(Q=sparse.csr_array(Q), G=G, h=np.zeros(m), lb=-1.0, ub=1.0, **given)
+    qp = problem.canonical(torch.zeros(B, n))
+    f, r_eq, r_in = right_hand_sides(dense, active)
+    f = scale * f / f.abs().max()
+    seen = []
+    for i in range(B):
+        _, J, free, rows = blocks(dense, active, i)
+        H = Q[np.ix_(free, free)]
+        system = SparseReduced(qp, active.fixed[i].numpy(), active.rows[i].numpy())
+        N = null_space(J, free.sum())
+        reduced = N.T @ H @ N
+        seen.append(len(reduced) == 0 or float(np.linalg.eigvalsh(reduced).min()) > 1e-9 * scale)
+        assert system.usable
+        assert system.is_curved() == seen[-1]
+        if not seen[-1]:
+            continue
+        r = np.concatenate([r_eq[i], np.where(active.rows[i], r_in[i], np.nan)])
+        x, v, good = system.solve(f[i].numpy(), r)
+        assert good
+        particular = np.linalg.lstsq(J, np.concatenate([r_eq[i], r_in[i][rows]]), rcond=1e-11)[0] if len(J) else 0.0
+        particular = particular + np.zeros(free.sum())
+        expected = particular + N @ np.linalg.solve(reduced, N.T @ (f[i].numpy()[free] - H @ particular))
+        np.testing.assert_allclose(x[free], expected, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(
+            J.T @ np.concatenate([v[: dense.p], v[dense.p :][rows]]), f[i].numpy()[free] - H @ expected,
+            rtol=0, atol=1e-8 * scale,
+        )  # fmt: skip
+        assert not x[~free].any()
+    assert True in seen
+    assert (False in seen) == flat
