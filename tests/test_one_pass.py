@@ -103,11 +103,12 @@ def test_one_flat_sample_among_curved_ones_is_noticed() -> None:
 
 def test_a_decision_that_could_leave_a_constraint_for_nothing_has_no_derivative() -> None:
     """The first variable costs nothing: wherever it is, the decision is as good."""
+    problem = pear.Problem(G=[[1.0, 1.0]], h=[9.0], lb=0.0, ub=1.0)
     free = torch.tensor([[0.0, 1.0]], dtype=torch.float64, requires_grad=True)
     with pytest.raises(pear.NotUniqueError):
-        pear.PEARLoss(BOX, smoothing=0.0, injection=0.0)(free, -COSTS[:1])
+        pear.PEARLoss(problem, smoothing=0.0, injection=0.0)(free, -COSTS[:1])
     with pytest.raises(pear.NotUniqueError):
-        pear.DecisionLayer(BOX)(free).sum().backward()
+        pear.DecisionLayer(problem)(free).sum().backward()
 
 
 @pytest.mark.parametrize("solver", ["auto", "osqp"])
