@@ -134,6 +134,14 @@ def test_the_parts_of_a_pass_add_up_to_its_time(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("solver", ["auto", "osqp"])
+def test_a_warm_start_that_still_holds_is_reused(solver: str) -> None:
+    function = pear.PEARLoss(SIMPLEX, solver=solver)
+    for rate in (0.0, 1.0):
+        function(COST, TRUE, keys=[0, 1])
+        assert last(function).reuse_rate == rate
+
+
+@pytest.mark.parametrize("solver", ["auto", "osqp"])
 def test_time_is_counted(solver: str) -> None:
     """In one pass and step by step: no more than passes, and more with every call."""
     function = pear.PEARLoss(SIMPLEX, solver=solver)

@@ -163,3 +163,45 @@ def test_the_answer_to_the_true_problem_is_kept_for_one_smoothing() -> None:
     assert loss(COSTS, -COSTS, keys=[0, 1]).item() == pear.PEARLoss(BOX, smoothing=0.5)(COSTS, -COSTS).item()
     loss.smoothing = 0.25
     assert loss(COSTS, -COSTS, keys=[0, 1]).item() == pear.PEARLoss(BOX, smoothing=0.25)(COSTS, -COSTS).item()
+
+
+FLAT_ON_TOP = pear.Problem(Q=FLAT, lb=0.0, ub=1.0)
+ALONE: dict[str, tuple[pear.Problem, float, float]] = {
+    "linear, smoothed": (BOX, 0.1, 0.1),
+    "linear": (BOX, 0.0, 0.0),
+    "curved": (pear.Problem(Q=EYE, lb=0.0, ub=1.0), 0.0, 0.1),
+    "flat, smoothed": (FLAT_ON_TOP, 0.1, 0.1),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("own", [True, False])
+def test_the_pass_answers_alone_wherever_it_can(name: str, own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing goes down the pipeline that need not: not the loss, and not the layer's derivatives by cost and Q."""
+    problem, smoothing, injection = ALONE[name]
+    monkeypatch.setattr(Decider, "solve", lambda *args, **fields: pytest.fail("the pipeline was asked"))
+    given = {} if own or problem.Q is None else {"Q": problem.Q.clone().requires_grad_()}
+    loss = pear.PEARLoss(problem, smoothing, injection)
+    layer = pear.DecisionLayer(problem, smoothing)
+    for _ in range(2):
+        loss(COSTS.clone().requires_grad_(), -COSTS, **given).backward()
+        layer(COSTS.clone().requires_grad_(), **given).sum().backward()
+    layer(COSTS)
+    ties = torch.tensor([[-0.1, -0.1]], dtype=torch.float64)  # at the upper bounds with no force
+    if smoothing > 0:
+        loss(ties.clone().requires_grad_(), COSTS[:1], **given).backward()
+
+
+def test_room_for_the_rows_that_there_are() -> None:
+    both = pear.Problem(A=np.ones((2, 3)), b=np.ones(2), G=np.ones((4, 3)), h=np.ones(4))
+    for problem, equalities, rows in ((both, 2, 6), (pear.Problem(A=np.ones((2, 3)), b=np.ones(2)), 2, 2), (BOX, 0, 0)):
+        one_pass = Decider(problem, "auto").one_pass
+        assert one_pass is not None
+        assert (one_pass.equalities, one_pass.rows) == (equalities, rows)
+        table = one_pass._new_rows(5)
+        assert table.fingerprints.shape == (5, 2 * problem.n + 1)
+        assert table.best.equality.shape == (5, equalities)
+        assert table.best.inequality.shape == (5, rows - equalities)
+    found = Decider(BOX, "auto").one_pass
+    assert found is not None
+    assert found.all_samples(3, 0.1) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from pear.problem import sparse as sizes
 from pear.problem.canonical import QuadraticProgram
 from pear.sensitivity.reduced import ReducedKKT
 from pear.sensitivity.sparse_reduced import SparseReduced
+from pear.sensitivity.systems import SparseSystems, in_threads
 
 B, n, m = 4, 6, 4
 KINDS = ["dense", "diagonal", "own rows", "dependent rows", "no equalities", "units"]
@@ -211,3 +213,15 @@ def test_sparse_systems(kind: str, flat: bool, monkeypatch: pytest.MonkeyPatch) 
         assert not x[~free].any()
     assert True in seen
     assert (False in seen) == flat
+    systems = SparseSystems(qp, active, [None] * B)
+    assert systems.curved(torch.ones(B, dtype=torch.bool)).tolist() == seen
+    assert (systems.kept == [None] * B) == (not flat)  # where H is definite no system is asked
+
+
+@pytest.mark.parametrize(("threads", "count", "used"), [(1, 5, False), (2, 5, True), (4, 1, False), (4, 2, True)])
+def test_threads(threads: int, count: int, used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    names: dict[int, str] = {}
+    in_threads(lambda i: names.update({i: threading.current_thread().name}), count)
+    assert sorted(names) == list(range(count))
+    assert {name.startswith("pear-sparse") for name in names.values()} == {used}

@@ -55,6 +55,19 @@ def test_an_answer_is_known_under_its_own_slot_only() -> None:
     assert table.known(slots, mark.expand(3, -1)).tolist() == [False, True, False]
 
 
+def test_a_table_grows_by_doubling_and_only_when_it_must() -> None:
+    starts, sizes = WarmStarts(), []
+
+    def make(size: int) -> torch.Tensor:
+        sizes.append(size)
+        return torch.zeros(size, 1)
+
+    for keys in (range(3), range(3), range(4), range(6), range(20)):
+        starts.slots(keys)
+        starts.table("x", make)
+    assert sizes == [0, 3, 6, 20]
+
+
 def test_a_fingerprint_tells_fields_apart() -> None:
     """The same numbers as b and as h are other data; shared or per sample they are the same."""
     cost, side = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([5.0])
