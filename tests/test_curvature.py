@@ -99,11 +99,11 @@ def chain(shift: float, size: int = 8) -> sparse.csr_array:
 
 
 @every_scale
-@pytest.mark.parametrize(("shift", "expected"), [(1.0, 1), (1e-3, 1), (1e-12, 0), (0.0, 0), (-1e-12, 0), (-1e-3, -1)])
-def test_sign_of_the_least_eigenvalue(scale: float, shift: float, expected: int) -> None:
-    assert _sign(one_program(scale * chain(shift))) == expected
-    H = scale * chain(shift)
-    assert _sign_by_lanczos(H, float(H.diagonal().max())) == expected
+def test_sign_of_the_least_eigenvalue(scale: float) -> None:
+    for shift, expected in ((1.0, 1), (1e-3, 1), (1e-12, 0), (0.0, 0), (-1e-12, 0), (-1e-3, -1)):
+        H = scale * chain(shift)
+        assert _sign(one_program(H)) == expected
+        assert _sign_by_lanczos(H, float(H.diagonal().max())) == expected
 
 
 @every_scale

@@ -62,8 +62,9 @@ def test_no_samples() -> None:
 
 @pytest.mark.parametrize("field", ["lb", "ub", "h"])
 def test_one_constraint_that_nothing_satisfies_is_enough(field: str) -> None:
-    sample = {"lb": [[np.inf, 0.0], [0.0, 0.0]], "ub": [[1.0, -np.inf], [1.0, 1.0]], "h": [[-np.inf, 1.0], [1.0, 1.0]]}
-    problem = pear.Problem(G=np.eye(2), h=np.ones(2), lb=0.0, ub=1.0)
+    inf = np.inf
+    sample = {"lb": [[inf, -inf], [-inf, -inf]], "ub": [[inf, -inf], [inf, inf]], "h": [[-inf, 1.0], [1.0, 1.0]]}
+    problem = pear.Problem(G=np.eye(2), h=np.ones(2))
     with pytest.warns(pear.FailedSamplesWarning):
         found = pear.solve(problem, -torch.ones(2, 2), on_failure="mask", **{field: torch.tensor(sample[field])})
     assert found.status.tolist() == [pear.Status.INFEASIBLE, pear.Status.SOLVED]

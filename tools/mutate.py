@@ -46,7 +46,7 @@ NO_PART = (  # tests/test_….py of what is built on top of the four packages
     *("building", "energy", "mvo", "tasks", "train", "linear_epochs"),
 )
 SLOW = 3.0  # seconds of CPU time, traced, above which a test takes no part
-VARIANTS = 6  # of a parametrised test that take part, spread over all of them
+VARIANTS = 12  # of a parametrised test that take part, spread over all of them
 PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestCollectionWarning"]
 
 Job = tuple[Any, Callable[[], Any]]
@@ -232,9 +232,12 @@ class Runner:
         """The tests that reach the change: those that caught a neighbour, then the fastest of each function."""
         first, last = mutant.lines
         lines = {name: test["lines"].get(mutant.file, []) for name, test in tests.items()}
-        if mutant.outer is None or mutant.default:  # read without reaching a line: every test of a file that has to do
-            files = {name.split("::")[0] for name in tests if lines[name]}
-            reach = [name for name in tests if name.split("::")[0] in files]
+        near: Counter[str] = Counter()
+        if mutant.outer is None or mutant.default:  # it is read without reaching a line: by any test of a file near it
+            near.update(name.split("::")[0] for name in tests if lines[name])
+            names = mutant.function.split(".")[0]
+            near.update(file for file in {name.split("::")[0] for name in tests} if names in (ROOT / file).read_text())
+            reach = [name for name in tests if near[name.split("::")[0]]]
         else:
             reach = [name for name in tests if any(first <= line <= last for line in lines[name])]
         killers, turns = self.killers[mutant.file, mutant.function], Counter[str]()
@@ -245,9 +248,10 @@ class Runner:
             weight[name] = tests[name]["seconds"] * turns[function]
         kept: list[str] = []
         spent = 0.0
-        for name in sorted(reach, key=lambda name: (-killers[name], weight[name])):
+        budget = self.options.budget * (3 if near else 1)
+        for name in sorted(reach, key=lambda name: (-killers[name], -near[name.split("::")[0]], weight[name])):
             spent += tests[name]["seconds"]
-            if spent > self.options.budget and len(kept) >= 3:
+            if spent > budget and len(kept) >= 3:
                 break
             kept.append(name)
         return kept
