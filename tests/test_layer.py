@@ -193,16 +193,20 @@ def test_a_bound_that_is_one_number() -> None:
     assert lb.grad.item() == 5.0
 
 
-def test_a_curvature_that_is_not_finite_disturbs_no_other_sample() -> None:
+@pytest.mark.parametrize("field", ["cost", "Q", "A", "b", "G", "h"])
+def test_a_sample_that_is_not_finite_disturbs_no_other(field: str) -> None:
     """Not even where the derivative by right-hand sides decides the rank of the whole batch."""
-    layer = pear.DecisionLayer(pear.Problem(Q=np.eye(2), A=[[1.0, 1.0]], b=[1.0]), on_failure="mask")
-    Q = torch.eye(2, dtype=torch.float64).repeat(2, 1, 1)
-    Q[0, 0, 0] = torch.nan
-    b = leaf(torch.ones(2, 1, dtype=torch.float64))
+    problem = pear.Problem(Q=np.eye(2), A=[[1.0, 1.0]], b=[1.0], G=[[1.0, 0.0]], h=[0.25])
+    layer = pear.DecisionLayer(problem, on_failure="mask")
+    given = {name: getattr(problem, name).clone().double() for name in ("Q", "A", "b", "G", "h")}
+    given = {"cost": torch.zeros(2, dtype=torch.float64)} | given
+    given = {name: torch.stack([value, value]) for name, value in given.items()}
+    given[field][0].view(-1)[0] = torch.nan
+    b = given["b"].requires_grad_()
     with pytest.warns(pear.FailedSamplesWarning, match="NOT_FINITE"):
-        z = layer(torch.zeros(2, 2, dtype=torch.float64), Q=Q, b=b)
+        z = layer(**given)
     z.sum().backward()
-    expected = torch.tensor([[0.0, 0.0], [0.5, 0.5]], dtype=torch.float64)
+    expected = torch.tensor([[0.0, 0.0], [0.25, 0.75]], dtype=torch.float64)
     torch.testing.assert_close(z.detach(), expected, rtol=0, atol=1e-14)
     torch.testing.assert_close(b.grad, torch.tensor([[0.0], [1.0]], dtype=torch.float64), rtol=0, atol=1e-12)
 
