@@ -8,6 +8,7 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
+import pear
 from pear.decisions.repair import Repaired, repair
 from pear.optimality.point import ActiveSet, Duals
 from pear.problem.canonical import QuadraticProgram
@@ -54,3 +55,14 @@ def test_linear_programs_go_downhill_to_a_vertex(name: str) -> None:
         rows = {"A_ub": a.G, "b_ub": a.h, "A_eq": a.A, "b_eq": a.b}
         best = linprog(a.c, bounds=np.column_stack([a.lb, a.ub]), **{k: v for k, v in rows.items() if len(v)}).fun
         assert float(a.c @ found.x[i].numpy()) == pytest.approx(best, rel=1e-9, abs=1e-9 * case.size * case.force)
+
+
+def test_a_step_ends_at_the_first_row_in_its_way() -> None:
+    """From (0.1, 0.1) along (1, 2) the row x₀ + x₁ ≤ ½ comes before the bounds; then along it to a vertex."""
+    for h, expected in ((0.5, [0.0, 0.5]), (1.5, [0.5, 1.0]), (9.0, [1.0, 1.0])):
+        problem = pear.Problem(G=[[1.0, 1.0], [-1.0, -1.0]], h=[h, 3.0], lb=0.0, ub=1.0)
+        qp = problem.canonical(torch.tensor([[-1.0, -2.0]]))
+        found = from_nothing(qp, torch.full((1, 2), 0.1, dtype=torch.float64))
+        assert found.solved.tolist() == [True]
+        np.testing.assert_allclose(found.x[0], expected, rtol=0, atol=1e-14)
+        assert float(found.duals.inequality.min()) >= 0
