@@ -12,6 +12,7 @@ import pear
 from pear.optimality.point import Duals
 from pear.optimality.residual import kkt_residual
 from pear.optimality.scale import measure
+from pear.optimality.screen import screen
 
 n, p, m = 4, 2, 3
 
@@ -68,3 +69,6 @@ def test_one_constraint_that_nothing_satisfies_is_enough(field: str) -> None:
     with pytest.warns(pear.FailedSamplesWarning):
         found = pear.solve(problem, -torch.ones(2, 2), on_failure="mask", **{field: torch.tensor(sample[field])})
     assert found.status.tolist() == [pear.Status.INFEASIBLE, pear.Status.SOLVED]
+    # and nothing has to be solved to see it
+    qp = problem.canonical(-torch.ones(2, 2), **{field: torch.tensor(sample[field])})
+    assert screen(qp).tolist() == found.status.tolist()

@@ -193,14 +193,15 @@ class Runner:
 
     def run(self, tests: Tests) -> None:
         """Run what is not known yet, and keep every outcome as it comes."""
-        wanted, known = chosen(self.options), outcomes()
+        wanted, known, judged = chosen(self.options), outcomes(), judgements()
         testing = digest((ROOT / "tests").glob("*.py"))
         sources = {file: digest([SOURCE / file]) for file in {m.file for m in wanted}}
         todo = []
         for mutant in wanted:
             record = known.get(mutant.key, {})
             same = record.get("source") == sources[mutant.file]
-            if not same or (record["by"] is None and record["tests"] != testing):
+            open_still = same and record["by"] is None and mutant.key not in judged
+            if not same or (open_still and record["tests"] != testing):
                 todo.append(mutant)
         began = time.perf_counter()
         with (OUTPUT / "outcomes.jsonl").open("a") as file:
@@ -229,7 +230,7 @@ class Runner:
                 yield mutant, functools.partial(self.in_child, mutant, order, tests)
 
     def order(self, mutant: Mutant, tests: Tests) -> list[str]:
-        """The tests that reach the change: those that caught a neighbour, then the fastest of each function."""
+        """The tests that reach the change: first those that caught a neighbour, then fast ones that reach little else."""
         first, last = mutant.lines
         lines = {name: test["lines"].get(mutant.file, []) for name, test in tests.items()}
         near: Counter[str] = Counter()
@@ -245,7 +246,7 @@ class Runner:
         for name in sorted(reach, key=lambda name: tests[name]["seconds"]):
             function = name.split("[")[0]
             turns[function] += 1
-            weight[name] = tests[name]["seconds"] * turns[function]
+            weight[name] = tests[name]["seconds"] * turns[function] * sum(map(len, tests[name]["lines"].values()))
         kept: list[str] = []
         spent = 0.0
         budget = self.options.budget * (3 if near else 1)
@@ -272,6 +273,7 @@ class Runner:
         """Run ``alone`` in a process that has imported nothing."""
         with tempfile.TemporaryDirectory() as folder:
             task, answer = Path(folder) / "task", Path(folder) / "answer"
+            order = [name for name in order if name.startswith("tests/")]  # pytest loads a doctest itself
             tasks = {"file": mutant.file, "index": mutant.index, "tests": order, "answer": str(answer)}
             task.write_text(json.dumps(tasks))
             os.spawnv(os.P_WAIT, sys.executable, [sys.executable, __file__, "--alone", str(task)])
