@@ -230,7 +230,7 @@ class Runner:
                 yield mutant, functools.partial(self.in_child, mutant, order, tests)
 
     def order(self, mutant: Mutant, tests: Tests) -> list[str]:
-        """The tests that reach the change: first those that caught a neighbour, then fast ones that reach little else."""
+        """The tests that reach the change: those that caught a neighbour, then fast ones that reach little else."""
         first, last = mutant.lines
         lines = {name: test["lines"].get(mutant.file, []) for name, test in tests.items()}
         near: Counter[str] = Counter()
