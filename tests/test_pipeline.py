@@ -105,6 +105,27 @@ def test_no_solver_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert float(found.kkt_residual.max()) <= 1e-14
 
 
+def test_working_sets_of_a_part_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solver that gives working sets, no verdict and no projector, beside a sample that it is not asked about."""
+    exact = pear.solve(BOX, COST[1:], 0.1)
+
+    def knows(qp: Any, tol: float, plan: Any) -> Candidate:
+        assert torch.equal(qp.c, COST[1:])
+        return Candidate(exact.x, exact.duals, exact.status, working=exact.active)  # type: ignore[arg-type]
+
+    cost = torch.cat([COST[:1] * torch.nan, COST[1:]])
+    expected = pear.regret_gradient(BOX, COST[1:], COST[:2], smoothing=0.1)
+    monkeypatch.setattr("pear.solvers.active_set.solve.solve", knows)
+    with pytest.warns(pear.FailedSamplesWarning):
+        found = pear.solve(BOX, cost, 0.1, on_failure="mask")
+    assert found.status.tolist() == [Status.NOT_FINITE, Status.SOLVED, Status.SOLVED]
+    assert found.active[1:].same(exact.active).tolist() == [True, True]
+    assert torch.equal(found.x[1:], exact.x)
+    with pytest.warns(pear.FailedSamplesWarning):
+        g = pear.regret_gradient(BOX, cost, COST[[0, 0, 1]], smoothing=0.1, on_failure="mask")
+    torch.testing.assert_close(g, torch.cat([torch.zeros(1, 3), expected]).double(), rtol=0, atol=1e-12)
+
+
 def test_only_what_is_left_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second round is for what the first one left; another solver begins with its most accurate round."""
     calls: list[tuple[str, float, list[float]]] = []
