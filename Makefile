@@ -1,7 +1,7 @@
 # Every target works on a bare clone: the first one run sets up .venv, later ones reuse it.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types imports bench docs format clean
+.PHONY: help demo test lint types imports bench docs mutants format clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -36,6 +36,9 @@ bench: $(CORE) ## measure the exactness of decisions and gradients
 
 docs: $(DEV) ## build the documentation into site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+mutants: $(DEV) ## change the code at random and see which tests notice; takes about 25 minutes
+	$(BIN)/python tools/mutate.py
 
 format: $(DEV) ## format the code and mend what can be mended
 	$(BIN)/ruff check --fix .

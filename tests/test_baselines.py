@@ -6,6 +6,7 @@ import io
 import itertools
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -272,6 +273,40 @@ def test_lava_is_at_rest_where_every_neighbour_is_dearer() -> None:
     assert not bool(grad.any())
 
 
+def test_lava_tells_vertices_apart_that_are_close() -> None:
+    """(0, 0) and (0.001, 0) have neighbours of their own."""
+    corners = torch.cartesian_prod(torch.tensor([0.0, 1e-3]), torch.tensor([0.0, 1.0])).double()
+
+    def adjacent(z: Tensor) -> list[Tensor]:
+        return [corners[((corners - row).abs() > 1e-9).sum(1) == 1] for row in z]
+
+    loss = LAVALoss(pear.Problem(lb=0.0, ub=[1e-3, 1.0]), adjacent=adjacent, threshold=-10.0)
+    true = torch.tensor([[1.0, 1.0], [-1.0, 1.0]], dtype=torch.float64)
+    predicted = torch.tensor([[3.0, 2.0], [5.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    # ĉᵀ(z − v): (0, 0) against (0.001, 0) and (0, 1), (0.001, 0) against (0, 0) and (0.001, 1)
+    value = loss(predicted, true)
+    assert value.item() == pytest.approx((-0.003 - 2 + 0.005 - 4) / 4)
+
+
+def test_lava_keeps_the_neighbours_of_samples_with_constraints_of_their_own_apart() -> None:
+    """Both samples have their best vertex at zero, and another box around it."""
+    sides = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
+    asked = []
+
+    def adjacent(z: Tensor, keys: list[int] | None) -> list[Tensor]:
+        asked.append(keys)
+        return [torch.diag(sides[0 if keys is None else key]) for key in keys or [0] * len(z)]
+
+    true, predicted = torch.ones(2, 2, dtype=torch.float64), torch.tensor([[1.0, 1.0], [1.0, 2.0]]).double()
+    loss = LAVALoss(pear.Problem(lb=0.0, ub=sides), adjacent=adjacent, threshold=-100.0)
+    for keys in ([0, 1], None):
+        assert loss(predicted, true, keys=keys).item() == pytest.approx(-(1 + 2 + 3 + 8) / 4)
+    assert asked[0] == [0, 1]
+    shared = LAVALoss(pear.Problem(lb=0.0, ub=sides[0]), adjacent=adjacent, threshold=-100.0)
+    assert shared(predicted, true).item() == pytest.approx(-(1 + 2 + 1 + 4) / 4)
+    assert asked[-1] is None
+
+
 def test_lava_without_a_neighbour_has_no_gradient() -> None:
     problem = pear.Problem(A=[[1.0]], b=[1.0], lb=0.0)
     loss = LAVALoss(problem, adjacent=lambda z: [z.new_empty(0, 1) for _ in z])
@@ -314,9 +349,11 @@ def test_time_is_counted() -> None:
     for make in LOSSES.values():
         loss = make(task)
         assert loss.seconds == {"solve": 0.0, "gradient": 0.0}
+        began = time.perf_counter()
         loss(predicted, true).backward()
         first = dict(loss.seconds)
         assert min(first.values()) > 0
+        assert sum(first.values()) <= time.perf_counter() - began
         loss(predicted, true).backward()
         assert loss.seconds["gradient"] > first["gradient"]
     assert MSELoss().seconds == {"solve": 0.0, "gradient": 0.0}
@@ -426,6 +463,8 @@ def test_a_task_that_lacks_something_is_named() -> None:
     ("make", "message"),
     [
         (lambda p: SPOPlusLoss(p, mse_weight=-1.0), "mse_weight must be a finite number of at least 0; got -1.0"),
+        (lambda p: SPOPlusLoss(p, mse_weight=True), "mse_weight must be a finite number of at least 0; got True"),
+        (lambda p: SPOPlusLoss(p, mse_weight="1"), "mse_weight must be a finite number of at least 0; got '1'"),
         (lambda p: PFYLLoss(p, samples=0), "samples must be a whole number of at least 1; got 0"),
         (lambda p: PFYLLoss(p, sigma=0.0), "sigma must be a finite number above 0; got 0.0"),
         (lambda p: DBBLoss(p, interpolation=float("nan")), "interpolation must be a finite number above 0; got nan"),

@@ -521,3 +521,14 @@ def test_a_batch_of_no_integer_samples() -> None:
     problem = pear.Problem(lb=0.0, ub=1.0, n=2, integer=True)
     assert pear.solve(problem, torch.zeros(0, 2)).x.shape == (0, 2)
     assert pear.normalized_regret(problem, torch.zeros(0, 2), torch.zeros(0, 2)) == 0.0
+
+
+def test_a_solution_says_what_it_holds_in_one_line() -> None:
+    box = pear.Problem(lb=0.0, ub=1.0, n=2)
+    with pytest.warns(pear.FailedSamplesWarning):
+        mixed = pear.solve(box, [[1.0, -1.0], [NAN, 1.0], [2.0, 1.0]], on_failure="mask")
+    with pytest.warns(pear.FailedSamplesWarning):
+        failed = pear.solve(box, [[NAN, 1.0]], on_failure="mask")
+    pattern = r"Solution\(3 samples of 2 variables: 2 SOLVED, 1 NOT_FINITE; kkt_residual ≤ \d\.\de[+-]\d+\)"
+    assert re.fullmatch(pattern, repr(mixed))
+    assert repr(failed) == "Solution(1 samples of 2 variables: 1 NOT_FINITE; kkt_residual ≤ nan)"

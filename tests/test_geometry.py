@@ -13,6 +13,9 @@ from torch import Tensor
 
 import pear
 from pear.decisions.solve import solve_verified
+from pear.optimality.active import guess_active
+from pear.optimality.point import Duals
+from pear.sensitivity.projection import add_normal
 from pear.sensitivity.reduced import ReducedKKT
 from pear.solvers import available
 from zoo import LINEAR, ZOO, Arrays, Planted, arrays, jacobian, projection, solution_kkt, tight
@@ -287,6 +290,39 @@ def test_normal_injection(name: str, beta: float) -> None:
             close(added[i], 0, np.linalg.norm(rescaled))
         else:
             close(added[i], beta * np.linalg.norm(g[i]) * n / np.linalg.norm(n), max(np.linalg.norm(g[i]), case.size))
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-8])
+def test_the_active_set_is_guessed_from_a_point_nearby(noise: float) -> None:
+    """In any units, and with bounds away from zero: slack against multiplier tells which constraints are tight."""
+    for name, case in ZOO.items():
+        generator = torch.Generator().manual_seed(0)
+        exact = solve_verified(case.problem, case.cost, case.smoothing, "auto")
+        x = exact.x + noise * case.size * torch.randn(exact.x.shape, generator=generator, dtype=torch.float64)
+        share = [torch.randn(v.shape, generator=generator, dtype=torch.float64) for v in vars(exact.duals).values()]
+        values = vars(exact.duals).values()
+        duals = Duals(*(v * (1 + 1e-6 * some) for v, some in zip(values, share, strict=True)))
+        assert guess_active(exact.qp, x, duals).same(exact.active).tolist() == [True] * case.B, name
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+def test_rounding_is_no_normal_component(scale: float) -> None:
+    """Blown up to the size of the gradient it would turn it; a real component counts in any unit."""
+    rescaled = scale * torch.tensor([[1.0, -2.0, 3.0]], dtype=torch.float64)
+    g = rescaled * (1 + torch.tensor([[3e-15, 0.0, -2e-15]], dtype=torch.float64))
+    torch.testing.assert_close(add_normal(rescaled, g, 0.5), g, rtol=1e-13, atol=0.0)
+    tangent = rescaled * torch.tensor([[1.0, 1.0, 0.0]], dtype=torch.float64)
+    expected = tangent + 0.5 * scale * 5**0.5 * torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)
+    torch.testing.assert_close(add_normal(rescaled, tangent, 0.5), expected, rtol=1e-13, atol=0.0)
+
+
+def test_injection_needs_curvature() -> None:
+    """A linear program's vertex is unique and has a gradient; H⁻¹ does not exist."""
+    box, costs = pear.Problem(lb=0.0, ub=1.0, n=2), torch.tensor([[1.0, -1.0], [2.0, 3.0]])
+    assert pear.regret_gradient(box, costs, -costs, smoothing=0.0).tolist() == [[0.0, 0.0]] * 2
+    with pytest.raises(pear.NotUniqueError, match="injection needs H⁻¹") as error:
+        pear.regret_gradient(box, costs, -costs, smoothing=0.0, injection=0.1)
+    assert error.value.samples == [0, 1]
 
 
 def test_normal_injection_adds_nothing_to_a_zero_gradient() -> None:

@@ -193,3 +193,34 @@ def test_regret_is_never_negative(drawn: Any, smoothing: float, sense: str) -> N
     perfect = loss(true, true)
     assert bool((perfect >= 0).all())
     torch.testing.assert_close(perfect, torch.zeros(2).double(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["auto", "osqp"])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("sense", ["min", "max"])
+def test_gradient_with_a_predicted_curvature_is_that_of_the_true_objective(
+    solver: str, shared: bool, sense: str
+) -> None:
+    """Closed form and loss, in one pass and step by step, against differences of what the decision is worth."""
+    generator = torch.Generator().manual_seed(0)
+    L = torch.randn(2, 2, 3, 3, generator=generator, dtype=torch.float64)
+    Q, true_Q = (L @ L.mT + torch.eye(3)) * (1 if sense == "min" else -1)
+    Q, true_Q = (Q[0], true_Q[0]) if shared else (Q, true_Q)
+    predicted, true = torch.randn(2, 2, 3, generator=generator, dtype=torch.float64)
+    problem = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=-5.0, sense=sense)  # type: ignore[arg-type]
+    sign, lam = (1 if sense == "min" else -1), 0.1
+
+    def worth(cost: torch.Tensor) -> torch.Tensor:
+        z = pear.solve(problem, cost, smoothing=lam, Q=Q).x
+        curved = torch.einsum("bi,bij,bj->b", z, true_Q.expand(2, 3, 3), z)
+        return sign * (0.5 * curved + (true * z).sum(1)) + 0.5 * lam * (z * z).sum(1)
+
+    step = 1e-5
+    moves = step * torch.eye(3, dtype=torch.float64)
+    expected = torch.stack([(worth(predicted + d) - worth(predicted - d)) / (2 * step) for d in moves], 1)
+    g = pear.regret_gradient(problem, predicted, true, lam, solver=solver, Q=Q, true_Q=true_Q)
+    torch.testing.assert_close(g, expected, rtol=1e-6, atol=1e-7)
+    loss = pear.PEARLoss(problem, lam, injection=0.0, solver=solver, reduction="sum")
+    leaf = predicted.clone().requires_grad_()
+    loss(leaf, true, Q=Q, true_Q=true_Q).backward()
+    torch.testing.assert_close(leaf.grad, expected, rtol=1e-6, atol=1e-7)

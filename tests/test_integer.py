@@ -18,8 +18,11 @@ from hypothesis import strategies as st
 import pear
 from pear.bench import integers
 from pear.bench.settings import Callbacks
+from pear.decisions.integer import CheckedIntegers, verify_integers
+from pear.optimality.point import Duals
 from pear.solvers import threads
 from pear.solvers.adapters.arrays import Batch
+from pear.solvers.base import Candidate
 from pear.solvers.binary import plan as plans
 from pear.solvers.binary import rows as presolve
 from pear.solvers.binary.branch import search_all
@@ -345,3 +348,49 @@ def test_what_is_compiled_is_kept(tmp_path: Path) -> None:
     assert counts == [["0", "1"]]
     check(np.array([1.0, 2.0, 3.0]), np.array([[1.0, 2.0, 2.0], [2.0, 1.0, 2.0]]), np.array([3.0, 3.0]))
     assert list(Path(search_all.stats.cache_path).glob("branch.search_all-*.nbi"))
+
+
+# --- the verdict on a candidate -------------------------------------------------------------------------------------
+
+
+def judged(x: list[float], **fields: object) -> CheckedIntegers:
+    """The verdict on a point that its solver calls optimal, with a bound that agrees."""
+    n = len(x)
+    qp = pear.Problem(n=n, **({"integer": True} | fields)).canonical(torch.ones(1, n))  # type: ignore[arg-type]
+    point = torch.tensor([x], dtype=torch.float64)
+    zeros = (torch.zeros(1, k, dtype=torch.float64) for k in (qp.p, qp.m, n))
+    return verify_integers(qp, Candidate(point, Duals(*zeros), torch.zeros(1, dtype=torch.int8), point.sum(1)))
+
+
+@pytest.mark.parametrize(
+    ("x", "violated"),
+    [([2.0, 1.0], 0.0), ([2.0, 2.0], 1 / 7), ([1.0, 1.0], 1 / 5), ([3.0, 0.0], 1 / 5), ([-1.0, 4.0], 1.0)],
+)
+def test_each_constraint_is_looked_at(x: list[float], violated: float) -> None:
+    """The equality both ways, the row and the upper bound, the lower bound: relative to what they are made of."""
+    fields = {"A": [[1.0, 1.0]], "b": [3.0], "G": [[1.0, 0.0]], "h": [2.0], "lb": 0.0, "ub": [2.0, 3.0]}
+    found = judged(x, **fields)
+    assert (int(found.status) == pear.Status.SOLVED) == (violated == 0)
+    assert float(found.residual) == pytest.approx(violated, abs=1e-12)
+    assert found.active.rows.tolist() == [[x[0] >= 2]]
+    assert found.active.lower.tolist() == [[x[0] <= 0, x[1] <= 0]]
+    assert found.active.upper.tolist() == [[x[0] >= 2, x[1] >= 3]]
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("side", ["lb", "ub"])
+def test_a_violation_is_measured_in_units_of_its_bound(unit: float, side: str) -> None:
+    for by, solved in ((1e-10, True), (1e-7, False)):
+        x = unit * (1 + by if side == "ub" else 1 - by)
+        found = judged([x, 0.0], integer=[1], **{side: [unit, 0.0]})
+        assert (int(found.status) == pear.Status.SOLVED) == solved
+
+
+def test_a_whole_number_counts_as_one_at_least() -> None:
+    """Rounding of 1e-10 is small beside a whole number that happens to be zero."""
+    assert int(judged([0.0, 0.0], G=[[1.0, 1.0]], h=[-1e-10], lb=0.0).status) == pear.Status.SOLVED
+    assert int(judged([0.0, 0.0], G=[[1.0, 1.0]], h=[-1e-7], lb=0.0).status) == pear.Status.INACCURATE
+
+
+def test_one_variable() -> None:
+    assert pear.solve(pear.Problem(lb=0.0, ub=3.5, integer=True, n=1), [[-1.0], [1.0]]).x.tolist() == [[3.0], [0.0]]

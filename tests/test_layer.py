@@ -122,6 +122,22 @@ def test_pinned_variables_follow_their_bounds() -> None:
     assert torch.autograd.gradcheck(decide, (t,), **CHECK)
 
 
+def test_a_pinned_variable_follows_the_bound_that_holds_it() -> None:
+    """Where a variable cannot move, only the bound that the cost presses it against has a derivative."""
+    layer = pear.DecisionLayer(pear.Problem(Q=np.eye(2), lb=-5.0, ub=5.0))
+    lb, ub = (leaf(torch.tensor([[0.5, side]] * 3, dtype=torch.float64)) for side in (-5.0, 5.0))
+    # up with a small force, down, and down with the free variable at its upper bound
+    cost = torch.tensor([[-0.7, 1.0], [2.0, -1.0], [2.0, -9.0]], dtype=torch.float64)
+    layer(cost, lb=lb, ub=ub).sum().backward()
+    assert lb.grad is not None
+    assert ub.grad is not None
+    assert lb.grad.tolist() == [[0.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
+    assert ub.grad.tolist() == [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
+    step = torch.tensor([0.01, 0.0], dtype=torch.float64)
+    moved = layer(cost[:1], lb=lb[:1].detach(), ub=ub[:1].detach() + step) - layer(cost[:1], lb=lb[:1], ub=ub[:1])
+    torch.testing.assert_close(moved[0].detach(), step, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", UNIT)
 def test_through_the_layer_regret_has_the_closed_form_gradient(name: str) -> None:
     """Pay for z*(ĉ) at the true cost and let autograd find the way back: the theorem, ∇R = P(ĉ − c)."""
@@ -175,6 +191,24 @@ def test_a_bound_that_is_one_number() -> None:
     z.sum().backward()
     assert lb.grad is not None
     assert lb.grad.item() == 5.0
+
+
+@pytest.mark.parametrize("field", ["cost", "Q", "A", "b", "G", "h"])
+def test_a_sample_that_is_not_finite_disturbs_no_other(field: str) -> None:
+    """Not even where the derivative by right-hand sides decides the rank of the whole batch."""
+    problem = pear.Problem(Q=np.eye(2), A=[[1.0, 1.0]], b=[1.0], G=[[1.0, 0.0]], h=[0.25])
+    layer = pear.DecisionLayer(problem, on_failure="mask")
+    given = {name: getattr(problem, name).clone().double() for name in ("Q", "A", "b", "G", "h")}
+    given = {"cost": torch.zeros(2, dtype=torch.float64)} | given
+    given = {name: torch.stack([value, value]) for name, value in given.items()}
+    given[field][0].view(-1)[0] = torch.nan
+    b = given["b"].requires_grad_()
+    with pytest.warns(pear.FailedSamplesWarning, match="NOT_FINITE"):
+        z = layer(**given)
+    z.sum().backward()
+    expected = torch.tensor([[0.0, 0.0], [0.25, 0.75]], dtype=torch.float64)
+    torch.testing.assert_close(z.detach(), expected, rtol=0, atol=1e-14)
+    torch.testing.assert_close(b.grad, torch.tensor([[0.0], [1.0]], dtype=torch.float64), rtol=0, atol=1e-12)
 
 
 def test_types_come_back_in_kind() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import itertools
 import logging
 import math
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +18,8 @@ import torch
 from torch import Tensor
 
 import pear
+from pear import losses
+from pear.losses.pyepo import PyEPOLoss
 from pear.solvers import Candidate, Duals
 from zoo import ZOO, arrays, jacobian
 
@@ -102,6 +106,74 @@ def test_repairs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     function = pear.PEARLoss(case.problem, case.smoothing, solver="pear")
     function(case.cost, case.true)
     assert last(function).repaired_rate == 1.0
+
+
+def test_statistics_are_of_the_samples_that_the_keys_name() -> None:
+    """Sample 1 alone is at a vertex; nothing else of the problem may answer for it."""
+    problem = pear.Problem(A=np.ones((1, 3)), b=[[3.0], [1.0]], lb=0.0, ub=[[3.0] * 3, [1.0, 0.0, 0.0]])
+    function = pear.PEARLoss(problem, smoothing=1.0, injection=0.0)
+    for key, dimension in ((0, 2), (1, 0), (0, 2)):
+        function(COST[:1], TRUE[:1], keys=[key])
+        assert last(function).tangent_dim.tolist() == [dimension]
+
+
+def test_the_parts_of_a_pass_add_up_to_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    function = pear.PEARLoss(SIMPLEX)
+    one_pass = function.decider.one_pass
+    assert one_pass is not None
+    function.profile = True
+    for parts, expected in (((2.0, 3.0), (5.0, 2.0, 3.0)), ((20.0, 3.0), (0.0, 10.0, 0.0))):
+        monkeypatch.setattr(one_pass, "time_phases", lambda call, parts=parts: parts)
+        function.seconds = {"solve": 0.0, "gradient": 0.0}
+        function._count(10.0, None)  # type: ignore[arg-type]
+        assert tuple(function.seconds[name] for name in ("solve", "verify", "project")) == expected
+    function.profile = False
+    function.seconds = {"solve": 1.0, "gradient": 0.0}
+    function._count(10.0, None)  # type: ignore[arg-type]
+    assert function.seconds == {"solve": 11.0, "gradient": 0.0}
+
+
+@pytest.mark.parametrize("solver", ["auto", "osqp"])
+def test_a_warm_start_that_still_holds_is_reused(solver: str) -> None:
+    function = pear.PEARLoss(SIMPLEX, solver=solver)
+    for rate in (0.0, 1.0):
+        function(COST, TRUE, keys=[0, 1])
+        assert last(function).reuse_rate == rate
+
+
+@pytest.mark.parametrize("solver", ["auto", "osqp"])
+def test_time_is_counted(solver: str) -> None:
+    """In one pass and step by step: no more than passes, and more with every call."""
+    function = pear.PEARLoss(SIMPLEX, solver=solver)
+    total = 0.0
+    for _ in range(2):
+        before, began = dict(function.seconds), time.perf_counter()
+        function(COST.clone().requires_grad_(), TRUE)
+        total += time.perf_counter() - began
+        assert function.seconds["solve"] > before["solve"]
+        assert (function.seconds["gradient"] > before["gradient"]) == (solver != "auto")
+        assert sum(function.seconds.values()) <= total
+
+
+DEFAULTS: list[tuple[Any, dict[str, Any]]] = [
+    (pear.solve, {"smoothing": 0.0, "solver": "auto", "on_failure": "raise"}),
+    (pear.regret_gradient, {"smoothing": 0.1, "injection": 0.0, "solver": "auto", "on_failure": "raise"}),
+    (pear.PEARLoss, {"smoothing": 0.1, "injection": 0.1, "solver": "auto", "on_failure": "raise", "reduction": "mean"}),
+    (pear.DecisionLayer, {"smoothing": 0.0, "solver": "auto", "on_failure": "raise"}),
+    (losses.SPOPlusLoss, {"mse_weight": 0.0}),
+    (losses.PFYLLoss, {"samples": 1, "sigma": 1.0, "seed": 135, "mse_weight": 0.0}),
+    (losses.DBBLoss, {"interpolation": 10.0, "mse_weight": 0.0}),
+    (losses.LAVALoss, {"threshold": -0.1}),
+    (PyEPOLoss, {"mse_weight": 0.0}),
+]
+
+
+def test_default_settings() -> None:
+    """What is not said is what the documents say."""
+    for call, expected in DEFAULTS:
+        parameters = inspect.signature(call).parameters.values()
+        told = {p.name: p.default for p in parameters if p.default is not p.empty and p.default is not None}
+        assert told == expected, call
 
 
 def test_reductions() -> None:

@@ -17,7 +17,7 @@ from pear.optimality.point import ActiveSet, Duals
 from pear.problem.sparse import SparseProgram
 from pear.sensitivity.projection import project
 from pear.solvers.base import Candidate
-from pear.solvers.registry import BACKENDS, Backend, resolve
+from pear.solvers.registry import BACKENDS, Backend, get, resolve
 from zoo import ZOO
 
 BOX = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0, ub=1.0)
@@ -194,6 +194,61 @@ def test_no_solver_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bool(found.solved.all())
     torch.testing.assert_close(found.x, expected.x, rtol=0, atol=1e-14)
     assert float(found.kkt_residual.max()) <= 1e-14
+
+
+def test_working_sets_of_a_part_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solver that gives working sets, no verdict and no projector, beside a sample that it is not asked about."""
+    exact = pear.solve(BOX, COST[1:], 0.1)
+
+    def knows(qp: Any, tol: float, plan: Any) -> Candidate:
+        assert torch.equal(qp.c, COST[1:])
+        return Candidate(exact.x, exact.duals, exact.status, working=exact.active)  # type: ignore[arg-type]
+
+    cost = torch.cat([COST[:1] * torch.nan, COST[1:]])
+    expected = pear.regret_gradient(BOX, COST[1:], COST[:2], smoothing=0.1)
+    monkeypatch.setattr("pear.solvers.active_set.solve.solve", knows)
+    with pytest.warns(pear.FailedSamplesWarning):
+        found = pear.solve(BOX, cost, 0.1, on_failure="mask")
+    assert found.status.tolist() == [Status.NOT_FINITE, Status.SOLVED, Status.SOLVED]
+    assert found.active[1:].same(exact.active).tolist() == [True, True]
+    assert torch.equal(found.x[1:], exact.x)
+    with pytest.warns(pear.FailedSamplesWarning):
+        g = pear.regret_gradient(BOX, cost, COST[[0, 0, 1]], smoothing=0.1, on_failure="mask")
+    torch.testing.assert_close(g, torch.cat([torch.zeros(1, 3), expected]).double(), rtol=0, atol=1e-12)
+
+
+def test_only_what_is_left_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second round is for what the first one left; another solver begins with its most accurate round."""
+    calls: list[tuple[str, float, list[float]]] = []
+    solve = Backend.solve
+
+    def gives_up(self: Backend, qp: Any, tol: float, start: Any = None) -> Candidate:
+        calls.append((self.name, tol, qp.c[:, 0].tolist()))
+        found = solve(self, qp, tol, start)
+        if tol > 1e-8 or (self.name == "osqp" and never):
+            found.x[qp.c[:, 0] == 3.0] = torch.nan
+        return found
+
+    monkeypatch.setattr(Backend, "solve", gives_up)
+    expected = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    for never in (False, True):
+        calls.clear()
+        found = solve_programs(BOX.canonical(COST, 0.1), [get("osqp"), get("daqp")])
+        assert bool(found.solved.all())
+        torch.testing.assert_close(found.x, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
+        last = [("daqp", 1e-10, [3.0])] if never else []
+        assert calls == [("osqp", 1e-6, [1.0, 3.0, 2.0]), ("osqp", 1e-10, [3.0]), *last]
+
+
+@pytest.mark.parametrize("side", ["lb", "ub", "row"])
+def test_systems_are_kept_only_for_the_tight_constraints_of_every_sample(side: str) -> None:
+    """A constraint that is tight to rounding counts as active, though the point was computed without it."""
+    fields = {"lb": {"lb": [-1.0, -np.inf]}, "ub": {"ub": [1.0, np.inf]}, "row": {"G": [[1.0, 0.0]], "h": [1.0]}}
+    problem = pear.Problem(Q=np.eye(2), **fields[side])  # type: ignore[arg-type]
+    inward = 5e-11 if side != "lb" else -5e-11
+    predicted = torch.tensor([[0.5, 0.3], [(1.0 if side == "lb" else -1.0) + inward, 0.3]], dtype=torch.float64)
+    g = pear.regret_gradient(problem, predicted, torch.zeros(2, 2), smoothing=0.0, solver="osqp")
+    torch.testing.assert_close(g, torch.tensor([[0.5, 0.3], [0.0, 0.3]], dtype=torch.float64), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", sorted(name for name, case in ZOO.items() if case.smoothing > 0))

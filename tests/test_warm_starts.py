@@ -44,6 +44,39 @@ def test_a_hit_compares_the_fingerprint() -> None:
     assert table.known(slots, mark).tolist() == [True, False]
 
 
+def test_an_answer_is_known_under_its_own_slot_only() -> None:
+    starts = WarmStarts()
+    slots = starts.slots(["a", "b", "c"])
+    table = starts.table("x", lambda size: torch.zeros(size, 1))
+    mark = fingerprint(torch.tensor([[1.0, 2.0]]), 0.5)
+    table.put(slots[1:2], torch.ones(1, 1), mark)
+    assert table.known(slots, mark.expand(3, -1)).tolist() == [False, True, False]
+    assert table.answer(slots[:1], mark) is None
+    table.put(slots[:2], torch.ones(2, 1), mark.expand(2, -1), torch.tensor([False, True]))
+    assert table.known(slots, mark.expand(3, -1)).tolist() == [False, True, False]
+
+
+def test_a_table_grows_by_doubling_and_only_when_it_must() -> None:
+    starts, sizes = WarmStarts(), []
+
+    def make(size: int) -> torch.Tensor:
+        sizes.append(size)
+        return torch.zeros(size, 1)
+
+    for keys in (range(3), range(3), range(4), range(6), range(20)):
+        starts.slots(keys)
+        starts.table("x", make)
+    assert sizes == [0, 3, 6, 20]
+
+
+def test_a_fingerprint_tells_fields_apart() -> None:
+    """The same numbers as b and as h are other data; shared or per sample they are the same."""
+    cost, side = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([5.0])
+    marks = [fingerprint(cost, 0.5, {name: side}) for name in ("b", "h")]
+    assert not torch.equal(*marks)
+    assert torch.equal(marks[0], fingerprint(cost, 0.5, {"b": side.expand(2, 1)}))
+
+
 def test_rows_survive_growth() -> None:
     store = WarmStarts()
     for first in range(0, 100, 7):

@@ -1,0 +1,131 @@
+"""Is the curvature definite, semidefinite or neither: at every scale, dense and sparse, by every way of asking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from scipy.sparse.linalg import ArpackNoConvergence
+from torch import Tensor
+
+import pear
+from pear.sensitivity import curvature
+from pear.sensitivity.curvature import (
+    _sign,
+    _sign_by_lanczos,
+    inverse_times,
+    is_convex,
+    is_definite,
+    singular,
+)
+
+SCALES = [1e-6, 1.0, 1e6]
+every_scale = pytest.mark.parametrize("scale", SCALES)
+n = 5
+
+
+def spectrum(least: float, count: int = 20, seed: int = 0) -> Tensor:
+    """(count, n, n) matrices with eigenvalues from ``least`` to 1 in random directions."""
+    rng = np.random.default_rng(seed)
+    values = np.linspace(least, 1.0, n)
+    bases = [np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(count)]
+    return torch.from_numpy(np.stack([(V * values) @ V.T for V in bases]))
+
+
+@every_scale
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_definite_semidefinite_and_indefinite(scale: float, sign: float) -> None:
+    curved, flat, saddle = (sign * scale * spectrum(least) for least in (0.1, 0.0, -1e-6))
+    assert bool(is_definite(curved, sign).all())
+    assert not bool(is_definite(flat, sign).any())
+    assert not bool(is_definite(saddle, sign).any())
+    assert bool(is_convex(curved, sign).all())
+    assert bool(is_convex(flat, sign).all())
+    assert not bool(is_convex(saddle, sign).any())
+    # a sample is judged by itself, and smoothing lifts it
+    assert is_convex(torch.cat([saddle[:2], flat[:1], curved[:1]]), sign).tolist() == [False, False, True, True]
+    assert bool(is_definite(saddle, sign, smoothing=0.1 * scale).all())
+    assert bool(is_convex(saddle, sign, smoothing=1e-5 * scale).all())
+    assert not bool(is_definite(curved, sign, smoothing=-0.2 * scale).any())
+
+
+def test_zero_curvature_is_convex_and_not_definite() -> None:
+    zero = torch.zeros(1, n, n, dtype=torch.float64)
+    assert is_convex(zero).tolist() == [True]
+    assert is_definite(zero).tolist() == [False]
+
+
+def test_a_flat_curvature_that_comes_with_the_call_is_solved() -> None:
+    problem = pear.Problem(Q=np.eye(2), lb=0.0, ub=1.0)
+    Q = torch.tensor([[1.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
+    found = pear.solve(problem, [[-1.0, -0.5]], Q=Q)
+    torch.testing.assert_close(found.x, torch.tensor([[1.0, 0.0]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("diagonal", [[1.0, 0.0], [2.0, 1.0], [0.0, 0.0]])
+@pytest.mark.parametrize("turned", [False, True])
+def test_singular_where_one_direction_is_flat(diagonal: list[float], turned: bool) -> None:
+    V = np.array([[0.6, -0.8], [0.8, 0.6]]) if turned else np.eye(2)
+    qp = pear.Problem(Q=(V * diagonal) @ V.T, n=2).canonical(torch.zeros(1, 2))
+    assert bool(singular(replace(qp, diagonal=not turned)).all()) == (0.0 in diagonal)
+
+
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_inverse(diagonal: bool) -> None:
+    Q = torch.diag(torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0], dtype=torch.float64)) if diagonal else spectrum(0.1)[0]
+    e = torch.arange(10, dtype=torch.float64).view(2, 5) - 3
+    qp = replace(pear.Problem(Q=Q).canonical(torch.zeros(2, 5)), diagonal=diagonal)
+    torch.testing.assert_close(inverse_times(qp, e), torch.linalg.solve(Q, e.T).T, rtol=1e-12, atol=1e-12)
+
+
+# --------------------------------------------------------------------------------------------------------- sparse
+
+
+def one_program(H: Any) -> Any:
+    """What ``_sign`` reads of a sparse program."""
+    csr = sparse.csr_array(H)
+    return SimpleNamespace(H=SimpleNamespace(csr=csr), n=csr.shape[0])
+
+
+def chain(shift: float, size: int = 8) -> sparse.csr_array:
+    """The path's Laplacian, whose least eigenvalue is 0, plus ``shift`` times I: no row outweighs its couplings."""
+    edges = sparse.csr_array(sparse.diags_array([1.0, -1.0], offsets=[0, 1], shape=(size - 1, size)))
+    return sparse.csr_array(edges.T @ edges + shift * sparse.eye_array(size))
+
+
+@every_scale
+def test_sign_of_the_least_eigenvalue(scale: float) -> None:
+    for shift, expected in ((1.0, 1), (1e-3, 1), (1e-12, 0), (0.0, 0), (-1e-12, 0), (-1e-3, -1)):
+        H = scale * chain(shift)
+        assert _sign(one_program(H)) == expected
+        assert _sign_by_lanczos(H, float(H.diagonal().max())) == expected
+
+
+@every_scale
+@pytest.mark.parametrize(
+    ("diagonal", "expected"),
+    [([1.0, 2.0], 1), ([1.0, 0.0], 0), ([0.0, 0.0], 0), ([1.0, -1e-12], 0), ([1.0, -1e-6], -1), ([-1.0, -1.0], -1)],
+)
+def test_sign_of_a_diagonal(scale: float, diagonal: list[float], expected: int) -> None:
+    assert _sign(one_program(sparse.diags_array(scale * np.array(diagonal)))) == expected
+
+
+def test_sign_where_only_the_coupling_is_there() -> None:
+    """[[0, 1], [1, 0]] has the eigenvalues ±1."""
+    assert _sign(one_program(np.array([[0.0, 1.0], [1.0, 0.0]]))) == -1
+
+
+@pytest.mark.parametrize(("known", "expected"), [([], 0), ([0.5], 1), ([-0.5], -1)])
+def test_estimates_that_have_not_settled(monkeypatch: pytest.MonkeyPatch, known: list[float], expected: int) -> None:
+    """Without any estimate nothing is known of the sign, and the curvature may be flat."""
+
+    def never(*args: Any, **options: Any) -> Any:
+        raise ArpackNoConvergence("no convergence", np.array(known), np.zeros((8, len(known))))
+
+    monkeypatch.setattr(curvature, "eigsh", never)
+    assert _sign_by_lanczos(chain(1.0), 3.0) == expected
