@@ -29,6 +29,8 @@ SHARE = 1e-2
 """Share of the largest entry, in a program's own units, below which no entry's size falls."""
 ROUNDING = 1e-4
 """Share of the objective's gradient below which no multiplier's size falls, before SHARE is taken of it."""
+UNSEEN = 1e-6
+"""Share of a component of the gradient that extended precision may not see, where multipliers of 1e12 cancel."""
 LEAST = 1e-6
 """Share of the smallest number of the data below which no decision matters: for decisions that are zero."""
 
@@ -133,11 +135,13 @@ def residuals(s: Sample, x: Wide, y: Multipliers, units: Units, capped: bool = T
     rows = y.inequality * scaled.max(1, initial=0)
     multiplier = np.concatenate([rows, own])
     gradient = H @ x + wide(s.c) + A.T @ y.equality + G.T @ y.inequality + y.bound
+    terms = np.abs(A).T @ np.abs(y.equality) + np.abs(G).T @ np.abs(y.inequality)
+    unseen = np.minimum(8 * EPSILON * terms, UNSEEN * gradient_size)  # rounding of this very sum
     pinned = np.concatenate([np.zeros(len(s.h), bool), np.tile(s.lb == s.ub, 2)])
     both = np.where(pinned, 0, np.minimum(np.maximum(slack, 0), np.maximum(multiplier, 0)))
     return Residuals(
         primal=_largest(np.concatenate([np.abs(equality), -slack])),
-        stationarity=_largest(np.abs(gradient) / gradient_size),
+        stationarity=_largest(np.maximum(np.abs(gradient) - unseen, 0) / gradient_size),
         sign=_largest(-multiplier),
         complementarity=_largest(both),
         slack=slack,
@@ -193,7 +197,11 @@ def objective(s: Sample, x: Array) -> tuple[float, float]:
     """½ xᵀHx + cᵀx in extended precision, and the size of its terms."""
     z = wide(x)
     curved, linear = z * (wide(s.H) @ z) / 2, wide(s.c) * z
-    terms = (np.abs(z) * (np.abs(wide(s.H)) @ np.abs(z)) / 2 + np.abs(linear)).sum()
+    units = Units.of(s)
+    size = np.maximum(
+        np.abs(z), SHARE * units.column * largest_decision(s, z, units)
+    )
+    terms = (size * (np.abs(wide(s.H)) @ size) / 2 + np.abs(wide(s.c)) * size).sum()
     return float((curved + linear).sum()), float(terms)
 
 
