@@ -364,7 +364,7 @@ def judged(x: list[float], **fields: object) -> CheckedIntegers:
 
 @pytest.mark.parametrize(
     ("x", "violated"),
-    [([2.0, 1.0], 0.0), ([2.0, 2.0], 1 / 7), ([1.0, 1.0], 1 / 5), ([3.0, 0.0], 1 / 5), ([-1.0, 4.0], 1.0)],
+    [([2.0, 1.0], 0.0), ([2.0, 2.0], 1 / 8), ([1.0, 1.0], 1 / 6), ([3.0, 0.0], 1 / 5), ([-1.0, 4.0], 1.0)],
 )
 def test_each_constraint_is_looked_at(x: list[float], violated: float) -> None:
     """The equality both ways, the row and the upper bound, the lower bound: relative to what they are made of."""

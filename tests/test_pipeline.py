@@ -125,7 +125,7 @@ def test_every_solver_of_another_package_has_a_limit(name: str, monkeypatch: pyt
     cost = torch.rand(1, problem.n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     candidate = row.solve(problem.canonical(cost, 0.1 if "qp" in row.kinds else 0.0), 1e-9)
     assert seen
-    assert candidate.status.tolist() in ([Status.INACCURATE], [Status.SOLVED])
+    assert int(candidate.status) in (Status.INACCURATE, Status.TIME_LIMIT, Status.SOLVED)
 
 
 def test_a_solver_that_cannot_take_the_problem_says_so() -> None:

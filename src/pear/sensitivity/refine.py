@@ -32,10 +32,13 @@ def refine(sample: ExactSample, solve: Solve, active: ActiveSet, x: Doubled, y: 
         What is left of the optimality conditions, to the last digit.
     """
     left, n, smallest = sample.residuals(x, y), len(x.high), np.inf
+    first: Array | None = None
     for _ in range(_ROUNDS):
         rows = torch.where(active.rows, left.rows, 0.0)
         change = torch.cat(solve(-left.gradient, -left.equality, rows)[:3], 1)[0].numpy()
-        size = _relative(change, x, y)
+        sizes = _sizes(change, n)
+        first = np.where(sizes > 0, sizes, 1.0) if first is None else first
+        size = float((sizes / first).max())  # by the first one: x may go to zero
         if not size < 0.5 * smallest:  # also where it is not a number
             break
         smallest = size
@@ -56,10 +59,7 @@ def homogeneous(qp: QuadraticProgram, e: Tensor) -> QuadraticProgram:
     return replace(qp, c=-e, **zero, lb=torch.full_like(qp.lb, -torch.inf), ub=torch.full_like(qp.ub, torch.inf))
 
 
-def _relative(change: Array, x: Doubled, y: Doubled) -> float:
-    """The correction relative to what it corrects; not a number where it is none."""
-    if not np.isfinite(change).all():
-        return np.nan
-    parts = zip(np.split(np.abs(change), [len(x.high)]), (x, y), strict=True)
-    tiny = np.finfo(np.float64).tiny
-    return max((part.max() / max(np.abs(v.high).max(), tiny) for part, v in parts if part.any()), default=0.0)
+def _sizes(change: Array, n: int) -> Array:
+    """The largest correction of x and of y; not a number where one is none."""
+    parts = np.split(np.abs(change), [n])
+    return np.array([part.max(initial=0.0) for part in parts])
