@@ -36,6 +36,7 @@ from pear.solvers.registry import Backend, in_turn
 logger = logging.getLogger("pear")
 
 _FROM_START = 8  # exchanges that are cheaper than a solver
+_OTHERS = 20  # exchanges that a further solver's candidate is worth: there are more to ask
 _DIVERGED = 1e3  # a candidate with this residual says nothing by its multipliers
 _ON_NONZEROS = 100  # variables from which a dense program of few non-zeros is first solved as a sparse one
 _KEPT = 2**26  # numbers in the factors that a batch of sparse programs keeps for its gradient
@@ -168,7 +169,8 @@ class _Run:
             begun: Start | Candidate | None = None if warm is None else warm[left]
             for tol, exchanges in rounds:
                 candidate = solver.solve(self.at(left), tol, begun)
-                good = self.take(left, candidate, rounds[-1][1] if candidate.exhausted else exchanges)
+                most = rounds[-1][1] if candidate.exhausted else exchanges
+                good = self.take(left, candidate, min(most, _OTHERS) if last_only else most)
                 wanted[left[good]] = False
                 self.suspect(left, good, candidate)
                 left = left[~good & (self.status[left] == Status.SOLVED)]

@@ -198,9 +198,7 @@ def objective(s: Sample, x: Array) -> tuple[float, float]:
     z = wide(x)
     curved, linear = z * (wide(s.H) @ z) / 2, wide(s.c) * z
     units = Units.of(s)
-    size = np.maximum(
-        np.abs(z), SHARE * units.column * largest_decision(s, z, units)
-    )
+    size = np.maximum(np.abs(z), SHARE * units.column * largest_decision(s, z, units))
     terms = (size * (np.abs(wide(s.H)) @ size) / 2 + np.abs(wide(s.c)) * size).sum()
     return float((curved + linear).sum()), float(terms)
 

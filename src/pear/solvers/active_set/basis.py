@@ -9,7 +9,7 @@ from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Work
 from pear.solvers.active_set.linear import add_abs_rows, subtract_rows
-from pear.solvers.active_set.settings import REFINEMENTS
+from pear.solvers.active_set.settings import REFINEMENTS, UNBALANCED
 
 
 @inner
@@ -168,6 +168,33 @@ def swap(w: Work, b: int, t: int, place: int) -> None:
     w.k[ix.BASIS, b] = entering
     w.k[ix.PLACE, entering] = ix.BASIC
     w.k[ix.PLACE, leaving] = place
+
+
+@inner
+def rebalance(w: Work) -> bool:
+    """Trade superbasic variables for basic ones that they move by far more than themselves; True where any was.
+
+    Each exchange makes the volume of the basis larger by that factor, so that there are few. Rows that are nearly
+    parallel leave a basis in which curvature would be lost to rounding.
+    """
+    R, changed = w.inverse.shape[0], False
+    for t in range(w.tally[ix.SUPERS]):
+        best = 0
+        for b in range(R):
+            if abs(w.W[t, b]) > abs(w.W[t, best]):
+                best = b
+        if R == 0 or not abs(w.W[t, best]) > UNBALANCED:
+            continue
+        leaving, entering, pivot = w.k[ix.BASIS, best], w.k[ix.SUP, t], w.W[t, best]
+        for b in range(R):
+            w.v[ix.COLUMN, b] = w.W[t, b]
+        exchange(w, best, w.v[ix.COLUMN])
+        for b in range(R):
+            w.W[t, b] = 1.0 / pivot if b == best else -w.v[ix.COLUMN, b] / pivot
+        w.k[ix.BASIS, best], w.k[ix.SUP, t] = entering, leaving
+        w.k[ix.PLACE, entering], w.k[ix.PLACE, leaving] = ix.BASIC, ix.SUPER
+        changed = True
+    return changed
 
 
 @inner

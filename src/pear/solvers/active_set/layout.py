@@ -18,7 +18,7 @@ LOWER, UPPER, BASIC, SUPER, FREE = range(5)
 """Where a variable is: at a bound, basic, superbasic, or nonbasic and free of bounds (at zero)."""
 
 SOLVED, GIVEN_UP, AGAIN, OUTSIDE, CLOSE = range(5)
-"""Status of a sample. CLOSE: every condition holds by its natural size, but the KKT residual is too large. Verdicts on
+"""Status of a sample. CLOSE: nothing is wrong but the size of a residual, for want of digits. Verdicts on
 the way: AGAIN, where multipliers do not have the right signs yet; OUTSIDE, where rounding has led out of a constraint.
 """
 

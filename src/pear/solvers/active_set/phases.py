@@ -6,7 +6,7 @@ import math
 
 from pear.optimality.rule import ROUNDOFF, SHARE_OF_SIZE
 from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.basis import drop, enter, exchange, swap, times_inverse
+from pear.solvers.active_set.basis import drop, enter, exchange, rebalance, swap, times_inverse
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Data, Work
 from pear.solvers.active_set.linear import add_abs_columns, set_multipliers, set_reduced_gradient, set_slope
@@ -155,6 +155,9 @@ def phase_two(D: Data, w: Work, careful: bool) -> bool:
             enter(D, w, entering)
             w.tally[ix.CHANGES] += 1
         longest = search_direction(D, w)
+        if abs(longest) == math.inf and rebalance(w):  # flat by rounding, perhaps
+            at_minimum = False
+            continue
         length, met = ratio_test(D, w, abs(longest))
         if longest == -math.inf and length == math.inf:  # level: the other way is as good
             reverse(w)

@@ -17,6 +17,12 @@ PIVOT = 1e-9
 FINE_PIVOT = 1e-13
 """The same for a sample that would be given up: a basis this ill-conditioned still refines, with all of float64."""
 
+CLOSE_BY = 1e-6
+"""Residual of stationarity of a point that is worth refining elsewhere, with more digits."""
+
+UNBALANCED = 1e3
+"""By how much a superbasic variable may move a basic one before the two trade places."""
+
 STALLED = 30
 """Steps of length zero after which the first candidate is taken instead of the best."""
 

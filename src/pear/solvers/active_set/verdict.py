@@ -24,7 +24,7 @@ from pear.solvers.active_set.layout import Data, Outcome, Work
 from pear.solvers.active_set.linear import add_abs_rows, set_multipliers, set_reduced_gradient, set_slope, subtract_rows
 from pear.solvers.active_set.pricing import curvature_terms, measure_dual_scales, most_wrong, positive
 from pear.solvers.active_set.reduced import factorise, solve_reduced
-from pear.solvers.active_set.settings import BASICS, REFINEMENTS
+from pear.solvers.active_set.settings import BASICS, CLOSE_BY, REFINEMENTS
 
 
 @inner
@@ -55,13 +55,13 @@ def refine_and_judge(D: Data, w: Work) -> int:
             return ix.GIVEN_UP
         if unbalanced <= SHARP:
             break
-    if not unbalanced <= FEASIBLE:
+    if not unbalanced <= CLOSE_BY:
         return ix.GIVEN_UP
     if most_wrong(D, w, np.bool_(False), np.bool_(False)) >= 0:
         return ix.AGAIN
     if not feasible(D, w):
         return ix.OUTSIDE
-    return ix.SOLVED if accept_multipliers(D, w) else ix.CLOSE
+    return ix.SOLVED if accept_multipliers(D, w) and unbalanced <= FEASIBLE else ix.CLOSE
 
 
 @inner
