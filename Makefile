@@ -37,7 +37,7 @@ bench: $(CORE) ## measure the exactness of decisions and gradients
 docs: $(DEV) ## build the documentation into site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-mutants: $(DEV) ## change the code at random and see which tests notice; takes about 25 minutes
+mutants: $(DEV) ## change the code at random and see which tests notice; takes long
 	$(BIN)/python tools/mutate.py
 
 format: $(DEV) ## format the code and mend what can be mended

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 import pear
-from pear.optimality.left import residuals
 from pear.optimality.point import Duals
-from pear.optimality.residual import kkt_residual
+from pear.optimality.residual import kkt_residual, residuals
 from pear.optimality.scale import measure
 from pear.optimality.screen import screen
 

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pear.optimality.left import Residuals
 from pear.optimality.point import Duals
+from pear.optimality.residual import Residuals
 from pear.problem.canonical import QuadraticProgram
 
 Array = NDArray[np.float64]

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from pear.optimality.left import Residuals, residuals
-from pear.optimality.point import Duals
+from pear.optimality.point import Batched, Duals
 from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SHARE_OF_TERMS
 from pear.optimality.scale import curvature_terms, least_size, positive
 from pear.problem.canonical import QuadraticProgram, matvec, row_squares, tmatvec
 
 
+@dataclass(frozen=True)
+class Residuals(Batched):
+    """What is left of the optimality conditions at a point, in the units of the data.
+
+    Attributes:
+        curvature: (B, n) Hx.
+        gradient: (B, n) Hx + c + Aᵀ equality + Gᵀ inequality, without the multipliers of the bounds.
+        equality: (B, p) Ax − b.
+        rows, lower, upper: (B, m), (B, n), (B, n) slacks; infinite where absent, negative where violated.
+    """
+
+    curvature: Tensor
+    gradient: Tensor
+    equality: Tensor
+    rows: Tensor
+    lower: Tensor
+    upper: Tensor
+
+
+def residuals(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Residuals:
+    """The residuals of points x (B, n) with multipliers."""
+    curvature = matvec(qp.H, x)
+    gradient = _lagrangian_gradient(qp, curvature, duals)
+    return Residuals(curvature, gradient, matvec(qp.A, x) - qp.b, qp.h - matvec(qp.G, x), x - qp.lb, qp.ub - x)
+
+
 def lagrangian_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
     """Hx + c + Aᵀ equality + Gᵀ inequality, (B, n): the gradient without the multipliers of the bounds."""
-    return matvec(qp.H, x) + qp.c + tmatvec(qp.A, duals.equality) + tmatvec(qp.G, duals.inequality)
+    return _lagrangian_gradient(qp, matvec(qp.H, x), duals)
+
+
+def _lagrangian_gradient(qp: QuadraticProgram, curvature: Tensor, duals: Duals) -> Tensor:
+    return curvature + qp.c + tmatvec(qp.A, duals.equality) + tmatvec(qp.G, duals.inequality)
 
 
 def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals, left: Residuals | None = None) -> Tensor:

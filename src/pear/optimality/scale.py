@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from pear.optimality.left import Residuals
 from pear.optimality.point import Duals
 from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE
 from pear.problem.canonical import QuadraticProgram, matvec, row_squares, tmatvec
+
+if TYPE_CHECKING:
+    from pear.optimality.residual import Residuals  # which measures by these sizes
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pear.optimality.left import Residuals, residuals
 from pear.optimality.point import ActiveSet, Duals
-from pear.optimality.residual import kkt_residual
+from pear.optimality.residual import Residuals, kkt_residual, residuals
 from pear.optimality.rule import FEASIBLE, OPTIMAL, SIGN
 from pear.optimality.scale import Measured, measure
 from pear.problem.canonical import QuadraticProgram

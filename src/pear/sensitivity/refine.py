@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from pear.optimality.exact import Array, Doubled, ExactSample
-from pear.optimality.left import Residuals
 from pear.optimality.point import ActiveSet
+from pear.optimality.residual import Residuals
 from pear.problem.canonical import QuadraticProgram
 
 Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Any]]

@@ -30,7 +30,7 @@ FALLS = 1e-7
 
 _INSIDE = 1e-3  # how far inside the inequalities a feasible point should be
 _RANK = 1e-14
-INSIDE = 1e-13
+REFERENCE = 1e-13
 """Largest violation of a point whose objective another one must reach."""
 _OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
@@ -275,7 +275,7 @@ def best_value(s: Sample) -> float | None:
     bound = -(solved.lower.marginals + solved.upper.marginals)
     x = size * solved.x
     found = judge_point(scaled, x, Multipliers(wide(equality), wide(rows), wide(bound)))
-    if found.worst > TOLERANCE or found.primal > INSIDE:
+    if found.worst > TOLERANCE or found.primal > REFERENCE:
         return None
     return float(wide(s.c) @ (wide(x) * Units.of(s).column))
 
