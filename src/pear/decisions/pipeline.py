@@ -115,15 +115,27 @@ class _Run:
             if first is not None and bool(left.any()):
                 message = "%s left %d of %d samples unverified; asking %s"
                 logger.warning(message, first.name, int(left.sum()), self.qp.batch, solver.name)
-            # a batch of small programs goes as a whole first; what another solver left is worth the care at once
-            if solver.warm_sparse and (first is not None or self.qp.n >= _ON_NONZEROS):
-                self.ask_on_nonzeros(solver, wanted, start)
-            if bool(wanted.any()):
-                self.ask(solver, wanted, start, last_only=first is not None)
+            for some in self.parts(wanted, left, first):
+                # a batch of small programs goes as a whole first; what another solver left is worth the care at once
+                if solver.warm_sparse and (first is not None or self.qp.n >= _ON_NONZEROS):
+                    self.ask_on_nonzeros(solver, some, start)
+                if bool(some.any()):
+                    self.ask(solver, some, start, last_only=first is not None)
             first = first or solver
             self.name_failures(self.todo())
         self.status[self.todo()] = int(Status.INACCURATE)
         return self.finish()
+
+    def parts(self, wanted: Tensor, left: Tensor, first: Backend | None) -> list[Tensor]:
+        """Who is asked about together, as masks (B,): all at first; then what was ``left`` one by one.
+
+        Rounding depends on the shape of a batch. What is hard enough for it to matter comes out the same in every one.
+        """
+        if first is None or self.x.is_cuda:
+            return [wanted]
+        alone = [torch.zeros_like(left).index_fill(0, i, True) for i in left.nonzero()]
+        together = wanted & ~left
+        return [*alone, together] if bool(together.any()) else alone
 
     def name_failures(self, suspects: Tensor) -> None:
         """Linear programs settle whether samples have a solution at all, before anyone else is asked about them.
@@ -219,21 +231,28 @@ class _Run:
                 self.projector = candidate.projector if whole else _Scattered(index, candidate.projector)
                 self.projects[index] = passed
         rest = (~passed & candidate.x.isfinite().all(1)).nonzero()[:, 0]
-        if not len(rest):
-            return passed
-        qp, x, duals = qp[rest], candidate.x[rest], candidate.duals[rest].map(torch.nan_to_num)
-        if bool((candidate.status[rest] != Status.SOLVED).any()):
+        if len(rest):
+            # what a method of ours leaves is few and hard, and goes alone: rounding depends on the shape of a batch
+            for some in rest.split(1) if candidate.verified and not rest.is_cuda else (rest,):
+                passed[some] = self._mend(index[some], qp[some], candidate[some], max_exchanges)
+        return passed
+
+    def _mend(self, index: Tensor, qp: QuadraticProgram, candidate: Candidate, max_exchanges: int) -> Tensor:
+        """Repair points of a candidate that did not pass; returns who passes now, (k,) bool."""
+        x, duals, guess = candidate.x, candidate.duals.map(torch.nan_to_num), candidate.guess
+        doubtful = candidate.status != Status.SOLVED
+        if bool(doubtful.any()):
             # multipliers of a solver that ran away are worse than none
-            diverged = (candidate.status[rest] != Status.SOLVED) & (kkt_residual(qp, x, duals) > _DIVERGED)
+            diverged = doubtful & (kkt_residual(qp, x, duals) > _DIVERGED)
             duals = duals.map(lambda value: torch.where(diverged[:, None], 0.0, value))
-        if working is not None and candidate.verified:
+        passed = torch.zeros_like(doubtful)
+        if candidate.working is not None and candidate.verified:
             # every condition holds there by its natural size: the point only wants more digits
-            sharp = self._settle(index[rest], sharpened(qp, x, duals, working[rest]))
-            passed[rest] = sharp
-            left = (~sharp).nonzero()[:, 0]
-            rest, qp, x, duals = rest[left], qp[left], x[left], duals[left]
-        guess = guess_active(qp, x, duals) if candidate.guess is None else candidate.guess[rest]
-        passed[rest] = self._repair(index[rest], x, duals, guess, max_exchanges)
+            passed = self._settle(index, sharpened(qp, x, duals, candidate.working))
+        left = (~passed).nonzero()[:, 0]
+        x, duals = x[left], duals[left]
+        guess = guess_active(qp[left], x, duals) if guess is None else guess[left]
+        passed[left] = self._repair(index[left], x, duals, guess, max_exchanges)
         return passed
 
     def _repair(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Tensor:

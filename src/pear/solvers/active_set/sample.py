@@ -197,6 +197,7 @@ def slack_basis(D: Data, w: Work) -> None:
     for k in range(R):
         w.k[ix.PLACE, n + k] = ix.BASIC
         w.k[ix.BASIS, k] = n + k
+        w.v[ix.X, n + k] = 0.0  # corrected from there: what another sample has left must not count
         for b in range(R):
             w.inverse[k, b] = 1.0 if b == k else 0.0
     w.tally[ix.SUPERS] = w.tally[ix.FACTORED] = w.tally[ix.AGE] = 0
