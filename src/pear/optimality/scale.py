@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pear.optimality.point import Duals
-from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE
+from pear.optimality.rule import FLOOR, NEGLIGIBLE, SHARE_OF_FORCE, SHARE_OF_SIZE
 from pear.problem.canonical import QuadraticProgram, matvec, row_squares, tmatvec
 
 if TYPE_CHECKING:
@@ -91,6 +91,12 @@ def curvature_terms(diagonal: Tensor, x: Tensor) -> Tensor:
     """
     root = diagonal.clamp(min=0).sqrt()
     return root.amax(1, keepdim=True) * (root * x.abs()).amax(1, keepdim=True)
+
+
+def is_noise(qp: QuadraticProgram, g: Tensor, e: Tensor) -> Tensor:
+    """(B,) bool: the projection g (B, n) of e is no more than the rounding of H⁻¹e."""
+    rescaled = e.abs().amax(1) / positive(qp.H.diagonal(dim1=1, dim2=2).amax(1))
+    return g.abs().amax(1) <= NEGLIGIBLE * rescaled
 
 
 def positive(value: Tensor) -> Tensor:

@@ -26,9 +26,7 @@ def project(solution: Verified, e: Tensor) -> Tensor:
     """
     g, curved = project_any(solution, torch.where(solution.solved[:, None], e, torch.zeros_like(e)))
     require_unique(solution, curved)
-    scale = e.abs().amax(1, keepdim=True) / solution.qp.H.abs().amax((1, 2))[:, None].clamp(min=1e-300)
-    noise = g.abs().amax(1, keepdim=True) <= NEGLIGIBLE * scale
-    return torch.where(noise | ~solution.solved[:, None], torch.zeros_like(g), g)
+    return torch.where(solution.solved[:, None], g, torch.zeros_like(g))
 
 
 def project_any(solution: Verified, e: Tensor) -> tuple[Tensor, Tensor]:

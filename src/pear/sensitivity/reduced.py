@@ -21,8 +21,10 @@ from torch import Tensor
 from pear.optimality.exact import Doubled, ExactSample
 from pear.optimality.point import ActiveSet
 from pear.optimality.rule import FLAT, NEGLIGIBLE, RANK, SHARP
+from pear.optimality.scale import is_noise
 from pear.problem.canonical import QuadraticProgram, tmatvec
-from pear.sensitivity.refine import finest_rank, homogeneous, refine
+from pear.sensitivity.null_space import NullSpace
+from pear.sensitivity.refine import homogeneous, refine
 
 _Step = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """A preconditioner: residuals (rest_f, rest_r) in, corrections (dx, dv) out."""
@@ -39,13 +41,12 @@ class ReducedKKT:
     Args:
         qp: the programs.
         active: the constraints to hold with equality.
-        rank: singular values this much below the largest are zero.
     """
 
     cheap = True
 
-    def __init__(self, qp: QuadraticProgram, active: ActiveSet, rank: float = RANK) -> None:
-        self._qp, self._active, self._rank = qp, active, rank
+    def __init__(self, qp: QuadraticProgram, active: ActiveSet) -> None:
+        self._qp, self._active = qp, active
         self._shape = (qp.batch, qp.n, qp.p, qp.m)
         self._free, self._free_mask = _pack(~active.fixed)
         self._rows, self._rows_mask = _pack(active.rows)
@@ -142,22 +143,31 @@ class ReducedKKT:
         return self._exactly(e, *fast)
 
     def _exactly(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor, good: Tensor) -> _Solved:
-        """Refine with exact residuals where the rows are so nearly parallel that their multipliers cancel."""
-        terms = tmatvec(self._qp.A.abs(), v_eq.abs()) + tmatvec(self._qp.G.abs(), v_in.abs())
-        top = e.abs().amax(1)
-        # the rows cancel each other, or they cancel e all but a rest that is more than rounding
-        left = x.abs().amax(1) * self._max_curvature
-        lost = (terms.amax(1) > _CANCELS * top) | ((left > NEGLIGIBLE * top) & (left < top / _CANCELS))
-        if x.is_cuda or not bool(lost.any()):
-            return x, v_eq, v_in, good
-        for i in lost.nonzero():
+        """Refine with exact residuals where rounding in float64 may have eaten the projection."""
+        if x.is_cuda:
+            return torch.where(is_noise(self._qp, x, e)[:, None], 0.0, x), v_eq, v_in, good
+        mixed = self._mixed()
+        x = torch.where((is_noise(self._qp, x, e) & ~mixed)[:, None], 0.0, x)
+        for i in (self._cancels(e, x, v_eq, v_in) | mixed).nonzero():
             qp, active = homogeneous(self._qp[i], e[i]), self._active[i]
-            system = ReducedKKT(qp, active, finest_rank(qp))
+            system = NullSpace(qp, active)
             g, v = Doubled(x[i][0].numpy().copy()), Doubled(torch.cat([v_eq[i], v_in[i]], 1)[0].numpy().copy())
-            refine(ExactSample(qp), system.solve_carefully, active, g, v)
+            refine(ExactSample(qp), system.solve, active, g, v)
             x[i], (v_eq[i], v_in[i]) = torch.from_numpy(g.high), torch.from_numpy(v.high).split([qp.p, qp.m])
-            good[i] = system.solve_carefully(e[i], torch.zeros_like(v_eq[i]), torch.zeros_like(v_in[i]))[3]
+            good[i] = system.is_curved
         return x, v_eq, v_in, good
+
+    def _cancels(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor) -> Tensor:
+        """(B,) bool: nearly parallel rows cancel each other, or they cancel e all but a small rest."""
+        terms = tmatvec(self._qp.A.abs(), v_eq.abs()) + tmatvec(self._qp.G.abs(), v_in.abs())
+        top, left = e.abs().amax(1), x.abs().amax(1) * self._max_curvature
+        return (terms.amax(1) > _CANCELS * top) | ((left > 0) & (left < top / _CANCELS))
+
+    def _mixed(self) -> Tensor:
+        """(B,) bool: the variables are measured in units so different that a rank in those of the data says little."""
+        columns, curvature = self._J.abs().amax(1), self._H.diagonal(dim1=1, dim2=2).sqrt()
+        sizes = [torch.where(self._free_mask & (size > 0), size, torch.nan) for size in (columns, curvature)]
+        return (_spread(sizes[0]) > _CANCELS) | (_spread(sizes[1]) > _CANCELS)
 
     def tangent_dim(self) -> Tensor:
         """(B,) dimension of the tangent space: free variables less independent active rows."""
@@ -227,7 +237,7 @@ class ReducedKKT:
         U, S, Vh = torch.linalg.svd(self._J, full_matrices=True)
         U = U[:, :, : S.shape[1]]
         top = S[:, :1] if S.shape[1] else S.new_zeros(S.shape[0], 1)
-        return U, S, Vh.mT, (self._rank * top < S) & (S > 0)
+        return U, S, Vh.mT, (RANK * top < S) & (S > 0)
 
     def _tangent_mask(self, rank: Tensor) -> Tensor:
         """(B, f) bool: right singular vectors that span the null space of J within the free variables.
@@ -261,6 +271,14 @@ class ReducedKKT:
         full = x.new_zeros(B, n).scatter_add(1, self._free, torch.where(self._free_mask, x, 0.0))
         rows = v.new_zeros(B, m).scatter_add(1, self._rows, torch.where(self._rows_mask, v[:, p:], 0.0))
         return full, v[:, :p], rows
+
+
+def _spread(size: Tensor) -> Tensor:
+    """(B,) the largest of each row against the least, NaN left out; 1 where there is none."""
+    if not size.shape[1]:
+        return torch.ones_like(size[:, :0].sum(1))
+    largest, least = size.nan_to_num(0.0).amax(1), size.nan_to_num(torch.inf).amin(1)
+    return torch.where(largest > 0, largest / least, 1.0)
 
 
 def _pack(mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,8 +19,8 @@ from pear.optimality.point import ActiveSet
 from pear.optimality.residual import Residuals
 from pear.problem.canonical import QuadraticProgram
 
-Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Any]]
-"""Right-hand sides (f, r_eq, r_in) of one sample in; x, the multipliers of the rows, and more, out."""
+Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+"""Right-hand sides (f, r_eq, r_in) of one sample in; x and the multipliers of the rows out."""
 
 _ROUNDS = 12
 
@@ -35,7 +35,7 @@ def refine(sample: ExactSample, solve: Solve, active: ActiveSet, x: Doubled, y: 
     first: Array | None = None
     for _ in range(_ROUNDS):
         rows = torch.where(active.rows, left.rows, 0.0)
-        change = torch.cat(solve(-left.gradient, -left.equality, rows)[:3], 1)[0].numpy()
+        change = torch.cat(solve(-left.gradient, -left.equality, rows), 1)[0].numpy()
         sizes = _sizes(change, n)
         first = np.where(sizes > 0, sizes, 1.0) if first is None else first
         size = float((sizes / first).max())  # by the first one: x may go to zero
@@ -46,11 +46,6 @@ def refine(sample: ExactSample, solve: Solve, active: ActiveSet, x: Doubled, y: 
         y.add(change[n:])
         left = sample.residuals(x, y)
     return left
-
-
-def finest_rank(qp: QuadraticProgram) -> float:
-    """Singular values this much below the largest are rounding; what is decided wrongly here does not converge."""
-    return torch.finfo(qp.c.dtype).eps * (qp.n + qp.p + qp.m)
 
 
 def homogeneous(qp: QuadraticProgram, e: Tensor) -> QuadraticProgram:

@@ -10,8 +10,8 @@ from pear.optimality.exact import Doubled, ExactSample, rounded
 from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.verify import Verdict, verify
 from pear.problem.canonical import QuadraticProgram
-from pear.sensitivity.reduced import ReducedKKT
-from pear.sensitivity.refine import finest_rank, refine
+from pear.sensitivity.null_space import NullSpace
+from pear.sensitivity.refine import refine
 
 
 def sharpen(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> Verdict:
@@ -21,11 +21,11 @@ def sharpen(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -
         qp: one dense program on the CPU.
         x: (1, n) a point near the solution; duals: its multipliers; working: the constraints to hold.
     """
-    sample, systems = ExactSample(qp), ReducedKKT(qp, working, finest_rank(qp))
+    sample, system = ExactSample(qp), NullSpace(qp, working)
     held = torch.cat([torch.ones(1, qp.p, dtype=torch.bool), working.rows], 1)[0].numpy()
     point = Doubled(torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x))[0].numpy().copy())
     y = Doubled(np.where(held, torch.cat([duals.equality, duals.inequality], 1)[0].numpy(), 0.0))
-    left = refine(sample, systems.solve_carefully, working, point, y)
+    left = refine(sample, system.solve, working, point, y)
     fixed = working.fixed[0].numpy()
     z, multipliers = rounded(point, y, qp.p, np.where(fixed, -left.gradient[0].numpy(), 0.0))
     return verify(qp, z, multipliers, working, left)

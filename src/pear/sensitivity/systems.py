@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.optimality.point import ActiveSet
+from pear.optimality.scale import is_noise
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.nonzeros import on_nonzeros
 from pear.problem.sparse import SparseProgram
@@ -128,6 +129,7 @@ class SparseSystems:
         """P e, and the multipliers of least norm; the last entry says where the tangent space is curved throughout."""
         p, m = self.qp.p, self.qp.m
         x, v_eq, v_in, good = self.solve(e, e.new_zeros(len(e), p), e.new_zeros(len(e), m))
+        x = torch.where(is_noise(self.qp, x, e)[:, None], 0.0, x)
         return x, v_eq, v_in, good & self.curved(good)
 
     def curved(self, where: Tensor) -> Tensor:

@@ -160,7 +160,8 @@ def _judge_gradients(case: Case, problem: Problem, batch: list[Answered], verdic
             return "PEARLoss has no solution, and pear.solve has"
         again = wrong_gradient(space, slope[i], e)
         found = f"PEARLoss: {again}" if again else wrong_regret(true, batch[i].x, ideal[i].x, value[i], space.rounding)
-        room = max(ROUNDING, space.rounding) * objective(true, batch[i].x)[1]
+        terms = objective(true, batch[i].x)[1] + objective(true, ideal[i].x)[1]
+        room = max(ROUNDING, space.rounding) * terms
         return found or _wrong_slope(slope[i], steps, i, room)
 
     blame(why)

@@ -15,8 +15,9 @@ CLEAR = 1e-6
 """Relative slack or multiplier that an inequality must have to be surely loose or surely held."""
 TIGHT = 1e-10
 """Relative slack up to which an inequality is tight."""
-RANK = (1e-15, 3e-11)
-"""A pivot between these, relative to the largest, is neither zero nor clear of it."""
+RANK = (1e-15, 1e-10)
+"""A pivot between these, relative to the largest, is neither zero nor clear of it. The library states a rank by
+singular values at 1e-11, which may be several times smaller than the pivots of the same rows."""
 CONDITION = 1e10
 """Largest condition number of the curvature on the tangent space at which a gradient is compared."""
 WRONG = 1e-6

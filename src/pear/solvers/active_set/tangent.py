@@ -153,10 +153,9 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
     biggest = 0.0
     for j in range(n):
         biggest = max(biggest, abs(w.v[ix.STEP, j]))
-    if biggest > noise:
-        for j in range(n):
-            g[j] = w.v[ix.STEP, j]
-    return True
+    for j in range(n):
+        g[j] = w.v[ix.STEP, j]
+    return biggest > noise or biggest == 0.0  # what may be rounding is for exact residuals to tell
 
 
 @inner

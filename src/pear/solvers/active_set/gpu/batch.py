@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pear.optimality.rule import NEGLIGIBLE, PROJECTED
+from pear.optimality.rule import PROJECTED
+from pear.optimality.scale import is_noise
 from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
 from pear.solvers.active_set import batch as compiled
 from pear.solvers.active_set.layout import BASIC, UPPER
@@ -65,8 +66,8 @@ class Descent:
         for _ in range(KERNEL_REFINEMENTS):
             change, dv = self.solve(e - matvec(self.qp.H, g) - tmatvec(J, v), -matvec(J, g))
             g, v = g + change, v + dv
-        noise = NEGLIGIBLE * e.abs().amax(1) / self.qp.H.diagonal(dim1=1, dim2=2).amax(1)
-        return g, change.abs().amax(1) <= torch.maximum(PROJECTED * first, noise)
+        converged = (change.abs().amax(1) <= PROJECTED * first) | is_noise(self.qp, change, e)
+        return torch.where(is_noise(self.qp, g, e)[:, None], 0.0, g), converged
 
 
 @dataclass(frozen=True)
