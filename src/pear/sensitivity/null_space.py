@@ -77,5 +77,5 @@ def _units(H: Array, J: Array) -> tuple[Array, Array]:
     for _ in range(_PASSES):
         largest = (unit[:, None] * size * unit).max(1, initial=0.0)
         unit = unit / np.sqrt(np.where(largest > 0, largest, 1.0))
-    powers: Array = 2.0 ** np.round(np.log2(unit))
+    powers = np.asarray(2.0 ** np.round(np.log2(unit)), np.float64)
     return powers[:f], powers[f:]

@@ -165,9 +165,9 @@ class ReducedKKT:
 
     def _mixed(self) -> Tensor:
         """(B,) bool: the variables are measured in units so different that a rank in those of the data says little."""
-        columns, curvature = self._J.abs().amax(1), self._H.diagonal(dim1=1, dim2=2).sqrt()
-        sizes = [torch.where(self._free_mask & (size > 0), size, torch.nan) for size in (columns, curvature)]
-        return (_spread(sizes[0]) > _CANCELS) | (_spread(sizes[1]) > _CANCELS)
+        curvature = self._H.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() * self._free_mask
+        mixed = _spread(curvature) > _CANCELS
+        return mixed | (_spread(self._J.abs().amax(1)) > _CANCELS) if self._J.shape[1] else mixed
 
     def tangent_dim(self) -> Tensor:
         """(B,) dimension of the tangent space: free variables less independent active rows."""
@@ -274,11 +274,8 @@ class ReducedKKT:
 
 
 def _spread(size: Tensor) -> Tensor:
-    """(B,) the largest of each row against the least, NaN left out; 1 where there is none."""
-    if not size.shape[1]:
-        return torch.ones_like(size[:, :0].sum(1))
-    largest, least = size.nan_to_num(0.0).amax(1), size.nan_to_num(torch.inf).amin(1)
-    return torch.where(largest > 0, largest / least, 1.0)
+    """(B,) the largest entry of each row (B, k) against the least, zeros left out; 0 where there is none."""
+    return size.amax(1) / torch.where(size > 0, size, torch.inf).amin(1) if size.shape[1] else size.sum(1)
 
 
 def _pack(mask: Tensor) -> tuple[Tensor, Tensor]:

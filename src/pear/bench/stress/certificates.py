@@ -248,8 +248,8 @@ def _falls(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) 
     return Answer.YES if slope < -FALLS * float(terms) else Answer.EDGE
 
 
-def best_value(s: Sample) -> float | None:
-    """The optimal value of a linear program by HiGHS, in the program's own units.
+def best_point(s: Sample) -> Wide | None:
+    """The solution (n,) of a linear program by HiGHS, which solves it in the program's own units.
 
     None where it finds none, or where its own point does not satisfy the optimality conditions in extended precision:
     its tolerances are absolute, and bounds of 1e15 leave them without a meaning. Where rows nearly depend on each
@@ -277,7 +277,7 @@ def best_value(s: Sample) -> float | None:
     found = judge_point(scaled, x, Multipliers(wide(equality), wide(rows), wide(bound)))
     if found.worst > TOLERANCE or found.primal > REFERENCE:
         return None
-    return float(wide(s.c) @ (wide(x) * Units.of(s).column))
+    return np.asarray(wide(x) * Units.of(s).column)
 
 
 def is_indefinite(H: Array) -> Answer:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pear.bench.stress.certificates import Answer, best_value, is_feasible, is_indefinite, is_unbounded
+from pear.bench.stress.certificates import Answer, best_point, is_feasible, is_indefinite, is_unbounded
 from pear.bench.stress.choices import judge_choice
-from pear.bench.stress.extended import wide
+from pear.bench.stress.extended import Wide, wide
 from pear.bench.stress.kkt import TOLERANCE, Multipliers, Residuals, Units, judge_point, objective
 from pear.bench.stress.sample import Array, Sample
 from pear.bench.stress.tangent import Tangent, tangent
@@ -134,11 +134,28 @@ def wrong_reference(s: Sample, a: Answered) -> str:
     """Why the objective of a solved linear program is not what HiGHS finds; empty where it is, or HiGHS finds none."""
     if s.H.any() or s.integer.any():
         return ""
-    best = best_value(s)
-    value, terms = objective(s, a.x)
-    if best is None or abs(value - best) <= REFERENCE * max(terms, abs(best)):
+    other = best_point(s)
+    if other is None:
+        return ""
+    (value, terms), (best, others) = objective(s, a.x), objective(s, other.astype(float))
+    # by weak duality no violation is worth more than the multipliers say
+    bought = violation_cost(s, other, a) + violation_cost(s, wide(a.x), a)
+    if abs(value - best) <= REFERENCE * max(terms, others) + bought:
         return ""
     return f"the objective is {value!r}, and by another solver {best!r}"
+
+
+def violation_cost(s: Sample, x: Wide, a: Answered) -> float:
+    """What the violations of constraints at x (n,) are worth, by the multipliers of an answer."""
+    assert a.equality is not None
+    assert a.inequality is not None
+    assert a.bound is not None
+    parts = (
+        (np.abs(wide(s.A) @ x - s.b), a.equality),
+        (np.maximum(wide(s.G) @ x - s.h, 0), a.inequality),
+        (np.maximum(np.maximum(s.lb - x, x - s.ub), 0), a.bound),
+    )
+    return float(sum((left * np.abs(y)).sum() for left, y in parts))
 
 
 def tangent_of(s: Sample, verdict: Verdict) -> Tangent | None:

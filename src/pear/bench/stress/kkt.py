@@ -31,7 +31,7 @@ ROUNDING = 1e-4
 """Share of the objective's gradient below which no multiplier's size falls, before SHARE is taken of it."""
 UNSEEN = 1e-6
 """Share of a component of the gradient that extended precision may not see, where multipliers of 1e12 cancel."""
-LEAST = 1e-6
+LEAST = 1e-4
 """Share of the smallest number of the data below which no decision matters: for decisions that are zero."""
 
 

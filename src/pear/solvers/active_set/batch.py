@@ -77,13 +77,13 @@ def fits(size: int, n: int, rows: int) -> bool:
 def default_start(P: Programs) -> States:
     """One feasible working set, the same for all samples, for those that have no start of their own.
 
-    It depends on the constraints alone, so that no sample's result depends on which others it came with. Empty where
-    samples have constraints of their own, or there is nothing feasible.
+    It depends on the constraints alone, so that no sample's result depends on which others it came with. Without a row
+    where samples have constraints of their own: each finds such a start by itself.
     """
     n, rows = P.lb.shape[1], P.J.shape[1]
-    states = layout.new_states(1, n, rows)
     if max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
-        return states
+        return layout.new_states(0, n, rows)
+    states = layout.new_states(1, n, rows)
     kernels.default_start_batch(P, np.zeros((1, n)), states, work_for(n, rows))
     return states
 

@@ -38,8 +38,8 @@ def solve_batch(
     Args:
         P: Programs; cost: (B, n) in the user's sense; at: (B,) row of each sample in fields that are not shared.
         states, slots: sample i starts from ``states[slots[i]]`` and is written back there.
-        default: States with one row, the start of samples that have none, or empty. It must not depend on other
-            samples, so that no result does.
+        default: States with one row, the start of samples that have none, or with none, and each finds its own. It
+            must not depend on other samples, so that no result does.
         outcome: written to, row i for sample i; w: Work.
     """
     for i in range(first, last):
@@ -77,6 +77,7 @@ def project_batch(
         if states.has_start[slots[i]] == 1:
             D = sample.select(P, at[i])
             sample.measure_curvature(D, w)
+            sample.load_norms(P, D, at[i], w)
             sample.load_start(D, states, slots[i], w)
             times_all(D, w)
             converged[i] = 1 if project_error(D, error[i], g[i], w) else 0

@@ -29,8 +29,8 @@ def select(P: Programs, r: int) -> Data:
 def solve_from(D: Data, states: States, slot: int, fallback: States, fallback_slot: int, w: Work) -> int:
     """Solve the sample that is loaded, starting from ``states[slot]``; returns SOLVED, CLOSE or GIVEN_UP.
 
-    A sample that has no start there takes ``fallback[fallback_slot]``, or, where there is none either, the slack basis;
-    from there it is tried once more with finer pivots before it is given up.
+    A sample that has no start there takes ``fallback[fallback_slot]``, or, where that table is empty, a feasible one of
+    its own. Then it is tried from the slack basis, and once more with finer pivots, before it is given up.
     """
     code = ix.GIVEN_UP
     w.v[ix.NUMBER, ix.PIVOT] = PIVOT
@@ -43,7 +43,7 @@ def solve_from(D: Data, states: States, slot: int, fallback: States, fallback_sl
         elif fallback.has_start.shape[0] > fallback_slot and fallback.has_start[fallback_slot] == 1:
             load_start(D, fallback, fallback_slot, w)
             w.tally[ix.CHANGES] += 1
-        else:
+        elif fallback.has_start.shape[0] > 0 or not own_start(D, w):
             continue
         code = optimise(D, w) if w.tally[ix.AGE] <= REFRESH or invert(D, w) else ix.GIVEN_UP
         if code != ix.GIVEN_UP:
@@ -83,35 +83,71 @@ def feasible_start(D: Data, w: Work) -> bool:
 
 
 @inner
+def own_start(D: Data, w: Work) -> bool:
+    """A feasible working set for the sample that is loaded, as it would be found for its constraints alone."""
+    R, n = D.J.shape
+    least = w.v[ix.NUMBER, ix.LEAST_SIZE]
+    for j in range(n):
+        w.v[ix.ERROR, j], w.v[ix.C, j] = w.v[ix.C, j], 0.0
+    measure_least_size(D, w)
+    found = feasible_start(D, w)
+    for j in range(n):
+        w.v[ix.C, j] = w.v[ix.ERROR, j]
+    w.v[ix.NUMBER, ix.LEAST_SIZE] = least
+    supers = 0
+    for j in range(n + R):
+        if w.k[ix.PLACE, j] == ix.SUPER:
+            w.k[ix.SUP, supers] = j
+            supers += 1
+    w.tally[ix.SUPERS], w.tally[ix.FACTORED] = supers, 0
+    return found
+
+
+@inner
 def load_program(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
     """Bring the data of row r into the workspace; False where it is not a program with finite costs."""
     R, n = D.J.shape
     good = True
-    largest, least = 0.0, math.inf
     lb, ub = P.lb[r if P.lb.shape[0] > 1 else 0], P.ub[r if P.ub.shape[0] > 1 else 0]
     for j in range(n):
         w.v[ix.C, j] = D.sign * cost[j]
         w.v[ix.LO, j], w.v[ix.UP, j] = lb[j], ub[j]
-        largest = max(largest, abs(w.v[ix.C, j]))
         good = good and abs(w.v[ix.C, j]) < math.inf and lb[j] <= ub[j] and lb[j] < math.inf and ub[j] > -math.inf
-        least = smaller(smaller(least, lb[j]), ub[j])
-    curvature = measure_curvature(D, w)
-    good = good and curvature < math.inf
-    rhs, norm = P.rhs[r if P.rhs.shape[0] > 1 else 0], P.norm[r if P.norm.shape[0] > 1 else 0]
+    good = measure_curvature(D, w) < math.inf and good
+    load_norms(P, D, r, w)
+    rhs = P.rhs[r if P.rhs.shape[0] > 1 else 0]
     for k in range(R):
         absent = k >= D.equalities and rhs[k] == math.inf
         good = good and (absent or abs(rhs[k]) < math.inf)
-        w.v[ix.NORM, k] = norm[k]
         w.v[ix.RHS, k] = 0.0 if absent else rhs[k]
         w.v[ix.LO, n + k] = -math.inf if absent else 0.0
         w.v[ix.UP, n + k] = 0.0 if k < D.equalities else math.inf
-        if k >= D.equalities:
-            least = smaller(least, w.v[ix.RHS, k] / positive(math.sqrt(norm[k])))
+    measure_least_size(D, w)
+    w.tally[ix.CHANGES] = 0
+    return good
+
+
+@inner
+def load_norms(P: Programs, D: Data, r: int, w: Work) -> None:
+    """The squared lengths of the rows of row r."""
+    norm = P.norm[r if P.norm.shape[0] > 1 else 0]
+    for k in range(D.J.shape[0]):
+        w.v[ix.NORM, k] = norm[k]
+
+
+@inner
+def measure_least_size(D: Data, w: Work) -> None:
+    """The least size that the data suggests for a decision; 1 where it suggests none."""
+    R, n = D.J.shape
+    curvature, largest, least = w.v[ix.NUMBER, ix.MAX_CURVATURE], 0.0, math.inf
+    for j in range(n):
+        largest = max(largest, abs(w.v[ix.C, j]))
+        least = smaller(smaller(least, w.v[ix.LO, j]), w.v[ix.UP, j])
+    for k in range(D.equalities, R):
+        least = smaller(least, w.v[ix.RHS, k] / positive(math.sqrt(w.v[ix.NORM, k])))
     if curvature > 0.0:
         least = smaller(least, largest / curvature)
     w.v[ix.NUMBER, ix.LEAST_SIZE] = least if least < math.inf else 1.0
-    w.tally[ix.CHANGES] = 0
-    return good
 
 
 @inner

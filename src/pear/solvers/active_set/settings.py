@@ -39,6 +39,9 @@ REFINEMENTS = 3
 VERDICTS = 8
 """Verdicts on a sample, at most: after one against it the search goes on from there."""
 
+STEEP = 1e6
+"""Where the inverse of the basis amplifies the rows by more, their rounding costs a projection the digits it needs."""
+
 NOISE = 1e-3
 """Share of a negligible projection below which a correction to it is not worth another round."""
 

@@ -12,7 +12,7 @@ from pear.solvers.active_set.layout import Array, Data, Work
 from pear.solvers.active_set.linear import set_reduced_gradient, subtract_columns, subtract_rows
 from pear.solvers.active_set.pricing import positive
 from pear.solvers.active_set.reduced import factorise, solve_reduced
-from pear.solvers.active_set.settings import NOISE, PIVOT, REFINEMENTS
+from pear.solvers.active_set.settings import NOISE, PIVOT, REFINEMENTS, STEEP
 
 
 @inner
@@ -113,7 +113,7 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
             return False
     if supers == 0:
         return True
-    if factorise(D, w) >= 0:
+    if factorise(D, w) >= 0 or is_steep(w):
         return False
     for v in range(n + R):
         w.v[ix.STEP, v] = 0.0
@@ -129,8 +129,8 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
     noise = NEGLIGIBLE * top / positive(w.v[ix.NUMBER, ix.MAX_CURVATURE])
     largest, change = 0.0, math.inf
     for attempt in range(REFINEMENTS):
-        if attempt > 0:
-            correct_tangent(D, error, w)
+        if attempt > 0 and not correct_tangent(D, error, w) <= max(PROJECTED * largest, noise):
+            return False  # the inverse has lost its digits on the way, and with it the tangent space
         for t in range(supers):
             s = w.v[ix.ERROR, w.k[ix.SUP, t]] if w.k[ix.SUP, t] < n else 0.0
             for b in range(R):
@@ -159,9 +159,26 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
 
 
 @inner
-def correct_tangent(D: Data, error: Array, w: Work) -> None:
-    """Bring STEP = p back to Jp = 0, and write what is left of the error, ERROR = error − Hp."""
+def is_steep(w: Work) -> bool:
+    """True where basic variables answer to rounding of the rows as if it were much more."""
+    for b in range(w.inverse.shape[0]):
+        total = 0.0
+        for k in range(w.inverse.shape[0]):
+            total += abs(w.inverse[b, k]) * math.sqrt(w.v[ix.NORM, k])
+        if total > STEEP:
+            return True
+    return False
+
+
+@inner
+def correct_tangent(D: Data, error: Array, w: Work) -> float:
+    """Bring STEP = p back to Jp = 0, and write what is left of the error, ERROR = error − Hp.
+
+    Returns:
+        The largest correction of p.
+    """
     R, n = D.J.shape
+    largest = 0.0
     for k in range(R):
         w.v[ix.LEFT, k] = -w.v[ix.STEP, n + k]
     subtract_rows(D, w.v[ix.STEP], w.v[ix.LEFT])
@@ -170,6 +187,7 @@ def correct_tangent(D: Data, error: Array, w: Work) -> None:
         for k in range(R):
             s += w.inverse[b, k] * w.v[ix.LEFT, k]
         w.v[ix.STEP, w.k[ix.BASIS, b]] += s
+        largest = max(largest, abs(s) if w.k[ix.BASIS, b] < n else 0.0)
     for j in range(n):
         w.v[ix.ERROR, j] = error[j] - D.smoothing * w.v[ix.STEP, j]
     if D.Q.shape[0] > 0:
@@ -177,3 +195,4 @@ def correct_tangent(D: Data, error: Array, w: Work) -> None:
             if w.v[ix.STEP, j] != 0.0:
                 for i in range(n):
                     w.v[ix.ERROR, i] -= D.sign * w.v[ix.STEP, j] * D.Q[j, i]
+    return largest
