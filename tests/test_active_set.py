@@ -49,6 +49,48 @@ def run(P: layout.Programs, cost: Array, states: layout.States | None = None) ->
 # ------------------------------------------------------------------------------------------------------------- answers
 
 
+def test_what_a_workspace_held_before_does_not_count() -> None:
+    """Every thread keeps its room from call to call; nothing of an earlier sample may reach a later one."""
+    rng = np.random.default_rng(5)
+    F, G = rng.normal(size=(6, 6)), rng.normal(size=(4, 6))
+    fields = {"G": torch.from_numpy(G), "h": torch.ones(4).double(), "lb": -torch.ones(6).double()}
+    P, cost = batch.programs(fields, 6, Q=(F @ F.T)[None]), rng.normal(size=(8, 6))
+    outcomes = []
+    for left in (0.0, 7.0, 1e12):
+        room = batch.work_for(6, 4)
+        for part in (room.v, room.inverse, room.scratch, room.W, room.L):
+            part[...] = left
+        outcomes.append(run(P, cost)[0])
+    for other in outcomes[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(outcomes[0], other, strict=True))
+
+
+def test_a_step_that_ends_on_a_bound_up_to_rounding_ends_on_it() -> None:
+    """Only 0 is feasible, and the first step to it goes by −2/3: the last digit of a sum must not be infeasible."""
+    problem = pear.Problem(Q=[[0.6]], G=[[-3.0], [-2.0]], h=[2.0, 0.0], lb=[-2.0], ub=[0.0])
+    found = run(
+        batch.programs({k: getattr(problem, k) for k in ("G", "h", "lb", "ub")}, 1, smoothing=0.1), np.ones((1, 1))
+    )[0]
+    assert found.code[0] == layout.SOLVED
+    assert found.x[0, 0] == 0.0
+
+
+def test_constraints_of_its_own_give_a_sample_the_same_start() -> None:
+    """Shared constraints have one default start; a sample whose constraints are its own finds the same by itself."""
+    rng = np.random.default_rng(1)
+    G, cost = torch.from_numpy(rng.normal(size=(5, 4))), rng.normal(size=(2, 4))
+    fields = {
+        "G": G,
+        "h": -0.1 * torch.ones(5).double(),
+        "lb": -3 * torch.ones(4).double(),
+        "ub": 3 * torch.ones(4).double(),
+    }
+    shared = run(batch.programs(fields, 4, smoothing=0.1), cost)[0]
+    own = run(batch.programs(fields | {"G": G.expand(2, -1, -1).contiguous()}, 4, smoothing=0.1), cost)[0]
+    assert (shared.code == layout.SOLVED).all()
+    assert all(np.array_equal(a, b) for a, b in zip(shared, own, strict=True))
+
+
 @pytest.mark.parametrize("rows", [0, 3])
 @pytest.mark.parametrize("bound", [1e9, 1e12, 1e15])
 def test_far_bounds_are_no_start(bound: float, rows: int) -> None:

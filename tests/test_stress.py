@@ -160,8 +160,8 @@ def test_no_gradient_is_asked_for_on_an_edge() -> None:
 
 def test_a_wrong_loss_and_a_neighbour_are_caught() -> None:
     s, x, best = square(), np.array([0.5, 1.0]), np.array([1.0, 0.5])
-    assert wrong_regret(s, x, best, 1.0) == ""
-    assert wrong_regret(s, x, best, 1.0 + 1e-5) != ""
+    assert wrong_regret(s, x, answer(x=best), 1.0) == ""
+    assert wrong_regret(s, x, answer(x=best), 1.0 + 1e-5) != ""
     verdict = judge.judge(s, answer())
     assert differs(s, answer(), answer(), verdict) == ""
     assert differs(s, answer(), answer(status="INACCURATE"), verdict) != ""

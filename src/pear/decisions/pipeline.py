@@ -36,7 +36,7 @@ from pear.solvers.registry import Backend, in_turn
 logger = logging.getLogger("pear")
 
 _FROM_START = 8  # exchanges that are cheaper than a solver
-_OTHERS = 6  # exchanges that a further solver's candidate is worth: there are more to ask
+_OTHERS = 3  # exchanges that a further solver's candidate is worth: there are more to ask
 _DIVERGED = 1e3  # a candidate with this residual says nothing by its multipliers
 _ON_NONZEROS = 100  # variables from which a dense program of few non-zeros is first solved as a sparse one
 _KEPT = 2**26  # numbers in the factors that a batch of sparse programs keeps for its gradient

@@ -13,18 +13,17 @@ import numpy as np
 import torch
 
 from pear.bench.stress.judge import (
-    ROUNDING,
     SLOPE,
     Answered,
     Verdict,
     differs,
     judge,
+    regret_rounding,
     tangent_of,
     wrong_gradient,
     wrong_reference,
     wrong_regret,
 )
-from pear.bench.stress.kkt import objective
 from pear.bench.stress.sample import Array, Case
 from pear.bench.stress.tangent import Tangent
 from pear.decisions import solve
@@ -159,9 +158,8 @@ def _judge_gradients(case: Case, problem: Problem, batch: list[Answered], verdic
         if np.isnan(value[i]):
             return "PEARLoss has no solution, and pear.solve has"
         again = wrong_gradient(space, slope[i], e)
-        found = f"PEARLoss: {again}" if again else wrong_regret(true, batch[i].x, ideal[i].x, value[i], space.rounding)
-        terms = objective(true, batch[i].x)[1] + objective(true, ideal[i].x)[1]
-        room = max(ROUNDING, space.rounding) * terms
+        found = f"PEARLoss: {again}" if again else wrong_regret(true, batch[i].x, ideal[i], value[i], space.rounding)
+        room = regret_rounding(true, batch[i].x, ideal[i], space.rounding)
         return found or _wrong_slope(slope[i], steps, i, room)
 
     blame(why)

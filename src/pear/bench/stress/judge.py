@@ -12,7 +12,7 @@ import numpy as np
 
 from pear.bench.stress.certificates import Answer, best_point, is_feasible, is_indefinite, is_unbounded
 from pear.bench.stress.choices import judge_choice
-from pear.bench.stress.extended import Wide, wide
+from pear.bench.stress.extended import Wide, factor, wide
 from pear.bench.stress.kkt import TOLERANCE, Multipliers, Residuals, Units, judge_point, objective
 from pear.bench.stress.sample import Array, Sample
 from pear.bench.stress.tangent import Tangent, tangent
@@ -26,6 +26,8 @@ SLOPE = 1e-4
 
 REFERENCE = 1e-6
 """Largest difference from the objective that another solver finds, relative to its terms."""
+SINGULAR = (1e-18, 1e-15)
+"""Equalities with a pivot between these are independent in extended precision and dependent in float64."""
 ROUNDING = 1e-10
 """What rounding may change in a regret, relative to the terms of the objectives it is the difference of."""
 
@@ -84,7 +86,7 @@ def judge(s: Sample, a: Answered) -> Verdict:
         return checks[a.status](s)
     if a.status == "NOT_FINITE":
         return Verdict("wrong", "NOT_FINITE, but the data is finite")
-    if is_feasible(s) is Answer.EDGE:
+    if is_feasible(s) is Answer.EDGE or _beyond_float64(s):
         return Verdict("refused", edge=True)  # nobody could know
     return Verdict("inaccurate", a.status)
 
@@ -105,6 +107,15 @@ def _judge_solved(s: Sample, a: Answered) -> Verdict:
     if not abs(a.value - value) <= VALUE * terms:
         return Verdict("wrong", f"value {a.value!r}, but x has {value!r}", residuals=found, units=units)
     return Verdict("right", residuals=found, units=units)
+
+
+def _beyond_float64(s: Sample) -> bool:
+    """Whether rounding of the equalities decides which points satisfy them: singular in float64, and not in truth."""
+    if not len(s.b):
+        return False
+    units = Units.of(s)
+    pivots = factor((wide(s.A) * units.row[: len(s.b), None] * units.column).T).pivots
+    return bool(SINGULAR[0] * pivots[0] < pivots[-1] < SINGULAR[1] * pivots[0])
 
 
 def _infeasible(s: Sample) -> Verdict:
@@ -146,13 +157,20 @@ def wrong_reference(s: Sample, a: Answered) -> str:
 
 
 def violation_cost(s: Sample, x: Wide, a: Answered) -> float:
-    """What the violations of constraints at x (n,) are worth, by the multipliers of an answer."""
+    """What violations at x (n,), and the rounding of its rows in float64, are worth by the multipliers of an answer.
+
+    Where rows are parallel to 1e-10, multipliers are so large that the last digit of x is worth more than rounding.
+    """
     assert a.equality is not None
     assert a.inequality is not None
     assert a.bound is not None
+
+    def last_digit(rows: Array) -> Wide:
+        return np.asarray(np.finfo(np.float64).eps * (wide(np.abs(rows)) @ np.abs(x)))
+
     parts = (
-        (np.abs(wide(s.A) @ x - s.b), a.equality),
-        (np.maximum(wide(s.G) @ x - s.h, 0), a.inequality),
+        (np.abs(wide(s.A) @ x - s.b) + last_digit(s.A), a.equality),
+        (np.maximum(wide(s.G) @ x - s.h, 0) + last_digit(s.G), a.inequality),
         (np.maximum(np.maximum(s.lb - x, x - s.ub), 0), a.bound),
     )
     return float(sum((left * np.abs(y)).sum() for left, y in parts))
@@ -173,17 +191,27 @@ def wrong_gradient(space: Tangent, g: Array, e: Array) -> str:
     return f"the gradient is off by {error:.1e} (allowed {space.tolerance:.1e})" if error > space.tolerance else ""
 
 
-def wrong_regret(s: Sample, x: Array, best: Array, value: float, rounding: float = 0.0) -> str:
-    """Why ``value`` is not what x loses against ``best`` under the true program s; empty where it is.
+def regret_rounding(s: Sample, x: Array, best: Answered, rounding: float) -> float:
+    """What rounding may change in the regret of x (n,) against the ``best`` answer under the true program s.
 
     Args:
-        s: the program.
-        x, best: (n,) decisions.
-        value: of the loss.
+        s, x, best: see above.
         rounding: relative error that the decisions may have.
     """
-    (paid, terms), (ideal, others) = objective(s, x), objective(s, best)
-    exact, room = paid - ideal, max(ROUNDING, rounding) * (terms + others) + 1e-300
+    terms = objective(s, x)[1] + objective(s, best.x)[1]
+    bought = violation_cost(s, wide(x), best) + violation_cost(s, wide(best.x), best)
+    return max(ROUNDING, rounding) * terms + bought + 1e-300
+
+
+def wrong_regret(s: Sample, x: Array, best: Answered, value: float, rounding: float = 0.0) -> str:
+    """Why ``value`` is not what x (n,) loses against the ``best`` answer under the true program s; empty where it is.
+
+    Args:
+        s, x, best, rounding: as for ``regret_rounding``.
+        value: of the loss.
+    """
+    exact = objective(s, x)[0] - objective(s, best.x)[0]
+    room = regret_rounding(s, x, best, rounding)
     if abs(value - exact) <= 1e-6 * abs(exact) + room:
         return ""
     return f"the loss is {value!r}, and the regret {exact!r}"

@@ -12,7 +12,7 @@ from pear.solvers.active_set.layout import Data, Work
 from pear.solvers.active_set.linear import add_abs_columns, set_multipliers, set_reduced_gradient, set_slope
 from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong, wrongness
 from pear.solvers.active_set.reduced import search_direction
-from pear.solvers.active_set.settings import STALLED, START_SLOP
+from pear.solvers.active_set.settings import ROUNDING, STALLED, START_SLOP
 
 
 @inner
@@ -78,6 +78,19 @@ def side_of(w: Work, v: int, n: int, spread: float) -> float:
 
 
 @inner
+def shift(w: Work, v: int, change: float) -> None:
+    """Move a variable, and leave it on a bound that it misses by no more than the rounding of this very sum."""
+    x = w.v[ix.X, v]
+    slop = ROUNDING * (abs(x) + abs(change))
+    x += change
+    if abs(x - w.v[ix.LO, v]) <= slop:
+        x = w.v[ix.LO, v]
+    elif abs(x - w.v[ix.UP, v]) <= slop:
+        x = w.v[ix.UP, v]
+    w.v[ix.X, v] = x
+
+
+@inner
 def phase_one_step(D: Data, w: Work, entering: int, direction: float) -> float:
     """Move one variable until the first basic one meets a bound; returns the length, infinite where none does."""
     R = w.inverse.shape[0]
@@ -106,8 +119,8 @@ def phase_one_step(D: Data, w: Work, entering: int, direction: float) -> float:
     if length == math.inf:
         return length
     for b in range(R):
-        w.v[ix.X, w.k[ix.BASIS, b]] -= direction * length * w.v[ix.COLUMN, b]
-    w.v[ix.X, entering] += direction * length
+        shift(w, w.k[ix.BASIS, b], -direction * length * w.v[ix.COLUMN, b])
+    shift(w, entering, direction * length)
     w.tally[ix.CHANGES] += 1
     for t in range(w.tally[ix.SUPERS]):
         if w.k[ix.SUP, t] == entering:

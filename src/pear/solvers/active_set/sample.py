@@ -99,7 +99,7 @@ def own_start(D: Data, w: Work) -> bool:
         if w.k[ix.PLACE, j] == ix.SUPER:
             w.k[ix.SUP, supers] = j
             supers += 1
-    w.tally[ix.SUPERS], w.tally[ix.FACTORED] = supers, 0
+    w.tally[ix.SUPERS], w.tally[ix.FACTORED], w.tally[ix.CHANGES] = supers, 0, 1
     return found
 
 

@@ -23,6 +23,9 @@ CLOSE_BY = 1e-6
 UNBALANCED = 1e3
 """By how much a superbasic variable may move a basic one before the two trade places."""
 
+ROUNDING = 1e-15
+"""What a sum of two numbers may lose, relative to their sizes, with a margin."""
+
 STALLED = 30
 """Steps of length zero after which the first candidate is taken instead of the best."""
 
