@@ -153,7 +153,7 @@ def test_single_precision_stays_single_precision() -> None:
 
 
 def test_another_sample_s_decision_is_the_measure() -> None:
-    """Under TRUE the decisions are the second and the first: each costs the other 2 and 1, at a squared distance of 2."""
+    """Under TRUE the decisions are the second and the first: 2 and 1 dearer if swapped, at a squared distance of 2."""
     loss = pear.PEARLoss(SIMPLEX, smoothing="auto", injection=0.0, guidance=0.0)
     first = loss(COST, TRUE)
     assert loss.chosen_smoothing == pytest.approx(RHO * 0.5)
