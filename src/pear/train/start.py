@@ -89,7 +89,7 @@ class _OutputLayer:
                 layer.bias.copy_(mean - factor * (self.outputs.mean(0) - layer.bias))
             layer.weight.mul_(factor)
         if not deviation > 0:
-            deviation = 1.0  # costs that never change leave nothing to learn
+            return 1.0  # costs that never change leave nothing to learn
         logger.info(
             "start='standardised': the last layer begins at the mean of the training costs, and its learning rate is "
             "multiplied by their deviation, %.3g",
