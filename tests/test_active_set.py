@@ -261,7 +261,7 @@ def test_backward_after_the_table_moved_on() -> None:
 
 def test_tables_grow() -> None:
     task = pear.tasks.shortest_path((3, 3))
-    loss = pear.PEARLoss(task.problem)
+    loss = pear.PEARLoss(task.problem, guidance=0.0)
     cost = torch.rand(64, task.problem.n, generator=torch.Generator().manual_seed(0)).double() + 0.5
     for size in (3, 10, 64):
         loss(cost[:size], cost[:size].flip(1), keys=range(size))
@@ -280,7 +280,7 @@ def test_given_up_samples_go_the_general_way(monkeypatch: pytest.MonkeyPatch) ->
 
     def gradients() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         predicted, price = cost.clone().requires_grad_(), cost.clone().requires_grad_()
-        loss = pear.PEARLoss(task.problem, reduction="none")(predicted, true)
+        loss = pear.PEARLoss(task.problem, reduction="none", guidance=0.0)(predicted, true)
         loss.sum().backward()
         pear.DecisionLayer(task.problem, 0.1)(price).square().sum().backward()
         assert predicted.grad is not None
@@ -317,7 +317,7 @@ def test_limits_hand_over_quietly(
     assert not caplog.records
     torch.testing.assert_close(found.x, expected, rtol=1e-10, atol=1e-11)
     predicted = case.cost.clone().requires_grad_()
-    pear.PEARLoss(case.problem, case.smoothing)(predicted, case.true).backward()
+    pear.PEARLoss(case.problem, case.smoothing, guidance=0.0)(predicted, case.true).backward()
     assert predicted.grad is not None
 
 
@@ -325,7 +325,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a table would take too much, samples start afresh instead."""
     monkeypatch.setattr(batch, "_TABLE_BYTES", 0)
     case = ZOO["simplex"]
-    loss = pear.PEARLoss(case.problem, case.smoothing)
+    loss = pear.PEARLoss(case.problem, case.smoothing, guidance=0.0)
     values = [loss(case.cost, case.true, keys=[0, 1, 2]) for _ in range(2)]
     assert values[0] == values[1]
     assert loss.reused == 0
@@ -350,7 +350,7 @@ def test_one_specialisation_each() -> None:
     """Every shape, with and without curvature, dense and sparse, own and shared, runs the same compiled code."""
     for name in ("simplex", "portfolio", "knapsack", "flow", "box"):
         case = ZOO[name]
-        loss = pear.PEARLoss(case.problem, case.smoothing, injection=0.0)
+        loss = pear.PEARLoss(case.problem, case.smoothing, injection=0.0, guidance=0.0)
         predicted = case.cost.float().requires_grad_()
         keys = range(case.B)
         for true in (case.true, case.true.float().numpy()):
@@ -422,7 +422,7 @@ def test_cache_is_tended_by_many_at_once(tmp_path: Path) -> None:
 def test_profile(keys: list[int] | None) -> None:
     """The passes are told apart, and nothing else changes."""
     case = ZOO["portfolio"]
-    plain, profiled = (pear.PEARLoss(case.problem, case.smoothing, injection=0.0) for _ in range(2))
+    plain, profiled = (pear.PEARLoss(case.problem, case.smoothing, injection=0.0, guidance=0.0) for _ in range(2))
     profiled.profile = True
     for _ in range(2):
         assert plain(case.cost, case.true, keys=keys) == profiled(case.cost, case.true, keys=keys)
@@ -435,7 +435,7 @@ def test_profile(keys: list[int] | None) -> None:
 
 def test_nothing_is_kept_without_keys() -> None:
     case = ZOO["simplex"]
-    loss = pear.PEARLoss(case.problem, case.smoothing)
+    loss = pear.PEARLoss(case.problem, case.smoothing, guidance=0.0)
     for _ in range(2):
         loss(case.cost, case.true)
     assert loss.reused == 0

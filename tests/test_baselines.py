@@ -408,7 +408,7 @@ def test_the_table_holds_the_published_settings() -> None:
         "pfyl": {"mse_weight": 0.01, "samples": 1, "sigma": 1.0, "seed": 135},
         "dbb": {"mse_weight": 0.01, "interpolation": 20.0},
         "lava": {"threshold": -0.1},
-        "pear": {"smoothing": 0.1, "injection": 0.1},
+        "pear": {"smoothing": 0.1, "injection": 0.1, "guidance": 0.0},
     }
     assert method("dbb").options_for(items()) == {"mse_weight": 0.01, "interpolation": 10.0}
 

@@ -123,7 +123,7 @@ def test_keys_change_nothing_but_the_work(name: str) -> None:
     """Epoch after epoch, with costs that drift and then jump: the same values and gradients as without keys."""
     case, rng = ZOO[name], np.random.default_rng(0)
     with_keys, without = (
-        pear.PEARLoss(case.problem, case.smoothing, injection=0.0, reduction="none") for _ in range(2)
+        pear.PEARLoss(case.problem, case.smoothing, injection=0.0, reduction="none", guidance=0.0) for _ in range(2)
     )
     own = case.problem.batch is not None
     keys = list(range(case.B)) if own else ["a", "b", "c"]
@@ -141,7 +141,7 @@ def test_keys_change_nothing_but_the_work(name: str) -> None:
 
 def test_reuse_is_counted() -> None:
     case = ZOO["knapsack"]
-    function = pear.PEARLoss(case.problem, case.smoothing)
+    function = pear.PEARLoss(case.problem, case.smoothing, guidance=0.0)
     rates = []
     for cost in (case.cost, case.cost, case.cost + 1e-3, case.cost[:, torch.arange(7, -1, -1)]):
         function(cost, case.true, keys=[0, 1, 2])
@@ -158,7 +158,7 @@ def test_reuse_is_counted() -> None:
 def test_no_solver_is_called_where_the_remembered_set_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for the predicted costs nor for the true ones, which are solved once."""
     case = ZOO["simplex"]
-    function = pear.PEARLoss(case.problem, case.smoothing, solver="pear")
+    function = pear.PEARLoss(case.problem, case.smoothing, solver="pear", guidance=0.0)
     decision = pear.DecisionLayer(case.problem, case.smoothing, solver="pear")
     first = function(case.cost, case.true, keys=[0, 1, 2]), decision(case.cost, keys=[0, 1, 2])
 
@@ -191,7 +191,7 @@ def test_a_stale_set_is_repaired(name: str) -> None:
 
 def test_a_true_cost_that_changed_under_its_key_is_solved_again() -> None:
     case = ZOO["simplex"]
-    function, fresh = (pear.PEARLoss(case.problem, case.smoothing, reduction="none") for _ in range(2))
+    function, fresh = (pear.PEARLoss(case.problem, case.smoothing, reduction="none", guidance=0.0) for _ in range(2))
     function(case.cost, case.true, keys=[0, 1, 2])
     other = case.true.flip(1)
     torch.testing.assert_close(function(case.cost, other, keys=[0, 1, 2]), fresh(case.cost, other), rtol=1e-12, atol=0)
@@ -203,7 +203,9 @@ def test_a_true_cost_that_changed_under_its_key_is_solved_again() -> None:
 def test_the_true_solution_is_kept_per_curvature() -> None:
     """The same true cost with another true curvature is another problem."""
     case = ZOO["portfolio"]
-    function, fresh = (pear.PEARLoss(case.problem, 0.0, injection=0.0, reduction="none") for _ in range(2))
+    function, fresh = (
+        pear.PEARLoss(case.problem, 0.0, injection=0.0, reduction="none", guidance=0.0) for _ in range(2)
+    )
     assert case.problem.Q is not None
     for factor in (1.0, 2.0, 0.5):
         given = {"Q": case.problem.Q, "true_Q": factor * case.problem.Q}
@@ -217,7 +219,9 @@ def test_a_remembered_curvature_is_never_mistaken_for_another() -> None:
     """One curvature for each sample, one for all, the predicted one itself, none: in any order, and back again."""
     case = ZOO["portfolio"]
     assert case.problem.Q is not None
-    function, fresh = (pear.PEARLoss(case.problem, 0.0, injection=0.0, reduction="none") for _ in range(2))
+    function, fresh = (
+        pear.PEARLoss(case.problem, 0.0, injection=0.0, reduction="none", guidance=0.0) for _ in range(2)
+    )
     own = torch.stack([factor * case.problem.Q for factor in (1.0, 2.0, 3.0)])
     predicted = 1.5 * own
     calls = [
@@ -239,9 +243,9 @@ def test_keys_select_the_rows_of_a_problem_with_its_own_fields(call: str) -> Non
     for rows in ([2, 0], [1], [0, 1, 2], torch.tensor([1, 2])):
         index = torch.as_tensor(rows)
         if call == "loss":
-            function = pear.PEARLoss(case.problem, 0.0, injection=0.0, reduction="none")
+            function = pear.PEARLoss(case.problem, 0.0, injection=0.0, reduction="none", guidance=0.0)
             chosen = function(case.cost[index], case.true[index], keys=rows)
-            direct = pear.PEARLoss(case.problem[index], 0.0, injection=0.0, reduction="none")
+            direct = pear.PEARLoss(case.problem[index], 0.0, injection=0.0, reduction="none", guidance=0.0)
             expected = direct(case.cost[index], case.true[index])
         else:
             chosen = pear.DecisionLayer(case.problem)(case.cost[index], keys=rows)
@@ -268,7 +272,7 @@ def test_bad_keys(name: str) -> None:
     which, keys, message = BAD_KEYS[name]
     case = ZOO[which]
     with pytest.raises(pear.PearError, match=message):
-        pear.PEARLoss(case.problem, case.smoothing)(case.cost, case.true, keys=keys)
+        pear.PEARLoss(case.problem, case.smoothing, guidance=0.0)(case.cost, case.true, keys=keys)
     with pytest.raises(pear.PearError, match=message):
         pear.DecisionLayer(case.problem, case.smoothing)(case.cost, keys=keys)
 
@@ -276,4 +280,4 @@ def test_bad_keys(name: str) -> None:
 def test_a_problem_with_its_own_fields_needs_all_rows_or_keys() -> None:
     case = ZOO["own everything"]
     with pytest.raises(pear.ProblemError, match=r"cost has 2 samples but the problem has 3; .*name them with keys="):
-        pear.PEARLoss(case.problem, 0.0)(case.cost[:2], case.true[:2])
+        pear.PEARLoss(case.problem, 0.0, guidance=0.0)(case.cost[:2], case.true[:2])

@@ -324,7 +324,7 @@ def test_each_samples_own_constraints_reach_the_gradient(data: BuildingData) -> 
     split = building_split(data, instance_size=5)
     task, (_, true) = split.train.task, split.train.samples
     keys = torch.tensor([4, 1, 5])
-    loss = pear.PEARLoss(task.problem, smoothing=1.0, injection=0.0, reduction="none")
+    loss = pear.PEARLoss(task.problem, smoothing=1.0, injection=0.0, reduction="none", guidance=0.0)
     predicted = (true[keys] + 0.5 * torch.randn(3, 5, generator=torch.Generator().manual_seed(2))).requires_grad_()
     loss(predicted, true[keys], keys=keys).sum().backward()
     step = 1e-6

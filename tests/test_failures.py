@@ -194,7 +194,9 @@ def test_reductions_run_over_the_solved_samples(name: str, reduction: str) -> No
     case = CASES[name]
     each = [loss(case, [i], case.cost) for i in GOOD]
     predicted = case.cost.clone().requires_grad_()
-    function = pear.PEARLoss(case.problem, case.smoothing, injection=0.0, on_failure="mask", reduction=reduction)
+    function = pear.PEARLoss(
+        case.problem, case.smoothing, injection=0.0, on_failure="mask", reduction=reduction, guidance=0.0
+    )
     with pytest.warns(pear.FailedSamplesWarning):
         total = function(predicted, case.true)
     total.backward()
@@ -222,7 +224,7 @@ def test_a_bad_true_cost(name: str) -> None:
     def regret(rows: Any, on_failure: str) -> tuple[Tensor, Tensor]:
         predicted = case.true[rows].clone().requires_grad_()
         function = pear.PEARLoss(
-            case.problem[rows], case.smoothing, injection=0.0, reduction="none", on_failure=on_failure
+            case.problem[rows], case.smoothing, injection=0.0, reduction="none", on_failure=on_failure, guidance=0.0
         )
         value = function(predicted, case.cost[rows])
         value.sum().backward()
@@ -262,7 +264,9 @@ def test_predicted_and_true_costs_fail_in_different_samples() -> None:
     predicted, true = case.true.clone().requires_grad_(), case.true.clone()
     with torch.no_grad():
         predicted[0, 0], true[2, 1] = -1.0, NAN
-    function = pear.PEARLoss(case.problem, smoothing=0.0, injection=0.0, on_failure="mask", reduction="none")
+    function = pear.PEARLoss(
+        case.problem, smoothing=0.0, injection=0.0, on_failure="mask", reduction="none", guidance=0.0
+    )
     with pytest.warns(pear.FailedSamplesWarning) as caught:
         value = function(predicted, true)
     assert [str(w.message).split(" (")[0].split(" for ")[1] for w in caught] == [
@@ -288,7 +292,7 @@ def test_many_failures_are_counted_and_the_first_five_named() -> None:
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_all_samples_masked(reduction: str) -> None:
     predicted = torch.full((2, 3), NAN, requires_grad=True)
-    function = pear.PEARLoss(pear.Problem(lb=0.0, ub=1.0, n=3), on_failure="mask", reduction=reduction)
+    function = pear.PEARLoss(pear.Problem(lb=0.0, ub=1.0, n=3), on_failure="mask", reduction=reduction, guidance=0.0)
     with pytest.warns(pear.FailedSamplesWarning, match="2 of 2 samples"):
         value = function(predicted, torch.ones(2, 3))
     value.sum().backward()
@@ -300,12 +304,16 @@ def test_all_samples_masked(reduction: str) -> None:
 def test_a_failed_sample_is_forgotten_and_can_recover() -> None:
     """Under keys: the failure of one epoch leaves nothing behind that the next could trip over."""
     case = CASES["NaN"]
-    function = pear.PEARLoss(case.problem, case.smoothing, injection=0.0, on_failure="mask", reduction="none")
+    function = pear.PEARLoss(
+        case.problem, case.smoothing, injection=0.0, on_failure="mask", reduction="none", guidance=0.0
+    )
     with pytest.warns(pear.FailedSamplesWarning):
         function(case.cost, case.true, keys=[7, 8, 9])
     healthy = case.cost.nan_to_num(0.2)
     again = function(healthy, case.true, keys=[7, 8, 9])
-    fresh = pear.PEARLoss(case.problem, case.smoothing, injection=0.0, reduction="none")(healthy, case.true)
+    fresh = pear.PEARLoss(case.problem, case.smoothing, injection=0.0, reduction="none", guidance=0.0)(
+        healthy, case.true
+    )
     torch.testing.assert_close(again, fresh, rtol=1e-13, atol=1e-15)
     assert function.last is not None
     assert function.last.status.tolist() == [0, 0, 0]
@@ -505,7 +513,7 @@ def test_a_batch_of_no_samples(name: str, keys: Any) -> None:
     assert pear.normalized_regret(problem, none, none) == 0.0
     for reduction, shape in (("mean", ()), ("sum", ()), ("none", (0,))):
         predicted = none.clone().requires_grad_()
-        value = pear.PEARLoss(problem, smoothing, 0.0, reduction=reduction)(predicted, none, keys=keys)
+        value = pear.PEARLoss(problem, smoothing, 0.0, reduction=reduction, guidance=0.0)(predicted, none, keys=keys)
         value.sum().backward()
         assert value.shape == shape
         assert not bool(value.isnan().any() | value.any())

@@ -386,8 +386,8 @@ def test_a_tied_linear_program_has_no_derivative(solver: str) -> None:
     assert caught.value.samples == [1]
     predicted = cost.clone().requires_grad_()
     with pytest.raises(pear.NotUniqueError, match=pattern):
-        pear.PEARLoss(problem, smoothing=0.0, injection=0.0, solver=solver)(predicted, cost + 1)
+        pear.PEARLoss(problem, smoothing=0.0, injection=0.0, solver=solver, guidance=0.0)(predicted, cost + 1)
     with pytest.raises(pear.NotUniqueError, match=pattern):
         pear.DecisionLayer(problem, solver=solver)(predicted).sum().backward()
-    value = pear.PEARLoss(problem, smoothing=0.0, injection=0.0, solver=solver)(cost, cost + 1)
+    value = pear.PEARLoss(problem, smoothing=0.0, injection=0.0, solver=solver, guidance=0.0)(cost, cost + 1)
     assert abs(value.item()) <= 1e-12  # the value is defined all the same

@@ -86,7 +86,7 @@ def test_loss(name: str, keys: Any) -> None:
     case = ZOO[name]
     results = []
     for k in (case, moved(case)):
-        function = pear.PEARLoss(k.problem, k.smoothing, injection=0.0, reduction="none")
+        function = pear.PEARLoss(k.problem, k.smoothing, injection=0.0, reduction="none", guidance=0.0)
         for _ in range(2 if keys else 1):  # the second time from memory
             predicted, true = leaf(k.cost), leaf(k.true)
             value = function(predicted, true, keys=keys)
@@ -120,7 +120,7 @@ def test_curvature() -> None:
     results = []
     for k in (case, moved(case)):
         Q, true_Q = leaf(k.problem.Q), leaf(2 * k.problem.Q)
-        pear.PEARLoss(k.problem, 0.0, injection=0.0)(k.cost, k.true, Q=Q, true_Q=true_Q).backward()
+        pear.PEARLoss(k.problem, 0.0, injection=0.0, guidance=0.0)(k.cost, k.true, Q=Q, true_Q=true_Q).backward()
         results.append((Q.grad, true_Q.grad))
     for here, there in zip(*results, strict=True):
         agree(here, there, case)
@@ -139,7 +139,7 @@ def test_failures_are_masked() -> None:
     with pytest.raises(pear.SolveError, match=r"sample 1 \(NOT_FINITE\)"):
         pear.solve(case.problem, cost, case.smoothing)
     predicted = leaf(cost)
-    function = pear.PEARLoss(case.problem, case.smoothing, injection=0.0, on_failure="mask")
+    function = pear.PEARLoss(case.problem, case.smoothing, injection=0.0, on_failure="mask", guidance=0.0)
     with pytest.warns(pear.FailedSamplesWarning):
         value = function(predicted, case.true)
     value.backward()

@@ -53,7 +53,7 @@ def test_gradient_is_that_of_the_regret(name: str) -> None:
 @pytest.mark.parametrize("name", UNIT)
 def test_gradcheck_by_both_costs(name: str) -> None:
     case = ZOO[name]
-    loss = pear.PEARLoss(case.problem, smoothing=case.smoothing, injection=0.0, reduction="none")
+    loss = pear.PEARLoss(case.problem, smoothing=case.smoothing, injection=0.0, reduction="none", guidance=0.0)
     assert torch.autograd.gradcheck(loss, (leaf(case.cost), leaf(case.true)), **CHECK, fast_mode=name not in ENTRYWISE)
 
 
@@ -68,7 +68,7 @@ def test_gradcheck_by_both_curvatures(name: str, true_per_sample: bool) -> None:
     rng = np.random.default_rng(0)
     shape = (case.B, case.n) if true_per_sample else (case.n,)
     bill = case.problem.sign * curvature(rng, *shape)
-    loss = pear.PEARLoss(case.problem, smoothing=0.0, injection=0.0, reduction="sum")
+    loss = pear.PEARLoss(case.problem, smoothing=0.0, injection=0.0, reduction="sum", guidance=0.0)
 
     def regret(predicted: Tensor, Q: Tensor, true_Q: Tensor) -> Tensor:
         Q, true_Q = (0.5 * (M + M.mT) for M in (Q, true_Q))
@@ -84,7 +84,7 @@ def test_gradcheck_by_curvature_on_top_of_smoothing(sense: str) -> None:
     rng, sign = np.random.default_rng(0), 1 if sense == "min" else -1
     L, c = leaf(rng.normal(size=(2, 3, 3))), leaf(rng.normal(size=(2, 3)))
     problem = pear.Problem(n=3, sense=sense)
-    loss = pear.PEARLoss(problem, smoothing=0.3, injection=0.0, reduction="none")
+    loss = pear.PEARLoss(problem, smoothing=0.3, injection=0.0, reduction="none", guidance=0.0)
     true, true_Q = torch.from_numpy(rng.normal(size=(2, 3))), sign * torch.from_numpy(curvature(rng, 2, 3))
 
     def regret(predicted: Tensor, factor: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ def test_gradcheck_by_curvature_on_top_of_smoothing(sense: str) -> None:
 def test_curvature_defaults_to_the_problems_own() -> None:
     case = ZOO["portfolio"]
     Q = leaf(case.problem.Q - 0.1 * torch.eye(case.n))
-    loss = pear.PEARLoss(case.problem, smoothing=0.0, injection=0.0)
+    loss = pear.PEARLoss(case.problem, smoothing=0.0, injection=0.0, guidance=0.0)
     short, long = loss(case.cost, case.true, Q=Q), loss(case.cost, case.true, Q=Q, true_Q=case.problem.Q)
     assert short.item() == long.item() > 0
     left_out = pear.regret_gradient(case.problem, case.cost, case.true, 0.0, Q=Q)
@@ -112,7 +112,7 @@ def test_loss_hands_on_the_closed_form(name: str, beta: float) -> None:
     if name == "singular curvature":
         beta = 0.0  # injection needs H⁻¹
     predicted, up = leaf(case.cost), torch.arange(1.0, case.B + 1).double()
-    loss = pear.PEARLoss(case.problem, smoothing=case.smoothing, injection=beta, reduction="none")
+    loss = pear.PEARLoss(case.problem, smoothing=case.smoothing, injection=beta, reduction="none", guidance=0.0)
     (loss(predicted, case.true) * up).sum().backward()
     g = pear.regret_gradient(case.problem, case.cost, case.true, case.smoothing, injection=beta)
     torch.testing.assert_close(predicted.grad, up[:, None] * g, rtol=1e-12, atol=1e-13 * float(g.abs().max()))
@@ -124,7 +124,9 @@ def test_injection_leaves_the_curvatures_gradient_exact() -> None:
     grads = []
     for beta in (0.0, 0.5):
         Q = leaf(case.problem.Q)
-        pear.PEARLoss(case.problem, smoothing=0.0, injection=beta)(case.cost, case.true, Q=Q, true_Q=bill).backward()
+        pear.PEARLoss(case.problem, smoothing=0.0, injection=beta, guidance=0.0)(
+            case.cost, case.true, Q=Q, true_Q=bill
+        ).backward()
         grads.append(Q.grad)
     assert float(grads[0].abs().max()) > 0
     torch.testing.assert_close(*grads, rtol=1e-13, atol=1e-15)
@@ -133,7 +135,7 @@ def test_injection_leaves_the_curvatures_gradient_exact() -> None:
 def test_a_step_against_the_gradient_lowers_the_regret() -> None:
     for name in CURVED:
         case = ZOO[name]
-        loss = pear.PEARLoss(case.problem, smoothing=case.smoothing, injection=0.0, reduction="none")
+        loss = pear.PEARLoss(case.problem, smoothing=case.smoothing, injection=0.0, reduction="none", guidance=0.0)
         predicted = leaf(case.cost)
         before = loss(predicted, case.true)
         before.sum().backward()
@@ -158,7 +160,7 @@ def by_objectives(problem: pear.Problem, predicted: Tensor, true: Tensor, smooth
 @pytest.mark.parametrize("name", ZOO)
 def test_value_is_a_difference_of_objectives(name: str) -> None:
     case = ZOO[name]
-    loss = pear.PEARLoss(case.problem, smoothing=case.smoothing, injection=0.0, reduction="none")
+    loss = pear.PEARLoss(case.problem, smoothing=case.smoothing, injection=0.0, reduction="none", guidance=0.0)
     value = loss(case.cost, case.true)
     expected = by_objectives(case.problem, case.cost, case.true, case.smoothing)
     torch.testing.assert_close(value, expected, rtol=1e-10, atol=1e-11 * case.size * case.force)
@@ -171,7 +173,7 @@ def test_value_is_a_difference_of_objectives(name: str) -> None:
 def test_value_with_a_predicted_curvature() -> None:
     case = ZOO["portfolio"]
     bill = -torch.from_numpy(curvature(np.random.default_rng(0), case.n))
-    value = pear.PEARLoss(case.problem, smoothing=0.0, reduction="none")(
+    value = pear.PEARLoss(case.problem, smoothing=0.0, reduction="none", guidance=0.0)(
         case.cost, case.true, Q=case.problem.Q, true_Q=bill
     )
     best = pear.solve(case.problem, case.true, Q=bill).x
@@ -185,7 +187,7 @@ def test_value_with_a_predicted_curvature() -> None:
 def test_regret_is_never_negative(drawn: Any, smoothing: float, sense: str) -> None:
     fields, predicted, true = drawn
     problem = pear.Problem(**fields, sense=sense)
-    loss = pear.PEARLoss(problem, smoothing=smoothing, injection=0.0, reduction="none")
+    loss = pear.PEARLoss(problem, smoothing=smoothing, injection=0.0, reduction="none", guidance=0.0)
     value = loss(predicted, true)
     assert bool((value >= 0).all())
     expected = by_objectives(problem, predicted, true, smoothing)
@@ -220,7 +222,7 @@ def test_gradient_with_a_predicted_curvature_is_that_of_the_true_objective(
     expected = torch.stack([(worth(predicted + d) - worth(predicted - d)) / (2 * step) for d in moves], 1)
     g = pear.regret_gradient(problem, predicted, true, lam, solver=solver, Q=Q, true_Q=true_Q)
     torch.testing.assert_close(g, expected, rtol=1e-6, atol=1e-7)
-    loss = pear.PEARLoss(problem, lam, injection=0.0, solver=solver, reduction="sum")
+    loss = pear.PEARLoss(problem, lam, injection=0.0, solver=solver, reduction="sum", guidance=0.0)
     leaf = predicted.clone().requires_grad_()
     loss(leaf, true, Q=Q, true_Q=true_Q).backward()
     torch.testing.assert_close(leaf.grad, expected, rtol=1e-6, atol=1e-7)

@@ -41,7 +41,7 @@ def last(function: pear.PEARLoss) -> Any:
 @pytest.mark.parametrize("name", CURVED)
 def test_last_call(name: str) -> None:
     case = ZOO[name]
-    function = pear.PEARLoss(case.problem, case.smoothing, injection=0.0, reduction="none")
+    function = pear.PEARLoss(case.problem, case.smoothing, injection=0.0, reduction="none", guidance=0.0)
     assert function.last is None
     value = function(case.cost.clone().requires_grad_(), case.true)
     call = last(function)
@@ -61,7 +61,7 @@ def test_last_call(name: str) -> None:
 
 def test_rates_without_gradient_and_weak_activity() -> None:
     problem = pear.Problem(Q=np.eye(2), ub=[1.0, INF])
-    function = pear.PEARLoss(problem, smoothing=0.0, injection=0.0)
+    function = pear.PEARLoss(problem, smoothing=0.0, injection=0.0, guidance=0.0)
     function(torch.tensor([[-1.0, 0.0], [-2.0, 0.0], [0.0, 0.0]]), torch.ones(3, 2))
     call = last(function)
     assert math.isnan(call.zero_gradient_rate)
@@ -103,7 +103,7 @@ def test_repairs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(0.0))
     solution = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="pear")
     assert solution.repaired.tolist() == [True] * 3
-    function = pear.PEARLoss(case.problem, case.smoothing, solver="pear")
+    function = pear.PEARLoss(case.problem, case.smoothing, solver="pear", guidance=0.0)
     function(case.cost, case.true)
     assert last(function).repaired_rate == 1.0
 
@@ -111,14 +111,14 @@ def test_repairs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_statistics_are_of_the_samples_that_the_keys_name() -> None:
     """Sample 1 alone is at a vertex; nothing else of the problem may answer for it."""
     problem = pear.Problem(A=np.ones((1, 3)), b=[[3.0], [1.0]], lb=0.0, ub=[[3.0] * 3, [1.0, 0.0, 0.0]])
-    function = pear.PEARLoss(problem, smoothing=1.0, injection=0.0)
+    function = pear.PEARLoss(problem, smoothing=1.0, injection=0.0, guidance=0.0)
     for key, dimension in ((0, 2), (1, 0), (0, 2)):
         function(COST[:1], TRUE[:1], keys=[key])
         assert last(function).tangent_dim.tolist() == [dimension]
 
 
 def test_the_parts_of_a_pass_add_up_to_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    function = pear.PEARLoss(SIMPLEX)
+    function = pear.PEARLoss(SIMPLEX, guidance=0.0)
     one_pass = function.decider.one_pass
     assert one_pass is not None
     function.profile = True
@@ -135,7 +135,7 @@ def test_the_parts_of_a_pass_add_up_to_its_time(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("solver", ["auto", "osqp"])
 def test_a_warm_start_that_still_holds_is_reused(solver: str) -> None:
-    function = pear.PEARLoss(SIMPLEX, solver=solver)
+    function = pear.PEARLoss(SIMPLEX, solver=solver, guidance=0.0)
     for rate in (0.0, 1.0):
         function(COST, TRUE, keys=[0, 1])
         assert last(function).reuse_rate == rate
@@ -144,7 +144,7 @@ def test_a_warm_start_that_still_holds_is_reused(solver: str) -> None:
 @pytest.mark.parametrize("solver", ["auto", "osqp"])
 def test_time_is_counted(solver: str) -> None:
     """In one pass and step by step: no more than passes, and more with every call."""
-    function = pear.PEARLoss(SIMPLEX, solver=solver)
+    function = pear.PEARLoss(SIMPLEX, solver=solver, guidance=0.0)
     total = 0.0
     for _ in range(2):
         before, began = dict(function.seconds), time.perf_counter()
@@ -158,7 +158,17 @@ def test_time_is_counted(solver: str) -> None:
 DEFAULTS: list[tuple[Any, dict[str, Any]]] = [
     (pear.solve, {"smoothing": 0.0, "solver": "auto", "on_failure": "raise"}),
     (pear.regret_gradient, {"smoothing": 0.1, "injection": 0.0, "solver": "auto", "on_failure": "raise"}),
-    (pear.PEARLoss, {"smoothing": 0.1, "injection": 0.1, "solver": "auto", "on_failure": "raise", "reduction": "mean"}),
+    (
+        pear.PEARLoss,
+        {
+            "smoothing": 0.1,
+            "injection": 0.1,
+            "guidance": 1.0,
+            "solver": "auto",
+            "on_failure": "raise",
+            "reduction": "mean",
+        },
+    ),
     (pear.DecisionLayer, {"smoothing": 0.0, "solver": "auto", "on_failure": "raise"}),
     (losses.SPOPlusLoss, {"mse_weight": 0.0}),
     (losses.PFYLLoss, {"samples": 1, "sigma": 1.0, "seed": 135, "mse_weight": 0.0}),
@@ -177,19 +187,19 @@ def test_default_settings() -> None:
 
 
 def test_reductions() -> None:
-    each = pear.PEARLoss(SIMPLEX, 1.0, reduction="none")(COST, TRUE)
+    each = pear.PEARLoss(SIMPLEX, 1.0, reduction="none", guidance=0.0)(COST, TRUE)
     assert each.shape == (2,)
-    assert pear.PEARLoss(SIMPLEX, 1.0, reduction="sum")(COST, TRUE).item() == pytest.approx(
+    assert pear.PEARLoss(SIMPLEX, 1.0, reduction="sum", guidance=0.0)(COST, TRUE).item() == pytest.approx(
         each.sum().item(), rel=1e-15
     )
-    assert pear.PEARLoss(SIMPLEX, 1.0)(COST, TRUE).item() == pytest.approx(each.mean().item(), rel=1e-15)
-    assert pear.PEARLoss(SIMPLEX, 1.0)(COST.float(), TRUE).dtype == torch.float32
+    assert pear.PEARLoss(SIMPLEX, 1.0, guidance=0.0)(COST, TRUE).item() == pytest.approx(each.mean().item(), rel=1e-15)
+    assert pear.PEARLoss(SIMPLEX, 1.0, guidance=0.0)(COST.float(), TRUE).dtype == torch.float32
 
 
 def test_value_and_gradient_by_hand() -> None:
     """On the simplex with λ = 1 the decision is 1/n + mean(ĉ) − ĉ while that is positive."""
     predicted = COST.clone().requires_grad_()
-    value = pear.PEARLoss(SIMPLEX, smoothing=1.0, injection=0.0, reduction="none")(predicted, TRUE)
+    value = pear.PEARLoss(SIMPLEX, smoothing=1.0, injection=0.0, reduction="none", guidance=0.0)(predicted, TRUE)
     chosen, best = (1 / 3 + c.mean(1, keepdim=True) - c for c in (COST, TRUE))
     assert float(chosen.min()) > 0
     assert float(best.min()) > 0
@@ -202,7 +212,7 @@ def test_value_and_gradient_by_hand() -> None:
 
 def test_one_sample_without_a_batch_dimension() -> None:
     flat, batched = COST[0].clone().requires_grad_(), COST[:1].clone().requires_grad_()
-    function = pear.PEARLoss(SIMPLEX, 1.0)
+    function = pear.PEARLoss(SIMPLEX, 1.0, guidance=0.0)
     function(flat, TRUE[0]).backward()
     function(batched, TRUE[:1]).backward()
     assert flat.grad is not None
@@ -216,7 +226,7 @@ def test_training_lowers_the_regret() -> None:
     X = torch.randn(64, 4, dtype=torch.float64)
     C = X @ torch.randn(4, 3, dtype=torch.float64)
     model = torch.nn.Linear(4, 3, dtype=torch.float64)
-    function = pear.PEARLoss(SIMPLEX, smoothing=1.0)
+    function = pear.PEARLoss(SIMPLEX, smoothing=1.0, guidance=0.0)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.1)
     values = []
     for _ in range(60):
@@ -234,12 +244,12 @@ def test_training_lowers_the_regret() -> None:
 
 def test_smoothing_by_itself(caplog: pytest.LogCaptureFixture) -> None:
     """A tenth of the mean size of the first batch of true costs, to two digits; said once and kept."""
-    function = pear.PEARLoss(SIMPLEX, smoothing="auto", injection=0.0)
+    function = pear.PEARLoss(SIMPLEX, smoothing="auto", injection=0.0, guidance=0.0)
     with caplog.at_level(logging.INFO, logger="pear"):
         first = function(COST, 10 * TRUE)
     assert caplog.messages == ["smoothing='auto' picked 0.23"]  # mean 2.333…
     assert function.chosen_smoothing == 0.23
-    assert first.item() == pear.PEARLoss(SIMPLEX, smoothing=0.23, injection=0.0)(COST, 10 * TRUE).item()
+    assert first.item() == pear.PEARLoss(SIMPLEX, smoothing=0.23, injection=0.0, guidance=0.0)(COST, 10 * TRUE).item()
     function(COST, 1000 * TRUE)
     assert function.chosen_smoothing == 0.23
 
@@ -319,7 +329,7 @@ def test_training_uses_the_relaxation() -> None:
     values, grads = [], []
     for version in (problem, problem.relaxed()):
         leaf = predicted.clone().requires_grad_()
-        values.append(pear.PEARLoss(version, reduction="none")(leaf, true))
+        values.append(pear.PEARLoss(version, reduction="none", guidance=0.0)(leaf, true))
         values[-1].sum().backward()
         grads.append(leaf.grad)
     assert torch.equal(*values)
@@ -484,7 +494,7 @@ def test_bad_pairs(name: str, call: str) -> None:
     predicted, true, given, message = PAIRS[name]
     calls: dict[str, Callable[[], Any]] = {
         "regret_gradient": lambda: pear.regret_gradient(SIMPLEX, predicted, true, **given),
-        "PEARLoss": lambda: pear.PEARLoss(SIMPLEX)(predicted, true, **given),
+        "PEARLoss": lambda: pear.PEARLoss(SIMPLEX, guidance=0.0)(predicted, true, **given),
         "normalized_regret": lambda: pear.normalized_regret(SIMPLEX, predicted, true, **given),
     }
     with pytest.raises(pear.ProblemError, match=message):

@@ -675,7 +675,9 @@ def test_more_names_than_days_take_a_shorter_way_to_the_same_gradient() -> None:
     long = predicted.clone().requires_grad_()
     (mu, sigma), (true_mu, true_sigma) = moments(long, 3), moments(true, 3)
     curvatures = {"Q": task.curvature(sigma), "true_Q": task.curvature(true_sigma)}
-    plain = pear.PEARLoss(task.problem, smoothing=0.0, injection=0.0)(task.cost(mu), task.cost(true_mu), **curvatures)
+    plain = pear.PEARLoss(task.problem, smoothing=0.0, injection=0.0, guidance=0.0)(
+        task.cost(mu), task.cost(true_mu), **curvatures
+    )
     plain.backward()
     assert value.item() == pytest.approx(plain.item(), rel=1e-12)
     assert float(long.grad.abs().max()) > 0

@@ -21,15 +21,15 @@ FLAT, SADDLE = torch.ones(2, 2, dtype=torch.float64), torch.tensor([[0.0, 1.0], 
 @pytest.mark.parametrize("injection", [0.1, 1.0])
 def test_injection_into_a_linear_program_is_refused(injection: float) -> None:
     """Its decisions are unique, and so is the gradient of zero; H⁻¹ does not exist."""
-    loss = pear.PEARLoss(BOX, smoothing=0.0, injection=0.0)
+    loss = pear.PEARLoss(BOX, smoothing=0.0, injection=0.0, guidance=0.0)
     assert loss(COSTS.clone().requires_grad_(), -COSTS).item() == pytest.approx((1 + 1 + 2 + 3) / 2)
     with pytest.raises(pear.NotUniqueError, match="injection needs H⁻¹"):
-        pear.PEARLoss(BOX, smoothing=0.0, injection=injection)(COSTS.clone().requires_grad_(), -COSTS)
+        pear.PEARLoss(BOX, smoothing=0.0, injection=injection, guidance=0.0)(COSTS.clone().requires_grad_(), -COSTS)
 
 
 def test_a_flat_curvature_is_not_taken_for_the_last_one() -> None:
     """What is known of one curvature says nothing of the next one."""
-    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=0.0, ub=1.0), smoothing=0.0, injection=0.1)
+    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=0.0, ub=1.0), smoothing=0.0, injection=0.1, guidance=0.0)
     for Q in (None, EYE):
         loss(COSTS.clone().requires_grad_(), -COSTS, Q=Q, true_Q=None if Q is None else EYE)
     with pytest.raises(pear.NotUniqueError):
@@ -41,11 +41,11 @@ def decide(Q: torch.Tensor) -> Any:
 
 
 def lose(Q: torch.Tensor) -> Any:
-    return pear.PEARLoss(pear.Problem(Q=EYE, lb=0.0, ub=1.0), smoothing=0.0)(COSTS, -COSTS, Q=Q)
+    return pear.PEARLoss(pear.Problem(Q=EYE, lb=0.0, ub=1.0), smoothing=0.0, guidance=0.0)(COSTS, -COSTS, Q=Q)
 
 
 def lose_truly(Q: torch.Tensor) -> Any:
-    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=0.0, ub=1.0), smoothing=0.0)
+    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=0.0, ub=1.0), smoothing=0.0, guidance=0.0)
     return loss(COSTS, -COSTS, Q=EYE.expand(2, 2, 2), true_Q=Q)
 
 
@@ -62,7 +62,7 @@ def test_one_indefinite_sample_is_named(call: Any, which: int) -> None:
 
 @pytest.mark.parametrize("keys", [None, [0, 1]])
 def test_a_true_curvature_of_any_type(keys: Any) -> None:
-    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=-5.0, ub=5.0), smoothing=0.0)
+    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=-5.0, ub=5.0), smoothing=0.0, guidance=0.0)
     Q = torch.stack([2 * EYE, 3 * EYE])
     values = [loss(COSTS, -COSTS, keys, Q, (Q / 2).to(kind)).item() for kind in (torch.float64, torch.float32) * 2]
     assert values == pytest.approx([values[0]] * 4, rel=1e-12)
@@ -96,7 +96,7 @@ def test_samples_with_keys_are_decided_under_the_lock() -> None:
 
 
 def test_one_flat_sample_among_curved_ones_is_noticed() -> None:
-    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=0.0, ub=1.0), smoothing=0.0, injection=0.1)
+    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=0.0, ub=1.0), smoothing=0.0, injection=0.1, guidance=0.0)
     with pytest.raises(pear.NotUniqueError):
         loss(COSTS.clone().requires_grad_(), -COSTS, Q=torch.stack([EYE, FLAT]))
 
@@ -106,7 +106,7 @@ def test_a_decision_that_could_leave_a_constraint_for_nothing_has_no_derivative(
     problem = pear.Problem(G=[[1.0, 1.0]], h=[9.0], lb=0.0, ub=1.0)
     free = torch.tensor([[0.0, 1.0]], dtype=torch.float64, requires_grad=True)
     with pytest.raises(pear.NotUniqueError):
-        pear.PEARLoss(problem, smoothing=0.0, injection=0.0)(free, -COSTS[:1])
+        pear.PEARLoss(problem, smoothing=0.0, injection=0.0, guidance=0.0)(free, -COSTS[:1])
     with pytest.raises(pear.NotUniqueError):
         pear.DecisionLayer(problem)(free).sum().backward()
 
@@ -121,7 +121,9 @@ def test_injection_beside_a_predicted_curvature_and_smoothing(solver: str, share
     Q = Q[:1].expand(2, 3, 3) if shared else Q
     predicted, true = torch.randn(2, 2, 3, generator=generator, dtype=torch.float64)
     lam, beta = 0.5, 0.3
-    loss = pear.PEARLoss(pear.Problem(A=np.ones((1, 3)), b=[1.0], n=3), lam, beta, solver=solver, reduction="sum")
+    loss = pear.PEARLoss(
+        pear.Problem(A=np.ones((1, 3)), b=[1.0], n=3), lam, beta, solver=solver, reduction="sum", guidance=0.0
+    )
     leaf = predicted.clone().requires_grad_()
     loss(leaf, true, Q=Q[0] if shared else Q, true_Q=true_Q).backward()
     assert leaf.grad is not None
@@ -139,15 +141,15 @@ def test_injection_beside_a_predicted_curvature_and_smoothing(solver: str, share
 
 
 def test_a_true_curvature_that_differs_in_one_entry_is_another_one() -> None:
-    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=-5.0, ub=5.0), smoothing=0.0)
+    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=-5.0, ub=5.0), smoothing=0.0, guidance=0.0)
     curvatures = [torch.diag(torch.tensor([1.0, last], dtype=torch.float64)).expand(2, 2, 2) for last in (1.0, 4.0)]
     for true_Q in (*curvatures, curvatures[0]):
-        fresh = pear.PEARLoss(loss.problem, smoothing=0.0)(COSTS, -COSTS, Q=EYE, true_Q=true_Q)
+        fresh = pear.PEARLoss(loss.problem, smoothing=0.0, guidance=0.0)(COSTS, -COSTS, Q=EYE, true_Q=true_Q)
         assert loss(COSTS, -COSTS, [0, 1], EYE, true_Q.clone()).item() == pytest.approx(fresh.item(), rel=1e-12)
 
 
 def test_the_answer_to_the_true_problem_is_kept_for_one_smoothing() -> None:
-    loss = pear.PEARLoss(BOX, smoothing=0.5)
+    loss = pear.PEARLoss(BOX, smoothing=0.5, guidance=0.0)
     one_pass = loss.decider.one_pass
     assert one_pass is not None
 
@@ -160,9 +162,14 @@ def test_the_answer_to_the_true_problem_is_kept_for_one_smoothing() -> None:
     assert kept() == [False, True]
     loss(COSTS, -COSTS, keys=[0, 1])
     assert kept() == [True, True]
-    assert loss(COSTS, -COSTS, keys=[0, 1]).item() == pear.PEARLoss(BOX, smoothing=0.5)(COSTS, -COSTS).item()
+    assert (
+        loss(COSTS, -COSTS, keys=[0, 1]).item() == pear.PEARLoss(BOX, smoothing=0.5, guidance=0.0)(COSTS, -COSTS).item()
+    )
     loss.smoothing = 0.25
-    assert loss(COSTS, -COSTS, keys=[0, 1]).item() == pear.PEARLoss(BOX, smoothing=0.25)(COSTS, -COSTS).item()
+    assert (
+        loss(COSTS, -COSTS, keys=[0, 1]).item()
+        == pear.PEARLoss(BOX, smoothing=0.25, guidance=0.0)(COSTS, -COSTS).item()
+    )
 
 
 FLAT_ON_TOP = pear.Problem(Q=FLAT, lb=0.0, ub=1.0)
@@ -181,7 +188,7 @@ def test_the_pass_answers_alone_wherever_it_can(name: str, own: bool, monkeypatc
     problem, smoothing, injection = ALONE[name]
     monkeypatch.setattr(Decider, "solve", lambda *args, **fields: pytest.fail("the pipeline was asked"))
     given = {} if own or problem.Q is None else {"Q": problem.Q.clone().requires_grad_()}
-    loss = pear.PEARLoss(problem, smoothing, injection)
+    loss = pear.PEARLoss(problem, smoothing, injection, guidance=0.0)
     layer = pear.DecisionLayer(problem, smoothing)
     for _ in range(2):
         loss(COSTS.clone().requires_grad_(), -COSTS, **given).backward()

@@ -135,7 +135,7 @@ def test_a_batch_equals_a_loop(name: str) -> None:
 @every_case
 def test_regret(name: str) -> None:
     c = ZOO[name]
-    loss = pear.PEARLoss(c.problem, c.smoothing, injection=0.0, reduction="none")
+    loss = pear.PEARLoss(c.problem, c.smoothing, injection=0.0, reduction="none", guidance=0.0)
     value = loss(c.cost, c.true)
     chosen, best = (pear.solve(c.problem, v, smoothing=c.smoothing).x for v in (c.cost, c.true))
     paid, ideal = (c.problem.objective(z, c.true, smoothing=c.smoothing) for z in (chosen, best))
@@ -149,7 +149,7 @@ def test_regret(name: str) -> None:
 @every_case
 def test_gradcheck_of_the_loss(name: str) -> None:
     c = ZOO[name]
-    loss = pear.PEARLoss(c.problem, c.smoothing, injection=0.0, reduction="none")
+    loss = pear.PEARLoss(c.problem, c.smoothing, injection=0.0, reduction="none", guidance=0.0)
     leaves = (v.clone().requires_grad_() for v in (c.cost, c.true))
     assert torch.autograd.gradcheck(loss, tuple(leaves), **CHECK, fast_mode=True)
 
@@ -182,7 +182,9 @@ def test_closed_form_of_the_gradient() -> None:
 
 def test_keys_do_not_change_the_result() -> None:
     c = ZOO["log-sum-exp with rows"]
-    loss, fresh = (pear.PEARLoss(c.problem, c.smoothing, injection=0.0, reduction="none") for _ in range(2))
+    loss, fresh = (
+        pear.PEARLoss(c.problem, c.smoothing, injection=0.0, reduction="none", guidance=0.0) for _ in range(2)
+    )
     for cost in (c.cost, c.cost, c.cost.flip(0), -3 * c.cost):
         torch.testing.assert_close(loss(cost, c.true, keys=[0, 1, 2]), fresh(cost, c.true), rtol=1e-10, atol=1e-12)
 
@@ -223,5 +225,5 @@ def test_start_outside_the_domain() -> None:
 def test_an_empty_batch() -> None:
     c, none = ZOO["entropy on the simplex"], torch.zeros(0, 4)
     assert pear.solve(c.problem, none).x.shape == (0, 4)
-    assert pear.PEARLoss(c.problem, 0.0)(none, none).item() == 0.0
+    assert pear.PEARLoss(c.problem, 0.0, guidance=0.0)(none, none).item() == 0.0
     assert pear.DecisionLayer(c.problem)(none).shape == (0, 4)

@@ -307,7 +307,7 @@ def test_portfolio_forecasts_are_trained_through_cost_and_curvature() -> None:
     mu = torch.tensor([[0.3, 0.2, 0.1]], requires_grad=True)
     sigma = (0.2 * torch.eye(3)).requires_grad_()
     true_mu, true_sigma = torch.tensor([[0.1, 0.2, 0.3]]), 0.4 * torch.eye(3)
-    loss = pear.PEARLoss(task.problem, smoothing=0.0, injection=0.0)
+    loss = pear.PEARLoss(task.problem, smoothing=0.0, injection=0.0, guidance=0.0)
     loss(task.cost(mu), task.cost(true_mu), Q=task.curvature(sigma), true_Q=task.curvature(true_sigma)).backward()
     assert mu.grad is not None
     assert sigma.grad is not None

@@ -97,7 +97,7 @@ def test_bounds_that_nobody_meets_change_nothing(solver: str, bound: float) -> N
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_regret_within_bounds_that_nobody_meets(solver: str, bound: float) -> None:
     """R = |e|² / 2λ and ∇R = e / λ with e = (ĉ − c) − its mean: 35/6 for these costs."""
-    loss = pear.PEARLoss(simplex(bound), smoothing=0.1, injection=0.0, solver=solver)
+    loss = pear.PEARLoss(simplex(bound), smoothing=0.1, injection=0.0, solver=solver, guidance=0.0)
     predicted = PREDICTED.clone().requires_grad_()
     value = loss(predicted, TRUE)
     value.backward()

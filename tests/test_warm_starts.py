@@ -96,7 +96,7 @@ def test_other_data_under_a_key_is_noticed(solver: str, field: str) -> None:
     n, batch = 6, 4
     problem = pear.Problem(A=[[1.0] * n], b=[1.0], lb=0.0)
     given = {"Q": covariance(batch, n, 1), "true_Q": covariance(batch, n, 2)}
-    loss = pear.PEARLoss(problem, smoothing=0.1, injection=0.0, solver=solver, reduction="none")
+    loss = pear.PEARLoss(problem, smoothing=0.1, injection=0.0, solver=solver, reduction="none", guidance=0.0)
     predicted, true = costs(batch, n), costs(batch, n, 1)
     for _ in range(2):
         loss(predicted, true, keys=range(batch), **given)
@@ -106,7 +106,7 @@ def test_other_data_under_a_key_is_noticed(solver: str, field: str) -> None:
         loss.smoothing = 0.7
     elif field != "nothing":
         given[field] = covariance(batch, n, 7)
-    fresh = pear.PEARLoss(problem, loss.smoothing, injection=0.0, solver=solver, reduction="none")
+    fresh = pear.PEARLoss(problem, loss.smoothing, injection=0.0, solver=solver, reduction="none", guidance=0.0)
     found = loss(predicted, true, keys=range(batch), **given)
     torch.testing.assert_close(found, fresh(predicted, true, **given), rtol=1e-11, atol=1e-14)
 
@@ -122,8 +122,8 @@ def test_other_data_under_a_key_of_a_baseline_is_noticed() -> None:
 def test_one_loss_in_several_threads(solver: str) -> None:
     """Batches that share keys and batches that do not, at once, give what they give one after another."""
     batches = 120 if solver == "auto" else 16
-    expected = pear.PEARLoss(GRID, smoothing=0.1, solver=solver, reduction="none")
-    shared = pear.PEARLoss(GRID, smoothing=0.1, solver=solver, reduction="none")
+    expected = pear.PEARLoss(GRID, smoothing=0.1, solver=solver, reduction="none", guidance=0.0)
+    shared = pear.PEARLoss(GRID, smoothing=0.1, solver=solver, reduction="none", guidance=0.0)
 
     def run(loss: pear.PEARLoss, k: int) -> torch.Tensor:
         keys = range(8 * (k % 5), 8 * (k % 5) + 8)
@@ -199,7 +199,7 @@ def test_a_curvature_is_checked_for_every_smoothing() -> None:
     """One that is convex with λ = 1 is not without."""
     problem = pear.Problem(lb=-1.0, ub=1.0, n=2)
     given = {"Q": torch.eye(2).double()[None], "true_Q": torch.diag(torch.tensor([-0.5, 1.0])).double()[None]}
-    loss = pear.PEARLoss(problem, smoothing=1.0, injection=0.0)
+    loss = pear.PEARLoss(problem, smoothing=1.0, injection=0.0, guidance=0.0)
     args = torch.tensor([[0.3, 0.2]]).double(), torch.tensor([[0.01, 0.02]]).double()
     loss(*args, keys=[0], **given)
     loss.smoothing = 0.0
@@ -208,7 +208,7 @@ def test_a_curvature_is_checked_for_every_smoothing() -> None:
 
 
 def test_what_auto_settles_on_is_for_one_problem() -> None:
-    loss = pear.PEARLoss(pear.Problem(Q=torch.eye(3), lb=0.0), smoothing="auto")
+    loss = pear.PEARLoss(pear.Problem(Q=torch.eye(3), lb=0.0), smoothing="auto", guidance=0.0)
     loss(costs(2, 3), costs(2, 3, 1))
     assert loss.chosen_smoothing == 0.0
     loss.problem = pear.Problem(A=[[1.0] * 3], b=[1.0], lb=0.0)
@@ -219,7 +219,7 @@ def test_what_auto_settles_on_is_for_one_problem() -> None:
 def test_a_call_keeps_no_graph_and_no_view() -> None:
     problem = pear.Problem(A=[[1.0] * 4], b=[1.0], lb=0.0)
     root = covariance(3, 4, 0).requires_grad_()
-    loss = pear.PEARLoss(problem, smoothing=0.0, injection=0.0)
+    loss = pear.PEARLoss(problem, smoothing=0.0, injection=0.0, guidance=0.0)
     predicted = costs(3, 4)
     loss(predicted, costs(3, 4, 1), Q=root @ root, true_Q=covariance(3, 4, 1))
     copy.deepcopy(loss)
@@ -231,7 +231,7 @@ def test_a_call_keeps_no_graph_and_no_view() -> None:
 
 def test_keys_of_every_kind() -> None:
     problem = pear.Problem(A=[[1.0] * 3], b=torch.ones(6, 1), lb=0.0)
-    loss = pear.PEARLoss(problem, smoothing=0.5, reduction="none")
+    loss = pear.PEARLoss(problem, smoothing=0.5, reduction="none", guidance=0.0)
     expected = loss(costs(2, 3), costs(2, 3, 1), keys=[3, 4])
     for keys in (np.array([3, 4]), torch.tensor([3, 4]), (3, 4)):
         torch.testing.assert_close(loss(costs(2, 3), costs(2, 3, 1), keys=keys), expected, rtol=1e-12, atol=0)
@@ -242,7 +242,7 @@ def test_keys_of_every_kind() -> None:
 
 def test_settings_are_shown() -> None:
     case = ZOO["simplex"]
-    loss = pear.PEARLoss(case.problem, smoothing="auto", injection=0.2)
+    loss = pear.PEARLoss(case.problem, smoothing="auto", injection=0.2, guidance=0.0)
     assert str(loss) == (
         f"PEARLoss({case.problem}, smoothing='auto', solver='auto', on_failure='raise', injection=0.2, "
         "reduction='mean')"
@@ -256,13 +256,13 @@ def test_settings_are_shown() -> None:
 
 def test_what_auto_settles_on_is_state() -> None:
     case = ZOO["simplex"]
-    loss = pear.PEARLoss(case.problem, smoothing="auto")
+    loss = pear.PEARLoss(case.problem, smoothing="auto", guidance=0.0)
     assert loss.calibrate(case.true) == loss.chosen_smoothing
-    other = pear.PEARLoss(case.problem, smoothing="auto")
+    other = pear.PEARLoss(case.problem, smoothing="auto", guidance=0.0)
     other.load_state_dict(loss.state_dict())
     other(case.cost * 100, case.true * 100)
     assert other.chosen_smoothing == loss.chosen_smoothing
-    fixed = pear.PEARLoss(case.problem, smoothing=0.25)
+    fixed = pear.PEARLoss(case.problem, smoothing=0.25, guidance=0.0)
     fixed.load_state_dict(loss.state_dict())
     assert fixed.chosen_smoothing == 0.25
 
@@ -287,8 +287,8 @@ def test_a_failure_is_kept_while_its_constraints_stay(asked: list[str]) -> None:
     """Costs change in every epoch; what no cost can mend is asked once, and the others get what they get without it."""
     b = torch.tensor([[1.0], [9.0], [1.0], [8.0]], dtype=torch.float64)
     problem = pear.Problem(A=torch.ones(1, 5), b=b, lb=0.0, ub=1.0)
-    loss = pear.PEARLoss(problem, 0.1, on_failure="mask", reduction="none")
-    alone = pear.PEARLoss(problem[[0, 2]], 0.1, reduction="none")
+    loss = pear.PEARLoss(problem, 0.1, on_failure="mask", reduction="none", guidance=0.0)
+    alone = pear.PEARLoss(problem[[0, 2]], 0.1, reduction="none", guidance=0.0)
     true = costs(4, 5, 99)
     for epoch in range(3):
         asked.clear()
@@ -315,7 +315,7 @@ def test_a_failure_is_kept_while_its_constraints_stay(asked: list[str]) -> None:
 @pytest.mark.parametrize("solver", ["auto", "pear"])
 def test_a_failure_under_the_cost_is_forgotten_with_it(solver: str, asked: list[str]) -> None:
     problem = pear.Problem(lb=0.0, n=2)
-    loss = pear.PEARLoss(problem, 0.0, 0.0, solver=solver, on_failure="mask", reduction="none")
+    loss = pear.PEARLoss(problem, 0.0, 0.0, solver=solver, on_failure="mask", reduction="none", guidance=0.0)
     good, bad = torch.tensor([[1.0, 2.0], [2.0, 1.0]]), torch.tensor([[1.0, 2.0], [-2.0, 1.0]])
     for predicted, true, status in (
         (good, bad, 3),
@@ -346,7 +346,7 @@ def test_a_failure_is_asked_again_when_its_rows_change() -> None:
 
 def test_on_failure_raise_raises_every_time() -> None:
     problem = pear.Problem(A=torch.ones(1, 5), b=[[1.0], [9.0]], lb=0.0, ub=1.0)
-    loss = pear.PEARLoss(problem, 0.1)
+    loss = pear.PEARLoss(problem, 0.1, guidance=0.0)
     for _ in range(2):
         with pytest.raises(pear.SolveError, match=r"1 of 2 samples .* sample 1 \(INFEASIBLE\)"):
             loss(costs(2, 5), costs(2, 5, 1), keys=range(2))
@@ -358,7 +358,7 @@ def test_a_sparse_sample_is_asked_once(asked: list[str]) -> None:
     b[1, 0] += 1.0
     problem = pear.Problem(A=problem.A.csr, b=b, lb=0.0)
     assert problem.is_sparse
-    loss = pear.PEARLoss(problem, 0.1, on_failure="mask", reduction="none")
+    loss = pear.PEARLoss(problem, 0.1, on_failure="mask", reduction="none", guidance=0.0)
     with pytest.warns(pear.FailedSamplesWarning):
         loss(costs(2, problem.n), costs(2, problem.n, 1), keys=range(2))
     asked.clear()

@@ -217,7 +217,7 @@ def _differences(exam: _Exam, steps: Array, solver: str) -> Array:
     moves = torch.from_numpy(np.nan_to_num(steps)[:, :, None] * exam.directions)
     copies = torch.arange(B).repeat_interleave(2 * k)
     shifts = torch.stack([moves, -moves], 2).reshape(len(copies), -1)
-    loss = PEARLoss(case.problem[copies], case.smoothing, 0.0, solver, "mask", "none")
+    loss = PEARLoss(case.problem[copies], case.smoothing, 0.0, 0.0, solver, "mask", "none")
     Q, true_Q = (None if part is None else part[copies] for part in (case.Q, case.true_Q))
     value = loss(case.predicted[copies] + shifts, case.true[copies], Q=Q, true_Q=true_Q)
     assert loss.last is not None

@@ -74,7 +74,7 @@ def portfolio(assets: int, batch: int, seed: int = 0) -> None:
 
     cost, true, Q = (torch.from_numpy(part) for part in markets(np.random.default_rng(seed), assets, batch))
     moving = cost.requires_grad_()
-    pear.PEARLoss(long_only(Q), smoothing=0.0, injection=0.0)(moving, true).backward()
+    pear.PEARLoss(long_only(Q), smoothing=0.0, injection=0.0, guidance=0.0)(moving, true).backward()
 
 
 def training(epochs: int, seed: int = 0) -> None:

@@ -65,7 +65,7 @@ class Ours:
         return self.loss
 
     def _make_loss(self) -> PEARLoss:
-        self.loss = PEARLoss(long_only(self.Q), smoothing=0.0, injection=0.0, reduction="sum")
+        self.loss = PEARLoss(long_only(self.Q), smoothing=0.0, injection=0.0, guidance=0.0, reduction="sum")
         return self.loss
 
     def _pear(self) -> Step:

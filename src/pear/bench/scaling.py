@@ -114,7 +114,7 @@ def _point(settings: ScalingSettings, family: str, solver: str, size: int) -> Sc
     last: list[PEARLoss] = []
 
     def fresh() -> Step:
-        loss = PEARLoss(problem, smoothing=smoothing, injection=injection, solver=solver, reduction="sum")
+        loss = PEARLoss(problem, smoothing=smoothing, injection=injection, guidance=0.0, solver=solver, reduction="sum")
         last[:] = [loss]
         return lambda: {"gradient": gradient_at(predicted, lambda cost: loss(cost, true))}
 

@@ -191,7 +191,7 @@ class _Training:
             sides[:: round(1 / part)] -= 1.0 + sides.abs().max()
         given = {field: getattr(own, field) for field in ("A", "b", "G", "h", "lb", "ub")} | {name: sides}
         problem = Problem(**given, sense=own.sense)
-        loss = PEARLoss(problem, s["smoothing"], s["injection"], on_failure="mask")
+        loss = PEARLoss(problem, s["smoothing"], s["injection"], 0.0, on_failure="mask")
         ends: list[float] = []
 
         def ended(report: Progress) -> None:

@@ -39,7 +39,7 @@ class RegretCall(NamedTuple):
 
     Attributes:
         predicted, true: (B, n) costs.
-        smoothing: λ; injection: β.
+        smoothing: λ; injection: β; guidance: α.
         keys: of the samples, or None.
         Q, true_Q: predicted curvature and the one of the true objective, or None.
         rows: without keys, the samples' numbers in the problem, or None where they are all there.
@@ -53,6 +53,7 @@ class RegretCall(NamedTuple):
     Q: Any = None
     true_Q: Any = None
     rows: Tensor | None = None
+    guidance: float = 0.0
 
     def only(self, index: Tensor) -> RegretCall:
         """Some of the samples; what they share stays shared."""

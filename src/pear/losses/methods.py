@@ -124,7 +124,7 @@ METHODS: tuple[Method, ...] = (
         note="best vertex against its neighbours; no solve after the first epoch",
     ),
     Method(
-        "pear", "PEAR", PEARLoss, options={"": {"smoothing": 0.1, "injection": 0.1}},
+        "pear", "PEAR", PEARLoss, options={"": {"smoothing": 0.1, "injection": 0.1, "guidance": 0.0}},
         note="regret of the relaxation, with its exact gradient",
     ),
     Method("pear-guided", "PEAR guided", PEARLoss, note="the same with this package's defaults instead of the paper's"),

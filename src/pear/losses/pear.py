@@ -17,6 +17,7 @@ from pear.decisions.one_pass import RegretCall, Regrets
 from pear.decisions.solve import OnFailure, fail
 from pear.decisions.warm_starts import as_keys, check_rows
 from pear.errors import NotUniqueError, ProblemError
+from pear.losses.guided import DECAY, GuidedRegret, check_guidance
 from pear.losses.module import DecisionModule
 from pear.losses.regret import check_injection, check_pair, gradient_error, regret, true_curvature
 from pear.optimality.point import Status
@@ -87,18 +88,21 @@ class LastCall:
 
 
 class PEARLoss(DecisionModule):
-    """Regret of the decision, ``R = f(z*(ĉ); c) − f(z*(c); c)``, with gradient ``g = P(ĉ − c)``.
+    """Regret of the decision, ``R = f(z*(ĉ); c) − f(z*(c); c)``, with gradient ``g = P(ĉ − c)``, and guidance.
 
     f is the objective that is differentiated, smoothing included, so that the loss is never negative, falls to zero at
-    ĉ = c, and agrees with finite differences. With a predicted curvature (``Q``, ``true_Q``) the gradient is
-    ``g = P[(ĉ − c) + (Q̂ − Q) z*]`` for ĉ and ``½ (g z*ᵀ + z* gᵀ)`` for Q̂. An integer problem is trained on its
-    continuous relaxation.
+    ĉ = c, and agrees with finite differences. Guidance adds ``α F``, the gap of the true decision under the forecast,
+    which pulls where regret is flat; α falls to zero over the training, so that regret alone is left. With a predicted
+    curvature (``Q``, ``true_Q``) the gradient of R is ``g = P[(ĉ − c) + (Q̂ − Q) z*]`` for ĉ and ``½ (g z*ᵀ + z* gᵀ)``
+    for Q̂. An integer problem is trained on its continuous relaxation.
 
     Args:
         problem: what is decided. Where it carries fields per sample, ``keys`` selects its rows.
         smoothing: λ, the curvature added to the objective; "auto" picks it once, from the true costs of the training
             set (``calibrate``, which ``pear.train.fit`` calls) or of the first batch.
         injection: β, how much of the normal component is added to the gradient of ĉ (0: the exact gradient).
+        guidance: α of the first step, multiplied by 0.995 after every call that asks for a gradient (0: PEAR as
+            published). To assign another one starts anew; where it has come to is part of the state.
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise", or "mask" to leave failed samples out of the loss, with a warning.
         reduction: "mean" (over the samples that are solved), "sum" or "none".
@@ -113,7 +117,8 @@ class PEARLoss(DecisionModule):
 
     Example:
         >>> import torch, pear
-        >>> loss = pear.PEARLoss(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), smoothing=1.0, injection=0.0)
+        >>> simplex = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+        >>> loss = pear.PEARLoss(simplex, smoothing=1.0, injection=0.0, guidance=0.0)
         >>> predicted = torch.tensor([[0.2, 0.4]], requires_grad=True)
         >>> value = loss(predicted, torch.tensor([[0.4, 0.2]]))
         >>> value.backward()
@@ -126,6 +131,7 @@ class PEARLoss(DecisionModule):
         problem: Problem,
         smoothing: float | Literal["auto"] = 0.1,
         injection: float = 0.1,
+        guidance: float = 1.0,
         solver: str = "auto",
         on_failure: OnFailure = "raise",
         reduction: Reduction = "mean",
@@ -135,15 +141,46 @@ class PEARLoss(DecisionModule):
             raise ProblemError(f"reduction must be 'mean', 'sum' or 'none'; got {reduction!r}")
         check_injection(injection)
         self.injection = float(injection)
+        self.guidance = guidance
         self.reduction = reduction
         self.last: LastCall | None = None
         self.samples = self.reused = 0
         self.seconds = {"solve": 0.0, "gradient": 0.0}
         self.profile = False
 
+    @property
+    def guidance(self) -> float:
+        """α as it was given."""
+        return self._guidance
+
+    @guidance.setter
+    def guidance(self, guidance: float) -> None:
+        check_guidance(guidance)
+        self._guidance = self._alpha = float(guidance)
+
+    @property
+    def current_guidance(self) -> float:
+        """α of the next call."""
+        return self._alpha
+
+    def guided(self, steps: int) -> None:
+        """Let α fall as it does in so many steps."""
+        self._alpha *= DECAY**steps
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What "auto" has settled on, and what α has come to, for ``state_dict``."""
+        return {**super().get_extra_state(), "guidance": self._alpha}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Go on where a saved state was, where this loss is guided too."""
+        super().set_extra_state(state)
+        if self._guidance > 0:
+            self._alpha = state.get("guidance", self._alpha)
+
     def extra_repr(self) -> str:
         """The settings, in one line."""
-        return f"{super().extra_repr()}, injection={self.injection:g}, reduction={self.reduction!r}"
+        strengths = f"injection={self.injection:g}, guidance={self._guidance:g}"
+        return f"{super().extra_repr()}, {strengths}, reduction={self.reduction!r}"
 
     def forward(
         self,
@@ -186,9 +223,15 @@ class PEARLoss(DecisionModule):
         if Q is not None or true_Q is not None:
             true_Q = true_curvature(self.decider.problem_of(ids), Q, true_Q, len(predicted))
         wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q))
+        if self._alpha > 0 and torch.is_grad_enabled() and (true.requires_grad or _requires_grad(true_Q)):
+            raise ProblemError(
+                "a derivative by the true costs was asked for, and guidance has none; pass guidance=0 or true.detach()"
+            )
         curvature = None if Q is None else Q.detach()
         true_curve = curvature if true_Q is Q else None if true_Q is None else torch.as_tensor(true_Q).detach()
-        call = RegretCall(predicted.detach(), true.detach(), lam, self.injection, ids, curvature, true_curve)
+        call = RegretCall(
+            predicted.detach(), true.detach(), lam, self.injection, ids, curvature, true_curve, guidance=self._alpha
+        )
         with self.decider.locked(ids):
             known = self._known_failures(call)
             parts, good = self._regrets(call, wanted) if known is None else self._regrets_without(call, wanted, known)
@@ -197,7 +240,8 @@ class PEARLoss(DecisionModule):
                 good = int(((parts.status == 0) & (parts.true_status == 0)).sum())
             last = self.record(call, parts, wanted)
         shares = {"none": 0, "sum": 1, "mean": max(good, 1)}[self.reduction]
-        value: Tensor = _Regret.apply(predicted, true, Q, true_Q, parts, shares, self.problem.sign)
+        value: Tensor = GuidedRegret.apply(predicted, true, Q, true_Q, call, parts, shares, self.problem.sign)
+        self.guided(int(wanted))
         return value, last
 
     def _known_failures(self, call: RegretCall) -> tuple[Tensor, Tensor] | None:
@@ -332,6 +376,10 @@ class PEARLoss(DecisionModule):
         return last
 
 
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
+
+
 def no_regrets(status: Tensor, true_status: Tensor, n: int) -> Regrets:
     """Samples with these statuses (B,), and zeros for everything else: what a failed sample has."""
     wide = torch.zeros(len(status), n, dtype=torch.float64, device=status.device)
@@ -348,49 +396,3 @@ def no_regrets(status: Tensor, true_status: Tensor, n: int) -> Regrets:
         reused=never,
         repaired=never.clone(),
     )
-
-
-class _Regret(torch.autograd.Function):
-    """Puts gradients that are known in closed form behind a value.
-
-    ``shares`` is what the sum over the samples is divided by, 0 where they are to stay apart.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        predicted: Tensor,
-        true: Tensor,
-        Q: Tensor | None,
-        true_Q: Tensor | None,
-        parts: Regrets,
-        shares: int,
-        sign: int,
-    ) -> Tensor:
-        ctx.parts, ctx.shares, ctx.sign = parts, shares, sign
-        ctx.inputs = [None if t is None else (t.dtype, t.dim()) for t in (predicted, true, Q, true_Q)]
-        value = parts.value.clone() if shares == 0 else parts.value.sum() / shares
-        return value.to(predicted.dtype)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        parts, z, best = ctx.parts, ctx.parts.x, ctx.parts.best
-        u = up.double()[:, None] if ctx.shares == 0 else up.double() / ctx.shares
-        grads: list[Tensor | None] = [None] * 4
-        if ctx.needs_input_grad[0]:
-            grads[0] = u * parts.injected
-        if ctx.needs_input_grad[1]:
-            grads[1] = u * ctx.sign * (z - best)
-        if ctx.needs_input_grad[2]:
-            half = 0.5 * (u * parts.exact)[:, :, None] * z[:, None, :]
-            grads[2] = half + half.mT
-        if ctx.needs_input_grad[3]:
-            outer = z[:, :, None] * z[:, None, :] - best[:, :, None] * best[:, None, :]
-            grads[3] = 0.5 * ctx.sign * (u[..., None] * outer)
-        for i, kind in enumerate(ctx.inputs):
-            grad = grads[i]
-            if grad is not None and kind is not None:
-                shared = i >= 2 and kind[1] == 2
-                grads[i] = (grad.sum(0) if shared else grad).to(kind[0])
-        return (*grads, None, None, None)

@@ -168,7 +168,7 @@ def _judge_gradients(case: Case, problem: Problem, batch: list[Answered], verdic
 
 def _loss(case: Case, problem: Problem, cost: Array) -> tuple[Array, Array]:
     """(B,) regrets, NaN where there is none, and (B, n) their gradients, by ``PEARLoss``."""
-    loss = PEARLoss(problem, case.smoothing, 0.0, "auto", "mask", "none")
+    loss = PEARLoss(problem, case.smoothing, 0.0, 0.0, "auto", "mask", "none")
     moving = torch.tensor(cost, requires_grad=True)
     value = loss(moving, torch.from_numpy(case.true))
     value.sum().backward()

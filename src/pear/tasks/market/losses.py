@@ -109,7 +109,7 @@ class PortfolioPEARLoss(nn.Module):
         if mode not in get_args(Mode):
             raise ProblemError(f"mode must be 'exact' or 'mean'; got {mode!r}")
         self.task, self.mode, self.ahead = task, mode, ahead
-        self.loss = PEARLoss(task.problem, smoothing=0.0, injection=injection)
+        self.loss = PEARLoss(task.problem, smoothing=0.0, injection=injection, guidance=0.0)
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -45,6 +45,14 @@ class Adam(NamedTuple):
     steps: int
 
 
+class Strengths(NamedTuple):
+    """β of the injection; α of the guidance in the first step of the call, and what it is multiplied by after each."""
+
+    injection: float
+    guidance: float
+    decay: float
+
+
 class TrainingSet(NamedTuple):
     """What is trained on.
 
@@ -83,13 +91,13 @@ class Room(NamedTuple):
 
 @entry
 def linear_epoch(
-    P: Programs, data: TrainingSet, strength: float, model: Model, adam: Adam, room: Room, first: int
+    P: Programs, data: TrainingSet, how: Strengths, model: Model, adam: Adam, room: Room, first: int
 ) -> int:
     """Train on the batches from ``first`` on; returns how many are done when it ends, or meets one that it cannot do.
 
     Args:
         P: Programs without Q.
-        strength: β; data, model, adam: see there.
+        data, how, model, adam: see there.
         room: what is left there belongs to the last batch, ``totals`` to all of them.
         first: the batch to begin with.
     """
@@ -110,10 +118,14 @@ def linear_epoch(
             for j in range(true.shape[1]):
                 samples.true[i, j] = true[row, j]
         pair = Pair(P, P, np.bool_(False))  # literals would compile a second variant
-        regret_batch(pair, samples, data.table, data.default, strength, room.results, room.work, np.int64(0), count)
+        regret_batch(
+            pair, samples, data.table, data.default, how.injection, room.results, room.work, np.int64(0), count
+        )
         for i in range(count):
             if outcome.code[i] != SOLVED:
                 return done
+        if how.guidance > 0.0:
+            guide(P.sign, data.table, samples, room.results, how.guidance * how.decay ** (done - first), count)
         for i in range(count):  # the mean over the samples that count, for each that was seen
             room.totals[0] += room.results.value[i] * (seen / count)
             room.totals[1] += 1.0 if outcome.changes[i] == 0 else 0.0
@@ -123,6 +135,18 @@ def linear_epoch(
         improve(model.weight, model.weight_slope, model.weight_mean, model.weight_square, adam, step)
         improve(model.bias, model.bias_slope, model.bias_mean, model.bias_square, adam, step)
     return done
+
+
+@inner
+def guide(sign: float, table: Table, samples: Samples, results: Results, alpha: float, count: int) -> None:
+    """Add α F, the gap of the true decision under the forecast, to values, and its gradient to gradients."""
+    for i in range(count):
+        slot, both = samples.slots[i], 0.0
+        for j in range(samples.true.shape[1]):
+            pull = sign * (table.best.x[slot, j] - results.outcome.x[i, j])
+            both += (samples.predicted[i, j] - samples.true[i, j]) * pull
+            results.injected[i, j] += alpha * pull
+        results.value[i] += alpha * max(0.0, both - results.value[i])
 
 
 @inner

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pear.decisions.one_pass import OnePass, RegretCall, regrets_of
 from pear.losses import PEARLoss
+from pear.losses.guided import DECAY
 from pear.losses.pear import no_regrets
 from pear.optimality.point import Status
 from pear.solvers.active_set.batch import work_for
@@ -107,7 +108,9 @@ class LinearEpochs:
         own, failed = loss.problem.batch is not None, self._failed(lam)
         left_out = failed.numpy() != 0
         data = kernel.TrainingSet(self.features, self.costs, order.numpy(), slots, own, left_out, table, default)
-        reached = int(kernel.linear_epoch(P, data, loss.injection, self._model(state), adam, self.room, first))
+        how = kernel.Strengths(loss.injection, loss.current_guidance, DECAY)
+        reached = int(kernel.linear_epoch(P, data, how, self._model(state), adam, self.room, first))
+        loss.guided(reached - first)
         for part in state:
             part["step"].fill_(steps + reached - first)
         loss.seconds["solve"] += time.perf_counter() - began

@@ -1,0 +1,102 @@
+"""A value with gradients in closed form: regret, and the guidance where regret is flat.
+
+With z* the decision under the forecast and z° the best one, the *gap of the true decision under the forecast*,
+
+    F(ĉ) = f(z°; ĉ) − f(z*; ĉ),
+
+is convex in ĉ, never negative, and zero only where z° is optimal under the forecast. It is the Fenchel–Young loss of
+the smoothed problem. Both decisions are known, so that it costs nothing: ``R + F = (ĉ − c)ᵀ(z° − z*)``, and its
+gradient is z° − z*. Where a decision is a vertex, regret is flat, and F still pulls.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.decisions.one_pass import RegretCall, Regrets
+from pear.errors import ProblemError
+from pear.problem.canonical import matvec
+
+DECAY = 0.995
+"""What α is multiplied by after every step: it halves in 138 steps, and leaves the exact gradient of regret."""
+
+
+def check_guidance(guidance: float) -> None:
+    """α is a finite number of at least 0."""
+    number = isinstance(guidance, (int, float)) and not isinstance(guidance, bool)
+    if not (number and 0 <= guidance < math.inf):
+        raise ProblemError(f"guidance must be a number of at least 0; got {guidance!r}")
+
+
+def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int) -> Tensor:
+    """(B,) F of every sample, from its regret; zero where a sample failed.
+
+    Args:
+        call: what the regrets were computed from.
+        parts: the regrets; sign: −1 for maximisation.
+    """
+    good = (parts.status == 0) & (parts.true_status == 0)
+    to_best = parts.best - parts.x
+    both = ((call.predicted.double() - call.true.double()) * to_best).sum(1)
+    if call.Q is not None:
+        change = torch.as_tensor(call.Q).double() - torch.as_tensor(call.true_Q).double()
+        change = change if change.dim() == 3 else change[None]
+        # ½z°ᵀΔz° − ½z*ᵀΔz* without cancellation
+        both = both + 0.5 * (matvec(change, to_best) * (parts.best + parts.x)).sum(1)
+    return torch.where(good, sign * both - parts.value, 0.0).clamp(min=0)
+
+
+class GuidedRegret(torch.autograd.Function):
+    """Puts gradients that are known in closed form behind the value ``R + α F``.
+
+    ``shares`` is what the sum over the samples is divided by, 0 where they are to stay apart.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        predicted: Tensor,
+        true: Tensor,
+        Q: Tensor | None,
+        true_Q: Tensor | None,
+        call: RegretCall,
+        parts: Regrets,
+        shares: int,
+        sign: int,
+    ) -> Tensor:
+        """The value, in the dtype of ``predicted``: a scalar, or (B,) where the samples stay apart."""
+        ctx.parts, ctx.shares, ctx.sign, ctx.guidance = parts, shares, sign, call.guidance
+        ctx.inputs = [None if t is None else (t.dtype, t.dim()) for t in (predicted, true, Q, true_Q)]
+        each = parts.value
+        if call.guidance > 0:
+            each = each + call.guidance * gap_under_forecast(call, parts, sign)
+        value = each.clone() if shares == 0 else each.sum() / shares
+        return value.to(predicted.dtype)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
+        """By both costs and both curvatures."""
+        parts, z, best, pull = ctx.parts, ctx.parts.x, ctx.parts.best, ctx.guidance * ctx.sign
+        u = up.double()[:, None] if ctx.shares == 0 else up.double() / ctx.shares
+        grads: list[Tensor | None] = [None] * 4
+        if ctx.needs_input_grad[0]:
+            grads[0] = u * (parts.injected + pull * (best - z) if pull else parts.injected)
+        if ctx.needs_input_grad[1]:
+            grads[1] = u * ctx.sign * (z - best)
+        if ctx.needs_input_grad[2]:
+            half = 0.5 * (u * parts.exact)[:, :, None] * z[:, None, :]
+            grads[2] = half + half.mT
+        if ctx.needs_input_grad[3] or (ctx.needs_input_grad[2] and pull):
+            outer = z[:, :, None] * z[:, None, :] - best[:, :, None] * best[:, None, :]
+            grads[3] = 0.5 * ctx.sign * (u[..., None] * outer)
+            grads[2] = grads[2] - ctx.guidance * grads[3] if grads[2] is not None and pull else grads[2]
+        for i, kind in enumerate(ctx.inputs):
+            grad = grads[i] if ctx.needs_input_grad[i] else None
+            shared = i >= 2 and kind is not None and kind[1] == 2
+            grads[i] = None if grad is None or kind is None else (grad.sum(0) if shared else grad).to(kind[0])
+        return (*grads, None, None, None, None)
