@@ -114,7 +114,8 @@ def test_published_protocol_gives_the_published_regret_to_every_digit() -> None:
             torch.empty((), dtype=torch.int64).random_(generator=stream)
             return task.normalized_regret(predicted, true)
 
-        fit(model, nn.MSELoss(), train, validation, metric, FitConfig(seed=stream), order=as_a_loader_draws)
+        config = FitConfig(patience=3, seed=stream, start="given")
+        fit(model, nn.MSELoss(), train, validation, metric, config, order=as_a_loader_draws)
         with torch.no_grad():
             regrets.append(100 * task.normalized_regret(model(test.features), test.costs))
     assert (round(statistics.mean(regrets), 3), round(statistics.stdev(regrets), 3)) == (15.428, 3.085)
@@ -407,10 +408,11 @@ def test_arrays_are_converted_to_the_type_of_the_model() -> None:
         ({"patience": 0}, "patience must be at least 1"),
         ({"min_improvement": 1.0}, "min_improvement must be a share"),
         ({"time_cap": 0.0}, "time_cap must be a positive number"),
+        ({"start": "warm"}, "start must be 'standardised' or 'given'"),
     ],
 )
 def test_wrong_settings_are_named(wrong: dict[str, float], message: str) -> None:
-    with pytest.raises(pear.ProblemError, match=rf"{message}.*; got {next(iter(wrong.values()))}"):
+    with pytest.raises(pear.ProblemError, match=rf"{message}.*; got {next(iter(wrong.values()))!r}"):
         FitConfig(**wrong)  # type: ignore[arg-type]
 
 

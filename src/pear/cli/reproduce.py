@@ -21,7 +21,16 @@ from pear.cli.output import writable_file, write_json
 from pear.data.files import VARIABLE
 from pear.data.prices import Gaps
 from pear.experiments import FILE_NAME, Database, Estimate, Event, ExperimentError, Run, Selection, waiting
-from pear.experiments.catalogue import DEGREES, EXPERIMENTS, METHODS, PORTFOLIO_METHODS, TASKS
+from pear.experiments.catalogue import (
+    COMPARISONS,
+    DEGREES,
+    EXPERIMENTS,
+    METHODS,
+    PORTFOLIO_METHODS,
+    TASKS,
+    Comparison,
+    Experiment,
+)
 from pear.experiments.estimate import in_words
 from pear.experiments.specs import dashed
 from pear.solvers.threads import count
@@ -55,6 +64,10 @@ class Options:
     export: Annotated[
         Path | None, typer.Option(help="Write the database of --out, of any version, to this JSON file.")
     ] = None
+    merge: Annotated[
+        list[Path] | None,
+        typer.Option(help="Copy the runs of this database, or folder, into that of --out; repeatable."),
+    ] = None
 
     def selection(self) -> Selection:
         """The part of the experiments that is asked for."""
@@ -78,9 +91,12 @@ def _reproduce(options: Options) -> None:
     if options.export is not None:
         _export(options.to, options.export)
         return
+    if options.merge:
+        _merge(options.merge, options.to)
+        return
     selection = options.selection()
     if not options.names:
-        raise ExperimentError(f"name an experiment: {', '.join((*EXPERIMENTS, 'all'))}")
+        raise ExperimentError(f"name an experiment: {', '.join((*EXPERIMENTS, *COMPARISONS, 'all'))}")
     wanted = experiments.expand(options.names, selection)
     jobs = count() if options.jobs is None else options.jobs
     if jobs < 1:
@@ -111,16 +127,24 @@ def _export(folder: Path, to: Path) -> None:
     out.print(Text(f"Exported {counted or 'nothing'} to {to}"), soft_wrap=True)
 
 
+def _merge(sources: list[Path], folder: Path) -> None:
+    with Database(folder / FILE_NAME) as database:
+        copied = experiments.merge([one / FILE_NAME if one.is_dir() else one for one in sources], database)
+        out.print(Text(f"Copied {copied:,} runs to {database.path}, without their weights"), soft_wrap=True)
+
+
 def _show_list() -> None:
     table = _table("experiment", "what it shows", numbers=("trainings",))
-    for experiment in EXPERIMENTS.values():
-        table.add_row(experiment.name, experiment.title, str(experiment.count))
+    there: list[Experiment | Comparison] = [*EXPERIMENTS.values(), *COMPARISONS.values()]
+    for one in there:
+        table.add_row(one.name, one.title, str(one.count))
     out.print(table)
-    there = {"tasks": TASKS, "methods": METHODS, "degrees": DEGREES, "methods of portfolios": PORTFOLIO_METHODS}
-    for what, names in there.items():
+    options = {"tasks": TASKS, "methods": METHODS, "degrees": DEGREES, "methods of portfolios": PORTFOLIO_METHODS}
+    for what, names in options.items():
         out.print(f"--{what}: {', '.join(dashed(str(name)) for name in names)}", highlight=False)
     out.print(
-        "all: every experiment that needs no data files. A training that several share is done once.", highlight=False
+        "all: every experiment of the paper that needs no data files. A training that several share is done once.",
+        highlight=False,
     )
 
 

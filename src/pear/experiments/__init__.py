@@ -1,7 +1,7 @@
 """The paper's experiments: a catalogue, protocols, and a database in which every run is a record, done once."""
 
-from pear.experiments.catalogue import EXPERIMENTS
-from pear.experiments.database import FILE_NAME, SCHEMA_VERSION, Database, export
+from pear.experiments.catalogue import COMPARISONS, EXPERIMENTS
+from pear.experiments.database import FILE_NAME, SCHEMA_VERSION, Database, export, merge
 from pear.experiments.errors import DatabaseError, ExperimentError, RunError
 from pear.experiments.estimate import Estimate
 from pear.experiments.execute import execute
@@ -11,6 +11,7 @@ from pear.experiments.runner import Event, check_data, open_folder, run_all, wai
 from pear.experiments.specs import Run, Selection
 
 __all__ = [
+    "COMPARISONS",
     "EXPERIMENTS",
     "FILE_NAME",
     "SCHEMA_VERSION",
@@ -27,6 +28,7 @@ __all__ = [
     "execute",
     "expand",
     "export",
+    "merge",
     "open_folder",
     "run_all",
     "waiting",

@@ -309,3 +309,57 @@ _PORTFOLIO = (
 
 EXPERIMENTS: Mapping[str, Experiment] = {one.name: one for one in (*_LP, *_TABULAR, *_PORTFOLIO)}
 """In the order of the report."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A few methods side by side on many seeds: trainings of other experiments, under their protocols unchanged.
+
+    Attributes:
+        name: as in ``pear reproduce NAME``.
+        title: one line on what it shows.
+        experiments: whose cells are compared.
+        methods: by task.
+        seeds: where none are asked for; other than the published ones, by which settings were found.
+    """
+
+    name: str
+    title: str
+    experiments: tuple[str, ...]
+    methods: Mapping[str, tuple[str, ...]]
+    seeds: tuple[int, ...] = tuple(range(30, 50))
+
+    @property
+    def count(self) -> int:
+        """Trainings in full."""
+        parts = [EXPERIMENTS[name] for name in self.experiments]
+        cells = sum(
+            len(self.methods[task]) * math.prod(map(len, part.options.values()))
+            for part in parts
+            for task in part.tasks
+        )
+        return cells * len(self.seeds)
+
+
+OURS, REFERENCE = "pear-guided", "pear"
+"""The methods that comparisons are about: this package's defaults, and PEAR as published."""
+_COMPARED = ("mse", "spo+", REFERENCE, OURS)
+
+COMPARISONS: Mapping[str, Comparison] = {
+    one.name: one
+    for one in (
+        Comparison(
+            "comparison",
+            "MSE, SPO+, PEAR as published and PEAR guided, paired over 20 seeds",
+            ("lp-degree", "lp-noise"),
+            {"shortest_path": _COMPARED, "knapsack": ("mse", "spo+relaxed", REFERENCE, OURS)},
+        ),
+        Comparison(
+            "comparison-real",
+            "the same on real prices and properties (needs data)",
+            ("energy", "building"),
+            {"energy": _COMPARED, "building": _COMPARED},
+        ),
+    )
+}
+"""By name; "all" leaves them out."""

@@ -10,7 +10,7 @@ import contextlib
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -198,6 +198,23 @@ def export(path: Path) -> dict[str, Any]:
             for name in _tables(connection)
         }
         return {"schema_version": _version(connection), "tables": tables}
+
+
+def merge(sources: Sequence[Path], target: Database) -> int:
+    """Copy the records of other databases, which are only read; weights stay where they are.
+
+    Args:
+        sources: files of databases, such as those of other machines.
+        target: gets what it does not have; a record that is done takes the place of one that failed.
+
+    Returns:
+        How many records were copied.
+
+    Raises:
+        DatabaseError: a source is missing, or no database of this version; nothing has been copied then.
+    """
+    found = [record for source in sources for record in read_records(Path(source))]
+    return sum(target.add(record) for record in found)
 
 
 def read_only(path: Path) -> sqlite3.Connection:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from pear.experiments.catalogue import EXPERIMENTS, QUICK_SEEDS, SEEDS, TASKS, Experiment
+from pear.experiments.catalogue import COMPARISONS, EXPERIMENTS, QUICK_SEEDS, SEEDS, TASKS, Experiment
 from pear.experiments.errors import ExperimentError
 from pear.experiments.protocols import PROTOCOLS
 from pear.experiments.specs import Run, Selection, check_known
@@ -20,7 +20,8 @@ def expand(names: Sequence[str], selection: Selection) -> list[Run]:
     """The runs of the named experiments, each once: trainings in the order they are asked for, then measurements.
 
     Args:
-        names: of ``EXPERIMENTS``, or "all" for those that need no data; the others go by their own names.
+        names: of ``EXPERIMENTS`` and ``COMPARISONS``, or "all" for the experiments that need no data; the others go by
+            their own names.
         selection: the part that is wanted.
 
     Raises:
@@ -32,12 +33,12 @@ def expand(names: Sequence[str], selection: Selection) -> list[Run]:
         (5, 'knapsack, pear, degree 8, β 0, seed 0')
     """
     for name in names:
-        check_known("experiment", name, (*EXPERIMENTS, "all"))
+        check_known("experiment", name, (*EXPERIMENTS, *COMPARISONS, "all"))
     named = [name for name, one in EXPERIMENTS.items() if "all" in names and not one.needs_data]
     chosen = list(dict.fromkeys(name for name in (*named, *names) if name != "all"))
     unique: dict[str, Run] = {}
     for name in chosen:
-        for run in _runs(EXPERIMENTS[name], selection):
+        for run in _compared(name, selection) if name in COMPARISONS else _runs(EXPERIMENTS[name], selection):
             unique.setdefault(run.key, run)
     if not unique:
         raise ExperimentError(
@@ -45,6 +46,18 @@ def expand(names: Sequence[str], selection: Selection) -> list[Run]:
             f"{', '.join(chosen) or 'no experiment'}; `pear reproduce --list` shows what is"
         )
     return sorted(unique.values(), key=lambda run: run.variant is not None)
+
+
+def _compared(name: str, selection: Selection) -> list[Run]:
+    """The trainings of a comparison, by the methods that it has for each task."""
+    comparison = COMPARISONS[name]
+    seeds = selection.seeds if selection.seeds is not None else (QUICK_SEEDS if selection.quick else comparison.seeds)
+    runs: list[Run] = []
+    for part, (task, methods) in product(comparison.experiments, comparison.methods.items()):
+        if selection.tasks is None or task in selection.tasks:
+            wanted = [one for one in methods if selection.methods is None or one in selection.methods]
+            runs += _runs(EXPERIMENTS[part], replace(selection, tasks=[task], methods=wanted, seeds=seeds))
+    return [replace(run, experiment=name) for run in runs]
 
 
 def _runs(experiment: Experiment, selection: Selection) -> list[Run]:

@@ -68,6 +68,18 @@ class Method:
         """The settings for this task."""
         return {k: v for kind, some in self.options.items() if task.name.startswith(kind) for k, v in some.items()}
 
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The settings that the row leaves to the class: what an experiment has to write down, since they may change.
+
+        Example:
+            >>> method("pear").defaults, sorted(method("pear-guided").defaults)[-2:]
+            ({}, ['injection', 'smoothing'])
+        """
+        said = {name for some in self.options.values() for name in some}
+        known = inspect.signature(self.loss).parameters.values()
+        return {one.name: one.default for one in known if one.name in _TUNABLE and one.name not in said}
+
     def make(self, task: TaskLike, **options: Any) -> nn.Module:
         """The loss for a task, with the published settings where ``options`` does not say otherwise.
 
@@ -89,6 +101,7 @@ class Method:
         return self.loss(task.problem, **given, **settings)
 
 
+_TUNABLE = ("smoothing", "injection", "guidance")
 _EXACT = {"decide": "decide"}
 _RELAXED = {"decide": "decide_relaxed"}
 _WEIGHT = {"": {"mse_weight": 0.01}}
@@ -114,6 +127,7 @@ METHODS: tuple[Method, ...] = (
         "pear", "PEAR", PEARLoss, options={"": {"smoothing": 0.1, "injection": 0.1, "guidance": 0.0}},
         note="regret of the relaxation, with its exact gradient",
     ),
+    Method("pear-guided", "PEAR guided", PEARLoss, note="the same with this package's defaults instead of the paper's"),
 )  # fmt: skip
 
 

@@ -41,6 +41,24 @@ class Interval(NamedTuple):
         return self.low > 0 or self.high < 0
 
 
+def t_interval(differences: Sequence[float], level: float = LEVEL) -> Interval:
+    """The mean of paired differences, with Student's interval.
+
+    Args:
+        differences: (N,) one a seed, N at least 2.
+        level: of the interval.
+
+    Example:
+        >>> [round(value, 3) for value in t_interval([1.0, 2.0, 3.0])]
+        [2.0, -0.484, 4.484]
+    """
+    if len(differences) < 2:
+        raise ProblemError(f"an interval needs at least 2 paired differences; got {len(differences)}")
+    mean = float(np.mean(differences))
+    half = float(stats.t.ppf((1 + level) / 2, len(differences) - 1) * stats.sem(differences))
+    return Interval(mean, mean - half, mean + half)
+
+
 def paired_interval(
     a: ArrayLike, b: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:

@@ -85,7 +85,7 @@ def place(wanted: Published) -> tuple[str, str, str]:
 def cell(runs: Runs, wanted: Published) -> Cell:
     """Fill one cell with what the database holds."""
     group = runs_of(runs, wanted)
-    values = _by_seed(group, wanted)
+    values = by_seed(group, wanted)
     failed = sum(matches(run, wanted) for run in runs.failed)
     if not values:
         return Cell(wanted, {}, None, None, Verdict.NOT_RUN, failed=failed)
@@ -96,8 +96,11 @@ def cell(runs: Runs, wanted: Published) -> Cell:
     return Cell(wanted, values, mean, std, outcome, _notes(group, len(values)), failed)
 
 
-def _by_seed(group: list[Record], wanted: Published) -> dict[int, float]:
-    """One number a seed. A key is made of settings and seed, so a seed comes once, or once for each of its folds."""
+def by_seed(group: list[Record], wanted: Published) -> dict[int, float]:
+    """One number a seed, in the unit of the table.
+
+    A key is made of settings and seed, so that a seed comes once, or once for each of its folds.
+    """
     found: dict[int, list[Record]] = defaultdict(list)
     for run in group:
         found[run.seed].append(run)

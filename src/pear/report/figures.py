@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pear.experiments.catalogue import METHODS
-from pear.report.style import CARD, INK, LIGHT, LINE, canvas, page_svg, plain_log
+from pear.report.bootstrap import Interval
+from pear.report.style import CARD, INK, LIGHT, LINE, canvas, page_svg, plain_log, save
 
-METHOD_COLORS = dict(zip(METHODS, ("mse", "spo", "spo-relaxed", "pfyl", "dbb", "lava", "pear"), strict=True))
+METHOD_COLORS = dict(
+    zip(METHODS, ("mse", "spo", "spo-relaxed", "pfyl", "dbb", "lava", "pear", "pear-deep"), strict=True)
+)
 """Method → name of its colour."""
 PARTS = {"solve": "pear", "gradient": "pear-pale", "validation": "validation", "rest": "rest"}
 """Part of the training time → name of its colour."""
 
 _SIZE = (4.9, 3.7)
+_LEAST_RATIO = 0.1
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,15 @@ class Series:
     method: str
     x: Sequence[float]
     y: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A method's regret over the reference's in one cell: ``ratio`` with its interval, 1 where they are equal."""
+
+    method: str
+    cell: str
+    ratio: Interval
 
 
 def _color(method: str) -> str:
@@ -80,6 +94,43 @@ def split_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
         axes.invert_yaxis()
         axes.set_xlim(0, 1.17 * longest)
         axes.set_xlabel("seconds, mean over the seeds")
+        return page_svg(figure)
+
+
+def contrast_panels(panels: Mapping[str, Sequence[Contrast]], to: Path | None = None) -> str:
+    """Ratios of regret with their intervals, on a log scale: a panel for each task, methods side by side in each cell.
+
+    Args:
+        panels: the points of each panel, by its title.
+        to: also save the picture, with a legend of its own, as this file.
+
+    Returns:
+        The ``<svg>`` element for the page.
+    """
+    cells = {title: list(dict.fromkeys(one.cell for one in points)) for title, points in panels.items()}
+    widths = tuple(max(2.0, len(names)) for names in cells.values())
+    with canvas((2.2 + 0.62 * sum(widths), 3.9), widths=widths, squeeze=False, sharey=True) as (figure, axes):
+        methods = list(dict.fromkeys(one.method for points in panels.values() for one in points))
+        for one, (title, points) in zip(axes[0], panels.items(), strict=True):
+            one.axhline(1.0, color=LIGHT["pear"], lw=1.6, zorder=1)
+            for point in points:
+                shift = 0.2 * (methods.index(point.method) - (len(methods) - 1) / 2)
+                low, high = (max(value, _LEAST_RATIO) for value in (point.ratio.low, point.ratio.high))
+                x = cells[title].index(point.cell) + shift
+                one.plot([x, x], [low, high], color=_color(point.method), lw=1.8, zorder=2)
+                one.plot(x, max(point.ratio.estimate, _LEAST_RATIO), "o", color=_color(point.method), markersize=5.5)
+            one.set_xticks(range(len(cells[title])), cells[title], rotation=30, ha="right", fontsize=9)
+            one.set_xlim(-0.6, len(cells[title]) - 0.4)
+            one.set_title(title)
+        plain_log(axes[0][0], "y")
+        axes[0][0].set_ylabel("regret / regret of PEAR as published")
+        if to is not None:
+            names = {**METHODS, "pear": "PEAR as published (1)"}
+            marks = [figure.axes[0].plot([], [], "o", color=_color(name), label=names[name])[0] for name in methods]
+            line = figure.axes[0].plot([], [], color=LIGHT["pear"], label=names["pear"])[0]
+            legend = figure.legend(handles=[*marks, line], loc="outside upper left", ncols=len(methods) + 1)
+            save(figure, to)
+            legend.remove()
         return page_svg(figure)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.experiments.catalogue import TASKS
+from pear.experiments.catalogue import REFERENCE, TASKS
 from pear.experiments.record import Record
 from pear.report.bootstrap import DEFINITION, Interval, paired_difference
 from pear.report.cells import place, runs_of
@@ -16,7 +16,6 @@ from pear.report.published import Published
 from pear.report.runs import Runs
 from pear.report.section import Grid, Mark
 
-REFERENCE = "pear"
 _Losses = dict[tuple[int, int], tuple[float, float]]
 """(fold, instance) → what was lost, and the best value."""
 
@@ -78,6 +77,13 @@ def difference_grid(found: Sequence[Difference]) -> Grid:
     """The differences of a table, for the report."""
     header = ("Method", "", "Difference, points", "Interval", "Of")
     return Grid("Paired differences to PEAR", header, tuple(one.words for one in found), DEFINITION)
+
+
+def paired_losses(
+    first: Sequence[Record], second: Sequence[Record]
+) -> list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]:
+    """For each seed of both what two methods lost on every instance, and the best value; empty where none is kept."""
+    return _pairs(_losses(first), _losses(second))
 
 
 def _losses(runs: Sequence[Record]) -> dict[int, _Losses]:

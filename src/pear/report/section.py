@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pear.report.cells import Cell
@@ -48,12 +49,14 @@ class Figure:
         title, caption: for people.
         draw: gives the ``<svg>`` element; None where nothing was run. It alone needs matplotlib.
         legend: name → colour of ``pear.report.style``.
+        save: writes it, legend included, as a file of its own.
     """
 
     title: str
     caption: str = ""
     draw: Callable[[], str] | None = None
     legend: Mapping[str, str] = field(default_factory=dict)
+    save: Callable[[Path], object] | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pear.experiments.catalogue import METHODS, SEEDS, TASKS
 from pear.experiments.record import Record
 from pear.report import style
 from pear.report.compare import DEFINITION, Verdict
+from pear.report.comparison import comparison_section
 from pear.report.portfolio import market_sections
 from pear.report.runs import Runs
 from pear.report.section import Grid, Section
@@ -39,7 +40,7 @@ class Written(NamedTuple):
 
 
 def write_report(runs: Runs, folder: Path) -> Written:
-    """Write the page and the Markdown tables.
+    """Write the page and the Markdown tables, and the figures that are files of their own.
 
     Args:
         runs: of the database; see :func:`pear.report.read`.
@@ -50,7 +51,14 @@ def write_report(runs: Runs, folder: Path) -> Written:
     """
     style.require("the report", "jinja2", "matplotlib")
     compared = table_sections(runs)
-    sections = [*compared, *market_sections(runs), _failed(runs), _machines(runs)]
+    comparison = comparison_section(runs)
+    sections = [
+        *compared,
+        *market_sections(runs),
+        *([comparison] if comparison else []),
+        _failed(runs),
+        _machines(runs),
+    ]
     words = summary(runs, compared)
     values: dict[str, Any] = {
         "title": "The LP experiments beside the paper",
@@ -69,6 +77,10 @@ def write_report(runs: Runs, folder: Path) -> Written:
     texts = {name: _environment(name).get_template(f"{name}.j2").render(values) for name in (PAGE, TABLES)}
     for name, text in texts.items():
         (folder / name).write_text(f"{text.strip()}\n", encoding="utf-8")
+    for section in sections:
+        for figure in section.figures:
+            if figure.save is not None:
+                figure.save(folder / f"{section.name}.svg")
     return Written(folder / PAGE, folder / TABLES, words)
 
 

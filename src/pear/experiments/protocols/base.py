@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pear.experiments.catalogue import TASKS
 from pear.experiments.errors import RunError
 from pear.experiments.specs import Run, Selection
+from pear.losses.methods import METHODS
 from pear.tasks import Task, metrics
 from pear.train import History, Progress
 
@@ -45,8 +46,9 @@ class Protocol(ABC):
         return {**entry.problem, **entry.budget, **(entry.quick if selection.quick else {}), **cap}
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """What the trainings of a method have besides."""
-        return {}
+        """What the trainings of a method have besides: the defaults of its class, where the method goes by them."""
+        left = {row.name: row.defaults for row in METHODS}.get(method)
+        return {"options": left} if left else {}
 
     def check(self, run: Run) -> None:  # noqa: B027 (synthetic tasks have nothing to read)
         """Read the data of a run, so that a missing or broken file shows before the first run."""

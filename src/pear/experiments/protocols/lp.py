@@ -113,6 +113,7 @@ def train(
             min_improvement=0.01,
             time_cap=run.settings["time_cap"],
             seed=stream,
+            start="given",
         ),
         order=paper_order if method(run.method).shuffled else in_order,
         progress=progress,
@@ -123,7 +124,7 @@ def train(
 def make_run_loss(run: Run, task: LPTask) -> nn.Module:
     """The loss of a run, with the run's settings where it has any and the published ones elsewhere."""
     options: dict[str, Any] = {k: run.settings[k] for k in ("smoothing", "injection") if k in run.settings}
-    return make_loss(run.method, task, **options)
+    return make_loss(run.method, task, **run.settings.get("options", {}), **options)
 
 
 class LP(Protocol):
@@ -132,7 +133,7 @@ class LP(Protocol):
     def method_settings(self, method: str) -> dict[str, Any]:
         """No noise where an experiment names none, and PEAR's own two settings."""
         own = DEFAULTS if method == "pear" else {"noise": DEFAULTS["noise"]}
-        return dict(own)
+        return {**own, **super().method_settings(method)}
 
     def train(self, run: Run, progress: Listener = None) -> Trained:
         """Train a linear layer; the test samples are the last quarter."""

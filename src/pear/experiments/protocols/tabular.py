@@ -40,7 +40,8 @@ class Tabular(Protocol):
 
     def method_settings(self, method: str) -> dict[str, Any]:
         """The candidates of what the method tunes."""
-        return {"tuned": TUNED[method]} if method in TUNED else {}
+        own = super().method_settings(method)
+        return {**own, "tuned": TUNED[method]} if method in TUNED else own
 
     def check(self, run: Run) -> None:
         """Read the files that the run needs, which raises where one is missing or broken."""
@@ -107,11 +108,11 @@ def _train(
     names = ("batch_size", "check_every", "patience", "time_cap", "max_epochs")
     history = fit(
         model,
-        make_loss(run.method, train.task, **options),
+        make_loss(run.method, train.task, **run.settings.get("options", {}), **options),
         train.samples,
         validation.samples,
         validation.task.normalized_regret,
-        FitConfig(learning_rate=1e-2, seed=run.seed, **{name: run.settings[name] for name in names}),
+        FitConfig(learning_rate=1e-2, seed=run.seed, start="given", **{name: run.settings[name] for name in names}),
         order=shuffled if method(run.method).shuffled else in_order,
         progress=progress,
     )

@@ -1,0 +1,175 @@
+"""The methods of the comparisons, paired over seeds: means, differences with their intervals, wins, and one figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pear.experiments.catalogue import COMPARISONS, EXPERIMENTS, METHODS, OURS, REFERENCE, TASKS, Comparison
+from pear.experiments.record import Record
+from pear.report.bootstrap import Interval, paired_difference, t_interval
+from pear.report.cells import by_seed, place, reduced, runs_of
+from pear.report.compare import best_two
+from pear.report.figures import METHOD_COLORS, Contrast, contrast_panels
+from pear.report.paired import paired_losses
+from pear.report.published import Published
+from pear.report.runs import Runs
+from pear.report.section import Figure, Grid, Mark, Section
+from pear.report.tables import wanted
+
+DECIMALS = 3
+TITLES = {**METHODS, REFERENCE: "PEAR as published"}
+DEFINITION = (
+    "Normalised test regret in %, mean over the seeds that all methods of a line have; the lowest is bold. A "
+    "difference is PEAR guided less the other method, in percentage points, so that below zero PEAR guided is "
+    "better; then its 95 % interval, and the number of seeds in which PEAR guided is better. It is bold where the "
+    "interval leaves zero out. All methods of a line have the same data, first weights, batches, learning rate, "
+    "checks and patience: on paths and knapsacks those of the paper's protocol (a patience of 3 checks, the layer's "
+    "random start), on real data those of the tables above. Where each seed draws its own data, the interval is "
+    "Student's for paired values; on real data it is the bootstrap over seeds and test instances of the tables "
+    "above, which weighs each instance by its best value. The best other method is chosen by its mean on the test "
+    "samples, which favours it. Intervals are not adjusted for their number."
+)
+"""What the tables of the comparison show, in words."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A method against another on the same seeds.
+
+    Attributes:
+        points: the first's regret less the other's, percentage points.
+        wins: seeds in which the first is better; seeds: that both have.
+    """
+
+    points: Interval
+    wins: int
+    seeds: int
+
+    @property
+    def mark(self) -> Mark:
+        """As tables print it.
+
+        Example:
+            >>> Difference(Interval(-0.0471, -0.06, -0.034), 19, 20).mark
+            Mark(text='−0.047 (−0.060 to −0.034), 19 of 20', place=1)
+        """
+        estimate, low, high = (f"{value:+.{DECIMALS}f}".replace("-", "−") for value in self.points)
+        text = f"{estimate} ({low} to {high}), {self.wins} of {self.seeds}"
+        return Mark(text, int(self.points.clear))
+
+
+@dataclass(frozen=True)
+class Line:
+    """One cell of the experiments, with the runs that every method of the comparison has there.
+
+    Attributes:
+        item: which cell; label: in words.
+        runs: by method; values: regret in % by method and seed, of the seeds that all methods have.
+    """
+
+    item: Published
+    label: str
+    runs: Mapping[str, Sequence[Record]]
+    values: Mapping[str, Mapping[int, float]]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Of each method, in the table's order."""
+        return {name: sum(seeds.values()) / len(seeds) for name, seeds in self.values.items()}
+
+    @property
+    def best_other(self) -> str:
+        """The method of the lowest mean, ours left out."""
+        others = {name: mean for name, mean in self.means.items() if name != OURS}
+        return min(others, key=lambda name: others[name])
+
+    def difference(self, first: str, second: str) -> Difference:
+        """The first method against the second."""
+        a, b = self.values[first], self.values[second]
+        losses = paired_losses(self.runs[first], self.runs[second])
+        if losses:
+            task = TASKS[self.item.task]
+            lost, other, best = zip(*losses, strict=True)
+            shares = paired_difference(lost, other, best, shared=task.shared_test, block=task.block)
+            points = Interval(*(100.0 * share for share in shares))
+        else:
+            points = t_interval([a[seed] - b[seed] for seed in a])
+        return Difference(points, sum(a[seed] < b[seed] for seed in a), len(a))
+
+
+def comparison_lines(runs: Runs) -> dict[str, list[Line]]:
+    """Task → the cells in which every method of its comparison has run on two seeds or more."""
+    found: dict[str, list[Line]] = {}
+    for comparison in COMPARISONS.values():
+        for line in _lines(comparison, runs):
+            found.setdefault(line.item.task, []).append(line)
+    return found
+
+
+def comparison_section(runs: Runs) -> Section | None:
+    """Tables and figure of the comparisons; None where nothing of them was run."""
+    tasks = comparison_lines(runs)
+    if not tasks:
+        return None
+    grids = tuple(_grid(task, lines) for task, lines in tasks.items())
+    panels = contrasts(tasks)
+    names = dict.fromkeys(one.method for panel in panels.values() for one in panel)
+    figure = Figure(
+        "Regret relative to PEAR as published",
+        FIGURE_CAPTION,
+        partial(contrast_panels, panels),
+        {TITLES[name]: METHOD_COLORS[name] for name in names},
+        partial(contrast_panels, panels),
+    )
+    return Section("comparison", "PEAR guided beside the others", (DEFINITION,), grids, (figure,))
+
+
+FIGURE_CAPTION = (
+    "The mean regret of each method over that of PEAR as published, with the 95 % interval of their paired difference; "
+    "below 1 is better. Log scale."
+)
+
+
+def contrasts(tasks: Mapping[str, Sequence[Line]]) -> dict[str, list[Contrast]]:
+    """Title of each panel → its points: every method against PEAR as published."""
+    panels: dict[str, list[Contrast]] = {}
+    for task, lines in tasks.items():
+        points = panels.setdefault(TASKS[task].title, [])
+        for line in lines:
+            reference = line.means[REFERENCE]
+            for name in line.values:
+                if name != REFERENCE:
+                    apart = line.difference(name, REFERENCE).points
+                    points.append(Contrast(name, line.label, Interval(*(1.0 + value / reference for value in apart))))
+    return panels
+
+
+def _lines(comparison: Comparison, runs: Runs) -> Iterator[Line]:
+    for experiment in (EXPERIMENTS[name] for name in comparison.experiments):
+        for item in wanted(experiment, runs):
+            if item.method != REFERENCE or item.metric != "normalized_regret_pct":
+                continue
+            items = {name: replace(item, method=name) for name in comparison.methods[item.task]}
+            groups = {name: runs_of(runs, one) for name, one in items.items()}
+            values = {name: by_seed(groups[name], one) for name, one in items.items()}
+            seeds = sorted(set.intersection(*(set(one) for one in values.values())))
+            if len(seeds) < 2 or any(reduced(group[0]) for group in groups.values()):
+                continue
+            kept = {name: [run for run in group if run.seed in seeds] for name, group in groups.items()}
+            shared = {name: {seed: one[seed] for seed in seeds} for name, one in values.items()}
+            yield Line(item, place(item)[2], kept, shared)
+
+
+def _grid(task: str, lines: Sequence[Line]) -> Grid:
+    names = list(lines[0].values)
+    header = ("", *(TITLES[name] for name in names), "less PEAR as published", "less the best other")
+    rows = []
+    for line in lines:
+        places = best_two(list(line.means.values()), DECIMALS)
+        means = [Mark(f"{m:.{DECIMALS}f}", int(p == 1)) for m, p in zip(line.means.values(), places, strict=True)]
+        published, other = (line.difference(OURS, name).mark for name in (REFERENCE, line.best_other))
+        against = Mark(f"{other.text} ({TITLES[line.best_other]})", other.place)
+        rows.append((line.label, *means, published, against))
+    return Grid(TASKS[task].title, header, tuple(rows))
