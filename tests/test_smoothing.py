@@ -15,6 +15,7 @@ from torch import Tensor
 import pear
 from pear.decisions import smoothing
 from pear.problem.units import in_units
+from pear.train.compiled import LinearEpochs
 
 RHO = smoothing.STRENGTH
 NAN, INF = float("nan"), float("inf")
@@ -274,3 +275,51 @@ def test_the_problem_stays_the_user_s() -> None:
     assert loss.last is not None
     assert problem.A is not None
     torch.testing.assert_close(loss.last.decision @ problem.A.T, torch.zeros(12, 6).double(), rtol=0, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------------------- training
+
+
+def learn(
+    problem: pear.Problem, units: Tensor, monkeypatch: pytest.MonkeyPatch, compiled: bool = True, **options: Any
+) -> tuple[torch.nn.Linear, pear.PEARLoss]:
+    """Two epochs in variables of these units."""
+    features = draw(40, 3, 0)
+    true = (1.0 + features @ draw(3, problem.n, 1) + 0.1 * draw(40, problem.n, 2)) * units
+    with monkeypatch.context() as patch:
+        if not compiled:
+            patch.setattr(LinearEpochs, "supports", staticmethod(lambda *args: False))
+        torch.manual_seed(0)
+        model = torch.nn.Linear(3, problem.n, dtype=torch.float64)
+        loss = pear.PEARLoss(problem, **({"smoothing": "auto"} | options))
+        config = pear.FitConfig(max_epochs=2, batch_size=7)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+        data = features, true
+        pear.fit(model, loss, data, data, lambda a, b: float((a - b).square().mean()), config, optimizer=optimizer)
+    return model, loss
+
+
+def test_compiled_epochs_know_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = pear.Problem(A=np.ones((1, 5)), b=[1.0], lb=0.0)
+    units = torch.tensor([1.0, 20.0, 0.1, 3.0, 0.5]).double()
+    (mine, loss), (plain, other) = (learn(in_units(problem, units), units, monkeypatch, way) for way in (True, False))
+    assert loss.units is not None
+    torch.testing.assert_close(mine.weight, plain.weight, rtol=1e-9, atol=1e-11)
+    assert loss.last is not None
+    assert other.last is not None
+    torch.testing.assert_close(loss.last.decision, other.last.decision, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_warning_where_most_gradients_are_zero(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Almost without smoothing every decision is a corner."""
+    problem, ones = pear.Problem(A=np.ones((1, 5)), b=[1.0], lb=0.0), torch.ones(5).double()
+    with pytest.warns(UserWarning, match=r"in epoch 1 the gradient of \d+% of the samples is exactly zero") as caught:
+        _, loss = learn(problem, ones, monkeypatch, compiled, smoothing=1e-6, guidance=0.0)
+    assert len(caught) == 1
+    text = str(caught[0].message)
+    for remedy in ("larger smoothing (λ is 1e-06; 'auto' picks one)", "guidance=1.0", "the mean of the training costs"):
+        assert remedy in text
+    assert loss.warned_of_flat
+    learn(problem, ones, monkeypatch, compiled, smoothing=1e-6, guidance=1.0)  # which pulls: no warning
+    learn(problem, ones, monkeypatch, compiled, guidance=0.0)

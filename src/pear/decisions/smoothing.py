@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -39,6 +39,12 @@ class Smoothing:
     def given(cls, value: float) -> Smoothing:
         """A λ that the user has named."""
         return cls(float(value), note=f"smoothing is {float(value):g}, as it was given")
+
+    def times(self, factor: float) -> Smoothing:
+        """A multiple of it."""
+        return (
+            self if factor == 1 else replace(self, value=factor * self.value, note=f"{self.note}; {factor:g} times it")
+        )
 
     def state(self) -> dict[str, Any]:
         """What is saved beside λ."""

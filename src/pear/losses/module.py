@@ -34,6 +34,8 @@ class DecisionModule(nn.Module):
         super().__init__()
         check_on_failure(on_failure)
         check_solver(solver)
+        self.warned_of_flat = False  # see pear.train.flat
+        self._chosen: Smoothing | None = None
         self.on_failure, self._solver, self._problem = on_failure, solver, problem.relaxed()
         self.smoothing = smoothing
 
@@ -81,7 +83,7 @@ class DecisionModule(nn.Module):
         """Where λ comes from, in one sentence."""
         return "smoothing='auto' has not settled yet" if self._chosen is None else self._chosen.note
 
-    def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None) -> float:
+    def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None, times: float = 1.0) -> float:
         """Settle ``smoothing="auto"`` by these costs and the decisions under them; returns λ.
 
         λ_j = ρ s / u_j², where u_j is the range of variable j and s the typical deviation of c_j u_j: no unit matters.
@@ -90,11 +92,16 @@ class DecisionModule(nn.Module):
         Args:
             costs: (N, n), the training set's for choice.
             keys: N sample ids, which are rows of a problem with fields per sample; its first N where left out.
+            times: the multiple of λ to settle on.
         """
         costs = as_batch(costs)
         if keys is None and self.problem.batch is not None:
             keys = range(len(costs))
-        return self.settled(costs, None if keys is None else as_keys(keys, len(costs))).value
+        unsettled = self._chosen is None
+        chosen = self.settled(costs, None if keys is None else as_keys(keys, len(costs)))
+        if unsettled and times != 1:
+            self._chosen = chosen = chosen.times(times)
+        return chosen.value
 
     def settled(self, costs: Tensor, keys: list[Hashable] | None, **fields: Any) -> Smoothing:
         """What the smoothing has settled on; "auto" does so by the first costs (B, n) that come.
@@ -120,9 +127,9 @@ class DecisionModule(nn.Module):
             true_Q = Q if shared else scale.curvature(true_Q)
         return scale.value, predicted, true, Q, true_Q
 
-    def in_own_units(self, decisions: Tensor) -> Tensor:
-        """(B, n) decisions of the decider's problem as they belong to the user's."""
-        return decisions if self._chosen is None else self._chosen.times_units(decisions)
+    def times_units(self, values: Tensor) -> Tensor:
+        """(..., n) decisions of the decider's problem as they belong to the user's; costs the other way round."""
+        return values if self._chosen is None else self._chosen.times_units(values)
 
     def _use(self, chosen: Smoothing | None) -> None:
         """Go on with this; new units are another problem to the solver."""

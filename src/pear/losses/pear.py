@@ -364,7 +364,7 @@ class PEARLoss(DecisionModule):
         reused, samples = int(parts.reused.sum()), len(parts.value)
         self.count(samples, reused)
         self.last = last = LastCall(
-            decision=self.in_own_units(parts.x),
+            decision=self.times_units(parts.x),
             regret=parts.value,
             reuse_rate=reused / max(samples, 1),
             kkt_residual=parts.kkt_residual,

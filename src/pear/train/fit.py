@@ -19,6 +19,7 @@ from pear.train.checkpoint import Checkpoint
 from pear.train.compiled import LinearEpochs
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
+from pear.train.flat import FlatRegret
 from pear.train.history import Check, History, Progress, Reason
 from pear.train.loss import KeyedLoss, keyed
 from pear.train.order import Order, shuffled
@@ -140,6 +141,7 @@ class _Run:
     schedule: ReduceLROnPlateau | None = None
 
     def __post_init__(self) -> None:
+        self.flat = FlatRegret(self.loss)
         self.counted = dict(getattr(self.loss, "seconds", {}))
         wait = self.config.halve_after
         if wait is not None:
@@ -197,6 +199,7 @@ class _Run:
             total, seen = self.linear.run(rows, self.step, self.over_time_cap)
         else:
             total, seen = self.steps(rows)
+        self.flat.end(epoch, self.linear.flat if self.linear else 0.0, seen)
         if seen == len(rows):
             self.history.epochs = epoch
         return self.checked("loss", total / max(seen, 1), epoch)
@@ -217,6 +220,7 @@ class _Run:
         features, costs = self.train
         self.optimizer.zero_grad()
         value = self.loss(self.model(features[rows]), costs[rows], keys=rows)
+        self.flat.step()
         value.backward()
         if self.config.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)

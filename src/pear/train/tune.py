@@ -229,10 +229,10 @@ def _loss(task: Task, settings: Settings, costs: Tensor) -> nn.Module:
     options = {name: value for name, value in settings.items() if name != "method"}
     times = multiple_of_auto(options.get("smoothing"))
     if times is not None:
-        options["smoothing"] = times * PEARLoss(task.problem, smoothing="auto").calibrate(costs)
+        options["smoothing"] = "auto"
     loss = make_loss(settings["method"], task, **options)
     if isinstance(loss, PEARLoss):
-        loss.calibrate(costs)
+        loss.calibrate(costs, times=times or 1.0)
     return loss
 
 

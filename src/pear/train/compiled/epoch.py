@@ -57,7 +57,8 @@ class TrainingSet(NamedTuple):
     """What is trained on.
 
     Attributes:
-        features: (N, p) in the model's precision; true: (N, n) costs.
+        features: (N, p) in the model's precision; true: (N, n) costs, in the programs' units.
+        units: (n,) what forecasts are multiplied by for the programs, in the model's precision.
         order: (N,) samples in the order of the epoch; slots: (N,) row of each sample in the table.
         own: whether samples have rows of their own in the programs; failed: (N,) bool, samples that are left out.
         table: what is kept of the samples; default: the start of those that have none.
@@ -65,6 +66,7 @@ class TrainingSet(NamedTuple):
 
     features: Array
     true: Array
+    units: Array
     order: Array
     slots: Array
     own: bool
@@ -79,7 +81,8 @@ class Room(NamedTuple):
     Attributes:
         samples, results: the arguments of ``regret_batch`` that have as many rows; work: what one sample needs.
         rows: the samples' rows in the training set.
-        totals: sum of the regrets, and samples whose working set was still optimal, over all batches.
+        totals: sum of the values, samples whose working set was still optimal, and samples with a regret whose gradient
+            is exactly zero, over all batches.
     """
 
     samples: Samples
@@ -114,7 +117,7 @@ def linear_epoch(
             room.rows[i] = row
             samples.at[i] = row if data.own else 0
             samples.slots[i] = data.slots[row]
-            forecast(model, data.features[row], samples.predicted[i])
+            forecast(model, data.features[row], data.units, samples.predicted[i])
             for j in range(true.shape[1]):
                 samples.true[i, j] = true[row, j]
         pair = Pair(P, P, np.bool_(False))  # literals would compile a second variant
@@ -124,12 +127,14 @@ def linear_epoch(
         for i in range(count):
             if outcome.code[i] != SOLVED:
                 return done
+        for i in range(count):
+            room.totals[2] += 1.0 if room.results.value[i] > 0.0 and not room.results.exact[i].any() else 0.0
         if how.guidance > 0.0:
             guide(P.sign, data.table, samples, room.results, how.guidance * how.decay ** (done - first), count)
         for i in range(count):  # the mean over the samples that count, for each that was seen
             room.totals[0] += room.results.value[i] * (seen / count)
             room.totals[1] += 1.0 if outcome.changes[i] == 0 else 0.0
-        collect(model, data.features, room.rows, count, room.results.injected)
+        collect(model, data, room.rows, count, room.results.injected)
         done += 1
         step = adam.steps + done - first
         improve(model.weight, model.weight_slope, model.weight_mean, model.weight_square, adam, step)
@@ -150,19 +155,19 @@ def guide(sign: float, table: Table, samples: Samples, results: Results, alpha: 
 
 
 @inner
-def forecast(model: Model, x: Array, out: Array) -> None:
-    """Costs (n,) for features (p,), in the model's precision."""
+def forecast(model: Model, x: Array, units: Array, out: Array) -> None:
+    """Costs (n,) for features (p,), in the model's precision, times the units."""
     for j in range(model.weight.shape[0]):
         s = model.weight[j, 0] * x[0]
         for q in range(1, x.shape[0]):
             s += model.weight[j, q] * x[q]
         if model.bias.shape[0] > 0:
             s += model.bias[0, j]
-        out[j] = s
+        out[j] = s * units[j]
 
 
 @inner
-def collect(model: Model, features: Array, rows: Array, count: int, g: Array) -> None:
+def collect(model: Model, data: TrainingSet, rows: Array, count: int, g: Array) -> None:
     """The gradient of the batch's mean regret by the model's parameters."""
     n, p = model.weight.shape
     slope, zero = model.weight_slope, model.weight[0, 0] * 0
@@ -171,11 +176,11 @@ def collect(model: Model, features: Array, rows: Array, count: int, g: Array) ->
             slope[j, q] = zero
         model.bias_slope[0, j] = zero
     for i in range(count):
-        x = features[rows[i]]
+        x = data.features[rows[i]]
         for j in range(n):
             # rounded to the model's precision here, where the plain loop hands the gradient to the model
             model.bias_slope[1, 0] = g[i, j] / count
-            along = model.bias_slope[1, 0]
+            along = model.bias_slope[1, 0] * data.units[j]
             for q in range(p):
                 slope[j, q] += along * x[q]
             model.bias_slope[0, j] += along

@@ -39,14 +39,16 @@ class LinearEpochs:
         self, model: nn.Linear, loss: PEARLoss, optimizer: Any, features: Tensor, costs: Tensor, batch_size: int
     ) -> None:
         self.model, self.loss, self.optimizer = model, loss, optimizer
-        self.features, self.costs = features.contiguous().numpy(), costs.double().contiguous().numpy()
+        self.features, self.costs = features.contiguous().numpy(), loss.times_units(costs).double().contiguous().numpy()
+        self.units = loss.times_units(torch.ones(loss.problem.n, dtype=features.dtype)).numpy()
+        self.flat = 0.0  # samples of the last pass with a regret whose gradient is exactly zero
         assert loss.decider.one_pass is not None
         self.one_pass: OnePass = loss.decider.one_pass
         n, rows, p = loss.problem.n, self.one_pass.rows, self.one_pass.equalities
         size = min(batch_size, len(features))
         costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), [np.zeros(size, np.int64) for _ in range(3)]
         samples, results = Samples(*costs_room, *numbers[:2]), new_results(size, n, p, rows - p)
-        self.room = kernel.Room(samples, results, work_for(n, rows), numbers[2], np.zeros(2))
+        self.room = kernel.Room(samples, results, work_for(n, rows), numbers[2], np.zeros(3))
 
     @staticmethod
     def supports(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:
@@ -63,7 +65,7 @@ class LinearEpochs:
         plain = plain and len(mine) == (1 if model.bias is None else 2) and isinstance(group["lr"], float)
         plain = plain and all(group.get(name) == value for name, value in _PLAIN.items()) and not group.get("fused")
         curved = loss.problem.Q is not None or not (loss.chosen_smoothing or 0.0) > 0
-        mean = loss.reduction == "mean" and loss.units is None and model.out_features == loss.problem.n
+        mean = loss.reduction == "mean" and model.out_features == loss.problem.n
         return bool(plain and fits and mean and not (hooks or curved or loss.profile) and loss.decider.one_pass)
 
     def run(
@@ -77,10 +79,12 @@ class LinearEpochs:
             over_time_cap: whether to stop.
         """
         size, count, done, total, seen = len(self.room.samples.at), len(order), 0, 0.0, 0
+        self.flat = 0.0
         while done * size < count and not over_time_cap():
             reached = self._compiled(order, done)
             fresh = min(reached * size, count) - done * size
             total, seen, done = total + float(self.room.totals[0]), seen + fresh, reached
+            self.flat += float(self.room.totals[2])
             if done * size < count:
                 rows = order[done * size : (done + 1) * size]
                 total, seen, done = total + float(step(rows)) * len(rows), seen + len(rows), done + 1
@@ -107,7 +111,9 @@ class LinearEpochs:
         adam = kernel.Adam(group["lr"], decay, square_decay, group["eps"], steps)
         own, failed = loss.problem.batch is not None, self._failed(lam)
         left_out = failed.numpy() != 0
-        data = kernel.TrainingSet(self.features, self.costs, order.numpy(), slots, own, left_out, table, default)
+        data = kernel.TrainingSet(
+            self.features, self.costs, self.units, order.numpy(), slots, own, left_out, table, default
+        )
         how = kernel.Strengths(loss.injection, loss.current_guidance, DECAY)
         reached = int(kernel.linear_epoch(P, data, how, self._model(state), adam, self.room, first))
         loss.guided(reached - first)

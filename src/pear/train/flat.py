@@ -1,0 +1,58 @@
+"""A warning where training learns nothing from most samples."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from torch import Tensor
+
+from pear.losses import PEARLoss
+
+MOST = 0.5
+"""The share of samples with a flat regret that is worth a warning."""
+_GUIDED = 0.01  # guidance of this strength still pulls where regret is flat
+
+
+class FlatRegret:
+    """Counts, epoch by epoch, samples with a regret whose gradient is exactly zero, and warns once a loss.
+
+    Args:
+        loss: only a ``PEARLoss`` is watched.
+    """
+
+    def __init__(self, loss: Any) -> None:
+        self.loss = loss if isinstance(loss, PEARLoss) else None
+        self.count: float | Tensor = 0.0
+
+    @property
+    def watching(self) -> bool:
+        """Whether there is something to count."""
+        return self.loss is not None and not self.loss.warned_of_flat
+
+    def step(self) -> None:
+        """Count the samples of the loss's last call; read at the end of the epoch, so that no step waits for it."""
+        if self.watching and self.loss is not None and self.loss.last is not None:
+            parts = self.loss.last._parts
+            self.count = self.count + ((parts.exact == 0).all(1) & (parts.value > 0)).sum()
+
+    def end(self, epoch: int, compiled: float, seen: int) -> None:
+        """Warn where they are more than half of the samples, and guidance does not pull any more.
+
+        Args:
+            epoch: that has ended; compiled: samples that its compiled code has counted.
+            seen: samples in all.
+        """
+        count, self.count = float(self.count) + compiled, 0.0
+        loss = self.loss
+        if loss is None or not self.watching or count <= MOST * seen or loss.current_guidance > _GUIDED:
+            return
+        loss.warned_of_flat = True
+        warnings.warn(
+            f"in epoch {epoch} the gradient of {count / seen:.0%} of the samples is exactly zero although they have a "
+            "regret: their decisions are corners, which a small change of the forecast does not move, so that nothing "
+            f"is learnt from them. Pass a larger smoothing (λ is {loss.chosen_smoothing:.3g}; 'auto' picks one), "
+            "guidance=1.0, which pulls where regret is flat, or begin with a model that predicts the mean of the "
+            "training costs",
+            stacklevel=2,
+        )
