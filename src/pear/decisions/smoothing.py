@@ -15,7 +15,7 @@ from pear.problem.units import fields_in_units, in_units
 STRENGTH = 1.0
 """ρ: how much smoothing adds, compared with what the choice between two decisions is about."""
 _LOOSE = 10.0  # bounds this many times as far apart as decisions get say nothing about the variable
-_SAME = 1e-6  # units that differ by less are one
+_SAME = 1e-5  # what differs by less is the same
 _PAIRS = 8  # other samples that each is compared with
 _USUAL = 0.4  # of the deviation of all costs, where no two decisions can be compared
 

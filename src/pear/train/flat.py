@@ -10,7 +10,9 @@ from torch import Tensor
 from pear.losses import PEARLoss
 
 MOST = 0.5
-"""The share of samples with a flat regret that is worth a warning."""
+"""The share of samples with a flat regret that is worth a warning, ..."""
+EPOCHS = 5
+"""... where so many epochs in a row have it: a fresh model often begins on corners, and leaves them by itself."""
 _GUIDED = 0.01  # guidance of this strength still pulls where regret is flat
 
 
@@ -24,6 +26,7 @@ class FlatRegret:
     def __init__(self, loss: Any) -> None:
         self.loss = loss if isinstance(loss, PEARLoss) else None
         self.count: float | Tensor = 0.0
+        self.epochs = 0  # in a row
 
     @property
     def watching(self) -> bool:
@@ -37,7 +40,7 @@ class FlatRegret:
             self.count = self.count + ((parts.exact == 0).all(1) & (parts.value > 0)).sum()
 
     def end(self, epoch: int, compiled: float, seen: int) -> None:
-        """Warn where they are more than half of the samples, and guidance does not pull any more.
+        """Warn where they are more than half of the samples in epoch after epoch, and guidance does not pull any more.
 
         Args:
             epoch: that has ended; compiled: samples that its compiled code has counted.
@@ -45,13 +48,16 @@ class FlatRegret:
         """
         count, self.count = float(self.count) + compiled, 0.0
         loss = self.loss
-        if loss is None or not self.watching or count <= MOST * seen or loss.current_guidance > _GUIDED:
+        if loss is None or not self.watching:
+            return
+        self.epochs = self.epochs + 1 if count > MOST * seen and loss.current_guidance <= _GUIDED else 0
+        if self.epochs < EPOCHS:
             return
         loss.warned_of_flat = True
         warnings.warn(
-            f"in epoch {epoch} the gradient of {count / seen:.0%} of the samples is exactly zero although they have a "
-            "regret: their decisions are corners, which a small change of the forecast does not move, so that nothing "
-            f"is learnt from them. Pass a larger smoothing (λ is {loss.chosen_smoothing:.3g}; 'auto' picks one), "
+            f"the gradient of {count / seen:.0%} of the samples is exactly zero in epoch {epoch}, although they have a "
+            "regret, and of more than half in the epochs before: their decisions are corners, which a small change of "
+            f"the forecast does not move, so that nothing is learnt from them. Pass a larger smoothing (λ is {loss.chosen_smoothing:.3g}; 'auto' picks one), "
             "guidance=1.0, which pulls where regret is flat, or begin with a model that predicts the mean of the "
             "training costs",
             stacklevel=2,
