@@ -57,8 +57,8 @@ class FlatRegret:
         warnings.warn(
             f"the gradient of {count / seen:.0%} of the samples is exactly zero in epoch {epoch}, although they have a "
             "regret, and of more than half in the epochs before: their decisions are corners, which a small change of "
-            f"the forecast does not move, so that nothing is learnt from them. Pass a larger smoothing (λ is {loss.chosen_smoothing:.3g}; 'auto' picks one), "
-            "guidance=1.0, which pulls where regret is flat, or begin with a model that predicts the mean of the "
-            "training costs",
+            "the forecast does not move, so that nothing is learnt from them. Pass a larger smoothing "
+            f"(λ is {loss.chosen_smoothing:.3g}; 'auto' picks one), guidance=1.0, which pulls where regret is flat, or "
+            "begin with a model that predicts the mean of the training costs",
             stacklevel=2,
         )
