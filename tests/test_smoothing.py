@@ -283,7 +283,7 @@ def test_the_problem_stays_the_user_s() -> None:
 def learn(
     problem: pear.Problem, units: Tensor, monkeypatch: pytest.MonkeyPatch, compiled: bool = True, **options: Any
 ) -> tuple[torch.nn.Linear, pear.PEARLoss]:
-    """Six epochs in variables of these units."""
+    """Twelve epochs in variables of these units."""
     features = draw(40, 3, 0)
     true = (1.0 + features @ draw(3, problem.n, 1) + 0.1 * draw(40, problem.n, 2)) * units
     with monkeypatch.context() as patch:
@@ -292,7 +292,7 @@ def learn(
         torch.manual_seed(0)
         model = torch.nn.Linear(3, problem.n, dtype=torch.float64)
         loss = pear.PEARLoss(problem, **({"smoothing": "auto"} | options))
-        config = pear.FitConfig(max_epochs=6, batch_size=7)
+        config = pear.FitConfig(max_epochs=12, batch_size=7)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
         data = features, true
         pear.fit(model, loss, data, data, lambda a, b: float((a - b).square().mean()), config, optimizer=optimizer)
@@ -314,7 +314,7 @@ def test_compiled_epochs_know_units(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_warning_where_most_gradients_are_zero(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Almost without smoothing every decision is a corner."""
     problem, ones = pear.Problem(A=np.ones((1, 5)), b=[1.0], lb=0.0), torch.ones(5).double()
-    with pytest.warns(UserWarning, match=r"gradient of \d+% of the samples is exactly zero in epoch 5") as caught:
+    with pytest.warns(UserWarning, match=r"gradient of \d+% of the samples is exactly zero in epoch 10") as caught:
         _, loss = learn(problem, ones, monkeypatch, compiled, smoothing=1e-6, guidance=0.0)
     assert len(caught) == 1
     text = str(caught[0].message)

@@ -11,7 +11,7 @@ from pear.losses import PEARLoss
 
 MOST = 0.5
 """The share of samples with a flat regret that is worth a warning, ..."""
-EPOCHS = 5
+EPOCHS = 10
 """... where so many epochs in a row have it: a fresh model often begins on corners, and leaves them by itself."""
 _GUIDED = 0.01  # guidance of this strength still pulls where regret is flat
 
