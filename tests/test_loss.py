@@ -1,11 +1,10 @@
-"""``PEARLoss`` and its neighbours: statistics, reductions, smoothing by itself, integers, and every bad argument."""
+"""``PEARLoss`` and its neighbours: statistics, reductions, integers, and every bad argument."""
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
 import itertools
-import logging
 import math
 import time
 import warnings
@@ -239,46 +238,6 @@ def test_training_lowers_the_regret() -> None:
         values.append(value.item())
     assert values[-1] < 0.05 * values[0]
     assert function.reused > 0.5 * function.samples
-
-
-# ---------------------------------------------------------------------------------------------------- smoothing="auto"
-
-
-def test_smoothing_by_itself(caplog: pytest.LogCaptureFixture) -> None:
-    """A tenth of the mean size of the first batch of true costs, to two digits; said once and kept."""
-    function = pear.PEARLoss(SIMPLEX, smoothing="auto", injection=0.0, guidance=0.0)
-    with caplog.at_level(logging.INFO, logger="pear"):
-        first = function(COST, 10 * TRUE)
-    assert caplog.messages == ["smoothing='auto' picked 0.23"]  # mean 2.333…
-    assert function.chosen_smoothing == 0.23
-    assert first.item() == pear.PEARLoss(SIMPLEX, smoothing=0.23, injection=0.0, guidance=0.0)(COST, 10 * TRUE).item()
-    function(COST, 1000 * TRUE)
-    assert function.chosen_smoothing == 0.23
-
-
-AUTO: dict[str, tuple[pear.Problem, Any, float]] = {
-    "linear": (SIMPLEX, [[1.0, 2.0, -3.0]], 0.2),
-    "quadratic": (pear.Problem(Q=np.eye(3), lb=0.0), [[1.0, 2.0, 3.0]], 0.0),
-    "zero costs": (SIMPLEX, [[0.0, 0.0, 0.0]], 0.1),
-}
-
-
-@pytest.mark.parametrize("name", AUTO)
-def test_smoothing_by_itself_everywhere(name: str) -> None:
-    problem, cost, expected = AUTO[name]
-    assert torch.equal(pear.solve(problem, cost, "auto").x, pear.solve(problem, cost, expected).x)
-    args = (problem, torch.tensor([[3.0, 1.0, 1.5]]), cost)
-    assert torch.equal(pear.regret_gradient(*args, smoothing="auto"), pear.regret_gradient(*args, smoothing=expected))
-    layer = pear.DecisionLayer(problem, smoothing="auto")
-    layer(torch.tensor(cost))
-    assert layer.chosen_smoothing == expected
-
-
-def test_smoothing_by_itself_ignores_what_is_not_finite() -> None:
-    cost = torch.tensor([[1.0, 2.0, -3.0], [NAN, INF, 2.0]], dtype=torch.float64)
-    with pytest.warns(pear.FailedSamplesWarning):
-        auto = pear.solve(SIMPLEX, cost, "auto", on_failure="mask")
-    assert torch.equal(auto.x[0], pear.solve(SIMPLEX, cost[:1], 0.2).x[0])
 
 
 # ---------------------------------------------------------------------------------------------------------- integers
