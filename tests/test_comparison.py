@@ -51,7 +51,7 @@ def database(folder: Path, records: Sequence[Record]) -> Path:
 def test_a_comparison_trains_the_cells_of_its_experiments_by_four_methods() -> None:
     runs = expand(["comparison"], Selection())
     assert len(runs) == COMPARISONS["comparison"].count == 2 * 4 * (4 + 3) * 20
-    assert {run.seed for run in runs} == set(range(30, 50))
+    assert [run.seed for run in runs[:: 2 * 4 * 7]] == list(range(30, 50))  # stopped early, it has whole seeds
     assert {run.method for run in runs if run.task == "knapsack"} == {"mse", "spo+relaxed", "pear", "pear-guided"}
     assert {run.method for run in runs if run.task == "shortest_path"} == {"mse", "spo+", "pear", "pear-guided"}
     cells = {(run.settings["degree"], run.settings["noise"]) for run in runs}
