@@ -1,8 +1,8 @@
 """How strong should ``smoothing="auto"`` be? Mean validation regret of the default loss for several ρ.
 
-    PEAR_DATA=… python tools/smoothing.py [--rho 0.25 0.5 1 2 4] [--seeds 0 1 2 3 4] [--only paths-8 …]
+    PEAR_DATA=… python tools/smoothing.py [--rho 0.5 1 2] [--seeds 100 101] [--only paths-8 …]
 
-prints one row a task and one column a ρ, in percent, with the λ that came of it.
+trains by the paper's protocol and prints one row a task and one column a ρ, in percent, with the λ that came of it.
 """
 
 from __future__ import annotations
@@ -79,9 +79,8 @@ def run(name: str, rho: float, seed: int) -> tuple[float, float]:
     trial = TRIALS[name](seed)
     smoothing.STRENGTH = rho
     loss = pear.PEARLoss(trial.problem, smoothing="auto")
-    history = pear.fit(
-        trial.model, loss, trial.train, trial.validation, trial.metric, pear.FitConfig(seed=seed, time_cap=60.0)
-    )
+    config = pear.FitConfig(seed=seed, patience=3, start="given", time_cap=60.0)
+    history = pear.fit(trial.model, loss, trial.train, trial.validation, trial.metric, config)
     assert history.best is not None
     assert loss.chosen_smoothing is not None
     return 100 * history.best.metric, loss.chosen_smoothing
@@ -90,8 +89,8 @@ def run(name: str, rho: float, seed: int) -> tuple[float, float]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rho", type=float, nargs="+", default=[0.25, 0.5, 1.0, 2.0, 4.0])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--rho", type=float, nargs="+", default=[0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=range(100, 108))
     parser.add_argument("--only", nargs="+", default=list(TRIALS), choices=list(TRIALS))
     args = parser.parse_args()
     print("| validation regret, % | " + " | ".join(f"ρ = {rho:g}" for rho in args.rho) + " |")
