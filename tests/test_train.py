@@ -50,7 +50,6 @@ def small() -> tuple[ShortestPath, Split]:
     return task, task.split(task.samples(240, degree=6, noise=0.25, seed=0))
 
 
-@pytest.mark.filterwarnings("ignore:the gradient of")  # of most samples is zero at first: published, and unguided
 def test_training_with_pear_lowers_the_regret(small: tuple[ShortestPath, Split]) -> None:
     task, (train, validation, test) = small
     model = linear(5, task.problem.n)

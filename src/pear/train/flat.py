@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
+import logging
 from typing import Any
 
 from torch import Tensor
 
 from pear.losses import PEARLoss
+
+logger = logging.getLogger("pear")
 
 MOST = 0.5
 """The share of samples with a flat regret that is worth a warning, ..."""
@@ -54,11 +56,10 @@ class FlatRegret:
         if self.epochs < EPOCHS:
             return
         loss.warned_of_flat = True
-        warnings.warn(
+        logger.warning(
             f"the gradient of {count / seen:.0%} of the samples is exactly zero in epoch {epoch}, although they have a "
             "regret, and of more than half in the epochs before: their decisions are corners, which a small change of "
             "the forecast does not move, so that nothing is learnt from them. Pass a larger smoothing "
             f"(λ is {loss.chosen_smoothing:.3g}; 'auto' picks one), guidance=1.0, which pulls where regret is flat, or "
             "begin with a model that predicts the mean of the training costs",
-            stacklevel=2,
         )
