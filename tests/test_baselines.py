@@ -398,7 +398,7 @@ def test_every_method_lowers_the_regret(name: str) -> None:
 
 
 def test_the_table_holds_the_published_settings() -> None:
-    assert [row.name for row in METHODS] == ["mse", "spo+", "spo+relaxed", "pfyl", "dbb", "lava", "pear"]
+    assert [row.name for row in METHODS] == ["mse", "spo+", "spo+relaxed", "pfyl", "dbb", "lava", "pear", "pear-guided"]
     assert [row.name for row in METHODS if not row.shuffled] == ["lava"]
     settings: dict[str, dict[str, Any]] = {row.name: row.options_for(paths()) for row in METHODS}
     assert settings == {
@@ -409,6 +409,7 @@ def test_the_table_holds_the_published_settings() -> None:
         "dbb": {"mse_weight": 0.01, "interpolation": 20.0},
         "lava": {"threshold": -0.1},
         "pear": {"smoothing": 0.1, "injection": 0.1, "guidance": 0.0},
+        "pear-guided": {},
     }
     assert method("dbb").options_for(items()) == {"mse_weight": 0.01, "interpolation": 10.0}
 

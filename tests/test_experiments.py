@@ -384,7 +384,7 @@ def test_a_read_only_database_is_refused_before_any_work(tmp_path: Path, monkeyp
 # --- one run --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["mse", "spo+", "spo+relaxed", "pfyl", "dbb", "lava", "pear"])
+@pytest.mark.parametrize("method", ["mse", "spo+", "spo+relaxed", "pfyl", "dbb", "lava", "pear", "pear-guided"])
 @pytest.mark.parametrize("make", [path_run, knapsack_run])
 def test_every_method_trains_on_every_task(database: Database, make: Any, method: str) -> None:
     done = execute(make(method), database)

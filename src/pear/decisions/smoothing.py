@@ -1,4 +1,4 @@
-"""``smoothing="auto"``: how much curvature a linear objective gets, whatever its costs and decisions are measured in."""
+"""``smoothing="auto"``: how much curvature a linear objective gets, in whatever units its data is."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ STRENGTH = 1.0
 """ρ: how much smoothing adds, compared with what the choice between two decisions is about."""
 _LOOSE = 10.0  # bounds this many times as far apart as decisions get say nothing about the variable
 _SAME = 1e-6  # units that differ by less are one
-_ASKED = 256  # variables that no decision uses, whose limits are worth a linear program each
 _PAIRS = 8  # other samples that each is compared with
-_USUAL = 0.4
+_USUAL = 0.4  # of the deviation of all costs, where no two decisions can be compared
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,11 @@ class Smoothing:
 
 
 def settle(
-    costs: Tensor, decisions: Tensor, bounds: tuple[Tensor | None, Tensor | None], reach: Callable[[Tensor], Tensor]
+    costs: Tensor,
+    decisions: Tensor,
+    solved: Tensor,
+    bounds: tuple[Tensor | None, Tensor | None],
+    reach: Callable[[Tensor], Tensor],
 ) -> Smoothing:
     """λ_j = ρ s / u_j² from costs and the decisions under them, whatever costs and variables are measured in.
 
@@ -76,32 +79,31 @@ def settle(
     how it compares with what the choice between two decisions is about. Where all ranges are equal, λ is one number.
 
     Args:
-        costs: (k, n), to be minimised.
+        costs: (k, n), to be minimised; rows that are not finite do not count.
         decisions: (k, n) optimal decisions under them, without smoothing.
+        solved: (k,) bool, samples that have one.
         bounds: lb and ub of the problem.
-        reach: (m,) numbers of variables → (m,) how far the constraints let them go, NaN where there is no limit.
+        reach: (m,) numbers of variables → (m,) how far the constraints let them go, NaN where that is not known.
     """
-    costs, decisions = costs.detach().double(), decisions.detach().double()
-    units = _units(decisions, bounds, reach)
-    known, spread = units.isfinite(), costs.std(0, correction=0)
+    costs, decisions = costs.detach().double(), decisions.detach().double()[solved]
+    units, deciding, costs = _units(decisions, bounds, reach), costs[solved], costs[costs.isfinite().all(1)]
+    known, spread = units.isfinite(), _spread(costs, 0)
     if not bool(known.any()):  # nothing limits the decisions: any unit would do
         units, known = torch.ones_like(units), ~known
     units = torch.where(known, units, _matching(spread, units, known))
-    size = _contrast(costs * units, decisions / units)
+    size = _contrast(deciding * units, decisions / units) or _USUAL * _size(costs * units)
     least, most = float(units.min()), float(units.max())
-    text = f"smoothing='auto' is {STRENGTH:g} of {size:.3g}, what another sample's decision typically costs a unit of"
-    text += " squared distance"
+    origin = f"{STRENGTH:g} × what the decision of another sample typically costs a unit of squared distance"
     if most - least > _SAME * most:
-        return Smoothing(
-            STRENGTH * size, units, f"{text}, with every variable measured in its range, {least:.3g} to {most:.3g}"
-        )
-    value = STRENGTH * size / most**2
-    return Smoothing(value, None, f"{text}, with variables measured in their range, {most:.3g}: λ = {value:.3g}")
+        value, measured = STRENGTH * size, f" in variables measured in their ranges, {least:.3g} to {most:.3g}"
+    else:
+        value, measured = STRENGTH * size / most**2, ""
+    return Smoothing(
+        value, units if measured else None, f"smoothing='auto' settled on λ = {value:.3g}{measured}: {origin}"
+    )
 
 
-def _units(
-    decisions: Tensor, bounds: tuple[Tensor | None, Tensor | None], reach: Callable[[Tensor], Tensor]
-) -> Tensor:
+def _units(decisions: Tensor, bounds: tuple[Tensor | None, Tensor | None], reach: Callable[[Tensor], Tensor]) -> Tensor:
     """(n,) the range of every variable: between its bounds, or, where that is far more, what decisions use.
 
     Where decisions do not vary, what the constraints allow; NaN where that is not known.
@@ -118,31 +120,34 @@ def _units(
     units = torch.where(limited & ((used == 0) | (_LOOSE * used >= allowed)), allowed, used)
     idle = (units == 0).nonzero()[:, 0]
     units[idle] = torch.nan
-    if 0 < len(idle) <= _ASKED:
+    if len(idle):
         found = reach(idle)
         units[idle] = torch.where(found > 0, found, torch.nan)
     return units
 
 
 def _contrast(costs: Tensor, decisions: Tensor) -> float:
-    """The median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²`` over pairs of samples with different decisions.
-
-    Where there are none, of a single sample for instance, a share of the deviation of all costs that is usual where
-    there are; of their size, where they are all equal; and 1 where they are zero.
-    """
-    ratios = []
+    """The median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²`` over pairs of samples with different decisions; 0 without any."""
+    ratios = [costs.new_zeros(0)]
     for shift in range(1, min(_PAIRS, len(costs) - 1) + 1):
         change = decisions.roll(shift, 0) - decisions
         distance = change.square().sum(1)
         apart = distance > _SAME  # beyond rounding, where a range is 1
         ratios.append((costs * change).sum(1)[apart] / distance[apart])
-    found = torch.cat(ratios) if ratios else costs.new_zeros(0)
-    found = found[found > _SAME * costs.abs().mean()]
-    if len(found):
-        return float(found.median())
-    if not costs.numel():
-        return 1.0
-    return _USUAL * (float(costs.std(correction=0)) or float(costs.abs().mean()) or 1.0)
+    found = torch.cat(ratios)
+    found = found[found > _SAME * costs.abs().mean()] if len(found) else found
+    return float(found.median()) if len(found) else 0.0
+
+
+def _size(costs: Tensor) -> float:
+    """The deviation of all costs (k, n), their size where they are all equal, and 1 where they are zero."""
+    entries = costs.flatten()
+    return float(_spread(entries, 0)) or float(entries.abs().sum()) / max(len(entries), 1) or 1.0
+
+
+def _spread(values: Tensor, dim: int) -> Tensor:
+    """The standard deviation along ``dim``; 0 of nothing."""
+    return values.std(dim, correction=0) if len(values) else values.sum(dim)
 
 
 def _matching(spread: Tensor, units: Tensor, known: Tensor) -> Tensor:

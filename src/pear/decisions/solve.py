@@ -30,7 +30,7 @@ logger = logging.getLogger("pear")
 
 OnFailure = Literal["raise", "mask"]
 
-_ENOUGH = 256  # decisions that "auto" is taken from
+_ENOUGH, _ENOUGH_SPARSE = 256, 32  # decisions that "auto" is taken from, and variables that it asks for the range of
 
 
 def solve(
@@ -154,7 +154,7 @@ def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str, **o
     if smoothing != "auto":
         return Smoothing.given(float(smoothing))
     if problem.is_curved or overrides.get("Q") is not None:
-        found = Smoothing(0.0, note="smoothing='auto' is 0, because the objective is curved by itself")
+        found = Smoothing(0.0, note="smoothing='auto' settled on λ = 0: the objective is curved by itself")
     else:
         found = _settled(problem, cost, present(**overrides))
     logger.info(found.note)
@@ -163,25 +163,27 @@ def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str, **o
 
 def _settled(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> Smoothing:
     """What "auto" settles on; see ``settle``."""
-    fields = problem.checked(cost, **overrides)
+    fields, enough = problem.checked(cost, **overrides), _ENOUGH_SPARSE if problem.is_sparse else _ENOUGH
 
     def solve_for(costs: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        own = {name: fields[name] for name in overrides}
-        own = {name: value[rows] if is_per_sample(name, value) else value for name, value in own.items()}
+        given = {name: fields[name] for name in overrides}
+        own: Any = {name: value[rows] if is_per_sample(name, value) else value for name, value in given.items()}
         solved = solve_verified(problem[rows], costs, 0.0, "auto", **own)
         return solved.x, solved.solved
 
     def reach(variables: Tensor) -> Tensor:
+        if len(variables) > enough:
+            return torch.full_like(cost[0, variables], torch.nan, dtype=torch.float64)
         ends = torch.zeros(len(variables), problem.n, dtype=torch.float64, device=cost.device)
         ends.scatter_(1, variables[:, None], 1.0)
         points, solved = solve_for(torch.cat([ends, -ends]), torch.zeros_like(variables).repeat(2))
         low, high = (points * ends.repeat(2, 1)).sum(1).chunk(2)
         return torch.where(solved.reshape(2, -1).all(0), (high - low).abs(), torch.nan)
 
-    some = torch.linspace(0, len(cost) - 1, min(len(cost), _ENOUGH), device=cost.device).round().long()
+    some = torch.linspace(0, len(cost) - 1, min(len(cost), enough), device=cost.device).round().long()
     decisions, solved = solve_for(cost[some], some)
-    costs = problem.sign * cost.detach()[some][solved]
-    return settle(costs, decisions[solved], (fields.get("lb"), fields.get("ub")), reach)
+    costs = problem.sign * cost.detach()[some]
+    return settle(costs, decisions, solved, (fields.get("lb"), fields.get("ub")), reach)
 
 
 def check_smoothing(smoothing: float | str) -> None:

@@ -49,7 +49,10 @@ def expand(names: Sequence[str], selection: Selection) -> list[Run]:
 
 
 def _compared(name: str, selection: Selection) -> list[Run]:
-    """The trainings of a comparison, by the methods that it has for each task."""
+    """The trainings of a comparison, by the methods that it has for each task.
+
+    Seed by seed: one that is stopped early has fewer seeds, not fewer methods or cells.
+    """
     comparison = COMPARISONS[name]
     seeds = selection.seeds if selection.seeds is not None else (QUICK_SEEDS if selection.quick else comparison.seeds)
     runs: list[Run] = []
@@ -57,7 +60,7 @@ def _compared(name: str, selection: Selection) -> list[Run]:
         if selection.tasks is None or task in selection.tasks:
             wanted = [one for one in methods if selection.methods is None or one in selection.methods]
             runs += _runs(EXPERIMENTS[part], replace(selection, tasks=[task], methods=wanted, seeds=seeds))
-    return [replace(run, experiment=name) for run in runs]
+    return sorted((replace(run, experiment=name) for run in runs), key=lambda run: seeds.index(run.seed))
 
 
 def _runs(experiment: Experiment, selection: Selection) -> list[Run]:

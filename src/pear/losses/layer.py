@@ -96,7 +96,10 @@ class DecisionLayer(DecisionModule):
         lam, cost, given = scale.value, scale.times_units(cost), scale.fields(given)
         fields |= given
         by_rows = torch.is_grad_enabled() and any(_wants_gradient(given.get(name)) for name in FIELDS[1:])
-        decider, problem = self.decider, self.decider.problem  # the backward pass is about these, whatever is assigned later
+        decider, problem = (
+            self.decider,
+            self.decider.problem,
+        )  # the backward pass is about these, whatever is assigned later
         with decider.locked(ids):
             solved: Verified | Decided | None = None
             if decider.one_pass is not None and not by_rows:  # whose derivatives need the reduced systems

@@ -61,7 +61,7 @@ class DecisionModule(nn.Module):
     def smoothing(self, smoothing: float | Literal["auto"]) -> None:
         check_smoothing(smoothing)
         self._smoothing: float | Literal["auto"] = smoothing if smoothing == "auto" else float(smoothing)
-        self._use(None if smoothing == "auto" else Smoothing.given(self._smoothing))
+        self._use(None if smoothing == "auto" else Smoothing.given(smoothing))
 
     @property
     def chosen_smoothing(self) -> float | None:
@@ -79,7 +79,7 @@ class DecisionModule(nn.Module):
     @property
     def smoothing_note(self) -> str:
         """Where λ comes from, in one sentence."""
-        return "smoothing='auto' waits for costs" if self._chosen is None else self._chosen.note
+        return "smoothing='auto' has not settled yet" if self._chosen is None else self._chosen.note
 
     def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None) -> float:
         """Settle ``smoothing="auto"`` by these costs and the decisions under them; returns λ.

@@ -129,9 +129,9 @@ class PEARLoss(DecisionModule):
     def __init__(
         self,
         problem: Problem,
-        smoothing: float | Literal["auto"] = 0.1,
-        injection: float = 0.1,
-        guidance: float = 1.0,
+        smoothing: float | Literal["auto"] = "auto",
+        injection: float = 0.0,
+        guidance: float = 10.0,
         solver: str = "auto",
         on_failure: OnFailure = "raise",
         reduction: Reduction = "mean",

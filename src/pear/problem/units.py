@@ -26,7 +26,8 @@ def in_units(problem: Problem, units: Tensor) -> Problem:
         >>> in_units(Problem(A=[[1.0, 2.0]], b=[4.0], ub=[4.0, 2.0]), torch.tensor([2.0, 1.0])).A
         tensor([[2., 2.]], dtype=torch.float64)
     """
-    assert problem.phi is None and not problem.is_integer
+    assert problem.phi is None
+    assert not problem.is_integer
     fields = {name: value for name in _RULES if (value := getattr(problem, name)) is not None}
     return problem._with(**fields_in_units(fields, units), _plans={})
 
