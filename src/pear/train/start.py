@@ -16,7 +16,7 @@ _LEARNT = 0.1
 """Share of the costs' variance that a model explains by more than chance: from here on it is no fresh one."""
 
 SPREAD = 0.1
-"""Deviation of the first forecasts beside that of the costs; a random forecast of full size would have to be unlearnt."""
+"""Deviation of the first forecasts beside that of the costs: a random forecast of full size has to be unlearnt."""
 
 
 def make_optimizer(
