@@ -384,7 +384,7 @@ def test_training_lowers_the_regret_of_instances_not_seen(
         split.train.samples,
         split.validation.samples,
         score,
-        FitConfig(batch_size=4, max_epochs=60, patience=6),
+        FitConfig(batch_size=4, max_epochs=60, patience=6, start="given"),
     )
     assert before > 0.05
     assert regret() < 0.3 * before

@@ -161,7 +161,7 @@ DEFAULTS: list[tuple[Any, dict[str, Any]]] = [
         pear.PEARLoss,
         {
             "smoothing": "auto",
-            "injection": 0.0,
+            "injection": 0.05,
             "guidance": 10.0,
             "solver": "auto",
             "on_failure": "raise",

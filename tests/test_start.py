@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import pear
 from pear.tasks import SharedLinear
 from pear.train import FitConfig, fit
-from pear.train.start import make_optimizer
+from pear.train.start import SPREAD, make_optimizer
 
 TASK = pear.tasks.shortest_path((3, 3))
 SCALES = (1e-6, 1.0, 1e6)
@@ -78,7 +78,7 @@ def test_costs_around_zero_are_learnt_alike_though_chance_explains_a_little_of_l
 
 
 @pytest.mark.parametrize("kind", ["linear", "deep"])
-def test_the_last_layer_begins_at_the_mean_with_the_costs_deviation(
+def test_the_last_layer_begins_at_the_mean_of_the_costs_on_their_scale(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     (features, costs), model = pair(1e3), fresh(kind)
@@ -89,7 +89,7 @@ def test_the_last_layer_begins_at_the_mean_with_the_costs_deviation(
         outputs = model(features)
     deviation = float((costs - costs.mean(0)).square().mean().sqrt())
     torch.testing.assert_close(outputs.mean(0), costs.mean(0))
-    assert float((outputs - outputs.mean(0)).square().mean().sqrt()) == pytest.approx(deviation)
+    assert float((outputs - outputs.mean(0)).square().mean().sqrt()) == pytest.approx(SPREAD * deviation)
     turned = nn.functional.cosine_similarity(
         last(model).weight.flatten(), [*before.values()][-2].flatten(), dim=0
     ).detach()
@@ -175,7 +175,7 @@ def test_without_a_bias_the_weights_make_the_size() -> None:
     model = nn.Linear(5, TASK.problem.n, bias=False, dtype=torch.float64)
     make_optimizer(model, features, costs, CONFIG, resuming=False)
     with torch.no_grad():
-        assert float(model(features).square().mean()) == pytest.approx(float(costs.square().mean()))
+        assert float(model(features).square().mean()) == pytest.approx(SPREAD**2 * float(costs.square().mean()))
 
 
 def test_constant_costs_and_constant_features_leave_finite_weights() -> None:

@@ -130,7 +130,7 @@ class PEARLoss(DecisionModule):
         self,
         problem: Problem,
         smoothing: float | Literal["auto"] = "auto",
-        injection: float = 0.0,
+        injection: float = 0.05,
         guidance: float = 10.0,
         solver: str = "auto",
         on_failure: OnFailure = "raise",

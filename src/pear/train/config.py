@@ -28,8 +28,9 @@ class FitConfig:
         halve_after: halve the learning rate after more than so many checks in a row without a better metric; None keeps
             it.
         start: "standardised": where ``fit`` makes the optimizer, a fresh last layer (as ``nn.Linear`` draws it, and
-            no better than the mean of the costs) begins at that mean with the costs' deviation, and its learning rate
-            is multiplied by that, so that a model learns alike in any unit. "given": the model begins as it comes.
+            no better than the mean of the costs) begins at that mean with a tenth of the costs' deviation, and its
+            learning rate is multiplied by the deviation, so that a model learns alike in any unit. "given": the model
+            begins as it comes.
 
     Raises:
         ProblemError: a setting is out of its range.

@@ -15,6 +15,9 @@ logger = logging.getLogger("pear")
 _LEARNT = 0.1
 """Share of the costs' variance that a model explains by more than chance: from here on it is no fresh one."""
 
+SPREAD = 0.1
+"""Deviation of the first forecasts beside that of the costs: a random forecast of full size has to be unlearnt."""
+
 
 def make_optimizer(
     model: nn.Module, features: Tensor, costs: Tensor, config: FitConfig, resuming: bool
@@ -76,14 +79,16 @@ class _OutputLayer:
         return drawn and error > (1 - _LEARNT) * _deviation(self.costs) ** 2
 
     def standardise(self) -> float:
-        """Give the outputs the costs' means, output by output, and their deviation; returns the deviation."""
-        layer, mean, deviation = self.layer, self.costs.mean(0), _deviation(self.costs)
-        centred = layer.bias is not None
-        if not centred:  # without a bias the weights must make the mean, too
-            deviation = float(self.costs.square().mean().sqrt())
-        spread = _deviation(self.outputs) if centred else float(self.outputs.square().mean().sqrt())
+        """Give the outputs the costs' means, output by output, and a share of their deviation; returns the deviation.
+
+        Without a bias the weights have to make the mean, so that sizes take the place of deviations.
+        """
+        layer, mean, centred = self.layer, self.costs.mean(0), self.layer.bias is not None
+        deviation, spread = (
+            _deviation(rows) if centred else float(rows.square().mean().sqrt()) for rows in (self.costs, self.outputs)
+        )
         rounding = 8 * torch.finfo(layer.weight.dtype).eps * float(self.outputs.abs().max())
-        factor = deviation / spread if spread > rounding else 0.0
+        factor = SPREAD * deviation / spread if spread > rounding else 0.0
         with torch.no_grad():
             if centred:
                 layer.bias.copy_(mean - factor * (self.outputs.mean(0) - layer.bias))

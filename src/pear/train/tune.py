@@ -73,10 +73,10 @@ def default_candidates(problem: Problem) -> list[Settings]:
     spo = "spo+relaxed" if problem.is_integer else "spo+"  # which trains on the relaxation, as PEAR does
     others: list[Settings] = [{"method": "mse"}]
     # (multiple of "auto", injection, guidance)
-    grid: list[tuple[float, float, float]] = [(1, 0.1, 1.0), (1, 0.0, 1.0), (1, 0.1, 3.0), (1, 0.1, 0.0)]
+    grid: list[tuple[float, float, float]] = [(1, 0.0, 1.0), (1, 0.1, 1.0), (1, 0.0, 3.0), (1, 0.1, 0.0)]
     if not problem.is_curved:
         others.append({"method": spo, "mse_weight": 0.0})
-        grid += [(3, 0.1, 1.0), (3, 0.0, 1.0), (3, 0.1, 3.0), (3, 0.1, 0.0), (0.3, 0.1, 1.0), (10, 0.1, 1.0)]
+        grid += [(0.3, 0.0, 1.0), (0.3, 0.1, 1.0), (0.3, 0.1, 0.0), (3, 0.0, 1.0), (3, 0.1, 1.0), (0.1, 0.1, 1.0)]
     names = [("auto" if times == 1 else f"auto*{times:g}", beta, alpha) for times, beta, alpha in grid]
     return others + [{"method": "pear", "smoothing": lam, "injection": b, "guidance": a} for lam, b, a in names]
 
@@ -232,7 +232,14 @@ def _loss(task: Task, settings: Settings, costs: Tensor) -> nn.Module:
         options["smoothing"] = "auto"
     loss = make_loss(settings["method"], task, **options)
     if isinstance(loss, PEARLoss):
+<<<<<<< HEAD
         loss.calibrate(costs, times=times or 1.0)
+=======
+        picked = loss.calibrate(costs)
+        if times is not None:
+            note = f"smoothing is {times:g} × what 'auto' settles on, {picked:.3g}"
+            loss.set_extra_state({**loss.get_extra_state(), "smoothing": times * picked, "note": note})
+>>>>>>> tune
     return loss
 
 
