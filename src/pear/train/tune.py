@@ -232,14 +232,7 @@ def _loss(task: Task, settings: Settings, costs: Tensor) -> nn.Module:
         options["smoothing"] = "auto"
     loss = make_loss(settings["method"], task, **options)
     if isinstance(loss, PEARLoss):
-<<<<<<< HEAD
         loss.calibrate(costs, times=times or 1.0)
-=======
-        picked = loss.calibrate(costs)
-        if times is not None:
-            note = f"smoothing is {times:g} × what 'auto' settles on, {picked:.3g}"
-            loss.set_extra_state({**loss.get_extra_state(), "smoothing": times * picked, "note": note})
->>>>>>> tune
     return loss
 
 
