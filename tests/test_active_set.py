@@ -261,7 +261,7 @@ def test_backward_after_the_table_moved_on() -> None:
 
 def test_tables_grow() -> None:
     task = pear.tasks.shortest_path((3, 3))
-    loss = pear.PEARLoss(task.problem, guidance=0.0)
+    loss = pear.PEARLoss(task.problem, guidance=0.0, smoothing=0.1, injection=0.1)
     cost = torch.rand(64, task.problem.n, generator=torch.Generator().manual_seed(0)).double() + 0.5
     for size in (3, 10, 64):
         loss(cost[:size], cost[:size].flip(1), keys=range(size))
@@ -280,7 +280,9 @@ def test_given_up_samples_go_the_general_way(monkeypatch: pytest.MonkeyPatch) ->
 
     def gradients() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         predicted, price = cost.clone().requires_grad_(), cost.clone().requires_grad_()
-        loss = pear.PEARLoss(task.problem, reduction="none", guidance=0.0)(predicted, true)
+        loss = pear.PEARLoss(task.problem, reduction="none", guidance=0.0, smoothing=0.1, injection=0.1)(
+            predicted, true
+        )
         loss.sum().backward()
         pear.DecisionLayer(task.problem, 0.1)(price).square().sum().backward()
         assert predicted.grad is not None
@@ -317,7 +319,7 @@ def test_limits_hand_over_quietly(
     assert not caplog.records
     torch.testing.assert_close(found.x, expected, rtol=1e-10, atol=1e-11)
     predicted = case.cost.clone().requires_grad_()
-    pear.PEARLoss(case.problem, case.smoothing, guidance=0.0)(predicted, case.true).backward()
+    pear.PEARLoss(case.problem, case.smoothing, guidance=0.0, injection=0.1)(predicted, case.true).backward()
     assert predicted.grad is not None
 
 
@@ -325,7 +327,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a table would take too much, samples start afresh instead."""
     monkeypatch.setattr(batch, "_TABLE_BYTES", 0)
     case = ZOO["simplex"]
-    loss = pear.PEARLoss(case.problem, case.smoothing, guidance=0.0)
+    loss = pear.PEARLoss(case.problem, case.smoothing, guidance=0.0, injection=0.1)
     values = [loss(case.cost, case.true, keys=[0, 1, 2]) for _ in range(2)]
     assert values[0] == values[1]
     assert loss.reused == 0
@@ -435,7 +437,7 @@ def test_profile(keys: list[int] | None) -> None:
 
 def test_nothing_is_kept_without_keys() -> None:
     case = ZOO["simplex"]
-    loss = pear.PEARLoss(case.problem, case.smoothing, guidance=0.0)
+    loss = pear.PEARLoss(case.problem, case.smoothing, guidance=0.0, injection=0.1)
     for _ in range(2):
         loss(case.cost, case.true)
     assert loss.reused == 0

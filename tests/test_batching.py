@@ -32,7 +32,9 @@ def gradient(case: Planted, rows: Any, dtype: torch.dtype = torch.float64, **how
 
 def loss(case: Planted, rows: Any, dtype: torch.dtype = torch.float64, **how: Any) -> Tensor:
     predicted, true = (c[rows].to(dtype).requires_grad_() for c in (case.cost, case.true))
-    value = pear.PEARLoss(case.problem[rows], case.smoothing, injection=0.0, reduction="none", **how)(predicted, true)
+    value = pear.PEARLoss(case.problem[rows], case.smoothing, injection=0.0, reduction="none", guidance=0.0, **how)(
+        predicted, true
+    )
     value.sum().backward()
     assert predicted.grad is not None
     assert true.grad is not None
@@ -141,7 +143,7 @@ def test_keys_change_nothing_but_the_work(name: str) -> None:
 
 def test_reuse_is_counted() -> None:
     case = ZOO["knapsack"]
-    function = pear.PEARLoss(case.problem, case.smoothing, guidance=0.0)
+    function = pear.PEARLoss(case.problem, case.smoothing, guidance=0.0, injection=0.1)
     rates = []
     for cost in (case.cost, case.cost, case.cost + 1e-3, case.cost[:, torch.arange(7, -1, -1)]):
         function(cost, case.true, keys=[0, 1, 2])
@@ -158,7 +160,7 @@ def test_reuse_is_counted() -> None:
 def test_no_solver_is_called_where_the_remembered_set_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for the predicted costs nor for the true ones, which are solved once."""
     case = ZOO["simplex"]
-    function = pear.PEARLoss(case.problem, case.smoothing, solver="pear", guidance=0.0)
+    function = pear.PEARLoss(case.problem, case.smoothing, solver="pear", guidance=0.0, injection=0.1)
     decision = pear.DecisionLayer(case.problem, case.smoothing, solver="pear")
     first = function(case.cost, case.true, keys=[0, 1, 2]), decision(case.cost, keys=[0, 1, 2])
 
@@ -191,7 +193,9 @@ def test_a_stale_set_is_repaired(name: str) -> None:
 
 def test_a_true_cost_that_changed_under_its_key_is_solved_again() -> None:
     case = ZOO["simplex"]
-    function, fresh = (pear.PEARLoss(case.problem, case.smoothing, reduction="none", guidance=0.0) for _ in range(2))
+    function, fresh = (
+        pear.PEARLoss(case.problem, case.smoothing, reduction="none", guidance=0.0, injection=0.1) for _ in range(2)
+    )
     function(case.cost, case.true, keys=[0, 1, 2])
     other = case.true.flip(1)
     torch.testing.assert_close(function(case.cost, other, keys=[0, 1, 2]), fresh(case.cost, other), rtol=1e-12, atol=0)
@@ -272,7 +276,7 @@ def test_bad_keys(name: str) -> None:
     which, keys, message = BAD_KEYS[name]
     case = ZOO[which]
     with pytest.raises(pear.PearError, match=message):
-        pear.PEARLoss(case.problem, case.smoothing, guidance=0.0)(case.cost, case.true, keys=keys)
+        pear.PEARLoss(case.problem, case.smoothing, guidance=0.0, injection=0.1)(case.cost, case.true, keys=keys)
     with pytest.raises(pear.PearError, match=message):
         pear.DecisionLayer(case.problem, case.smoothing)(case.cost, keys=keys)
 
@@ -280,4 +284,4 @@ def test_bad_keys(name: str) -> None:
 def test_a_problem_with_its_own_fields_needs_all_rows_or_keys() -> None:
     case = ZOO["own everything"]
     with pytest.raises(pear.ProblemError, match=r"cost has 2 samples but the problem has 3; .*name them with keys="):
-        pear.PEARLoss(case.problem, 0.0, guidance=0.0)(case.cost[:2], case.true[:2])
+        pear.PEARLoss(case.problem, 0.0, guidance=0.0, injection=0.1)(case.cost[:2], case.true[:2])

@@ -97,7 +97,9 @@ def gradient(case: Case, rows: Any, cost: Tensor, **how: Any) -> Tensor:
 def loss(case: Case, rows: Any, cost: Tensor, **how: Any) -> Tensor:
     """(B, 1 + n): the regret of each sample beside its gradient."""
     predicted = cost[rows].clone().requires_grad_()
-    function = pear.PEARLoss(case.problem[rows], smoothing=case.smoothing, injection=0.0, reduction="none", **how)
+    function = pear.PEARLoss(
+        case.problem[rows], smoothing=case.smoothing, injection=0.0, reduction="none", guidance=0.0, **how
+    )
     value = function(predicted, case.true[rows])
     value.sum().backward()
     assert predicted.grad is not None
@@ -292,7 +294,14 @@ def test_many_failures_are_counted_and_the_first_five_named() -> None:
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_all_samples_masked(reduction: str) -> None:
     predicted = torch.full((2, 3), NAN, requires_grad=True)
-    function = pear.PEARLoss(pear.Problem(lb=0.0, ub=1.0, n=3), on_failure="mask", reduction=reduction, guidance=0.0)
+    function = pear.PEARLoss(
+        pear.Problem(lb=0.0, ub=1.0, n=3),
+        on_failure="mask",
+        reduction=reduction,
+        guidance=0.0,
+        smoothing=0.1,
+        injection=0.1,
+    )
     with pytest.warns(pear.FailedSamplesWarning, match="2 of 2 samples"):
         value = function(predicted, torch.ones(2, 3))
     value.sum().backward()

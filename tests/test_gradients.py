@@ -173,7 +173,7 @@ def test_value_is_a_difference_of_objectives(name: str) -> None:
 def test_value_with_a_predicted_curvature() -> None:
     case = ZOO["portfolio"]
     bill = -torch.from_numpy(curvature(np.random.default_rng(0), case.n))
-    value = pear.PEARLoss(case.problem, smoothing=0.0, reduction="none", guidance=0.0)(
+    value = pear.PEARLoss(case.problem, smoothing=0.0, reduction="none", guidance=0.0, injection=0.1)(
         case.cost, case.true, Q=case.problem.Q, true_Q=bill
     )
     best = pear.solve(case.problem, case.true, Q=bill).x

@@ -206,7 +206,7 @@ def test_the_compiled_pass_leaves_what_its_solver_leaves(
 
     for name in ("solve", "regret"):
         monkeypatch.setattr(one_pass.compiled, name, begun)
-    layer, loss = pear.DecisionLayer(problem, smoothing), pear.PEARLoss(problem, smoothing, guidance=0.0)
+    layer, loss = pear.DecisionLayer(problem, smoothing), pear.PEARLoss(problem, smoothing, guidance=0.0, injection=0.1)
     for call in (lambda: layer(cost, keys=[0]), lambda: loss(cost, 2 * cost.detach(), keys=[0])):
         for _ in range(2):
             with pytest.raises(BegunError) if calls else nullcontext():

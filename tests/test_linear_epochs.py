@@ -34,7 +34,9 @@ def trained(dtype: torch.dtype, compiled: bool, monkeypatch: pytest.MonkeyPatch,
             patch.setattr(LinearEpochs, "supports", staticmethod(lambda *args: False))
         torch.manual_seed(0)
         model = nn.Linear(5, PATHS.problem.n, bias=options.pop("bias", True), dtype=dtype)
-        loss = pear.PEARLoss(options.pop("problem", PATHS.problem), options.pop("smoothing", 0.1), guidance=0.0)
+        loss = pear.PEARLoss(
+            options.pop("problem", PATHS.problem), options.pop("smoothing", 0.1), guidance=0.0, injection=0.1
+        )
         optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
         config = FitConfig(max_epochs=options.pop("max_epochs", 3), check_every=1, batch_size=7)
         data = samples(dtype)
@@ -73,7 +75,10 @@ def test_the_loss_counts_and_keeps_what_compiled_code_did(monkeypatch: pytest.Mo
 
 def test_the_last_call_of_an_epoch_outlives_the_next_one() -> None:
     """The arrays of the compiled code are used again; what the loss keeps is its own."""
-    model, loss = nn.Linear(5, PATHS.problem.n), pear.PEARLoss(PATHS.problem, guidance=0.0)
+    model, loss = (
+        nn.Linear(5, PATHS.problem.n),
+        pear.PEARLoss(PATHS.problem, guidance=0.0, smoothing=0.1, injection=0.1),
+    )
     seen: list[tuple[Any, Tensor]] = []
 
     def keep(now: Progress) -> None:
@@ -188,7 +193,9 @@ def test_the_default_run_is_supported() -> None:
     (features, costs), _ = samples(torch.float32)
     model = nn.Linear(5, PATHS.problem.n)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    assert LinearEpochs.supports(model, pear.PEARLoss(PATHS.problem, guidance=0.0), optimizer, features, costs)
+    assert LinearEpochs.supports(
+        model, pear.PEARLoss(PATHS.problem, guidance=0.0, smoothing=0.1, injection=0.1), optimizer, features, costs
+    )
 
 
 def test_a_sample_without_a_row_is_refused() -> None:
@@ -198,7 +205,7 @@ def test_a_sample_without_a_row_is_refused() -> None:
     with pytest.raises(pear.ProblemError, match="row numbers, 0 to 29"):
         pear.fit(
             torch.nn.Linear(3, 5),
-            pear.PEARLoss(problem, 1.0, guidance=0.0),
+            pear.PEARLoss(problem, 1.0, guidance=0.0, injection=0.1),
             data,
             data,
             lambda *a: 0.5,
@@ -227,7 +234,7 @@ def test_failed_samples_are_left_out_as_in_the_plain_loop(bad: str, monkeypatch:
             torch.manual_seed(0)
             model, loss = (
                 nn.Linear(5, n, dtype=torch.float64),
-                pear.PEARLoss(problem, 0.1, on_failure="mask", guidance=0.0),
+                pear.PEARLoss(problem, 0.1, on_failure="mask", guidance=0.0, injection=0.1),
             )
             detailed = loss.detailed
             patch.setattr(loss, "detailed", lambda *a, f=detailed, s=steps: s.append(1) or f(*a))

@@ -1,11 +1,10 @@
-"""``PEARLoss`` and its neighbours: statistics, reductions, smoothing by itself, integers, and every bad argument."""
+"""``PEARLoss`` and its neighbours: statistics, reductions, integers, and every bad argument."""
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
 import itertools
-import logging
 import math
 import time
 import warnings
@@ -103,7 +102,7 @@ def test_repairs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(0.0))
     solution = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="pear")
     assert solution.repaired.tolist() == [True] * 3
-    function = pear.PEARLoss(case.problem, case.smoothing, solver="pear", guidance=0.0)
+    function = pear.PEARLoss(case.problem, case.smoothing, solver="pear", guidance=0.0, injection=0.1)
     function(case.cost, case.true)
     assert last(function).repaired_rate == 1.0
 
@@ -118,7 +117,7 @@ def test_statistics_are_of_the_samples_that_the_keys_name() -> None:
 
 
 def test_the_parts_of_a_pass_add_up_to_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    function = pear.PEARLoss(SIMPLEX, guidance=0.0)
+    function = pear.PEARLoss(SIMPLEX, guidance=0.0, smoothing=0.1, injection=0.1)
     one_pass = function.decider.one_pass
     assert one_pass is not None
     function.profile = True
@@ -135,7 +134,7 @@ def test_the_parts_of_a_pass_add_up_to_its_time(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("solver", ["auto", "osqp"])
 def test_a_warm_start_that_still_holds_is_reused(solver: str) -> None:
-    function = pear.PEARLoss(SIMPLEX, solver=solver, guidance=0.0)
+    function = pear.PEARLoss(SIMPLEX, solver=solver, guidance=0.0, smoothing=0.1, injection=0.1)
     for rate in (0.0, 1.0):
         function(COST, TRUE, keys=[0, 1])
         assert last(function).reuse_rate == rate
@@ -144,7 +143,7 @@ def test_a_warm_start_that_still_holds_is_reused(solver: str) -> None:
 @pytest.mark.parametrize("solver", ["auto", "osqp"])
 def test_time_is_counted(solver: str) -> None:
     """In one pass and step by step: no more than passes, and more with every call."""
-    function = pear.PEARLoss(SIMPLEX, solver=solver, guidance=0.0)
+    function = pear.PEARLoss(SIMPLEX, solver=solver, guidance=0.0, smoothing=0.1, injection=0.1)
     total = 0.0
     for _ in range(2):
         before, began = dict(function.seconds), time.perf_counter()
@@ -161,9 +160,9 @@ DEFAULTS: list[tuple[Any, dict[str, Any]]] = [
     (
         pear.PEARLoss,
         {
-            "smoothing": 0.1,
-            "injection": 0.1,
-            "guidance": 1.0,
+            "smoothing": "auto",
+            "injection": 0.0,
+            "guidance": 10.0,
             "solver": "auto",
             "on_failure": "raise",
             "reduction": "mean",
@@ -187,13 +186,15 @@ def test_default_settings() -> None:
 
 
 def test_reductions() -> None:
-    each = pear.PEARLoss(SIMPLEX, 1.0, reduction="none", guidance=0.0)(COST, TRUE)
+    each = pear.PEARLoss(SIMPLEX, 1.0, reduction="none", guidance=0.0, injection=0.1)(COST, TRUE)
     assert each.shape == (2,)
-    assert pear.PEARLoss(SIMPLEX, 1.0, reduction="sum", guidance=0.0)(COST, TRUE).item() == pytest.approx(
-        each.sum().item(), rel=1e-15
+    assert pear.PEARLoss(SIMPLEX, 1.0, reduction="sum", guidance=0.0, injection=0.1)(
+        COST, TRUE
+    ).item() == pytest.approx(each.sum().item(), rel=1e-15)
+    assert pear.PEARLoss(SIMPLEX, 1.0, guidance=0.0, injection=0.1)(COST, TRUE).item() == pytest.approx(
+        each.mean().item(), rel=1e-15
     )
-    assert pear.PEARLoss(SIMPLEX, 1.0, guidance=0.0)(COST, TRUE).item() == pytest.approx(each.mean().item(), rel=1e-15)
-    assert pear.PEARLoss(SIMPLEX, 1.0, guidance=0.0)(COST.float(), TRUE).dtype == torch.float32
+    assert pear.PEARLoss(SIMPLEX, 1.0, guidance=0.0, injection=0.1)(COST.float(), TRUE).dtype == torch.float32
 
 
 def test_value_and_gradient_by_hand() -> None:
@@ -212,7 +213,7 @@ def test_value_and_gradient_by_hand() -> None:
 
 def test_one_sample_without_a_batch_dimension() -> None:
     flat, batched = COST[0].clone().requires_grad_(), COST[:1].clone().requires_grad_()
-    function = pear.PEARLoss(SIMPLEX, 1.0, guidance=0.0)
+    function = pear.PEARLoss(SIMPLEX, 1.0, guidance=0.0, injection=0.1)
     function(flat, TRUE[0]).backward()
     function(batched, TRUE[:1]).backward()
     assert flat.grad is not None
@@ -226,7 +227,7 @@ def test_training_lowers_the_regret() -> None:
     X = torch.randn(64, 4, dtype=torch.float64)
     C = X @ torch.randn(4, 3, dtype=torch.float64)
     model = torch.nn.Linear(4, 3, dtype=torch.float64)
-    function = pear.PEARLoss(SIMPLEX, smoothing=1.0, guidance=0.0)
+    function = pear.PEARLoss(SIMPLEX, smoothing=1.0, guidance=0.0, injection=0.1)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.1)
     values = []
     for _ in range(60):
@@ -237,46 +238,6 @@ def test_training_lowers_the_regret() -> None:
         values.append(value.item())
     assert values[-1] < 0.05 * values[0]
     assert function.reused > 0.5 * function.samples
-
-
-# ---------------------------------------------------------------------------------------------------- smoothing="auto"
-
-
-def test_smoothing_by_itself(caplog: pytest.LogCaptureFixture) -> None:
-    """A tenth of the mean size of the first batch of true costs, to two digits; said once and kept."""
-    function = pear.PEARLoss(SIMPLEX, smoothing="auto", injection=0.0, guidance=0.0)
-    with caplog.at_level(logging.INFO, logger="pear"):
-        first = function(COST, 10 * TRUE)
-    assert caplog.messages == ["smoothing='auto' picked 0.23"]  # mean 2.333…
-    assert function.chosen_smoothing == 0.23
-    assert first.item() == pear.PEARLoss(SIMPLEX, smoothing=0.23, injection=0.0, guidance=0.0)(COST, 10 * TRUE).item()
-    function(COST, 1000 * TRUE)
-    assert function.chosen_smoothing == 0.23
-
-
-AUTO: dict[str, tuple[pear.Problem, Any, float]] = {
-    "linear": (SIMPLEX, [[1.0, 2.0, -3.0]], 0.2),
-    "quadratic": (pear.Problem(Q=np.eye(3), lb=0.0), [[1.0, 2.0, 3.0]], 0.0),
-    "zero costs": (SIMPLEX, [[0.0, 0.0, 0.0]], 0.1),
-}
-
-
-@pytest.mark.parametrize("name", AUTO)
-def test_smoothing_by_itself_everywhere(name: str) -> None:
-    problem, cost, expected = AUTO[name]
-    assert torch.equal(pear.solve(problem, cost, "auto").x, pear.solve(problem, cost, expected).x)
-    args = (problem, torch.tensor([[3.0, 1.0, 1.5]]), cost)
-    assert torch.equal(pear.regret_gradient(*args, smoothing="auto"), pear.regret_gradient(*args, smoothing=expected))
-    layer = pear.DecisionLayer(problem, smoothing="auto")
-    layer(torch.tensor(cost))
-    assert layer.chosen_smoothing == expected
-
-
-def test_smoothing_by_itself_ignores_what_is_not_finite() -> None:
-    cost = torch.tensor([[1.0, 2.0, -3.0], [NAN, INF, 2.0]], dtype=torch.float64)
-    with pytest.warns(pear.FailedSamplesWarning):
-        auto = pear.solve(SIMPLEX, cost, "auto", on_failure="mask")
-    assert torch.equal(auto.x[0], pear.solve(SIMPLEX, cost[:1], 0.2).x[0])
 
 
 # ---------------------------------------------------------------------------------------------------------- integers
@@ -329,7 +290,7 @@ def test_training_uses_the_relaxation() -> None:
     values, grads = [], []
     for version in (problem, problem.relaxed()):
         leaf = predicted.clone().requires_grad_()
-        values.append(pear.PEARLoss(version, reduction="none", guidance=0.0)(leaf, true))
+        values.append(pear.PEARLoss(version, reduction="none", guidance=0.0, smoothing=0.1, injection=0.1)(leaf, true))
         values[-1].sum().backward()
         grads.append(leaf.grad)
     assert torch.equal(*values)
@@ -494,7 +455,9 @@ def test_bad_pairs(name: str, call: str) -> None:
     predicted, true, given, message = PAIRS[name]
     calls: dict[str, Callable[[], Any]] = {
         "regret_gradient": lambda: pear.regret_gradient(SIMPLEX, predicted, true, **given),
-        "PEARLoss": lambda: pear.PEARLoss(SIMPLEX, guidance=0.0)(predicted, true, **given),
+        "PEARLoss": lambda: pear.PEARLoss(SIMPLEX, guidance=0.0, smoothing=0.1, injection=0.1)(
+            predicted, true, **given
+        ),
         "normalized_regret": lambda: pear.normalized_regret(SIMPLEX, predicted, true, **given),
     }
     with pytest.raises(pear.ProblemError, match=message):

@@ -41,11 +41,13 @@ def decide(Q: torch.Tensor) -> Any:
 
 
 def lose(Q: torch.Tensor) -> Any:
-    return pear.PEARLoss(pear.Problem(Q=EYE, lb=0.0, ub=1.0), smoothing=0.0, guidance=0.0)(COSTS, -COSTS, Q=Q)
+    return pear.PEARLoss(pear.Problem(Q=EYE, lb=0.0, ub=1.0), smoothing=0.0, guidance=0.0, injection=0.1)(
+        COSTS, -COSTS, Q=Q
+    )
 
 
 def lose_truly(Q: torch.Tensor) -> Any:
-    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=0.0, ub=1.0), smoothing=0.0, guidance=0.0)
+    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=0.0, ub=1.0), smoothing=0.0, guidance=0.0, injection=0.1)
     return loss(COSTS, -COSTS, Q=EYE.expand(2, 2, 2), true_Q=Q)
 
 
@@ -62,7 +64,7 @@ def test_one_indefinite_sample_is_named(call: Any, which: int) -> None:
 
 @pytest.mark.parametrize("keys", [None, [0, 1]])
 def test_a_true_curvature_of_any_type(keys: Any) -> None:
-    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=-5.0, ub=5.0), smoothing=0.0, guidance=0.0)
+    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=-5.0, ub=5.0), smoothing=0.0, guidance=0.0, injection=0.1)
     Q = torch.stack([2 * EYE, 3 * EYE])
     values = [loss(COSTS, -COSTS, keys, Q, (Q / 2).to(kind)).item() for kind in (torch.float64, torch.float32) * 2]
     assert values == pytest.approx([values[0]] * 4, rel=1e-12)
@@ -141,15 +143,17 @@ def test_injection_beside_a_predicted_curvature_and_smoothing(solver: str, share
 
 
 def test_a_true_curvature_that_differs_in_one_entry_is_another_one() -> None:
-    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=-5.0, ub=5.0), smoothing=0.0, guidance=0.0)
+    loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=-5.0, ub=5.0), smoothing=0.0, guidance=0.0, injection=0.1)
     curvatures = [torch.diag(torch.tensor([1.0, last], dtype=torch.float64)).expand(2, 2, 2) for last in (1.0, 4.0)]
     for true_Q in (*curvatures, curvatures[0]):
-        fresh = pear.PEARLoss(loss.problem, smoothing=0.0, guidance=0.0)(COSTS, -COSTS, Q=EYE, true_Q=true_Q)
+        fresh = pear.PEARLoss(loss.problem, smoothing=0.0, guidance=0.0, injection=0.1)(
+            COSTS, -COSTS, Q=EYE, true_Q=true_Q
+        )
         assert loss(COSTS, -COSTS, [0, 1], EYE, true_Q.clone()).item() == pytest.approx(fresh.item(), rel=1e-12)
 
 
 def test_the_answer_to_the_true_problem_is_kept_for_one_smoothing() -> None:
-    loss = pear.PEARLoss(BOX, smoothing=0.5, guidance=0.0)
+    loss = pear.PEARLoss(BOX, smoothing=0.5, guidance=0.0, injection=0.1)
     one_pass = loss.decider.one_pass
     assert one_pass is not None
 
@@ -163,12 +167,13 @@ def test_the_answer_to_the_true_problem_is_kept_for_one_smoothing() -> None:
     loss(COSTS, -COSTS, keys=[0, 1])
     assert kept() == [True, True]
     assert (
-        loss(COSTS, -COSTS, keys=[0, 1]).item() == pear.PEARLoss(BOX, smoothing=0.5, guidance=0.0)(COSTS, -COSTS).item()
+        loss(COSTS, -COSTS, keys=[0, 1]).item()
+        == pear.PEARLoss(BOX, smoothing=0.5, guidance=0.0, injection=0.1)(COSTS, -COSTS).item()
     )
     loss.smoothing = 0.25
     assert (
         loss(COSTS, -COSTS, keys=[0, 1]).item()
-        == pear.PEARLoss(BOX, smoothing=0.25, guidance=0.0)(COSTS, -COSTS).item()
+        == pear.PEARLoss(BOX, smoothing=0.25, guidance=0.0, injection=0.1)(COSTS, -COSTS).item()
     )
 
 

@@ -225,5 +225,5 @@ def test_start_outside_the_domain() -> None:
 def test_an_empty_batch() -> None:
     c, none = ZOO["entropy on the simplex"], torch.zeros(0, 4)
     assert pear.solve(c.problem, none).x.shape == (0, 4)
-    assert pear.PEARLoss(c.problem, 0.0, guidance=0.0)(none, none).item() == 0.0
+    assert pear.PEARLoss(c.problem, 0.0, guidance=0.0, injection=0.1)(none, none).item() == 0.0
     assert pear.DecisionLayer(c.problem)(none).shape == (0, 4)

@@ -151,7 +151,7 @@ class TestAgainstDense:
         assert torch.allclose(mine.x, theirs.x, rtol=0, atol=EXACT)
         keys = torch.tensor([3, 1])
         value = [
-            pear.PEARLoss(p, smoothing=0.1, guidance=0.0)(costs()[keys], costs(1)[keys], keys=keys)
+            pear.PEARLoss(p, smoothing=0.1, guidance=0.0, injection=0.1)(costs()[keys], costs(1)[keys], keys=keys)
             for p in (thin, thick)
         ]
         assert float(value[0]) == pytest.approx(float(value[1]), rel=EXACT)
@@ -274,7 +274,9 @@ class TestFailures:
         predicted[0, 0] = torch.inf
         predicted.requires_grad_()
         with pytest.warns(pear.FailedSamplesWarning):
-            pear.PEARLoss(thin, on_failure="mask", guidance=0.0)(predicted, costs(1)).backward()
+            pear.PEARLoss(thin, on_failure="mask", guidance=0.0, smoothing=0.1, injection=0.1)(
+                predicted, costs(1)
+            ).backward()
         assert predicted.grad is not None
         assert bool(predicted.grad.isfinite().all())
         assert not bool(predicted.grad[0].any())
@@ -305,14 +307,14 @@ class TestFailures:
 class TestMemory:
     def test_a_warm_start_is_verified_and_used_again(self) -> None:
         thin, _ = both(**grid(6))
-        loss, keys = pear.PEARLoss(thin, guidance=0.0), torch.arange(BATCH)
+        loss, keys = pear.PEARLoss(thin, guidance=0.0, smoothing=0.1, injection=0.1), torch.arange(BATCH)
         c, true = costs().abs(), costs(1).abs()
         loss(c, true, keys=keys)
         again = loss(c, true, keys=keys)
         assert loss.last is not None
         assert loss.last.reuse_rate == 1.0
         moved = loss(c * (1 + 0.01 * costs(2)), true, keys=keys)
-        fresh = pear.PEARLoss(thin, guidance=0.0)(c * (1 + 0.01 * costs(2)), true)
+        fresh = pear.PEARLoss(thin, guidance=0.0, smoothing=0.1, injection=0.1)(c * (1 + 0.01 * costs(2)), true)
         assert float(moved) == pytest.approx(float(fresh), rel=EXACT)
         assert float(loss.last.kkt_residual.max()) <= EXACT
         assert float(again) > 0
@@ -400,7 +402,7 @@ class TestLarge:
         true = costs(1, 1, size)
         predicted = (true + 0.1 * costs(2, 1, size)).requires_grad_()
         tracemalloc.start()
-        loss = pear.PEARLoss(problem, smoothing=0.0, guidance=0.0)
+        loss = pear.PEARLoss(problem, smoothing=0.0, guidance=0.0, injection=0.1)
         loss(predicted, true).backward()
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -415,7 +417,7 @@ class TestLarge:
         assert task.problem.is_sparse
         _, C = task.samples(2, degree=4, dtype=torch.float64)
         predicted = C.roll(1, 0).requires_grad_()
-        loss = pear.PEARLoss(task.problem, guidance=0.0)
+        loss = pear.PEARLoss(task.problem, guidance=0.0, smoothing=0.1, injection=0.1)
         loss(predicted, C).backward()
         assert loss.last is not None
         assert float(loss.last.kkt_residual.max()) <= EXACT

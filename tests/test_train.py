@@ -114,7 +114,8 @@ def test_published_protocol_gives_the_published_regret_to_every_digit() -> None:
             torch.empty((), dtype=torch.int64).random_(generator=stream)
             return task.normalized_regret(predicted, true)
 
-        fit(model, nn.MSELoss(), train, validation, metric, FitConfig(seed=stream), order=as_a_loader_draws)
+        config = FitConfig(patience=3, seed=stream, start="given")
+        fit(model, nn.MSELoss(), train, validation, metric, config, order=as_a_loader_draws)
         with torch.no_grad():
             regrets.append(100 * task.normalized_regret(model(test.features), test.costs))
     assert (round(statistics.mean(regrets), 3), round(statistics.stdev(regrets), 3)) == (15.428, 3.085)
@@ -302,8 +303,15 @@ def test_a_feature_that_is_nan_is_left_out_or_refused(deep: bool) -> None:
     box = pear.Problem(lb=0.0, ub=1.0, n=2)
     config, before = FitConfig(batch_size=5, max_epochs=3), [p.clone() for p in model.parameters()]
     with pytest.raises(pear.ProblemError, match=r"2 of 20 rows of the training features .*: rows 3, 7\. .*on_failure"):
-        fit(model, pear.PEARLoss(box, 0.1, guidance=0.0), spoiled([3, 7]), data(), scripted([1.0, 0.5]), config)
-    loss = pear.PEARLoss(box, 0.1, on_failure="mask", guidance=0.0)
+        fit(
+            model,
+            pear.PEARLoss(box, 0.1, guidance=0.0, injection=0.1),
+            spoiled([3, 7]),
+            data(),
+            scripted([1.0, 0.5]),
+            config,
+        )
+    loss = pear.PEARLoss(box, 0.1, on_failure="mask", guidance=0.0, injection=0.1)
     with pytest.warns(pear.FailedSamplesWarning, match="rows 3, 7. They are left out") as caught:
         fit(model, loss, spoiled([3, 7]), data(), scripted([1.0, 0.5]), config)
     assert len(caught) == 1
@@ -323,7 +331,7 @@ def test_a_model_that_takes_nan_gets_it() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.inner(x.nan_to_num())
 
-    loss = pear.PEARLoss(pear.Problem(lb=0.0, ub=1.0, n=2), 0.1, guidance=0.0)
+    loss = pear.PEARLoss(pear.Problem(lb=0.0, ub=1.0, n=2), 0.1, guidance=0.0, injection=0.1)
     fit(Filled(), loss, spoiled([3]), data(), scripted([1.0]), FitConfig(max_epochs=1))
     assert loss.samples == 20
 
@@ -407,10 +415,11 @@ def test_arrays_are_converted_to_the_type_of_the_model() -> None:
         ({"patience": 0}, "patience must be at least 1"),
         ({"min_improvement": 1.0}, "min_improvement must be a share"),
         ({"time_cap": 0.0}, "time_cap must be a positive number"),
+        ({"start": "warm"}, "start must be 'standardised' or 'given'"),
     ],
 )
 def test_wrong_settings_are_named(wrong: dict[str, float], message: str) -> None:
-    with pytest.raises(pear.ProblemError, match=rf"{message}.*; got {next(iter(wrong.values()))}"):
+    with pytest.raises(pear.ProblemError, match=rf"{message}.*; got {next(iter(wrong.values()))!r}"):
         FitConfig(**wrong)  # type: ignore[arg-type]
 
 
@@ -446,7 +455,7 @@ def test_a_run_goes_on_from_its_checkpoint_as_if_nothing_had_happened(tmp_path: 
     def run(max_epochs: int, checkpoint: Path | None) -> tuple[torch.nn.Linear, History]:
         torch.manual_seed(0)
         model = torch.nn.Linear(5, task.problem.n)
-        loss = pear.PEARLoss(task.problem, guidance=0.0)
+        loss = pear.PEARLoss(task.problem, guidance=0.0, smoothing=0.1, injection=0.1)
         config = FitConfig(max_epochs=max_epochs, check_every=2, patience=50)
         return model, fit(model, loss, train, validation, task.normalized_regret, config, checkpoint=checkpoint)
 
@@ -503,7 +512,7 @@ def test_automatic_smoothing_is_the_same_after_a_break(depth: str, tmp_path: Pat
 
     def run(max_epochs: int, checkpoint: Path | None, pair: Data = train) -> tuple[Tensor, object]:
         model = linear(5, task.problem.n)
-        loss = pear.PEARLoss(task.problem, smoothing="auto", guidance=0.0)
+        loss = pear.PEARLoss(task.problem, smoothing="auto", guidance=0.0, injection=0.1)
         config = FitConfig(max_epochs=max_epochs, check_every=2, patience=50)
         whole = nn.Sequential(model) if depth == "deep" else model
         fit(whole, loss, pair, validation, task.normalized_regret, config, checkpoint=checkpoint)
@@ -546,7 +555,7 @@ def test_the_solver_does_not_change_what_is_learnt(solver: str) -> None:
     for name in ("pear", solver):
         torch.manual_seed(0)
         model = torch.nn.Linear(5, task.problem.n)
-        loss = pear.PEARLoss(task.problem, solver=name, guidance=0.0)
+        loss = pear.PEARLoss(task.problem, solver=name, guidance=0.0, smoothing=0.1, injection=0.1)
         fit(model, loss, train, validation, task.normalized_regret, FitConfig(max_epochs=6))
         weights.append(model.weight.detach())
     torch.testing.assert_close(*weights, rtol=0, atol=1e-6)

@@ -122,8 +122,8 @@ def test_other_data_under_a_key_of_a_baseline_is_noticed() -> None:
 def test_one_loss_in_several_threads(solver: str) -> None:
     """Batches that share keys and batches that do not, at once, give what they give one after another."""
     batches = 120 if solver == "auto" else 16
-    expected = pear.PEARLoss(GRID, smoothing=0.1, solver=solver, reduction="none", guidance=0.0)
-    shared = pear.PEARLoss(GRID, smoothing=0.1, solver=solver, reduction="none", guidance=0.0)
+    expected = pear.PEARLoss(GRID, smoothing=0.1, solver=solver, reduction="none", guidance=0.0, injection=0.1)
+    shared = pear.PEARLoss(GRID, smoothing=0.1, solver=solver, reduction="none", guidance=0.0, injection=0.1)
 
     def run(loss: pear.PEARLoss, k: int) -> torch.Tensor:
         keys = range(8 * (k % 5), 8 * (k % 5) + 8)
@@ -208,7 +208,7 @@ def test_a_curvature_is_checked_for_every_smoothing() -> None:
 
 
 def test_what_auto_settles_on_is_for_one_problem() -> None:
-    loss = pear.PEARLoss(pear.Problem(Q=torch.eye(3), lb=0.0), smoothing="auto", guidance=0.0)
+    loss = pear.PEARLoss(pear.Problem(Q=torch.eye(3), lb=0.0), smoothing="auto", guidance=0.0, injection=0.1)
     loss(costs(2, 3), costs(2, 3, 1))
     assert loss.chosen_smoothing == 0.0
     loss.problem = pear.Problem(A=[[1.0] * 3], b=[1.0], lb=0.0)
@@ -231,7 +231,7 @@ def test_a_call_keeps_no_graph_and_no_view() -> None:
 
 def test_keys_of_every_kind() -> None:
     problem = pear.Problem(A=[[1.0] * 3], b=torch.ones(6, 1), lb=0.0)
-    loss = pear.PEARLoss(problem, smoothing=0.5, reduction="none", guidance=0.0)
+    loss = pear.PEARLoss(problem, smoothing=0.5, reduction="none", guidance=0.0, injection=0.1)
     expected = loss(costs(2, 3), costs(2, 3, 1), keys=[3, 4])
     for keys in (np.array([3, 4]), torch.tensor([3, 4]), (3, 4)):
         torch.testing.assert_close(loss(costs(2, 3), costs(2, 3, 1), keys=keys), expected, rtol=1e-12, atol=0)
@@ -245,7 +245,7 @@ def test_settings_are_shown() -> None:
     loss = pear.PEARLoss(case.problem, smoothing="auto", injection=0.2, guidance=0.0)
     assert str(loss) == (
         f"PEARLoss({case.problem}, smoothing='auto', solver='auto', on_failure='raise', injection=0.2, "
-        "reduction='mean')"
+        "guidance=0, reduction='mean')"
     )
     loss.calibrate(case.true)
     assert f"smoothing='auto' ({loss.chosen_smoothing:g})" in str(loss)
@@ -256,13 +256,13 @@ def test_settings_are_shown() -> None:
 
 def test_what_auto_settles_on_is_state() -> None:
     case = ZOO["simplex"]
-    loss = pear.PEARLoss(case.problem, smoothing="auto", guidance=0.0)
+    loss = pear.PEARLoss(case.problem, smoothing="auto", guidance=0.0, injection=0.1)
     assert loss.calibrate(case.true) == loss.chosen_smoothing
-    other = pear.PEARLoss(case.problem, smoothing="auto", guidance=0.0)
+    other = pear.PEARLoss(case.problem, smoothing="auto", guidance=0.0, injection=0.1)
     other.load_state_dict(loss.state_dict())
     other(case.cost * 100, case.true * 100)
     assert other.chosen_smoothing == loss.chosen_smoothing
-    fixed = pear.PEARLoss(case.problem, smoothing=0.25, guidance=0.0)
+    fixed = pear.PEARLoss(case.problem, smoothing=0.25, guidance=0.0, injection=0.1)
     fixed.load_state_dict(loss.state_dict())
     assert fixed.chosen_smoothing == 0.25
 
@@ -287,8 +287,8 @@ def test_a_failure_is_kept_while_its_constraints_stay(asked: list[str]) -> None:
     """Costs change in every epoch; what no cost can mend is asked once, and the others get what they get without it."""
     b = torch.tensor([[1.0], [9.0], [1.0], [8.0]], dtype=torch.float64)
     problem = pear.Problem(A=torch.ones(1, 5), b=b, lb=0.0, ub=1.0)
-    loss = pear.PEARLoss(problem, 0.1, on_failure="mask", reduction="none", guidance=0.0)
-    alone = pear.PEARLoss(problem[[0, 2]], 0.1, reduction="none", guidance=0.0)
+    loss = pear.PEARLoss(problem, 0.1, on_failure="mask", reduction="none", guidance=0.0, injection=0.1)
+    alone = pear.PEARLoss(problem[[0, 2]], 0.1, reduction="none", guidance=0.0, injection=0.1)
     true = costs(4, 5, 99)
     for epoch in range(3):
         asked.clear()
@@ -346,7 +346,7 @@ def test_a_failure_is_asked_again_when_its_rows_change() -> None:
 
 def test_on_failure_raise_raises_every_time() -> None:
     problem = pear.Problem(A=torch.ones(1, 5), b=[[1.0], [9.0]], lb=0.0, ub=1.0)
-    loss = pear.PEARLoss(problem, 0.1, guidance=0.0)
+    loss = pear.PEARLoss(problem, 0.1, guidance=0.0, injection=0.1)
     for _ in range(2):
         with pytest.raises(pear.SolveError, match=r"1 of 2 samples .* sample 1 \(INFEASIBLE\)"):
             loss(costs(2, 5), costs(2, 5, 1), keys=range(2))
@@ -358,7 +358,7 @@ def test_a_sparse_sample_is_asked_once(asked: list[str]) -> None:
     b[1, 0] += 1.0
     problem = pear.Problem(A=problem.A.csr, b=b, lb=0.0)
     assert problem.is_sparse
-    loss = pear.PEARLoss(problem, 0.1, on_failure="mask", reduction="none", guidance=0.0)
+    loss = pear.PEARLoss(problem, 0.1, on_failure="mask", reduction="none", guidance=0.0, injection=0.1)
     with pytest.warns(pear.FailedSamplesWarning):
         loss(costs(2, problem.n), costs(2, problem.n, 1), keys=range(2))
     asked.clear()

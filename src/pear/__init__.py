@@ -26,7 +26,7 @@ from pear.problem import Problem, Smooth
 from pear.problem.importers import from_mps
 
 if TYPE_CHECKING:
-    from pear.train import FitConfig, fit
+    from pear.train import FitConfig, fit, tune
 
 __version__ = "0.1.0"
 
@@ -52,12 +52,13 @@ __all__ = [
     "regret_gradient",
     "solve",
     "tasks",
+    "tune",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Training is imported when it is first asked for: who only decides need not wait for it."""
-    if name in ("FitConfig", "fit"):
+    if name in ("FitConfig", "fit", "tune"):
         from pear import train
 
         return getattr(train, name)

@@ -45,7 +45,7 @@ def demo(
     split = task.split(task.samples(samples, degree=degree, noise=noise, seed=seed))
     folder = writable_folder(to)
     untrained, _ = paper_model(task.problem.n, seed)
-    losses = {"MSE": nn.MSELoss(), "PEAR": pear.PEARLoss(task.problem, smoothing=0.1, injection=0.1)}
+    losses = {"MSE": nn.MSELoss(), "PEAR": pear.PEARLoss(task.problem)}
     out.print(_introduction(task, split, degree), highlight=False)
     with one_thread():
         before = _test_regret(task, untrained, split)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -13,12 +14,13 @@ from torch import Tensor
 from pear.decisions.integer import as_good_as, refuse_curvature, solve_integer
 from pear.decisions.pipeline import solve_programs
 from pear.decisions.smooth import solve_smooth
+from pear.decisions.smoothing import Smoothing, settle
 from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning, ProblemError, SolveError, UnknownSolverError
 from pear.optimality.point import Status
 from pear.problem import Problem
 from pear.problem.canonical import matvec
-from pear.problem.convert import as_batch
+from pear.problem.convert import as_batch, is_per_sample, present
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
 from pear.solvers.registry import get, resolve
@@ -27,6 +29,8 @@ from pear.solvers.time_limit import within
 logger = logging.getLogger("pear")
 
 OnFailure = Literal["raise", "mask"]
+
+_ENOUGH, _ENOUGH_SPARSE = 256, 32  # decisions that "auto" is taken from, and variables that it asks for the range of
 
 
 def solve(
@@ -47,7 +51,8 @@ def solve(
     Args:
         problem: the constraints and the known part of the objective.
         cost: (B, n) or (n,), tensor, array or list.
-        smoothing: λ ≥ 0, adds ½λ‖z‖² to what is minimised; "auto" picks it from the scale of the costs and logs it.
+        smoothing: λ ≥ 0, adds ½λ‖z‖² to what is minimised; "auto" picks it from costs and decisions, whatever their
+            units, adds ``½ Σ λ_j z_j²`` and logs it.
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise" names the samples that have no solution; "mask" warns, and gives them NaN and a status.
         time_limit: seconds for the whole batch of an integer problem; each sample may use an equal share of what is
@@ -66,13 +71,16 @@ def solve(
     """
     check_on_failure(on_failure)
     costs = as_batch(cost)
-    lam = choose_smoothing(problem, costs, smoothing)
     with within(time_limit):
         if problem.is_integer:
-            refuse_curvature(problem, lam, overrides)
+            check_smoothing(smoothing)
+            refuse_curvature(problem, math.inf if smoothing == "auto" else smoothing, overrides)
             solution = solve_integer(problem, problem.canonical(costs, 0.0, **overrides), solver)
         else:
-            solution = _as_solution(problem, solve_verified(problem, costs, lam, solver, **overrides))
+            scale = choose_smoothing(problem, costs, smoothing, **overrides)
+            problem, given = scale.problem(problem), scale.fields(present(**overrides))
+            solved = solve_verified(problem, scale.times_units(costs), scale.value, solver, **given)
+            solution = _in_own_units(_as_solution(problem, solved), scale)
     fail(solution.status, on_failure, "the problem", gap=solution.gap)
     return _in_kind(solution, costs)
 
@@ -133,19 +141,49 @@ def solve_verified(
     return solve_programs(qp, solvers, start, check_convexity=given, seek_vertex=vertex, known=known)
 
 
-def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str) -> float:
-    """The value of λ: as given, or for "auto" a tenth of the mean cost; 0 where the problem is curved by itself."""
+def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str, **overrides: Any) -> Smoothing:
+    """λ as it was given, or for "auto" by costs and decisions; 0 where the objective is curved by itself.
+
+    Args:
+        problem: of these samples, continuous.
+        cost: (B, n).
+        smoothing: λ or "auto".
+        **overrides: as for ``solve``.
+    """
     check_smoothing(smoothing)
     if smoothing != "auto":
-        return float(smoothing)
-    if problem.is_curved:
-        picked = 0.0
+        return Smoothing.given(float(smoothing))
+    if problem.is_curved or overrides.get("Q") is not None:
+        found = Smoothing(0.0, note="smoothing='auto' settled on λ = 0: the objective is curved by itself")
     else:
-        size = cost.detach().double().abs()
-        size = size[size.isfinite()]
-        picked = float(f"{0.1 * float(size.mean()) if size.numel() else 0.1:.2g}") or 0.1
-    logger.info("smoothing='auto' picked %g", picked)
-    return picked
+        found = _settled(problem, cost, present(**overrides))
+    logger.info(found.note)
+    return found
+
+
+def _settled(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> Smoothing:
+    """What "auto" settles on; see ``settle``."""
+    fields, enough = problem.checked(cost, **overrides), _ENOUGH_SPARSE if problem.is_sparse else _ENOUGH
+
+    def solve_for(costs: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        given = {name: fields[name] for name in overrides}
+        own: Any = {name: value[rows] if is_per_sample(name, value) else value for name, value in given.items()}
+        solved = solve_verified(problem[rows], costs, 0.0, "auto", **own)
+        return solved.x, solved.solved
+
+    def reach(variables: Tensor) -> Tensor:
+        if len(variables) > enough:
+            return torch.full_like(cost[0, variables], torch.nan, dtype=torch.float64)
+        ends = torch.zeros(len(variables), problem.n, dtype=torch.float64, device=cost.device)
+        ends.scatter_(1, variables[:, None], 1.0)
+        points, solved = solve_for(torch.cat([ends, -ends]), torch.zeros_like(variables).repeat(2))
+        low, high = (points * ends.repeat(2, 1)).sum(1).chunk(2)
+        return torch.where(solved.reshape(2, -1).all(0), (high - low).abs(), torch.nan)
+
+    some = torch.linspace(0, len(cost) - 1, min(len(cost), enough), device=cost.device).round().long()
+    decisions, solved = solve_for(cost[some], some)
+    costs = problem.sign * cost.detach()[some]
+    return settle(costs, decisions, solved, (fields.get("lb"), fields.get("ub")), reach)
 
 
 def check_smoothing(smoothing: float | str) -> None:
@@ -220,6 +258,14 @@ def _as_solution(problem: Problem, v: Verified) -> Solution:
         repaired=v.repaired,
         gap=torch.where(v.solved, 0.0, torch.nan).to(v.x),
     )
+
+
+def _in_own_units(solution: Solution, scale: Smoothing) -> Solution:
+    """The solution in the variables that the user's problem has."""
+    if scale.units is None or solution.duals is None:
+        return solution
+    duals = replace(solution.duals, bound=scale.per_unit(solution.duals.bound))
+    return replace(solution, x=scale.times_units(solution.x), duals=duals)
 
 
 def _constant_of_model(problem: Problem, v: Verified) -> Tensor:

@@ -88,13 +88,18 @@ class DecisionLayer(DecisionModule):
             (B, n) decisions in the dtype of ``cost``.
         """
         cost = as_batch(cost)
-        lam = self._settled(cost)
         ids = None if keys is None else as_keys(keys, len(cost))
         check_rows(self.problem, ids)
-        fields = dict(zip(FIELDS, (Q, A, b, G, h, lb, ub), strict=True))
-        given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+        fields: dict[str, Any] = dict(zip(FIELDS, (Q, A, b, G, h, lb, ub), strict=True))
+        given = {name: value for name, value in fields.items() if value is not None}
+        scale = self.settled(cost, ids, **given)
+        lam, cost, given = scale.value, scale.times_units(cost), scale.fields(given)
+        fields |= given
         by_rows = torch.is_grad_enabled() and any(_wants_gradient(given.get(name)) for name in FIELDS[1:])
-        decider, problem = self.decider, self.problem  # the backward pass is about these, whatever is assigned later
+        decider, problem = (
+            self.decider,
+            self.decider.problem,
+        )  # the backward pass is about these, whatever is assigned later
         with decider.locked(ids):
             solved: Verified | Decided | None = None
             if decider.one_pass is not None and not by_rows:  # whose derivatives need the reduced systems
@@ -113,7 +118,7 @@ class DecisionLayer(DecisionModule):
             return again
 
         decision: Tensor = _Decision.apply(solved, verified, problem.sign, cost, *fields.values())
-        return decision
+        return scale.times_units(decision)
 
 
 class _Decision(torch.autograd.Function):

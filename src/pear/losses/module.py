@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from pear.decisions.decider import Decider
+from pear.decisions.smoothing import Smoothing
 from pear.decisions.solve import OnFailure, check_on_failure, check_smoothing, check_solver, choose_smoothing
+from pear.decisions.warm_starts import as_keys
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 
@@ -31,24 +34,23 @@ class DecisionModule(nn.Module):
         super().__init__()
         check_on_failure(on_failure)
         check_solver(solver)
-        self.on_failure = on_failure
-        self.decider = Decider(problem.relaxed(), solver)
+        self.on_failure, self._solver, self._problem = on_failure, solver, problem.relaxed()
         self.smoothing = smoothing
 
     @property
     def problem(self) -> Problem:
         """What is decided; another one may be assigned, which drops all warm starts."""
-        return self.decider.problem
+        return self._problem
 
     @problem.setter
     def problem(self, problem: Problem) -> None:
-        self.decider = Decider(problem.relaxed(), self.solver)
+        self._problem = problem.relaxed()
         self.smoothing = self._smoothing  # what "auto" settled on was for the other problem
 
     @property
     def solver(self) -> str:
         """The solver's name, as it was given."""
-        return self.decider.solver
+        return self._solver
 
     @property
     def smoothing(self) -> float | Literal["auto"]:
@@ -59,36 +61,90 @@ class DecisionModule(nn.Module):
     def smoothing(self, smoothing: float | Literal["auto"]) -> None:
         check_smoothing(smoothing)
         self._smoothing: float | Literal["auto"] = smoothing if smoothing == "auto" else float(smoothing)
-        self._chosen: float | None = None if smoothing == "auto" else float(smoothing)
+        self._use(None if smoothing == "auto" else Smoothing.given(smoothing))
 
     @property
     def chosen_smoothing(self) -> float | None:
-        """λ in use: as it was given, or what "auto" has settled on; None before it has."""
-        return self._chosen
+        """λ in use: as it was given, or what "auto" has settled on; None before it has.
 
-    def calibrate(self, costs: Any) -> float:
-        """Settle ``smoothing="auto"`` by these costs (N, n), the training set's for choice; returns λ.
-
-        A λ that is settled already stays.
+        Where ``units`` are in use, it is the λ of variables measured in them.
         """
-        return self._settled(as_batch(costs))
+        return None if self._chosen is None else self._chosen.value
 
-    def _settled(self, costs: Tensor) -> float:
+    @property
+    def units(self) -> Tensor | None:
+        """(n,) what "auto" measures each variable in, or None where it leaves them all as they are."""
+        return None if self._chosen is None else self._chosen.units
+
+    @property
+    def smoothing_note(self) -> str:
+        """Where λ comes from, in one sentence."""
+        return "smoothing='auto' has not settled yet" if self._chosen is None else self._chosen.note
+
+    def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None) -> float:
+        """Settle ``smoothing="auto"`` by these costs and the decisions under them; returns λ.
+
+        λ_j = ρ s / u_j², where u_j is the range of variable j and s the typical deviation of c_j u_j: no unit matters.
+        A λ that is settled already stays.
+
+        Args:
+            costs: (N, n), the training set's for choice.
+            keys: N sample ids, which are rows of a problem with fields per sample; its first N where left out.
+        """
+        costs = as_batch(costs)
+        if keys is None and self.problem.batch is not None:
+            keys = range(len(costs))
+        return self.settled(costs, None if keys is None else as_keys(keys, len(costs))).value
+
+    def settled(self, costs: Tensor, keys: list[Hashable] | None, **fields: Any) -> Smoothing:
+        """What the smoothing has settled on; "auto" does so by the first costs (B, n) that come.
+
+        Args:
+            costs: (B, n).
+            keys: of the samples, or None.
+            **fields: what replaces the problem's fields in this call.
+        """
         if self._chosen is None:
-            self._chosen = choose_smoothing(self.problem, costs, self._smoothing)
+            self._use(choose_smoothing(self.decider.problem_of(keys), costs.detach(), self._smoothing, **fields))
+            assert self._chosen is not None
         return self._chosen
 
-    def get_extra_state(self) -> dict[str, float | None]:
-        """What "auto" has settled on, for ``state_dict``."""
-        return {"smoothing": self._chosen}
+    def in_units(
+        self, keys: list[Hashable] | None, predicted: Tensor, true: Tensor, Q: Any, true_Q: Any
+    ) -> tuple[float, Tensor, Tensor, Any, Any]:
+        """λ, and costs and curvatures as they belong to the decider's problem; the samples' ``keys`` may be None."""
+        scale = self.settled(true, keys, Q=Q)
+        if scale.units is not None:
+            shared, Q = true_Q is Q, scale.curvature(Q)
+            predicted, true = scale.times_units(predicted), scale.times_units(true)
+            true_Q = Q if shared else scale.curvature(true_Q)
+        return scale.value, predicted, true, Q, true_Q
 
-    def set_extra_state(self, state: dict[str, float | None]) -> None:
+    def in_own_units(self, decisions: Tensor) -> Tensor:
+        """(B, n) decisions of the decider's problem as they belong to the user's."""
+        return decisions if self._chosen is None else self._chosen.times_units(decisions)
+
+    def _use(self, chosen: Smoothing | None) -> None:
+        """Go on with this; new units are another problem to the solver."""
+        self._chosen = chosen
+        problem = self._problem if chosen is None else chosen.problem(self._problem)
+        decider = self.__dict__.get("decider")
+        if decider is None or decider.problem is not problem:
+            self.decider = Decider(problem, self._solver)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What "auto" has settled on, for ``state_dict``."""
+        chosen = self._chosen
+        return {"smoothing": None} if chosen is None else {"smoothing": chosen.value, **chosen.state()}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
         """Go on with the λ of a saved state, where this one is "auto" too."""
         if self._smoothing == "auto":
-            self._chosen = state["smoothing"]
+            value = state["smoothing"]
+            self._use(None if value is None else Smoothing(value, state.get("units"), state.get("note", "")))
 
     def extra_repr(self) -> str:
         """The settings, in one line."""
-        auto = f" ({self._chosen:g})" if self._smoothing == "auto" and self._chosen is not None else ""
+        auto = f" ({self._chosen.value:g})" if self._smoothing == "auto" and self._chosen is not None else ""
         smoothing = "'auto'" if self._smoothing == "auto" else f"{self._smoothing:g}"
         return f"{self.problem}, smoothing={smoothing}{auto}, solver={self.solver!r}, on_failure={self.on_failure!r}"

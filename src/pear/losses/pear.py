@@ -129,9 +129,9 @@ class PEARLoss(DecisionModule):
     def __init__(
         self,
         problem: Problem,
-        smoothing: float | Literal["auto"] = 0.1,
-        injection: float = 0.1,
-        guidance: float = 1.0,
+        smoothing: float | Literal["auto"] = "auto",
+        injection: float = 0.0,
+        guidance: float = 10.0,
         solver: str = "auto",
         on_failure: OnFailure = "raise",
         reduction: Reduction = "mean",
@@ -216,10 +216,10 @@ class PEARLoss(DecisionModule):
         """The same with what happened in the call, which ``last`` keeps only until the next one."""
         predicted, true = as_batch(predicted), as_batch(true)
         check_pair(predicted, true)
-        lam = self._settled(true)
         ids = None if keys is None else as_keys(keys, len(predicted))
         check_rows(self.problem, ids)
         Q = None if Q is None else torch.as_tensor(Q)
+        lam, predicted, true, Q, true_Q = self.in_units(ids, predicted, true, Q, true_Q)
         if Q is not None or true_Q is not None:
             true_Q = true_curvature(self.decider.problem_of(ids), Q, true_Q, len(predicted))
         wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q))
@@ -364,7 +364,7 @@ class PEARLoss(DecisionModule):
         reused, samples = int(parts.reused.sum()), len(parts.value)
         self.count(samples, reused)
         self.last = last = LastCall(
-            decision=parts.x,
+            decision=self.in_own_units(parts.x),
             regret=parts.value,
             reuse_rate=reused / max(samples, 1),
             kkt_residual=parts.kkt_residual,

@@ -65,15 +65,16 @@ def regret_gradient(
     check_pair(predicted, true)
     problem = problem.relaxed()
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
-    lam = choose_smoothing(problem, true, smoothing)
-    solved = solve_verified(problem, predicted, lam, solver, Q=Q)
+    scale = choose_smoothing(problem, true, smoothing, Q=Q)
+    problem, predicted, true = scale.problem(problem), scale.times_units(predicted), scale.times_units(true)
+    solved = solve_verified(problem, predicted, scale.value, solver, Q=Q)
     fail(solved.status, on_failure, "the predicted costs")
     error = gradient_error(solved, predicted, true, Q, true_Q)
     known = error.isfinite().all(1)
     fail(torch.where(known, int(Status.SOLVED), int(Status.NOT_FINITE)), on_failure, "the true costs")
     error = torch.where(known[:, None], error, 0.0)
     g = inject_normal(solved.qp, error, project(solved, error), injection)
-    return g.to(predicted.dtype)
+    return scale.times_units(g).to(predicted.dtype)
 
 
 def normalized_regret(

@@ -5,6 +5,21 @@ from pear.train.errors import TrainingError
 from pear.train.fit import fit
 from pear.train.history import Check, History, Progress
 from pear.train.order import in_order, shuffled
+from pear.train.race import TuneProgress
 from pear.train.stopping import EarlyStopping
+from pear.train.tune import Tuned, tune
 
-__all__ = ["Check", "EarlyStopping", "FitConfig", "History", "Progress", "TrainingError", "fit", "in_order", "shuffled"]
+__all__ = [
+    "Check",
+    "EarlyStopping",
+    "FitConfig",
+    "History",
+    "Progress",
+    "TrainingError",
+    "TuneProgress",
+    "Tuned",
+    "fit",
+    "in_order",
+    "shuffled",
+    "tune",
+]

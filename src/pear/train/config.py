@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -26,6 +27,9 @@ class FitConfig:
         clip_norm: gradients with a longer norm, over all parameters together, are shortened to it; None clips nothing.
         halve_after: halve the learning rate after more than so many checks in a row without a better metric; None keeps
             it.
+        start: "standardised": where ``fit`` makes the optimizer, a fresh last layer (as ``nn.Linear`` draws it, and
+            no better than the mean of the costs) begins at that mean with the costs' deviation, and its learning rate
+            is multiplied by that, so that a model learns alike in any unit. "given": the model begins as it comes.
 
     Raises:
         ProblemError: a setting is out of its range.
@@ -39,12 +43,13 @@ class FitConfig:
     batch_size: int = 32
     max_epochs: int = 10_000
     check_every: int = 10
-    patience: int = 3
+    patience: int = 10
     min_improvement: float = 0.01
     time_cap: float | None = None
     seed: int | torch.Generator = 0
     clip_norm: float | None = None
     halve_after: int | None = None
+    start: Literal["standardised", "given"] = "standardised"
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_epochs", "check_every"):
@@ -54,6 +59,8 @@ class FitConfig:
             raise ProblemError(f"clip_norm must be a positive number, or None; got {self.clip_norm!r}")
         if self.time_cap is not None and not self.time_cap > 0:
             raise ProblemError(f"time_cap must be a positive number of seconds, or None; got {self.time_cap!r}")
+        if self.start not in ("standardised", "given"):
+            raise ProblemError(f"start must be 'standardised' or 'given'; got {self.start!r}")
         self.stopping()  # which checks patience and min_improvement
 
     def stopping(self) -> EarlyStopping:

@@ -23,6 +23,7 @@ from pear.train.history import Check, History, Progress, Reason
 from pear.train.loss import KeyedLoss, keyed
 from pear.train.order import Order, shuffled
 from pear.train.rows import unusable_rows
+from pear.train.start import make_optimizer
 from pear.train.stopping import EarlyStopping
 
 Metric = Callable[[Tensor, Tensor], float]
@@ -44,8 +45,8 @@ def fit(
     """Train ``model`` in place and leave it with the weights that did best on the validation samples.
 
     The metric is taken after the first epoch, then every ``config.check_every`` epochs, and at the end. Ctrl-C ends
-    the run early, with the best weights so far. No global random state is read or changed, unless the model does it
-    (dropout).
+    the run early, with the best weights so far, or, before the first check, those that the model came with. No global
+    random state is read or changed, unless the model does it (dropout).
 
     Args:
         model: maps features (B, p) to predicted costs (B, n).
@@ -56,7 +57,8 @@ def fit(
         validation: the same, of samples held out.
         metric: (predicted, true) → float on the whole validation set, lower is better.
         config: how to train and when to stop.
-        optimizer: Adam over all parameters, at the config's learning rate, where left out.
+        optimizer: Adam over all parameters, at the config's learning rate, where left out; ``config.start`` says how
+            the last layer begins then.
         order: ``shuffled``, ``in_order``, or any function like them.
         progress: called after every epoch.
         checkpoint: a file that is written at every check; where it exists already, the run resumes from it, and ends
@@ -83,31 +85,30 @@ def fit(
         >>> [check.epoch for check in history.checks]
         [1, 2]
     """
+    pair, given = _as_pair(model, train, "train"), copy.deepcopy(model.state_dict())
+    held_out, left_out = _as_pair(model, validation, "validation"), unusable_rows(model, loss, pair[0])
+    resuming, was_training = checkpoint is not None and Path(checkpoint).exists(), model.training
     run = _Run(
         config=config,
         model=model,
         loss=keyed(loss),
-        train=_as_pair(model, train, "train"),
-        validation=_as_pair(model, validation, "validation"),
+        train=pair,
+        validation=held_out,
         metric=metric,
-        optimizer=torch.optim.Adam(model.parameters(), lr=config.learning_rate) if optimizer is None else optimizer,
+        optimizer=make_optimizer(model, *pair, config, resuming) if optimizer is None else optimizer,
         stopping=config.stopping(),
+        given=given,
+        left_out=left_out,
     )
     generator = config.generator()
-    if checkpoint is not None:
-        run.checkpoint = Checkpoint(Path(checkpoint), model, run.optimizer, loss, generator)
-    if not run.resume() and hasattr(loss, "calibrate"):
-        loss.calibrate(run.train[1])
-    was_training = model.training
-    run.left_out = unusable_rows(model, loss, run.train[0])
-    began_with = copy.deepcopy(model.state_dict())
     try:
+        if checkpoint is not None:
+            run.checkpoint = Checkpoint(Path(checkpoint), model, run.optimizer, loss, generator)
+        if not run.resume() and hasattr(loss, "calibrate"):
+            loss.calibrate(run.train[1])
         run.history.stopped = run.epochs(order, generator, progress)
     except KeyboardInterrupt:
         run.history.stopped = "interrupted"
-    except TrainingError:
-        model.load_state_dict(began_with)  # where there is no best yet, which ``restore`` would put in their place
-        raise
     finally:
         run.restore()
         model.train(was_training)
@@ -128,13 +129,14 @@ class _Run:
     metric: Metric
     optimizer: torch.optim.Optimizer
     stopping: EarlyStopping
+    given: dict[str, Any]
+    left_out: Tensor | None
     history: History = field(default_factory=History)
     best_weights: dict[str, Any] | None = None
     start: float = field(default_factory=time.perf_counter)
     counted: dict[str, float] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     linear: LinearEpochs | Literal[False] | None = None
-    left_out: Tensor | None = None
     schedule: ReduceLROnPlateau | None = None
 
     def __post_init__(self) -> None:
@@ -265,8 +267,8 @@ class _Run:
         return Progress(epoch, self.config.max_epochs, self.seconds(), loss, last, best)
 
     def restore(self) -> None:
-        if self.best_weights is not None:
-            self.model.load_state_dict(self.best_weights)
+        """The best weights, or, before the first check, those that the model came with."""
+        self.model.load_state_dict(self.given if self.best_weights is None else self.best_weights)
 
 
 def _as_pair(model: nn.Module, pair: tuple[Any, Any], name: str) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,7 @@ class EarlyStopping:
         [False, False, False, False, True]
     """
 
-    patience: int = 3
+    patience: int = 10
     min_improvement: float = 0.01
     reference: float = field(default=math.inf, init=False)
     waited: int = field(default=0, init=False)

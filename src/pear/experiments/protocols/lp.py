@@ -113,6 +113,7 @@ def train(
             min_improvement=0.01,
             time_cap=run.settings["time_cap"],
             seed=stream,
+            start="given",
         ),
         order=paper_order if method(run.method).shuffled else in_order,
         progress=progress,

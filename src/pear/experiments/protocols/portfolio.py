@@ -64,6 +64,7 @@ class PortfolioProtocol(Protocol):
                 seed=generator,
                 clip_norm=1.0,
                 halve_after=3,
+                start="given",
             ),
             progress=progress,
         )

@@ -112,7 +112,7 @@ def _train(
         train.samples,
         validation.samples,
         validation.task.normalized_regret,
-        FitConfig(learning_rate=1e-2, seed=run.seed, **{name: run.settings[name] for name in names}),
+        FitConfig(learning_rate=1e-2, seed=run.seed, start="given", **{name: run.settings[name] for name in names}),
         order=shuffled if method(run.method).shuffled else in_order,
         progress=progress,
     )

@@ -63,7 +63,7 @@ class LinearEpochs:
         plain = plain and len(mine) == (1 if model.bias is None else 2) and isinstance(group["lr"], float)
         plain = plain and all(group.get(name) == value for name, value in _PLAIN.items()) and not group.get("fused")
         curved = loss.problem.Q is not None or not (loss.chosen_smoothing or 0.0) > 0
-        mean = loss.reduction == "mean" and model.out_features == loss.problem.n
+        mean = loss.reduction == "mean" and loss.units is None and model.out_features == loss.problem.n
         return bool(plain and fits and mean and not (hooks or curved or loss.profile) and loss.decider.one_pass)
 
     def run(

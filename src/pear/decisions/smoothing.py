@@ -1,0 +1,158 @@
+"""``smoothing="auto"``: how much curvature a linear objective gets, in whatever units its data is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.problem import Problem
+from pear.problem.units import fields_in_units, in_units
+
+STRENGTH = 1.0
+"""ρ: how much smoothing adds, compared with what the choice between two decisions is about."""
+_LOOSE = 10.0  # bounds this many times as far apart as decisions get say nothing about the variable
+_SAME = 1e-6  # units that differ by less are one
+_PAIRS = 8  # other samples that each is compared with
+_USUAL = 0.4  # of the deviation of all costs, where no two decisions can be compared
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """What a smoothing has settled on.
+
+    Attributes:
+        value: λ, of the variables in their units.
+        units: (n,) what each variable is measured in, or None where all are left as they are. Variable j then has
+            the curvature ``value / units[j]²``.
+        note: where it comes from, in one sentence.
+    """
+
+    value: float
+    units: Tensor | None = None
+    note: str = ""
+
+    @classmethod
+    def given(cls, value: float) -> Smoothing:
+        """A λ that the user has named."""
+        return cls(float(value), note=f"smoothing is {float(value):g}, as it was given")
+
+    def state(self) -> dict[str, Any]:
+        """What is saved beside λ."""
+        return {"units": self.units, "note": self.note}
+
+    def problem(self, problem: Problem) -> Problem:
+        """The problem in these units."""
+        return problem if self.units is None else in_units(problem, self.units.to(problem.device))
+
+    def fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields of the problem in these units."""
+        return dict(fields) if self.units is None else fields_in_units(fields, self.units)
+
+    def curvature(self, Q: Any) -> Any:
+        """A curvature of the problem in these units; None stays None."""
+        return None if Q is None else self.fields({"Q": Q})["Q"]
+
+    def times_units(self, values: Tensor) -> Tensor:
+        """(B, n) costs as they belong to the problem in these units, or its decisions as they belong to the user."""
+        return values if self.units is None else values * self.units.to(values)
+
+    def per_unit(self, values: Tensor) -> Tensor:
+        """(B, n) multipliers of bounds as they belong to the user."""
+        return values if self.units is None else values / self.units.to(values)
+
+
+def settle(
+    costs: Tensor,
+    decisions: Tensor,
+    solved: Tensor,
+    bounds: tuple[Tensor | None, Tensor | None],
+    reach: Callable[[Tensor], Tensor],
+) -> Smoothing:
+    """λ_j = ρ s / u_j² from costs and the decisions under them, whatever costs and variables are measured in.
+
+    u_j is the range of variable j. s is what the decision of another sample costs, for each unit of its squared
+    distance: the median of ``cᵢᵀ(zₖ − zᵢ) / ‖(zₖ − zᵢ)/u‖²``. Smoothing adds ½λ‖z/u‖² to the objective, so that ρ says
+    how it compares with what the choice between two decisions is about. Where all ranges are equal, λ is one number.
+
+    Args:
+        costs: (k, n), to be minimised; rows that are not finite do not count.
+        decisions: (k, n) optimal decisions under them, without smoothing.
+        solved: (k,) bool, samples that have one.
+        bounds: lb and ub of the problem.
+        reach: (m,) numbers of variables → (m,) how far the constraints let them go, NaN where that is not known.
+    """
+    costs, decisions = costs.detach().double(), decisions.detach().double()[solved]
+    units, deciding, costs = _units(decisions, bounds, reach), costs[solved], costs[costs.isfinite().all(1)]
+    known, spread = units.isfinite(), _spread(costs, 0)
+    if not bool(known.any()):  # nothing limits the decisions: any unit would do
+        units, known = torch.ones_like(units), ~known
+    units = torch.where(known, units, _matching(spread, units, known))
+    size = _contrast(deciding * units, decisions / units) or _USUAL * _size(costs * units)
+    least, most = float(units.min()), float(units.max())
+    origin = f"{STRENGTH:g} × what the decision of another sample typically costs a unit of squared distance"
+    if most - least > _SAME * most:
+        value, measured = STRENGTH * size, f" in variables measured in their ranges, {least:.3g} to {most:.3g}"
+    else:
+        value, measured = STRENGTH * size / most**2, ""
+    return Smoothing(
+        value, units if measured else None, f"smoothing='auto' settled on λ = {value:.3g}{measured}: {origin}"
+    )
+
+
+def _units(decisions: Tensor, bounds: tuple[Tensor | None, Tensor | None], reach: Callable[[Tensor], Tensor]) -> Tensor:
+    """(n,) the range of every variable: between its bounds, or, where that is far more, what decisions use.
+
+    Where decisions do not vary, what the constraints allow; NaN where that is not known.
+    """
+    lb, ub = (None if bound is None else bound.to(decisions) for bound in bounds)
+    allowed = torch.full_like(decisions[0] if len(decisions) else decisions.sum(0), torch.inf)
+    if lb is not None and ub is not None:
+        allowed = ub.reshape(-1, len(allowed)).amax(0) - lb.reshape(-1, len(allowed)).amin(0)
+    limited = allowed.isfinite() & (allowed > 0)
+    used = torch.zeros_like(allowed)
+    if len(decisions):
+        used = decisions.amax(0) - decisions.amin(0)
+        used = torch.where(used > _SAME * decisions.abs().amax(0), used, 0.0)
+    units = torch.where(limited & ((used == 0) | (_LOOSE * used >= allowed)), allowed, used)
+    idle = (units == 0).nonzero()[:, 0]
+    units[idle] = torch.nan
+    if len(idle):
+        found = reach(idle)
+        units[idle] = torch.where(found > 0, found, torch.nan)
+    return units
+
+
+def _contrast(costs: Tensor, decisions: Tensor) -> float:
+    """The median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²`` over pairs of samples with different decisions; 0 without any."""
+    ratios = [costs.new_zeros(0)]
+    for shift in range(1, min(_PAIRS, len(costs) - 1) + 1):
+        change = decisions.roll(shift, 0) - decisions
+        distance = change.square().sum(1)
+        apart = distance > _SAME  # beyond rounding, where a range is 1
+        ratios.append((costs * change).sum(1)[apart] / distance[apart])
+    found = torch.cat(ratios)
+    found = found[found > _SAME * costs.abs().mean()] if len(found) else found
+    return float(found.median()) if len(found) else 0.0
+
+
+def _size(costs: Tensor) -> float:
+    """The deviation of all costs (k, n), their size where they are all equal, and 1 where they are zero."""
+    entries = costs.flatten()
+    return float(_spread(entries, 0)) or float(entries.abs().sum()) / max(len(entries), 1) or 1.0
+
+
+def _spread(values: Tensor, dim: int) -> Tensor:
+    """The standard deviation along ``dim``; 0 of nothing."""
+    return values.std(dim, correction=0) if len(values) else values.sum(dim)
+
+
+def _matching(spread: Tensor, units: Tensor, known: Tensor) -> Tensor:
+    """(n,) units for variables without any: those in which their costs deviate as much as the others'."""
+    typical = (spread * units)[known & (spread > 0)]
+    if not len(typical):
+        return units[known].median().expand_as(units)
+    return torch.where(spread > 0, typical.median() / spread, units[known].median())

@@ -1,0 +1,66 @@
+"""A problem whose variables are measured in other units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from pear.problem.problem import Problem
+from pear.problem.sparse import SparseMatrix
+
+
+def in_units(problem: Problem, units: Tensor) -> Problem:
+    """The same problem in variables ``z / units``; costs belong to it multiplied by the units.
+
+    Args:
+        problem: continuous, and without φ.
+        units: (n,) positive.
+
+    Example:
+        >>> import torch
+        >>> from pear.problem.units import in_units
+        >>> in_units(Problem(A=[[1.0, 2.0]], b=[4.0], ub=[4.0, 2.0]), torch.tensor([2.0, 1.0])).A
+        tensor([[2., 2.]], dtype=torch.float64)
+    """
+    assert problem.phi is None
+    assert not problem.is_integer
+    fields = {name: value for name in _RULES if (value := getattr(problem, name)) is not None}
+    return problem._with(**fields_in_units(fields, units), _plans={})
+
+
+def fields_in_units(fields: Mapping[str, Any], units: Tensor) -> dict[str, Any]:
+    """Fields of a problem in variables ``z / units``: columns of A and G times their unit, UQU, bounds divided.
+
+    Differentiable; right-hand sides stay as they are.
+    """
+    return {name: _RULES[name](value, units) if name in _RULES else value for name, value in fields.items()}
+
+
+def _columns(matrix: Any, units: Tensor) -> Any:
+    if isinstance(matrix, SparseMatrix):
+        return SparseMatrix(sparse.csr_array(matrix.csr @ _diagonal(units)))
+    value = torch.as_tensor(matrix)
+    return value * units.to(value)
+
+
+def _both_sides(matrix: Any, units: Tensor) -> Any:
+    if isinstance(matrix, SparseMatrix):
+        return SparseMatrix(sparse.csr_array(_diagonal(units) @ matrix.csr @ _diagonal(units)))
+    value = torch.as_tensor(matrix)
+    return units.to(value)[:, None] * value * units.to(value)
+
+
+def _divided(bound: Any, units: Tensor) -> Tensor:
+    value = torch.as_tensor(bound, dtype=None if isinstance(bound, Tensor) else torch.float64)
+    return value / units.to(value)
+
+
+_RULES = {"Q": _both_sides, "A": _columns, "G": _columns, "lb": _divided, "ub": _divided}
+
+
+def _diagonal(units: Tensor) -> Any:
+    return sparse.diags_array(units.double().numpy())

@@ -1,0 +1,291 @@
+"""``tune``: a short race over losses and their settings, judged by validation regret alone."""
+
+from __future__ import annotations
+
+import copy
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pear.decisions.solve import solve
+from pear.decisions.warm_starts import rows_of
+from pear.errors import ProblemError
+from pear.losses import PEARLoss
+from pear.losses.methods import make_loss
+from pear.losses.regret import outcome
+from pear.problem import Problem
+from pear.tasks.task import Task
+from pear.train.config import FitConfig
+from pear.train.errors import TrainingError
+from pear.train.fit import Metric
+from pear.train.history import History, Progress
+from pear.train.race import Contender, Row, Settings, TuneProgress, label, multiple_of_auto
+
+FINALISTS = 2
+"""Candidates that are trained to the end."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The outcome of a race.
+
+    Attributes:
+        best: the settings that validate best; ``tune(…, candidates=[best])`` takes them again.
+        loss: a fresh loss with them, settled on the training costs, ready for ``fit``.
+        model: trained with them; holds its best weights.
+        history: of its training.
+        interrupted: True where the user stopped the race; what is here is the best so far.
+    """
+
+    best: Settings
+    loss: nn.Module
+    model: nn.Module
+    history: History
+    rows: tuple[Row, ...]
+    interrupted: bool = False
+
+    def table(self) -> list[Row]:
+        """A row for every candidate, the best first: candidate, epochs, validation regret, seconds."""
+        return sorted(self.rows, key=lambda row: math.inf if math.isnan(row.regret) else row.regret)
+
+    def __str__(self) -> str:
+        rows = self.table()
+        wide = max(len(row.candidate) for row in rows)
+        lines = [f"{'candidate':<{wide}}  epochs  validation regret  seconds"]
+        for row in rows:
+            line = f"{row.candidate:<{wide}}  {row.epochs:6d}  {row.regret:17.5g}  {row.seconds:7.1f}"
+            lines.append(f"{line}  {row.note}".rstrip())
+        return "\n".join(lines)
+
+
+def default_candidates(problem: Problem) -> list[Settings]:
+    """A dozen at most: the squared error, SPO+, and PEAR with several smoothings, injections and guidances.
+
+    A problem that is curved by itself needs no smoothing, and SPO+ does not take it.
+    """
+    spo = "spo+relaxed" if problem.is_integer else "spo+"  # which trains on the relaxation, as PEAR does
+    others: list[Settings] = [{"method": "mse"}]
+    # (multiple of "auto", injection, guidance)
+    grid: list[tuple[float, float, float]] = [(1, 0.1, 1.0), (1, 0.0, 1.0), (1, 0.1, 3.0), (1, 0.1, 0.0)]
+    if not problem.is_curved:
+        others.append({"method": spo, "mse_weight": 0.0})
+        grid += [(3, 0.1, 1.0), (3, 0.0, 1.0), (3, 0.1, 3.0), (3, 0.1, 0.0), (0.3, 0.1, 1.0), (10, 0.1, 1.0)]
+    names = [("auto" if times == 1 else f"auto*{times:g}", beta, alpha) for times, beta, alpha in grid]
+    return others + [{"method": "pear", "smoothing": lam, "injection": b, "guidance": a} for lam, b, a in names]
+
+
+def tune(
+    problem: Problem,
+    X: Any,
+    C: Any,
+    *,
+    model: nn.Module | None = None,
+    validation: float | tuple[Any, Any] | None = None,
+    candidates: Sequence[Settings] | None = None,
+    config: FitConfig | None = None,
+    metric: Metric | None = None,
+    seed: int = 0,
+    progress: Callable[[TuneProgress], None] | None = None,
+) -> Tuned:
+    """Find the loss and its settings that decide best on samples held out.
+
+    Successive halving: all candidates train for a few epochs; the better half goes on for twice as many, from where it
+    was, and so on; the last two train to the end. Nothing but the regret on the validation samples is compared. All
+    begin with the same weights and see the samples in the same order.
+
+    Args:
+        problem: what is decided; where it has fields per sample, its rows are those of ``X``.
+        X: (N, p) features; C: (N, n) the costs that came true.
+        model: maps features to costs; each candidate trains a copy. Left out, a linear model drawn from ``seed``.
+        validation: the share of samples held out, the last rows in the order they have (None: 0.2); or features and
+            costs of samples of their own.
+        candidates: a mapping each, with a method's name under "method" and options of its loss; "smoothing" may be a
+            multiple of what "auto" picks: ``{"method": "pear", "smoothing": "auto*3"}``. Left out, a dozen at most.
+        config: as of ``fit``, for each candidate; its seed is replaced by ``seed``.
+        metric: (predicted, true) → float on the validation samples, lower is better; left out, the normalised regret.
+        seed: of the first weights of a linear model, and of the order of the samples.
+        progress: called after every epoch.
+
+    Returns:
+        The best settings, a fresh loss with them, the trained model, its history, and a table of the race.
+
+    Raises:
+        ProblemError: samples, validation or candidates do not fit.
+        TrainingError: every candidate diverges.
+
+    Example:
+        >>> import pear
+        >>> task = pear.tasks.shortest_path((3, 3))
+        >>> X, C = task.samples(120, degree=6, seed=1)
+        >>> tuned = pear.tune(task.problem, X, C, config=pear.FitConfig(max_epochs=3, check_every=1))
+        >>> len(tuned.table()), tuned.table()[0].regret == tuned.history.best.metric
+        (12, True)
+    """
+    config = replace(config or FitConfig(), seed=seed)
+    parts = _split(problem, X, C, validation)
+    task = _Decisions("tune", parts.problem)
+    choices = default_candidates(problem) if candidates is None else list(candidates)
+    for settings in choices:
+        if "method" not in settings:
+            raise ProblemError(f"a candidate must name its method under 'method'; got {dict(settings)!r}")
+    if not choices:
+        raise ProblemError("candidates must hold at least one; got none")
+    first = _linear(parts.train, seed) if model is None else model
+    with tempfile.TemporaryDirectory(prefix="pear-tune-") as folder:
+        field = [
+            Contender(one, _loss(task, one, parts.train[1]), copy.deepcopy(first), Path(folder) / f"{number}.pt")
+            for number, one in enumerate(choices)
+        ]
+        score = metric or _regret_on(parts.held_out, parts.validation[1])
+        interrupted = _race(field, config, parts, score, progress)
+    best = min(field, key=lambda one: one.regret)
+    if math.isinf(best.regret):
+        if interrupted:
+            raise KeyboardInterrupt
+        raise TrainingError(f"every candidate failed; the first one: {field[0].note}")
+    fresh, rows = _loss(task, best.settings, parts.train[1]), tuple(one.row() for one in field)
+    return Tuned(best.settings, fresh, best.model, best.history, rows, interrupted)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Training and validation samples, each with its problem."""
+
+    problem: Problem
+    held_out: Problem
+    train: tuple[Tensor, Tensor]
+    validation: tuple[Tensor, Tensor]
+
+
+def _race(
+    field: list[Contender],
+    config: FitConfig,
+    parts: _Parts,
+    metric: Metric,
+    progress: Callable[[TuneProgress], None] | None,
+) -> bool:
+    """Train the candidates stage by stage, the better half of each stage in the next; True where it is interrupted."""
+    stages, left = _stages(len(field), config), list(field)
+    for stage, (count, epochs) in enumerate(stages, 1):
+        left = sorted(left, key=lambda one: one.regret)[:count]
+        for number, one in enumerate(left, 1):
+            if one.note:
+                continue
+            where = (stage, len(stages), number, len(left), label(one.settings))
+            told = None if progress is None else _teller(progress, where, field)
+            one.advance(epochs, config, parts.train, parts.validation, metric, told)
+            if one.history.interrupted:
+                return True
+    return False
+
+
+def _stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
+    """(candidates, epochs in total) of every stage.
+
+    A stage ends with a regular check, so that the stages leave no trace in the history.
+
+    Example:
+        >>> _stages(12, FitConfig(max_epochs=500))
+        [(12, 21), (6, 41), (3, 81), (2, 500)]
+    """
+    stages, epochs = [], 2 * config.check_every
+    while count > FINALISTS and epochs + 1 < config.max_epochs:
+        stages.append((count, epochs + 1))
+        count, epochs = -(-count // 2), 2 * epochs
+    return [*stages, (count, config.max_epochs)]
+
+
+def _teller(
+    progress: Callable[[TuneProgress], None], where: tuple[int, int, int, int, str], field: list[Contender]
+) -> Callable[[Progress], None]:
+    before = min(one.regret for one in field)
+
+    def tell(run: Progress) -> None:
+        best = min(before, math.inf if math.isnan(run.best) else run.best)
+        progress(TuneProgress(*where, run, math.nan if math.isinf(best) else best))
+
+    return tell
+
+
+class _Decisions(Task):
+    """What the methods ask of a task, for a problem that may have fields per sample."""
+
+    def decide(self, cost: Any, Q: Any = None, keys: Any = None) -> Tensor:
+        return solve(rows_of(self.problem, keys), cost).x
+
+    def decide_relaxed(self, cost: Any, keys: Any = None) -> Tensor:
+        return solve(rows_of(self.problem, keys).relaxed(), cost).x
+
+
+def _loss(task: Task, settings: Settings, costs: Tensor) -> nn.Module:
+    """The loss of a candidate, settled on the training costs."""
+    options = {name: value for name, value in settings.items() if name != "method"}
+    times = multiple_of_auto(options.get("smoothing"))
+    if times is not None:
+        options["smoothing"] = times * PEARLoss(task.problem, smoothing="auto").calibrate(costs)
+    loss = make_loss(settings["method"], task, **options)
+    if isinstance(loss, PEARLoss):
+        loss.calibrate(costs)
+    return loss
+
+
+def _linear(train: tuple[Tensor, Tensor], seed: int) -> nn.Linear:
+    """With first weights that depend on the seed alone."""
+    features, costs = train
+    if features.dim() != 2:
+        raise ProblemError(f"features of shape {tuple(features.shape)} need a model of their own; pass model=…")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return nn.Linear(features.shape[1], costs.shape[1]).to(costs.device)
+
+
+def _regret_on(problem: Problem, costs: Tensor) -> Metric:
+    """The normalised regret on these samples, whose best decisions are found once."""
+    true = costs.double()
+    best = solve(problem, true).x
+
+    def normalised_regret(predicted: Tensor, _: Tensor) -> float:
+        return outcome(problem, solve(problem, predicted.double()).x, best, true).normalized
+
+    return normalised_regret
+
+
+def _split(problem: Problem, X: Any, C: Any, validation: float | tuple[Any, Any] | None) -> _Parts:
+    """Hold out the last rows, or take the samples that are given for it."""
+    features, costs = _samples(problem, (X, C), "X and C")
+    if isinstance(validation, tuple):
+        if problem.batch is not None:
+            raise ProblemError(
+                f"the problem has fields of its own for {problem.batch} samples; put the validation samples last in X, "
+                "C and the problem, and pass their share as validation"
+            )
+        return _Parts(problem, problem, (features, costs), _samples(problem, validation, "validation"))
+    share, count = 0.2 if validation is None else validation, len(features)
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
+        raise ProblemError(
+            f"validation must be a share between 0 and 1, or a pair of features and costs; got {share!r}"
+        )
+    if count < 2:
+        raise ProblemError(f"two samples at least are needed, one to train on and one to validate; got {count}")
+    if problem.batch not in (None, count):
+        raise ProblemError(f"the problem has fields of its own for {problem.batch} samples, and X has {count} rows")
+    cut = min(max(count - round(share * count), 1), count - 1)
+    parts = [(features[some], costs[some]) for some in (slice(0, cut), slice(cut, count))]
+    return _Parts(problem[:cut], problem[cut:], *parts)
+
+
+def _samples(problem: Problem, pair: tuple[Any, Any], name: str) -> tuple[Tensor, Tensor]:
+    features, costs = (part if isinstance(part, Tensor) else torch.as_tensor(np.asarray(part)) for part in pair)
+    if costs.dim() != 2 or costs.shape[1] != problem.n or len(features) != len(costs):
+        raise ProblemError(
+            f"{name} must be features (N, p) and costs (N, {problem.n}) of the same samples; got shapes "
+            f"{tuple(features.shape)} and {tuple(costs.shape)}"
+        )
+    return features, costs

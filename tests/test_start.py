@@ -1,0 +1,204 @@
+"""How a run starts: a fresh model learns alike whatever unit the costs have; any other begins as it comes."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pear
+from pear.tasks import SharedLinear
+from pear.train import FitConfig, fit
+from pear.train.start import make_optimizer
+
+TASK = pear.tasks.shortest_path((3, 3))
+SCALES = (1e-6, 1.0, 1e6)
+CONFIG = FitConfig(max_epochs=8, check_every=4, batch_size=16)
+
+
+def pair(scale: float = 1.0, dtype: torch.dtype = torch.float64, shift: float = 0.0) -> tuple[Tensor, Tensor]:
+    features, costs = TASK.samples(96, degree=4, dtype=dtype)
+    return features, scale * (costs + shift)
+
+
+def fresh(kind: str = "linear", dtype: torch.dtype = torch.float64, seed: int = 0) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if kind == "linear":
+            return nn.Linear(5, TASK.problem.n, dtype=dtype)
+        return nn.Sequential(nn.Linear(5, 7, dtype=dtype), nn.ReLU(), nn.Linear(7, TASK.problem.n, dtype=dtype))
+
+
+def last(model: nn.Module) -> nn.Linear:
+    found = [part for part in model.modules() if isinstance(part, nn.Linear)]
+    return found[-1]
+
+
+def mean_error(predicted: Tensor, true: Tensor) -> float:
+    return float(((predicted - true) ** 2).mean())
+
+
+def learnt(kind: str, name: str, scale: float, config: FitConfig = CONFIG, **options: Any) -> Tensor:
+    """Forecasts after the epochs of ``config``, in units of ``scale``."""
+    data, model = pair(scale, **options), fresh(kind)
+    loss = nn.MSELoss() if name == "mse" else pear.PEARLoss(TASK.problem, smoothing=0.1 * scale, injection=0.1)
+    fit(model, loss, data, data, mean_error, config)
+    with torch.no_grad():
+        forecast: Tensor = model(data[0]) / scale
+    return forecast
+
+
+@pytest.mark.parametrize("name", ["mse", "pear"])
+@pytest.mark.parametrize("kind", ["linear", "deep"])
+def test_a_fresh_model_learns_alike_in_any_unit(kind: str, name: str) -> None:
+    small, one, large = (learnt(kind, name, scale) for scale in SCALES)
+    near = {"rtol": 0.0, "atol": 1e-4 * float(one.std())}  # the constant in Adam's denominator is not quite nothing
+    torch.testing.assert_close(small, one, **near)
+    torch.testing.assert_close(large, one, **near)
+
+
+def test_as_it_comes_it_does_not() -> None:
+    """The test above can fail: without the start, costs of another size are not reached."""
+    given = FitConfig(max_epochs=8, check_every=4, batch_size=16, start="given")
+    one, large = (learnt("linear", "mse", scale, given) for scale in (1.0, 1e6))
+    assert float((large - one).abs().max()) > float(one.std())
+
+
+def test_costs_around_zero_are_learnt_alike_though_chance_explains_a_little_of_large_ones() -> None:
+    costs = pair()[1]
+    shift = -float(costs.mean())
+    forecasts = [learnt("linear", "mse", scale, shift=shift) for scale in (1e-4, 1.0, 1e4)]
+    for other in forecasts[::2]:
+        torch.testing.assert_close(other, forecasts[1], rtol=0, atol=1e-4 * float(costs.std()))
+
+
+@pytest.mark.parametrize("kind", ["linear", "deep"])
+def test_the_last_layer_begins_at_the_mean_with_the_costs_deviation(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (features, costs), model = pair(1e3), fresh(kind)
+    before = copy.deepcopy(model.state_dict())
+    with caplog.at_level(logging.INFO, logger="pear"):
+        optimizer = make_optimizer(model, features, costs, CONFIG, resuming=False)
+    with torch.no_grad():
+        outputs = model(features)
+    deviation = float((costs - costs.mean(0)).square().mean().sqrt())
+    torch.testing.assert_close(outputs.mean(0), costs.mean(0))
+    assert float((outputs - outputs.mean(0)).square().mean().sqrt()) == pytest.approx(deviation)
+    turned = nn.functional.cosine_similarity(
+        last(model).weight.flatten(), [*before.values()][-2].flatten(), dim=0
+    ).detach()
+    assert float(turned) == pytest.approx(1.0)
+    groups = optimizer.param_groups
+    assert len(groups) == (1 if kind == "linear" else 2)
+    assert groups[-1]["params"] == list(last(model).parameters())
+    assert groups[-1]["lr"] == pytest.approx(CONFIG.learning_rate * deviation)
+    if kind == "deep":
+        assert groups[0]["lr"] == CONFIG.learning_rate
+        assert torch.equal(model.state_dict()["0.weight"], before["0.weight"])
+    assert [f"{deviation:.3g}" in record.message for record in caplog.records] == [True]
+
+
+def test_a_model_that_all_items_share_gets_the_mean_of_all_items() -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(30, 4, 2, generator=generator, dtype=torch.float64)
+    costs = 500 + 20 * torch.randn(30, 4, generator=generator, dtype=torch.float64)
+    model = SharedLinear(2)
+    optimizer = make_optimizer(model, features, costs, CONFIG, resuming=False)
+    with torch.no_grad():
+        assert float(model(features).mean()) == pytest.approx(float(costs.mean()))
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(CONFIG.learning_rate * float(costs.std(correction=0)))
+
+
+def trained() -> nn.Module:
+    """A linear model that knows the costs."""
+    model, (features, costs) = fresh(), pair()
+    solution = torch.linalg.lstsq(torch.cat([features, torch.ones(len(features), 1)], 1).double(), costs).solution
+    with torch.no_grad():
+        last(model).weight.copy_(solution[:-1].T)
+        last(model).bias.copy_(solution[-1])
+    return model
+
+
+def trained_on_regret() -> nn.Module:
+    """One that forecasts worse than the mean does, with weights beyond those of a fresh layer."""
+    model = trained()
+    with torch.no_grad():
+        last(model).weight.mul_(10)
+        last(model).bias.mul_(10)
+    return model
+
+
+class Doubled(nn.Module):
+    """Its last layer is not what it returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = fresh()
+
+    def forward(self, features: Tensor) -> Tensor:
+        doubled: Tensor = 2 * self.inner(features)
+        return doubled
+
+
+@pytest.mark.parametrize("make", [trained, trained_on_regret, Doubled])
+def test_what_is_not_fresh_or_ends_in_something_else_begins_as_it_comes(make: Any) -> None:
+    model, (features, costs) = make(), pair()
+    before = copy.deepcopy(model.state_dict())
+    optimizer = make_optimizer(model, features, costs, CONFIG, resuming=False)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert optimizer.param_groups[0]["lr"] == CONFIG.learning_rate
+    assert optimizer.param_groups[0]["eps"] == torch.optim.Adam(model.parameters()).defaults["eps"]
+
+
+@pytest.mark.parametrize("how", ["given", "optimizer"])
+def test_start_given_and_an_optimizer_of_ones_own_change_nothing_before_the_first_step(how: str) -> None:
+    model, data, seen = fresh(), pair(1e3), []
+
+    def loss(predicted: Tensor, true: Tensor) -> Tensor:
+        seen.append(predicted.detach())
+        return ((predicted - true) ** 2).mean()
+
+    config = FitConfig(max_epochs=1, batch_size=96, start="given" if how == "given" else "standardised")
+    options = {} if how == "given" else {"optimizer": torch.optim.Adam(model.parameters())}
+    fit(model, loss, data, data, mean_error, config, order=lambda n, g: torch.arange(n), **options)
+    torch.testing.assert_close(seen[0], fresh()(data[0]).detach(), rtol=1e-12, atol=1e-12)
+
+
+def test_without_a_bias_the_weights_make_the_size() -> None:
+    features, costs = pair(1e3)
+    model = nn.Linear(5, TASK.problem.n, bias=False, dtype=torch.float64)
+    make_optimizer(model, features, costs, CONFIG, resuming=False)
+    with torch.no_grad():
+        assert float(model(features).square().mean()) == pytest.approx(float(costs.square().mean()))
+
+
+def test_constant_costs_and_constant_features_leave_finite_weights() -> None:
+    features, costs = torch.ones(8, 5, dtype=torch.float64), torch.full((8, TASK.problem.n), 1e5, dtype=torch.float64)
+    model = fresh()
+    optimizer = make_optimizer(model, features, costs, CONFIG, resuming=False)
+    with torch.no_grad():
+        torch.testing.assert_close(model(features), costs)
+    assert optimizer.param_groups[0]["lr"] == CONFIG.learning_rate
+
+
+@pytest.mark.parametrize("kind", ["linear", "deep"])
+def test_a_run_resumes_with_the_rates_it_had_whatever_model_comes(kind: str, tmp_path: Path) -> None:
+    data = pair(1e4, torch.float32)
+
+    def run(epochs: int, model: nn.Module, checkpoint: Path | None) -> Tensor:
+        config = FitConfig(max_epochs=epochs, check_every=2, batch_size=16, patience=50)
+        fit(model, nn.MSELoss(), data, data, mean_error, config, checkpoint=checkpoint)
+        return last(model).weight.detach().clone()
+
+    whole, model = run(9, fresh(kind, torch.float32), None), fresh(kind, torch.float32)
+    run(5, model, tmp_path / "run.pt")
+    other = copy.deepcopy(model)
+    (tmp_path / "copy.pt").write_bytes((tmp_path / "run.pt").read_bytes())
+    assert torch.equal(run(9, other, tmp_path / "copy.pt"), whole)
+    assert torch.equal(run(9, fresh(kind, torch.float32, seed=1), tmp_path / "run.pt"), whole)
