@@ -8,6 +8,8 @@ A test compares the page with the database, so that no number in it is written b
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 from pear.experiments import FILE_NAME
@@ -45,7 +47,14 @@ def updated(page: str, text: str) -> str:
     return f"{head}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}"
 
 
+def single_file(database: Path = FOLDER / FILE_NAME) -> None:
+    """Without a write-ahead log, so that whoever reads the file leaves nothing beside it."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+
 if __name__ == "__main__":
+    single_file()
     found = generated(figure=FOLDER / "comparison.svg")
     PAGE.write_text(updated(PAGE.read_text("utf-8"), found), encoding="utf-8")
     print(f"wrote the tables of {PAGE} and {FOLDER / 'comparison.svg'}")
