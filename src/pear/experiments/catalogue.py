@@ -320,7 +320,7 @@ class Comparison:
         title: one line on what it shows.
         experiments: whose cells are compared.
         methods: by task.
-        seeds: where none are asked for; other than the published ones, by which settings were found.
+        seeds: where none are asked for; other than those of the published tables.
     """
 
     name: str

@@ -26,10 +26,10 @@ DEFINITION = (
     "better; then its 95 % interval, and the number of seeds in which PEAR guided is better. It is bold where the "
     "interval leaves zero out. All methods of a line have the same data, first weights, batches, learning rate, "
     "checks and patience: on paths and knapsacks those of the paper's protocol (a patience of 3 checks, the layer's "
-    "random start), on real data those of the tables above. Where each seed draws its own data, the interval is "
-    "Student's for paired values; on real data it is the bootstrap over seeds and test instances of the tables "
-    "above, which weighs each instance by its best value. The best other method is chosen by its mean on the test "
-    "samples, which favours it. Intervals are not adjusted for their number."
+    "random start), on real data those of their own tables. Where each seed draws its own data, the interval is "
+    "Student's for paired values; on real data it is a bootstrap over seeds and test instances, which weighs each "
+    "instance by its best value. The best other method is chosen by its mean on the test samples, which favours it. "
+    "Intervals are not adjusted for their number."
 )
 """What the tables of the comparison show, in words."""
 

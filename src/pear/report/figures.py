@@ -108,11 +108,11 @@ def contrast_panels(panels: Mapping[str, Sequence[Contrast]], to: Path | None = 
         The ``<svg>`` element for the page.
     """
     cells = {title: list(dict.fromkeys(one.cell for one in points)) for title, points in panels.items()}
-    widths = tuple(max(2.0, len(names)) for names in cells.values())
+    widths = tuple(max(2.9, len(names)) for names in cells.values())
     with canvas((2.2 + 0.62 * sum(widths), 3.9), widths=widths, squeeze=False, sharey=True) as (figure, axes):
-        methods = list(dict.fromkeys(one.method for points in panels.values() for one in points))
         for one, (title, points) in zip(axes[0], panels.items(), strict=True):
             one.axhline(1.0, color=LIGHT["pear"], lw=1.6, zorder=1)
+            methods = list(dict.fromkeys(point.method for point in points))
             for point in points:
                 shift = 0.2 * (methods.index(point.method) - (len(methods) - 1) / 2)
                 low, high = (max(value, _LEAST_RATIO) for value in (point.ratio.low, point.ratio.high))
@@ -125,7 +125,8 @@ def contrast_panels(panels: Mapping[str, Sequence[Contrast]], to: Path | None = 
         plain_log(axes[0][0], "y")
         axes[0][0].set_ylabel("regret / regret of PEAR as published")
         if to is not None:
-            names = {**METHODS, "pear": "PEAR as published (1)"}
+            shown = {point.method for points in panels.values() for point in points}
+            methods, names = [name for name in METHODS if name in shown], {**METHODS, "pear": "PEAR as published"}
             marks = [figure.axes[0].plot([], [], "o", color=_color(name), label=names[name])[0] for name in methods]
             line = figure.axes[0].plot([], [], color=LIGHT["pear"], label=names["pear"])[0]
             legend = figure.legend(handles=[*marks, line], loc="outside upper left", ncols=len(methods) + 1)

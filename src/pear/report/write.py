@@ -57,7 +57,7 @@ def write_report(runs: Runs, folder: Path) -> Written:
         *market_sections(runs),
         *([comparison] if comparison else []),
         _failed(runs),
-        _machines(runs),
+        machines_section(runs),
     ]
     words = summary(runs, compared)
     values: dict[str, Any] = {
@@ -82,6 +82,12 @@ def write_report(runs: Runs, folder: Path) -> Written:
             if figure.save is not None:
                 figure.save(folder / f"{section.name}.svg")
     return Written(folder / PAGE, folder / TABLES, words)
+
+
+def section_markdown(section: Section) -> str:
+    """One section as the Markdown tables print it, for documents that hold a part of the report."""
+    template = _environment(TABLES).get_template("section.md.j2")
+    return template.render({"section": section, "seeds": len(SEEDS)}).strip()
 
 
 def counts(sections: Sequence[Section]) -> Counter[Verdict]:
@@ -163,7 +169,7 @@ def _what(run: Record) -> str:
     return ", ".join([task, methods.get(run.method, run.method), *settings])
 
 
-def _machines(runs: Runs) -> Section:
+def machines_section(runs: Runs) -> Section:
     """Where and with what the runs were made."""
     every = (*runs.done, *runs.failed)
     found = Counter(

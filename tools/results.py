@@ -1,0 +1,60 @@
+"""The tables and the figure of ``docs/results.md``, from the database of runs beside it.
+
+    pear reproduce --merge FOLDER --merge FOLDER --out docs/results
+    python tools/results.py
+
+A test compares the page with the database, so that no number in it is written by hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+from pear.experiments import FILE_NAME
+from pear.report import read
+from pear.report.comparison import comparison_section
+from pear.report.write import machines_section, section_markdown
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGE, FOLDER = DOCS / "results.md", DOCS / "results"
+BEGIN, END = "<!-- from the database: begin -->", "<!-- from the database: end -->"
+
+
+def generated(database: Path = FOLDER / FILE_NAME, figure: Path | None = None) -> str:
+    """What stands between the marks of the page.
+
+    Args:
+        database: the runs.
+        figure: where the figure is saved; nowhere if left out.
+
+    Raises:
+        SystemExit: the database holds no comparison.
+    """
+    runs = read(database)
+    section = comparison_section(runs)
+    if section is None:
+        raise SystemExit(f"{database} holds no cell in which every method of a comparison has run on two seeds")
+    if figure is not None and section.figures[0].save is not None:
+        section.figures[0].save(figure)
+    return "\n\n".join(map(section_markdown, (section, machines_section(runs))))
+
+
+def updated(page: str, text: str) -> str:
+    """The page with another text between the marks."""
+    head, rest = page.split(BEGIN)
+    return f"{head}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}"
+
+
+def single_file(database: Path = FOLDER / FILE_NAME) -> None:
+    """Without a write-ahead log, so that whoever reads the file leaves nothing beside it."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+
+if __name__ == "__main__":
+    single_file()
+    found = generated(figure=FOLDER / "comparison.svg")
+    PAGE.write_text(updated(PAGE.read_text("utf-8"), found), encoding="utf-8")
+    print(f"wrote the tables of {PAGE} and {FOLDER / 'comparison.svg'}")
