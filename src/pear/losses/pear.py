@@ -98,8 +98,8 @@ class PEARLoss(DecisionModule):
 
     Args:
         problem: what is decided. Where it carries fields per sample, ``keys`` selects its rows.
-        smoothing: λ, the curvature added to the objective; "auto" picks it once, from the true costs of the training
-            set (``calibrate``, which ``pear.train.fit`` calls) or of the first batch.
+        smoothing: λ, the curvature added to the objective; "auto" picks it once, in any units, from the true costs and
+            the decisions of the training set (``calibrate``, which ``pear.fit`` calls) or of the first batch.
         injection: β, how much of the normal component is added to the gradient of ĉ (0: the exact gradient).
         guidance: α of the first step, multiplied by 0.995 after every call that asks for a gradient (0: PEAR as
             published). To assign another one starts anew; where it has come to is part of the state.
