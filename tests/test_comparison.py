@@ -166,6 +166,27 @@ def test_instances_that_were_kept_are_resampled(tmp_path: Path) -> None:
     assert found.mark.place == 1
 
 
+def test_runs_by_former_defaults_are_left_out_and_the_defaults_are_named(tmp_path: Path) -> None:
+    records = [dataclasses.replace(one, created="2026-11-16T04:00:00+00:00") for one in path_records()]
+    former = [
+        dataclasses.replace(
+            one,
+            key=f"former {one.key}",
+            settings={**one.settings, "options": {"smoothing": 7.0}},
+            metrics={"normalized_regret": 0.9},
+            created="2026-11-16T03:00:00+00:00",
+        )
+        for one in records
+        if one.method == "pear-guided"
+    ]
+    runs = read(database(tmp_path, [*former, *records]))
+    ((_, (line,)),) = comparison_lines(runs).items()
+    assert line.means["pear-guided"] == pytest.approx(4.1)
+    section = comparison_section(runs)
+    assert section is not None
+    assert "smoothing='auto'" in section.grids[0].caption
+
+
 def test_quick_runs_are_not_compared(tmp_path: Path) -> None:
     runs = expand(["comparison"], Selection(["shortest_path"], seeds=SEEDS, quick=True))
     path = database(tmp_path, [record(run, 0.1) for run in runs])

@@ -99,9 +99,18 @@ class Line:
         return Difference(points, sum(a[seed] < b[seed] for seed in a), len(a))
 
 
+def latest(runs: Runs) -> Runs:
+    """Without runs of PEAR guided by other defaults than a task's last: defaults may change, the name does not."""
+    ours = sorted((run for run in runs.done if run.method == OURS), key=lambda run: run.created)
+    options = {run.task: run.settings.get("options") for run in ours}
+    kept = (run for run in runs.done if run.method != OURS or run.settings.get("options") == options[run.task])
+    return replace(runs, done=tuple(kept))
+
+
 def comparison_lines(runs: Runs) -> dict[str, list[Line]]:
     """Task → the cells in which every method of its comparison has run on two seeds or more."""
     found: dict[str, list[Line]] = {}
+    runs = latest(runs)
     for comparison in COMPARISONS.values():
         for line in _lines(comparison, runs):
             found.setdefault(line.item.task, []).append(line)
@@ -172,4 +181,6 @@ def _grid(task: str, lines: Sequence[Line]) -> Grid:
         published, other = (line.difference(OURS, name).mark for name in (REFERENCE, line.best_other))
         against = Mark(f"{other.text} ({TITLES[line.best_other]})", other.place)
         rows.append((line.label, *means, published, against))
-    return Grid(TASKS[task].title, header, tuple(rows))
+    options = lines[0].runs[OURS][0].settings.get("options", {})
+    words = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))
+    return Grid(TASKS[task].title, header, tuple(rows), f"PEAR guided is PEARLoss(problem, {words}).")
