@@ -1,9 +1,9 @@
-"""The tables and the figure of ``docs/results.md``, from the database of runs beside it.
+"""The tables and the figure of ``docs/results.md``, and README's short one, from the database of runs.
 
     pear reproduce --merge FOLDER --merge FOLDER --out docs/results
     python tools/results.py
 
-A test compares the page with the database, so that no number in it is written by hand.
+A test compares both with the database, so that no number in it is written by hand.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import sqlite3
 from pathlib import Path
 
 from pear.experiments import FILE_NAME
+from pear.experiments.catalogue import TASKS
 from pear.report import read
-from pear.report.comparison import comparison_section
+from pear.report.comparison import comparison_lines, comparison_section
 from pear.report.write import machines_section, section_markdown
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE, FOLDER = DOCS / "results.md", DOCS / "results"
+ROOT = Path(__file__).resolve().parents[1]
+README, PAGE, FOLDER = ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "results"
+SHOWN = {"degree 2": "degree 2", "degree 8": "degree 8", "noise 0.5": "degree 8 with noise"}
 BEGIN, END = "<!-- from the database: begin -->", "<!-- from the database: end -->"
 
 
@@ -41,6 +43,19 @@ def generated(database: Path = FOLDER / FILE_NAME, figure: Path | None = None) -
     return "\n\n".join(map(section_markdown, (section, machines_section(runs))))
 
 
+def summary(database: Path = FOLDER / FILE_NAME) -> str:
+    """README's table: mean test regret in % where the costs are nearly linear, far from it, and noisy."""
+    lines = ["| | MSE | SPO+ | PEAR as published | PEAR, our defaults |", "|---|---:|---:|---:|---:|"]
+    for task, found in comparison_lines(read(database)).items():
+        for line in found:
+            if line.label in SHOWN or task not in ("shortest_path", "knapsack"):
+                means = list(line.means.values())
+                cells = [f"**{mean:.2f}**" if mean == min(means) else f"{mean:.2f}" for mean in means]
+                name = f"{TASKS[task].title}, {SHOWN.get(line.label, line.label)}"
+                lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def updated(page: str, text: str) -> str:
     """The page with another text between the marks."""
     head, rest = page.split(BEGIN)
@@ -57,4 +72,5 @@ if __name__ == "__main__":
     single_file()
     found = generated(figure=FOLDER / "comparison.svg")
     PAGE.write_text(updated(PAGE.read_text("utf-8"), found), encoding="utf-8")
-    print(f"wrote the tables of {PAGE} and {FOLDER / 'comparison.svg'}")
+    README.write_text(updated(README.read_text("utf-8"), summary()), encoding="utf-8")
+    print(f"wrote the tables of {PAGE} and {README}, and {FOLDER / 'comparison.svg'}")
