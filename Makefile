@@ -6,6 +6,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.installed-core
+COMPILED := $(VENV)/.compiled
 DEV := $(VENV)/.installed-dev
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 
@@ -15,10 +16,11 @@ PYTHON := python3 python3.11 python3.12 python3.13
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(CORE) ## run the demonstration
+demo: $(COMPILED) ## run the demonstration
 	$(BIN)/pear demo
 
-test: lint types imports docs ## run every check: lint, types, import contract, documentation and tests
+test: $(CORE) ## run every check: lint, types, import contract, documentation and tests
+	@$(MAKE) --no-print-directory -j2 $(COMPILED) lint types imports docs
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(DEV) ## check style and formatting
@@ -31,7 +33,7 @@ types: $(DEV) ## check type hints
 imports: $(DEV) ## check that imports flow one way
 	$(BIN)/lint-imports
 
-bench: $(CORE) ## measure the exactness of decisions and gradients
+bench: $(COMPILED) ## measure the exactness of decisions and gradients
 	$(BIN)/pear bench exactness
 
 docs: $(DEV) ## build the documentation into site/; a warning is an error
@@ -60,6 +62,9 @@ $(CORE): pyproject.toml constraints.txt
 	echo "Setting up $(VENV) with $$("$$found" --version); this is done once and takes a few minutes."; \
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || "$$found" -m venv $(VENV)
 	$(INSTALL) -e '.[all]'
+	@touch $@
+
+$(COMPILED): $(CORE)
 	@echo "Compiling the active-set method and the epoch of a linear model; this is done once and takes about a minute."
 	$(BIN)/python -m pear.train.compiled
 	@touch $@
