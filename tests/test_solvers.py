@@ -140,12 +140,10 @@ def residual(qp: QuadraticProgram, candidate: Candidate) -> np.ndarray:
     return np.array(worst)
 
 
-def same(a: Candidate, b: Candidate) -> bool:
-    """Far closer than they were asked for: vectorised code sums in an order that depends on where memory lies."""
+def same(a: Candidate, b: Candidate, rounding: float = 0.0) -> bool:
     pairs = [(a.x, b.x), (a.status, b.status)]
     pairs += [(getattr(a.duals, f), getattr(b.duals, f)) for f in ("equality", "inequality", "bound")]
-    close = {"rtol": 0.0, "atol": TOL / 100, "equal_nan": True}
-    return all(torch.allclose(u.double(), v.double(), **close) for u, v in pairs)  # type: ignore[arg-type]
+    return all(torch.allclose(u.double(), v.double(), rtol=0.0, atol=rounding, equal_nan=True) for u, v in pairs)
 
 
 @pytest.mark.parametrize(("backend", "kind", "name"), CASES)
@@ -160,11 +158,13 @@ def test_optimality_conditions_hold(backend: str, kind: str, name: str) -> None:
 @pytest.mark.parametrize(("backend", "kind", "name"), [case for case in CASES if case[0] in COMPILED])
 def test_batch_equals_singles_in_any_order(backend: str, kind: str, name: str) -> None:
     qp, solver = build(kind, name), get(backend)
+    # ProxQP differs in the last digit when it is asked the same thing twice (up to 6e-16 in 90 calls); no other does
+    rounding = 1e-13 if backend == "proxqp" else 0.0
     together = solver.solve(qp, TOL)
     for i in range(qp.batch):
-        assert same(solver.solve(qp[i : i + 1], TOL), together[i : i + 1])
+        assert same(solver.solve(qp[i : i + 1], TOL), together[i : i + 1], rounding)
     order = torch.arange(qp.batch).flip(0)
-    assert same(solver.solve(qp[order], TOL), together[order])
+    assert same(solver.solve(qp[order], TOL), together[order], rounding)
 
 
 @pytest.mark.parametrize("backend", able("lp"))
