@@ -85,7 +85,8 @@ def test_the_last_call_of_an_epoch_outlives_the_next_one() -> None:
         assert loss.last is not None
         seen.append((loss.last, loss.last.decision.clone()))
 
-    fit(model, loss, *samples(torch.float32), PATHS.normalized_regret, FitConfig(max_epochs=3), progress=keep)
+    config = FitConfig(max_epochs=3, start="standardised")
+    fit(model, loss, *samples(torch.float32), PATHS.normalized_regret, config, progress=keep)
     assert len({id(last) for last, _ in seen}) == 3
     for last, decision in seen:
         assert len(last.regret) == 60 - 32
@@ -238,7 +239,7 @@ def test_failed_samples_are_left_out_as_in_the_plain_loop(bad: str, monkeypatch:
             )
             detailed = loss.detailed
             patch.setattr(loss, "detailed", lambda *a, f=detailed, s=steps: s.append(1) or f(*a))
-            config = FitConfig(max_epochs=3, check_every=1, batch_size=7, learning_rate=0.05)
+            config = FitConfig(max_epochs=3, check_every=1, batch_size=7, learning_rate=0.05, start="standardised")
             counts: list[int] = []
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", pear.FailedSamplesWarning)

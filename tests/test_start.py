@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pear.train.start import SPREAD, make_optimizer
 
 TASK = pear.tasks.shortest_path((3, 3))
 SCALES = (1e-6, 1.0, 1e6)
-CONFIG = FitConfig(max_epochs=8, check_every=4, batch_size=16)
+CONFIG = FitConfig(max_epochs=8, check_every=4, batch_size=16, start="standardised")
 
 
 def pair(scale: float = 1.0, dtype: torch.dtype = torch.float64, shift: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -53,10 +54,11 @@ def learnt(kind: str, name: str, scale: float, config: FitConfig = CONFIG, **opt
     return forecast
 
 
+@pytest.mark.parametrize("start", ["standardised", "mse"])
 @pytest.mark.parametrize("name", ["mse", "pear"])
 @pytest.mark.parametrize("kind", ["linear", "deep"])
-def test_a_fresh_model_learns_alike_in_any_unit(kind: str, name: str) -> None:
-    small, one, large = (learnt(kind, name, scale) for scale in SCALES)
+def test_a_fresh_model_learns_alike_in_any_unit(kind: str, name: str, start: Any) -> None:
+    small, one, large = (learnt(kind, name, scale, replace(CONFIG, start=start)) for scale in SCALES)
     near = {"rtol": 0.0, "atol": 1e-4 * float(one.std())}  # the constant in Adam's denominator is not quite nothing
     torch.testing.assert_close(small, one, **near)
     torch.testing.assert_close(large, one, **near)
@@ -84,7 +86,7 @@ def test_the_last_layer_begins_at_the_mean_of_the_costs_on_their_scale(
     (features, costs), model = pair(1e3), fresh(kind)
     before = copy.deepcopy(model.state_dict())
     with caplog.at_level(logging.INFO, logger="pear"):
-        optimizer = make_optimizer(model, features, costs, CONFIG, resuming=False)
+        optimizer = make_optimizer(model, features, costs, CONFIG, keep=False)
     with torch.no_grad():
         outputs = model(features)
     deviation = float((costs - costs.mean(0)).square().mean().sqrt())
@@ -109,7 +111,7 @@ def test_a_model_that_all_items_share_gets_the_mean_of_all_items() -> None:
     features = torch.randn(30, 4, 2, generator=generator, dtype=torch.float64)
     costs = 500 + 20 * torch.randn(30, 4, generator=generator, dtype=torch.float64)
     model = SharedLinear(2)
-    optimizer = make_optimizer(model, features, costs, CONFIG, resuming=False)
+    optimizer = make_optimizer(model, features, costs, CONFIG, keep=False)
     with torch.no_grad():
         assert float(model(features).mean()) == pytest.approx(float(costs.mean()))
     assert optimizer.param_groups[0]["lr"] == pytest.approx(CONFIG.learning_rate * float(costs.std(correction=0)))
@@ -150,7 +152,7 @@ class Doubled(nn.Module):
 def test_what_is_not_fresh_or_ends_in_something_else_begins_as_it_comes(make: Any) -> None:
     model, (features, costs) = make(), pair()
     before = copy.deepcopy(model.state_dict())
-    optimizer = make_optimizer(model, features, costs, CONFIG, resuming=False)
+    optimizer = make_optimizer(model, features, costs, CONFIG, keep=False)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert optimizer.param_groups[0]["lr"] == CONFIG.learning_rate
     assert optimizer.param_groups[0]["eps"] == torch.optim.Adam(model.parameters()).defaults["eps"]
@@ -173,7 +175,7 @@ def test_start_given_and_an_optimizer_of_ones_own_change_nothing_before_the_firs
 def test_without_a_bias_the_weights_make_the_size() -> None:
     features, costs = pair(1e3)
     model = nn.Linear(5, TASK.problem.n, bias=False, dtype=torch.float64)
-    make_optimizer(model, features, costs, CONFIG, resuming=False)
+    make_optimizer(model, features, costs, CONFIG, keep=False)
     with torch.no_grad():
         assert float(model(features).square().mean()) == pytest.approx(SPREAD**2 * float(costs.square().mean()))
 
@@ -181,7 +183,7 @@ def test_without_a_bias_the_weights_make_the_size() -> None:
 def test_constant_costs_and_constant_features_leave_finite_weights() -> None:
     features, costs = torch.ones(8, 5, dtype=torch.float64), torch.full((8, TASK.problem.n), 1e5, dtype=torch.float64)
     model = fresh()
-    optimizer = make_optimizer(model, features, costs, CONFIG, resuming=False)
+    optimizer = make_optimizer(model, features, costs, CONFIG, keep=False)
     with torch.no_grad():
         torch.testing.assert_close(model(features), costs)
     assert optimizer.param_groups[0]["lr"] == CONFIG.learning_rate
@@ -202,3 +204,115 @@ def test_a_run_resumes_with_the_rates_it_had_whatever_model_comes(kind: str, tmp
     (tmp_path / "copy.pt").write_bytes((tmp_path / "run.pt").read_bytes())
     assert torch.equal(run(9, other, tmp_path / "copy.pt"), whole)
     assert torch.equal(run(9, fresh(kind, torch.float32, seed=1), tmp_path / "run.pt"), whole)
+
+
+FIRST = replace(CONFIG, start="mse", max_epochs=30, patience=2)
+
+
+def loss_of(problem: pear.Problem = TASK.problem) -> pear.PEARLoss:
+    return pear.PEARLoss(problem, smoothing=0.1)
+
+
+class Worse(nn.Module):
+    """A loss that leads away from the costs."""
+
+    problem = TASK.problem
+
+    def forward(self, predicted: Tensor, true: Tensor) -> Tensor:
+        return -nn.functional.mse_loss(predicted, true)
+
+
+def scored(model: nn.Module, metric: Any = TASK.normalized_regret) -> float:
+    features, costs = pair()
+    with torch.no_grad():
+        value: float = metric(model(features), costs)
+    return value
+
+
+def test_the_squared_error_comes_first_and_decisions_go_on_from_there() -> None:
+    model, alone, data = fresh(), fresh(), pair()
+    history = fit(model, loss_of(), data, data, TASK.normalized_regret, FIRST)
+    first = fit(alone, nn.MSELoss(), data, data, TASK.normalized_regret, FIRST)
+    assert history.before is not None
+    assert [c.metric for c in history.before.checks] == [c.metric for c in first.checks]
+    assert history.best is not None
+    assert first.best is not None
+    assert history.best.metric < first.best.metric
+    assert history.best.metric == scored(model)
+    assert history.seconds > history.before.seconds
+    assert first.before is None  # a squared error needs no other
+
+
+def test_weights_of_the_squared_error_stay_where_nothing_better_follows() -> None:
+    model, alone, data = fresh(), fresh(), pair()
+    history = fit(model, Worse(), data, data, TASK.normalized_regret, FIRST)
+    fit(alone, nn.MSELoss(), data, data, TASK.normalized_regret, FIRST)
+    assert history.best is not None
+    assert history.best.epoch == 0
+    assert all(torch.equal(value, alone.state_dict()[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("make", [trained, trained_on_regret])
+def test_what_has_learnt_already_is_not_trained_on_the_squared_error_and_never_ends_worse(make: Any) -> None:
+    model, data = make(), pair()
+    before, error = copy.deepcopy(model.state_dict()), scored(model, mean_error)
+    history = fit(model, Worse(), data, data, mean_error, FIRST)
+    assert history.before is not None
+    assert history.before.checks == []
+    assert history.best is not None
+    assert (history.best.epoch, history.best.metric) == (0, error)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_where_nobody_can_tell_whether_it_has_learnt_the_given_weights_count() -> None:
+    model, data = Doubled(), pair()
+    with torch.no_grad():
+        for mine, known in zip(model.parameters(), trained().parameters(), strict=True):
+            mine.copy_(known / 2)
+    given = scored(model, mean_error)
+    hasty = replace(FIRST, learning_rate=10.0, max_epochs=2)
+    history = fit(model, Worse(), data, data, mean_error, hasty)
+    assert history.before is not None
+    assert len(history.before.checks) == 2
+    assert history.best is not None
+    assert history.best.metric == given == scored(model, mean_error)
+
+
+@pytest.mark.parametrize("at", [3, 33])
+def test_a_break_in_either_part_changes_nothing(at: int, tmp_path: Path) -> None:
+    whole, broken, data = fresh(), fresh(), pair()
+    config = replace(FIRST, check_every=1, patience=100)
+    fit(whole, loss_of(), data, data, TASK.normalized_regret, config)
+    seen: list[Any] = []
+
+    def stop(progress: Any) -> None:
+        seen.append(progress)
+        if len(seen) == at:
+            raise KeyboardInterrupt
+
+    checkpoint = tmp_path / "run.pt"
+    stopped = fit(broken, loss_of(), data, data, TASK.normalized_regret, config, checkpoint=checkpoint, progress=stop)
+    assert stopped.interrupted
+    resumed = fresh()
+    history = fit(resumed, loss_of(), data, data, TASK.normalized_regret, config, checkpoint=checkpoint)
+    assert history.before is not None
+    torch.testing.assert_close(resumed.state_dict(), whole.state_dict(), rtol=1e-9, atol=1e-12)
+
+
+def test_time_that_is_up_in_the_first_part_ends_the_run() -> None:
+    model, data = fresh(), pair()
+    history = fit(model, loss_of(), data, data, TASK.normalized_regret, replace(FIRST, time_cap=1e-9))
+    assert history.stopped == "time_cap"
+    assert history.best is not None
+    assert history.best.metric == scored(model)
+
+
+def test_rows_that_the_loss_masks_are_left_out_of_the_squared_error() -> None:
+    model, (features, costs) = fresh(), pair()
+    costs = costs.clone()
+    costs[3, 1] = torch.nan
+    loss = pear.PEARLoss(TASK.problem, smoothing=0.1, on_failure="mask")
+    with pytest.warns(pear.FailedSamplesWarning):
+        history = fit(model, loss, (features, costs), pair(), TASK.normalized_regret, FIRST)
+    assert history.before is not None
+    assert all(bool(value.isfinite().all()) for value in model.state_dict().values())

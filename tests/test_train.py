@@ -301,7 +301,8 @@ def test_a_feature_that_is_nan_is_left_out_or_refused(deep: bool) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)) if deep else linear(3, 2)
     box = pear.Problem(lb=0.0, ub=1.0, n=2)
-    config, before = FitConfig(batch_size=5, max_epochs=3), [p.clone() for p in model.parameters()]
+    config = FitConfig(batch_size=5, max_epochs=3, start="standardised")
+    before = [p.clone() for p in model.parameters()]
     with pytest.raises(pear.ProblemError, match=r"2 of 20 rows of the training features .*: rows 3, 7\. .*on_failure"):
         fit(
             model,
@@ -332,8 +333,9 @@ def test_a_model_that_takes_nan_gets_it() -> None:
             return self.inner(x.nan_to_num())
 
     loss = pear.PEARLoss(pear.Problem(lb=0.0, ub=1.0, n=2), 0.1, guidance=0.0, injection=0.1)
-    fit(Filled(), loss, spoiled([3]), data(), scripted([1.0]), FitConfig(max_epochs=1))
-    assert loss.samples == 20
+    fit(Filled(), loss, spoiled([3]), data(), scripted([1.0]), FitConfig(max_epochs=1, start="given"))
+    fit(Filled(), loss, spoiled([3]), data(), scripted([1.0, 0.5, 0.2]), FitConfig(max_epochs=1, start="mse"))
+    assert loss.samples == 40
 
 
 def test_a_metric_that_is_no_number_stops_and_names_the_epoch() -> None:
@@ -415,7 +417,7 @@ def test_arrays_are_converted_to_the_type_of_the_model() -> None:
         ({"patience": 0}, "patience must be at least 1"),
         ({"min_improvement": 1.0}, "min_improvement must be a share"),
         ({"time_cap": 0.0}, "time_cap must be a positive number"),
-        ({"start": "warm"}, "start must be 'standardised' or 'given'"),
+        ({"start": "warm"}, "start must be one of 'mse', 'standardised', 'given'"),
     ],
 )
 def test_wrong_settings_are_named(wrong: dict[str, float], message: str) -> None:
@@ -456,7 +458,7 @@ def test_a_run_goes_on_from_its_checkpoint_as_if_nothing_had_happened(tmp_path: 
         torch.manual_seed(0)
         model = torch.nn.Linear(5, task.problem.n)
         loss = pear.PEARLoss(task.problem, guidance=0.0, smoothing=0.1, injection=0.1)
-        config = FitConfig(max_epochs=max_epochs, check_every=2, patience=50)
+        config = FitConfig(max_epochs=max_epochs, check_every=2, patience=50, start="standardised")
         return model, fit(model, loss, train, validation, task.normalized_regret, config, checkpoint=checkpoint)
 
     whole, straight = run(9, None)
@@ -513,7 +515,7 @@ def test_automatic_smoothing_is_the_same_after_a_break(depth: str, tmp_path: Pat
     def run(max_epochs: int, checkpoint: Path | None, pair: Data = train) -> tuple[Tensor, object]:
         model = linear(5, task.problem.n)
         loss = pear.PEARLoss(task.problem, smoothing="auto", guidance=0.0, injection=0.1)
-        config = FitConfig(max_epochs=max_epochs, check_every=2, patience=50)
+        config = FitConfig(max_epochs=max_epochs, check_every=2, patience=50, start="standardised")
         whole = nn.Sequential(model) if depth == "deep" else model
         fit(whole, loss, pair, validation, task.normalized_regret, config, checkpoint=checkpoint)
         return model.weight.detach(), loss.state_dict()["_extra_state"]

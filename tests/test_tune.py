@@ -86,7 +86,7 @@ def test_a_seed_fixes_the_race_and_touches_no_global_state(tuned: Tuned, samples
 
 def test_stages_are_one_run(samples: tuple[Tensor, Tensor]) -> None:
     """A candidate that goes through all stages ends as ``fit`` would have ended it."""
-    config, chosen = FitConfig(max_epochs=12, check_every=2, patience=50), FEW[2:]
+    config, chosen = FitConfig(max_epochs=12, check_every=2, patience=50, start="standardised"), FEW[2:]
     found = pear.tune(TASK.problem, *samples, candidates=chosen, config=config)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -12,7 +12,7 @@ from torch import Tensor
 from pear.problem import Problem
 from pear.problem.units import fields_in_units, in_units
 
-STRENGTH = 1.0
+STRENGTH = 0.5
 """ρ: how much smoothing adds, compared with what the choice between two decisions is about."""
 _LOOSE = 10.0  # bounds this many times as far apart as decisions get say nothing about the variable
 _SAME = 1e-5  # what differs by less is the same

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
 from pear.errors import ProblemError
 from pear.train.stopping import EarlyStopping
+
+Start = Literal["mse", "standardised", "given"]
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,11 @@ class FitConfig:
         clip_norm: gradients with a longer norm, over all parameters together, are shortened to it; None clips nothing.
         halve_after: halve the learning rate after more than so many checks in a row without a better metric; None keeps
             it.
-        start: "standardised": where ``fit`` makes the optimizer, a fresh last layer (as ``nn.Linear`` draws it, and
-            no better than the mean of the costs) begins at that mean with a tenth of the costs' deviation, and its
-            learning rate is multiplied by the deviation, so that a model learns alike in any unit. "given": the model
-            begins as it comes.
+        start: how a run begins, where ``fit`` makes the optimizer. "standardised": a fresh last layer (as ``nn.Linear``
+            draws it, and no better than the mean of the costs) begins at that mean with a tenth of the costs'
+            deviation, and its learning rate is multiplied by the deviation, so that a model learns alike in any unit.
+            "mse": such a model is trained on the squared error first, by the same rules, and those weights are kept
+            unless the loss leads to better ones. "given": the model begins as it comes.
 
     Raises:
         ProblemError: a setting is out of its range.
@@ -50,7 +53,7 @@ class FitConfig:
     seed: int | torch.Generator = 0
     clip_norm: float | None = None
     halve_after: int | None = None
-    start: Literal["standardised", "given"] = "standardised"
+    start: Start = "mse"
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_epochs", "check_every"):
@@ -60,8 +63,8 @@ class FitConfig:
             raise ProblemError(f"clip_norm must be a positive number, or None; got {self.clip_norm!r}")
         if self.time_cap is not None and not self.time_cap > 0:
             raise ProblemError(f"time_cap must be a positive number of seconds, or None; got {self.time_cap!r}")
-        if self.start not in ("standardised", "given"):
-            raise ProblemError(f"start must be 'standardised' or 'given'; got {self.start!r}")
+        if self.start not in get_args(Start):
+            raise ProblemError(f"start must be one of {', '.join(map(repr, get_args(Start)))}; got {self.start!r}")
         self.stopping()  # which checks patience and min_improvement
 
     def stopping(self) -> EarlyStopping:

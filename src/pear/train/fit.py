@@ -6,7 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from pear.train.history import Check, History, Progress, Reason
 from pear.train.loss import KeyedLoss, keyed
 from pear.train.order import Order, shuffled
 from pear.train.rows import unusable_rows
-from pear.train.start import make_optimizer
+from pear.train.start import is_fresh, make_optimizer
 from pear.train.stopping import EarlyStopping
 
 Metric = Callable[[Tensor, Tensor], float]
@@ -44,6 +44,9 @@ def fit(
     checkpoint: str | Path | None = None,
 ) -> History:
     """Train ``model`` in place and leave it with the weights that did best on the validation samples.
+
+    A loss of decisions trains a fresh model on the squared error first (``config.start``), and checks a model that has
+    learnt already as it comes. Either way the result validates no worse than what the loss began with.
 
     The metric is taken after the first epoch, then every ``config.check_every`` epochs, and at the end. Ctrl-C ends
     the run early, with the best weights so far, or, before the first check, those that the model came with. No global
@@ -88,7 +91,14 @@ def fit(
     """
     pair, given = _as_pair(model, train, "train"), copy.deepcopy(model.state_dict())
     held_out, left_out = _as_pair(model, validation, "validation"), unusable_rows(model, loss, pair[0])
-    resuming, was_training = checkpoint is not None and Path(checkpoint).exists(), model.training
+    before, was_training = None, model.training
+    resuming = checkpoint is not None and Path(checkpoint).exists()
+    if config.start == "mse" and optimizer is None and hasattr(loss, "problem") and not resuming:
+        finite = pair[1].isfinite().all(1) if left_out is None else pair[1].isfinite().all(1) & ~left_out
+        some = (pair[0][finite], pair[1][finite])
+        before = _squared_error_first(model, some, held_out, metric, config, order, progress, checkpoint)
+        if before.stopped in ("interrupted", "time_cap"):
+            return before
     run = _Run(
         config=config,
         model=model,
@@ -96,7 +106,9 @@ def fit(
         train=pair,
         validation=held_out,
         metric=metric,
-        optimizer=make_optimizer(model, *pair, config, resuming) if optimizer is None else optimizer,
+        optimizer=make_optimizer(model, *pair, config, resuming or before is not None)
+        if optimizer is None
+        else optimizer,
         stopping=config.stopping(),
         given=given,
         left_out=left_out,
@@ -105,8 +117,10 @@ def fit(
     try:
         if checkpoint is not None:
             run.checkpoint = Checkpoint(Path(checkpoint), model, run.optimizer, loss, generator)
-        if not run.resume() and hasattr(loss, "calibrate"):
-            loss.calibrate(run.train[1])
+        if not run.resume():
+            run.go_on_from(before)
+            if hasattr(loss, "calibrate"):
+                loss.calibrate(run.train[1])
         run.history.stopped = run.epochs(order, generator, progress)
     except KeyboardInterrupt:
         run.history.stopped = "interrupted"
@@ -116,6 +130,38 @@ def fit(
         run.history.seconds = run.seconds()
         run.history.split = run.split()
     return run.history
+
+
+def _squared_error_first(
+    model: nn.Module,
+    train: tuple[Tensor, Tensor],
+    validation: tuple[Tensor, Tensor],
+    metric: Metric,
+    config: FitConfig,
+    order: Order,
+    progress: Callable[[Progress], None] | None,
+    checkpoint: str | Path | None,
+) -> History:
+    """Train on the squared error, unless the model has learnt already; it is left with the best weights.
+
+    Where nobody can tell whether it has, the weights that it came with count as well.
+    """
+    fresh, given, began = is_fresh(model, *train), copy.deepcopy(model.state_dict()), time.perf_counter()
+    history = History(stopped="patience")
+    if fresh is not True:
+        model.eval()
+        with torch.no_grad():
+            value = float(metric(model(validation[0]), validation[1]))
+        history.best = Check(0, time.perf_counter() - began, math.nan, value) if math.isfinite(value) else None
+    if fresh is False or not len(train[0]):
+        return history
+    own = None if checkpoint is None else Path(checkpoint).with_name(Path(checkpoint).name + ".mse")
+    config = replace(config, start="standardised")
+    found = fit(model, nn.MSELoss(), train, validation, metric, config, order=order, progress=progress, checkpoint=own)
+    if history.best is not None and (found.best is None or history.best.metric <= found.best.metric):
+        model.load_state_dict(given)
+        found.best = history.best
+    return found
 
 
 @dataclass
@@ -165,6 +211,15 @@ class _Run:
         if self.schedule is not None and state.get("schedule"):
             self.schedule.load_state_dict(state["schedule"])
         return True
+
+    def go_on_from(self, before: History | None) -> None:
+        """Count a run that came first in; its weights are kept until better ones are found."""
+        if before is None:
+            return
+        self.start -= before.seconds
+        self.history.before = before
+        if before.best is not None:
+            self.history.best, self.best_weights = replace(before.best, epoch=0), copy.deepcopy(self.model.state_dict())
 
     def seconds(self) -> float:
         return time.perf_counter() - self.start

@@ -55,6 +55,9 @@ class History:
         split: where the time went: "solve" and "gradient" as the loss counts them, "validation", and the "rest".
         stopped: why it ended.
         best: the check with the lowest metric, the earliest of equals; None where training was interrupted before any.
+            Its epoch is 0 where the weights that the run began with were not beaten.
+        before: the run on the squared error that came first; None where there was none. ``seconds`` and ``best`` count
+            it in, ``checks`` and ``epochs`` do not.
     """
 
     checks: list[Check] = field(default_factory=list)
@@ -64,6 +67,7 @@ class History:
     split: dict[str, float] = field(default_factory=dict)
     stopped: Reason = "max_epochs"
     best: Check | None = None
+    before: History | None = None
 
     @property
     def interrupted(self) -> bool:

@@ -20,9 +20,9 @@ SPREAD = 0.1
 
 
 def make_optimizer(
-    model: nn.Module, features: Tensor, costs: Tensor, config: FitConfig, resuming: bool
+    model: nn.Module, features: Tensor, costs: Tensor, config: FitConfig, keep: bool
 ) -> torch.optim.Adam:
-    """Adam over all parameters; with ``start="standardised"`` a fresh last layer is put on the scale of the costs.
+    """Adam over all parameters; a fresh last layer is put on the scale of the costs, unless the model begins as given.
 
     A step of Adam has the size of the learning rate, whatever the gradient's size. The rate of the last layer is
     multiplied by the costs' deviation, and where costs are small the constant in Adam's denominator shrinks with its
@@ -32,7 +32,7 @@ def make_optimizer(
         model: changed in place, its last layer alone, and only where that is fresh.
         features: (N, p) of the training set; costs: (N, n).
         config: says the learning rate and the start.
-        resuming: True where a checkpoint will replace the weights and the state of the optimizer.
+        keep: True where the weights are not to be changed, because they are trained, or a checkpoint replaces them.
 
     Returns:
         An optimizer with a parameter group of its own for the last layer, unless that is the whole model. The groups
@@ -41,7 +41,9 @@ def make_optimizer(
     end = None if config.start == "given" else _output_layer(model, features, costs)
     if end is None:
         return torch.optim.Adam(model.parameters(), lr=config.learning_rate)
-    scale = end.standardise() if not resuming and end.is_fresh() else 1.0
+    scale = end.deviation if config.start == "mse" else 1.0
+    if not keep and end.is_fresh():
+        scale = end.standardise()
     own = {id(parameter) for parameter in end.layer.parameters()}
     rest = [parameter for parameter in model.parameters() if id(parameter) not in own]
     groups = [{"params": rest}] if rest else []
@@ -52,6 +54,12 @@ def make_optimizer(
         # gradients by weights of hidden layers fall with the square of the costs' size under a squared error
         group["eps"] = max(group["eps"] * min(1.0, scale) ** 2, least)
     return optimizer
+
+
+def is_fresh(model: nn.Module, features: Tensor, costs: Tensor) -> bool | None:
+    """Whether the last layer is as ``nn.Linear`` draws it and forecasts nothing; None where that cannot be told."""
+    end = _output_layer(model, features, costs)
+    return None if end is None else end.is_fresh()
 
 
 @dataclass(frozen=True)
@@ -78,29 +86,33 @@ class _OutputLayer:
         error = float(((self.outputs - self.costs) ** 2).mean())
         return drawn and error > (1 - _LEARNT) * _deviation(self.costs) ** 2
 
-    def standardise(self) -> float:
-        """Give the outputs the costs' means, output by output, and a share of their deviation; returns the deviation.
+    @property
+    def deviation(self) -> float:
+        """Of the costs; 1 where they never change, which leaves nothing to learn."""
+        return self._spread(self.costs) or 1.0
+
+    def _spread(self, rows: Tensor) -> float:
+        """The deviation of (M, out_features) entries.
 
         Without a bias the weights have to make the mean, so that sizes take the place of deviations.
         """
-        layer, mean, centred = self.layer, self.costs.mean(0), self.layer.bias is not None
-        deviation, spread = (
-            _deviation(rows) if centred else float(rows.square().mean().sqrt()) for rows in (self.costs, self.outputs)
-        )
+        return float(rows.square().mean().sqrt()) if self.layer.bias is None else _deviation(rows)
+
+    def standardise(self) -> float:
+        """Give the outputs the costs' means, output by output, and a share of their deviation, which is returned."""
+        layer, mean, spread = self.layer, self.costs.mean(0), self._spread(self.outputs)
         rounding = 8 * torch.finfo(layer.weight.dtype).eps * float(self.outputs.abs().max())
-        factor = SPREAD * deviation / spread if spread > rounding else 0.0
+        factor = SPREAD * self._spread(self.costs) / spread if spread > rounding else 0.0
         with torch.no_grad():
-            if centred:
+            if layer.bias is not None:
                 layer.bias.copy_(mean - factor * (self.outputs.mean(0) - layer.bias))
             layer.weight.mul_(factor)
-        if not deviation > 0:
-            return 1.0  # costs that never change leave nothing to learn
         logger.info(
-            "start='standardised': the last layer begins at the mean of the training costs, and its learning rate is "
+            "the last layer begins at the mean of the training costs, and its learning rate is "
             "multiplied by their deviation, %.3g",
-            deviation,
+            self.deviation,
         )
-        return deviation
+        return self.deviation
 
 
 def _output_layer(model: nn.Module, features: Tensor, costs: Tensor) -> _OutputLayer | None:

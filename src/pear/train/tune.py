@@ -108,7 +108,8 @@ def tune(
             costs of samples of their own.
         candidates: a mapping each, with a method's name under "method" and options of its loss; "smoothing" may be a
             multiple of what "auto" picks: ``{"method": "pear", "smoothing": "auto*3"}``. Left out, a dozen at most.
-        config: as of ``fit``, for each candidate; its seed is replaced by ``seed``.
+        config: as of ``fit``, for each candidate; its seed is replaced by ``seed``, and no candidate is trained on the
+            squared error first.
         metric: (predicted, true) → float on the validation samples, lower is better; left out, the normalised regret.
         seed: of the first weights of a linear model, and of the order of the samples.
         progress: called after every epoch.
@@ -129,6 +130,8 @@ def tune(
         (12, True)
     """
     config = replace(config or FitConfig(), seed=seed)
+    if config.start == "mse":  # which is one of the candidates
+        config = replace(config, start="standardised")
     parts = _split(problem, X, C, validation)
     task = _Decisions("tune", parts.problem)
     choices = default_candidates(problem) if candidates is None else list(candidates)

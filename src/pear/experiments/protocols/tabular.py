@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pear.data import BuildingData, EnergyData, load_building, load_energy
 from pear.data.files import VARIABLE
-from pear.experiments.catalogue import TUNED
+from pear.experiments.catalogue import OURS, TUNED
 from pear.experiments.protocols.base import Listener, Protocol, Trained, scores
 from pear.experiments.specs import Run
 from pear.losses.methods import make_loss, method
@@ -39,8 +39,10 @@ class Tabular(Protocol):
     """Instances from a table, with a linear model that all items share."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """The candidates of what the method tunes."""
+        """The candidates of what the method tunes; the defaults of this package tune nothing, and start as they do."""
         own = super().method_settings(method)
+        if method == OURS:
+            return {**own, "start": "mse"}
         return {**own, "tuned": TUNED[method]} if method in TUNED else own
 
     def check(self, run: Run) -> None:
@@ -105,6 +107,7 @@ def _train(
 ) -> tuple[SharedLinear, History]:
     train, validation = prepared.split.train, prepared.split.validation
     model = prepared.model(run.seed)
+    start = run.settings.get("start", "given")
     names = ("batch_size", "check_every", "patience", "time_cap", "max_epochs")
     history = fit(
         model,
@@ -112,7 +115,7 @@ def _train(
         train.samples,
         validation.samples,
         validation.task.normalized_regret,
-        FitConfig(learning_rate=1e-2, seed=run.seed, start="given", **{name: run.settings[name] for name in names}),
+        FitConfig(learning_rate=1e-2, seed=run.seed, start=start, **{name: run.settings[name] for name in names}),
         order=shuffled if method(run.method).shuffled else in_order,
         progress=progress,
     )
