@@ -16,7 +16,7 @@ from pear.experiments import COMPARISONS, FILE_NAME, Database, DatabaseError, Re
 from pear.losses.methods import method
 from pear.report import read, write_report
 from pear.report.bootstrap import t_interval
-from pear.report.comparison import comparison_lines, comparison_section
+from pear.report.comparison import comparison_lines, comparison_section, other_lines
 from pear.report.section import Mark
 
 SEEDS = (30, 31, 32, 33)
@@ -80,10 +80,25 @@ def test_a_guided_run_writes_down_the_defaults_that_it_goes_by(monkeypatch: pyte
 
 def test_a_selection_narrows_a_comparison() -> None:
     runs = expand(["comparison"], Selection(["knapsack"], ["spo+", "pear"], degrees=[4], seeds=[7]))
-    assert [str(run) for run in runs] == ["knapsack, pear, degree 4, seed 7"]
+    assert [str(run) for run in runs] == ["knapsack, pear, degree 4, seed 7", "knapsack, spo+, degree 4, seed 7"]
     quick = expand(["comparison"], Selection(["knapsack"], quick=True))
     assert {run.seed for run in quick} == {0, 1}
     assert all(run.settings["quick"] for run in quick)
+
+
+def test_slower_methods_are_compared_on_the_seeds_that_they_have(tmp_path: Path) -> None:
+    slow = expand(["comparison"], Selection(["shortest_path"], ["lava"], degrees=[8], seeds=SEEDS[:2]))
+    lava = [record(run, 0.048) for run in slow if run.settings["noise"] == 0.0]
+    runs = read(database(tmp_path, [*path_records(), *lava]))
+    (line,) = other_lines(runs)["shortest_path"]
+    assert set(line.values) == {"lava", "pear-guided"}
+    difference = line.difference("pear-guided", "lava")
+    assert (difference.wins, difference.seeds) == (2, 2)
+    assert difference.points.estimate == pytest.approx(100 * (0.0395 - 0.048))
+    section = comparison_section(runs)
+    assert section is not None
+    assert [grid.title for grid in section.grids] == ["Shortest path", "Shortest path, slower methods"]
+    assert section.grids[1].rows[0][:4] == ("degree 8", "LAVA", "4.800", "3.950")
 
 
 # --- databases of several machines ----------------------------------------------------------------------------------

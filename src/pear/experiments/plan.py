@@ -49,7 +49,7 @@ def expand(names: Sequence[str], selection: Selection) -> list[Run]:
 
 
 def _compared(name: str, selection: Selection) -> list[Run]:
-    """The trainings of a comparison, by the methods that it has for each task.
+    """The trainings of a comparison, by the methods that it has for each task; slower ones where they are asked for.
 
     Seed by seed: one that is stopped early has fewer seeds, not fewer methods or cells.
     """
@@ -58,7 +58,8 @@ def _compared(name: str, selection: Selection) -> list[Run]:
     runs: list[Run] = []
     for part, (task, methods) in product(comparison.experiments, comparison.methods.items()):
         if selection.tasks is None or task in selection.tasks:
-            wanted = [one for one in methods if selection.methods is None or one in selection.methods]
+            known = (*methods, *comparison.others[task])
+            wanted = methods if selection.methods is None else [one for one in known if one in selection.methods]
             runs += _runs(EXPERIMENTS[part], replace(selection, tasks=[task], methods=wanted, seeds=seeds))
     return sorted((replace(run, experiment=name) for run in runs), key=lambda run: seeds.index(run.seed))
 
