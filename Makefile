@@ -8,7 +8,8 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.installed-core
 COMPILED := $(VENV)/.compiled
 DEV := $(VENV)/.installed-dev
-INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
+# --no-compile: Python compiles a module to bytecode when it is first imported; most of ten thousand never are.
+INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
 
 # The first of these that is new enough makes the environment; `make PYTHON=/path/to/python` overrides the choice.
 PYTHON := python3 python3.11 python3.12 python3.13
@@ -21,7 +22,7 @@ demo: $(COMPILED) ## run the demonstration
 
 test: $(CORE) ## run every check: lint, types, import contract, documentation and tests
 	@$(MAKE) --no-print-directory -j2 $(COMPILED) lint types imports docs
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(DEV) ## check style and formatting
 	$(BIN)/ruff check .
