@@ -8,8 +8,9 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.installed-core
 COMPILED := $(VENV)/.compiled
 DEV := $(VENV)/.installed-dev
-# --no-compile: Python compiles a module to bytecode when it is first imported; most of ten thousand never are.
+# --no-compile: Python writes a module's bytecode when it is first imported; most of ten thousand modules never are.
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
+unexport PYTHONDONTWRITEBYTECODE
 
 # The first of these that is new enough makes the environment; `make PYTHON=/path/to/python` overrides the choice.
 PYTHON := python3 python3.11 python3.12 python3.13
@@ -70,6 +71,7 @@ $(COMPILED): $(CORE)
 	$(BIN)/python -m pear.train.compiled
 	@touch $@
 
+# By its name: the package itself is installed already, and is not built again.
 $(DEV): $(CORE)
-	$(INSTALL) -e '.[dev]'
+	$(INSTALL) 'pear-dfl[dev]'
 	@touch $@
