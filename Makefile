@@ -8,7 +8,9 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.installed-core
 COMPILED := $(VENV)/.compiled
 DEV := $(VENV)/.installed-dev
-INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
+# --no-compile: Python writes a module's bytecode when it is first imported; most of ten thousand modules never are.
+INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
+unexport PYTHONDONTWRITEBYTECODE
 
 # The first of these that is new enough makes the environment; `make PYTHON=/path/to/python` overrides the choice.
 PYTHON := python3 python3.11 python3.12 python3.13
@@ -21,7 +23,7 @@ demo: $(COMPILED) ## run the demonstration
 
 test: $(CORE) ## run every check: lint, types, import contract, documentation and tests
 	@$(MAKE) --no-print-directory -j2 $(COMPILED) lint types imports docs
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(DEV) ## check style and formatting
 	$(BIN)/ruff check .
@@ -69,6 +71,7 @@ $(COMPILED): $(CORE)
 	$(BIN)/python -m pear.train.compiled
 	@touch $@
 
+# By its name: the package itself is installed already, and is not built again.
 $(DEV): $(CORE)
-	$(INSTALL) -e '.[dev]'
+	$(INSTALL) 'pear-dfl[dev]'
 	@touch $@

@@ -302,9 +302,8 @@ def _write_many(path: Path, first: int) -> None:
             database.add(row(str(k)))
 
 
-@pytest.mark.slow
 def test_processes_share_a_file_that_none_has_made_before(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")  # nothing to import: all three come at the same time
     processes = [context.Process(target=_write_many, args=(tmp_path / "shared.sqlite", k)) for k in (0, 20, 40)]
     for process in processes:
         process.start()
@@ -515,43 +514,40 @@ def test_a_killed_run_leaves_no_half_row(tmp_path: Path) -> None:
 
 def test_processes_do_what_one_process_does(database: Database, tmp_path: Path) -> None:
     runs = [path_run("mse"), path_run("pear"), knapsack_run("pear"), knapsack_run("pear", variant="capacity-shift")]
+    failing = [path_run("pear", smoothing=-1.0), path_run(grid=[0, 0])]
     events: list[Event] = []
-    run_all(runs, database, jobs=2, listen=events.append)
+    run_all([*failing, *runs], database, jobs=2, listen=events.append)
     with open_folder(tmp_path / "one") as one:
-        run_all(runs, one)
-        for run in runs:
+        run_all([*failing, *runs], one)
+        for run in (*failing, *runs):
             ours, theirs = database.get(run.key), one.get(run.key)
             assert ours is not None
             assert theirs is not None
-            assert (ours.status, ours.metrics) == ("done", theirs.metrics), ours.reason
-    ended = [event.run.key for event in events if event.record is not None]
-    assert sorted(ended) == sorted(run.key for run in runs)
-    assert ended.index(runs[3].key) > ended.index(runs[2].key)  # a measurement waits for its training
+            assert ours.status == ("failed" if run in failing else "done"), ours.reason
+            assert (ours.metrics, ours.reason) == (theirs.metrics, theirs.reason)
+    ended = {event.run.key: event.record for event in events if event.record is not None}
+    assert ended[failing[1].key].reason.startswith("a grid needs rows and columns")
+    assert len(ended) == len(runs) + len(failing)
+    assert list(ended).index(runs[3].key) > list(ended).index(runs[2].key)  # a measurement waits for its training
     assert any(event.progress is not None for event in events)
     assert not multiprocessing.active_children()
-
-
-def test_a_failure_in_a_worker_is_a_row(database: Database) -> None:
-    runs = [path_run("mse"), path_run("pear", smoothing=-1.0), path_run(grid=[0, 0])]
-    run_all(runs, database, jobs=2)
-    statuses = database.statuses()
-    assert [statuses[run.key] for run in runs] == ["done", "failed", "failed"]
-    broken = database.get(runs[2].key)
-    assert broken is not None
-    assert broken.reason.startswith("a grid needs rows and columns")
 
 
 @pytest.mark.slow
 def test_a_worker_that_dies_costs_its_run_alone(database: Database) -> None:
     long = path_run("pear", **LONG)
     runs = [long, *(path_run(seed=seed) for seed in range(3))]
+    killed: list[int] = []
 
     def kill(event: Event) -> None:
-        if event.run is long and event.progress is not None:
+        # Once another run has ended both workers are up, and those who take their places are left alone.
+        if event.run is long and event.progress is not None and database.statuses() and not killed:
             for process in multiprocessing.active_children():
                 process.kill()
+                killed.append(process.pid or 0)
 
     run_all(runs, database, jobs=2, listen=kill)
+    assert len(killed) == 2
     lost = database.get(long.key)
     assert lost is not None
     assert (lost.status, "exit code -9" in lost.reason) == ("failed", True)

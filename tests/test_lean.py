@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-import textwrap
+from typing import Any
+
+import pytest
+
+from pear.solvers.registry import BACKENDS
 
 OPTIONAL = (
     *("osqp", "highspy", "qpsolvers", "daqp", "piqp", "clarabel", "proxsuite"),
@@ -80,22 +85,33 @@ def test_the_core_works_without_any_extra() -> None:
     ]
 
 
-def test_importing_brings_no_optional_module() -> None:
-    code = f"import sys, pear; print(sorted(set({OPTIONAL!r}) & {{name.partition('.')[0] for name in sys.modules}}))"
-    assert run(code).strip() == "[]"
+IMPORT = """
+import json, random, sys
+import numpy, torch
+
+def state():
+    settings = torch.get_num_threads(), str(torch.get_default_dtype()), torch.initial_seed(), torch.is_grad_enabled()
+    return settings, torch.get_rng_state().tolist(), numpy.random.get_state()[1].tolist(), random.getstate()
+
+before = state()
+import pear, pear.solvers
+print(json.dumps({"same": before == state(), "modules": sorted(sys.modules)}))
+"""
 
 
-def test_importing_changes_no_global_state() -> None:
+@pytest.fixture(scope="module")
+def imported() -> dict[str, Any]:
+    """What ``import pear`` leaves behind in a fresh process."""
+    found: dict[str, Any] = json.loads(run(IMPORT))
+    return found
+
+
+def test_importing_brings_no_optional_module(imported: dict[str, Any]) -> None:
+    solvers = {package for backend in BACKENDS for package in backend.packages}
+    assert "pear.solvers" in imported["modules"]
+    assert not {"pear.cli", *OPTIONAL, *solvers} & set(imported["modules"])
+
+
+def test_importing_changes_no_global_state(imported: dict[str, Any]) -> None:
     """Neither torch's settings nor the random generators."""
-    code = """
-    import random, numpy, torch
-    before = (torch.get_num_threads(), torch.get_default_dtype(), torch.initial_seed(), torch.is_grad_enabled())
-    states = torch.get_rng_state().tolist(), numpy.random.get_state()[1].tolist(), random.getstate()
-    import pear
-    assert before == (
-        torch.get_num_threads(), torch.get_default_dtype(), torch.initial_seed(), torch.is_grad_enabled()
-    )
-    assert states == (torch.get_rng_state().tolist(), numpy.random.get_state()[1].tolist(), random.getstate())
-    print("same")
-    """
-    assert run(textwrap.dedent(code)).strip() == "same"
+    assert imported["same"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -502,10 +500,3 @@ def test_a_row_without_packages_is_always_there() -> None:
     backend = Backend("mine", "pear.solvers.adapters.scipy")
     assert backend.installed
     assert backend.how_to_install == "always there"
-
-
-def test_importing_imports_no_solver() -> None:
-    packages = {package for backend in BACKENDS for package in backend.packages}
-    code = f"import sys, pear.solvers; print(sorted({packages!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

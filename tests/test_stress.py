@@ -258,13 +258,19 @@ def test_the_judge_imports_nothing_of_the_library(name: str) -> None:
 # -- the library has nothing wrong -------------------------------------------------------------------------------------
 
 
-def test_problems_have_no_wrong_answer() -> None:
-    found = runner.run(880, seed=0, families=CLEAN)
+# Programs that contradict themselves take five times as long as others: a search for the proof of it.
+@pytest.mark.parametrize(
+    ("count", "families", "gradients", "refused"),
+    [(1000, CLEAN[:4], 500, 0), (104, CLEAN[4:5], 0, 20), (1000, CLEAN[5:], 200, 40)],
+    ids=["feasible", "contradictory", "other"],
+)
+def test_problems_have_no_wrong_answer(count: int, families: list[str], gradients: int, refused: int) -> None:
+    found = runner.run(count, seed=0, families=families)
     total = found.total()
-    assert total.tried >= 880
+    assert total.tried >= count
     assert [f"{f.recipe}: sample {f.sample}: {f.reason}" for f in found.failures] == []
-    assert total.gradients > 400
-    assert total.refused > 50
+    assert total.gradients > gradients
+    assert total.refused >= refused
 
 
 def test_hypothesis_finds_no_wrong_answer() -> None:
