@@ -1,9 +1,10 @@
-"""The tables and the figure of ``docs/results.md``, and README's short one, from the database of runs.
+"""The tables of ``docs/results.md`` with their figure, of ``docs/reproduction.md`` and of README, from two databases.
 
-    pear reproduce --merge FOLDER --merge FOLDER --out docs/results
+    pear reproduce --merge FOLDER --merge FOLDER --out docs/results              # comparisons: results.sqlite
+    pear reproduce --merge FOLDER --out docs/results/published                   # seeds 0 to 4, the paper's tables
     python tools/results.py
 
-A test compares both with the database, so that no number in it is written by hand.
+A test compares them with the databases, so that no number in them is written by hand.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from pear.experiments import FILE_NAME
 from pear.experiments.catalogue import TASKS
 from pear.report import read
 from pear.report.comparison import comparison_lines, comparison_section
-from pear.report.write import machines_section, section_markdown
+from pear.report.compare import DEFINITION
+from pear.report.tables import table_sections
+from pear.report.write import machines_section, section_markdown, summary as state
 
 ROOT = Path(__file__).resolve().parents[1]
 README, PAGE, FOLDER = ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "results"
+REPRODUCTION, PUBLISHED = ROOT / "docs" / "reproduction.md", FOLDER / "published" / FILE_NAME
 SHOWN = {"degree 2": "degree 2", "degree 8": "degree 8", "noise 0.5": "degree 8 with noise"}
 BEGIN, END = "<!-- from the database: begin -->", "<!-- from the database: end -->"
 
@@ -56,6 +60,14 @@ def summary(database: Path = FOLDER / FILE_NAME) -> str:
     return "\n".join(lines)
 
 
+def reproduction(database: Path = PUBLISHED) -> str:
+    """The paper's tables beside ours, with a verdict for every cell; tables without a run are left out."""
+    runs = read(database)
+    compared = table_sections(runs)
+    shown = [section for section in compared if any(cell.values for cell in section.cells)]
+    return "\n\n".join([state(runs, compared), DEFINITION, *map(section_markdown, (*shown, machines_section(runs)))])
+
+
 def updated(page: str, text: str) -> str:
     """The page with another text between the marks."""
     head, rest = page.split(BEGIN)
@@ -70,7 +82,9 @@ def single_file(database: Path = FOLDER / FILE_NAME) -> None:
 
 if __name__ == "__main__":
     single_file()
+    single_file(PUBLISHED)
     found = generated(figure=FOLDER / "comparison.svg")
     PAGE.write_text(updated(PAGE.read_text("utf-8"), found), encoding="utf-8")
+    REPRODUCTION.write_text(updated(REPRODUCTION.read_text("utf-8"), reproduction()), encoding="utf-8")
     README.write_text(updated(README.read_text("utf-8"), summary()), encoding="utf-8")
-    print(f"wrote the tables of {PAGE} and {README}, and {FOLDER / 'comparison.svg'}")
+    print(f"wrote the tables of {PAGE}, {REPRODUCTION} and {README}, and {FOLDER / 'comparison.svg'}")

@@ -15,6 +15,9 @@ logger = logging.getLogger("pear")
 _LEARNT = 0.1
 """Share of the costs' variance that a model explains by more than chance: from here on it is no fresh one."""
 
+_NORMAL = 1.4826
+"""What the median distance from the median is multiplied by, so that a normal variable gets its standard deviation."""
+
 SPREAD = 0.1
 """Deviation of the first forecasts beside that of the costs: a random forecast of full size has to be unlearnt."""
 
@@ -92,11 +95,13 @@ class _OutputLayer:
         return self._spread(self.costs) or 1.0
 
     def _spread(self, rows: Tensor) -> float:
-        """The deviation of (M, out_features) entries.
+        """The typical deviation of (M, out_features) entries from their column's median.
 
-        Without a bias the weights have to make the mean, so that sizes take the place of deviations.
+        Not the root of the mean square: a few costs that are far larger than the others say little about the steps that
+        the others need. Without a bias the weights have to make the mean, so that sizes take the place of deviations.
         """
-        return float(rows.square().mean().sqrt()) if self.layer.bias is None else _deviation(rows)
+        apart = rows.abs() if self.layer.bias is None else (rows - rows.median(0).values).abs()
+        return _NORMAL * float(apart.median()) or float(apart.mean())
 
     def standardise(self) -> float:
         """Give the outputs the costs' means, output by output, and a share of their deviation, which is returned."""
