@@ -34,7 +34,6 @@ from lesson_parts import (
     cosine,
     flat_share,
     fresh,
-    instances,
     knapsack_samples,
     least_squares,
     mean_slope,
@@ -202,8 +201,9 @@ def active_sets(figure: Path) -> str:
     with canvas(WIDE, widths=(1.0, 1.0, 1.0)) as (drawing, (left, *rest)):
         for degree, color in zip(degrees, OURS[1::2], strict=True):
             band(left, epochs, share[degree], color, "")
-            at = epochs[0], np.mean(share[degree], 0)[0]
-            left.annotate(f"degree {degree}", at, (0, 8 if degree == degrees[0] else -14), textcoords="offset points")
+            last, below = np.mean(share[degree], 0)[-1], degree == degrees[0]
+            shift = {"xytext": (0, -16 if below else 8), "textcoords": "offset points", "ha": "right"}
+            left.annotate(f"degree {degree}", (epochs[-1], last), **shift)
         left.set(title="Samples with a wrong active set, %", ylim=(0, 105))
         for degree, axes in zip(degrees, rest, strict=True):
             for name, color in colors.items():
@@ -278,32 +278,6 @@ def three(one: Trial, seed: int) -> dict[str, float]:
     return {**found, AFTER: one.fit(copy.deepcopy(model), pear.PEARLoss(problem), config)}
 
 
-def samples(figure: Path) -> str:
-    """Synthetic instances like those of building, more and more of them: who learns from few?"""
-    counts, degrees = (7, 22, 66, 200), (1, 6)
-    regret: dict[tuple[int, str], list[list[float]]] = {}
-    for degree in degrees:
-        for seed in SEEDS:
-            runs = [three(instances(count, degree, seed), seed) for count in counts]
-            for name in runs[0]:
-                regret.setdefault((degree, name), []).append([run[name] for run in runs])
-    with canvas(WIDE, widths=(1.0, 1.0)) as (drawing, both):
-        for degree, axes in zip(degrees, both, strict=True):
-            for name in (MSE, GUIDED, AFTER):
-                band(axes, counts, regret[degree, name], COLORS[name], name if degree == degrees[0] else "")
-            axes.set(title=f"Test regret, %, values of degree {degree}", xlabel="training instances")
-            plain_log(axes, "x")
-            axes.set_xticks(counts, [str(count) for count in counts])
-            axes.set_ylim(0, None)
-        drawing.legend(loc="outside lower center", ncols=3)
-        save(drawing, figure)
-    rows = {
-        f"degree {degree}, {name}": [spread(v) for v in zip(*runs, strict=True)]
-        for (degree, name), runs in regret.items()
-    }
-    return table("test regret, %", rows, [f"{count} instances" for count in counts])
-
-
 def real_building(figure: Path) -> str:
     """Building investment: the real instances, some of them and all."""
     data, counts, seeds = load_building(), (7, 14, 21), range(100, 103)
@@ -340,7 +314,6 @@ LESSONS: dict[str, Callable[[Path], str]] = {
     "vertices": vertices,
     "active-sets": active_sets,
     "units": units,
-    "samples": samples,
     "building": real_building,
 }
 
