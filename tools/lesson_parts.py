@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import pear
 from pear.report.style import LIGHT
-from pear.tasks import Samples, ShortestPath, Subset, Task
+from pear.tasks import Samples, ShortestPath, Subset, Task, building
 
 MSE, PEAR, GUIDED, AFTER = "MSE", "PEAR as published", "PEAR guided", "MSE, then PEAR guided"
 COLORS = {MSE: LIGHT["mse"], PEAR: LIGHT["pear-mid"], GUIDED: LIGHT["pear-deep"], AFTER: LIGHT["spo"]}
@@ -106,6 +106,20 @@ def assignment_samples(seed: int, size: int = 6) -> tuple[pear.Problem, Samples]
     costs = 2 * score + score**2 * random.choice([-1, 1], size * size)
     problem = pear.Problem(A=rows, b=np.ones(2 * size), lb=0.0)
     return problem, Samples(torch.tensor(x).float(), torch.tensor(costs).float())
+
+
+def instances(count: int, degree: int, seed: int, features: int = 20, size: int = 10) -> Trial:
+    """So many instances to train on, a third as many to validate, 300 to test; each of 10 items with a budget."""
+    random = np.random.RandomState(seed)
+    score, sizes = random.normal(size=features), (count, max(count // 3, 2), 300)
+
+    def part(number: int) -> Subset[Any]:
+        x = random.normal(size=(number, size, features))
+        value = ((x @ score / np.linalg.norm(score) + 3) / 3.5) ** degree * random.uniform(0.5, 1.5, (number, size))
+        weights = random.randint(1, 11, (number, size)).astype(float)
+        return Subset(building(weights), Samples(torch.tensor(x), torch.tensor(value)), ())
+
+    return Trial(*map(part, sizes))
 
 
 def mean_slope(task: ShortestPath, predicted: Tensor, true: Tensor, seed: int) -> Tensor:

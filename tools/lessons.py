@@ -4,8 +4,9 @@
     PEAR_DATA=… python tools/lessons.py gradients building
 
 prints each lesson's table, writes it between its marks on the page and draws ``docs/images/lessons-NAME.svg``; with
-``--out FOLDER`` it draws there and leaves the page as it is. A lesson takes up to three minutes on one core. Losses
-have the defaults of today wherever a lesson names no setting. Seeds are from 100 on: no table of results has them.
+``--out FOLDER`` it draws there and leaves the page as it is. A lesson takes up to three minutes on one core, and
+``samples`` six. Losses have the defaults of today wherever a lesson names no setting. Seeds are from 100 on: no table of
+results has them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from lesson_parts import (
     cosine,
     flat_share,
     fresh,
+    instances,
     knapsack_samples,
     least_squares,
     mean_slope,
@@ -278,6 +280,32 @@ def three(one: Trial, seed: int) -> dict[str, float]:
     return {**found, AFTER: one.fit(copy.deepcopy(model), pear.PEARLoss(problem), config)}
 
 
+def samples(figure: Path) -> str:
+    """Synthetic instances like those of building, more and more of them: who learns from few?"""
+    counts, degrees = (7, 22, 66, 200), (1, 6)
+    regret: dict[tuple[int, str], list[list[float]]] = {}
+    for degree in degrees:
+        for seed in SEEDS:
+            runs = [three(instances(count, degree, seed), seed) for count in counts]
+            for name in runs[0]:
+                regret.setdefault((degree, name), []).append([run[name] for run in runs])
+    with canvas(WIDE, widths=(1.0, 1.0)) as (drawing, both):
+        for degree, axes in zip(degrees, both, strict=True):
+            for name in (MSE, GUIDED, AFTER):
+                band(axes, counts, regret[degree, name], COLORS[name], name if degree == degrees[0] else "")
+            axes.set(title=f"Test regret, %, values of degree {degree}", xlabel="training instances")
+            plain_log(axes, "x")
+            axes.set_xticks(counts, [str(count) for count in counts])
+            axes.set_ylim(0, None)
+        drawing.legend(loc="outside lower center", ncols=3)
+        save(drawing, figure)
+    rows = {
+        f"degree {degree}, {name}": [spread(v) for v in zip(*runs, strict=True)]
+        for (degree, name), runs in regret.items()
+    }
+    return table("test regret, %", rows, [f"{count} instances" for count in counts])
+
+
 def real_building(figure: Path) -> str:
     """Building investment: the real instances, some of them and all."""
     data, counts, seeds = load_building(), (7, 14, 21), range(100, 103)
@@ -314,6 +342,7 @@ LESSONS: dict[str, Callable[[Path], str]] = {
     "vertices": vertices,
     "active-sets": active_sets,
     "units": units,
+    "samples": samples,
     "building": real_building,
 }
 
