@@ -5,8 +5,8 @@
 
 prints each lesson's table, writes it between its marks on the page and draws ``docs/images/lessons-NAME.svg``; with
 ``--out FOLDER`` it draws there and leaves the page as it is. A lesson takes up to three minutes on one core, and
-``samples`` six. Losses have the defaults of today wherever a lesson names no setting. Seeds are from 100 on: no table of
-results has them.
+``samples`` six. Losses have the defaults of today wherever a lesson names no setting. Seeds are from 100 on: no table
+of results has them.
 """
 
 from __future__ import annotations
