@@ -14,11 +14,14 @@ from torch import Tensor
 
 import pear
 from pear.experiments import FILE_NAME, Database, Selection, expand
-from pear.experiments.catalogue import PAPER_PORTFOLIO_METHODS, PEER_METHODS
+from pear.experiments.catalogue import EXPERIMENTS, PAPER_PORTFOLIO_METHODS, PEER_METHODS
 from pear.experiments.protocols import portfolio as protocol
+from pear.experiments.record import Record
+from pear.experiments.table import METRICS
 from pear.peers import Peer, PeerError, PeerLayer, environment, interpreter, registry
 from pear.report import read
 from pear.report.portfolio import market_sections
+from pear.report.runs import Runs
 from pear.tasks.market import DecisionUtilityLoss, market_loss
 from test_mvo import AHEAD, ASSETS, batch, prices, reproduce, small, tiny
 
@@ -131,6 +134,28 @@ def test_a_peer_is_trained_recorded_and_shown_beside_the_paper(
         ("", "paper: CvxpyLayers"),
     ]
     assert [line[2] for line in lines[2:5]] == ["87.85 ± 7.31", "–", "87.36 ± 7.36"]
+
+
+def test_a_peer_with_a_longer_time_cap_stands_in_the_same_table(prices: Path) -> None:
+    """Its row names the cap, and how many trainings it has ended; of two runs of a seed the longer one counts."""
+    (run,) = expand(["mvo"], Selection(methods=["mse"], seeds=[0], data=str(prices)))
+    yardstick = {"regrets": [1.0], "value": [1.0], "normalized_regret": 0.5}
+    shared = {"regrets": [1.0], "best": [2.0], "value": [1.0], "dates": ["2020-01-01", "2020-02-01"]}
+    numbers = {METRICS[name].source: 0.5 for name in EXPERIMENTS["mvo"].table.metrics if name != "train_seconds"}
+    metrics = {**numbers, **shared, "yardsticks": {"equal weight": yardstick}}
+
+    def record(method: str, cap: float, seconds: float, seed: int = 0) -> Record:
+        timings, settings = {"total": seconds, "transport": 0.5}, {**run.settings, "time_cap": cap}
+        key = f"{method}, {cap:g}, {seed}"
+        return Record(key, "mvo", "portfolio", method, seed, settings, "done", metrics=metrics, timings=timings)
+
+    runs = [record("mse", 600.0, 20.0), record("qpth", 600.0, 599.8), record("qpth", 2400.0, 900.0)]
+    (section,) = market_sections(Runs(Path(), (*runs, record("qpth", 2400.0, 2400.0, 1)), ()))
+    rows = {row[0]: row for row in section.grids[0].rows if row[0]}
+    assert rows["MSE"][1] == "ours, n = 1"
+    assert rows["qpth"][1] == "ours, n = 2, time cap 2400 s, 1 ended by the time cap"
+    place = section.grids[0].header.index("training time, s")
+    assert rows["qpth"][place] == "1650.0 ± 1060.7"
 
 
 def test_peers_are_trained_where_they_are_asked_for_by_name(prices: Path) -> None:

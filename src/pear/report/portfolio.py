@@ -40,8 +40,8 @@ _HOW_SURE = (
     "zero out. Windows are taken as independent of each other, the scale (mean best utility) as known, and nothing is "
     "corrected for the number of pairs, so that one “told apart” among many may be chance."
 )
-_OF_A_RUN = ("variant", "peer")
-"""Settings that may differ within a section."""
+_OF_A_RUN = ("variant", "peer", "time_cap")
+"""Settings that may differ within a section; slow methods may have a longer time cap, which their rows name."""
 _Trained = Mapping[str, Sequence[Record]]
 _Regrets = Mapping[str, Mapping[int, Any]]
 
@@ -80,10 +80,11 @@ def _section(group: Sequence[Record], name: str) -> Section:
 
 
 def _by_method(runs: Iterable[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = defaultdict(list)
-    for run in runs:
-        found[run.method].append(run)
-    return {name: sorted(found[name], key=lambda run: run.seed) for name in METHODS if name in found}
+    """One run a seed, in their order; the one with the longest time cap, where there are several."""
+    found: dict[str, dict[int, Record]] = defaultdict(dict)
+    for run in sorted(runs, key=lambda run: run.settings["time_cap"]):
+        found[run.method][run.seed] = run
+    return {name: [found[name][seed] for seed in sorted(found[name])] for name in METHODS if name in found}
 
 
 def _what_differs(settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -152,18 +153,22 @@ def _rows(table: Table, groups: _Trained, columns: Sequence[tuple[str, float]]) 
             values = [table.value(run, metric, {"lower_bound": lower}) for run in runs]
             known = mean_and_deviation([value for value in values if value is not None], table.ddof)
             cells.append(number(*known, table.decimals_of(metric)))
-        rows.append((METHODS[method], f"ours, n = {len(runs)}{_capped(runs)}", *(cells or ["–"] * len(columns))))
+        rows.append((METHODS[method], f"ours, n = {len(runs)}{_caps(runs)}", *(cells or ["–"] * len(columns))))
         if name := _PAPER.get(method):
             texts = (printed[name, *at].text if (name, *at) in printed else "–" for at in columns)
             rows.append(("", f"paper: {_PRINTED[name]}", *texts))
     return rows
 
 
-def _capped(runs: Sequence[Record]) -> str:
-    """How many trainings were ended by the time cap."""
+def _caps(runs: Sequence[Record]) -> str:
+    """A time cap that is not the catalogue's, and how many trainings a cap has ended."""
+    entry = TASKS["portfolio"]
+    usual = {entry.budget["time_cap"], entry.quick["time_cap"]}
+    others = sorted({run.settings["time_cap"] for run in runs} - usual)
     spent = [run.timings.get("total", 0.0) + run.timings.get("transport", 0.0) for run in runs]
-    count = sum(seconds >= run.settings["time_cap"] for run, seconds in zip(runs, spent, strict=True))
-    return f", {count} at the time cap" if count else ""
+    ended = sum(seconds >= run.settings["time_cap"] for run, seconds in zip(runs, spent, strict=True))
+    words = [f"time cap {cap:g} s" for cap in others] + ([f"{ended} ended by the time cap"] if ended else [])
+    return "".join(f", {word}" for word in words)
 
 
 def _regret_pairs(trained: _Trained) -> list[tuple[str, ...]]:
