@@ -21,8 +21,6 @@ import pear
 from pear.bench import gradient, integers, memory, plain_loop, scaling, training
 from pear.bench.evaluation import Markets, summarize
 from pear.bench.gradient import ratio
-from pear.bench.peers import Peer, PeerError, PeerTimeoutError, choose, environment, interpreter, measure, registry
-from pear.bench.peers.workers.worker import portfolios
 from pear.bench.record import Record
 from pear.bench.scaling import fitted_exponent
 from pear.bench.settings import Callbacks
@@ -30,6 +28,8 @@ from pear.bench.table import Table
 from pear.cli.app import app
 from pear.errors import PearError, ProblemError
 from pear.experiments.protocols.lp import make_split, make_task, paper_model, train
+from pear.peers import Peer, PeerError, PeerTimeoutError, choose, environment, interpreter, measure, registry
+from pear.peers.workers.worker import portfolios
 
 Run = Callable[..., Result]
 
@@ -302,7 +302,7 @@ def test_a_worker_that_hangs_is_ended_and_larger_batches_are_left_out(
     fake: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peer = fake("import time\nPACKAGES = ()\ndef prepare(data, device):\n    time.sleep(60)\n")
-    monkeypatch.setattr("pear.bench.peers.subprocess_runner._START", 0.0)
+    monkeypatch.setattr("pear.peers.subprocess_runner._START", 0.0)
     with pytest.raises(PeerTimeoutError, match="fake was ended after 3 s"):
         measure(peer, Path(sys.executable), {"Q": np.ones(1)}, limit=1.0)
     notes: list[str] = []

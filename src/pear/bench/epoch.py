@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from pear.bench.clock import Step, gradient_at, measure
-from pear.bench.peers import Peer
-from pear.bench.peers import measure as measure_peer
 from pear.bench.plot import Series
 from pear.bench.settings import Callbacks, Labels, Settings, option
 from pear.bench.table import Table, error, number
 from pear.data import load_prices
+from pear.peers import Peer
+from pear.peers import measure as measure_peer
 from pear.tasks import Portfolio, portfolio
 from pear.tasks.market import Forecaster, market_loss, split_windows
 from pear.tasks.market.moments import LEAST_EIGENVALUE

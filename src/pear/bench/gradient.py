@@ -16,11 +16,11 @@ import numpy as np
 from pear.bench.clock import check_device, measure, synchronize
 from pear.bench.evaluation import EXACT, Answers, Markets
 from pear.bench.ours import Ours
-from pear.bench.peers import Peer, PeerError, PeerTimeoutError
-from pear.bench.peers import measure as measure_peer
 from pear.bench.plot import Series
 from pear.bench.settings import Callbacks, Labels, Settings, option
 from pear.bench.table import Table, error, number, profiles, share
+from pear.peers import Peer, PeerError, PeerTimeoutError
+from pear.peers import measure as measure_peer
 
 SIZES = (20, 100, 500)
 BATCHES = {"cpu": (1, 64, 512), "cuda": (1, 16, 64, 512, 4096)}

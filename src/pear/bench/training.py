@@ -14,8 +14,6 @@ import torch
 from torch import nn
 
 from pear.bench import plain_loop
-from pear.bench.peers import Peer, PeerError
-from pear.bench.peers import measure as measure_peer
 from pear.bench.plot import Series
 from pear.bench.settings import Callbacks, Labels, Settings, option
 from pear.bench.table import Table, number, profiles, share
@@ -24,6 +22,8 @@ from pear.experiments.plan import expand
 from pear.experiments.protocols.lp import make_run_loss, make_split, make_task, paper_model, train
 from pear.experiments.specs import Run, Selection
 from pear.losses import PEARLoss
+from pear.peers import Peer, PeerError
+from pear.peers import measure as measure_peer
 from pear.problem import Problem
 from pear.tasks import Knapsack, ShortestPath, Split
 from pear.train import Progress

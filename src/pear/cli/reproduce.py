@@ -104,7 +104,8 @@ def _reproduce(options: Options) -> None:
     if options.dry_run:
         _dry_run(wanted, options.to, jobs, options.retry_failed)
         return
-    experiments.check_data(wanted)
+    with err.status("Looking at what the runs need …") as status:
+        experiments.check_data(wanted, lambda line: status.update(Text(line)))
     with experiments.open_folder(options.to) as database:
         _run(wanted, database, jobs, options.retry_failed)
 

@@ -14,7 +14,9 @@ from pear.tasks.market.windows import AHEAD, WINDOW
 
 METHODS: Mapping[str, str] = {method.name: method.title for method in methods.METHODS}
 """Methods for linear objectives in the order of tables, and how tables write them."""
-PORTFOLIO_METHODS: Mapping[str, str] = market.METHODS
+PEER_METHODS: Mapping[str, str] = {"qpth": "qpth", "cvxpylayers": "CvxpyLayers"}
+"""Other libraries' layers in place of ours, each in its own environment (``pear.peers``); run if asked for by name."""
+PORTFOLIO_METHODS: Mapping[str, str] = {**market.METHODS, **PEER_METHODS}
 """The same for portfolios."""
 
 DEGREES = (2, 4, 6, 8)

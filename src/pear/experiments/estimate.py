@@ -31,7 +31,7 @@ ROUGH_SECONDS: dict[str, dict[str, float]] = {
         "pear": 150,
         "pear-guided": 150,
     },
-    "portfolio": {"mse": 40, "layer": 300, "pear-mean": 300, "pear-exact": 300},
+    "portfolio": {"mse": 40, "layer": 300, "pear-mean": 300, "pear-exact": 300, "qpth": 400, "cvxpylayers": 600},
 }
 """Of one full training on one core of a small machine, to the nearest handful."""
 

@@ -70,15 +70,20 @@ def open_folder(folder: Path) -> Database:
     return database
 
 
-def check_data(runs: Iterable[Run]) -> None:
-    """Read the files that these runs need, so that a missing or broken one shows before the first run.
+def check_data(runs: Iterable[Run], say: Callable[[str], None] = lambda line: None) -> None:
+    """Read the files and make the environments that these runs need, so that a missing one shows before the first run.
+
+    Args:
+        runs: what is wanted.
+        say: called with one line on what is being done.
 
     Raises:
         DataError: says what is missing, where it was looked for and how to get it.
         MissingExtraError: a package to read it with is not installed.
+        PeerError: the environment of a peer cannot be made.
     """
     for run in runs:
-        PROTOCOLS[run.task].check(run)
+        PROTOCOLS[run.task].check(run, say)
 
 
 def waiting(runs: Sequence[Run], statuses: dict[str, str], retry_failed: bool = False) -> list[Run]:

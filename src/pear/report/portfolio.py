@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pear.experiments.catalogue import EXPERIMENTS, LOWER_BOUNDS, TASKS
+from pear.experiments.catalogue import EXPERIMENTS, LOWER_BOUNDS, PEER_METHODS, TASKS
 from pear.experiments.record import Record
 from pear.experiments.table import CONDITIONS, METRICS, Table
 from pear.report.bootstrap import paired_difference, paired_interval
@@ -27,9 +27,10 @@ METHODS = TASKS["portfolio"].methods
 _COLORS = {
     **{METHODS["mse"]: "mse", METHODS["layer"]: "spo", METHODS["pear-mean"]: "lava", METHODS["pear-exact"]: "pear"},
     **{METHODS["pear-mean-injected"]: "pfyl", METHODS["pear-exact-injected"]: "spo-relaxed"},
+    **{METHODS["qpth"]: "dbb", METHODS["cvxpylayers"]: "pear-deep"},
     **{"equal weight": "ink", "minimum variance": "muted"},
 }
-_PAPER = {"mse": ("mse",), "layer": ("qpth", "cvxpylayers"), "pear-mean": ("pear",)}
+_PAPER = {"mse": "mse", "qpth": "qpth", "cvxpylayers": "cvxpylayers", "pear-mean": "pear"}
 _PRINTED = {"mse": "MSE", "qpth": "qpth", "cvxpylayers": "CvxpyLayers", "pear": "PEAR"}
 _TABLE, _SHIFT = EXPERIMENTS["mvo"].table, EXPERIMENTS["lower-bound-shift"].table
 _PAIRS = ("Pair", "difference", "over windows", "over windows and seeds", "seeds", "windows", "told apart")
@@ -39,6 +40,8 @@ _HOW_SURE = (
     "zero out. Windows are taken as independent of each other, the scale (mean best utility) as known, and nothing is "
     "corrected for the number of pairs, so that one “told apart” among many may be chance."
 )
+_OF_A_RUN = ("variant", "peer", "time_cap")
+"""Settings that may differ within a section; slow methods may have a longer time cap, which their rows name."""
 _Trained = Mapping[str, Sequence[Record]]
 _Regrets = Mapping[str, Mapping[int, Any]]
 
@@ -48,7 +51,7 @@ def market_sections(runs: Runs) -> list[Section]:
     groups: dict[str, list[Record]] = defaultdict(list)
     for run in runs.done:
         if run.task == "portfolio":
-            settings = {name: value for name, value in run.settings.items() if name != "variant"}
+            settings = {name: value for name, value in run.settings.items() if name not in _OF_A_RUN}
             groups[json.dumps(settings, sort_keys=True)].append(run)
     ordered = sorted(groups.values(), key=lambda group: bool(group[0].settings.get("quick")))
     return [_section(group, f"portfolio{place or ''}") for place, group in enumerate(ordered)]
@@ -77,10 +80,11 @@ def _section(group: Sequence[Record], name: str) -> Section:
 
 
 def _by_method(runs: Iterable[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = defaultdict(list)
-    for run in runs:
-        found[run.method].append(run)
-    return {name: sorted(found[name], key=lambda run: run.seed) for name in METHODS if name in found}
+    """One run a seed, in their order; the one with the longest time cap, where there are several."""
+    found: dict[str, dict[int, Record]] = defaultdict(dict)
+    for run in sorted(runs, key=lambda run: run.settings["time_cap"]):
+        found[run.method][run.seed] = run
+    return {name: [found[name][seed] for seed in sorted(found[name])] for name in METHODS if name in found}
 
 
 def _what_differs(settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -91,9 +95,13 @@ def _what_differs(settings: Mapping[str, Any]) -> tuple[str, ...]:
         "the order of the methods can be compared.",
         f"{_survivorship(settings['data'])} companies that failed are not among them (survivorship), which flatters "
         "every return here, the yardsticks' included.",
-        "“Layer (ours)” is pear.DecisionLayer with exact derivatives, trained as the paper trains qpth and "
-        "CvxpyLayers; neither of the two was run. Its gradient and that of “PEAR, exact” are the same gradient, "
-        "computed in two ways. “PEAR, mean” is the paper's PEAR: it takes the predicted covariance for the true one.",
+        "“Layer (ours)” is pear.DecisionLayer with exact derivatives, trained as qpth and CvxpyLayers are. Its "
+        "gradient and that of “PEAR, exact” are the same gradient, computed in two ways. “PEAR, mean” is the paper's "
+        "PEAR: it takes the predicted covariance for the true one.",
+        "qpth and CvxpyLayers decide and differentiate the training portfolios, each in a process of its own "
+        "environment; its start and the transport of the numbers are not in the training time. Everything else is the "
+        "same for all methods: forecaster, batches, their order, optimiser, early stopping, and our exact solver for "
+        "the true portfolios, the validation and the test.",
         "The annual return is 252 times the mean daily return; costs of 0.1 % of the turnover are taken off, the first "
         "purchase included.",
     ]
@@ -128,7 +136,7 @@ def _shift(shifted: _Trained) -> Grid:
 
 
 def _rows(table: Table, groups: _Trained, columns: Sequence[tuple[str, float]]) -> list[tuple[str, ...]]:
-    """For each method a line of ours, and one for each method of the paper that it stands beside.
+    """For each method a line of ours, and one of the paper where it has the method; peers are there without runs, too.
 
     Args:
         table: of the catalogue.
@@ -137,22 +145,30 @@ def _rows(table: Table, groups: _Trained, columns: Sequence[tuple[str, float]]) 
     """
     printed = {(row.method, row.metric, row.condition["lower_bound"]): row for row in published("published_portfolio")}
     rows = []
-    for method, runs in groups.items():
-        cells = []
-        for metric, lower in columns:
+    for method in METHODS:
+        runs, cells = groups.get(method, ()), []
+        if not runs and method not in PEER_METHODS:
+            continue
+        for metric, lower in columns if runs else ():
             values = [table.value(run, metric, {"lower_bound": lower}) for run in runs]
             known = mean_and_deviation([value for value in values if value is not None], table.ddof)
             cells.append(number(*known, table.decimals_of(metric)))
-        rows.append((METHODS[method], f"ours, n = {len(runs)}", *cells))
-        for name in _PAPER.get(method, ()):
-            rows.append(
-                (
-                    "",
-                    f"paper: {_PRINTED[name]}",
-                    *(printed[name, *at].text if (name, *at) in printed else "–" for at in columns),
-                )
-            )
+        rows.append((METHODS[method], f"ours, n = {len(runs)}{_caps(runs)}", *(cells or ["–"] * len(columns))))
+        if name := _PAPER.get(method):
+            texts = (printed[name, *at].text if (name, *at) in printed else "–" for at in columns)
+            rows.append(("", f"paper: {_PRINTED[name]}", *texts))
     return rows
+
+
+def _caps(runs: Sequence[Record]) -> str:
+    """A time cap that is not the catalogue's, and how many trainings a cap has ended."""
+    entry = TASKS["portfolio"]
+    usual = {entry.budget["time_cap"], entry.quick["time_cap"]}
+    others = sorted({run.settings["time_cap"] for run in runs} - usual)
+    spent = [run.timings.get("total", 0.0) + run.timings.get("transport", 0.0) for run in runs]
+    ended = sum(seconds >= run.settings["time_cap"] for run, seconds in zip(runs, spent, strict=True))
+    words = [f"time cap {cap:g} s" for cap in others] + ([f"{ended} ended by the time cap"] if ended else [])
+    return "".join(f", {word}" for word in words)
 
 
 def _regret_pairs(trained: _Trained) -> list[tuple[str, ...]]:

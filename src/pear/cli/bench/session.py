@@ -18,13 +18,13 @@ from rich.text import Text
 from pear.bench import plot
 from pear.bench import table as plain
 from pear.bench.clock import threads
-from pear.bench.peers import Peer, PeerError, choose, interpreter
 from pear.bench.record import Record
 from pear.bench.settings import Callbacks, Settings
 from pear.cli.console import err, out
 from pear.cli.options import command, numbers, parameter, parameters, words
 from pear.cli.output import writable_folder
 from pear.errors import PearError
+from pear.peers import Peer, PeerError, choose, interpreter
 
 Out = Annotated[
     Path | None,

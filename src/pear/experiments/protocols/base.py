@@ -17,6 +17,7 @@ from pear.tasks import Task, metrics
 from pear.train import History, Progress
 
 Listener = Callable[[Progress], None] | None
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,13 @@ class Protocol(ABC):
         left = {row.name: row.defaults for row in METHODS}.get(method)
         return {"options": left} if left else {}
 
-    def check(self, run: Run) -> None:  # noqa: B027 (synthetic tasks have nothing to read)
-        """Read the data of a run, so that a missing or broken file shows before the first run."""
+    def check(self, run: Run, say: Say = lambda line: None) -> None:  # noqa: B027 (synthetic tasks have nothing to read)
+        """Read or make what a run needs, so that what is missing or broken shows before the first run.
+
+        Args:
+            run: what is to be trained.
+            say: called with one line on what is being done.
+        """
 
     @abstractmethod
     def train(self, run: Run, progress: Listener = None) -> Trained:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +11,22 @@ import torch
 from torch import Tensor, nn
 
 from pear.data import Prices, load_prices
-from pear.experiments.catalogue import LOWER_BOUNDS
+from pear.experiments.catalogue import LOWER_BOUNDS, PEER_METHODS
 from pear.experiments.errors import ExperimentError, RunError
-from pear.experiments.protocols.base import Listener, Protocol, Trained
+from pear.experiments.protocols.base import Listener, Protocol, Say, Trained
 from pear.experiments.specs import Run, Selection
+from pear.peers import Peer, PeerLayer, choose, interpreter
 from pear.tasks import Portfolio, portfolio
-from pear.tasks.market import Evaluation, Forecaster, MarketSplit, backtest, market_loss, moments, split_windows
+from pear.tasks.market import (
+    DecisionUtilityLoss,
+    Evaluation,
+    Forecaster,
+    MarketSplit,
+    backtest,
+    market_loss,
+    moments,
+    split_windows,
+)
 from pear.train import FitConfig, fit
 
 DEFAULT_DATA = "skfolio"
@@ -40,34 +52,54 @@ class PortfolioProtocol(Protocol):
         _split(prices, settings)  # too short a history shows before anything is trained
         return settings
 
+    def method_settings(self, method: str) -> dict[str, Any]:
+        """Of a peer, its version."""
+        if method not in PEER_METHODS:
+            return super().method_settings(method)
+        return {"peer": next(one for one in _peer(method).requirements if one.startswith(method))}
+
+    def check(self, run: Run, say: Say = lambda line: None) -> None:
+        """Make the environment of a run's peer, where there is none yet.
+
+        Raises:
+            PeerError: it cannot be made; says what to do.
+        """
+        if run.method in PEER_METHODS:
+            interpreter(_peer(run.method), say=say)
+
     def train(self, run: Run, progress: Listener = None) -> Trained:
-        """Train as the paper does: Adam at 1e-3, batches of 64, the rate halved on a plateau, patience of 10 epochs."""
+        """Train as the paper does: Adam at 1e-3, batches of 64, the rate halved on a plateau, patience of 10 epochs.
+
+        A peer's portfolios come from a process of its own; handing the numbers over is no part of its training time.
+        """
         market = make_market(run)
         split, stride = market.split, run.settings["stride"]
         generator = torch.Generator().manual_seed(run.seed)
         model = _model(run, generator)
         train, validation = split.train.every(stride), split.validation.every(stride)
-        history = fit(
-            model,
-            market_loss(run.method, market.task, split.ahead),
-            (train.known, train.days),
-            (validation.known, validation.days),
-            Evaluation(market.task, validation.days, split.ahead).normalized_regret,
-            FitConfig(
-                learning_rate=1e-3,
-                batch_size=64,
-                max_epochs=run.settings["max_epochs"],
-                check_every=1,
-                patience=10,
-                min_improvement=0.0,
-                time_cap=run.settings["time_cap"],
-                seed=generator,
-                clip_norm=1.0,
-                halve_after=3,
-                start="given",
-            ),
-            progress=progress,
-        )
+        with _loss(run, market) as loss:
+            history = fit(
+                model,
+                loss,
+                (train.known, train.days),
+                (validation.known, validation.days),
+                Evaluation(market.task, validation.days, split.ahead).normalized_regret,
+                FitConfig(
+                    learning_rate=1e-3,
+                    batch_size=64,
+                    max_epochs=run.settings["max_epochs"],
+                    check_every=1,
+                    patience=10,
+                    min_improvement=0.0,
+                    time_cap=run.settings["time_cap"],
+                    seed=generator,
+                    clip_norm=1.0,
+                    halve_after=3,
+                    start="given",
+                ),
+                progress=progress,
+            )
+        history.seconds -= history.split.get("transport", 0.0)
         return Trained(model, history, lambda: market_scores(market, model), (history,))
 
     def model(self, run: Run) -> Forecaster:
@@ -123,6 +155,23 @@ def make_market(run: Run) -> Market:
         )
     task = portfolio(len(prices.names), settings["risk_aversion"], settings["lower"])
     return Market(task, _used(prices, settings), _split(prices, settings))
+
+
+@contextmanager
+def _loss(run: Run, market: Market) -> Iterator[nn.Module]:
+    """The loss of a run; that of a peer has a process, which ends with the block."""
+    ahead = market.split.ahead
+    if run.method not in PEER_METHODS:
+        yield market_loss(run.method, market.task, ahead)
+        return
+    peer = _peer(run.method)
+    with PeerLayer(peer, interpreter(peer), market.task.problem.n) as layer:
+        yield DecisionUtilityLoss(market.task, ahead, layer)
+
+
+def _peer(method: str) -> Peer:
+    """The row of the table of peers that offers a layer."""
+    return choose([method], "gradient")[0]
 
 
 def _model(run: Run, generator: torch.Generator | None = None) -> Forecaster:

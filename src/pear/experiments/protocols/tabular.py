@@ -15,7 +15,7 @@ from torch import Tensor
 from pear.data import BuildingData, EnergyData, load_building, load_energy
 from pear.data.files import VARIABLE
 from pear.experiments.catalogue import OURS, TUNED
-from pear.experiments.protocols.base import Listener, Protocol, Trained, scores
+from pear.experiments.protocols.base import Listener, Protocol, Say, Trained, scores
 from pear.experiments.specs import Run
 from pear.losses.methods import make_loss, method
 from pear.tasks import Building, Knapsack, SharedLinear, Subset, TaskSplit, building_split, energy_split
@@ -45,7 +45,7 @@ class Tabular(Protocol):
             return {**own, "start": "mse"}
         return {**own, "tuned": TUNED[method]} if method in TUNED else own
 
-    def check(self, run: Run) -> None:
+    def check(self, run: Run, say: Say = lambda line: None) -> None:
         """Read the files that the run needs, which raises where one is missing or broken."""
         _load(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
 

@@ -6,7 +6,7 @@ All take the days together, known and forecast, as the forecaster gives them: (B
 from __future__ import annotations
 
 import time
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +44,19 @@ class ForecastLoss(nn.Module):
         return (predicted - true)[:, :, -self.ahead :].square().mean()
 
 
+class Layer(Protocol):
+    """Decides portfolios, differentiably.
+
+    Attributes:
+        seconds: that it has spent, "solve" among them.
+    """
+
+    seconds: dict[str, float]
+
+    def __call__(self, cost: Tensor, Q: Tensor) -> Tensor:
+        """(B, n) costs and (B, n, n) curvatures → (B, n) portfolios."""
+
+
 class DecisionUtilityLoss(nn.Module):
     """The decision as a layer, and the loss |U(w*(true)) − U(w*(predicted))| of the realised utility.
 
@@ -54,23 +67,27 @@ class DecisionUtilityLoss(nn.Module):
     Args:
         task: what is decided.
         ahead: days of the forecast.
+        layer: decides the forecast portfolios instead of ``DecisionLayer``; see ``Layer``. The true ones are ours.
 
     Attributes:
-        seconds: spent on forward solves ("solve"); the backward pass counts for the rest.
+        seconds: spent on forward solves ("solve"); the backward pass counts for the rest. Another
+            ``layer`` brings its own.
     """
 
-    def __init__(self, task: Portfolio, ahead: int = AHEAD) -> None:
+    def __init__(self, task: Portfolio, ahead: int = AHEAD, layer: Layer | None = None) -> None:
         super().__init__()
         self.task, self.ahead = task, ahead
-        self.layer = DecisionLayer(task.problem)
-        self.seconds = {"solve": 0.0, "gradient": 0.0}
+        self.own, self.other = DecisionLayer(task.problem), layer
+        self.seconds = {"solve": 0.0, "gradient": 0.0} if layer is None else layer.seconds
 
     def forward(self, predicted: Tensor, true: Tensor, keys: Tensor | None = None) -> Tensor:
         """(B, n, T) days, predicted and true → a scalar; ``keys`` are ids of the samples."""
         mu, sigma = moments(predicted, self.ahead)
         true_mu, true_sigma = moments(true, self.ahead)
+        cost, Q = self.task.cost(mu), self.task.curvature(sigma)
+        other = None if self.other is None else self.other(cost, Q)
         began = time.perf_counter()
-        weights = self.layer(self.task.cost(mu), Q=self.task.curvature(sigma), keys=keys)
+        weights = self.own(cost, Q=Q, keys=keys) if other is None else other
         best = self._best_utility(true_mu, true_sigma, keys)
         self.seconds["solve"] += time.perf_counter() - began
         return (best - self.task.utility(weights, true_mu, true_sigma)).abs().mean()
@@ -79,8 +96,8 @@ class DecisionUtilityLoss(nn.Module):
         """(B,) of the best portfolios, which are kept by id for as long as μ and Σ are the same."""
         ids = None if keys is None else as_keys(keys, len(mu))
         cost, Q = self.task.cost(mu).detach(), self.task.curvature(sigma).detach()
-        with self.layer.decider.locked(ids):
-            best, status = self.layer.decider.solve_true(cost, 0.0, ids, Q=Q)
+        with self.own.decider.locked(ids):
+            best, status = self.own.decider.solve_true(cost, 0.0, ids, Q=Q)
         fail(status, "raise", "the true portfolio")
         return self.task.utility(best.x.to(mu), mu, sigma)
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pear.bench.peers.registry import Peer, PeerError
+from pear.peers.registry import Peer, PeerError
 
 READY = "pear-peer.json"
 """Written last, so that an environment without it is not whole."""
@@ -98,7 +98,8 @@ def _what_went_wrong(peer: Peer, lines: list[str], log: Path) -> str:
     said = errors[-1] if errors else (lines[-1] if lines else "nothing")
     return (
         f"cannot install {peer.name} ({', '.join(peer.requirements)}); the installer said: {said}. The whole log is "
-        f"{log}. Without a network, install the peer into this environment and use --peers-here, or leave it out"
+        f"{log}. Without a network, copy {log.with_suffix('')} from a machine that has one, made there at the same "
+        "path, or leave the peer out; pear bench also takes one that is installed in this environment (--peers-here)"
     )
 
 

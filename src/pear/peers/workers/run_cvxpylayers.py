@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -13,10 +14,15 @@ def layer(Q: Any) -> Callable[[Any], Any]:
     """The factors of the covariances are parameters, as its rules demand."""
     import torch
 
+    factors = torch.linalg.cholesky(Q).mT.contiguous()  # Q = FᵀF; where Q is forecast, gradients run through it
+    solve = _program(Q.shape[-1])
+    return lambda cost: solve(factors, cost)[0]
+
+
+@cache
+def _program(n: int) -> Any:
+    """Stated and canonicalised once for each number of assets."""
     cp, layers = import_module("cvxpy"), import_module("cvxpylayers.torch")
-    n = Q.shape[-1]
-    factors = torch.linalg.cholesky(Q).mT.contiguous()  # Q = FᵀF, known beforehand like Q itself
     x, F, c = cp.Variable(n), cp.Parameter((n, n)), cp.Parameter(n)
     problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(F @ x) + c @ x), [cp.sum(x) == 1, x >= 0])
-    solve = layers.CvxpyLayer(problem, parameters=[F, c], variables=[x])
-    return lambda cost: solve(factors, cost)[0]
+    return layers.CvxpyLayer(problem, parameters=[F, c], variables=[x])

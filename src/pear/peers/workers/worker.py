@@ -1,9 +1,10 @@
-"""Measures one peer in its own environment: data comes as one ``.npz`` file, and results leave as another.
+"""Runs one peer in its own environment: measures it on data that come as a ``.npz`` file, or serves its layer.
 
-Run as ``python worker.py PEER.py IN.npz OUT.npz``. ``PEER.py`` has ``PACKAGES``, whose versions are reported, and one
-of two functions. ``layer(Q)`` returns its layer for long-only portfolios, from costs (B, n) to decisions, given the
-curvatures Q (B, n, n). ``prepare(data, device)`` returns a function without arguments: one measurement, forward and
-backward, that returns named arrays. The arrays of the last measurement and the seconds of all are written.
+Run as ``python worker.py PEER.py IN.npz OUT.npz``, or as ``python worker.py PEER.py --serve N``, which answers over
+stdin and stdout, see ``serve``. ``PEER.py`` has ``PACKAGES``, whose versions are reported, and one of two functions.
+``layer(Q)`` returns its layer for long-only portfolios, from costs (B, n) to decisions, given the curvatures Q (B, n,
+n). ``prepare(data, device)`` returns a function without arguments: one measurement, forward and backward, that returns
+named arrays. The arrays of the last measurement and the seconds of all are written.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import struct
 import sys
 import time
 from collections.abc import Callable
@@ -31,6 +33,9 @@ def main() -> None:
     options = _options()
     sys.path.pop(0)  # the folder of this file: a peer's file must not shadow the package of the same name
     peer = _load(options.peer)
+    if options.serve:
+        serve(peer.layer, options.serve, options.threads)
+        return
     with np.load(options.input) as stored:
         data = {name: stored[name] for name in stored.files}
     step: Step = (peer.prepare if hasattr(peer, "prepare") else partial(portfolios, peer.layer))(data, options.device)
@@ -57,6 +62,45 @@ def portfolios(layer: Callable[[Any], Callable[[Any], Any]], data: dict[str, Any
         return {"gradient": moving.grad.cpu().numpy()}
 
     return step
+
+
+def serve(layer: Callable[[Any], Callable[[Any], Any]], n: int, threads: int) -> None:
+    """Answer calls of a layer for n assets until stdin ends; the numbers are raw float64.
+
+    A batch size B > 0 (int64) asks for the decisions: Q (B, n, n) and costs (B, n) follow, decisions (B, n) come back.
+    B = 0 asks for the gradients of that batch: those by the decisions (B, n) follow, those by Q and by the costs come
+    back. Before every answer come the seconds that the layer took. A first answer without a call, of zero seconds, says
+    that the peer is loaded and has made one decision.
+    """
+    calls, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the peer prints must not mix with the answers
+    import torch
+
+    def read(*shape: int) -> Any:
+        data = bytearray(calls.read(8 * int(np.prod(shape))))
+        return torch.frombuffer(data, dtype=torch.float64).reshape(shape)
+
+    def answer(began: float, *found: Any) -> None:
+        seconds = time.perf_counter() - began
+        answers.write(struct.pack("<d", seconds))
+        for tensor in found:
+            answers.write(tensor.detach().contiguous().numpy().tobytes())
+        answers.flush()
+
+    layer(torch.eye(n, dtype=torch.float64)[None])(torch.zeros(1, n, dtype=torch.float64))
+    _limit_threads(threads)
+    answer(time.perf_counter())
+    while header := calls.read(8):
+        (B,) = struct.unpack("<q", header)
+        if B:
+            Q, cost = read(B, n, n).requires_grad_(), read(B, n).requires_grad_()
+            began = time.perf_counter()
+            z = layer(Q)(cost)
+            answer(began, z)
+        else:
+            slope = read(*z.shape)
+            began = time.perf_counter()
+            answer(began, *torch.autograd.grad(z, (Q, cost), slope))
 
 
 def measure(
@@ -97,8 +141,10 @@ def synchronize(device: str) -> Callable[[], None]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    for name in ("peer", "input", "output"):
-        parser.add_argument(name, type=Path)
+    parser.add_argument("peer", type=Path)
+    for name in ("input", "output"):
+        parser.add_argument(name, type=Path, nargs="?")
+    parser.add_argument("--serve", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=5)

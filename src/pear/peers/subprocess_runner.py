@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pear.bench.peers.registry import WORKERS, Peer, PeerError, PeerTimeoutError
+from pear.peers.registry import WORKERS, Peer, PeerError, PeerTimeoutError
 
 _START = 120.0  # seconds a worker may take to import, to read its data and to set itself up
 
@@ -72,16 +72,24 @@ def measure(
 
 
 def _run(peer: Peer, command: list[str], threads: int, timeout: float) -> None:
-    count = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    environment = dict(os.environ)
-    if command[0] != sys.executable:  # nothing of this environment may leak into the peer's own
-        environment = {name: value for name, value in environment.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    variables = environment(command[0], threads)
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, check=False, env=environment | count
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, env=variables)
     except subprocess.TimeoutExpired as error:
         raise PeerTimeoutError(f"{peer.name} was ended after {timeout:.0f} s") from error
     if done.returncode:
-        words = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        raise PeerError(f"{peer.name} failed: {words[-1] if words else f'exit code {done.returncode}'}")
+        raise PeerError(f"{peer.name} failed: {last_words(done.stderr) or f'exit code {done.returncode}'}")
+
+
+def environment(python: str, threads: int) -> dict[str, str]:
+    """The environment variables of a worker."""
+    count = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    # nothing of this environment may leak into the peer's own
+    hidden = () if python == sys.executable else ("PYTHONPATH", "PYTHONHOME")
+    return {name: value for name, value in os.environ.items() if name not in hidden} | count
+
+
+def last_words(text: str) -> str:
+    """The last line of a worker's errors; empty where there is none."""
+    words = [line.strip() for line in text.splitlines() if line.strip()]
+    return words[-1] if words else ""
