@@ -19,6 +19,8 @@ def test_the_tables_of_the_page_are_those_of_the_database() -> None:
     page = results.PAGE.read_text("utf-8")
     assert page == results.updated(page, results.generated()), "run python tools/results.py"
     assert (results.FOLDER / "comparison.svg").is_file()
+    cells = results.REPRODUCTION.read_text("utf-8")
+    assert cells == results.updated(cells, results.reproduction()), "run python tools/results.py"
     readme = results.README.read_text("utf-8")
     assert readme == results.updated(readme, results.summary()), "run python tools/results.py"
 

@@ -40,6 +40,13 @@ def last(model: nn.Module) -> nn.Linear:
     return found[-1]
 
 
+def typical(rows: Tensor, centred: bool = True) -> float:
+    """The lower median distance from each column's lower median, on the scale of a standard deviation."""
+    middle = rows.sort(0).values[(len(rows) - 1) // 2] if centred else 0.0
+    apart = (rows - middle).abs().flatten().sort().values
+    return 1.4826 * float(apart[(len(apart) - 1) // 2])
+
+
 def mean_error(predicted: Tensor, true: Tensor) -> float:
     return float(((predicted - true) ** 2).mean())
 
@@ -89,9 +96,9 @@ def test_the_last_layer_begins_at_the_mean_of_the_costs_on_their_scale(
         optimizer = make_optimizer(model, features, costs, CONFIG, keep=False)
     with torch.no_grad():
         outputs = model(features)
-    deviation = float((costs - costs.mean(0)).square().mean().sqrt())
+    deviation = typical(costs)
     torch.testing.assert_close(outputs.mean(0), costs.mean(0))
-    assert float((outputs - outputs.mean(0)).square().mean().sqrt()) == pytest.approx(SPREAD * deviation)
+    assert typical(outputs) == pytest.approx(SPREAD * deviation)
     turned = nn.functional.cosine_similarity(
         last(model).weight.flatten(), [*before.values()][-2].flatten(), dim=0
     ).detach()
@@ -114,7 +121,7 @@ def test_a_model_that_all_items_share_gets_the_mean_of_all_items() -> None:
     optimizer = make_optimizer(model, features, costs, CONFIG, keep=False)
     with torch.no_grad():
         assert float(model(features).mean()) == pytest.approx(float(costs.mean()))
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(CONFIG.learning_rate * float(costs.std(correction=0)))
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(CONFIG.learning_rate * typical(costs.reshape(-1, 1)))
 
 
 def trained() -> nn.Module:
@@ -177,7 +184,7 @@ def test_without_a_bias_the_weights_make_the_size() -> None:
     model = nn.Linear(5, TASK.problem.n, bias=False, dtype=torch.float64)
     make_optimizer(model, features, costs, CONFIG, keep=False)
     with torch.no_grad():
-        assert float(model(features).square().mean()) == pytest.approx(SPREAD**2 * float(costs.square().mean()))
+        assert typical(model(features), centred=False) == pytest.approx(SPREAD * typical(costs, centred=False))
 
 
 def test_constant_costs_and_constant_features_leave_finite_weights() -> None:
@@ -316,3 +323,14 @@ def test_rows_that_the_loss_masks_are_left_out_of_the_squared_error() -> None:
         history = fit(model, loss, (features, costs), pair(), TASK.normalized_regret, FIRST)
     assert history.before is not None
     assert all(bool(value.isfinite().all()) for value in model.state_dict().values())
+
+
+def test_a_few_large_costs_do_not_change_the_start() -> None:
+    (features, costs), usual = pair(), fresh()
+    odd, other = costs.clone(), fresh()
+    odd[:2] *= 1e3
+    rates = [
+        make_optimizer(m, features, c, CONFIG, keep=False).param_groups[-1]["lr"]
+        for m, c in ((usual, costs), (other, odd))
+    ]
+    assert rates[1] == pytest.approx(rates[0], rel=0.1)

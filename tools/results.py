@@ -16,10 +16,11 @@ from pathlib import Path
 from pear.experiments import FILE_NAME
 from pear.experiments.catalogue import TASKS
 from pear.report import read
-from pear.report.comparison import comparison_lines, comparison_section
 from pear.report.compare import DEFINITION
+from pear.report.comparison import comparison_lines, comparison_section
 from pear.report.tables import table_sections
-from pear.report.write import machines_section, section_markdown, summary as state
+from pear.report.write import machines_section, section_markdown
+from pear.report.write import summary as state
 
 ROOT = Path(__file__).resolve().parents[1]
 README, PAGE, FOLDER = ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "results"
