@@ -14,7 +14,7 @@ import sqlite3
 from pathlib import Path
 
 from pear.experiments import FILE_NAME
-from pear.experiments.catalogue import TASKS
+from pear.experiments.catalogue import OURS, REFERENCE, TASKS
 from pear.report import read
 from pear.report.compare import DEFINITION
 from pear.report.comparison import comparison_lines, comparison_section
@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README, PAGE, FOLDER = ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "results"
 REPRODUCTION, PUBLISHED = ROOT / "docs" / "reproduction.md", FOLDER / "published" / FILE_NAME
 SHOWN = {"degree 2": "degree 2", "degree 8": "degree 8", "noise 0.5": "degree 8 with noise"}
+SHORT = {"spo+relaxed": "spo+"}
 BEGIN, END = "<!-- from the database: begin -->", "<!-- from the database: end -->"
 
 
@@ -54,8 +55,12 @@ def summary(database: Path = FOLDER / FILE_NAME) -> str:
     for task, found in comparison_lines(read(database)).items():
         for line in found:
             if line.label in SHOWN or task not in ("shortest_path", "knapsack"):
-                means = list(line.means.values())
-                cells = [f"**{mean:.2f}**" if mean == min(means) else f"{mean:.2f}" for mean in means]
+                means = {SHORT.get(method, method): mean for method, mean in line.means.items()}
+                best = min(means.values())
+                cells = [
+                    "" if mean is None else f"**{mean:.2f}**" if mean == best else f"{mean:.2f}"
+                    for mean in (means.get(method) for method in ("mse", "spo+", REFERENCE, OURS))
+                ]
                 name = f"{TASKS[task].title}, {SHOWN.get(line.label, line.label)}"
                 lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -66,7 +66,8 @@ def fit(
         order: ``shuffled``, ``in_order``, or any function like them.
         progress: called after every epoch.
         checkpoint: a file that is written at every check; where it exists already, the run resumes from it, and ends
-            as it would have without the break.
+            as it would have without the break. The squared error that comes first has one of its own, with ``.mse``
+            behind its name.
 
     Returns:
         What happened, check by check.
@@ -97,6 +98,7 @@ def fit(
         finite = pair[1].isfinite().all(1) if left_out is None else pair[1].isfinite().all(1) & ~left_out
         some = (pair[0][finite], pair[1][finite])
         before = _squared_error_first(model, some, held_out, metric, config, order, progress, checkpoint)
+        model.train(was_training)
         if before.stopped in ("interrupted", "time_cap"):
             return before
     run = _Run(
@@ -106,9 +108,7 @@ def fit(
         train=pair,
         validation=held_out,
         metric=metric,
-        optimizer=make_optimizer(model, *pair, config, resuming or before is not None)
-        if optimizer is None
-        else optimizer,
+        optimizer=optimizer or make_optimizer(model, *pair, config, keep=resuming or before is not None),
         stopping=config.stopping(),
         given=given,
         left_out=left_out,
@@ -150,8 +150,11 @@ def _squared_error_first(
     history = History(stopped="patience")
     if fresh is not True:
         model.eval()
-        with torch.no_grad():
-            value = float(metric(model(validation[0]), validation[1]))
+        try:
+            with torch.no_grad():
+                value = float(metric(model(validation[0]), validation[1]))
+        except KeyboardInterrupt:
+            return History(stopped="interrupted")
         history.best = Check(0, time.perf_counter() - began, math.nan, value) if math.isfinite(value) else None
     if fresh is False or not len(train[0]):
         return history
