@@ -285,6 +285,16 @@ def test_where_nobody_can_tell_whether_it_has_learnt_the_given_weights_count() -
     assert history.best.metric == given == scored(model, mean_error)
 
 
+@pytest.mark.parametrize(("gain", "best"), [(0.05, 0), (0.2, 3)])
+def test_few_samples_have_to_be_clear_before_the_first_weights_are_given_up(gain: float, best: int) -> None:
+    """96 validation samples ask for a tenth; after that any gain counts."""
+    model, data, config = trained(), pair(), replace(FIRST, max_epochs=3, check_every=1, patience=9)
+    scores = iter([1.0, 1.0, 1.0 - gain, 1.0 - gain - 0.01])
+    history = fit(model, Worse(), data, data, lambda *_: next(scores), config)
+    assert history.best is not None
+    assert history.best.epoch == best
+
+
 @pytest.mark.parametrize("at", [3, 33])
 def test_a_break_in_either_part_changes_nothing(at: int, tmp_path: Path) -> None:
     whole, broken, data = fresh(), fresh(), pair()

@@ -114,7 +114,7 @@ CELLS: dict[str, Callable[[int], Trial]] = {
 class Setting(NamedTuple):
     """What differs from the defaults."""
 
-    rho: float = 1.0
+    rho: float = smoothing.STRENGTH
     lam: float | None = None
     beta: float = 0.05
     alpha: float = 10.0

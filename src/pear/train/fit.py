@@ -302,7 +302,7 @@ class _Run:
         check = Check(epoch, self.seconds(), loss, value)
         self.history.checks.append(check)
         self.history.check_seconds += check.seconds - began
-        if self.history.best is None or value < self.history.best.metric:
+        if self.history.best is None or value < self.to_beat(self.history.best):
             self.best_weights = copy.deepcopy(self.model.state_dict())
             self.history.best = check
         out_of_patience = self.stopping.update(value)
@@ -312,6 +312,15 @@ class _Run:
             kept = {"history": self.history, "stopping": self.stopping, "best_weights": self.best_weights}
             self.checkpoint.save(**kept, schedule=self.schedule.state_dict() if self.schedule is not None else None)
         return out_of_patience
+
+    def to_beat(self, best: Check) -> float:
+        """What a check must be lower than to become the best.
+
+        Weights that the run began with stay where few samples say that others are better: by a share of 1/√N at least,
+        about the standard error of a mean of N numbers that vary as much as they are large.
+        """
+        doubt = len(self.validation[0]) ** -0.5 if best.epoch == 0 else 0.0
+        return best.metric - doubt * abs(best.metric)
 
     def checked(self, what: str, value: float, epoch: int) -> float:
         if not math.isfinite(value):
