@@ -33,7 +33,8 @@ class FitConfig:
             draws it, and no better than the mean of the costs) begins at that mean with a tenth of the costs'
             deviation, and its learning rate is multiplied by the deviation, so that a model learns alike in any unit.
             "mse": such a model is trained on the squared error first, by the same rules, and those weights are kept
-            unless the loss leads to ones that are better by a share of 1/√N, N validation samples. "given": the model begins as it comes.
+            unless the loss leads to ones that are better by a share of 1/√N, N validation samples. "given": the model
+            begins as it comes.
 
     Raises:
         ProblemError: a setting is out of its range.
