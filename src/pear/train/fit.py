@@ -92,9 +92,9 @@ def fit(
     """
     pair, given = _as_pair(model, train, "train"), copy.deepcopy(model.state_dict())
     held_out, left_out = _as_pair(model, validation, "validation"), unusable_rows(model, loss, pair[0])
-    before, was_training = None, model.training
+    before, was_training, decides = None, model.training, hasattr(loss, "problem")
     resuming = checkpoint is not None and Path(checkpoint).exists()
-    if config.start == "mse" and optimizer is None and hasattr(loss, "problem") and not resuming:
+    if config.start == "mse" and optimizer is None and decides and not resuming:
         finite = pair[1].isfinite().all(1) if left_out is None else pair[1].isfinite().all(1) & ~left_out
         some = (pair[0][finite], pair[1][finite])
         before = _squared_error_first(model, some, held_out, metric, config, order, progress, checkpoint)
@@ -108,7 +108,7 @@ def fit(
         train=pair,
         validation=held_out,
         metric=metric,
-        optimizer=optimizer or make_optimizer(model, *pair, config, keep=resuming or before is not None),
+        optimizer=optimizer or make_optimizer(model, *pair, config, resuming or before is not None, typical=decides),
         stopping=config.stopping(),
         given=given,
         left_out=left_out,

@@ -23,7 +23,7 @@ SPREAD = 0.1
 
 
 def make_optimizer(
-    model: nn.Module, features: Tensor, costs: Tensor, config: FitConfig, keep: bool
+    model: nn.Module, features: Tensor, costs: Tensor, config: FitConfig, keep: bool, typical: bool = False
 ) -> torch.optim.Adam:
     """Adam over all parameters; a fresh last layer is put on the scale of the costs, unless the model begins as given.
 
@@ -36,12 +36,14 @@ def make_optimizer(
         features: (N, p) of the training set; costs: (N, n).
         config: says the learning rate and the start.
         keep: True where the weights are not to be changed, because they are trained, or a checkpoint replaces them.
+        typical: True where the deviation is to be that of typical costs, for a loss of decisions. A squared error has
+            to reach the few costs that are far larger than the others, and takes the root of the mean square.
 
     Returns:
         An optimizer with a parameter group of its own for the last layer, unless that is the whole model. The groups
         depend on the model's architecture alone, so that the state of one run fits the next.
     """
-    end = None if config.start == "given" else _output_layer(model, features, costs)
+    end = None if config.start == "given" else _output_layer(model, features, costs, typical)
     if end is None:
         return torch.optim.Adam(model.parameters(), lr=config.learning_rate)
     scale = end.deviation if config.start == "mse" else 1.0
@@ -72,11 +74,13 @@ class _OutputLayer:
     Attributes:
         layer: the module.
         outputs: (M, out_features) of the training samples; costs: (M, out_features), what they forecast.
+        typical: whether a few large costs count no more than others in the deviation.
     """
 
     layer: nn.Linear
     outputs: Tensor
     costs: Tensor
+    typical: bool = False
 
     def is_fresh(self) -> bool:
         """True where the layer can be as ``nn.Linear`` draws it, and does not explain the costs.
@@ -95,12 +99,14 @@ class _OutputLayer:
         return self._spread(self.costs) or 1.0
 
     def _spread(self, rows: Tensor) -> float:
-        """The typical deviation of (M, out_features) entries from their column's median.
+        """The deviation of (M, out_features) entries.
 
-        Not the root of the mean square: a few costs that are far larger than the others say little about the steps that
-        the others need. Without a bias the weights have to make the mean, so that sizes take the place of deviations.
+        Without a bias the weights have to make the mean, so that sizes take the place of deviations.
         """
-        apart = rows.abs() if self.layer.bias is None else (rows - rows.median(0).values).abs()
+        centred = self.layer.bias is not None
+        if not self.typical:
+            return _deviation(rows) if centred else float(rows.square().mean().sqrt())
+        apart = (rows - rows.median(0).values).abs() if centred else rows.abs()
         return _NORMAL * float(apart.median()) or float(apart.mean())
 
     def standardise(self) -> float:
@@ -120,7 +126,7 @@ class _OutputLayer:
         return self.deviation
 
 
-def _output_layer(model: nn.Module, features: Tensor, costs: Tensor) -> _OutputLayer | None:
+def _output_layer(model: nn.Module, features: Tensor, costs: Tensor, typical: bool = False) -> _OutputLayer | None:
     """The last ``nn.Linear`` that is called, where its outputs, reshaped at most, are the forecasts; None elsewhere."""
     called: list[tuple[nn.Linear, Tensor]] = []
 
@@ -145,7 +151,7 @@ def _output_layer(model: nn.Module, features: Tensor, costs: Tensor) -> _OutputL
     if not usable.any() or not torch.equal(output.reshape(costs.shape)[usable], forecast[usable]):
         return None
     shape = (-1, layer.out_features)
-    return _OutputLayer(layer, forecast[usable].double().reshape(shape), costs[usable].double().reshape(shape))
+    return _OutputLayer(layer, forecast[usable].double().reshape(shape), costs[usable].double().reshape(shape), typical)
 
 
 def _deviation(rows: Tensor) -> float:
