@@ -21,6 +21,8 @@ from pear.solvers.active_set import batch, layout
 from pear.solvers.active_set.gpu import batch as gpu
 from pear.solvers.base import Candidate, empty_candidate
 
+_MANY_ROWS = 150  # of a linear program
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -33,12 +35,14 @@ class Plan:
 def supports(qp: QuadraticProgram) -> bool:
     """True for dense programs that are small enough; see ``batch.supports`` and ``gpu.batch.supports``.
 
-    Of large ones with curvature, those of few non-zeros are left to solvers that work on these alone.
+    Of large ones, those of few non-zeros are left to solvers that work on these alone: with curvature by their
+    variables, linear ones by their rows, which an exchange goes through one by one.
     """
     if qp.c.is_cuda:
         return gpu.supports(qp)
-    large = qp.n >= MIN_VARIABLES and not qp.is_linear
-    return batch.supports(qp.n, qp.p + qp.m) and not (large and on_nonzeros(qp) is not None)
+    rows = qp.p + qp.m
+    large = rows >= _MANY_ROWS if qp.is_linear else qp.n >= MIN_VARIABLES
+    return batch.supports(qp.n, rows) and not (large and on_nonzeros(qp) is not None)
 
 
 def prepare(qp: QuadraticProgram) -> Any:
