@@ -18,6 +18,7 @@ from pear.bench.program import kkt_residual, programs
 from pear.decisions import one_pass
 from pear.problem.nonzeros import on_nonzeros
 from pear.problem.sparse import SparseProgram
+from pear.solvers.active_set import solve as active_set
 from pear.solvers.interior_point.method import InteriorPoint
 from pear.solvers.registry import Backend
 
@@ -160,6 +161,18 @@ def test_regret_gradient_agrees_with_a_null_space(name: str) -> None:
 
 
 # -- dense programs on their non-zeros ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rows", "share", "taken"), [(149, 0.02, True), (150, 0.02, False), (150, 1.0, True)])
+def test_linear_programs_with_many_rows_of_few_nonzeros_are_not_for_the_active_set(
+    rows: int, share: float, taken: bool
+) -> None:
+    random = np.random.default_rng(0)
+    G = random.normal(size=(rows, 400)) * (random.random((rows, 400)) < share)
+    problem = pear.Problem(G=G, h=np.ones(rows), lb=0.0, ub=1.0)
+    linear, curved = (problem.canonical(torch.ones(1, 400).double(), smoothing) for smoothing in (0.0, 1.0))
+    assert active_set.supports(linear) is taken
+    assert active_set.supports(curved)  # training goes on with it
 
 
 def test_dense_programs_of_few_nonzeros_have_a_sparse_form() -> None:
