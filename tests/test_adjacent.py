@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import pear
+from pear.losses.vertices import adjacent_vertices, extreme_rays
 from pear.tasks import knapsack, random_knapsack, shortest_path
-from pear.tasks.vertices import adjacent_vertices, extreme_rays
 
 
 def all_vertices(G: np.ndarray, h: np.ndarray, n: int) -> np.ndarray:

@@ -7,7 +7,7 @@ constraints: one small linear solve per sample, exact, for any LP or convex QP.
 
 from typing import TYPE_CHECKING, Any
 
-from pear import tasks
+from pear import losses, tasks
 from pear.decisions import solve
 from pear.decisions.solution import Solution
 from pear.errors import (
@@ -22,7 +22,7 @@ from pear.errors import (
 )
 from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret_gradient
 from pear.optimality.point import Status
-from pear.problem import Problem, Smooth
+from pear.problem import CostMap, Model, Problem, Smooth
 from pear.problem.importers import from_mps
 
 if TYPE_CHECKING:
@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CostMap",
     "DataError",
     "DecisionLayer",
     "FailedSamplesWarning",
     "FitConfig",
     "MissingExtraError",
+    "Model",
     "NotUniqueError",
     "PEARLoss",
     "PearError",
@@ -48,6 +50,7 @@ __all__ = [
     "UnknownSolverError",
     "fit",
     "from_mps",
+    "losses",
     "normalized_regret",
     "regret_gradient",
     "solve",

@@ -18,9 +18,10 @@ from pear.decisions.smoothing import Smoothing, settle
 from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning, ProblemError, SolveError, UnknownSolverError
 from pear.optimality.point import Status
-from pear.problem import Problem
+from pear.problem import Model, Problem
 from pear.problem.canonical import matvec
 from pear.problem.convert import as_batch, is_per_sample, present
+from pear.problem.model import unwrap
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
 from pear.solvers.registry import get, resolve
@@ -34,7 +35,7 @@ _ENOUGH, _ENOUGH_SPARSE = 256, 32  # decisions that "auto" is taken from, and va
 
 
 def solve(
-    problem: Problem,
+    problem: Problem | Model,
     cost: Any,
     smoothing: float | Literal["auto"] = 0.0,
     solver: str = "auto",
@@ -49,8 +50,8 @@ def solve(
     as such, each with a proof that is checked.
 
     Args:
-        problem: the constraints and the known part of the objective.
-        cost: (B, n) or (n,), tensor, array or list.
+        problem: the constraints and the known part of the objective; a ``Model`` maps predicted values to costs.
+        cost: (B, n) or (n,), tensor, array or list; (B, k) or (k,) values that a cost map takes.
         smoothing: λ ≥ 0, adds ½λ‖z‖² to what is minimised; "auto" picks it from costs and decisions, whatever their
             units, adds ``½ Σ λ_j z_j²`` and logs it.
         solver: "auto" or a name that ``pear solvers`` lists.
@@ -70,7 +71,8 @@ def solve(
         tensor([[0., 1.]], dtype=torch.float64)
     """
     check_on_failure(on_failure)
-    costs = as_batch(cost)
+    problem, cost_map = unwrap(problem)
+    costs = as_batch(cost) if cost_map is None else cost_map(as_batch(cost))
     with within(time_limit):
         if problem.is_integer:
             check_smoothing(smoothing)

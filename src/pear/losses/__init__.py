@@ -5,6 +5,7 @@ from pear.losses.lava import LAVALoss
 from pear.losses.layer import DecisionLayer
 from pear.losses.methods import METHODS, Method, make_loss, method
 from pear.losses.mse import MSELoss
+from pear.losses.own_problem import OwnProblem
 from pear.losses.pear import LastCall, PEARLoss
 from pear.losses.pfyl import PFYLLoss
 from pear.losses.regret import normalized_regret, regret_gradient
@@ -18,6 +19,7 @@ __all__ = [
     "LastCall",
     "MSELoss",
     "Method",
+    "OwnProblem",
     "PEARLoss",
     "PFYLLoss",
     "SPOPlusLoss",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pear.losses.decision_loss import Decide, DecisionLoss, check_number
-from pear.problem import Problem
+from pear.problem import Model, Problem
 
 
 class DBBLoss(DecisionLoss):
@@ -37,7 +37,7 @@ class DBBLoss(DecisionLoss):
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Problem | Model,
         decide: Decide | None = None,
         interpolation: float = 10.0,
         mse_weight: float = 0.0,

@@ -14,8 +14,9 @@ from pear.decisions.solve import solve
 from pear.decisions.warm_starts import WarmStarts, as_keys, fingerprint, rows_of
 from pear.errors import ProblemError
 from pear.losses.regret import check_pair
-from pear.problem import Problem
+from pear.problem import CostMap, Model, Problem
 from pear.problem.convert import as_batch
+from pear.problem.model import unwrap
 
 Result = TypeVar("Result")
 
@@ -28,7 +29,8 @@ class DecisionLoss(nn.Module):
     """A loss that learns about the problem through the decisions it leads to, and nothing else.
 
     Args:
-        problem: what is decided, with a linear objective. Where it has fields per sample, ``keys`` selects its rows.
+        problem: what is decided, with a linear objective. Where it has fields per sample, ``keys`` selects its rows. A
+            ``Model`` maps predicted values to costs.
         decide: (B, n) costs → (B, n) best decisions, with ``keys`` where it takes them; left out, ``pear.solve`` on
             ``problem``.
         mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
@@ -37,15 +39,15 @@ class DecisionLoss(nn.Module):
         seconds: spent since construction, "solve" in decisions and "gradient" on the loss around them.
     """
 
-    def __init__(self, problem: Problem, decide: Decide | None = None, mse_weight: float = 0.0) -> None:
+    def __init__(self, problem: Problem | Model, decide: Decide | None = None, mse_weight: float = 0.0) -> None:
         super().__init__()
-        if problem.is_curved:
+        self.problem = problem
+        if self.problem.is_curved:
             raise ProblemError(
                 f"{type(self).__name__} is made for linear objectives, and the problem has a curvature or a smooth "
                 "term; use PEARLoss"
             )
         check_number("mse_weight", mse_weight, least=0.0)
-        self.problem = problem
         self.mse_weight = float(mse_weight)
         self.seconds = {"solve": 0.0, "gradient": 0.0}
         self._decide = None if decide is None else with_keys(decide)
@@ -54,17 +56,19 @@ class DecisionLoss(nn.Module):
         """The loss of a batch.
 
         Args:
-            predicted: (B, n) predicted costs ĉ.
-            true: (B, n) true costs c.
+            predicted: (B, n) predicted costs ĉ, or (B, k) values that the cost map takes.
+            true: the same that came true.
             keys: B sample ids. The best decision of a sample is found once and kept under its id.
 
         Returns:
             A scalar in the dtype of ``predicted``.
         """
-        predicted = as_batch(predicted)
-        true = as_batch(true).detach().to(predicted)
+        predicted, true = as_batch(predicted), as_batch(true)
         check_pair(predicted, true)
+        true = true.detach().to(predicted)
         ids = None if keys is None else as_keys(keys, len(predicted))
+        if self._cost_map is not None:
+            predicted, true = self._cost_map(predicted, ids), self._cost_map(true, ids)
         value = self.value(predicted, true, ids)
         if self.mse_weight:
             with self.timed("gradient"):
@@ -77,8 +81,14 @@ class DecisionLoss(nn.Module):
         return self._problem
 
     @problem.setter
-    def problem(self, problem: Problem) -> None:
-        self._problem, self.starts = problem, WarmStarts()
+    def problem(self, problem: Problem | Model) -> None:
+        self._problem, self._cost_map = unwrap(problem)
+        self.starts = WarmStarts()
+
+    @property
+    def cost_map(self) -> CostMap | None:
+        """From predicted values to costs; None where the costs themselves are predicted."""
+        return self._cost_map
 
     def extra_repr(self) -> str:
         """The problem and the settings, in one line."""

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pear.errors import ProblemError
 from pear.losses.decision_loss import Decide, DecisionLoss, check_number, with_keys
-from pear.problem import Problem
+from pear.losses.own_problem import OwnProblem
+from pear.problem import Model, Problem
 
 Adjacent = Callable[..., list[Tensor]]
 """(B, n) vertices → for each a (k, n) tensor of the vertices adjacent to it; with ``keys`` as ``Decide``."""
@@ -28,7 +28,7 @@ class LAVALoss(DecisionLoss):
     Args:
         problem: what is decided; an integer problem is relaxed.
         decide: (B, n) costs → (B, n) best vertices of the relaxation; left out, ``pear.solve`` on the relaxation.
-        adjacent: (B, n) vertices → a list of (k, n) tensors of their neighbours.
+        adjacent: (B, n) vertices → a list of (k, n) tensors of their neighbours; left out, found by their edges.
         threshold: τ ≤ 0: by how much a neighbour must be dearer to be left alone.
 
     Example:
@@ -48,20 +48,15 @@ class LAVALoss(DecisionLoss):
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Problem | Model,
         decide: Decide | None = None,
         adjacent: Adjacent | None = None,
         threshold: float = -0.1,
     ) -> None:
         super().__init__(problem.relaxed(), decide)
-        if adjacent is None:
-            raise ProblemError(
-                "LAVALoss needs adjacent=, a function from (B, n) vertices to a list of their neighbours; the tasks of "
-                "pear.tasks that have one offer it as task.adjacent"
-            )
         check_number("threshold", threshold)
         self.threshold = float(threshold)
-        self._adjacent = with_keys(adjacent)
+        self._adjacent = with_keys(adjacent or OwnProblem(self.problem).adjacent)
         self._away: dict[tuple[Hashable, bytes], Tensor] = {}
         self._away_in = self.problem
 

@@ -12,7 +12,7 @@ from pear.decisions.one_pass import Decided
 from pear.decisions.solve import OnFailure, fail
 from pear.decisions.warm_starts import as_keys, check_rows
 from pear.losses.module import DecisionModule
-from pear.problem import Problem
+from pear.problem import Model, Problem
 from pear.problem.canonical import matvec, tmatvec
 from pear.problem.convert import as_batch
 from pear.problem.problem import FIELDS
@@ -31,7 +31,7 @@ class DecisionLayer(DecisionModule):
     rows scaled to length one.
 
     Args:
-        problem: what is decided; an integer problem is relaxed.
+        problem: what is decided; an integer problem is relaxed. A ``Model`` maps predicted values to costs.
         smoothing: λ ≥ 0, or "auto".
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise", or "mask": failed samples get a decision and derivatives of zero, and a warning.
@@ -51,7 +51,7 @@ class DecisionLayer(DecisionModule):
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Problem | Model,
         smoothing: float | Literal["auto"] = 0.0,
         solver: str = "auto",
         on_failure: OnFailure = "raise",
@@ -74,7 +74,7 @@ class DecisionLayer(DecisionModule):
         """Decide for a batch.
 
         Args:
-            cost: (B, n).
+            cost: (B, n), or (B, k) values that the cost map of a ``Model`` takes.
             Q: (n, n) or (B, n, n) curvature for this call, as all that follow instead of the problem's.
             A: (p, n) or (B, p, n) equality rows.
             b: (p,) or (B, p) their right-hand sides.
@@ -90,16 +90,15 @@ class DecisionLayer(DecisionModule):
         cost = as_batch(cost)
         ids = None if keys is None else as_keys(keys, len(cost))
         check_rows(self.problem, ids)
+        cost = self.costs(cost, ids)
         fields: dict[str, Any] = dict(zip(FIELDS, (Q, A, b, G, h, lb, ub), strict=True))
         given = {name: value for name, value in fields.items() if value is not None}
         scale = self.settled(cost, ids, **given)
         lam, cost, given = scale.value, scale.times_units(cost), scale.fields(given)
         fields |= given
         by_rows = torch.is_grad_enabled() and any(_wants_gradient(given.get(name)) for name in FIELDS[1:])
-        decider, problem = (
-            self.decider,
-            self.decider.problem,
-        )  # the backward pass is about these, whatever is assigned later
+        # The backward pass is about these, whatever is assigned later.
+        decider, problem = self.decider, self.decider.problem
         with decider.locked(ids):
             solved: Verified | Decided | None = None
             if decider.one_pass is not None and not by_rows:  # whose derivatives need the reduced systems

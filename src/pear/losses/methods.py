@@ -13,10 +13,11 @@ from pear.errors import ProblemError
 from pear.losses.dbb import DBBLoss
 from pear.losses.lava import LAVALoss
 from pear.losses.mse import MSELoss
+from pear.losses.own_problem import OwnProblem
 from pear.losses.pear import PEARLoss
 from pear.losses.pfyl import PFYLLoss
 from pear.losses.spo_plus import SPOPlusLoss
-from pear.problem import Problem
+from pear.problem import Model, Problem
 
 
 class TaskLike(Protocol):
@@ -28,7 +29,7 @@ class TaskLike(Protocol):
         ...
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> Problem | Model:
         """What is decided."""
         ...
 
@@ -150,15 +151,22 @@ def method(name: str) -> Method:
     raise ProblemError(f"unknown method {name!r}; there are {', '.join(rows)}.{hint}")
 
 
-def make_loss(name: str, task: TaskLike, **options: Any) -> nn.Module:
-    """A method's loss for a task.
+def make_loss(name: str, task: TaskLike | Problem | Model, **options: Any) -> nn.Module:
+    """A method's loss for a task, or for a problem of your own.
 
     Args:
         name: of a row of ``METHODS``.
-        task: has a name, a problem, ``decide``, ``decide_relaxed`` and, for LAVA, ``adjacent``.
+        task: a ``Problem`` or a ``Model``; or something with a name, a problem, ``decide``, ``decide_relaxed`` and,
+            for LAVA, ``adjacent``.
         options: instead of the published settings.
 
     Returns:
         A loss, called as ``loss(predicted, true, keys=None)``, with ``seconds`` spent on "solve" and "gradient".
+
+    Example:
+        >>> import pear
+        >>> from pear.losses import make_loss
+        >>> make_loss("spo+", pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0))
+        SPOPlusLoss(Problem(min, n=2, 1 equality, bounds), mse_weight=0.01)
     """
-    return method(name).make(task, **options)
+    return method(name).make(OwnProblem(task) if isinstance(task, (Problem, Model)) else task, **options)

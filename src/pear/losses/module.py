@@ -11,8 +11,9 @@ from pear.decisions.decider import Decider
 from pear.decisions.smoothing import Smoothing
 from pear.decisions.solve import OnFailure, check_on_failure, check_smoothing, check_solver, choose_smoothing
 from pear.decisions.warm_starts import as_keys
-from pear.problem import Problem
+from pear.problem import CostMap, Model, Problem
 from pear.problem.convert import as_batch
+from pear.problem.model import unwrap
 
 
 class DecisionModule(nn.Module):
@@ -22,22 +23,24 @@ class DecisionModule(nn.Module):
     ``state_dict``, so that a run that is resumed goes on with it.
 
     Args:
-        problem: what is decided; an integer problem is relaxed.
+        problem: what is decided; an integer problem is relaxed. A ``Model`` brings its cost map with it: then predicted
+            values take the place of costs.
         smoothing: λ ≥ 0, or "auto".
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise" or "mask".
     """
 
     def __init__(
-        self, problem: Problem, smoothing: float | Literal["auto"], solver: str, on_failure: OnFailure
+        self, problem: Problem | Model, smoothing: float | Literal["auto"], solver: str, on_failure: OnFailure
     ) -> None:
         super().__init__()
         check_on_failure(on_failure)
         check_solver(solver)
         self.warned_of_flat = False  # see pear.train.flat
         self._chosen: Smoothing | None = None
-        self.on_failure, self._solver, self._problem = on_failure, solver, problem.relaxed()
-        self.smoothing = smoothing
+        self.on_failure, self._solver = on_failure, solver
+        plain, self._cost_map = unwrap(problem)
+        self._problem, self.smoothing = plain.relaxed(), smoothing
 
     @property
     def problem(self) -> Problem:
@@ -45,9 +48,19 @@ class DecisionModule(nn.Module):
         return self._problem
 
     @problem.setter
-    def problem(self, problem: Problem) -> None:
-        self._problem = problem.relaxed()
+    def problem(self, problem: Problem | Model) -> None:
+        plain, self._cost_map = unwrap(problem)
+        self._problem = plain.relaxed()
         self.smoothing = self._smoothing  # what "auto" settled on was for the other problem
+
+    @property
+    def cost_map(self) -> CostMap | None:
+        """From predicted values to costs; None where the costs themselves are predicted."""
+        return self._cost_map
+
+    def costs(self, values: Tensor, keys: list[Hashable] | None = None) -> Tensor:
+        """(B, n) costs of predicted or true values (B, k): themselves, where there is no cost map."""
+        return values if self._cost_map is None else self._cost_map(values, keys)
 
     @property
     def solver(self) -> str:
@@ -90,15 +103,17 @@ class DecisionModule(nn.Module):
         A λ that is settled already stays.
 
         Args:
-            costs: (N, n), the training set's for choice.
+            costs: (N, n), the training set's for choice; with a cost map (N, k) values.
             keys: N sample ids, which are rows of a problem with fields per sample; its first N where left out.
             times: the multiple of λ to settle on.
         """
         costs = as_batch(costs)
-        if keys is None and self.problem.batch is not None:
+        own = self.problem.batch if self._cost_map is None else self._cost_map.batch or self.problem.batch
+        if keys is None and own is not None:
             keys = range(len(costs))
+        ids = None if keys is None else as_keys(keys, len(costs))
         unsettled = self._chosen is None
-        chosen = self.settled(costs, None if keys is None else as_keys(keys, len(costs)))
+        chosen = self.settled(self.costs(costs, ids), ids)
         if unsettled and times != 1:
             self._chosen = chosen = chosen.times(times)
         return chosen.value
@@ -154,4 +169,6 @@ class DecisionModule(nn.Module):
         """The settings, in one line."""
         auto = f" ({self._chosen.value:g})" if self._smoothing == "auto" and self._chosen is not None else ""
         smoothing = "'auto'" if self._smoothing == "auto" else f"{self._smoothing:g}"
-        return f"{self.problem}, smoothing={smoothing}{auto}, solver={self.solver!r}, on_failure={self.on_failure!r}"
+        mapped = "" if self._cost_map is None else f", {self._cost_map}"
+        given = f"smoothing={smoothing}{auto}, solver={self.solver!r}, on_failure={self.on_failure!r}"
+        return f"{self.problem}{mapped}, {given}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pear.problem import Problem
+from pear.problem import Model, Problem
 
 
 class MSELoss(nn.Module):
@@ -26,7 +26,7 @@ class MSELoss(nn.Module):
         tensor(2.)
     """
 
-    def __init__(self, problem: Problem | None = None, decide: Any = None) -> None:
+    def __init__(self, problem: Problem | Model | None = None, decide: Any = None) -> None:
         super().__init__()
         self.seconds = {"solve": 0.0, "gradient": 0.0}
 

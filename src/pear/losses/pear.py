@@ -21,7 +21,7 @@ from pear.losses.guided import DECAY, GuidedRegret, check_guidance
 from pear.losses.module import DecisionModule
 from pear.losses.regret import check_injection, check_pair, gradient_error, regret, true_curvature
 from pear.optimality.point import Status
-from pear.problem import Problem
+from pear.problem import Model, Problem
 from pear.problem.convert import as_batch
 from pear.sensitivity.projection import inject_normal, project
 from pear.sensitivity.verified import Verified
@@ -97,7 +97,8 @@ class PEARLoss(DecisionModule):
     for Q̂. An integer problem is trained on its continuous relaxation.
 
     Args:
-        problem: what is decided. Where it carries fields per sample, ``keys`` selects its rows.
+        problem: what is decided. Where it carries fields per sample, ``keys`` selects its rows. With a ``Model`` the
+            predicted values ŷ take the place of costs, ``ĉ = M ŷ + known``, and gradients arrive at ŷ.
         smoothing: λ, the curvature added to the objective; "auto" picks it once, in any units, from the true costs and
             the decisions of the training set (``calibrate``, which ``pear.fit`` calls) or of the first batch.
         injection: β, how much of the normal component is added to the gradient of ĉ (0: the exact gradient).
@@ -128,7 +129,7 @@ class PEARLoss(DecisionModule):
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Problem | Model,
         smoothing: float | Literal["auto"] = "auto",
         injection: float = 0.05,
         guidance: float = 10.0,
@@ -218,6 +219,7 @@ class PEARLoss(DecisionModule):
         check_pair(predicted, true)
         ids = None if keys is None else as_keys(keys, len(predicted))
         check_rows(self.problem, ids)
+        predicted, true = self.costs(predicted, ids), self.costs(true, ids)
         Q = None if Q is None else torch.as_tensor(Q)
         lam, predicted, true, Q, true_Q = self.in_units(ids, predicted, true, Q, true_Q)
         if Q is not None or true_Q is not None:

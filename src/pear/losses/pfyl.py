@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.losses.decision_loss import Decide, DecisionLoss, check_number
-from pear.problem import Problem
+from pear.problem import Model, Problem
 
 
 class PFYLLoss(DecisionLoss):
@@ -40,7 +40,7 @@ class PFYLLoss(DecisionLoss):
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Problem | Model,
         decide: Decide | None = None,
         samples: int = 1,
         sigma: float = 1.0,

@@ -11,9 +11,10 @@ from torch import Tensor
 from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve, solve_verified
 from pear.errors import ProblemError
 from pear.optimality.point import Status
-from pear.problem import Problem
+from pear.problem import CostMap, Model, Problem
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.convert import as_batch
+from pear.problem.model import unwrap
 from pear.sensitivity.projection import inject_normal, project
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
@@ -24,7 +25,7 @@ TINY = 1e-7
 
 
 def regret_gradient(
-    problem: Problem,
+    problem: Problem | Model,
     predicted: Any,
     true: Any,
     smoothing: float | Literal["auto"] = 0.1,
@@ -40,7 +41,7 @@ def regret_gradient(
     objective's gradient, rescaled by the curvature H and projected onto the tangent space of the active constraints J.
 
     Args:
-        problem: what is decided; an integer problem is relaxed.
+        problem: what is decided; an integer problem is relaxed. A ``Model`` maps predicted values (B, k) to costs.
         predicted: (B, n) predicted costs ĉ.
         true: (B, n) true costs c.
         smoothing: λ, or "auto".
@@ -51,7 +52,7 @@ def regret_gradient(
         true_Q: the curvature of the true objective; the problem's own where it is left out.
 
     Returns:
-        (B, n) in the dtype of ``predicted``.
+        (B, n) in the dtype of ``predicted``; (B, k), by the predicted values, with a cost map.
 
     Example:
         >>> import pear
@@ -61,9 +62,8 @@ def regret_gradient(
     """
     check_on_failure(on_failure)
     check_injection(injection)
-    predicted, true = as_batch(predicted).detach(), as_batch(true).detach()
-    check_pair(predicted, true)
-    problem = problem.relaxed()
+    plain, cost_map, predicted, true = _costs(problem, predicted, true)
+    problem = plain.relaxed()
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
     scale = choose_smoothing(problem, true, smoothing, Q=Q)
     problem, predicted, true = scale.problem(problem), scale.times_units(predicted), scale.times_units(true)
@@ -74,11 +74,12 @@ def regret_gradient(
     fail(torch.where(known, int(Status.SOLVED), int(Status.NOT_FINITE)), on_failure, "the true costs")
     error = torch.where(known[:, None], error, 0.0)
     g = inject_normal(solved.qp, error, project(solved, error), injection)
-    return scale.times_units(g).to(predicted.dtype)
+    g = scale.times_units(g).to(predicted.dtype)
+    return g if cost_map is None else cost_map.pull_back(g)
 
 
 def normalized_regret(
-    problem: Problem,
+    problem: Problem | Model,
     predicted: Any,
     true: Any,
     solver: str = "auto",
@@ -92,7 +93,7 @@ def normalized_regret(
     Evaluated on the problem as it is: the integer program where it is one, without smoothing.
 
     Args:
-        problem: what is decided.
+        problem: what is decided. A ``Model`` maps predicted values (B, k) to costs.
         predicted: (B, n) predicted costs.
         true: (B, n) true costs.
         solver: "auto" or a name that ``pear solvers`` lists.
@@ -109,8 +110,8 @@ def normalized_regret(
         >>> round(pear.normalized_regret(choose_one, [[2.0, 1.0]], [[1.0, 3.0]]), 6)
         2.0
     """
-    predicted, true = as_batch(predicted).detach().double(), as_batch(true).detach().double()
-    check_pair(predicted, true)
+    problem, _, predicted, true = _costs(problem, predicted, true)
+    predicted, true = predicted.double(), true.double()
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
     with within(time_limit):
         chosen = solve(problem, predicted, solver=solver, Q=Q).x
@@ -174,8 +175,22 @@ def gradient_error(solved: Verified, predicted: Tensor, true: Tensor, Q: Any, tr
     return torch.where(solved.solved[:, None], error, torch.zeros_like(error))
 
 
+def _costs(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Problem, CostMap | None, Tensor, Tensor]:
+    """The plain problem, its cost map, and predicted and true costs (B, n), detached."""
+    plain, cost_map = unwrap(problem)
+    pair = as_batch(predicted).detach(), as_batch(true).detach()
+    check_pair(*pair)
+    forecast, costs = pair if cost_map is None else (cost_map(pair[0]), cost_map(pair[1]))
+    return plain, cost_map, forecast, costs
+
+
 def check_pair(predicted: Tensor, true: Tensor) -> None:
-    """Predicted and true costs must be of one shape."""
+    """Predicted and true costs must be of one shape, and in this order."""
+    if true.requires_grad and not predicted.requires_grad and torch.is_grad_enabled():
+        raise ProblemError(
+            "the true costs require a gradient and the predicted ones do not, so that the two are probably swapped; "
+            "call loss(predicted, true)"
+        )
     if predicted.shape != true.shape:
         raise ProblemError(
             f"predicted and true costs must have the same shape; got {tuple(predicted.shape)} and {tuple(true.shape)}"

@@ -15,13 +15,13 @@ from pear.data.building import BuildingData, load_building
 from pear.decisions.solve import decide_worst, solve
 from pear.errors import ProblemError
 from pear.losses.regret import check_pair
+from pear.losses.vertices import adjacent_vertices
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 from pear.solvers.binary.budgets import Budgets, Ints
 from pear.solvers.binary.rows import Array
 from pear.tasks.splits import TaskSplit, cut
 from pear.tasks.task import Task, check_finite
-from pear.tasks.vertices import adjacent_vertices
 
 Version = Literal["inequality", "equality"]
 Keys = Sequence[Hashable] | Tensor | None

@@ -13,11 +13,11 @@ from torch import Tensor
 from pear.decisions.solve import decide_worst, solve
 from pear.errors import ProblemError
 from pear.losses.regret import check_pair
+from pear.losses.vertices import adjacent_vertices
 from pear.problem import Problem
 from pear.problem.convert import ArrayLike, as_batch, to_float64
 from pear.solvers import threads
 from pear.tasks.costs import Array, SyntheticTask
-from pear.tasks.vertices import adjacent_vertices
 
 _LEAST_WEIGHT, _MOST_WEIGHT = 1, 10
 _VALUE_SCALE = 5

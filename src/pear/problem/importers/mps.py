@@ -10,9 +10,10 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError, MissingExtraError
-from pear.problem.importers.model import Model, Rows, finite, limits, make_problem, tensor
 from pear.problem.importers.mps_text import check_text
+from pear.problem.importers.rows import Rows, finite, limits, make_problem, tensor
 from pear.problem.importers.source import plain_file, suffix_of
+from pear.problem.model import Model
 
 SUFFIXES = (".mps", ".qps", ".lp")
 _EXPECTED = (

@@ -10,8 +10,9 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
-from pear.problem.importers.model import Array, Model, Rows, finite, limits, make_problem, tensor
+from pear.problem.importers.rows import Array, Rows, finite, limits, make_problem, tensor
 from pear.problem.importers.source import plain_file
+from pear.problem.model import Model
 
 SUFFIXES = (".mat",)
 _NEEDED = ("P", "q", "A", "l", "u")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pear.errors import DataError
 from pear.problem.importers import mps, osqp_mat
-from pear.problem.importers.model import Model
 from pear.problem.importers.source import suffix_of
+from pear.problem.model import Model
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,8 @@ class LinearEpochs:
         """True where the compiled epoch does what the plain loop would do with this run."""
         if type(model) is not nn.Linear or type(loss) is not PEARLoss or type(optimizer) is not torch.optim.Adam:
             return False
+        if loss.cost_map is not None:
+            return False
         hooks = model._forward_hooks or model._forward_pre_hooks or model._backward_hooks or loss._forward_hooks
         here = all(part.device.type == "cpu" and part.dim() == 2 for part in (features, costs))
         fits = here and features.shape[1] == model.in_features and costs.shape[1] == loss.problem.n

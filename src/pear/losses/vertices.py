@@ -1,4 +1,4 @@
-"""The vertices adjacent to a vertex of ``{Gz ≤ h, lb ≤ z ≤ ub}``, degenerate ones included."""
+"""The vertices adjacent to a vertex of ``{Az = b, Gz ≤ h, lb ≤ z ≤ ub}``, degenerate ones included."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
-def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array) -> Array:
+def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array, A: Array | None = None) -> Array:
     """All vertices that share an edge with the vertex ``z``.
 
     At z some variables N are at a bound and some rows K are tight. With y ≥ 0 for how far each leaves its constraint,
     the feasible directions are the y with ``M y = 0``: the rows K say so once the variables F between their bounds are
     eliminated. Where z is not degenerate M is empty and every y_j alone is an edge (a pivot and its ratio test); where
-    it is, the edges are the extreme rays of that cone.
+    it is, the edges are the extreme rays of that cone. A row of A is tight and stays so.
 
     Args:
         z: (n,) a vertex.
         G, h: (m, n) and (m,) rows.
         lb, ub: (n,) bounds, infinite where absent.
+        A: (p, n) equality rows, which z satisfies.
 
     Returns:
         (k, n) vertices, every one once.
@@ -38,11 +39,12 @@ def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array) -> Arr
     if (np.minimum(z - lb, ub - z) < -TIGHT * scale).any() or ((h - G @ z) / norm < -TIGHT * scale).any():
         raise ProblemError("the point violates a constraint; pass what decide_relaxed() returns")
     between, held = ~(low | high), low ^ high  # a variable whose bounds coincide is neither: it never moves
-    G_K = G[tight] / norm[tight, None]
+    E = np.zeros((0, len(z))) if A is None else A / np.maximum(np.abs(A).sum(1, keepdims=True), 1e-300)
+    G_K = np.vstack([E, G[tight] / norm[tight, None]])
     left, right = _eliminated(G_K[:, between])
     inward = np.where(low, 1.0, -1.0)[held]
-    # Row K of the directions: G_KF d_F + G_KN d_N + s = 0, with d_N = inward · y_N and s = y_K.
-    moves = np.hstack([G_K[:, held] * inward, np.eye(len(G_K))])
+    # Row K of the directions: G_KF d_F + G_KN d_N + s = 0, with d_N = inward · y_N and s = y_K, which A has not.
+    moves = np.hstack([G_K[:, held] * inward, np.eye(len(G_K))[:, len(E) :]])
     rays = extreme_rays(left @ moves)
     directions = np.zeros((len(rays), len(z)))
     directions[:, held] = rays[:, : held.sum()] * inward

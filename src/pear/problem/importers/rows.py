@@ -1,4 +1,4 @@
-"""``Model``: a problem that came from elsewhere, with its costs and names; and rows with two limits made to fit it."""
+"""What importers share: rows with two limits made to fit a ``Problem``, and numbers that are checked."""
 
 from __future__ import annotations
 
@@ -17,47 +17,6 @@ from pear.problem.convert import NO_BOUND
 from pear.problem.problem import Problem
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Model:
-    """A problem with its own costs and names.
-
-    Attributes:
-        problem: what ``pear.solve`` and the losses take.
-        known: (n,) float64, the model's own costs.
-        offset: constant of the objective, which no solve sees: the model's value is ``solution.value + offset``.
-        variables: n names.
-        rows: names of the rows, in the order of the source.
-
-    Example:
-        >>> import torch
-        >>> from pear.problem import Problem
-        >>> m = Model(Problem(lb=0, ub=1, n=2), torch.tensor([1.0, -1.0]), 0.0, ("buy", "sell"), ())
-        >>> m.decision(torch.tensor([[0.0, 1.0], [0.5, 0.0]]))["sell"]
-        tensor([1., 0.])
-    """
-
-    problem: Problem
-    known: Tensor
-    offset: float
-    variables: tuple[str, ...]
-    rows: tuple[str, ...]
-
-    def cost(self) -> Tensor:
-        """(n,) the cost of the model: all of it is known."""
-        return self.known
-
-    def decision(self, z: Tensor) -> dict[str, Tensor]:
-        """Decisions (n,) or (B, n) by the names of the variables: a number, or (B,), for each.
-
-        Raises:
-            DataError: z has another number of variables.
-        """
-        if z.ndim not in (1, 2) or z.shape[-1] != len(self.variables):
-            n = len(self.variables)
-            raise DataError(f"z must have shape ({n},) or (B, {n}), one entry for each variable; got {tuple(z.shape)}")
-        return dict(zip(self.variables, z.unbind(-1), strict=True))
 
 
 @dataclass(frozen=True)

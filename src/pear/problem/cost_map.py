@@ -1,0 +1,145 @@
+"""``CostMap``: from what is predicted to what the decision pays, ``cost = M ŷ + known``."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem.convert import ArrayLike, sample_index, shape, to_float64
+
+
+class CostMap:
+    """``cost = M ŷ + known``: 24 predicted prices become the 72 costs of a battery.
+
+    Args:
+        M: (n, k), dense or sparse (scipy or torch); left out, every cost is predicted and ``cost = ŷ + known``.
+        known: the part of the costs that nobody has to predict, (n,) for all samples or (N, n), a row for each: then
+            sample ids are row numbers. Left out, zero.
+        names: of the k predicted values.
+
+    Attributes:
+        n, inputs: costs, and predicted values k.
+        M: float64, a tensor or, where it came sparse, SciPy's CSR; None for the identity.
+        known: float64, (n,) or (N, n).
+        batch: N where samples have known costs of their own, or None.
+
+    Raises:
+        ProblemError: shapes do not fit, or an entry is not finite.
+
+    Example:
+        >>> import torch
+        >>> buy_and_sell = CostMap([[1.0], [-1.0]], known=[0.1, 0.1])
+        >>> buy_and_sell(torch.tensor([[2.0], [3.0]]))
+        tensor([[ 2.1000, -1.9000],
+                [ 3.1000, -2.9000]])
+    """
+
+    def __init__(self, M: ArrayLike = None, known: ArrayLike = None, names: Sequence[str] = ()) -> None:
+        if M is None and known is None:
+            raise ProblemError("a CostMap needs M (n, k), known (n,) or (N, n), or both; got neither")
+        self.M = None if M is None else _read_map(M)
+        fixed = None if known is None else _checked("known", to_float64("known", known), (1, 2))
+        self.n = self.M.shape[0] if self.M is not None else fixed.shape[-1]  # type: ignore[union-attr]
+        self.inputs = self.n if self.M is None else self.M.shape[1]
+        self.known = torch.zeros(self.n, dtype=torch.float64) if fixed is None else fixed
+        self.batch = len(self.known) if self.known.ndim == 2 else None
+        self.names = tuple(names)
+        if self.known.shape[-1] != self.n:
+            raise ProblemError(
+                f"known must have shape ({self.n},) or (N, {self.n}), a number for each row of M; got "
+                f"{shape(self.known)}"
+            )
+        if self.names and len(self.names) != self.inputs:
+            raise ProblemError(f"names must name the {self.inputs} predicted values; got {len(self.names)} names")
+
+    def __call__(self, predicted: ArrayLike, keys: Sequence[Hashable] | None = None) -> Tensor:
+        """The costs of predicted values, differentiable, in their dtype.
+
+        Args:
+            predicted: (k,) or (B, k).
+            keys: B row numbers of samples whose known costs are their own; left out, the batch is all N of them.
+
+        Returns:
+            (n,), or (B, n) for a batch, or where samples have known costs of their own.
+        """
+        values = predicted if isinstance(predicted, Tensor) else torch.as_tensor(np.asarray(predicted))
+        if not values.is_floating_point():
+            values = values.double()
+        if values.ndim not in (1, 2) or values.shape[-1] != self.inputs:
+            raise ProblemError(
+                f"the cost map takes {self.inputs} predicted values a sample, shape ({self.inputs},) or (B, "
+                f"{self.inputs}); got {shape(values)}"
+            )
+        rows = values.double() if values.ndim == 2 else values.double()[None]
+        known = self._known(keys).to(values.device)
+        if known.ndim == 2 and len(known) != len(rows):
+            raise ProblemError(
+                f"{len(known)} samples have known costs of their own, and {len(rows)} came; pass keys, the row numbers "
+                "of the samples"
+            )
+        costs = (self._times(rows, self.n, forward=True) + known).to(values.dtype)
+        return costs if values.ndim == 2 or self.batch is not None else costs[0]
+
+    def pull_back(self, gradient: Tensor) -> Tensor:
+        """(B, k) derivatives by the predicted values from those by the costs (B, n)."""
+        return self._times(gradient.double(), self.inputs, forward=False).to(gradient.dtype)
+
+    def _times(self, rows: Tensor, width: int, forward: bool) -> Tensor:
+        """(B, width): M times every row, or its transpose times every row where not ``forward``."""
+        if self.M is None:
+            return rows
+        if isinstance(self.M, Tensor):
+            M = self.M.to(rows.device)
+            return rows @ (M.T if forward else M)
+        # torch's sparse tensors warn, of a beta state and of checks; their products are few enough to be summed here.
+        row, column, entries = (torch.from_numpy(part).to(rows.device) for part in sparse.find(self.M))
+        to, source = (row, column) if forward else (column, row)
+        return rows.new_zeros(len(rows), width).index_add(1, to.long(), rows[:, source.long()] * entries)
+
+    def __getitem__(self, index: Any) -> CostMap:
+        """The map of the samples at ``index``, as of a ``Problem``."""
+        if self.batch is None:
+            return self
+        return CostMap(self.M, self.known[sample_index(index, self.batch, self.known.device)], self.names)
+
+    def _known(self, keys: Sequence[Hashable] | None) -> Tensor:
+        if keys is None or self.batch is None:
+            return self.known
+        outside = [key for key in keys if not isinstance(key, int) or not 0 <= key < self.batch]
+        if outside:
+            raise ProblemError(
+                f"{self.batch} samples have known costs of their own, so that keys must be their row numbers, 0 to "
+                f"{self.batch - 1}; got {outside[0]!r}"
+            )
+        return self.known[torch.tensor(keys)]
+
+    def __repr__(self) -> str:
+        kind = "identity" if self.M is None else "dense" if isinstance(self.M, Tensor) else "sparse"
+        own = "" if self.batch is None else f", known costs of {self.batch} samples"
+        return f"CostMap({self.inputs} predicted values → {self.n} costs, {kind}{own})"
+
+
+def _read_map(M: ArrayLike) -> Any:
+    if isinstance(M, Tensor) and M.layout is not torch.strided:
+        coo = M.detach().to_sparse_coo().coalesce().cpu()
+        M = sparse.coo_array((coo.values().numpy(), coo.indices().numpy()), shape=tuple(M.shape))
+    if not sparse.issparse(M):
+        return _checked("M", to_float64("M", M), (2,))
+    csr = sparse.csr_array(M, dtype=float)
+    _checked("M", torch.from_numpy(csr.data), (1,))
+    return csr
+
+
+def _checked(name: str, value: Tensor, dimensions: tuple[int, ...]) -> Tensor:
+    if value.ndim not in dimensions:
+        expected = {"M": "(n, k)", "known": "(n,) or (N, n)"}[name]
+        raise ProblemError(f"{name} of a cost map must have shape {expected}; got {shape(value)}")
+    if not bool(value.isfinite().all()):
+        raise ProblemError(f"{name} of a cost map must be finite; it holds NaN or infinity")
+    return value
