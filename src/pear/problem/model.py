@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pear.errors import DataError, ProblemError
 from pear.problem.cost_map import CostMap
+from pear.problem.html import facts, some, table
 from pear.problem.problem import Problem
 
 
@@ -107,10 +108,19 @@ class Model:
         return replace(self, problem=self.problem[index], cost_map=own, known=self.known if own is None else own.known)
 
     def __repr__(self) -> str:
-        return f"Model({self.problem}, {self.cost_map or 'all costs predicted'})"
+        return f"Model({shown(self.problem, self.cost_map)}{'' if self.cost_map else ', all costs predicted'})"
+
+    def _repr_html_(self) -> str:
+        own = {"names": some(self.variables), "predicted values": some(self.names), "costs": self.cost_map}
+        return table("Model", {**facts(self.problem), **own, "constant": self.offset or None}, self.report)
 
     def __str__(self) -> str:
         return self.report or repr(self)
+
+
+def shown(problem: Problem, cost_map: CostMap | None) -> str:
+    """The problem and its cost map, if any, in one line."""
+    return f"{problem}" if cost_map is None else f"{problem}, {cost_map}"
 
 
 def unwrap(problem: Any) -> tuple[Problem, CostMap | None]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pear.errors import FailedSamplesWarning, ProblemError
+from pear.errors import FailedSamplesWarning, ProblemError, listed
 
 
 def unusable_rows(model: nn.Module, loss: Any, features: Tensor) -> Tensor | None:
@@ -37,8 +37,8 @@ def unusable_rows(model: nn.Module, loss: Any, features: Tensor) -> Tensor | Non
     bad = suspects[~finite]
     if not len(bad):
         return None
-    named = ", ".join(map(str, bad[:5].tolist())) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
-    message = f"{len(bad)} of {len(features)} rows of the training features hold NaN or infinity: rows {named}"
+    named = listed("row", bad.tolist())
+    message = f"{len(bad)} of {len(features)} rows of the training features hold NaN or infinity: {named}"
     if getattr(loss, "on_failure", "raise") != "mask":
         raise ProblemError(
             f"{message}. One of them makes every weight NaN: fill or drop them, or make the loss with "
