@@ -44,7 +44,9 @@ PROBLEMS = {
     "one": lambda: pear.Problem(lb=-1.0, ub=1.0, n=1),
     "mapped": lambda: pear.Model(
         pear.Problem(A=np.ones((1, 3)), b=[1.0], lb=0.0),
-        cost_map=pear.CostMap(sparse.csr_array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), [0.1, 0.2, 0.3], ["day", "night"]),
+        cost_map=pear.CostMap(
+            sparse.csr_array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), [0.1, 0.2, 0.3], ["day", "night"]
+        ),
         offset=2.5,
         variables=("a", "b", "c"),
         rows=("sum",),
@@ -78,14 +80,20 @@ def test_every_kind_of_problem_comes_back(kind: str, tmp_path: Path) -> None:
         for name in ("variables", "rows", "offset", "report", "names"):
             assert getattr(again.problem, name) == getattr(problem, name)
         assert torch.equal(again.problem.known, problem.known)
-        assert {n: at.tolist() for n, at in again.problem.layout.items()} == {n: at.tolist() for n, at in problem.layout.items()}
+        assert {n: at.tolist() for n, at in again.problem.layout.items()} == {
+            n: at.tolist() for n, at in problem.layout.items()
+        }
 
 
-@pytest.mark.parametrize("settings", [{"model": "mlp", "hidden_layer_sizes": (7, 3)}, {"loss": "mse"}, {"smoothing": "auto*2"}])
+@pytest.mark.parametrize(
+    "settings", [{"model": "mlp", "hidden_layer_sizes": (7, 3)}, {"loss": "mse"}, {"smoothing": "auto*2"}]
+)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_parameters_and_names_come_back(settings: Any, dtype: Any, tmp_path: Path) -> None:
     problem, costs = PROBLEMS["simplex"](), pd.DataFrame(values(4), columns=["n", "e", "s", "w"]).astype(dtype)
-    model = pear.DecisionRegressor(problem, learning_rate=np.float64(0.02), **settings, **SHORT).fit(TABLE.astype(dtype), costs)
+    model = pear.DecisionRegressor(problem, learning_rate=np.float64(0.02), **settings, **SHORT).fit(
+        TABLE.astype(dtype), costs
+    )
     model.save(str(tmp_path / "a.pear"))
     again = pear.DecisionRegressor.load(str(tmp_path / "a.pear"))
     pd.testing.assert_frame_equal(again.predict(TABLE), model.predict(TABLE))
@@ -203,7 +211,9 @@ def test_what_is_something_else(saved: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entropy = pear.Smooth(
-        value=lambda z: (z * z).sum(1), gradient=lambda z: 2 * z, hessian=lambda z: 2 * torch.eye(4).expand(len(z), 4, 4)
+        value=lambda z: (z * z).sum(1),
+        gradient=lambda z: 2 * z,
+        hessian=lambda z: 2 * torch.eye(4).expand(len(z), 4, 4),
     )
     smooth = pear.Problem(A=np.ones((1, 4)), b=[1.0], lb=0.0, phi=entropy)
     model = pear.DecisionRegressor(smooth, loss="mse", **SHORT).fit(X, values(4))

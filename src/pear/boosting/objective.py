@@ -9,7 +9,6 @@ what they mean there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -55,8 +54,8 @@ class _Labelled:
             label = second.get_label() if native else first
             if np.size(label) != predicted.size:
                 raise ProblemError(
-                    f"{np.size(label)} labels came for {predicted.size} forecasts; LightGBM keeps one label a row: pass "
-                    "the true values (N, k) as `true`"
+                    f"{np.size(label)} labels came for {predicted.size} forecasts; LightGBM keeps one label a row: "
+                    "pass the true values (N, k) as `true`"
                 )
             true = self._rows(label, "the labels")
         if true.shape != predicted.shape:

@@ -90,7 +90,9 @@ class Archive:
             with zipfile.ZipFile(path) as archive:
                 text = archive.read(DOCUMENT)
                 if _digest(text) != archive.read(CHECKSUM).decode("ascii", "replace"):
-                    raise DataError(f"{path} was altered or damaged: {DOCUMENT} is not what was written; write it again")
+                    raise DataError(
+                        f"{path} was altered or damaged: {DOCUMENT} is not what was written; write it again"
+                    )
                 document = json.loads(text)
                 arrays = {name: _array(archive, path, row) for name, row in document.pop("arrays").items()}
         except FileNotFoundError as error:

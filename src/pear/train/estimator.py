@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from pear.decisions.solve import solve
 from pear.errors import MissingExtraError, ProblemError
 from pear.losses.methods import make_loss
+from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
 from pear.train import model_file
 from pear.train.config import FitConfig
@@ -25,8 +26,9 @@ from pear.train.loss import keyed
 from pear.train.names import as_table, column_names, is_frame, variable_names
 from pear.train.order import shuffled
 from pear.train.race import multiple_of_auto
-from pear.train.scorer import as_values, inputs_of, minus_regret, own_rows
+from pear.train.scorer import as_values, inputs_of, minus_regret
 from pear.train.start import make_optimizer
+from pear.train.validation import decided, own_rows
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -141,7 +143,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
                 self.loss_,
                 (scaled(features), costs),
                 self.validation_fraction if held_out is None else (scaled(held_out[0]), held_out[1]),
-                config=config,
+                None if decided(self.loss_) is not None else self._regret,
+                config,
                 progress=progress,
             )
         before = self.history_.before
@@ -303,6 +306,10 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31))
 
+    def _regret(self, predicted: Tensor, true: Tensor) -> float:
+        """The metric for a loss that has no problem of its own."""
+        return normalized_regret(self._problem_of(None), predicted, true)
+
     def _forecast(self, X: Any) -> Array:
         """(N, k) in the dtype of the model."""
         check_is_fitted(self)
@@ -317,11 +324,13 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         own = own_rows(self.problem)
         if given is None and own is not None:
             raise ProblemError(
-                f"the problem has fields of its own for the {own} rows of fit, and nobody says what those of other rows "
-                "are; pass problem=…, with a row for each of X"
+                f"the problem has fields of its own for the {own} rows of fit, and nobody says what those of "
+                "other rows are; pass problem=…, with a row for each of X"
             )
         if given is not None and inputs_of(given) != inputs_of(self.problem):
-            raise ProblemError(f"the problem given takes {inputs_of(given)} values, and {inputs_of(self.problem)} are predicted")
+            raise ProblemError(
+                f"the problem given takes {inputs_of(given)} values, and {inputs_of(self.problem)} are predicted"
+            )
         return self.problem if given is None else given
 
     def __sklearn_tags__(self) -> Any:

@@ -28,7 +28,9 @@ def save(estimator: DecisionRegressor, path: Path) -> None:
     """Write a fitted estimator."""
     archive = Archive()
     own = isinstance(estimator.model, nn.Module)
-    weights = {name: archive.put(f"weights/{name}", _tensor(name, w)) for name, w in estimator.model_.state_dict().items()}
+    weights = {
+        name: archive.put(f"weights/{name}", _tensor(name, w)) for name, w in estimator.model_.state_dict().items()
+    }
     archive.document |= {
         "format": KIND,
         "version": VERSION,
@@ -96,7 +98,9 @@ def _names(names: Sequence[Any] | None, what: str) -> list[Any] | None:
 
 def _tensor(name: str, value: Any) -> torch.Tensor:
     if not isinstance(value, torch.Tensor):
-        raise ProblemError(f"the module keeps {name} of type {type(value).__name__}, and a model file holds tensors only")
+        raise ProblemError(
+            f"the module keeps {name} of type {type(value).__name__}, and a model file holds tensors only"
+        )
     return value
 
 

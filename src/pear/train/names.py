@@ -23,7 +23,7 @@ def column_names(value: Any) -> tuple[Any, ...] | None:
 
 
 def variable_names(problem: Problem | Model, columns: Sequence[Any] | None) -> tuple[Any, ...]:
-    """Of the n decisions: a model's own, or else those of the cost columns, or x0, x1, …"""
+    """Of the n decisions: a model's own, or else those of the cost columns, or numbered ones."""
     if isinstance(problem, Model):
         return problem.variables
     return tuple(columns) if columns is not None else tuple(f"x{i}" for i in range(problem.n))

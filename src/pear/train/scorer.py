@@ -10,18 +10,13 @@ from pear.errors import ProblemError
 from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
 from pear.problem.model import unwrap
+from pear.train.validation import own_rows
 
 
 def inputs_of(problem: Problem | Model) -> int:
     """How many values are predicted for a sample."""
     plain, cost_map = unwrap(problem)
     return plain.n if cost_map is None else cost_map.inputs
-
-
-def own_rows(problem: Problem | Model) -> int | None:
-    """N where samples have fields or known costs of their own; None where all share the problem."""
-    plain, cost_map = unwrap(problem)
-    return plain.batch if cost_map is None else cost_map.batch or plain.batch
 
 
 def as_values(problem: Problem | Model, values: Any, name: str) -> np.ndarray[Any, Any]:
