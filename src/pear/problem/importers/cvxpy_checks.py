@@ -160,8 +160,15 @@ def marks(variable: Any, name: str) -> Any:
     """Where a variable is "boolean" or "integer": bool, in its shape."""
     given = variable.attributes[name]
     found = np.full(variable.shape, given is True)
-    for index in given if isinstance(given, (list, tuple)) else ():
-        found[index] = True
+    if isinstance(given, bool):
+        return found
+    try:
+        found[tuple(np.asarray(positions) for positions in given)] = True
+    except IndexError as error:
+        raise DataError(
+            f"{WHERE}: {name}={given} of variable {variable.name()} does not fit its shape {variable.shape}; CVXPY takes "
+            f"one list of positions for each dimension, as NumPy does: {name}=[[0, 2]], for example"
+        ) from error
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ _REFUSED = {
 def from_gurobipy(model: Any, predicted: Names = None) -> Model:
     """A linear, quadratic or integer program from a ``gurobipy.Model``. Nothing is solved.
 
-    Pending changes are processed (``model.update()``). A range becomes what Gurobi makes of it: an equality with a
-    variable of its own.
+    Pending changes are processed (``model.update()``). The variables that Gurobi adds for ranges (``addRange``) are made
+    limits of their rows again.
 
     Args:
         model: of gurobipy.
@@ -49,6 +50,38 @@ def from_gurobipy(model: Any, predicted: Names = None) -> Model:
 
 def gurobi_arrays(model: Any) -> Arrays:
     """The arrays of an updated ``gurobipy.Model``."""
+    return _with_ranges(_arrays(model))
+
+
+def _with_ranges(arrays: Arrays) -> Arrays:
+    """Rows with two limits instead of equalities with a variable that Gurobi has added, named Rg and the row's name."""
+    rows, place = arrays.rows, {name: i for i, name in enumerate(arrays.variables)}
+    low, high = rows.low.copy(), rows.high.copy()
+    columns, added = sparse.csc_array(rows.matrix), []
+    for row, name in enumerate(rows.names):
+        at = place.get(f"Rg{name}", -1)
+        if at < 0 or arrays.costs[at] or low[row] != high[row] or np.diff(columns.indptr)[at] != 1:
+            continue
+        entry = columns.indptr[at]
+        if columns.indices[entry] == row and columns.data[entry] == 1.0:
+            low[row], high[row] = low[row] - arrays.ub[at], high[row] - arrays.lb[at]
+            added.append(at)
+    if not added:
+        return arrays
+    kept = np.setdiff1d(np.arange(len(arrays.costs)), added)
+    return replace(
+        arrays,
+        rows=Rows(sparse.csr_array(rows.matrix[:, kept]), low, high, rows.names),
+        costs=arrays.costs[kept],
+        lb=arrays.lb[kept],
+        ub=arrays.ub[kept],
+        Q=None if arrays.Q is None else arrays.Q[kept][:, kept],
+        integer=None if arrays.integer is None else arrays.integer[kept],
+        variables=tuple(arrays.variables[i] for i in kept),
+    )
+
+
+def _arrays(model: Any) -> Arrays:
     where = f"the Gurobi model {model.ModelName}" if model.ModelName else "the Gurobi model"
     _check(where, model)
     right, senses = np.array(model.getAttr("RHS"), dtype=float), np.array(model.getAttr("Sense"), dtype=str)
