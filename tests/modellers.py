@@ -54,24 +54,52 @@ class Case:
 
 LEAST = [[1.0, 1.0, 1.0]]
 CASES = {
-    "free variables": Case([1, 2, -1], [[1, 1, 0], [1, -1, 1], [0, 1, 1]], [1, -INF, -4], [INF, 3, INF], -INF, [INF, 8, 5]),
+    "free variables": Case(
+        [1, 2, -1], [[1, 1, 0], [1, -1, 1], [0, 1, 1]], [1, -INF, -4], [INF, 3, INF], -INF, [INF, 8, 5]
+    ),
     "ranges": Case([1, -1, 2], [[1, 1, 1], [1, -1, 0], [0, 1, 2]], [1, -2, 0.5], [4, 2, 3], 0, 3),
     "fixed variables": Case([1, 1, -3], [[1, 1, 1]], [-INF], [5], [2, -1.5, 0], [2, -1.5, 9]),
     "negative upper bounds": Case([-1, 2, 1], [[1, 1, 1]], [-20], [-2], [-INF, -5, -3], [-1, -0.5, INF]),
     "bounds of every kind": Case([1, -1, 1, -1, 1], None, [], [], [0, -INF, -4, -INF, 2.5], [INF, -2, 7, 0, 2.5]),
-    "maximisation with a constant": Case([3, 5, -1], [[1, 2, 0], [3, 1, -1]], [-INF] * 2, [6, 9], 0, [4, 4, 2], sense="max", offset=10.5),
+    "maximisation with a constant": Case(
+        [3, 5, -1], [[1, 2, 0], [3, 1, -1]], [-INF] * 2, [6, 9], 0, [4, 4, 2], sense="max", offset=10.5
+    ),
     "a constant alone": Case([0, 0], [[1, 1]], [1], [2], 0, 3, offset=-7.25),
-    "empty rows and columns": Case([1, -2, 1], [[0, 0, 0], [1, 0, 1], [0, 0, 0]], [-1, 1, 0], [2, INF, 0], 0, [INF, 3, INF]),
+    "empty rows and columns": Case(
+        [1, -2, 1], [[0, 0, 0], [1, 0, 1], [0, 0, 0]], [-1, 1, 0], [2, INF, 0], 0, [INF, 3, INF]
+    ),
     "a row without limits": Case([1, 1], [[1, 2], [1, -1]], [2, -INF], [INF, INF]),
     "dependent equalities": Case([1, 2, 3], [[1, 1, 1], [2, 2, 2], [1, 0, -1]], [2, 4, 0.5], [2, 4, 0.5], 0, 2),
-    "integers beside others": Case([-3, -2, -1.5, 0.5], [[2, 1, 3, -1], [1, 1, 0, 0]], [-INF, 1], [7.5, 4], [0, 0, 0, 0], [1, 3, 2.5, 1], integer=[0, 1, 3]),
-    "negative integers": Case([1, 1], [[2, 3], [1, -1]], [-17.5, -INF], [INF, 2.5], [-6, -INF], [-1, 4], integer=[0, 1]),
-    "binaries to maximise": Case([6, 5, 4, 3], [[3, 4, 2, 1], [1, 0, 1, 1]], [-INF] * 2, [6, 2], 0, 1, integer=[0, 1, 2, 3], sense="max", offset=1),
+    "integers beside others": Case(
+        [-3, -2, -1.5, 0.5],
+        [[2, 1, 3, -1], [1, 1, 0, 0]],
+        [-INF, 1],
+        [7.5, 4],
+        [0, 0, 0, 0],
+        [1, 3, 2.5, 1],
+        integer=[0, 1, 3],
+    ),
+    "negative integers": Case(
+        [1, 1], [[2, 3], [1, -1]], [-17.5, -INF], [INF, 2.5], [-6, -INF], [-1, 4], integer=[0, 1]
+    ),
+    "binaries to maximise": Case(
+        [6, 5, 4, 3],
+        [[3, 4, 2, 1], [1, 0, 1, 1]],
+        [-INF] * 2,
+        [6, 2],
+        0,
+        1,
+        integer=[0, 1, 2, 3],
+        sense="max",
+        offset=1,
+    ),
     "quadratic": Case([-1, -2, 1], LEAST, [1], [1], 0, 1, [[2, 0.5, 0], [0.5, 1, 0], [0, 0, 0]], offset=3),
     "quadratic to maximise": Case([1, 2], [[1, 1]], [-INF], [1.5], -INF, 4, [[-1, 0.25], [0.25, -2]], sense="max"),
-    "quadratic with ranges": Case([1, -4, 0], [[1, 1, 1], [1, -1, 0]], [-1, -2], [2, 0.5], [-INF, -INF, 0], 5, np.diag([1.0, 2.0, 4.0])),
+    "quadratic with ranges": Case(
+        [1, -4, 0], [[1, 1, 1], [1, -1, 0]], [-1, -2], [2, 0.5], [-INF, -INF, 0], 5, np.diag([1.0, 2.0, 4.0])
+    ),
     "infinite as 1e30": Case([1, -1], [[1, 1]], [-1e30], [4], [-2, -1e30], 1e30),
-}  # fmt: skip
+}
 WITHOUT_OPTIMUM = {
     "infeasible": Case([1, 1], [[1, 1], [1, 1]], [3, -INF], [INF, 2]),
     "unbounded": Case([-1, 1], [[1, -1]], [0], [INF]),
@@ -190,7 +218,7 @@ def cvxpy_problem(case: Case, cost: Any = None) -> Any:
 def from_cvxpy(case: Case, folder: Path) -> tuple[pear.Model, float]:
     cp = pytest.importorskip("cvxpy")
     problem = cvxpy_problem(case)
-    tight = {name: 1e-12 for name in ("tol_gap_abs", "tol_gap_rel", "tol_feas")}
+    tight = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-12)
     optimum = problem.solve(cp.HIGHS) if case.Q is None else problem.solve(cp.CLARABEL, **tight)
     return pear.from_cvxpy(problem), optimum
 
@@ -272,14 +300,14 @@ def pyepo_model(case: Case) -> Any:
     epo = pytest.importorskip("pyepo").EPO
 
     class Around(opt.optModel):
-        def _getModel(self) -> tuple[Any, list[int]]:
+        def _getModel(self) -> tuple[Any, list[int]]:  # noqa: N802 - PyEPO's name
             self.modelSense = epo.MINIMIZE if case.sense == "min" else epo.MAXIMIZE
             highs = highspy.Highs()
             highs.silent()
             highs.passModel(highs_model(case))
             return highs, list(range(case.n))
 
-        def setObj(self, c: Any) -> None:
+        def setObj(self, c: Any) -> None:  # noqa: N802 - PyEPO's name
             for i, cost in enumerate(c):
                 self._model.changeColCost(i, float(cost))
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from modellers import CASES, IMPORTERS, WITHOUT_OPTIMUM, scipy_optimum, value
 
 import pear
+from modellers import CASES, IMPORTERS, WITHOUT_OPTIMUM, scipy_optimum, value
 
 
 @pytest.mark.parametrize("name", CASES)

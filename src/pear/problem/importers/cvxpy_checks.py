@@ -38,6 +38,8 @@ def predicted_parameters(problem: Any, parameters: Any, cvxpy: Any) -> list[Any]
 
 def check_leaves(problem: Any, predicted: list[Any]) -> None:
     """Variables are plain, parameters that are not predicted have values, names tell what is predicted apart."""
+    if not problem.variables():
+        raise DataError(f"{WHERE} has no variables; a decision needs at least one")
     for v in problem.variables():
         strange = [name for name in _SHAPED if v.attributes.get(name)]
         if strange:
@@ -166,8 +168,8 @@ def marks(variable: Any, name: str) -> Any:
         found[tuple(np.asarray(positions) for positions in given)] = True
     except IndexError as error:
         raise DataError(
-            f"{WHERE}: {name}={given} of variable {variable.name()} does not fit its shape {variable.shape}; CVXPY takes "
-            f"one list of positions for each dimension, as NumPy does: {name}=[[0, 2]], for example"
+            f"{WHERE}: {name}={given} of variable {variable.name()} does not fit its shape {variable.shape}; CVXPY "
+            f"takes one list of positions for each dimension, as NumPy does: {name}=[[0, 2]], for example"
         ) from error
     return found
 

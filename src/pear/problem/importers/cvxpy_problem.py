@@ -163,12 +163,12 @@ class _Canonical:
         random = np.random.default_rng(0)
         for p in predicted:
             P, _, _, A, b = self.at({p.id: 1.0 + random.random(p.shape)})
-            if P is not None and abs(P).max() > 0:
+            if P is not None and np.abs(P.data).max(initial=0.0) > 0:
                 raise DataError(
                     f"{WHERE}: the predicted parameter {p.name()} multiplies a quadratic term of the objective; it may "
                     "multiply linear terms alone: give it a value and leave it out of parameters"
                 )
-            if abs(A).max() > 0 or np.abs(b).max(initial=0.0) > 0:
+            if max(np.abs(A.data).max(initial=0.0), np.abs(b).max(initial=0.0)) > 0:
                 raise DataError(
                     f"{WHERE}: the predicted parameter {p.name()} stands inside a nonlinear function of the objective; "
                     "it may multiply decisions alone: write sum_squares(x - p) as sum_squares(x) - 2 * p @ x"
@@ -203,8 +203,6 @@ class _Canonical:
 def _arrays(problem: Any, canonical: _Canonical) -> tuple[Arrays, dict[str, Tensor]]:
     """The arrays in the sense of the original, and the columns of its variables by name."""
     variables, columns = problem.variables(), canonical.columns()
-    if not variables:
-        raise DataError(f"{WHERE} has no variables; a decision needs at least one")
     n, sign = len(canonical.q), canonical.sign
     names = np.full(n, "", dtype=object)
     integer = np.zeros(n, dtype=bool)
@@ -217,7 +215,7 @@ def _arrays(problem: Any, canonical: _Canonical) -> tuple[Arrays, dict[str, Tens
             raise DataError(
                 f"{WHERE}: two variables are called {v.name()}; decisions come back by name: give each its own"
             )
-        layout[v.name()] = torch.from_numpy(np.ascontiguousarray(at))
+        layout[v.name()] = torch.tensor(at)
         names[at.reshape(-1)] = entries(v)
         integer[at] = marks(v, "boolean") | marks(v, "integer")
         least, most = bounds(v)

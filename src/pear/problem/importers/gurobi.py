@@ -27,8 +27,8 @@ _REFUSED = {
 def from_gurobipy(model: Any, predicted: Names = None) -> Model:
     """A linear, quadratic or integer program from a ``gurobipy.Model``. Nothing is solved.
 
-    Pending changes are processed (``model.update()``). The variables that Gurobi adds for ranges (``addRange``) are made
-    limits of their rows again.
+    Pending changes are processed (``model.update()``). The variables that Gurobi adds for ranges (``addRange``) are
+    made limits of their rows again.
 
     Args:
         model: of gurobipy.
