@@ -65,8 +65,8 @@ def check_costs(costs: Tensor, name: str, loss: Any) -> None:
     bad = nonfinite_rows(costs).nonzero()[:, 0].tolist()
     if bad and not masks(loss):
         raise ProblemError(
-            f"{len(bad)} of {len(costs)} rows of the costs of {name} hold NaN or infinity: {listed('row', bad)}. Fill or "
-            "drop them, or make the loss with on_failure='mask', which leaves such samples out"
+            f"{len(bad)} of {len(costs)} rows of the costs of {name} hold NaN or infinity: {listed('row', bad)}. Fill "
+            "or drop them, or make the loss with on_failure='mask', which leaves such samples out"
         )
 
 
