@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -79,6 +80,17 @@ def test_notebooks_show_a_small_escaped_table() -> None:
     assert "3: <b>first</b>, second & last, third" in pages[1].texts
     assert pages[1].texts[-2:] == ["3 <columns>", "1 row"]
     assert pages[2].texts[:5] == ["Solution", "samples", "1 sample of 3 variables: 1 SOLVED", "mean value", "6"]
+
+
+def test_arrays_that_may_not_be_written_to_are_read_in_silence() -> None:
+    """As pandas gives them."""
+    values = np.ones((3, 1))
+    values.flags.writeable = False
+    model = pear.Model(BOX, cost_map=pear.CostMap([[1.0], [-1.0]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert pear.solve(model, values).x.tolist() == [[0.0, 1.0]] * 3
+        assert model.cost(values).tolist() == [[1.0, -1.0]] * 3
 
 
 def test_a_reason_is_said_once_with_its_samples() -> None:
