@@ -23,7 +23,15 @@ from pear.errors import (
 from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret_gradient
 from pear.optimality.point import Status
 from pear.problem import CostMap, Model, Problem, Smooth
-from pear.problem.importers import from_mps
+from pear.problem.importers import (
+    from_cvxpy,
+    from_gurobipy,
+    from_highs,
+    from_mps,
+    from_pyepo,
+    from_pyomo,
+    from_scipy,
+)
 
 if TYPE_CHECKING:
     from pear.train import FitConfig, fit, tune
@@ -49,7 +57,13 @@ __all__ = [
     "Status",
     "UnknownSolverError",
     "fit",
+    "from_cvxpy",
+    "from_gurobipy",
+    "from_highs",
     "from_mps",
+    "from_pyepo",
+    "from_pyomo",
+    "from_scipy",
     "losses",
     "normalized_regret",
     "regret_gradient",
