@@ -142,5 +142,5 @@ def test_the_command_runs_from_the_wheel(installed: Path, tmp_path: Path) -> Non
 def test_the_ten_lines_of_the_readme_run_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     """They compile what they call first, as for everyone who has just installed the package."""
     (lines,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.S)[:1]
-    printed = run([installed / "python", "-c", lines], tmp_path, timeout=300)
+    printed = run([installed / "python", "-c", lines], tmp_path, timeout=600)
     assert 0 <= float(printed) < 0.2
