@@ -133,9 +133,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         own, held_out = own_rows(self.problem), None
         if own not in (None, len(features)):
             raise ProblemError(f"the problem has fields of its own for {own} samples, and X has {len(features)} rows")
+        config = self._begin(features, costs)
         if validation is not None:
             held_out = self._samples(*validation, reset=False)
-        config = self._begin(features, costs)
         scaled, network = _parts(self.model_)
         with displayed(self.verbose) as progress:
             self.history_ = fit(
@@ -258,7 +258,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         elif columns is not None and self._columns is not None and columns != self._columns:
             raise ProblemError(f"the columns of y must be those of fit, {list(self._columns)}; got {list(columns)}")
         features, device = torch.from_numpy(np.array(rows)), _device(self.problem)
-        return features.to(device), torch.from_numpy(values.astype(rows.dtype)).to(device)
+        dtype = features.dtype if reset else next(self.model_.parameters()).dtype
+        return features.to(device, dtype), torch.from_numpy(np.array(values)).to(device, dtype)
 
     def _begin(self, features: Tensor, costs: Tensor) -> FitConfig:
         """A fresh model and a fresh loss; the settings of the run."""
