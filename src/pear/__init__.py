@@ -27,6 +27,7 @@ from pear.problem import CostMap, Model, Problem, Smooth
 from pear.problem.importers import from_mps
 
 if TYPE_CHECKING:
+    from pear import boosting
     from pear.train import FitConfig, fit, tune
     from pear.train.estimator import DecisionRegressor
     from pear.train.scorer import regret_scorer
@@ -52,6 +53,7 @@ __all__ = [
     "SolveError",
     "Status",
     "UnknownSolverError",
+    "boosting",
     "fit",
     "from_mps",
     "losses",
@@ -73,6 +75,8 @@ _LATER = {
 
 def __getattr__(name: str) -> Any:
     """Training is imported when it is first asked for: who only decides need not wait for it."""
+    if name == "boosting":
+        return import_module("pear.boosting")
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'pear' has no attribute {name!r}")
