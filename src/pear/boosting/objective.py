@@ -154,7 +154,7 @@ class Metric(_Labelled):
         """("regret", value), and for LightGBM False behind it: lower is better."""
         predicted, true = self._read(first, second)
         if self._kept is None or not np.array_equal(self._kept[0], true):  # the best decisions are found once
-            keys = None if own_rows(self.problem) is None else range(len(true))
+            keys: Any = None if own_rows(self.problem) is None else list(range(len(true)))
             self._kept = true, regret_on(self.problem, torch.from_numpy(true), keys)
         values = torch.from_numpy(predicted.copy())
         value = self._kept[1](values, values)

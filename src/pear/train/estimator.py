@@ -86,7 +86,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         self,
         problem: Problem | Model,
         model: Literal["linear", "mlp"] | nn.Module = "linear",
-        loss: str | Callable[..., Any] = "pear",
+        loss: str | Callable[..., Any] | None = "pear",
         *,
         smoothing: float | str | None = None,
         injection: float | None = None,

@@ -37,8 +37,8 @@ def as_values(problem: Problem | Model, values: Any, name: str) -> np.ndarray[An
 
 def minus_regret(problem: Problem | Model, predicted: Any, true: Any) -> float:
     """Minus the normalised regret of values (N, k) that were predicted, or of (N,) where k is 1."""
-    pair = as_values(problem, predicted, "the predictions"), as_values(problem, true, "y")
-    return -normalized_regret(problem, *(values.astype(float) for values in pair))
+    values, came_true = as_values(problem, predicted, "the predictions"), as_values(problem, true, "y")
+    return -normalized_regret(problem, values.astype(float), came_true.astype(float))
 
 
 class RegretScorer:
