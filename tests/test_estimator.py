@@ -59,7 +59,7 @@ EXPECTED = {
 
 
 @parametrize_with_checks(
-    [pear.DecisionRegressor(pear.Problem(lb=-1.0, ub=1.0, n=1), max_epochs=3)],
+    [pear.DecisionRegressor(pear.Problem(lb=-1.0, ub=1.0, n=1), max_epochs=1)],
     expected_failed_checks=lambda estimator: EXPECTED,
 )
 def test_rules_of_scikit_learn(estimator: Any, check: Any) -> None:

@@ -35,6 +35,7 @@ from pear.problem.importers import (
 )
 
 if TYPE_CHECKING:
+    from pear import boosting
     from pear.train import FitConfig, fit, tune
     from pear.train.estimator import DecisionRegressor
     from pear.train.scorer import regret_scorer
@@ -60,6 +61,7 @@ __all__ = [
     "SolveError",
     "Status",
     "UnknownSolverError",
+    "boosting",
     "fit",
     "from_cvxpy",
     "from_gurobipy",
@@ -87,6 +89,8 @@ _LATER = {
 
 def __getattr__(name: str) -> Any:
     """Training is imported when it is first asked for: who only decides need not wait for it."""
+    if name == "boosting":
+        return import_module("pear.boosting")
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'pear' has no attribute {name!r}")

@@ -9,6 +9,7 @@ what they mean there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -18,9 +19,9 @@ from pear.decisions.solve import OnFailure
 from pear.errors import ProblemError
 from pear.losses.guided import check_guidance
 from pear.losses.pear import PEARLoss
-from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
-from pear.problem.model import unwrap
+from pear.train.scorer import inputs_of
+from pear.train.validation import own_rows, regret_on
 
 Array = np.ndarray[Any, Any]
 
@@ -29,8 +30,7 @@ class _Labelled:
     """What objective and metric share: whose values are predicted, in whatever order the two packages pass them."""
 
     def __init__(self, problem: Problem | Model, true: Any) -> None:
-        plain, cost_map = unwrap(problem)
-        self.problem, self.inputs = problem, plain.n if cost_map is None else cost_map.inputs
+        self.problem, self.inputs = problem, inputs_of(problem)
         self.true = None if true is None else self._rows(true, "true")
 
     def _rows(self, values: Any, name: str) -> Array:
@@ -148,12 +148,18 @@ def objective(
 class Metric(_Labelled):
     """The normalised regret as a metric; see ``metric``."""
 
+    _kept: tuple[Array, Callable[..., float]] | None = None
+
     def __call__(self, first: Any, second: Any, *_: Any) -> Any:
         """("regret", value), and for LightGBM False behind it: lower is better."""
         predicted, true = self._read(first, second)
-        value = normalized_regret(self.problem, predicted, true)
-        kind = type(second).__module__.partition(".")[0]
-        return ("regret", value) if kind == "xgboost" else ("regret", value, False)
+        if self._kept is None or not np.array_equal(self._kept[0], true):  # the best decisions are found once
+            keys: Any = None if own_rows(self.problem) is None else list(range(len(true)))
+            self._kept = true, regret_on(self.problem, torch.from_numpy(true), keys)
+        values = torch.from_numpy(predicted.copy())
+        value = self._kept[1](values, values)
+        xgboost = type(second).__module__.startswith("xgboost")
+        return ("regret", value) if xgboost else ("regret", value, False)
 
 
 def metric(problem: Problem | Model, true: Any = None) -> Metric:

@@ -17,6 +17,7 @@ from pear.errors import MissingExtraError, ProblemError
 from pear.losses.methods import make_loss
 from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
+from pear.problem.model import unwrap
 from pear.train import model_file
 from pear.train.config import FitConfig
 from pear.train.display import displayed
@@ -26,7 +27,7 @@ from pear.train.loss import keyed
 from pear.train.names import as_table, column_names, is_frame, variable_names
 from pear.train.order import shuffled
 from pear.train.race import multiple_of_auto
-from pear.train.scorer import as_values, inputs_of, minus_regret
+from pear.train.scorer import as_tensor, as_values, inputs_of, minus_regret
 from pear.train.start import make_optimizer
 from pear.train.validation import decided, own_rows
 
@@ -86,7 +87,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         self,
         problem: Problem | Model,
         model: Literal["linear", "mlp"] | nn.Module = "linear",
-        loss: str | Callable[..., Any] = "pear",
+        loss: str | Callable[..., Any] | None = "pear",
         *,
         smoothing: float | str | None = None,
         injection: float | None = None,
@@ -133,9 +134,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         own, held_out = own_rows(self.problem), None
         if own not in (None, len(features)):
             raise ProblemError(f"the problem has fields of its own for {own} samples, and X has {len(features)} rows")
+        config = self._begin(features, costs)
         if validation is not None:
             held_out = self._samples(*validation, reset=False)
-        config = self._begin(features, costs)
         scaled, network = _parts(self.model_)
         with displayed(self.verbose) as progress:
             self.history_ = fit(
@@ -209,7 +210,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             Otherwise an array.
         """
         problem, values = self._problem_of(problem), self._forecast(X)
-        decisions = solve(problem, values.astype(float)).x.cpu().numpy()
+        decisions = solve(problem, as_tensor(problem, values)).x.cpu().numpy()
         if is_frame(X) or self._columns is not None:
             return as_table(decisions, X, variable_names(problem, self._columns))
         return decisions
@@ -257,8 +258,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             self._columns, self._flat = columns, true.ndim == 1
         elif columns is not None and self._columns is not None and columns != self._columns:
             raise ProblemError(f"the columns of y must be those of fit, {list(self._columns)}; got {list(columns)}")
-        features, device = torch.from_numpy(np.array(rows)), _device(self.problem)
-        return features.to(device), torch.from_numpy(values.astype(rows.dtype)).to(device)
+        features, device = torch.from_numpy(np.array(rows)), unwrap(self.problem)[0].device
+        dtype = features.dtype if reset else next(self.model_.parameters()).dtype
+        return features.to(device, dtype), torch.from_numpy(np.array(values)).to(device, dtype)
 
     def _begin(self, features: Tensor, costs: Tensor) -> FitConfig:
         """A fresh model and a fresh loss; the settings of the run."""
@@ -344,10 +346,6 @@ def _parts(model: nn.Module) -> tuple[nn.Module, nn.Module]:
     """What standardises, and what is trained."""
     assert isinstance(model, nn.Sequential)
     return model[0], model[1]
-
-
-def _device(problem: Problem | Model) -> torch.device:
-    return problem.problem.device if isinstance(problem, Model) else problem.device
 
 
 def _refuse(unsupported: dict[str, Any]) -> None:

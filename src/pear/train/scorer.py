@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.losses.regret import normalized_regret
@@ -37,8 +39,13 @@ def as_values(problem: Problem | Model, values: Any, name: str) -> np.ndarray[An
 
 def minus_regret(problem: Problem | Model, predicted: Any, true: Any) -> float:
     """Minus the normalised regret of values (N, k) that were predicted, or of (N,) where k is 1."""
-    pair = as_values(problem, predicted, "the predictions"), as_values(problem, true, "y")
-    return -normalized_regret(problem, *(values.astype(float) for values in pair))
+    values, came_true = as_values(problem, predicted, "the predictions"), as_values(problem, true, "y")
+    return -normalized_regret(problem, as_tensor(problem, values), as_tensor(problem, came_true))
+
+
+def as_tensor(problem: Problem | Model, values: np.ndarray[Any, Any]) -> Tensor:
+    """In float64, where the problem is."""
+    return torch.as_tensor(values.astype(float), device=unwrap(problem)[0].device)
 
 
 class RegretScorer:
