@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from typer.testing import CliRunner, Result
 
 import pear
@@ -83,8 +82,8 @@ def test_train_and_decide_from_end_to_end(run: Run) -> None:
     decisions = pandas.read_csv("out/decisions.csv")
     assert tuple(decisions.columns) == ITEMS
     assert all(kind == "int64" for kind in decisions.dtypes)
-    predicted = torch.from_numpy(estimator.predict(frame[[*FEATURES]][90:]).to_numpy())
-    expected = pear.solve(pear.from_mps("knapsack.mps").problem, predicted).x
+    predicted = estimator.predict(frame[[*FEATURES]][90:])
+    expected = pear.solve(pear.from_mps("knapsack.mps").problem, predicted.to_numpy()).x
     np.testing.assert_array_equal(decisions.to_numpy(), expected.numpy())
 
 
