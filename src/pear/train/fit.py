@@ -26,7 +26,7 @@ from pear.train.rows import check_costs
 from pear.train.run import Run
 from pear.train.samples import Samples, as_samples
 from pear.train.start import is_fresh, make_optimizer
-from pear.train.validation import Metric, Score, decided, default_score, evaluate, own_rows, with_validation
+from pear.train.validation import Metric, Score, decided, default_score, evaluate, note_of, own_rows, with_validation
 
 logger = logging.getLogger("pear")
 
@@ -251,9 +251,7 @@ def _note(samples: Samples, taken: int, config: FitConfig, order: Order) -> str:
         return note
     if not taken:
         return ""
-    note = (
-        f"the last {taken} of {taken + len(samples)} samples were held out to validate on; pass validation= for others"
-    )
+    note = note_of(taken, len(samples))
     logger.info(note)
     return note
 

@@ -69,6 +69,11 @@ def hold_out(samples: InMemory, share: Any, problem: Any) -> tuple[InMemory, InM
     return samples.cut(min(max(count - round(share * count), 1), count - 1))
 
 
+def note_of(taken: int, left: int) -> str:
+    """What to tell a user of samples that were held out, and of those that are left to train on."""
+    return f"the last {taken} of {taken + left} samples were held out to validate on; pass validation= for others"
+
+
 def evaluate(model: nn.Module, samples: Samples, score: Score) -> float:
     """The score of the model on these samples, in evaluation mode."""
     model.eval()
