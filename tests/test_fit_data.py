@@ -396,6 +396,23 @@ def test_masked_samples_are_left_out_of_validation() -> None:
     assert history.best.metric == pytest.approx(regret, rel=1e-9)
 
 
+def test_samples_without_a_decision_are_masked_in_validation_as_well() -> None:
+    problem, features, costs = per_sample()
+    room = problem.b.clone()
+    room[[5, 42]] = 9.0  # more than four variables of at most 1 can make
+    problem = pear.Problem(A=torch.ones(1, 4), b=room, lb=0.0, ub=1.0)
+    with pytest.raises(pear.SolveError):
+        fit(three(), pear.PEARLoss(problem), (features, costs), config=CONFIG)
+    model = three()
+    with pytest.warns(pear.FailedSamplesWarning):
+        history = fit(model, pear.PEARLoss(problem, on_failure="mask"), (features, costs), config=CONFIG)
+    keep = [i for i in range(40, 50) if i != 42]
+    with torch.no_grad():
+        regret = pear.normalized_regret(problem[keep], model(features[keep]), costs[keep])
+    assert history.best is not None
+    assert history.best.metric == pytest.approx(regret, rel=1e-9)
+
+
 @pytest.mark.parametrize("start", ["standardised", "mse"])
 def test_masked_samples_of_a_loader_are_left_out(start: Any) -> None:
     features, costs = X.clone(), C.clone()

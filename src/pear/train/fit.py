@@ -77,8 +77,8 @@ def fit(
         order: ``shuffled``, ``in_order``, or any function like them.
         progress: one function or several, called after every epoch; one that returns True ends the run.
         checkpoint: a file that is written at every check; where it exists already, the run resumes from it, and ends
-            as it would have without the break. The squared error that comes first has one of its own, with ``.mse``
-            behind its name.
+            as it would have without the break, but for the order of a DataLoader that shuffles. The squared error that
+            comes first has one of its own, with ``.mse`` behind its name.
 
     Returns:
         What happened, check by check.
