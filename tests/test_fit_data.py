@@ -582,6 +582,14 @@ def test_rows_of_a_problem_need_to_be_known() -> None:
         fit(three(), loss, loader, (*pair, torch.arange(50)))
 
 
+@pytest.mark.parametrize("loss", [TASK, TASK.problem, "pear"])
+def test_what_is_no_loss_or_no_model_is_said(loss: Any) -> None:
+    with pytest.raises(pear.ProblemError, match=rf"pear\.PEARLoss\(problem\).* got a {type(loss).__name__}"):
+        trained((X, C), loss=loss)
+    with pytest.raises(pear.ProblemError, match=r"model must be a torch\.nn\.Module.* got a function"):
+        fit(trained, nn.MSELoss(), (X, C))  # type: ignore[arg-type]
+
+
 def test_names_are_reachable() -> None:
     assert pear.fit is fit
     assert pear.tune is pear.train.tune

@@ -103,6 +103,7 @@ def fit(
         >>> [check.epoch for check in history.checks], history.held_out
         ([1, 2], 40)
     """
+    _check_kinds(model, loss)
     problem = decided(loss)
     samples = as_samples(train, "train", model, number=True)
     samples, held_out, taken = with_validation(samples, validation, model, problem)
@@ -229,6 +230,16 @@ def _as_part_one(callback: Callback) -> Callback:
         return callback(replace(now, part="mse"))
 
     return told
+
+
+def _check_kinds(model: Any, loss: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise ProblemError(f"model must be a torch.nn.Module, as torch.nn.Linear(p, n); got a {type(model).__name__}")
+    if not callable(loss):
+        raise ProblemError(
+            f"loss must be a function of predicted and true costs, as pear.PEARLoss(problem) or "
+            f"pear.losses.make_loss(name, problem); got a {type(loss).__name__}"
+        )
 
 
 def _callbacks(progress: Callback | Sequence[Callback] | None) -> tuple[Callback, ...]:
