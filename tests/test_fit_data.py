@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -169,6 +170,16 @@ def test_a_loader_is_read_once_before_the_first_epoch_and_keeps_few_features(mon
     history = trained(loader, validation=VALIDATION)[1]
     assert history.before is not None
     assert len(reads) == 100 * (1 + history.epochs + history.before.epochs)
+
+
+def test_a_run_on_a_loader_resumes_as_it_would_have_gone_on(tmp_path: Path) -> None:
+    def run(epochs: int, checkpoint: Path | None) -> list[Tensor]:
+        config = FitConfig(max_epochs=epochs, check_every=2, start="standardised")
+        return trained(KINDS["loader"], config=config, checkpoint=checkpoint)[0]
+
+    whole = run(7, None)
+    run(3, tmp_path / "run.pt")
+    assert all(torch.equal(a, b) for a, b in zip(run(7, tmp_path / "run.pt"), whole, strict=True))
 
 
 def test_padded_batches_of_different_lengths() -> None:
