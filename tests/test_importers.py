@@ -150,5 +150,5 @@ def test_some_costs_are_predicted_and_the_others_known(importer: str, tmp_path: 
         read(source, predicted=["price"])
     with pytest.raises(pear.ProblemError, match="predicted must name variables, each once; got 'v0' twice"):
         read(source, predicted=["v0", "v0"])
-    with pytest.raises(pear.ProblemError, match=r"got an empty list.*leave predicted out where all costs are predicted"):
+    with pytest.raises(pear.ProblemError, match=r"got an empty list.*leave predicted out where all costs are"):
         read(source, predicted=[])
