@@ -5,6 +5,7 @@ what the decision loses, and its gradient is the prediction error projected onto
 constraints: one small linear solve per sample, exact, for any LP or convex QP.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pear import losses, tasks
@@ -35,6 +36,8 @@ from pear.problem.importers import (
 
 if TYPE_CHECKING:
     from pear.train import FitConfig, fit, tune
+    from pear.train.estimator import DecisionRegressor
+    from pear.train.scorer import regret_scorer
 
 __version__ = "0.1.0"
 
@@ -42,6 +45,7 @@ __all__ = [
     "CostMap",
     "DataError",
     "DecisionLayer",
+    "DecisionRegressor",
     "FailedSamplesWarning",
     "FitConfig",
     "MissingExtraError",
@@ -67,16 +71,22 @@ __all__ = [
     "losses",
     "normalized_regret",
     "regret_gradient",
+    "regret_scorer",
     "solve",
     "tasks",
     "tune",
 ]
 
 
+_LATER = {
+    **dict.fromkeys(("FitConfig", "fit", "tune"), "pear.train"),
+    "DecisionRegressor": "pear.train.estimator",
+    "regret_scorer": "pear.train.scorer",
+}
+
+
 def __getattr__(name: str) -> Any:
     """Training is imported when it is first asked for: who only decides need not wait for it."""
-    if name in ("FitConfig", "fit", "tune"):
-        from pear import train
-
-        return getattr(train, name)
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'pear' has no attribute {name!r}")

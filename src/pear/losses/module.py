@@ -40,6 +40,7 @@ class DecisionModule(nn.Module):
         self._chosen: Smoothing | None = None
         self.on_failure, self._solver = on_failure, solver
         plain, self._cost_map = unwrap(problem)
+        self.given = problem  # in integers, where it has them: what a metric is taken on
         self._problem, self.smoothing = plain.relaxed(), smoothing
 
     @property
@@ -50,7 +51,7 @@ class DecisionModule(nn.Module):
     @problem.setter
     def problem(self, problem: Problem | Model) -> None:
         plain, self._cost_map = unwrap(problem)
-        self._problem = plain.relaxed()
+        self.given, self._problem = problem, plain.relaxed()
         self.smoothing = self._smoothing  # what "auto" settled on was for the other problem
 
     @property

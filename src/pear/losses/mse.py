@@ -14,7 +14,8 @@ class MSELoss(nn.Module):
     """Mean squared error over all entries, as ``torch.nn.MSELoss``: what the other methods are compared with.
 
     Args:
-        problem, decide: not used; there so that every method is made in the same way.
+        problem: not used by the loss; ``fit`` takes its metric on it where it is given none.
+        decide: not used; there so that every method is made in the same way.
 
     Attributes:
         seconds: zero for "solve" and "gradient": nothing is solved.
@@ -28,6 +29,7 @@ class MSELoss(nn.Module):
 
     def __init__(self, problem: Problem | Model | None = None, decide: Any = None) -> None:
         super().__init__()
+        self.given = problem
         self.seconds = {"solve": 0.0, "gradient": 0.0}
 
     def forward(self, predicted: Tensor, true: Tensor, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Reason = Literal["patience", "max_epochs", "time_cap", "interrupted"]
+Reason = Literal["patience", "max_epochs", "time_cap", "interrupted", "callback"]
+Part = Literal["mse", "loss"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Progress:
         seconds: since the start.
         loss: mean training loss of this epoch.
         metric, best: of the last check, and the best so far; NaN before the first check.
+        part: "mse" while the squared error that comes first is trained, "loss" after that; epochs count anew.
     """
 
     epoch: int
@@ -42,6 +45,11 @@ class Progress:
     loss: float
     metric: float
     best: float
+    part: Part = "loss"
+
+
+Callback = Callable[[Progress], bool | None]
+"""Called after every epoch; one that returns True ends the run."""
 
 
 @dataclass
@@ -53,11 +61,13 @@ class History:
         epochs: full epochs trained.
         seconds: in total; check_seconds: of which spent on the metric.
         split: where the time went: "solve" and "gradient" as the loss counts them, "validation", and the "rest".
-        stopped: why it ended.
+        stopped: why it ended; "callback" where one of the progress callbacks said so.
         best: the check with the lowest metric, the earliest of equals; None where training was interrupted before any.
             Its epoch is 0 where the weights that the run began with were not beaten.
         before: the run on the squared error that came first; None where there was none. ``seconds`` and ``best`` count
             it in, ``checks`` and ``epochs`` do not.
+        held_out: samples that were taken out of the training samples to validate on; 0 where validation samples came.
+        note: what was decided about the samples that nobody asked for, in sentences.
     """
 
     checks: list[Check] = field(default_factory=list)
@@ -68,11 +78,18 @@ class History:
     stopped: Reason = "max_epochs"
     best: Check | None = None
     before: History | None = None
+    held_out: int = 0
+    note: str = ""
 
     @property
     def interrupted(self) -> bool:
         """True where the user stopped it."""
         return self.stopped == "interrupted"
+
+    def __str__(self) -> str:
+        found = "no check" if self.best is None else f"best {self.best.metric:.4g} after epoch {self.best.epoch}"
+        line = f"{self.epochs} epochs in {self.seconds:.1f} s, stopped by {self.stopped}, {found}"
+        return f"{line}\n{self.note}" if self.note else line
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""

@@ -8,12 +8,14 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
+from pear.train.arrays import Keys
+
 
 class KeyedLoss(Protocol):
     """A loss that may keep warm starts of the samples from epoch to epoch."""
 
-    def __call__(self, predicted: Tensor, true: Tensor, keys: Tensor) -> Tensor:
-        """A scalar for a batch; ``keys`` are its (B,) row numbers in the training data."""
+    def __call__(self, predicted: Tensor, true: Tensor, keys: Keys | None) -> Tensor:
+        """A scalar for a batch; ``keys`` are its B ids or row numbers in the training data, None where it has none."""
         ...
 
 
@@ -30,7 +32,7 @@ def keyed(loss: Callable[..., Tensor]) -> KeyedLoss:
     if "keys" in signature.parameters:
         return loss
 
-    def without_keys(predicted: Tensor, true: Tensor, keys: Tensor) -> Tensor:
+    def without_keys(predicted: Tensor, true: Tensor, keys: Keys | None) -> Tensor:
         return loss(predicted, true)
 
     return without_keys

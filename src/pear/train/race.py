@@ -15,9 +15,10 @@ from pear.errors import ProblemError
 from pear.losses.methods import method
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
-from pear.train.fit import Metric, fit
+from pear.train.fit import fit
 from pear.train.history import History, Progress
 from pear.train.order import in_order, shuffled
+from pear.train.validation import Metric
 
 Settings = Mapping[str, Any]
 """A method's name under "method", and options of its loss; "smoothing" may be a multiple of "auto", as "auto*3"."""

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import FailedSamplesWarning, ProblemError
+from pear.train.arrays import Features, call, mapped, nonfinite_rows
 
 
-def unusable_rows(model: nn.Module, loss: Any, features: Tensor) -> Tensor | None:
-    """(N,) bool: rows to leave out of training; None where all can be used.
+def unusable(model: nn.Module, features: Features) -> Tensor:
+    """(N,) bool: samples with features that are not finite, from which the model predicts nothing finite.
 
     A loss may mask such a sample and give it a gradient of zero. The model still multiplies that by the features, and
     zero times NaN is NaN in every weight, so that the model must not see them. A model that knows what to do with them,
@@ -20,33 +21,60 @@ def unusable_rows(model: nn.Module, loss: Any, features: Tensor) -> Tensor | Non
 
     Args:
         model: maps features to costs; it is asked about the rows in question alone, in evaluation mode.
-        loss: where it says ``on_failure="mask"`` the rows are left out with a warning.
-        features: (N, p).
+        features: (N, …), or several of them.
+    """
+    suspects = nonfinite_rows(features)
+    if not bool(suspects.any()):
+        return suspects
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        finite = call(model, mapped(lambda part: part[suspects], features)).isfinite().flatten(1).all(1)
+    model.train(was_training)
+    return suspects.index_put((suspects.nonzero()[:, 0],), ~finite)
+
+
+def refuse_or_warn(bad: list[int], count: int, loss: Any, whose: str = "training") -> bool:
+    """Whether these rows, of ``count``, are to be left out of training or validation; warns of them.
+
+    Args:
+        bad: row numbers.
+        count: of all samples.
+        loss: where it says ``on_failure="mask"`` the rows are left out.
+        whose: "training" or "validation".
 
     Raises:
         ProblemError: there are such rows, and the loss does not mask; names them.
     """
-    suspects = (~features.isfinite().flatten(1).all(1)).nonzero()[:, 0]
-    if not len(suspects):
-        return None
-    was_training = model.training
-    model.eval()
-    with torch.no_grad():
-        finite = model(features[suspects]).isfinite().flatten(1).all(1)
-    model.train(was_training)
-    bad = suspects[~finite]
-    if not len(bad):
-        return None
-    named = ", ".join(map(str, bad[:5].tolist())) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
-    message = f"{len(bad)} of {len(features)} rows of the training features hold NaN or infinity: rows {named}"
-    if getattr(loss, "on_failure", "raise") != "mask":
+    if not bad:
+        return False
+    message = f"{len(bad)} of {count} rows of the {whose} features hold NaN or infinity: rows {named(bad)}"
+    if not masks(loss):
         raise ProblemError(
             f"{message}. One of them makes every weight NaN: fill or drop them, or make the loss with "
             "on_failure='mask' to have them left out"
         )
-    if len(bad) == len(features):
-        raise ProblemError(f"{message}. No sample is left to train on")
-    warnings.warn(f"{message}. They are left out of the training", FailedSamplesWarning, stacklevel=3)
-    left_out = torch.zeros(len(features), dtype=torch.bool, device=features.device)
-    left_out[bad] = True
-    return left_out
+    if len(bad) == count:
+        raise ProblemError(f"{message}. No sample is left to train on" if whose == "training" else message)
+    warnings.warn(f"{message}. They are left out of the {whose}", FailedSamplesWarning, stacklevel=4)
+    return True
+
+
+def check_costs(costs: Tensor, name: str, loss: Any) -> None:
+    """Refuse costs (N, …) that are missing, unless the loss says ``on_failure="mask"``."""
+    bad = nonfinite_rows(costs).nonzero()[:, 0].tolist()
+    if bad and not masks(loss):
+        raise ProblemError(
+            f"{len(bad)} of {len(costs)} rows of the costs of {name} hold NaN or infinity: rows {named(bad)}. Fill or "
+            "drop them, or make the loss with on_failure='mask', which leaves such samples out"
+        )
+
+
+def masks(loss: Any) -> bool:
+    """Whether the loss leaves failed samples out."""
+    return getattr(loss, "on_failure", "raise") == "mask"
+
+
+def named(rows: list[int]) -> str:
+    """The first few, and how many more."""
+    return ", ".join(map(str, rows[:5])) + (f" and {len(rows) - 5} more" if len(rows) > 5 else "")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from pear.train.arrays import Features, call
 from pear.train.config import FitConfig
 
 logger = logging.getLogger("pear")
@@ -23,7 +24,7 @@ SPREAD = 0.1
 
 
 def make_optimizer(
-    model: nn.Module, features: Tensor, costs: Tensor, config: FitConfig, keep: bool, typical: bool = False
+    model: nn.Module, features: Features, costs: Tensor, config: FitConfig, keep: bool, typical: bool = False
 ) -> torch.optim.Adam:
     """Adam over all parameters; a fresh last layer is put on the scale of the costs, unless the model begins as given.
 
@@ -33,7 +34,7 @@ def make_optimizer(
 
     Args:
         model: changed in place, its last layer alone, and only where that is fresh.
-        features: (N, p) of the training set; costs: (N, n).
+        features: (N, p) of the training set, or several of them; costs: (N, n).
         config: says the learning rate and the start.
         keep: True where the weights are not to be changed, because they are trained, or a checkpoint replaces them.
         typical: True where the deviation is to be that of typical costs, for a loss of decisions. A squared error has
@@ -61,7 +62,7 @@ def make_optimizer(
     return optimizer
 
 
-def is_fresh(model: nn.Module, features: Tensor, costs: Tensor) -> bool | None:
+def is_fresh(model: nn.Module, features: Features, costs: Tensor) -> bool | None:
     """Whether the last layer is as ``nn.Linear`` draws it and forecasts nothing; None where that cannot be told."""
     end = _output_layer(model, features, costs)
     return None if end is None else end.is_fresh()
@@ -126,7 +127,7 @@ class _OutputLayer:
         return self.deviation
 
 
-def _output_layer(model: nn.Module, features: Tensor, costs: Tensor, typical: bool = False) -> _OutputLayer | None:
+def _output_layer(model: nn.Module, features: Features, costs: Tensor, typical: bool = False) -> _OutputLayer | None:
     """The last ``nn.Linear`` that is called, where its outputs, reshaped at most, are the forecasts; None elsewhere."""
     called: list[tuple[nn.Linear, Tensor]] = []
 
@@ -139,7 +140,7 @@ def _output_layer(model: nn.Module, features: Tensor, costs: Tensor, typical: bo
     model.eval()
     try:
         with torch.no_grad():
-            forecast = model(features)
+            forecast = call(model, features)
     finally:
         model.train(was_training)
         for hook in hooks:

@@ -24,9 +24,9 @@ from pear.problem import Problem
 from pear.tasks.task import Task
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
-from pear.train.fit import Metric
 from pear.train.history import History, Progress
 from pear.train.race import Contender, Row, Settings, TuneProgress, label, multiple_of_auto
+from pear.train.validation import Metric
 
 FINALISTS = 2
 """Candidates that are trained to the end."""

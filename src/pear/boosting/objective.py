@@ -1,0 +1,174 @@
+"""Regret as a custom objective of gradient boosting, with a second derivative, and as a metric.
+
+With e = ŷ − y the error of the forecast and g the gradient of the loss, the curvature of the loss along its gradient is
+``h = Σ gᵀg / Σ eᵀg``: for a linear program with smoothing λ, where g = P e and P is a projection divided by λ, it is
+1/λ. What is handed to the trees is ``g / h`` with a second derivative of 1. A leaf's step then has the unit of the
+costs, as under the squared error, and settings such as the learning rate, ``lambda_l2`` or ``min_child_weight`` mean
+what they mean there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from pear.decisions.solve import OnFailure
+from pear.errors import ProblemError
+from pear.losses.guided import check_guidance
+from pear.losses.pear import PEARLoss
+from pear.losses.regret import normalized_regret
+from pear.problem import Model, Problem
+from pear.problem.model import unwrap
+
+Array = np.ndarray[Any, Any]
+
+
+class _Labelled:
+    """What objective and metric share: whose values are predicted, in whatever order the two packages pass them."""
+
+    def __init__(self, problem: Problem | Model, true: Any) -> None:
+        plain, cost_map = unwrap(problem)
+        self.problem, self.inputs = problem, plain.n if cost_map is None else cost_map.inputs
+        self.true = None if true is None else self._rows(true, "true")
+
+    def _rows(self, values: Any, name: str) -> Array:
+        """(N, k); a flat array of N·k entries is read sample by sample."""
+        array = np.asarray(values, dtype=float)
+        if array.ndim == 1 and array.size % self.inputs == 0:
+            array = array.reshape(-1, self.inputs)
+        if array.ndim != 2 or array.shape[1] != self.inputs:
+            raise ProblemError(
+                f"{name} must have shape (N, {self.inputs}), or N·{self.inputs} entries sample by sample; got "
+                f"{np.shape(values)}. With LightGBM, pass num_class={self.inputs} and the true values to the objective"
+            )
+        return array
+
+    def _read(self, first: Any, second: Any) -> tuple[Array, Array]:
+        """Predicted and true values (N, k) of a call (predicted, data), or of scikit-learn's (true, predicted)."""
+        native = hasattr(second, "get_label")
+        predicted = self._rows(first if native else second, "the forecasts")
+        true = self.true
+        if true is None:
+            label = second.get_label() if native else first
+            if np.size(label) != predicted.size:
+                raise ProblemError(
+                    f"{np.size(label)} labels came for {predicted.size} forecasts; LightGBM keeps one label a row: pass "
+                    "the true values (N, k) as `true`"
+                )
+            true = self._rows(label, "the labels")
+        if true.shape != predicted.shape:
+            raise ProblemError(f"{len(true)} samples have true values, and forecasts came for {len(predicted)}")
+        return predicted, true
+
+
+class Objective(_Labelled):
+    """Gradient and second derivative of PEAR's loss; see ``objective``.
+
+    Attributes:
+        loss: the ``PEARLoss`` behind it, with warm starts of all rows.
+        rounds: calls so far.
+    """
+
+    def __init__(self, problem: Problem | Model, true: Any, loss: PEARLoss, guidance: float, decay: float) -> None:
+        super().__init__(problem, true)
+        check_guidance(guidance)
+        if not 0 <= decay <= 1:
+            raise ProblemError(f"decay must be between 0 and 1; got {decay!r}")
+        self.loss, self.guidance, self.decay, self.rounds = loss, float(guidance), float(decay), 0
+
+    def __call__(self, first: Any, second: Any, *_: Any) -> tuple[Array, Array]:
+        """(gradient, second derivative) of this round, in the shape of the forecasts.
+
+        Args:
+            first, second: forecasts and a ``Dataset`` or ``DMatrix``; or true values and forecasts, the order of
+                scikit-learn's interfaces.
+        """
+        predicted, true = self._read(first, second)
+        shape = np.shape(first if hasattr(second, "get_label") else second)
+        costs = torch.from_numpy(true)
+        if not self.rounds:
+            self.loss.calibrate(costs)
+        self.loss.guidance = self.guidance * self.decay**self.rounds
+        self.rounds += 1
+        values = torch.from_numpy(predicted.copy()).requires_grad_()
+        self.loss(values, costs, keys=range(len(true))).sum().backward()
+        assert values.grad is not None
+        gradient = values.grad.numpy()
+        size = float((gradient * gradient).sum())
+        step = float(((predicted - true) * gradient).sum()) / size if size > 0 else 0.0
+        return (step * gradient).reshape(shape), np.ones(shape)
+
+    def __repr__(self) -> str:
+        return f"objective({self.problem}, injection={self.loss.injection:g}, guidance={self.guidance:g})"
+
+
+def objective(
+    problem: Problem | Model,
+    true: Any = None,
+    *,
+    smoothing: float | Literal["auto"] = "auto",
+    injection: float = 0.05,
+    guidance: float = 1.0,
+    decay: float = 1.0,
+    solver: str = "auto",
+    on_failure: OnFailure = "raise",
+) -> Objective:
+    """PEAR's loss as a custom objective of LightGBM or XGBoost.
+
+    XGBoost takes labels (N, k). LightGBM takes one label a row, so that the true values come here, with
+    ``num_class=k`` among its parameters. One row for each pair of sample and value, k rows after each other for a
+    sample, works with both: forecasts and labels are then flat. Start from a forecaster that is trained on the squared
+    error (``init_score``, ``base_margin``).
+
+    Args:
+        problem: what is decided; a ``Model`` maps the k predicted values to costs.
+        true: (N, k) true values of the training rows, in their order; left out, the labels.
+        smoothing, injection: as of ``PEARLoss``.
+        guidance: α of the first round; decay: what it is multiplied by after every round (1: α stays).
+        solver, on_failure: as of ``PEARLoss``; a masked sample has a gradient of zero.
+
+    Returns:
+        A function of (forecasts, data) or (true, forecasts), for ``lightgbm.train``, ``xgboost.train`` and the
+        regressors of both.
+
+    Example:
+        >>> import numpy as np, pear
+        >>> choose_one = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+        >>> regret = pear.boosting.objective(choose_one, smoothing=1.0, injection=0.0, guidance=0.0)
+        >>> gradient, curvature = regret(np.array([[0.4, 0.2]]), np.array([[0.2, 0.4]]))
+        >>> gradient.round(6).tolist(), curvature.tolist()
+        ([[-0.2, 0.2]], [[1.0, 1.0]])
+    """
+    loss = PEARLoss(problem, smoothing, injection, 0.0, solver, on_failure, "none")
+    return Objective(problem, true, loss, guidance, decay)
+
+
+class Metric(_Labelled):
+    """The normalised regret as a metric; see ``metric``."""
+
+    def __call__(self, first: Any, second: Any, *_: Any) -> Any:
+        """("regret", value), and for LightGBM False behind it: lower is better."""
+        predicted, true = self._read(first, second)
+        value = normalized_regret(self.problem, predicted, true)
+        kind = type(second).__module__.partition(".")[0]
+        return ("regret", value) if kind == "xgboost" else ("regret", value, False)
+
+
+def metric(problem: Problem | Model, true: Any = None) -> Metric:
+    """The normalised regret, to stop by: ``feval`` of ``lightgbm.train``, ``custom_metric`` of ``xgboost.train``.
+
+    Args:
+        problem: what is decided, in integers where it has them.
+        true: (N, k) true values of the validation rows, in their order; left out, the labels.
+
+    Example:
+        >>> import numpy as np, pear
+        >>> choose_one = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+        >>> name, value, _ = pear.boosting.metric(choose_one)(np.array([[1.0, 3.0]]), np.array([[2.0, 1.0]]))
+        >>> name, round(value, 6)
+        ('regret', 2.0)
+    """
+    return Metric(problem, true)

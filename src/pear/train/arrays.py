@@ -1,0 +1,140 @@
+"""From what people have (tensors, arrays, tables) to the tensors that a model takes, one row a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pear.errors import ProblemError
+from pear.problem.convert import read
+
+Features = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
+"""(N, …) of a model with one input; a tuple or a dict of them for one with several."""
+
+Keys = Tensor | list[Hashable]
+"""(N,) sample ids: row numbers, or names."""
+
+
+def call(model: nn.Module, features: Features) -> Any:
+    """``model(x)``; ``model(*x)`` for a tuple, ``model(**x)`` for a dict."""
+    if isinstance(features, tuple):
+        return model(*features)
+    return model(**features) if isinstance(features, dict) else model(features)
+
+
+def mapped(change: Callable[[Tensor], Tensor], features: Features) -> Features:
+    """The same features with every tensor changed."""
+    if isinstance(features, tuple):
+        return tuple(change(part) for part in features)
+    if isinstance(features, dict):
+        return {name: change(part) for name, part in features.items()}
+    return change(features)
+
+
+def leaves(features: Features) -> list[Tensor]:
+    """The tensors of all inputs."""
+    if isinstance(features, Tensor):
+        return [features]
+    return list(features.values() if isinstance(features, dict) else features)
+
+
+def nonfinite_rows(features: Features) -> Tensor:
+    """(N,) bool: samples with NaN or infinity in an input."""
+    marks = [~part.isfinite() for part in leaves(features)]
+    return torch.stack([mark.flatten(1).any(1) if mark.ndim > 1 else mark for mark in marks]).any(0)
+
+
+def read_features(value: Any, name: str) -> Features:
+    """One input, or several: a dict; a tuple of tensors, arrays or tables; a list of tensors, as torch collates them.
+
+    Args:
+        value: what came.
+        name: of the whole, for errors.
+    """
+    if isinstance(value, Mapping):
+        several: Features = {str(key): read_rows(part, f"input {key!r} of {name}") for key, part in value.items()}
+    elif _is_several(value):
+        several = tuple(read_rows(part, f"input {number} of {name}") for number, part in enumerate(value))
+    else:
+        return read_rows(value, name)
+    if not several:
+        raise ProblemError(f"{name} must hold one input at least; got an empty {type(value).__name__}")
+    return several
+
+
+def read_rows(value: Any, name: str) -> Tensor:
+    """A tensor with a row for each sample; a table by its values, a series as one column.
+
+    Raises:
+        ProblemError: there are no numbers in it; names the column of a table.
+    """
+    # pandas, which need not be installed, has iloc
+    tensor = torch.from_numpy(_table(value, name)) if hasattr(value, "iloc") else read(name, value).detach()
+    if not tensor.ndim:
+        raise ProblemError(f"{name} must have a row for each sample; got a single number")
+    return tensor
+
+
+def read_keys(value: Any, count: int, name: str) -> Keys:
+    """N sample ids, whole numbers as a tensor, anything else as a list.
+
+    Raises:
+        ProblemError: they are no ids, not as many as samples, or one comes twice.
+    """
+    ids = value.tolist() if hasattr(value, "tolist") else list(value)
+    if any(isinstance(one, (list, float)) for one in ids):
+        kind = f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else repr(ids[0])
+        raise ProblemError(
+            f"the third entry of {name} must be sample ids, a whole number or a name for each; got {kind}. Several "
+            "inputs of a model go together: ((a, b), costs)"
+        )
+    if len(ids) != count:
+        raise ProblemError(f"{name} must have an id for each sample: expected {count}, got {len(ids)}")
+    check_distinct(ids, name)
+    return torch.tensor(ids) if all(isinstance(one, int) for one in ids) else ids
+
+
+def check_distinct(ids: list[Hashable], name: str) -> None:
+    """Refuse an id that comes twice, and say which."""
+    if len(set(ids)) == len(ids):
+        return
+    seen: set[Hashable] = set()
+    twice = next(one for one in ids if one in seen or seen.add(one))  # type: ignore[func-returns-value]
+    raise ProblemError(
+        f"the sample ids of {name} must be distinct, and {twice!r} comes twice; number the samples, or leave the ids "
+        "away (as with a sampler that draws with replacement)"
+    )
+
+
+def check_order(features: Any, costs: Any, name: str) -> None:
+    """Refuse tables with the same labels in another order: rows are paired by their place."""
+    if not (hasattr(features, "iloc") and hasattr(costs, "iloc")):
+        return
+    if not features.index.equals(costs.index) and set(features.index) == set(costs.index):
+        raise ProblemError(
+            f"features and costs of {name} have the same index in different orders, and rows are paired by their "
+            "place; bring them together: costs.loc[features.index]"
+        )
+
+
+def _is_several(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(hasattr(part, "shape") for part in value)
+    return isinstance(value, list) and len(value) > 0 and all(isinstance(part, Tensor) for part in value)
+
+
+def _table(value: Any, name: str) -> np.ndarray[Any, Any]:
+    """(N, columns) of a DataFrame, (N, 1) of a Series; what is missing becomes NaN."""
+    columns = list(value.items()) if value.ndim == 2 else [(value.name, value)]
+    for column, content in columns:
+        if getattr(content.dtype, "kind", "O") not in "biuf":
+            raise ProblemError(
+                f"column {column!r} of {name} holds {content.dtype}, and a model takes numbers; encode it, for example "
+                "by pandas.get_dummies, or drop it"
+            )
+    parts = [content.to_numpy(dtype=float, na_value=np.nan) for _, content in columns]
+    return np.stack(parts, 1) if parts else np.zeros((len(value), 0))

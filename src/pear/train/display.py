@@ -1,0 +1,40 @@
+"""A run as it goes, for people who watch it: a bar where rich is installed, log lines elsewhere."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+from pear.train.history import Progress
+
+logger = logging.getLogger("pear")
+
+
+@contextmanager
+def displayed(verbose: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """A progress callback for ``fit``; None where nothing is to be shown."""
+    if not verbose:
+        yield None
+    elif find_spec("rich") is None:
+        yield _log
+    else:
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        with Bar(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()) as bar:
+            task = bar.add_task("training", total=None)
+
+            def show(now: Progress) -> None:
+                bar.update(task, total=now.max_epochs, completed=now.epoch, description=_said(now))
+
+            yield show
+
+
+def _said(now: Progress) -> str:
+    return f"epoch {now.epoch}: loss {now.loss:.4g}, validation {now.metric:.4g}, best {now.best:.4g}"
+
+
+def _log(now: Progress) -> None:
+    logger.info(_said(now))

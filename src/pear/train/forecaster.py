@@ -1,0 +1,71 @@
+"""The models that ``DecisionRegressor`` makes by their names, with features standardised inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from pear.errors import ProblemError
+
+ARCHITECTURES = ("linear", "mlp")
+
+
+class Standardise(nn.Module):
+    """Features with mean 0 and deviation 1, as the training rows say; a column that is constant there becomes 0.
+
+    Args:
+        features: (N, p) of the training rows.
+
+    Attributes:
+        mean, factor: (p,) buffers: ``(x − mean) · factor``.
+
+    Example:
+        >>> Standardise(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))(torch.tensor([[1.0, 9.0]]))
+        tensor([[-1.,  0.]])
+    """
+
+    mean: Tensor
+    factor: Tensor
+
+    def __init__(self, features: Tensor) -> None:
+        super().__init__()
+        rows = features.double()
+        mean, spread = rows.mean(0), rows.std(0, correction=0)
+        rounding = 8 * torch.finfo(features.dtype).eps * rows.abs().amax(0)
+        factor = torch.where(spread > rounding, 1 / spread, 0.0)
+        self.register_buffer("mean", mean.to(features.dtype))
+        self.register_buffer("factor", factor.to(features.dtype))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, p) → (B, p)."""
+        return (features - self.mean) * self.factor
+
+
+def make_network(name: str, inputs: int, outputs: int, hidden: Sequence[int], seed: int) -> nn.Module:
+    """A linear model, or a perceptron with ReLU between its layers; first weights depend on the seed alone.
+
+    Args:
+        name: "linear" or "mlp".
+        inputs, outputs: features and predicted values of a sample.
+        hidden: widths of the hidden layers of "mlp".
+        seed: of the weights.
+
+    Example:
+        >>> make_network("mlp", 4, 2, (8,), seed=0)[2]
+        Linear(in_features=8, out_features=2, bias=True)
+    """
+    if name not in ARCHITECTURES:
+        raise ProblemError(f"model must be 'linear', 'mlp' or a torch module; got {name!r}")
+    sizes = [inputs, *(hidden if name == "mlp" else ()), outputs]
+    if any(isinstance(size, bool) or not isinstance(size, int) or size < 1 for size in sizes):
+        raise ProblemError(f"hidden_layer_sizes must be whole numbers of at least 1; got {hidden!r}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers = [nn.Linear(*pair) for pair in pairwise(sizes)]
+    if len(layers) == 1:
+        return layers[0]
+    between: list[nn.Module] = [part for layer in layers[:-1] for part in (layer, nn.ReLU())]
+    return nn.Sequential(*between, layers[-1])

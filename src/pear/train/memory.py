@@ -1,0 +1,169 @@
+"""Samples as tensors, and the batches of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from pear.errors import ProblemError
+from pear.train.arrays import Features, Keys, leaves, mapped, nonfinite_rows, read_features, read_keys, read_rows
+from pear.train.order import Order
+from pear.train.rows import refuse_or_warn, unusable
+
+
+class Batch(NamedTuple):
+    """B samples.
+
+    Attributes:
+        features: (B, …), or several of them; costs: (B, n).
+        keys: B ids; None where they have none.
+    """
+
+    features: Features
+    costs: Tensor
+    keys: Keys | None
+
+    def only(self, which: Tensor) -> Batch:
+        """Those at these row numbers, or under this mask (B,)."""
+        return Batch(mapped(lambda part: part[which], self.features), self.costs[which], _at(self.keys, which))
+
+    def to(self, like: Tensor) -> Batch:
+        """In the dtype and on the device of ``like``; of several inputs, those of integers stay integers."""
+
+        def convert(part: Tensor) -> Tensor:
+            whole = not part.is_floating_point() and not isinstance(self.features, Tensor)
+            return part.detach().to(like.device, part.dtype if whole else like.dtype)
+
+        keys = self.keys.to(like.device) if isinstance(self.keys, Tensor) else self.keys
+        return Batch(mapped(convert, self.features), self.costs.detach().to(like.device, like.dtype), keys)
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """Samples as tensors.
+
+    Attributes:
+        all: N samples; without ids, they have their row numbers.
+        left_out: (N,) bool, samples that training does not see; None where it sees all.
+    """
+
+    all: Batch
+    left_out: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.costs)
+
+    @property
+    def features(self) -> Features:
+        """(N, …), or several of them."""
+        return self.all.features
+
+    @property
+    def costs(self) -> Tensor:
+        """(N, n)."""
+        return self.all.costs
+
+    @property
+    def keys(self) -> Keys | None:
+        """N ids that came with the samples; None where they are the row numbers."""
+        return self.all.keys
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the ids are the row numbers."""
+        rows = torch.arange(len(self), device=self.costs.device)
+        return self.keys is None or (isinstance(self.keys, Tensor) and torch.equal(self.keys, rows))
+
+    def at(self, rows: Tensor) -> Batch:
+        """The samples at these row numbers (B,), with ids."""
+        batch = self.all.only(rows)
+        return batch._replace(keys=rows) if batch.keys is None else batch
+
+    def rows(self, order: Order, generator: torch.Generator) -> Tensor:
+        """The row numbers of an epoch, in its order."""
+        rows = order(len(self), generator).to(self.costs.device)
+        return rows if self.left_out is None else rows[~self.left_out[rows]]
+
+    def epoch(self, size: int, order: Order, generator: torch.Generator) -> Iterator[Batch]:
+        """The batches of an epoch, ``size`` samples each."""
+        return (self.at(some) for some in self.rows(order, generator).split(size))
+
+    def whole(self) -> Iterator[Batch]:
+        """All samples, in as few batches as there can be."""
+        yield self.all
+
+    def look(self) -> InMemory:
+        """What there is to see before the first epoch: everything."""
+        return self
+
+    def usable(self, model: nn.Module, loss: Any, whose: str = "training") -> InMemory:
+        """Without samples from which the model predicts nothing finite; see ``refuse_or_warn``."""
+        bad = unusable(model, self.features)
+        left_out = refuse_or_warn(bad.nonzero()[:, 0].tolist(), len(self), loss, whose)
+        return replace(self, left_out=bad) if left_out else self
+
+    def finite(self) -> InMemory:
+        """Those that training sees and whose costs are finite."""
+        keep = ~nonfinite_rows(self.costs)
+        return InMemory(self.all.only(keep if self.left_out is None else keep & ~self.left_out))
+
+    def cut(self, first: int) -> tuple[InMemory, InMemory]:
+        """The first samples, and the others; these keep their row numbers as ids."""
+        rows = torch.arange(len(self), device=self.costs.device)
+        return InMemory(self.all.only(rows[:first])), InMemory(self.at(rows[first:]))
+
+
+def read_batch(entries: Any, name: str) -> Batch:
+    """Features, costs and ids of what a pair, a collated Dataset or a loader gives.
+
+    Raises:
+        ProblemError: it is not (features, costs) or (features, costs, ids), of the same samples.
+    """
+    if not isinstance(entries, (tuple, list)) or len(entries) not in (2, 3):
+        raise ProblemError(
+            f"a batch of {name} must be (features, costs) or (features, costs, ids); got {came(entries)}. Several "
+            "inputs of a model go together: ((a, b), costs)"
+        )
+    features = read_features(entries[0], f"the features of {name}")
+    costs = read_rows(entries[1], f"the costs of {name}")
+    for part in leaves(features):
+        if len(part) != len(costs) or not len(costs):
+            raise ProblemError(
+                f"{name} must be features and costs of the same samples, at least one; got {len(part)} rows of "
+                f"features and {len(costs)} of costs"
+            )
+    return Batch(features, costs, read_keys(entries[2], len(costs), name) if len(entries) == 3 else None)
+
+
+def parameter_of(model: nn.Module) -> Tensor:
+    """The first parameter that is trained: samples get its dtype and device."""
+    like = next((p for p in model.parameters() if p.requires_grad), None)
+    if like is None:
+        raise ProblemError("the model has no parameter to train")
+    return like
+
+
+def joined(keys: Sequence[Keys | None]) -> list[Hashable] | None:
+    """The ids of all batches; None where a batch has none."""
+    if any(part is None for part in keys):
+        return None
+    return [one for part in keys for one in (part.tolist() if isinstance(part, Tensor) else part or ())]
+
+
+def came(value: Any) -> str:
+    """What came, for an error."""
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {len(value)} entries"
+    return f"a {type(value).__name__}"
+
+
+def _at(keys: Keys | None, which: Tensor) -> Keys | None:
+    """The ids at these rows, or under this mask."""
+    if keys is None or isinstance(keys, Tensor):
+        return None if keys is None else keys[which]
+    rows = which.nonzero()[:, 0] if which.dtype == torch.bool else which
+    return [keys[i] for i in rows.tolist()]

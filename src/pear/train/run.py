@@ -1,0 +1,218 @@
+"""The state of a training run, and the loop over its epochs."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from pear.train.arrays import call
+from pear.train.checkpoint import Checkpoint
+from pear.train.compiled import LinearEpochs
+from pear.train.config import FitConfig
+from pear.train.errors import TrainingError
+from pear.train.flat import FlatRegret
+from pear.train.history import Callback, Check, History, Progress, Reason
+from pear.train.loss import KeyedLoss
+from pear.train.memory import Batch, InMemory
+from pear.train.order import Order
+from pear.train.samples import Samples
+from pear.train.validation import Score, evaluate
+
+
+@dataclass
+class Run:
+    """The state of one run.
+
+    Attributes:
+        config, model, loss, optimizer: what is trained, and how.
+        train, validation: the samples; score: what the model is judged by on the second.
+        given: the weights that the model came with.
+    """
+
+    config: FitConfig
+    model: nn.Module
+    loss: KeyedLoss
+    train: Samples
+    validation: Samples
+    score: Score
+    optimizer: torch.optim.Optimizer
+    given: dict[str, Any]
+    history: History = field(default_factory=History)
+    best_weights: dict[str, Any] | None = None
+    start: float = field(default_factory=time.perf_counter)
+    counted: dict[str, float] = field(default_factory=dict)
+    checkpoint: Checkpoint | None = None
+    linear: LinearEpochs | Literal[False] | None = None
+    schedule: ReduceLROnPlateau | None = None
+
+    def __post_init__(self) -> None:
+        self.flat, self.stopping = FlatRegret(self.loss), self.config.stopping()
+        self.counted = dict(getattr(self.loss, "seconds", {}))
+        wait = self.config.halve_after
+        if wait is not None:
+            self.schedule = ReduceLROnPlateau(self.optimizer, factor=0.5, patience=wait, threshold=0.0)
+
+    def split(self) -> dict[str, float]:
+        """Where the time went; what the loss does not count is part of the rest."""
+        now = getattr(self.loss, "seconds", {})
+        names = dict.fromkeys(("solve", "gradient", *now))
+        parts = {name: now.get(name, 0.0) - self.counted.get(name, 0.0) for name in names}
+        parts["validation"] = self.history.check_seconds
+        return {**parts, "rest": max(0.0, self.history.seconds - sum(parts.values()))}
+
+    def resume(self) -> bool:
+        """Restore the checkpoint; False where there is none."""
+        state = None if self.checkpoint is None else self.checkpoint.load()
+        if state is None:
+            return False
+        self.history, self.stopping, self.best_weights = state["history"], state["stopping"], state["best_weights"]
+        self.start -= self.history.checks[-1].seconds if self.history.checks else 0.0
+        if self.schedule is not None and state.get("schedule"):
+            self.schedule.load_state_dict(state["schedule"])
+        return True
+
+    def go_on_from(self, before: History | None) -> None:
+        """Count a run that came first in; its weights are kept until better ones are found."""
+        if before is None:
+            return
+        self.start -= before.seconds
+        self.history.before = before
+        if before.best is not None:
+            self.history.best, self.best_weights = replace(before.best, epoch=0), copy.deepcopy(self.model.state_dict())
+
+    def seconds(self) -> float:
+        """Since the start, with what came before it."""
+        return time.perf_counter() - self.start
+
+    def over_time_cap(self) -> bool:
+        """Whether the time is up."""
+        return self.config.time_cap is not None and self.seconds() >= self.config.time_cap
+
+    def epochs(self, order: Order, generator: torch.Generator, callbacks: Sequence[Callback]) -> Reason:
+        """Train and check until there is a reason to stop."""
+        if self.stopping.waited >= self.stopping.patience:
+            return "patience"
+        last = self.config.max_epochs
+        for epoch in range(self.history.epochs + 1, last + 1):
+            loss = self.epoch(epoch, order, generator)
+            over_time_cap, out_of_patience = self.over_time_cap(), False
+            if over_time_cap or epoch == last or (epoch - 1) % self.config.check_every == 0:
+                out_of_patience = self.check(epoch, loss)
+            asked = [callback(self.report(epoch, loss)) is True for callback in callbacks]
+            if out_of_patience or over_time_cap:
+                return "patience" if out_of_patience else "time_cap"
+            if any(asked):
+                return "callback"
+        return "max_epochs"
+
+    def epoch(self, epoch: int, order: Order, generator: torch.Generator) -> float:
+        """One pass over the training samples, or as much of it as the time allows; the mean loss per sample."""
+        self.model.train()
+        if self.linear is None:
+            self.linear = self.compiled()
+        if self.linear and isinstance(self.train, InMemory):
+            rows, at = self.train.rows(order, generator), self.train.at
+            total, seen = self.linear.run(rows, lambda some: self.step(at(some)), self.over_time_cap)
+            finished = seen == len(rows)
+        else:
+            total, seen, finished = self.steps(self.train.epoch(self.config.batch_size, order, generator))
+        self.flat.end(epoch, self.linear.flat if self.linear else 0.0, seen)
+        if finished:
+            self.history.epochs = epoch
+        return self.checked("loss", total / max(seen, 1), epoch)
+
+    def steps(self, batches: Iterator[Batch]) -> tuple[float, int, bool]:
+        """One step per batch, until the time is over.
+
+        Returns:
+            The sum of the losses, the samples it is taken over, and whether all batches were done.
+        """
+        total, seen = torch.zeros((), dtype=torch.float64, device=self.train.costs.device), 0
+        for batch in batches:
+            # Summed on the device and read once an epoch: no step waits for the one before it.
+            total += self.step(batch) * len(batch.costs)
+            seen += len(batch.costs)
+            if self.over_time_cap():
+                break
+        return float(total), seen, next(batches, None) is None
+
+    def step(self, batch: Batch) -> Tensor:
+        """One step on these samples; their loss."""
+        self.optimizer.zero_grad()
+        value = self.loss(call(self.model, batch.features), batch.costs, keys=batch.keys)
+        self.flat.step()
+        value.backward()
+        if self.config.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+        self.optimizer.step()
+        return value.detach()
+
+    def compiled(self) -> LinearEpochs | Literal[False]:
+        """Whole epochs in compiled code, where model, loss and optimiser allow it."""
+        train, parts = self.train, (self.model, self.loss, self.optimizer)
+        if self.config.clip_norm is not None or not isinstance(train, InMemory) or not train.numbered:
+            return False
+        if isinstance(train.features, Tensor) and LinearEpochs.supports(*parts, train.features, train.costs):
+            return LinearEpochs(*parts, train.features, train.costs, self.config.batch_size)  # type: ignore[arg-type]
+        return False
+
+    def check(self, epoch: int, loss: float) -> bool:
+        """Take the metric, keep the weights where it is the best so far; True where patience has run out."""
+        began = self.seconds()
+        value = self.checked("validation metric", evaluate(self.model, self.validation, self.score), epoch)
+        check = Check(epoch, self.seconds(), loss, value)
+        self.history.checks.append(check)
+        self.history.check_seconds += check.seconds - began
+        if self.history.best is None or value < self.to_beat(self.history.best):
+            self.best_weights = copy.deepcopy(self.model.state_dict())
+            self.history.best = check
+        out_of_patience = self.stopping.update(value)
+        if self.schedule is not None:
+            self.schedule.step(value)
+        if self.checkpoint is not None:
+            kept = {"history": self.history, "stopping": self.stopping, "best_weights": self.best_weights}
+            self.checkpoint.save(**kept, schedule=self.schedule.state_dict() if self.schedule is not None else None)
+        return out_of_patience
+
+    def to_beat(self, best: Check) -> float:
+        """What a check must be lower than to become the best.
+
+        Weights that the run began with stay where few samples say that others are better: by a share of 1/√N at least,
+        about the standard error of a mean of N numbers that vary as much as they are large.
+        """
+        doubt = len(self.validation) ** -0.5 if best.epoch == 0 else 0.0
+        return best.metric - doubt * abs(best.metric)
+
+    def checked(self, what: str, value: float, epoch: int) -> float:
+        """The value, which must be finite.
+
+        Args:
+            what: it is, for the error; value: of it.
+            epoch: in which it came.
+        """
+        if not math.isfinite(value):
+            first = self.best_weights is None
+            kept = "weights that it came with" if first else "best weights of the checks before it"
+            raise TrainingError(
+                f"the {what} is {value} in epoch {epoch}; lower the learning rate, or look for NaN and infinity in the "
+                f"features and costs. The model has the {kept}"
+            )
+        return value
+
+    def report(self, epoch: int, loss: float) -> Progress:
+        """What the callbacks get after an epoch with this loss."""
+        last = self.history.checks[-1].metric if self.history.checks else math.nan
+        best = math.nan if self.history.best is None else self.history.best.metric
+        return Progress(epoch, self.config.max_epochs, self.seconds(), loss, last, best)
+
+    def restore(self) -> None:
+        """The best weights, or, before the first check, those that the model came with."""
+        self.model.load_state_dict(self.given if self.best_weights is None else self.best_weights)

@@ -1,0 +1,95 @@
+"""``regret_scorer``: what any regressor's forecasts lose as decisions, for scikit-learn's searches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pear.errors import ProblemError
+from pear.losses.regret import normalized_regret
+from pear.problem import Model, Problem
+from pear.problem.model import unwrap
+
+
+def inputs_of(problem: Problem | Model) -> int:
+    """How many values are predicted for a sample."""
+    plain, cost_map = unwrap(problem)
+    return plain.n if cost_map is None else cost_map.inputs
+
+
+def own_rows(problem: Problem | Model) -> int | None:
+    """N where samples have fields or known costs of their own; None where all share the problem."""
+    plain, cost_map = unwrap(problem)
+    return plain.batch if cost_map is None else cost_map.batch or plain.batch
+
+
+def as_values(problem: Problem | Model, values: Any, name: str) -> np.ndarray[Any, Any]:
+    """Predicted or true values as (N, k); (N,) is taken where one value is predicted.
+
+    Raises:
+        ProblemError: another number of columns.
+    """
+    array, inputs = np.asarray(values), inputs_of(problem)
+    rows = array[:, None] if array.ndim == 1 else array
+    if rows.ndim != 2 or rows.shape[1] != inputs:
+        raise ProblemError(
+            f"{name} must have shape (N, {inputs}), a column for each of the {inputs} values that the problem needs of "
+            f"a sample; got {array.shape}"
+        )
+    return rows
+
+
+def minus_regret(problem: Problem | Model, predicted: Any, true: Any) -> float:
+    """Minus the normalised regret of values (N, k) that were predicted, or of (N,) where k is 1."""
+    pair = as_values(problem, predicted, "the predictions"), as_values(problem, true, "y")
+    return -normalized_regret(problem, *(values.astype(float) for values in pair))
+
+
+class RegretScorer:
+    """Called as ``scorer(estimator, X, C)``: minus the normalised regret of ``estimator.predict(X)``.
+
+    Args:
+        problem: what is decided, the same for all samples; with a ``Model`` values are predicted, not costs.
+
+    Raises:
+        ProblemError: samples have fields of their own: a search draws rows, and nobody says which.
+    """
+
+    def __init__(self, problem: Problem | Model) -> None:
+        own = own_rows(problem)
+        if own is not None:
+            raise ProblemError(
+                f"the problem has fields of its own for {own} samples, and a scorer is not told which rows it gets; "
+                "score by hand: pear.normalized_regret(problem[rows], model.predict(X[rows]), C[rows])"
+            )
+        self.problem = problem
+
+    def __call__(self, estimator: Any, X: Any, C: Any) -> float:
+        """At most 0, and 0 where every decision is the best one."""
+        return minus_regret(self.problem, estimator.predict(X), C)
+
+    def __repr__(self) -> str:
+        return f"regret_scorer({self.problem})"
+
+
+def regret_scorer(problem: Problem | Model) -> RegretScorer:
+    """A scorer for ``GridSearchCV`` and ``cross_val_score``: any regressor is judged by its decisions.
+
+    Args:
+        problem: what is decided; a ``Model`` maps predicted values to costs.
+
+    Returns:
+        A function of (estimator, X, C) that gives minus the normalised regret, on the problem as it is: greater is
+        better.
+
+    Example:
+        >>> import numpy as np, pear
+        >>> from sklearn.linear_model import LinearRegression
+        >>> from sklearn.model_selection import cross_val_score
+        >>> task = pear.tasks.shortest_path((3, 3))
+        >>> X, C = map(np.asarray, task.samples(60, degree=2))
+        >>> cross_val_score(LinearRegression(), X, C, scoring=pear.regret_scorer(task.problem), cv=3).shape
+        (3,)
+    """
+    return RegretScorer(problem)

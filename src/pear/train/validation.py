@@ -1,0 +1,170 @@
+"""Which samples a run is judged on, and by what: one place for ``fit`` and ``tune``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pear.decisions.solve import solve
+from pear.decisions.warm_starts import as_keys, rows_of
+from pear.errors import ProblemError
+from pear.losses.regret import outcome
+from pear.problem import Model, Problem
+from pear.problem.model import unwrap
+from pear.train.arrays import Keys, call
+from pear.train.loader import FromLoader
+from pear.train.loss import keyed
+from pear.train.memory import InMemory, joined
+from pear.train.rows import check_costs, masks
+from pear.train.samples import Samples, as_samples
+
+SHARE = 0.2
+"""Of the samples, held out where nothing else is said."""
+
+Metric = Callable[[Tensor, Tensor], float]
+Score = Callable[[Tensor, Tensor, Keys | None], float]
+"""(predicted, true, ids) → float, lower is better."""
+
+
+def with_validation(train: Samples, validation: Any, model: nn.Module, problem: Any) -> tuple[Samples, Samples, int]:
+    """The samples to train on, those to validate on, and how many of these were held out of the first.
+
+    Args:
+        train: all there are.
+        validation: None, a share, or samples of their own.
+        model: what is trained.
+        problem: what is decided, or None.
+    """
+    if validation is not None and not isinstance(validation, (bool, int, float)):
+        return train, as_samples(validation, "validation", model), 0
+    if isinstance(train, FromLoader):
+        raise ProblemError(
+            "a DataLoader is not read into memory, so that no samples can be held out of it; pass validation=, a pair, "
+            "a Dataset or another DataLoader"
+        )
+    kept, held_out = hold_out(train, validation, problem)
+    return kept, held_out, len(held_out)
+
+
+def hold_out(samples: InMemory, share: Any, problem: Any) -> tuple[InMemory, InMemory]:
+    """The first samples, and the last ones, which keep their row numbers.
+
+    Args:
+        samples: in the order they have.
+        share: of the last ones; None stands for 0.2.
+        problem: what is decided, or None; where samples have fields of their own, there is a row for each.
+    """
+    share, count, own = SHARE if share is None else share, len(samples), own_rows(problem)
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
+        raise ProblemError(
+            f"validation must be a share between 0 and 1, or a pair of features and costs; got {share!r}"
+        )
+    if count < 2:
+        raise ProblemError(f"two samples at least are needed, one to train on and one to validate; got {count}")
+    if samples.keys is None and own not in (None, count):
+        raise ProblemError(f"the problem has fields of its own for {own} samples, and X has {count} rows")
+    return samples.cut(min(max(count - round(share * count), 1), count - 1))
+
+
+def evaluate(model: nn.Module, samples: Samples, score: Score) -> float:
+    """The score of the model on these samples, in evaluation mode."""
+    model.eval()
+    with torch.no_grad():
+        found = [(call(model, batch.features), batch.costs, batch.keys) for batch in samples.whole()]
+        if len(found) == 1:
+            return float(score(*found[0]))
+        predicted, true, keys = zip(*found, strict=True)
+        return float(score(torch.cat(predicted), torch.cat(true), joined(keys)))
+
+
+def decided(loss: Any) -> Any:
+    """The problem that a loss was given, integers and cost map included; None where it has none."""
+    given, problem, cost_map = (getattr(loss, name, None) for name in ("given", "problem", "cost_map"))
+    if given is not None or problem is None or cost_map is None:
+        return problem if given is None else given
+    return Model(problem, cost_map=cost_map)
+
+
+def own_rows(problem: Any) -> int | None:
+    """How many samples the problem or its cost map has rows of their own for; None where all share them."""
+    if not isinstance(problem, (Problem, Model)):
+        return None
+    plain, cost_map = unwrap(problem)
+    return plain.batch if cost_map is None or plain.batch is not None else cost_map.batch
+
+
+def default_score(model: nn.Module, loss: Any, validation: Samples) -> tuple[Samples, Score]:
+    """What a run is judged by where no metric is given, and the samples that can be judged.
+
+    The normalised regret on the problem of the loss, or, where it has none, the loss itself. Where the loss masks,
+    samples in memory that are not finite are left out; otherwise they are refused.
+    """
+    if masks(loss) and isinstance(validation, InMemory):
+        validation = validation.usable(model, loss, "validation").finite()
+    else:
+        check_costs(validation.costs, "validation", None)
+    problem = decided(loss)
+    if not isinstance(problem, (Problem, Model)):
+        value = keyed(loss)
+        return validation, lambda predicted, true, keys: float(value(predicted, true, keys))
+    rows = own_rows(problem)
+    if rows is not None and validation.keys is None:
+        raise ProblemError(
+            f"the problem has fields of its own for {rows} samples, and the validation samples do not say which of "
+            "them are theirs; put them last in the training samples and pass their share as validation, give their row "
+            "numbers as ids, (features, costs, ids), or pass a metric"
+        )
+    return validation, _regret_of(problem, validation)
+
+
+def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> Metric:
+    """The normalised regret on these samples, whose best decisions are found once.
+
+    Args:
+        problem: what is decided, as it is: in integers where it has them.
+        costs: (N, n) true costs, or (N, k) values that its cost map takes.
+        keys: N ids, rows of a problem or cost map with fields per sample.
+    """
+    plain, cost_map = unwrap(problem)
+    check_columns(problem, costs, "validation")
+    ids = None if keys is None else as_keys(keys, len(costs))
+    rows = rows_of(plain, ids)
+
+    def costs_of(values: Tensor) -> Tensor:
+        return values.double() if cost_map is None else cost_map(values.double(), ids)
+
+    true = costs_of(costs)
+    best = solve(rows, true).x
+
+    def normalised_regret(predicted: Tensor, _: Tensor) -> float:
+        return outcome(rows, solve(rows, costs_of(predicted)).x, best, true).normalized
+
+    return normalised_regret
+
+
+def check_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
+    """Costs have a column for each value that is predicted."""
+    wanted = problem.inputs if isinstance(problem, Model) else problem.n
+    if costs.dim() != 2 or costs.shape[1] != wanted:
+        raise ProblemError(
+            f"the costs of {name} must have shape (N, {wanted}), a column for each predicted cost of the problem; got "
+            f"{tuple(costs.shape)}"
+        )
+
+
+def _regret_of(problem: Problem | Model, validation: Samples) -> Score:
+    """``regret_on`` these samples; those of a DataLoader that come in a new order are solved again."""
+    if isinstance(validation, InMemory):
+        fixed = regret_on(problem, validation.costs, validation.keys)
+        return lambda predicted, true, keys: fixed(predicted, true)
+    kept: list[tuple[Tensor, Keys | None, Metric]] = []
+
+    def score(predicted: Tensor, true: Tensor, keys: Keys | None) -> float:
+        if not kept or not torch.equal(kept[0][0], true) or kept[0][1] != keys:
+            kept[:] = [(true, keys, regret_on(problem, true, keys))]
+        return kept[0][2](predicted, true)
+
+    return score
