@@ -62,7 +62,7 @@ def from_pyepo(optmodel: Any) -> Model:
 def _arrays_at(where: str, optmodel: Any, costs: Array) -> Arrays:
     """The arrays after ``setObj(costs)``."""
     optmodel.setObj(costs)
-    inner = getattr(optmodel, "_model", None)
+    inner: Any = getattr(optmodel, "_model", None)
     roots = {kind.__module__.split(".")[0] for kind in type(inner).__mro__}
     if "gurobipy" in roots:
         inner.update()
