@@ -149,8 +149,9 @@ class Arrays:
             fixed and f"{fixed} fixed",
         ]
         said = ", ".join(word for word in kinds if word)
+        source = self.where.replace("the ", "The ", 1) if self.where.startswith("the ") else self.where
         sentences = [
-            f"{self.where}: {'an' if program[0] == 'i' else 'a'} {program} program to {self.sense}imise.",
+            f"{source}: {'an' if program[0] == 'i' else 'a'} {program} program to {self.sense}imise.",
             f"{count(made.problem.n, 'variable')}{f', {said}' if said else ''}: {listed(tuple(made.layout))}.",
             self._rows_in_words(),
             _costs_in_words(made),

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pear.errors import DataError
 from pear.problem.cost_map import CostMap
-from pear.problem.importers.arrays import Arrays, count, listed
+from pear.problem.importers.arrays import Arrays, listed
 from pear.problem.importers.cvxpy_checks import (
     WHERE,
     bounds,
@@ -268,9 +268,8 @@ def _notes(
     if taken:
         notes.append(f"Parameters taken at their values: {listed([p.name() for p in taken])}.")
     if added.any():
-        notes.append(
-            f"{count(int(added.sum()), 'auxiliary')} variables, which CVXPY adds, are not among the decisions."
-        )
+        own = "a variable of its own, auxiliary[0]" if added.sum() == 1 else f"{added.sum()} variables of its own"
+        notes.append(f"CVXPY adds {own}; decisions leave them out.")
     if constants:
         notes.append(f"A term of the objective with {listed(constants)} and no decision is left out: it changes none.")
     if M is not None and M[added].nnz:
