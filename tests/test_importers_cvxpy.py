@@ -96,6 +96,9 @@ def test_what_cvxpy_writes_with_further_variables(name: str) -> None:
     assert list(m.layout) == ["x"]
     assert m.decision(torch.zeros(m.problem.n))["x"].shape == (3,)
     assert m.variables.count("auxiliary[0]") == (1 if m.problem.n > 3 else 0)
+    added = m.problem.n - 3
+    assert f"CVXPY adds {f'{added} variables' if added > 1 else 'a variable'} of its own" in m.report
+    assert m.report.startswith("The CVXPY problem: a ")
 
 
 def test_a_sign_that_cvxpy_needs_is_said() -> None:
