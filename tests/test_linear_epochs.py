@@ -119,13 +119,13 @@ def test_a_batch_that_must_be_left_takes_the_fallback_path(monkeypatch: pytest.M
     original = epoch.linear_epoch
     left = []
 
-    def balks(P: Any, data: epoch.TrainingSet, *rest: Any) -> int:
+    def balks(regret: int, P: Any, data: epoch.TrainingSet, *rest: Any) -> int:
         """Ends before batches 2 and 5, as if a sample of theirs could not be solved."""
         *_, room, first = rest
         left.extend(k for k in (2, 5) if k > first and k not in left)
         end = next((k for k in (2, 5) if k > first), None)
         order = data.order if end is None else data.order[: end * len(room.samples.at)]
-        return int(original(P, data._replace(order=order), *rest))
+        return int(original(regret, P, data._replace(order=order), *rest))
 
     plain = trained(torch.float64, False, monkeypatch, max_epochs=1)
     monkeypatch.setattr(epoch, "linear_epoch", balks)
