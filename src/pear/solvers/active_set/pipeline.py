@@ -11,21 +11,41 @@ from __future__ import annotations
 
 from typing import Any
 
+from numba.core import ir
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase
-from numba.core.compiler_machinery import PassManager, register_pass
-from numba.core.typed_passes import (
-    IRLegalization,
-    NativeLowering,
-    NoPythonBackend,
-    NopythonTypeInference,
-    PreLowerStripPhis,
-)
+from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
+from numba.core.typed_passes import NativeLowering, NoPythonBackend, NopythonTypeInference, PreLowerStripPhis
 from numba.core.untyped_passes import FixupArgs, IRProcessing, ReconstructSSA, TranslateByteCode
 
+
+@register_pass(mutates_CFG=False, analysis_only=False)  # type: ignore[untyped-decorator]
+class _Conditions(FunctionPass):  # type: ignore[misc]
+    """Leaves out the call of ``bool`` that numba puts around every condition, which a branch converts by itself."""
+
+    _name = "pear_conditions"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        for block in state.func_ir.blocks.values():
+            kept, bools = [], set()
+            for statement in block.body:
+                value = getattr(statement, "value", None)
+                if isinstance(value, ir.Global) and value.value is bool:
+                    bools.add(statement.target.name)
+                    continue
+                if isinstance(value, ir.Expr) and value.op == "call" and value.func.name in bools:
+                    statement.value = value.args[0]
+                kept.append(statement)
+            block.body = kept
+        return True
+
+
 _BEFORE = (
-    *(TranslateByteCode, FixupArgs, IRProcessing, ReconstructSSA),
-    *(NopythonTypeInference, PreLowerStripPhis, IRLegalization),
+    *(TranslateByteCode, FixupArgs, IRProcessing, _Conditions, ReconstructSSA),
+    *(NopythonTypeInference, PreLowerStripPhis),
 )
 
 

@@ -6,7 +6,7 @@ import logging
 
 from pear.train.compiled.ahead import compile_all
 
-logger = logging.getLogger("pear")
+logger = logging.getLogger("pear.compile")
 
 
 def main() -> None:
