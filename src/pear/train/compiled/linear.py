@@ -41,6 +41,7 @@ class LinearEpochs:
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.features, self.costs = features.contiguous().numpy(), loss.times_units(costs).double().contiguous().numpy()
         self.units = loss.times_units(torch.ones(loss.problem.n, dtype=features.dtype)).numpy()
+        self._regret: int | None = None  # address of the compiled function
         self.flat = 0.0  # samples of the last pass with a regret whose gradient is exactly zero
         assert loss.decider.one_pass is not None
         self.one_pass: OnePass = loss.decider.one_pass
@@ -115,8 +116,9 @@ class LinearEpochs:
             self.features, self.costs, self.units, order.numpy(), slots, own, left_out, table, default
         )
         how = kernel.Strengths(loss.injection, loss.current_guidance, DECAY)
-        regret = kernel.address(P, data, self.room)
-        reached = int(kernel.linear_epoch(regret, P, data, how, self._model(state), adam, self.room, first))
+        if self._regret is None:  # the types of the arguments stay the same
+            self._regret = kernel.address(P, data, self.room)
+        reached = int(kernel.linear_epoch(self._regret, P, data, how, self._model(state), adam, self.room, first))
         loss.guided(reached - first)
         for part in state:
             part["step"].fill_(steps + reached - first)
