@@ -237,7 +237,7 @@ def _arrays(problem: Any, canonical: _Canonical) -> tuple[Arrays, dict[str, Tens
         sign * canonical.q,
         lb,
         ub,
-        None if canonical.P is None else sign * canonical.P,
+        sign * canonical.P if canonical.P is not None and canonical.P.count_nonzero() else None,
         "min" if sign > 0 else "max",
         integer,
         sign * canonical.d,
