@@ -68,7 +68,7 @@ $(CORE): pyproject.toml constraints.txt
 	@touch $@
 
 $(COMPILED): $(CORE)
-	@echo "Compiling the active-set method and the epoch of a linear model; this is done once and takes about a minute."
+	@echo "Compiling the solvers; this is done once and takes about half a minute."
 	$(BIN)/python -m pear.train.compiled
 	@touch $@
 

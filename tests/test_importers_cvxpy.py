@@ -28,6 +28,10 @@ def same_optimum(problem: Any, parameters: list[Any], values: list[Any]) -> pear
     return m
 
 
+def value_of(m: pear.Model) -> float:
+    return float(pear.solve(m.problem, m.known).value) + m.offset
+
+
 def store(sense: str = "min") -> tuple[Any, list[Any], list[Any]]:
     """Two prices, a matrix of decisions, a product with a number that is a parameter."""
     price, fee, rate = (
@@ -96,6 +100,9 @@ def test_what_cvxpy_writes_with_further_variables(name: str) -> None:
     assert list(m.layout) == ["x"]
     assert m.decision(torch.zeros(m.problem.n))["x"].shape == (3,)
     assert m.variables.count("auxiliary[0]") == (1 if m.problem.n > 3 else 0)
+    added = m.problem.n - 3
+    assert f"CVXPY adds {f'{added} variables' if added > 1 else 'a variable'} of its own" in m.report
+    assert m.report.startswith("The CVXPY problem: a ")
 
 
 def test_a_sign_that_cvxpy_needs_is_said() -> None:
@@ -144,6 +151,13 @@ def test_a_term_without_decisions_is_left_out_and_said() -> None:
     m = pear.from_cvxpy(cp.Problem(cp.Minimize(p @ x + 3 * p[1] + 1), [x >= 0]), [p])
     assert m.offset == 1.0
     assert "A term of the objective with p[1] and no decision is left out: it changes none." in m.report
+
+
+def test_a_quadratic_term_that_is_zero_is_none() -> None:
+    x, weight = cp.Variable(2, name="x"), cp.Parameter(nonneg=True, value=0, name="weight")
+    m = pear.from_cvxpy(cp.Problem(cp.Minimize(cp.sum(x) + weight * cp.sum_squares(x)), [x >= 1]), [])
+    assert m.problem.Q is None
+    assert value_of(m) == 2.0
 
 
 def test_labels_name_rows() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -87,13 +88,17 @@ class Model:
             return self.known
         return (self.cost_map or CostMap(known=torch.zeros(self.problem.n)))(predicted, keys)
 
-    def decision(self, z: Tensor) -> dict[str, Tensor]:
+    def decision(self, z: Any) -> dict[str, Tensor]:
         """Decisions (n,) or (B, n) by the original names: for each a tensor of its own shape, behind B in a batch.
+
+        Args:
+            z: a tensor, or whatever becomes an array, such as what ``DecisionRegressor.decide`` gives.
 
         Raises:
             DataError: z has another number of variables.
         """
         n = self.problem.n
+        z = z if isinstance(z, Tensor) else torch.from_numpy(np.array(z))
         if z.ndim not in (1, 2) or z.shape[-1] != n:
             raise DataError(f"z must have shape ({n},) or (B, {n}), one entry for each variable; got {tuple(z.shape)}")
         return {name: z[..., at.to(z.device)] for name, at in self.layout.items()}

@@ -87,16 +87,15 @@ class Arrays:
         matrix = self.rows.matrix.copy()
         matrix.eliminate_zeros()
         finite(self.where, "entry of the rows", matrix.data)
-        bounds = {
-            "lb": limits(self.where, "lower bound of variable", self.lb, -np.inf),
-            "ub": limits(self.where, "upper bound of variable", self.ub, np.inf),
-        }
+        lb = limits(self.where, "lower bound of variable", self.lb, -np.inf)
+        ub = limits(self.where, "upper bound of variable", self.ub, np.inf)
         marks = None if self.integer is None or not self.integer.any() else self.integer
         try:
             return Problem(
                 Q=None if self.Q is None else sparse.csr_array(self.Q),
                 **Rows(matrix, low, high, self.rows.names).fields(),
-                **{name: value for name, value in bounds.items() if np.isfinite(value).any()},
+                lb=lb if np.isfinite(lb).any() else None,
+                ub=ub if np.isfinite(ub).any() else None,
                 sense=self.sense,
                 integer=marks,
                 n=len(self.costs),
@@ -150,8 +149,9 @@ class Arrays:
             fixed and f"{fixed} fixed",
         ]
         said = ", ".join(word for word in kinds if word)
+        source = self.where.replace("the ", "The ", 1) if self.where.startswith("the ") else self.where
         sentences = [
-            f"{self.where}: {'an' if program[0] == 'i' else 'a'} {program} program to {self.sense}imise.",
+            f"{source}: {'an' if program[0] == 'i' else 'a'} {program} program to {self.sense}imise.",
             f"{count(made.problem.n, 'variable')}{f', {said}' if said else ''}: {listed(tuple(made.layout))}.",
             self._rows_in_words(),
             _costs_in_words(made),
@@ -176,7 +176,7 @@ def _costs_in_words(made: Model) -> str:
     n, own = made.problem.n, made.cost_map
     if own is None:
         return f"All {n} costs are predicted; the model's own are m.known." if n > 1 else "The cost is predicted."
-    M = own.M if sparse.issparse(own.M) else sparse.csr_array(np.asarray(own.M))
+    M: Any = own.M if sparse.issparse(own.M) else sparse.csr_array(np.asarray(own.M))
     moved = int((np.diff(M.indptr) > 0).sum())
     return (
         f"Predicted: {count(own.inputs, 'value')}, {listed(own.names)}; {moved} of {n} costs depend on "

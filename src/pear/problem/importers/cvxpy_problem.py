@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from pear.errors import DataError
 from pear.problem.cost_map import CostMap
-from pear.problem.importers.arrays import Arrays, count, listed
+from pear.problem.importers.arrays import Arrays, listed
 from pear.problem.importers.cvxpy_checks import (
     WHERE,
     bounds,
@@ -23,6 +24,7 @@ from pear.problem.importers.cvxpy_checks import (
     predicted_parameters,
     sign_of,
 )
+from pear.problem.importers.probe import linear_map
 from pear.problem.importers.rows import Array, Rows
 from pear.problem.importers.source import package
 from pear.problem.model import Model
@@ -80,7 +82,7 @@ def from_cvxpy(problem: Any, parameters: Any = None) -> Model:
         return arrays.model(layout=layout, notes=_notes(problem, predicted, arrays))
     labels = [label for p in predicted for label in entries(p)]
     M, moved = canonical.cost_map(copy.predicted)
-    constants = [label for label, moves in zip(labels, moved, strict=True) if moves]
+    constants = [label for label, moves in zip(labels, moved.tolist(), strict=True) if moves]
     notes = _notes(problem, predicted, arrays, constants, M)
     return arrays.model(cost_map=CostMap(M, arrays.costs, labels), layout=layout, notes=notes)
 
@@ -120,13 +122,19 @@ class _Copy:
             tags.append(cvxpy.Parameter(v.shape, value=np.zeros(v.shape)))
             terms.append(cvxpy.sum(cvxpy.multiply(tags[-1], replaced[id(v)])))
         objective = problem.objective.tree_copy(replaced)
-        rows = [row.tree_copy(replaced) for row in problem.constraints]
+        rows = [_labelled(row.tree_copy(replaced), row) for row in problem.constraints]
         return _Copy(
             cvxpy.Problem(objective, rows),
             [replaced[id(p)] for p in predicted],
             tags,
             cvxpy.Problem(type(objective)(sum(terms, objective.expr)), rows),
         )
+
+
+def _labelled(copy: Any, original: Any) -> Any:
+    if label := getattr(original, "label", None):  # older versions of CVXPY have none
+        copy.set_label(label)
+    return copy
 
 
 class _Canonical:
@@ -174,17 +182,18 @@ class _Canonical:
                     "it may multiply decisions alone: write sum_squares(x - p) as sum_squares(x) - 2 * p @ x"
                 )
 
-    def cost_map(self, predicted: list[Any]) -> tuple[sparse.csr_array, list[bool]]:
-        """M (n, k), and for every predicted value whether the constant of the objective depends on it."""
-        columns, moved = [], []
-        for p in predicted:
-            for at in np.ndindex(p.shape):
-                unit = np.zeros(p.shape)
-                unit[at] = 1.0
-                _, q, d, _, _ = self.at({p.id: unit})
-                columns.append(sparse.csc_array(self.sign * q[:, None]))
-                moved.append(d != 0)
-        return sparse.csr_array(sparse.hstack(columns)), moved
+    def cost_map(self, predicted: list[Any]) -> tuple[sparse.csr_array, Array]:
+        """M (n, k), and (k,) how the constant of the objective depends on the predicted values."""
+        blocks = [linear_map(partial(self._costs, p), p.size) for p in predicted]
+        if any(block is None for block in blocks):
+            raise DataError(f"{WHERE}: its costs are not linear in the predicted parameters; predict the costs instead")
+        M = sparse.csr_array(sparse.hstack(blocks))
+        return self.sign * M[:-1], M[-1:].toarray().reshape(-1)
+
+    def _costs(self, parameter: Any, values: Array) -> Array:
+        """(n + 1,) q and d under values of one parameter, row by row."""
+        _, q, d, _, _ = self.at({parameter.id: values.reshape(parameter.shape)})
+        return np.append(q, d)
 
     def columns(self) -> list[Any]:
         """Where the entries of every variable of the original are in z: arrays in their shapes."""
@@ -228,7 +237,7 @@ def _arrays(problem: Any, canonical: _Canonical) -> tuple[Arrays, dict[str, Tens
         sign * canonical.q,
         lb,
         ub,
-        None if canonical.P is None else sign * canonical.P,
+        sign * canonical.P if canonical.P is not None and canonical.P.count_nonzero() else None,
         "min" if sign > 0 else "max",
         integer,
         sign * canonical.d,
@@ -259,9 +268,8 @@ def _notes(
     if taken:
         notes.append(f"Parameters taken at their values: {listed([p.name() for p in taken])}.")
     if added.any():
-        notes.append(
-            f"{count(int(added.sum()), 'auxiliary')} variables, which CVXPY adds, are not among the decisions."
-        )
+        own = "a variable of its own, auxiliary[0]" if added.sum() == 1 else f"{added.sum()} variables of its own"
+        notes.append(f"CVXPY adds {own}; decisions leave them out.")
     if constants:
         notes.append(f"A term of the objective with {listed(constants)} and no decision is left out: it changes none.")
     if M is not None and M[added].nnz:

@@ -109,7 +109,7 @@ def _check(where: str, model: Any) -> None:
     found = [f"{number} {words}" for name, words in _REFUSED.items() if (number := getattr(model, name))]
     found += [f"{model.NumObj} objectives"] if model.NumObj > 1 else []
     found += ["lazy constraints, which only its callback knows"] if model.Params.LazyConstraints else []
-    semi = [v.VarName for v in model.getVars() if v.VType in ("S", "N")]
+    semi = [v.VarName for v, kind in zip(model.getVars(), model.getAttr("VType"), strict=True) if kind in ("S", "N")]
     found += [f"the semi-continuous variable {semi[0]}"] if semi else []
     if found:
         raise DataError(

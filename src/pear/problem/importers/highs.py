@@ -51,16 +51,16 @@ def from_highs(model: Any, predicted: Names = None) -> Model:
         )
     name = model.lp_.model_name_
     where = f"the HiGHS model {name}" if name else "the HiGHS model"
-    if not model.lp_.num_col_:
-        raise DataError(f"{where} has no variables; add them before it is taken")
-    if semi := semi_variable(model.lp_):
-        raise DataError(f"{where}: variable {semi}, which cannot be taken; write it with an integer variable and rows")
     return highs_arrays(where, model).model(predicted)
 
 
 def highs_arrays(where: str, model: Any) -> Arrays:
     """The arrays of a ``HighsModel``."""
     lp = model.lp_
+    if not lp.num_col_:
+        raise DataError(f"{where} has no variables; add them before it is taken")
+    if semi := semi_variable(lp):
+        raise DataError(f"{where}: variable {semi}, which cannot be taken; write it with an integer variable and rows")
     names = tuple(lp.row_names_) or tuple(f"r{i}" for i in range(lp.num_row_))
     Q = curvature(model)
     return Arrays(

@@ -13,6 +13,7 @@ from pear.problem.cost_map import CostMap
 from pear.problem.importers.arrays import Arrays
 from pear.problem.importers.gurobi import gurobi_arrays
 from pear.problem.importers.highs import highs_arrays
+from pear.problem.importers.probe import linear_map
 from pear.problem.importers.pyomo_model import pyomo_arrays
 from pear.problem.importers.rows import Array, Rows
 from pear.problem.importers.source import package
@@ -39,11 +40,16 @@ def from_pyepo(optmodel: Any) -> Model:
         came = optmodel.__name__ if isinstance(optmodel, type) else type(optmodel).__name__
         raise DataError(f"expected an object of a PyEPO optModel class, got {came}; make one: {came}(…)")
     where = f"the PyEPO model {type(optmodel).__name__}"
-    if optmodel._model is None and hasattr(optmodel, "G"):
+    if getattr(optmodel, "_model", None) is None and hasattr(optmodel, "G"):
         return _matrices(where, optmodel).model()
     k = int(optmodel.num_cost)
     start = _arrays_at(where, optmodel, np.zeros(k))
-    M = _cost_map(where, optmodel, start.costs, k)
+    M = linear_map(lambda costs: _arrays_at(where, optmodel, costs).costs - start.costs, k)
+    if M is None:
+        raise DataError(
+            f"{where}: setObj does not set costs that are linear in its argument; expected cost = M c + known: give "
+            "the matrices with pear.Problem, and M and known with pear.CostMap"
+        )
     _check_sense(where, optmodel, start.sense, M)
     if M.shape[0] == k and not start.costs.any() and (sparse.eye_array(k) != M).nnz == 0:
         return start.model()
@@ -56,7 +62,7 @@ def from_pyepo(optmodel: Any) -> Model:
 def _arrays_at(where: str, optmodel: Any, costs: Array) -> Arrays:
     """The arrays after ``setObj(costs)``."""
     optmodel.setObj(costs)
-    inner = optmodel._model
+    inner: Any = getattr(optmodel, "_model", None)
     roots = {kind.__module__.split(".")[0] for kind in type(inner).__mro__}
     if "gurobipy" in roots:
         inner.update()
@@ -71,34 +77,6 @@ def _arrays_at(where: str, optmodel: Any, costs: Array) -> Arrays:
         "which no matrices can be read; expected one of gurobipy, pyomo or highspy: write it to an MPS file and use "
         "pear.from_mps, or give the matrices: pear.Problem(A=…, b=…, G=…, h=…, lb=…, ub=…, integer=…)"
     )
-
-
-def _cost_map(where: str, optmodel: Any, known: Array, k: int) -> sparse.csr_array:
-    """M (n, k), found by asking for the costs 1, …, k: each number says whose cost it is, where it is of one alone."""
-    n = len(known)
-    found = _arrays_at(where, optmodel, np.arange(1.0, k + 1)).costs - known
-    whose = np.abs(found).round().astype(int)
-    at = np.flatnonzero(whose)
-    M = sparse.csr_array((n, k))
-    if whose.max(initial=0) <= k:
-        M = sparse.csr_array((np.sign(found[at]), (at, whose[at] - 1)), shape=(n, k))
-    if _explains(where, optmodel, known, M):
-        return M
-    columns = [_arrays_at(where, optmodel, unit).costs - known for unit in np.eye(k)]
-    M = sparse.csr_array(np.stack(columns, 1))
-    if not _explains(where, optmodel, known, M):
-        raise DataError(
-            f"{where}: setObj does not set costs that are linear in its argument; expected cost = M c + known: give "
-            "the matrices with pear.Problem, and M and known with pear.CostMap"
-        )
-    return M
-
-
-def _explains(where: str, optmodel: Any, known: Array, M: sparse.csr_array) -> bool:
-    """Whether M gives the costs of values that it was not made from; they are exact in float32, too."""
-    values = np.random.default_rng(0).integers(1, 2**20, M.shape[1]) / 2.0**10
-    costs = _arrays_at(where, optmodel, values).costs
-    return bool(np.allclose(costs, M @ values + known, rtol=1e-6, atol=1e-6))
 
 
 def _check_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_array) -> None:
