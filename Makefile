@@ -18,7 +18,7 @@ PYTHON := python3 python3.11 python3.12 python3.13
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(COMPILED) ## run the demonstration
+demo: $(CORE) ## run the demonstration
 	$(BIN)/pear demo
 
 test: $(CORE) ## run every check: lint, types, import contract, documentation and tests

@@ -48,6 +48,7 @@ def demo(
     losses = {"MSE": nn.MSELoss(), "PEAR": pear.PEARLoss(task.problem)}
     out.print(_introduction(task, split, degree), highlight=False)
     with one_thread():
+        _compile(task, untrained, split)
         before = _test_regret(task, untrained, split)
         config = FitConfig(max_epochs=max_epochs, time_cap=TIME_CAP, seed=seed)
         histories, regrets = {}, {}
@@ -79,6 +80,13 @@ def _introduction(task: ShortestPath, split: Split, degree: int) -> str:
 def _test_regret(task: ShortestPath, model: nn.Module, split: Split) -> float:
     with torch.no_grad():
         return task.normalized_regret(model(split.test.features), split.test.costs)
+
+
+def _compile(task: ShortestPath, untrained: nn.Module, split: Split) -> None:
+    """One epoch on two samples: where something has to be compiled, it is before the clock of a training starts."""
+    two = split.train.features[:2], split.train.costs[:2]
+    config = FitConfig(max_epochs=1, start="given")
+    fit(copy.deepcopy(untrained), pear.PEARLoss(task.problem), two, two, lambda predicted, true: 0.0, config)
 
 
 def _train(
