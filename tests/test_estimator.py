@@ -332,3 +332,11 @@ def test_without_scikit_learn_the_extra_is_named() -> None:
     assert done.stdout.strip() == (
         "DecisionRegressor needs scikit-learn, and sklearn is not installed; run pip install 'pear-dfl[sklearn]'"
     )
+
+
+def test_a_fit_that_fails_leaves_no_model_behind() -> None:
+    model = regressor(max_epochs=1).fit(X[:40], C[:40])
+    with pytest.raises(ProblemError, match="unknown method"):
+        model.set_params(loss="peer").fit(X[:40], C[:40])
+    with pytest.raises(NotFittedError):
+        model.predict(X)
