@@ -24,7 +24,7 @@ from pear.train.display import displayed
 from pear.train.fit import fit
 from pear.train.forecaster import Standardise, make_network
 from pear.train.loss import keyed
-from pear.train.names import as_table, column_names, is_frame, variable_names
+from pear.train.names import as_table, check_order_of_values, column_names, is_frame, variable_names
 from pear.train.order import shuffled
 from pear.train.race import multiple_of_auto
 from pear.train.scorer import as_tensor, as_values, inputs_of, minus_regret
@@ -182,12 +182,13 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             decides = hasattr(self.loss_, "problem")
             self._optimizer = make_optimizer(network, features, costs, config, keep=not fresh, typical=decides)
         network.train()
-        for rows in shuffled(len(features), config.generator()).split(self.batch_size):
+        done = getattr(self, "n_iter_", 0)
+        for rows in shuffled(len(features), torch.Generator().manual_seed(self._seed() + done)).split(self.batch_size):
             self._optimizer.zero_grad()
             loss(network(features[rows]), costs[rows], keys=None).backward()
             self._optimizer.step()
         network.eval()
-        self.n_iter_ = getattr(self, "n_iter_", 0) + 1
+        self.n_iter_ = done + 1
         self.smoothing_ = getattr(self.loss_, "chosen_smoothing", None)
         return self
 
@@ -228,7 +229,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             y: (N, k) what came true.
             problem: of these rows, where samples have fields or known costs of their own.
         """
-        return minus_regret(self._problem_of(problem), self.predict(X), y)
+        problem, predicted = self._problem_of(problem), self.predict(X)
+        self._check_columns(y)
+        return minus_regret(problem, predicted, y)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file: JSON and arrays in a zip, no pickle; ``load`` reads it.
@@ -268,12 +271,19 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         rows, true = validate_data(self, X, y, multi_output=True, y_numeric=True, **numbers)
         values = as_values(self.problem, true, "y")
         if fresh:
+            check_order_of_values(self.problem, columns)
             self._columns, self._flat = columns, true.ndim == 1
-        elif columns is not None and self._columns is not None and columns != self._columns:
-            raise ProblemError(f"the columns of y must be those of fit, {list(self._columns)}; got {list(columns)}")
+        else:
+            self._check_columns(y)
         device, features = unwrap(self.problem)[0].device, torch.from_numpy(np.array(rows))
         dtype = dtype or features.dtype
         return features.to(device, dtype), torch.from_numpy(np.array(values)).to(device, dtype)
+
+    def _check_columns(self, y: Any) -> None:
+        """A table of costs has the columns that ``fit`` saw, in their order."""
+        columns = column_names(y)
+        if columns is not None and self._columns is not None and columns != self._columns:
+            raise ProblemError(f"the columns of y must be those of fit, {list(self._columns)}; got {list(columns)}")
 
     def _forget(self) -> None:
         """Drop what an earlier training left: a fit that fails leaves no model behind."""
