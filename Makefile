@@ -35,7 +35,7 @@ types: $(DEV) ## check type hints
 imports: $(DEV) ## check that imports flow one way
 	$(BIN)/lint-imports
 
-bench: $(COMPILED) ## measure the exactness of decisions and gradients
+bench: $(COMPILED) $(DEV) ## measure the exactness of decisions and gradients
 	$(BIN)/pear bench exactness
 
 docs: $(DEV) ## build the documentation into site/; a warning is an error
@@ -52,6 +52,7 @@ clean: ## remove build outputs and caches; keeps .venv and pear-output/
 	rm -rf build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# What the demonstration needs, and no more: the library and its command line.
 $(CORE): pyproject.toml constraints.txt
 	@found=; for python in $(PYTHON); do \
 	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && found="$$python" && break; \
@@ -61,17 +62,17 @@ $(CORE): pyproject.toml constraints.txt
 	    echo "Install one, or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; \
 	    exit 1; \
 	fi; \
-	echo "Setting up $(VENV) with $$("$$found" --version); this is done once and takes a few minutes."; \
+	echo "Setting up $(VENV) with $$("$$found" --version); this is done once."; \
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || "$$found" -m venv $(VENV)
-	$(INSTALL) -e '.[all]'
+	$(INSTALL) -e '.[cli]'
 	@touch $@
 
 $(COMPILED): $(CORE)
-	@echo "Compiling the active-set method and the epoch of a linear model; this is done once and takes about a minute."
+	@echo "Compiling the solvers; this is done once and takes about half a minute."
 	$(BIN)/python -m pear.train.compiled
 	@touch $@
 
-# By its name: the package itself is installed already, and is not built again.
+# All solvers, importers and checkers. By its name: the package itself is installed already, and is not built again.
 $(DEV): $(CORE)
 	$(INSTALL) 'pear-dfl[dev]'
 	@touch $@

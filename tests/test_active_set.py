@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import pear
 from pear.decisions.decider import Decider
 from pear.optimality import rule
-from pear.solvers.active_set import batch, compile, kernels, layout
-from pear.solvers.active_set.compile import tend
+from pear.solvers.active_set import batch, cache, compile, kernels, layout
+from pear.solvers.active_set.cache import tend
 from pear.solvers.active_set.layout import GIVEN_UP
 from zoo import ZOO, solution_kkt
 
@@ -57,7 +57,7 @@ def test_what_a_workspace_held_before_does_not_count() -> None:
     P, cost = batch.programs(fields, 6, Q=(F @ F.T)[None]), rng.normal(size=(8, 6))
     outcomes = []
     for left in (0.0, 7.0, 1e12):
-        room = batch.work_for(6, 4)
+        room = batch.memory_for(6, 4)
         for part in (room.v, room.inverse, room.scratch, room.W, room.L):
             part[...] = left
         outcomes.append(run(P, cost)[0])
@@ -358,8 +358,7 @@ def test_one_specialisation_each() -> None:
         for true in (case.true, case.true.float().numpy()):
             loss(predicted, true, keys=keys).backward()
         pear.DecisionLayer(case.problem, case.smoothing)(case.cost.clone().requires_grad_()).sum().backward()
-    for kernel in (kernels.solve_batch, kernels.project_batch, kernels.regret_batch, kernels.default_start_batch):
-        assert len(kernel.signatures) == 1
+    assert len(kernels.run.signatures) == 1
 
 
 def test_cache_is_emptied_when_a_source_changes(tmp_path: Path) -> None:
@@ -392,7 +391,7 @@ def test_the_cache_depends_on_the_rule_and_on_both_packages() -> None:
 
     sources = compile.sources_of(stranger)
     assert sources == (here, Path(__file__).resolve().parent, Path(rule.__file__).resolve())
-    assert compile.sources_of(kernels.solve_batch.py_func) == (here, Path(rule.__file__).resolve())
+    assert compile.sources_of(kernels.run.py_func) == (here, Path(rule.__file__).resolve())
 
 
 def test_cache_that_cannot_be_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,7 +412,7 @@ def test_cache_is_tended_by_many_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1")
     (tmp_path / "stale.nbc").write_text("")
     # by its path, because importing the whole library takes much longer than what is tested
-    load = f"import runpy; tend = runpy.run_path({compile.__file__!r})['tend']"
+    load = f"import runpy; tend = runpy.run_path({cache.__file__!r})['tend']"
     code = f"{load}; from pathlib import Path; p = Path({str(tmp_path)!r}); tend((p,), p)"
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait(timeout=100) for process in started] == [0, 0, 0]

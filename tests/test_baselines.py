@@ -470,7 +470,6 @@ def test_a_task_that_lacks_something_is_named() -> None:
         (lambda p: PFYLLoss(p, sigma=0.0), "sigma must be a finite number above 0; got 0.0"),
         (lambda p: DBBLoss(p, interpolation=float("nan")), "interpolation must be a finite number above 0; got nan"),
         (lambda p: LAVALoss(p, adjacent=list, threshold=float("inf")), "threshold must be a finite number; got inf"),
-        (lambda p: LAVALoss(p), "LAVALoss needs adjacent="),
         (lambda p: SPOPlusLoss(pear.Problem(Q=torch.eye(2))), "SPOPlusLoss is made for linear objectives"),
     ],
 )

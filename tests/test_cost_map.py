@@ -113,6 +113,7 @@ def test_training_lowers_regret_through_the_map() -> None:
     m, generator = battery(), torch.Generator().manual_seed(0)
     X = torch.rand(200, 2, generator=generator)
     Y = 1 + (X @ torch.rand(2, HOURS, generator=generator)) ** 4
+    torch.manual_seed(0)
     model = torch.nn.Linear(2, HOURS)
     history = pear.fit(
         model, pear.PEARLoss(m), (X[:150], Y[:150]), (X[150:], Y[150:]),

@@ -285,9 +285,9 @@ def test_predicted_and_true_costs_fail_in_different_samples() -> None:
 def test_many_failures_are_counted_and_the_first_five_named() -> None:
     costs = torch.full((8, 2), NAN)
     costs[3] = 1.0
-    with pytest.raises(pear.SolveError, match=r"^7 of 8 samples .*: sample 0 .*; sample 5 .*; and 2 more\. Pass") as e:
+    with pytest.raises(pear.SolveError, match=r"^7 of 8 samples .*: samples 0, 1, 2, 4, 5 and 2 more \(NOT_") as e:
         pear.solve(pear.Problem(lb=0.0, n=2), costs)
-    assert "sample 6" not in str(e.value)
+    assert str(e.value).count("NOT_FINITE") == 1
     assert e.value.samples == [0, 1, 2, 4, 5, 6, 7]
 
 
@@ -546,6 +546,8 @@ def test_a_solution_says_what_it_holds_in_one_line() -> None:
         mixed = pear.solve(box, [[1.0, -1.0], [NAN, 1.0], [2.0, 1.0]], on_failure="mask")
     with pytest.warns(pear.FailedSamplesWarning):
         failed = pear.solve(box, [[NAN, 1.0]], on_failure="mask")
-    pattern = r"Solution\(3 samples of 2 variables: 2 SOLVED, 1 NOT_FINITE; kkt_residual ≤ \d\.\de[+-]\d+\)"
+    pattern = (
+        r"Solution\(3 samples of 2 variables: 2 SOLVED, 1 NOT_FINITE; mean value -0\.5; kkt_residual ≤ \d\.\de[+-]\d+\)"
+    )
     assert re.fullmatch(pattern, repr(mixed))
-    assert repr(failed) == "Solution(1 samples of 2 variables: 1 NOT_FINITE; kkt_residual ≤ nan)"
+    assert repr(failed) == "Solution(1 sample of 2 variables: 1 NOT_FINITE)"

@@ -464,14 +464,14 @@ def test_bad_pairs(name: str, call: str) -> None:
         calls[call]()
 
 
-def test_a_solver_that_cannot_do_it_is_helped_out_aloud(
+def test_a_solver_that_cannot_do_it_is_helped_out_and_the_log_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In the last resort another installed solver is asked, and the log says whom."""
     pytest.importorskip("daqp")
     case = ZOO["transport"]
     monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(NAN))
-    with caplog.at_level("WARNING", logger="pear"):
+    with caplog.at_level("DEBUG", logger="pear"):
         s = pear.solve(case.problem, case.cost, case.smoothing, solver="pear")
     assert bool(s.solved.all())
     assert "pear left" in caplog.text

@@ -213,6 +213,24 @@ def test_fields_per_sample_are_split_with_the_samples() -> None:
         pear.tune(problem, features[1:], costs[1:])
 
 
+def test_every_method_races_on_a_problem_of_ones_own() -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(40, 3, generator=generator)
+    costs = features @ torch.randn(3, 4, generator=generator) + 0.1
+    problem = pear.Problem(A=torch.ones(1, 4), b=1 + torch.rand(40, 1, generator=generator), lb=0.0, ub=1.0)
+    names = {row.name for row in pear.losses.METHODS}
+    # DBB's interpolation is published for two tasks alone
+    candidates = [{"method": name} | ({"interpolation": 10.0} if name == "dbb" else {}) for name in names]
+    found = pear.tune(problem, features, costs, candidates=candidates, config=SHORT)
+    assert {row.candidate: row.note for row in found.rows} == {label(one): "" for one in candidates}
+    assert all(math.isfinite(row.regret) for row in found.rows)
+
+
+def test_a_task_is_no_problem(samples: tuple[Tensor, Tensor]) -> None:
+    with pytest.raises(pear.ProblemError, match=r"pass its problem: task\.problem"):
+        pear.tune(TASK, *samples)  # type: ignore[arg-type]
+
+
 def test_default_candidates_suit_the_problem() -> None:
     linear = default_candidates(TASK.problem)
     assert len(linear) == 12

@@ -244,14 +244,14 @@ def test_settings_are_shown() -> None:
     case = ZOO["simplex"]
     loss = pear.PEARLoss(case.problem, smoothing="auto", injection=0.2, guidance=0.0)
     assert str(loss) == (
-        f"PEARLoss({case.problem}, smoothing='auto', solver='auto', on_failure='raise', injection=0.2, "
-        "guidance=0, reduction='mean')"
+        f"PEARLoss(\n  {case.problem}\n  smoothing='auto', solver='auto', on_failure='raise', injection=0.2, "
+        "guidance=0, reduction='mean'\n)"
     )
     loss.calibrate(case.true)
     assert f"smoothing='auto' ({loss.chosen_smoothing:g})" in str(loss)
     assert "mse_weight=0.5" in str(SPOPlusLoss(GRID, mse_weight=0.5))
     solution = pear.solve(GRID, costs(64), 0.1)
-    assert str(solution).startswith("Solution(64 samples of 40 variables: 64 SOLVED; kkt_residual ≤ ")
+    assert str(solution).startswith("Solution(64 samples of 40 variables: 64 SOLVED; mean value ")
 
 
 def test_what_auto_settles_on_is_state() -> None:

@@ -24,10 +24,18 @@ from pear.errors import (
 from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret_gradient
 from pear.optimality.point import Status
 from pear.problem import CostMap, Model, Problem, Smooth
-from pear.problem.importers import from_mps
 
 if TYPE_CHECKING:
     from pear import boosting
+    from pear.problem.importers import (
+        from_cvxpy,
+        from_gurobipy,
+        from_highs,
+        from_mps,
+        from_pyepo,
+        from_pyomo,
+        from_scipy,
+    )
     from pear.train import FitConfig, fit, tune
     from pear.train.estimator import DecisionRegressor
     from pear.train.scorer import regret_scorer
@@ -55,7 +63,13 @@ __all__ = [
     "UnknownSolverError",
     "boosting",
     "fit",
+    "from_cvxpy",
+    "from_gurobipy",
+    "from_highs",
     "from_mps",
+    "from_pyepo",
+    "from_pyomo",
+    "from_scipy",
     "losses",
     "normalized_regret",
     "regret_gradient",
@@ -66,7 +80,9 @@ __all__ = [
 ]
 
 
+_IMPORTERS = ("from_cvxpy", "from_gurobipy", "from_highs", "from_mps", "from_pyepo", "from_pyomo", "from_scipy")
 _LATER = {
+    **dict.fromkeys(_IMPORTERS, "pear.problem.importers"),
     **dict.fromkeys(("FitConfig", "fit", "tune"), "pear.train"),
     "DecisionRegressor": "pear.train.estimator",
     "regret_scorer": "pear.train.scorer",
@@ -74,7 +90,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """Training is imported when it is first asked for: who only decides need not wait for it."""
+    """Training and importers are imported when first asked for: who only decides need not wait for them."""
     if name == "boosting":
         return import_module("pear.boosting")
     if name in _LATER:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+_NAMED = 5  # positions that a message lists
+
 
 class PearError(Exception):
     """Base of every error this package raises on purpose."""
@@ -49,3 +51,14 @@ class SolveError(PearError, RuntimeError):
 
 class FailedSamplesWarning(UserWarning):
     """Samples were masked out of a batch because they could not be solved."""
+
+
+def listed(what: str, positions: Sequence[int]) -> str:
+    """The first five positions, and how many more there are: what many samples have in common is said once.
+
+    Example:
+        >>> listed("sample", [3]), listed("row", range(8))
+        ('sample 3', 'rows 0, 1, 2, 3, 4 and 3 more')
+    """
+    more = f" and {len(positions) - _NAMED} more" if len(positions) > _NAMED else ""
+    return f"{what}{'s' if len(positions) > 1 else ''} {', '.join(map(str, positions[:_NAMED]))}{more}"

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import pear
-from pear.cli import bench, demo, report, reproduce, solvers, stress
+from pear.cli import bench, compile, decide, demo, report, reproduce, solvers, stress, train
 from pear.cli.console import ErrorsAsSentences, out
 
 app = typer.Typer(
@@ -19,6 +19,9 @@ app = typer.Typer(
     help="Train forecasters on the regret of the decisions they lead to.",
 )
 app.command("demo")(demo.demo)
+app.command("train")(train.train)
+app.command("decide")(decide.decide)
+app.command("compile")(compile.compile_now)
 app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
 app.command("solvers")(solvers.solvers)

@@ -114,7 +114,7 @@ class _Run:
                 break
             if first is not None and bool(left.any()):
                 message = "%s left %d of %d samples unverified; asking %s"
-                logger.warning(message, first.name, int(left.sum()), self.qp.batch, solver.name)
+                logger.debug(message, first.name, int(left.sum()), self.qp.batch, solver.name)
             for some in self.parts(wanted, left, first):
                 # a batch of small programs goes as a whole first; what another solver left is worth the care at once
                 if solver.warm_sparse and (first is not None or self.qp.n >= _ON_NONZEROS):

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pear.optimality.point import ActiveSet, Batched, Duals, Status
+from pear.problem.html import table
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Solution(Batched):
     """Verified solutions of a batch.
 
@@ -49,8 +50,27 @@ class Solution(Batched):
         return self.weak.count()
 
     def __repr__(self) -> str:
-        names, counts = self.status.unique(return_counts=True)
-        found = ", ".join(f"{int(k)} {Status(int(s)).name}" for s, k in zip(names, counts, strict=True)) or "none"
-        worst = self.kkt_residual[self.solved].max().item() if bool(self.solved.any()) else float("nan")
-        size = f"{len(self.status)} samples of {self.x.shape[1]} variables"
-        return f"Solution({size}: {found}; kkt_residual ≤ {worst:.1e})"
+        facts = "".join(f"; {name} {fact}" for name, fact in self._facts().items())
+        return f"Solution({described(self.status, self.x.shape[1])}{facts})"
+
+    def _repr_html_(self) -> str:
+        return table("Solution", {"samples": described(self.status, self.x.shape[1]), **self._facts()})
+
+    def _facts(self) -> dict[str, str]:
+        found = self.value[self.value.isfinite()]
+        mean = {"mean value": f"{float(found.mean()):.4g}"} if len(found) else {}
+        return mean | worst_residual(self.kkt_residual)
+
+
+def described(status: Tensor, variables: int) -> str:
+    """How many samples have come to which status (B,)."""
+    kinds, counts = status.unique(return_counts=True)
+    found = ", ".join(f"{int(k)} {Status(int(s)).name}" for s, k in zip(kinds, counts, strict=True))
+    samples = "1 sample" if len(status) == 1 else f"{len(status)} samples"
+    return f"{samples} of {variables} variables{': ' if found else ''}{found}"
+
+
+def worst_residual(residual: Tensor) -> dict[str, str]:
+    """The largest of the residuals (B,) that are known, by its name; nothing where none is."""
+    known = residual[residual.isfinite()]
+    return {"kkt_residual": f"≤ {float(known.max()):.1e}"} if len(known) else {}

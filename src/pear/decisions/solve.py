@@ -16,7 +16,7 @@ from pear.decisions.pipeline import solve_programs
 from pear.decisions.smooth import solve_smooth
 from pear.decisions.smoothing import Smoothing, settle
 from pear.decisions.solution import Solution
-from pear.errors import FailedSamplesWarning, ProblemError, SolveError, UnknownSolverError
+from pear.errors import FailedSamplesWarning, ProblemError, SolveError, UnknownSolverError, listed
 from pear.optimality.point import Status
 from pear.problem import Model, Problem
 from pear.problem.canonical import matvec
@@ -208,7 +208,7 @@ def check_on_failure(on_failure: str) -> None:
 
 
 def fail(status: Tensor, on_failure: str, what: str, spreads: bool = False, gap: Tensor | None = None) -> None:
-    """Raise for, or warn of, every sample that is not solved.
+    """Raise for, or warn of, every sample that is not solved; each reason is said once, with its samples.
 
     Args:
         status: (B,) int8 of ``Status``.
@@ -222,12 +222,11 @@ def fail(status: Tensor, on_failure: str, what: str, spreads: bool = False, gap:
     if not bad:
         return
     statuses = [Status(int(status[i])) for i in bad]
+    alike = {one: [i for i, other in zip(bad, statuses, strict=True) if other == one] for one in statuses}
     named = "; ".join(
-        f"sample {i} ({one.name}{_gap(one, gap, i)}): {one.sentence}"
-        for i, one in list(zip(bad, statuses, strict=True))[:5]
+        f"{listed('sample', some)} ({one.name}{_gaps(one, gap, some)}): {one.sentence}" for one, some in alike.items()
     )
-    more = f"; and {len(bad) - 5} more" if len(bad) > 5 else ""
-    message = f"{len(bad)} of {len(status)} samples could not be solved for {what}: {named}{more}"
+    message = f"{len(bad)} of {len(status)} samples could not be solved for {what}: {named}"
     if on_failure == "raise":
         raise SolveError(f"{message}. Pass on_failure='mask' to leave them out", bad, statuses)
     if spreads and Status.NOT_FINITE in statuses:
@@ -238,10 +237,14 @@ def fail(status: Tensor, on_failure: str, what: str, spreads: bool = False, gap:
     warnings.warn(message, FailedSamplesWarning, stacklevel=3)
 
 
-def _gap(status: Status, gap: Tensor | None, i: int) -> str:
+def _gaps(status: Status, gap: Tensor | None, samples: list[int]) -> str:
     if status != Status.TIME_LIMIT or gap is None:
         return ""
-    return ", no point" if bool(gap[i].isnan()) else f", gap {float(gap[i]):.1e}"
+    found = [float(gap[i]) for i in samples if not bool(gap[i].isnan())]
+    if not found:
+        return ", no point"
+    without = f", {len(samples) - len(found)} without a point" if len(found) < len(samples) else ""
+    return f", {'gap' if len(samples) == 1 else 'gaps up to'} {max(found):.1e}{without}"
 
 
 def _as_solution(problem: Problem, v: Verified) -> Solution:

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from pear.decisions.solve import solve
 from pear.decisions.warm_starts import WarmStarts, as_keys, fingerprint, rows_of
 from pear.errors import ProblemError
+from pear.losses.eager import eager
 from pear.losses.regret import check_pair
 from pear.problem import CostMap, Model, Problem
 from pear.problem.convert import as_batch
-from pear.problem.model import unwrap
+from pear.problem.model import shown, unwrap
 
 Result = TypeVar("Result")
 
@@ -52,6 +53,7 @@ class DecisionLoss(nn.Module):
         self.seconds = {"solve": 0.0, "gradient": 0.0}
         self._decide = None if decide is None else with_keys(decide)
 
+    @eager
     def forward(self, predicted: Tensor, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
         """The loss of a batch.
 
@@ -93,7 +95,7 @@ class DecisionLoss(nn.Module):
     def extra_repr(self) -> str:
         """The problem and the settings, in one line."""
         settings = {name: v for name, v in vars(self).items() if isinstance(v, float) and not name.startswith("_")}
-        return ", ".join([str(self.problem), *(f"{name}={v:g}" for name, v in settings.items())])
+        return ", ".join([shown(self.problem, self._cost_map), *(f"{name}={v:g}" for name, v in settings.items())])
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """The method's own part of the loss: a scalar, differentiable by ``predicted``."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from pear.decisions.one_pass import Decided
 from pear.decisions.solve import OnFailure, fail
 from pear.decisions.warm_starts import as_keys, check_rows
+from pear.losses.eager import eager
 from pear.losses.module import DecisionModule
 from pear.problem import Model, Problem
 from pear.problem.canonical import matvec, tmatvec
@@ -59,6 +60,7 @@ class DecisionLayer(DecisionModule):
         super().__init__(problem, smoothing, solver, on_failure)
         self.status: Tensor | None = None
 
+    @eager
     def forward(
         self,
         cost: Tensor,

@@ -13,7 +13,7 @@ from pear.decisions.solve import OnFailure, check_on_failure, check_smoothing, c
 from pear.decisions.warm_starts import as_keys
 from pear.problem import CostMap, Model, Problem
 from pear.problem.convert import as_batch
-from pear.problem.model import unwrap
+from pear.problem.model import shown, unwrap
 
 
 class DecisionModule(nn.Module):
@@ -167,9 +167,8 @@ class DecisionModule(nn.Module):
             self._use(None if value is None else Smoothing(value, state.get("units"), state.get("note", "")))
 
     def extra_repr(self) -> str:
-        """The settings, in one line."""
+        """The problem and the settings, a line each."""
         auto = f" ({self._chosen.value:g})" if self._smoothing == "auto" and self._chosen is not None else ""
         smoothing = "'auto'" if self._smoothing == "auto" else f"{self._smoothing:g}"
-        mapped = "" if self._cost_map is None else f", {self._cost_map}"
         given = f"smoothing={smoothing}{auto}, solver={self.solver!r}, on_failure={self.on_failure!r}"
-        return f"{self.problem}{mapped}, {given}"
+        return f"{shown(self.problem, self._cost_map)}\n{given}"

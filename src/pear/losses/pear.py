@@ -2,89 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field, fields
-from functools import cached_property
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from pear.decisions.decider import Decider
 from pear.decisions.one_pass import RegretCall, Regrets
 from pear.decisions.solve import OnFailure, fail
 from pear.decisions.warm_starts import as_keys, check_rows
 from pear.errors import NotUniqueError, ProblemError
+from pear.losses.eager import eager
 from pear.losses.guided import DECAY, GuidedRegret, check_guidance
+from pear.losses.last_call import LastCall
 from pear.losses.module import DecisionModule
 from pear.losses.regret import check_injection, check_pair, gradient_error, regret, true_curvature
 from pear.optimality.point import Status
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch
 from pear.sensitivity.projection import inject_normal, project
-from pear.sensitivity.verified import Verified
 
 Reduction = Literal["mean", "sum", "none"]
-
-
-@dataclass
-class LastCall:
-    """What happened in the last call of a loss.
-
-    Attributes:
-        decision: (B, n) decisions taken under the predicted costs, in float64; zero where a sample failed.
-        regret: (B,) regret of each sample; zero where it was masked.
-        reuse_rate: share of samples whose warm start passed the check, so that no solver was called; zero on a GPU for
-            problems that its kernel solves, which is faster than a check.
-        kkt_residual: (B,) as in ``pear.solve``.
-    """
-
-    decision: Tensor
-    regret: Tensor
-    reuse_rate: float
-    kkt_residual: Tensor
-    _parts: Regrets = field(repr=False)
-    _wanted: bool = field(repr=False)
-    _call: RegretCall = field(repr=False)
-    _decider: Decider = field(repr=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is computed when it is asked for."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
-
-    @cached_property
-    def status(self) -> Tensor:
-        """(B,) int8 of ``pear.Status``: the failure of the predicted problem, or else of the true one."""
-        return torch.where(self._parts.status == 0, self._parts.true_status, self._parts.status)
-
-    @property
-    def repaired_rate(self) -> float:
-        """Share of samples whose solver's active set was wrong and was exchanged."""
-        return float(self._parts.repaired.sum()) / max(len(self.regret), 1)
-
-    @property
-    def zero_gradient_rate(self) -> float:
-        """Share of samples whose gradient is exactly zero; NaN where no gradient was asked for."""
-        zero = float((self._parts.exact == 0).all(1).sum()) if self._wanted else math.nan
-        return zero / max(len(self.regret), 1)
-
-    @cached_property
-    def _verified(self) -> Verified:
-        call = self._call
-        at = call.rows if call.keys is None or self._decider.problem.batch is None else torch.tensor(call.keys)
-        return self._decider.solve(call.predicted, call.smoothing, None, at, Q=call.Q)
-
-    @property
-    def weakly_active(self) -> Tensor:
-        """(B,) number of weakly active constraints; computed when asked for."""
-        return self._verified.weak.count()
-
-    @property
-    def tangent_dim(self) -> Tensor:
-        """(B,) dimension of each sample's tangent space; computed when asked for."""
-        return self._verified.systems.tangent_dim()
 
 
 class PEARLoss(DecisionModule):
@@ -183,6 +122,7 @@ class PEARLoss(DecisionModule):
         strengths = f"injection={self.injection:g}, guidance={self._guidance:g}"
         return f"{super().extra_repr()}, {strengths}, reduction={self.reduction!r}"
 
+    @eager
     def forward(
         self,
         predicted: Tensor,

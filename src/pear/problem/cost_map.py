@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.convert import ArrayLike, sample_index, shape, to_float64
+from pear.problem.convert import ArrayLike, read, sample_index, shape, to_float64
 
 
 class CostMap:
@@ -68,7 +67,7 @@ class CostMap:
         Returns:
             (n,), or (B, n) for a batch, or where samples have known costs of their own.
         """
-        values = predicted if isinstance(predicted, Tensor) else torch.as_tensor(np.asarray(predicted))
+        values = read("the predicted values", predicted)
         if not values.is_floating_point():
             values = values.double()
         if values.ndim not in (1, 2) or values.shape[-1] != self.inputs:

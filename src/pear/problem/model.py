@@ -6,11 +6,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pear.errors import DataError, ProblemError
 from pear.problem.cost_map import CostMap
+from pear.problem.html import facts, some, table
 from pear.problem.problem import Problem
 
 
@@ -86,13 +88,17 @@ class Model:
             return self.known
         return (self.cost_map or CostMap(known=torch.zeros(self.problem.n)))(predicted, keys)
 
-    def decision(self, z: Tensor) -> dict[str, Tensor]:
+    def decision(self, z: Any) -> dict[str, Tensor]:
         """Decisions (n,) or (B, n) by the original names: for each a tensor of its own shape, behind B in a batch.
+
+        Args:
+            z: a tensor, or whatever becomes an array, such as what ``DecisionRegressor.decide`` gives.
 
         Raises:
             DataError: z has another number of variables.
         """
         n = self.problem.n
+        z = z if isinstance(z, Tensor) else torch.from_numpy(np.array(z))
         if z.ndim not in (1, 2) or z.shape[-1] != n:
             raise DataError(f"z must have shape ({n},) or (B, {n}), one entry for each variable; got {tuple(z.shape)}")
         return {name: z[..., at.to(z.device)] for name, at in self.layout.items()}
@@ -107,10 +113,19 @@ class Model:
         return replace(self, problem=self.problem[index], cost_map=own, known=self.known if own is None else own.known)
 
     def __repr__(self) -> str:
-        return f"Model({self.problem}, {self.cost_map or 'all costs predicted'})"
+        return f"Model({shown(self.problem, self.cost_map)}{'' if self.cost_map else ', all costs predicted'})"
+
+    def _repr_html_(self) -> str:
+        own = {"names": some(self.variables), "predicted values": some(self.names), "costs": self.cost_map}
+        return table("Model", {**facts(self.problem), **own, "constant": self.offset or None}, self.report)
 
     def __str__(self) -> str:
         return self.report or repr(self)
+
+
+def shown(problem: Problem, cost_map: CostMap | None) -> str:
+    """The problem and its cost map, if any, in one line."""
+    return f"{problem}" if cost_map is None else f"{problem}, {cost_map}"
 
 
 def unwrap(problem: Any) -> tuple[Problem, CostMap | None]:

@@ -25,6 +25,7 @@ from pear.problem.convert import (
     shared_device,
     to_float64,
 )
+from pear.problem.html import facts, table
 from pear.problem.smooth import Smooth, check_phi
 from pear.problem.sparse import MATRICES, check_curvature, keeps_sparse, read_sparse, sparse_program
 
@@ -317,6 +318,9 @@ class Problem:
             self.device.type != "cpu" and f"on {self.device}",
         ]
         return f"Problem({', '.join(part for part in parts if part)})"
+
+    def _repr_html_(self) -> str:
+        return table("Problem", facts(self))
 
     def __setattr__(self, name: str, value: object) -> Never:
         raise AttributeError(f"a Problem cannot be changed (nor its {name}); make a new one, or pass it with the call")

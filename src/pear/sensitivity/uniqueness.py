@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import OptimizeResult, linprog
 from torch import Tensor
 
 from pear.optimality.point import ActiveSet
 from pear.optimality.rule import DESCENT
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.adapters.arrays import row, stack
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 Array = NDArray[Any]
 
@@ -53,6 +55,8 @@ def linear_program(
     c: Array, A: Any, b: Array, G: Any, h: Array, lb: Array, ub: Array, **options: Any
 ) -> OptimizeResult:
     """SciPy's answer to ``min cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub``; A and G dense or sparse, and HiGHS's own options."""
+    from scipy.optimize import linprog  # which takes a moment to import, and few programs need
+
     return linprog(
         c,
         A_ub=G if G.shape[0] else None,

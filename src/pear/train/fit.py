@@ -26,7 +26,7 @@ from pear.train.rows import check_costs
 from pear.train.run import Run
 from pear.train.samples import Samples, as_samples
 from pear.train.start import is_fresh, make_optimizer
-from pear.train.validation import Metric, Score, decided, default_score, evaluate, own_rows, with_validation
+from pear.train.validation import Metric, Score, decided, default_score, evaluate, note_of, own_rows, with_validation
 
 logger = logging.getLogger("pear")
 
@@ -77,8 +77,8 @@ def fit(
         order: ``shuffled``, ``in_order``, or any function like them.
         progress: one function or several, called after every epoch; one that returns True ends the run.
         checkpoint: a file that is written at every check; where it exists already, the run resumes from it, and ends
-            as it would have without the break. The squared error that comes first has one of its own, with ``.mse``
-            behind its name.
+            as it would have without the break, but for the order of a DataLoader that shuffles. The squared error that
+            comes first has one of its own, with ``.mse`` behind its name.
 
     Returns:
         What happened, check by check.
@@ -103,6 +103,7 @@ def fit(
         >>> [check.epoch for check in history.checks], history.held_out
         ([1, 2], 40)
     """
+    _check_kinds(model, loss)
     problem = decided(loss)
     samples = as_samples(train, "train", model, number=True)
     samples, held_out, taken = with_validation(samples, validation, model, problem)
@@ -231,6 +232,16 @@ def _as_part_one(callback: Callback) -> Callback:
     return told
 
 
+def _check_kinds(model: Any, loss: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise ProblemError(f"model must be a torch.nn.Module, as torch.nn.Linear(p, n); got a {type(model).__name__}")
+    if not callable(loss):
+        raise ProblemError(
+            f"loss must be a function of predicted and true costs, as pear.PEARLoss(problem) or "
+            f"pear.losses.make_loss(name, problem); got a {type(loss).__name__}"
+        )
+
+
 def _callbacks(progress: Callback | Sequence[Callback] | None) -> tuple[Callback, ...]:
     if progress is None:
         return ()
@@ -251,9 +262,7 @@ def _note(samples: Samples, taken: int, config: FitConfig, order: Order) -> str:
         return note
     if not taken:
         return ""
-    note = (
-        f"the last {taken} of {taken + len(samples)} samples were held out to validate on; pass validation= for others"
-    )
+    note = note_of(taken, len(samples))
     logger.info(note)
     return note
 

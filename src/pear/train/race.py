@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor, nn
+from torch import nn
 
 from pear.errors import ProblemError
 from pear.losses.methods import method
@@ -17,6 +17,7 @@ from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.fit import fit
 from pear.train.history import History, Progress
+from pear.train.memory import InMemory
 from pear.train.order import in_order, shuffled
 from pear.train.validation import Metric
 
@@ -128,8 +129,8 @@ class Contender:
         self,
         epochs: int,
         config: FitConfig,
-        train: tuple[Tensor, Tensor],
-        validation: tuple[Tensor, Tensor],
+        train: InMemory,
+        validation: InMemory,
         metric: Metric,
         progress: Callable[[Progress], None] | None,
     ) -> None:

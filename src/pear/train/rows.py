@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pear.errors import FailedSamplesWarning, ProblemError
+from pear.errors import FailedSamplesWarning, ProblemError, listed
 from pear.train.arrays import Features, call, mapped, nonfinite_rows
 
 
@@ -48,7 +48,7 @@ def refuse_or_warn(bad: list[int], count: int, loss: Any, whose: str = "training
     """
     if not bad:
         return False
-    message = f"{len(bad)} of {count} rows of the {whose} features hold NaN or infinity: rows {named(bad)}"
+    message = f"{len(bad)} of {count} rows of the {whose} features hold NaN or infinity: {listed('row', bad)}"
     if not masks(loss):
         raise ProblemError(
             f"{message}. One of them makes every weight NaN: fill or drop them, or make the loss with "
@@ -65,16 +65,11 @@ def check_costs(costs: Tensor, name: str, loss: Any) -> None:
     bad = nonfinite_rows(costs).nonzero()[:, 0].tolist()
     if bad and not masks(loss):
         raise ProblemError(
-            f"{len(bad)} of {len(costs)} rows of the costs of {name} hold NaN or infinity: rows {named(bad)}. Fill or "
-            "drop them, or make the loss with on_failure='mask', which leaves such samples out"
+            f"{len(bad)} of {len(costs)} rows of the costs of {name} hold NaN or infinity: {listed('row', bad)}. Fill "
+            "or drop them, or make the loss with on_failure='mask', which leaves such samples out"
         )
 
 
 def masks(loss: Any) -> bool:
     """Whether the loss leaves failed samples out."""
     return getattr(loss, "on_failure", "raise") == "mask"
-
-
-def named(rows: list[int]) -> str:
-    """The first few, and how many more."""
-    return ", ".join(map(str, rows[:5])) + (f" and {len(rows) - 5} more" if len(rows) > 5 else "")

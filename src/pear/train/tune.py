@@ -10,23 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pear.decisions.solve import solve
-from pear.decisions.warm_starts import rows_of
 from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.losses.methods import make_loss
-from pear.losses.regret import outcome
-from pear.problem import Problem
-from pear.tasks.task import Task
+from pear.problem import Model, Problem
+from pear.problem.model import unwrap
+from pear.train.arrays import check_order, leaves, read_features, read_rows
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.history import History, Progress
+from pear.train.memory import Batch, InMemory
 from pear.train.race import Contender, Row, Settings, TuneProgress, label, multiple_of_auto
-from pear.train.validation import Metric
+from pear.train.validation import Metric, hold_out, note_of, own_rows, regret_on
 
 FINALISTS = 2
 """Candidates that are trained to the end."""
@@ -65,11 +63,12 @@ class Tuned:
         return "\n".join(lines)
 
 
-def default_candidates(problem: Problem) -> list[Settings]:
+def default_candidates(problem: Problem | Model) -> list[Settings]:
     """A dozen at most: the squared error, SPO+, and PEAR with several smoothings, injections and guidances.
 
     A problem that is curved by itself needs no smoothing, and SPO+ does not take it.
     """
+    problem = unwrap(problem)[0]
     spo = "spo+relaxed" if problem.is_integer else "spo+"  # which trains on the relaxation, as PEAR does
     others: list[Settings] = [{"method": "mse"}]
     # (multiple of "auto", injection, guidance)
@@ -82,7 +81,7 @@ def default_candidates(problem: Problem) -> list[Settings]:
 
 
 def tune(
-    problem: Problem,
+    problem: Problem | Model,
     X: Any,
     C: Any,
     *,
@@ -101,8 +100,10 @@ def tune(
     begin with the same weights and see the samples in the same order.
 
     Args:
-        problem: what is decided; where it has fields per sample, its rows are those of ``X``.
-        X: (N, p) features; C: (N, n) the costs that came true.
+        problem: what is decided; where it has fields per sample, its rows are those of ``X``. A ``Model`` maps
+            predicted values to costs.
+        X: (N, p) features, a tensor, an array or a DataFrame, or several of them as in ``fit``.
+        C: (N, n) the costs that came true, or (N, k) values that the model's cost map takes.
         model: maps features to costs; each candidate trains a copy. Left out, a linear model drawn from ``seed``.
         validation: the share of samples held out, the last rows in the order they have (None: 0.2); or features and
             costs of samples of their own.
@@ -132,49 +133,48 @@ def tune(
     config = replace(config or FitConfig(), seed=seed)
     if config.start == "mse":  # which is one of the candidates
         config = replace(config, start="standardised")
-    parts = _split(problem, X, C, validation)
-    task = _Decisions("tune", parts.problem)
+    unwrap(problem)  # which refuses a task, and anything else
+    train, held_out = _split(problem, X, C, validation)
     choices = default_candidates(problem) if candidates is None else list(candidates)
     for settings in choices:
         if "method" not in settings:
             raise ProblemError(f"a candidate must name its method under 'method'; got {dict(settings)!r}")
     if not choices:
         raise ProblemError("candidates must hold at least one; got none")
-    first = _linear(parts.train, seed) if model is None else model
+    first = _linear(train, seed) if model is None else model
     with tempfile.TemporaryDirectory(prefix="pear-tune-") as folder:
         field = [
-            Contender(one, _loss(task, one, parts.train[1]), copy.deepcopy(first), Path(folder) / f"{number}.pt")
+            Contender(one, _loss(problem, one, train.costs), copy.deepcopy(first), Path(folder) / f"{number}.pt")
             for number, one in enumerate(choices)
         ]
-        score = metric or _regret_on(parts.held_out, parts.validation[1])
-        interrupted = _race(field, config, parts, score, progress)
+        score = metric or regret_on(problem, held_out.costs, held_out.keys)
+        interrupted = _race(field, config, (train, held_out), score, progress)
     best = min(field, key=lambda one: one.regret)
     if math.isinf(best.regret):
         if interrupted:
             raise KeyboardInterrupt
         raise TrainingError(f"every candidate failed; the first one: {field[0].note}")
-    fresh, rows = _loss(task, best.settings, parts.train[1]), tuple(one.row() for one in field)
+    if not isinstance(validation, (tuple, list)):
+        best.history.held_out, best.history.note = len(held_out), note_of(len(held_out), len(train))
+    fresh, rows = _loss(problem, best.settings, train.costs), tuple(one.row() for one in field)
     return Tuned(best.settings, fresh, best.model, best.history, rows, interrupted)
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """Training and validation samples, each with its problem."""
-
-    problem: Problem
-    held_out: Problem
-    train: tuple[Tensor, Tensor]
-    validation: tuple[Tensor, Tensor]
 
 
 def _race(
     field: list[Contender],
     config: FitConfig,
-    parts: _Parts,
+    parts: tuple[InMemory, InMemory],
     metric: Metric,
     progress: Callable[[TuneProgress], None] | None,
 ) -> bool:
-    """Train the candidates stage by stage, the better half of each stage in the next; True where it is interrupted."""
+    """Train the candidates stage by stage, the better half of each stage in the next; True where it is interrupted.
+
+    Args:
+        field: the candidates.
+        config: of every run.
+        parts: samples to train on, and to validate on.
+        metric: of the second; progress: is told of every epoch.
+    """
     stages, left = _stages(len(field), config), list(field)
     for stage, (count, epochs) in enumerate(stages, 1):
         left = sorted(left, key=lambda one: one.regret)[:count]
@@ -183,7 +183,7 @@ def _race(
                 continue
             where = (stage, len(stages), number, len(left), label(one.settings))
             told = None if progress is None else _teller(progress, where, field)
-            one.advance(epochs, config, parts.train, parts.validation, metric, told)
+            one.advance(epochs, config, *parts, metric, told)
             if one.history.interrupted:
                 return True
     return False
@@ -217,78 +217,52 @@ def _teller(
     return tell
 
 
-class _Decisions(Task):
-    """What the methods ask of a task, for a problem that may have fields per sample."""
-
-    def decide(self, cost: Any, Q: Any = None, keys: Any = None) -> Tensor:
-        return solve(rows_of(self.problem, keys), cost).x
-
-    def decide_relaxed(self, cost: Any, keys: Any = None) -> Tensor:
-        return solve(rows_of(self.problem, keys).relaxed(), cost).x
-
-
-def _loss(task: Task, settings: Settings, costs: Tensor) -> nn.Module:
+def _loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Module:
     """The loss of a candidate, settled on the training costs."""
     options = {name: value for name, value in settings.items() if name != "method"}
     times = multiple_of_auto(options.get("smoothing"))
     if times is not None:
         options["smoothing"] = "auto"
-    loss = make_loss(settings["method"], task, **options)
+    loss = make_loss(settings["method"], problem, **options)
     if isinstance(loss, PEARLoss):
         loss.calibrate(costs, times=times or 1.0)
     return loss
 
 
-def _linear(train: tuple[Tensor, Tensor], seed: int) -> nn.Linear:
+def _linear(train: InMemory, seed: int) -> nn.Linear:
     """With first weights that depend on the seed alone."""
-    features, costs = train
-    if features.dim() != 2:
-        raise ProblemError(f"features of shape {tuple(features.shape)} need a model of their own; pass model=…")
+    features, costs = train.features, train.costs
+    if not isinstance(features, Tensor) or features.dim() != 2:
+        came = f"of shape {tuple(features.shape)}" if isinstance(features, Tensor) else "for several inputs"
+        raise ProblemError(f"features {came} need a model of their own; pass model=…")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Linear(features.shape[1], costs.shape[1]).to(costs.device)
 
 
-def _regret_on(problem: Problem, costs: Tensor) -> Metric:
-    """The normalised regret on these samples, whose best decisions are found once."""
-    true = costs.double()
-    best = solve(problem, true).x
-
-    def normalised_regret(predicted: Tensor, _: Tensor) -> float:
-        return outcome(problem, solve(problem, predicted.double()).x, best, true).normalized
-
-    return normalised_regret
-
-
-def _split(problem: Problem, X: Any, C: Any, validation: float | tuple[Any, Any] | None) -> _Parts:
+def _split(
+    problem: Problem | Model, X: Any, C: Any, validation: float | tuple[Any, Any] | None
+) -> tuple[InMemory, InMemory]:
     """Hold out the last rows, or take the samples that are given for it."""
-    features, costs = _samples(problem, (X, C), "X and C")
-    if isinstance(validation, tuple):
-        if problem.batch is not None:
-            raise ProblemError(
-                f"the problem has fields of its own for {problem.batch} samples; put the validation samples last in X, "
-                "C and the problem, and pass their share as validation"
-            )
-        return _Parts(problem, problem, (features, costs), _samples(problem, validation, "validation"))
-    share, count = 0.2 if validation is None else validation, len(features)
-    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
+    samples, rows = _samples(problem, (X, C), "X and C"), own_rows(problem)
+    if not isinstance(validation, (tuple, list)):
+        return hold_out(samples, validation, problem)
+    if rows is not None:
         raise ProblemError(
-            f"validation must be a share between 0 and 1, or a pair of features and costs; got {share!r}"
+            f"the problem has fields of its own for {rows} samples; put the validation samples last in X, "
+            "C and the problem, and pass their share as validation"
         )
-    if count < 2:
-        raise ProblemError(f"two samples at least are needed, one to train on and one to validate; got {count}")
-    if problem.batch not in (None, count):
-        raise ProblemError(f"the problem has fields of its own for {problem.batch} samples, and X has {count} rows")
-    cut = min(max(count - round(share * count), 1), count - 1)
-    parts = [(features[some], costs[some]) for some in (slice(0, cut), slice(cut, count))]
-    return _Parts(problem[:cut], problem[cut:], *parts)
+    return samples, _samples(problem, validation, "validation")
 
 
-def _samples(problem: Problem, pair: tuple[Any, Any], name: str) -> tuple[Tensor, Tensor]:
-    features, costs = (part if isinstance(part, Tensor) else torch.as_tensor(np.asarray(part)) for part in pair)
-    if costs.dim() != 2 or costs.shape[1] != problem.n or len(features) != len(costs):
+def _samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> InMemory:
+    features, costs = read_features(pair[0], f"the features of {name}"), read_rows(pair[1], f"the costs of {name}")
+    wanted = problem.inputs if isinstance(problem, Model) else problem.n
+    parts = leaves(features)
+    if costs.dim() != 2 or costs.shape[1] != wanted or any(len(part) != len(costs) for part in parts):
         raise ProblemError(
-            f"{name} must be features (N, p) and costs (N, {problem.n}) of the same samples; got shapes "
-            f"{tuple(features.shape)} and {tuple(costs.shape)}"
+            f"{name} must be features (N, p) and costs (N, {wanted}) of the same samples; got shapes "
+            f"{' and '.join(str(tuple(part.shape)) for part in (*parts, costs))}"
         )
-    return features, costs
+    check_order(pair[0], pair[1], name)
+    return InMemory(Batch(features, costs, None))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -69,6 +69,11 @@ def hold_out(samples: InMemory, share: Any, problem: Any) -> tuple[InMemory, InM
     return samples.cut(min(max(count - round(share * count), 1), count - 1))
 
 
+def note_of(taken: int, left: int) -> str:
+    """What to tell a user of samples that were held out, and of those that are left to train on."""
+    return f"the last {taken} of {taken + left} samples were held out to validate on; pass validation= for others"
+
+
 def evaluate(model: nn.Module, samples: Samples, score: Score) -> float:
     """The score of the model on these samples, in evaluation mode."""
     model.eval()
@@ -100,7 +105,7 @@ def default_score(model: nn.Module, loss: Any, validation: Samples) -> tuple[Sam
     """What a run is judged by where no metric is given, and the samples that can be judged.
 
     The normalised regret on the problem of the loss, or, where it has none, the loss itself. Where the loss masks,
-    samples in memory that are not finite are left out; otherwise they are refused.
+    samples in memory that are not finite, or have no best decision, are left out; otherwise they are refused.
     """
     if masks(loss) and isinstance(validation, InMemory):
         validation = validation.usable(model, loss, "validation").finite()
@@ -117,6 +122,8 @@ def default_score(model: nn.Module, loss: Any, validation: Samples) -> tuple[Sam
             "them are theirs; put them last in the training samples and pass their share as validation, give their row "
             "numbers as ids, (features, costs, ids), or pass a metric"
         )
+    if masks(loss) and isinstance(validation, InMemory):
+        validation = _with_decisions(problem, validation)
     return validation, _regret_of(problem, validation)
 
 
@@ -128,14 +135,8 @@ def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None)
         costs: (N, n) true costs, or (N, k) values that its cost map takes.
         keys: N ids, rows of a problem or cost map with fields per sample.
     """
-    plain, cost_map = unwrap(problem)
     check_columns(problem, costs, "validation")
-    ids = None if keys is None else as_keys(keys, len(costs))
-    rows = rows_of(plain, ids)
-
-    def costs_of(values: Tensor) -> Tensor:
-        return values.double() if cost_map is None else cost_map(values.double(), ids)
-
+    rows, costs_of = _rows(problem, None if keys is None else as_keys(keys, len(costs)))
     true = costs_of(costs)
     best = solve(rows, true).x
 
@@ -143,6 +144,24 @@ def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None)
         return outcome(rows, solve(rows, costs_of(predicted)).x, best, true).normalized
 
     return normalised_regret
+
+
+def _rows(problem: Problem | Model, ids: list[Hashable] | None) -> tuple[Problem, Callable[[Tensor], Tensor]]:
+    """The plain problem of the samples with these ids, and the costs (N, n) of their values, in float64."""
+    plain, cost_map = unwrap(problem)
+    if cost_map is None:
+        return rows_of(plain, ids), Tensor.double
+    return rows_of(plain, ids), lambda values: cost_map(values.double(), ids)
+
+
+def _with_decisions(problem: Problem | Model, validation: InMemory) -> InMemory:
+    """Without samples that have no best decision; ``solve`` warns of them."""
+    keys, costs = validation.keys, validation.costs
+    rows, costs_of = _rows(problem, None if keys is None else as_keys(keys, len(costs)))
+    solved = solve(rows, costs_of(costs), on_failure="mask").solved
+    if not bool(solved.any()):
+        raise ProblemError(f"none of the {len(costs)} validation samples can be solved; pass others as validation")
+    return validation if bool(solved.all()) else InMemory(validation.all.only(solved.to(costs.device)))
 
 
 def check_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import warnings
 from collections.abc import Callable
@@ -60,7 +59,6 @@ class Examined:
 
 def examine(case: Case) -> Examined:
     """Solve, differentiate and judge every sample of a case."""
-    logging.getLogger("pear").setLevel(logging.ERROR)  # who is asked next is not of interest here
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # failed samples are what this is about
         return _examine(case)

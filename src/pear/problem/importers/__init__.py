@@ -1,8 +1,28 @@
-"""Problems from elsewhere: one file an importer, one row in ``registry``. Each gives a ``Model``."""
+"""Problems from elsewhere: one file an importer; those of files have a row in ``registry``. Each gives a ``Model``."""
 
+from pear.problem.importers.cvxpy_problem import from_cvxpy
+from pear.problem.importers.gurobi import from_gurobipy
+from pear.problem.importers.highs import from_highs
 from pear.problem.importers.mps import from_mps
 from pear.problem.importers.osqp_mat import from_osqp_mat
+from pear.problem.importers.pyepo_model import from_pyepo
+from pear.problem.importers.pyomo_model import from_pyomo
 from pear.problem.importers.registry import IMPORTERS, Importer, is_model, read
+from pear.problem.importers.scipy_arrays import from_scipy
 from pear.problem.model import Model
 
-__all__ = ["IMPORTERS", "Importer", "Model", "from_mps", "from_osqp_mat", "is_model", "read"]
+__all__ = [
+    "IMPORTERS",
+    "Importer",
+    "Model",
+    "from_cvxpy",
+    "from_gurobipy",
+    "from_highs",
+    "from_mps",
+    "from_osqp_mat",
+    "from_pyepo",
+    "from_pyomo",
+    "from_scipy",
+    "is_model",
+    "read",
+]

@@ -6,13 +6,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy import sparse
-
-from pear.errors import DataError, MissingExtraError
+from pear.errors import DataError
+from pear.problem.importers.arrays import Names
+from pear.problem.importers.highs import highs_arrays, semi_variable
 from pear.problem.importers.mps_text import check_text
-from pear.problem.importers.rows import Rows, finite, limits, make_problem, tensor
-from pear.problem.importers.source import plain_file, suffix_of
+from pear.problem.importers.source import package, plain_file, suffix_of
 from pear.problem.model import Model
 
 SUFFIXES = (".mps", ".qps", ".lp")
@@ -26,7 +24,7 @@ _TOLD = ("WARNING", "ERROR")
 _TWICE = "duplicate"  # of entries of Q in MPS: both triangles where one is expected, or one by mistake
 
 
-def from_mps(path: str | Path) -> Model:
+def from_mps(path: str | Path, predicted: Names = None) -> Model:
     r"""A linear, quadratic or integer program from an MPS (fixed or free), QPS or LP file, also compressed (``.gz``).
 
     Needs highspy (``pip install 'pear-dfl[highs]'``), whose reader is used. A quadratic objective comes from the
@@ -35,6 +33,8 @@ def from_mps(path: str | Path) -> Model:
 
     Args:
         path: ends in .mps, .qps or .lp, or in one of these and .gz.
+        predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
+            the costs of the file. Left out, all costs are predicted, and those of the file are ``m.known``.
 
     Returns:
         A ``Model``: ``m.problem``, ``m.known``, ``m.offset``, ``m.decision(z)``. Large sparse problems stay sparse, as
@@ -43,7 +43,7 @@ def from_mps(path: str | Path) -> Model:
     Raises:
         DataError: the file is missing, empty or broken, or holds what cannot be taken.
         ProblemError: its bounds cross, or its objective is not convex (of a sparse problem the first solve says so,
-            by the status ``NOT_CONVEX``).
+            by the status ``NOT_CONVEX``); a name in ``predicted`` is wrong or there twice.
         MissingExtraError: highspy is not installed.
 
     Example:
@@ -59,37 +59,12 @@ def from_mps(path: str | Path) -> Model:
         3.0
     """
     path = Path(path)
-    model = read_highs(path)
-    lp = model.lp_
-    rows = Rows(
-        sparse.csr_array(matrix(lp)),
-        limits(str(path), "lower limit of row", lp.row_lower_, -np.inf),
-        limits(str(path), "upper limit of row", lp.row_upper_, np.inf),
-        tuple(lp.row_names_),
-    )
-    Q, integer = curvature(model), integers(lp)
-    problem = make_problem(
-        path,
-        Q=sparse.csr_array(Q) if Q.nnz else None,
-        **rows.fields(),
-        lb=limits(str(path), "lower bound of variable", lp.col_lower_, -np.inf),
-        ub=limits(str(path), "upper bound of variable", lp.col_upper_, np.inf),
-        sense="min" if lp.sense_.name == "kMinimize" else "max",
-        integer=integer if integer.any() else None,
-        n=lp.num_col_,
-    )
-    known = tensor(finite(str(path), "cost of variable", lp.col_cost_))
-    return Model(problem, known, float(lp.offset_), tuple(lp.col_names_), rows.names)
+    return highs_arrays(str(path), read_highs(path)).model(predicted)
 
 
 def read_highs(path: Path) -> Any:
     """The file as a ``highspy.HighsModel``, once it is certain that nothing was left out or guessed."""
-    try:
-        import highspy
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{path}: reading MPS, QPS and LP files needs the package highspy; run pip install 'pear-dfl[highs]'"
-        ) from error
+    highspy = package("highspy", "highs", f"{path}: reading MPS, QPS and LP files")
     is_lp = suffix_of(path) == ".lp"
     with plain_file(path, SUFFIXES, ".lp" if is_lp else ".mps") as file, tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
@@ -116,7 +91,8 @@ def read_highs(path: Path) -> Any:
             check_text(path, file, model.lp_.col_names_, spaces="switching to fixed" in told)
     if not model.lp_.num_col_:
         _refuse(path, "no variables were found")
-    _check_kinds(path, model.lp_)
+    if semi := semi_variable(model.lp_):
+        _refuse(path, f"variable {semi}")
     return model
 
 
@@ -130,41 +106,3 @@ def _refuse(path: Path, reason: str) -> None:
         f"{path} cannot be taken: {reason or 'the reader of HiGHS gives no reason'}; expected {_EXPECTED}. Correct the "
         "file, or write the problem as pear.Problem"
     )
-
-
-def _check_kinds(path: Path, lp: Any) -> None:
-    for name, kind in zip(lp.col_names_, lp.integrality_, strict=False):
-        if kind.name not in ("kContinuous", "kInteger"):
-            _refuse(path, f"variable {name} is {'semi-' + kind.name[5:].lower()}")
-
-
-def matrix(lp: Any) -> sparse.csc_array:
-    """(k, n) rows of a model of HiGHS."""
-    entries = lp.a_matrix_
-    parts = (np.asarray(entries.value_), np.asarray(entries.index_), np.asarray(entries.start_))
-    if not lp.num_row_:
-        return sparse.csc_array((0, lp.num_col_))
-    if entries.format_.name == "kColwise":
-        return sparse.csc_array(parts, shape=(lp.num_row_, lp.num_col_))
-    return sparse.csc_array(sparse.csr_array(parts, shape=(lp.num_row_, lp.num_col_)))
-
-
-def curvature(model: Any) -> sparse.csc_array:
-    """(n, n) Q of ½ zᵀQz, both triangles of it."""
-    n, hessian = model.lp_.num_col_, model.hessian_
-    if not hessian.dim_:
-        return sparse.csc_array((n, n))
-    parts = (np.asarray(hessian.value_), np.asarray(hessian.index_), np.asarray(hessian.start_))
-    half = sparse.csc_array(parts, shape=(n, n))
-    full = half if hessian.format_.name == "kSquare" else half + sparse.tril(half, -1).T
-    full = sparse.csc_array(full)
-    full.eliminate_zeros()
-    return full
-
-
-def integers(lp: Any) -> Any:
-    """(n,) bool."""
-    marks = np.zeros(lp.num_col_, dtype=bool)
-    for i, kind in enumerate(lp.integrality_):
-        marks[i] = kind.name == "kInteger"
-    return marks

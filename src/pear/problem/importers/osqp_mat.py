@@ -10,7 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
-from pear.problem.importers.rows import Array, Rows, finite, limits, make_problem, tensor
+from pear.problem.importers.arrays import Arrays
+from pear.problem.importers.rows import Rows, finite, limits
 from pear.problem.importers.source import plain_file
 from pear.problem.model import Model
 
@@ -37,21 +38,10 @@ def from_osqp_mat(path: str | Path) -> Model:
     arrays = load(path)
     P, q, A = arrays["P"], finite(str(path), "q", arrays["q"]), arrays["A"]
     low, high = limits(str(path), "l", arrays["l"], -np.inf), limits(str(path), "u", arrays["u"], np.inf)
-    general, lb, ub = _split(A, low, high)
-    names = [f"r{i}" for i in range(len(low))]
-    rows = Rows(A[general], low[general], high[general], tuple(names))
+    rows, lb, ub = Rows(A, low, high, tuple(f"r{i}" for i in range(len(low)))).without_bounds()
     integer = np.asarray(arrays.get("integer", np.zeros(len(q)))).reshape(-1) != 0
-    problem = make_problem(
-        path,
-        Q=P if P.nnz else None,
-        **rows.fields(),
-        lb=lb,
-        ub=ub,
-        integer=integer if integer.any() else None,
-        n=len(q),
-    )
     offset = float(finite(str(path), "r", arrays.get("r", 0.0))[0])
-    return Model(problem, tensor(q), offset, tuple(f"x{i}" for i in range(len(q))), rows.names)
+    return Arrays(str(path), rows, q, lb, ub, P if P.nnz else None, integer=integer, offset=offset).model()
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -88,24 +78,3 @@ def _check(path: Path, P: sparse.csr_array, A: sparse.csr_array, sizes: dict[str
         raise DataError(
             f"{path}: P holds one of its triangles only; expected all of P: save P + P.T less its diagonal instead"
         )
-
-
-def _split(A: sparse.csr_array, low: Array, high: Array) -> tuple[Any, Array, Array]:
-    """(m,) mask of the rows that are no bounds, and the bounds (n,) that the others make.
-
-    Bounds that would exclude each other stay rows, so that a solve finds the problem infeasible.
-    """
-    n = A.shape[1]
-    lb, ub = np.full(n, -np.inf), np.full(n, np.inf)
-    single = np.flatnonzero(np.diff(A.indptr) == 1)
-    signs = A.data[A.indptr[single]]
-    unit = np.abs(signs) == 1
-    single, signs = single[unit], signs[unit]
-    column = A.indices[A.indptr[single]]
-    np.maximum.at(lb, column, np.where(signs > 0, low[single], -high[single]))
-    np.minimum.at(ub, column, np.where(signs > 0, high[single], -low[single]))
-    crossed = lb > ub
-    lb[crossed], ub[crossed] = -np.inf, np.inf
-    general = np.ones(len(low), dtype=bool)
-    general[single[~crossed[column]]] = False
-    return general, lb, ub

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from pear.errors import DataError, ProblemError
+from pear.errors import DataError
 from pear.problem.convert import NO_BOUND
-from pear.problem.problem import Problem
 
 Array = NDArray[np.float64]
 
@@ -26,7 +24,7 @@ class Rows:
     Attributes:
         matrix: (k, n).
         low, high: (k,) limits, infinite where there are none.
-        names: k of them.
+        names: of the rows of the source, of which some may have become bounds.
     """
 
     matrix: sparse.csr_array
@@ -49,23 +47,30 @@ class Rows:
             fields["h"] = np.concatenate([self.high[above], -self.low[below]])
         return fields
 
+    def without_bounds(self) -> tuple[Rows, Array, Array]:
+        """The rows that are more than a bound, and the bounds (n,) that the others make: single entries of 1 or −1.
 
-def make_problem(path: Path, **fields: Any) -> Problem:
-    """``Problem(**fields)``, without bounds that are none; what is wrong with it is wrong with the file.
-
-    Raises:
-        ProblemError: bounds cross, or the objective is not convex; names the file.
-    """
-    kept = {name: v for name, v in fields.items() if name not in ("lb", "ub") or np.isfinite(v).any()}
-    try:
-        return Problem(**kept)
-    except ProblemError as error:
-        raise ProblemError(f"{path}: {error}") from error
+        Bounds that would exclude each other stay rows, so that a solve finds the problem infeasible.
+        """
+        A, n = self.matrix, self.matrix.shape[1]
+        lb, ub = np.full(n, -np.inf), np.full(n, np.inf)
+        single = np.flatnonzero(np.diff(A.indptr) == 1)
+        signs = A.data[A.indptr[single]]
+        unit = np.abs(signs) == 1
+        single, signs = single[unit], signs[unit]
+        column = A.indices[A.indptr[single]]
+        np.maximum.at(lb, column, np.where(signs > 0, self.low[single], -self.high[single]))
+        np.minimum.at(ub, column, np.where(signs > 0, self.high[single], -self.low[single]))
+        crossed = lb > ub
+        lb[crossed], ub[crossed] = -np.inf, np.inf
+        general = np.ones(len(self.low), dtype=bool)
+        general[single[~crossed[column]]] = False
+        return Rows(A[general], self.low[general], self.high[general], self.names), lb, ub
 
 
 def limits(where: str, name: str, values: Any, absent: float) -> Array:
     """(k,) limits of a file: NO_BOUND and more is ``absent`` (±inf), NaN and the wrong infinity are refused."""
-    array = np.array(values, dtype=float).reshape(-1)
+    array = np.array(values, dtype=float).reshape(-1) + 0.0  # -0.0 becomes 0.0
     array[np.abs(array) >= NO_BOUND] *= np.inf
     bad = np.isnan(array) | (array == -absent)
     if bad.any():

@@ -8,9 +8,30 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from pear.errors import DataError
+from pear.errors import DataError, MissingExtraError
+
+
+def package(name: str, extra: str, what: str) -> Any:
+    """An optional package, imported when it is needed.
+
+    Args:
+        name: of the package.
+        extra: of ours that installs it.
+        what: needs it, in words.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{what} needs the package {name.split('.')[0]}; run pip install 'pear-dfl[{extra}]'"
+        ) from error
 
 
 def suffix_of(path: Path) -> str:

@@ -11,8 +11,9 @@ way and takes it in, or lets go of the bound with the most wrongly signed multip
 is optimal costs one round. Whatever comes out is judged afresh from the data, by the constants of
 ``pear.optimality.rule``; what does not pass is given up, and left to other solvers.
 
-The modules, each using those before it: ``compile`` (how, and a cache that is never stale), ``settings``, ``layout``
-(the arrays), ``linear`` (products), ``basis``, ``reduced`` (the system that is solved), ``pricing``, ``phases``,
+The modules, each using those before it: ``cache`` (that is never stale), ``pipeline`` (how numba is driven),
+``compile`` (the decorators), ``compact`` (arrays and tuples that compile quickly), ``settings``, ``layout`` (the
+arrays), ``linear`` (products), ``basis``, ``reduced`` (the system that is solved), ``pricing``, ``phases``,
 ``verdict``, ``tangent`` (the projection), ``sample``, ``kernels`` (what Python calls), ``batch`` (tensors in,
-threads), ``solve`` (the row in the table of solvers). ``python -m pear.train.compiled`` compiles everything at once.
+threads), ``solve`` (the row in the table of solvers). ``pear compile`` compiles everything at once.
 """

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.solvers.active_set import kernels, layout
-from pear.solvers.active_set.layout import Outcome, Pair, Programs, Results, Samples, States, Table, Work
+from pear.solvers.active_set.layout import Memory, Outcome, Pair, Programs, Results, Samples, States, Table
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -29,6 +29,7 @@ _WORTH_A_THREAD = 10_000  # variables and rows, over all samples, below which a 
 _MOST_WORK = 8  # sizes of programs that a thread keeps room for
 
 NO_Q = np.zeros((0, 0, 0))
+_NO_ROWS, _NO_NUMBERS = np.zeros((0, 0)), np.zeros(0)
 _own = local()
 
 
@@ -83,8 +84,9 @@ def default_start(P: Programs) -> States:
     n, rows = P.lb.shape[1], P.J.shape[1]
     if max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
         return layout.new_states(0, n, rows)
-    states = layout.new_states(1, n, rows)
-    kernels.default_start_batch(P, np.zeros((1, n)), states, work_for(n, rows))
+    states, outcome = layout.new_states(1, n, rows), layout.new_outcome(1, n, P.equalities, rows - P.equalities)
+    samples = Samples(np.zeros((1, n)), _NO_ROWS, *(np.zeros(1, np.int64) for _ in range(2)))
+    _run(layout.START, pair_of(P, P), samples, _table(states, outcome), states, 0.0, _results(outcome))
     return states
 
 
@@ -93,8 +95,8 @@ def solve(P: Programs, cost: Array, at: Index, states: States, slots: Index, def
     B, n = cost.shape
     rows = P.J.shape[1]
     outcome = layout.new_outcome(B, n, P.equalities, rows - P.equalities)
-
-    _spread(kernels.solve_batch, B, n, rows, P, cost, at, states, slots, default, outcome)
+    samples = Samples(cost, _NO_ROWS, at, slots)
+    _run(layout.SOLVE, pair_of(P, P), samples, _table(states, outcome), default, 0.0, _results(outcome))
     return outcome
 
 
@@ -105,27 +107,27 @@ def project(P: Programs, error: Array, at: Index, states: States, slots: Index) 
     rank-revealing factorisation tells.
     """
     B, n = error.shape
-    g, converged = np.zeros((B, n)), np.zeros(B, np.int8)
-
-    _spread(kernels.project_batch, B, n, P.J.shape[1], P, at, states, slots, error, g, converged)
-    return g, converged.astype(np.bool_)
+    outcome, g = layout.new_outcome(B, 0, 0, 0), np.zeros((B, n))
+    samples, results = Samples(error, _NO_ROWS, at, slots), Results(outcome, _NO_NUMBERS, g, _NO_ROWS)
+    _run(layout.PROJECT, pair_of(P, P), samples, _table(states, outcome), states, 0.0, results)
+    return g, outcome.code == layout.SOLVED
 
 
 def regret(pair: Pair, samples: Samples, table: Table, default: States, strength: float) -> Results:
-    """Regrets and gradients of a batch; see ``kernels.regret_batch``."""
+    """Regrets and gradients of a batch; see ``kernels.run``."""
     B, n = samples.predicted.shape
     rows, p = pair.decision.J.shape[1], pair.decision.equalities
     results = layout.new_results(B, n, p, rows - p)
-
-    _spread(kernels.regret_batch, B, n, rows, pair, samples, table, default, strength, results)
+    _run(layout.REGRET, pair, samples, table, default, strength, results)
     return results
 
 
 def verify(P: Programs, cost: Array, at: Index, point: Outcome) -> Outcome:
-    """Judge points whose active set is their working set; see ``kernels.verify_batch``."""
+    """Judge points whose active set is their working set; see ``kernels.verify``."""
     (B, n), rows = cost.shape, P.J.shape[1]
-    outcome = layout.new_outcome(B, n, P.equalities, rows - P.equalities)
-    kernels.verify_batch(P, cost, at, point, outcome, work_for(n, rows), 0, B)
+    outcome, none = layout.new_outcome(B, n, P.equalities, rows - P.equalities), layout.new_states(0, n, rows)
+    samples = Samples(cost, _NO_ROWS, at, np.arange(B))
+    _run(layout.VERIFY, pair_of(P, P), samples, _table(none, point), none, 0.0, _results(outcome))
     return outcome
 
 
@@ -134,11 +136,24 @@ def pair_of(decision: Programs, true: Programs) -> Pair:
     return Pair(decision, true, decision.Q is not true.Q)
 
 
-def _spread(kernel: Any, B: int, n: int, rows: int, *arguments: Any) -> None:
-    """Run a kernel over B samples, in as many threads as torch has and the work is worth."""
+def _table(states: States, best: Outcome) -> Table:
+    """A table for tasks that have one problem only."""
+    return Table(states, states, best, _NO_ROWS)
+
+
+def _results(outcome: Outcome) -> Results:
+    """Results of tasks that write an outcome only."""
+    return Results(outcome, _NO_NUMBERS, _NO_ROWS, _NO_ROWS)
+
+
+def _run(
+    task: int, pair: Pair, samples: Samples, table: Table, default: States, strength: float, results: Results
+) -> None:
+    """Do a task for all samples, in as many threads as torch has and the work is worth."""
+    (B, n), rows = samples.predicted.shape, pair.decision.J.shape[1]
 
     def run(first: int, last: int) -> None:
-        kernel(*arguments, work_for(n, rows), first, last)
+        kernels.run(task, pair, samples, table, default, strength, results, memory_for(n, rows), first, last)
 
     jobs = min(torch.get_num_threads(), 1 + B * (n + rows) // _WORTH_A_THREAD, max(B, 1))
     if jobs == 1:
@@ -148,13 +163,13 @@ def _spread(kernel: Any, B: int, n: int, rows: int, *arguments: Any) -> None:
         future.result()
 
 
-def work_for(n: int, rows: int) -> Work:
+def memory_for(n: int, rows: int) -> Memory:
     """Room to work in, kept for the next time; every thread has its own, because the kernels run without the lock."""
-    kept: dict[tuple[int, int], Work] = _own.__dict__.setdefault("kept", {})
+    kept: dict[tuple[int, int], Memory] = _own.__dict__.setdefault("kept", {})
     if (n, rows) not in kept:
         if len(kept) >= _MOST_WORK:
             kept.clear()
-        kept[n, rows] = layout.new_work(n, rows, min(n, _MOST_SUPERBASICS))
+        kept[n, rows] = layout.new_memory(n, rows, min(n, _MOST_SUPERBASICS))
     return kept[n, rows]
 
 

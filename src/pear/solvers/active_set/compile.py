@@ -1,27 +1,26 @@
-"""How the method is compiled, and a cache that never runs old code.
+"""How the compiled solvers are compiled: the decorators of all functions that are, and the sentence that says so.
 
-numba keeps compiled code on disk beside the source, and compiles again when the file of the function that is called has
-changed. A change in a file that it calls into goes unnoticed. ``entry`` closes that gap: it keeps a digest of all
-sources that end up in the machine code beside the cache, and empties the cache when they have changed. These are the
-function's own package, this package, which it calls into, and the constants of the rule.
+The cache on disk of a function that Python calls is emptied when any source has changed whose text ends up in its
+machine code: the function's own package, this package, which it calls into, and the constants of the rule.
 """
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import logging
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import event
+
+from pear.solvers.active_set.cache import tend
+from pear.solvers.active_set.pipeline import Entry, Inner
 
 njit: Any = numba.njit  # whose type stubs know only some of its options
 logger = logging.getLogger("pear")
 
-_DIGEST = "sources.sha256"
 _HERE = Path(__file__).resolve().parent
 _RULE = _HERE.parents[1] / "optimality" / "rule.py"
 # Sums may be taken in any order, so that they run in parallel lanes; NaN and infinity keep their meaning. Division by
@@ -38,17 +37,23 @@ _OPTIONS: dict[str, Any] = {
 
 def inner(function: Any) -> Any:
     """Compile a function that is called by compiled ones only; its code is cached as part of theirs."""
-    return njit(no_cpython_wrapper=True, **_OPTIONS)(function)
+    return njit(no_cpython_wrapper=True, pipeline_class=Inner, **_OPTIONS)(function)
 
 
 def entry(function: Any) -> Any:
     """Compile a function that Python calls, and keep the result on disk, for as long as the sources are the same."""
-    return guarded(njit(cache=True, **_OPTIONS)(function))
+    return guarded(njit(pipeline_class=Entry, **_OPTIONS)(function))
 
 
 def guarded(dispatcher: Any) -> Any:
-    """A compiled function whose cache on disk is emptied where the sources of its package have changed."""
-    _tend_once(sources_of(dispatcher.py_func), Path(dispatcher.stats.cache_path))
+    """Keep a compiled function on disk, until the sources of its package change; and say so when it is compiled."""
+    news.add(dispatcher)
+    try:
+        dispatcher.enable_caching()
+    except RuntimeError as error:  # there is no directory that can be written to; said when something is compiled
+        logger.debug("%s", error)
+    else:
+        _tend_once(sources_of(dispatcher.py_func), Path(dispatcher.stats.cache_path))
     return dispatcher
 
 
@@ -57,37 +62,56 @@ def sources_of(function: Any) -> tuple[Path, ...]:
     return (*dict.fromkeys((_HERE, Path(inspect.getfile(function)).resolve().parent)), _RULE)
 
 
-def tend(sources: tuple[Path, ...], cached: Path) -> None:
-    """Empty a numba cache whose sources have changed since it was filled.
-
-    Done before anything is loaded from the cache. One that cannot be written to is left alone. Several processes may do
-    this at once: a file that is gone already is no error, and the digest is replaced in one step, at the end.
-
-    Args:
-        sources: packages (their Python files) and single files.
-        cached: directory of the compiled code.
-    """
-    digest, note = _digest(sources), cached / _DIGEST
-    try:
-        if note.is_file() and note.read_text() == digest:
-            return
-        for path in [*cached.glob("*.nbi"), *cached.glob("*.nbc")]:
-            path.unlink(missing_ok=True)
-        cached.mkdir(parents=True, exist_ok=True)
-        draft = cached / f"{_DIGEST}.{os.getpid()}"
-        draft.write_text(digest)
-        draft.replace(note)
-    except OSError as error:
-        logger.debug("the cache of compiled code in %s cannot be tended: %s", cached, error)
-
-
 _tend_once = cache(tend)
 
 
-def _digest(sources: tuple[Path, ...]) -> str:
-    """Of all sources, by name and content."""
-    total = hashlib.sha256()
-    for source in sources:
-        for path in sorted(source.glob("*.py")) if source.is_dir() else [source]:
-            total.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return total.hexdigest()
+class News(event.Listener):  # type: ignore[misc]
+    """Hears when a function of ours is compiled because the cache has none, and says so, once in a process.
+
+    Attributes:
+        heard: names of the functions that were compiled.
+        quiet: whether to say nothing.
+    """
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.quiet = False
+        self._ours: set[Any] = set()
+
+    def add(self, dispatcher: Any) -> None:
+        """Listen for this function."""
+        self._ours.add(dispatcher.py_func)
+
+    def on_start(self, happening: event.Event) -> None:
+        """Say what is compiled, how long it takes, where it is kept, and how to do it ahead."""
+        dispatcher = happening.data["dispatcher"]
+        if dispatcher.py_func not in self._ours:
+            return
+        self.heard.append(dispatcher.py_func.__name__)
+        if not self.quiet:
+            self.quiet = True
+            logger.warning("%s", sentence(dispatcher.stats.cache_path))
+
+    def on_end(self, happening: event.Event) -> None:
+        """Nothing to do."""
+
+
+def sentence(kept: str | None) -> str:
+    """What a user is told who has to wait.
+
+    Args:
+        kept: directory of the cache, or None where there is none.
+    """
+    if kept is None:
+        return (
+            "pear compiles its solvers, which takes 10 to 20 s, and will do so again in every process: no directory "
+            "for the result can be written to; set the environment variable NUMBA_CACHE_DIR to one that can"
+        )
+    return (
+        f"pear compiles its solvers, once, which takes 10 to 20 s; the result is kept in {kept} "
+        "(the command 'pear compile' does this ahead)"
+    )
+
+
+news = News()
+event.register("numba:compile", news)

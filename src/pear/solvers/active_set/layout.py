@@ -1,8 +1,7 @@
 """The arrays that the compiled method works on, and how to make them.
 
-A function that numba compiles gets every array of its arguments as seven or more machine words, again at every call
-and in every caller. That is why the many vectors of a sample are the rows of one array, named by the constants below.
-The other modules import this one as ``ix``: ``w.v[ix.GRAD, j]`` is the slope along variable j.
+Python hands them over as named tuples, which compiled functions pass on by their address (see ``compact``). The other
+modules import this one as ``ix``, for its constants.
 """
 
 from __future__ import annotations
@@ -22,26 +21,17 @@ SOLVED, GIVEN_UP, AGAIN, OUTSIDE, CLOSE = range(5)
 the way: AGAIN, where multipliers do not have the right signs yet; OUTSIDE, where rounding has led out of a constraint.
 """
 
-# Rows of Work.v, by variable (n variables, then R slacks): the point and its bounds, the reduced gradient (grad − Jᵀy,
-# and −y for slacks), natural sizes of multipliers and of the point, a direction;
-X, LO, UP, REDUCED, DUAL_SCALE, SIZE, STEP = range(7)
-# by variable, without slacks: cost to minimise, slope Hx + c, error that is to be projected, multiplier of the bound;
-C, GRAD, ERROR, BOUND = range(7, 11)
-# by row: right-hand side, multiplier, what is left of r − Jx − s, size of its terms, squared length of the row; by
-# position in the basis: a column of B⁻¹J;
-RHS, Y, LEFT, TERMS, NORM, COLUMN = range(11, 17)
-# by superbasic variable: right-hand side and solution of the reduced system; and single numbers.
-ALONG, NUMBER = range(17, 19)
-_VECTORS = 19
-
-PLACE, HELD, BASIS, SUP = range(4)
-"""Rows of Work.k: LOWER … FREE and tight at which bound (0, 1 lower, 2 upper) by variable; the two lists."""
-
 SUPERS, FACTORED, AGE, CHANGES = range(4)
 """Places in Work.tally: superbasics, rows of L up to date, pivots since the last inversion, changes of the set."""
 
 LEAST_SIZE, MAX_CURVATURE, KKT, PIVOT = range(4)
-"""Places in the row NUMBER: the least size of a decision, the largest curvature, the KKT residual, the least pivot."""
+"""Places in Work.number: the least size of a decision, the largest curvature, the KKT residual, the least pivot."""
+
+
+START, SOLVE, VERIFY, PROJECT, REGRET = range(5)
+"""What the compiled code is asked for; see ``kernels``."""
+
+_VECTORS, _INTEGERS = 19, 4  # of Work
 
 
 class Programs(NamedTuple):
@@ -81,6 +71,7 @@ class Data(NamedTuple):
     row: Array
     value: Array
     equalities: int
+    n: int
 
 
 class States(NamedTuple):
@@ -100,17 +91,64 @@ class States(NamedTuple):
     age: Array
 
 
-class Work(NamedTuple):
-    """Room for one sample: its working set, the current point, and whatever is computed from them.
+class Memory(NamedTuple):
+    """Room for one sample, as Python keeps it; ``Work`` has names for the rows.
 
     Attributes:
         v: vectors, k: integers, one row each; tally: single integers.
-        inverse: (R, R) B⁻¹; scratch: (R, R).
-        W: (most, R), row t is B⁻¹ times the column of superbasic t; L: (most, most) Cholesky factor of ZᵀHZ.
+        inverse, scratch, W, L: see ``Work``.
     """
 
     v: Array
     k: Array
+    tally: Array
+    inverse: Array
+    scratch: Array
+    W: Array
+    L: Array
+
+
+class Work(NamedTuple):
+    """Room for one sample: its working set, the current point, and whatever is computed from them.
+
+    Attributes:
+        x, lo, up: by variable (n variables, then R slacks), the point and its bounds.
+        reduced: the reduced gradient (grad − Jᵀy, and −y for slacks); step: a direction.
+        dual_scale, size: natural sizes of multipliers and of the point.
+        c, grad, error, bound: by variable, without slacks: cost to minimise, slope Hx + c, error that is to be
+            projected, multiplier of the bound.
+        rhs, y, left, terms, norm: by row: right-hand side, multiplier, what is left of r − Jx − s, size of its terms,
+            squared length of the row; column: by position in the basis, a column of B⁻¹J.
+        along: by superbasic variable, right-hand side and solution of the reduced system; number: single numbers.
+        place, held: by variable, LOWER … FREE, and tight at which bound (0, 1 lower, 2 upper).
+        basis, sup: the basic and the superbasic variables; tally: single integers.
+        inverse: (R, R) B⁻¹; scratch: (R, R).
+        W: (most, R), row t is B⁻¹ times the column of superbasic t; L: (most, most) Cholesky factor of ZᵀHZ.
+    """
+
+    x: Array
+    lo: Array
+    up: Array
+    reduced: Array
+    dual_scale: Array
+    size: Array
+    step: Array
+    c: Array
+    grad: Array
+    error: Array
+    bound: Array
+    rhs: Array
+    y: Array
+    left: Array
+    terms: Array
+    norm: Array
+    column: Array
+    along: Array
+    number: Array
+    place: Array
+    held: Array
+    basis: Array
+    sup: Array
     tally: Array
     inverse: Array
     scratch: Array
@@ -194,12 +232,12 @@ class Results(NamedTuple):
     injected: Array
 
 
-def new_work(n: int, R: int, most: int) -> Work:
+def new_memory(n: int, R: int, most: int) -> Memory:
     """Room for programs of n variables and R rows with up to ``most`` superbasics."""
     width = n + R + 3
-    return Work(
+    return Memory(
         v=np.zeros((_VECTORS, width)),
-        k=np.zeros((4, width), np.int64),
+        k=np.zeros((_INTEGERS, width), np.int64),
         tally=np.zeros(4, np.int64),
         inverse=np.zeros((R, R)),
         scratch=np.zeros((R, R)),

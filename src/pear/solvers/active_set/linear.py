@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pear.solvers.active_set import layout as ix
+from pear.solvers.active_set.compact import span
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Work
 
@@ -15,30 +15,30 @@ def _products(term: Any) -> tuple[Any, Any]:
     @inner
     def add_rows(D: Data, x: Array, out: Array) -> None:
         R, n = D.J.shape
-        if D.start.shape[0] == 0:
-            for i in range(R):
+        if len(D.start) == 0:
+            for i in span(R):
                 s = 0.0
-                for j in range(n):
+                for j in span(n):
                     s += term(D.J[i, j], x[j])
                 out[i] += s
             return
-        for j in range(n):
+        for j in span(n):
             if x[j] != 0.0:
-                for k in range(D.start[j], D.start[j + 1]):
+                for k in span(D.start[j], D.start[j + 1]):
                     out[D.row[k]] += term(D.value[k], x[j])
 
     @inner
     def add_columns(D: Data, y: Array, out: Array) -> None:
         R, n = D.J.shape
-        if D.start.shape[0] == 0:
-            for i in range(R):
+        if len(D.start) == 0:
+            for i in span(R):
                 if y[i] != 0.0:
-                    for j in range(n):
+                    for j in span(n):
                         out[j] += term(D.J[i, j], y[i])
             return
-        for j in range(n):
+        for j in span(n):
             s = 0.0
-            for k in range(D.start[j], D.start[j + 1]):
+            for k in span(D.start[j], D.start[j + 1]):
                 s += term(D.value[k], y[D.row[k]])
             out[j] += s
 
@@ -52,28 +52,28 @@ add_abs_rows, add_abs_columns = _products(inner(lambda entry, factor: abs(entry 
 @inner
 def set_slope(D: Data, w: Work) -> None:
     """The slope Hx + c, from the data."""
-    n = D.J.shape[1]
-    for j in range(n):
-        w.v[ix.GRAD, j] = w.v[ix.C, j] + D.smoothing * w.v[ix.X, j]
-    if D.Q.shape[0] > 0:
-        for j in range(n):
-            if w.v[ix.X, j] != 0.0:
-                factor = D.sign * w.v[ix.X, j]
-                for i in range(n):
-                    w.v[ix.GRAD, i] += factor * D.Q[j, i]
+    n = D.n
+    for j in span(n):
+        w.grad[j] = w.c[j] + D.smoothing * w.x[j]
+    if len(D.Q) > 0:
+        for j in span(n):
+            if w.x[j] != 0.0:
+                factor = D.sign * w.x[j]
+                for i in span(n):
+                    w.grad[i] += factor * D.Q[j, i]
 
 
 @inner
 def set_multipliers(D: Data, w: Work) -> None:
     """The multipliers y = B⁻ᵀ grad_B, and the reduced gradient that belongs to them."""
     R, n = D.J.shape
-    for k in range(R):
-        w.v[ix.Y, k] = 0.0
-    for b in range(R):
-        if w.k[ix.BASIS, b] < n:
-            factor = w.v[ix.GRAD, w.k[ix.BASIS, b]]
-            for k in range(R):
-                w.v[ix.Y, k] += factor * w.inverse[b, k]
+    for k in span(R):
+        w.y[k] = 0.0
+    for b in span(R):
+        if w.basis[b] < n:
+            factor = w.grad[w.basis[b]]
+            for k in span(R):
+                w.y[k] += factor * w.inverse[b, k]
     set_reduced_gradient(D, w)
 
 
@@ -81,8 +81,8 @@ def set_multipliers(D: Data, w: Work) -> None:
 def set_reduced_gradient(D: Data, w: Work) -> None:
     """The reduced gradient grad − Jᵀy, which is −y for the slacks."""
     R, n = D.J.shape
-    for j in range(n):
-        w.v[ix.REDUCED, j] = w.v[ix.GRAD, j]
-    subtract_columns(D, w.v[ix.Y], w.v[ix.REDUCED])
-    for k in range(R):
-        w.v[ix.REDUCED, n + k] = -w.v[ix.Y, k]
+    for j in span(n):
+        w.reduced[j] = w.grad[j]
+    subtract_columns(D, w.y, w.reduced)
+    for k in span(R):
+        w.reduced[n + k] = -w.y[k]

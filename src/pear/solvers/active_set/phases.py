@@ -7,6 +7,7 @@ import math
 from pear.optimality.rule import ROUNDOFF, SHARE_OF_SIZE
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import drop, enter, exchange, rebalance, swap, times_inverse
+from pear.solvers.active_set.compact import span
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Data, Work
 from pear.solvers.active_set.linear import add_abs_columns, set_multipliers, set_reduced_gradient, set_slope
@@ -21,41 +22,41 @@ def phase_one(D: Data, w: Work) -> bool:
     R, n = D.J.shape
     N = n + R
     stalled = 0
-    for _ in range(20 * N + 100):
+    for _ in span(20 * N + 100):
         infeasible = False
         largest = 0.0
-        for j in range(n):
-            largest = max(largest, abs(w.v[ix.X, j]))
-        for k in range(R):
-            w.v[ix.Y, k] = 0.0
-        for b in range(R):
-            v = w.k[ix.BASIS, b]
+        for j in span(n):
+            largest = max(largest, abs(w.x[j]))
+        for k in span(R):
+            w.y[k] = 0.0
+        for b in span(R):
+            v = w.basis[b]
             side = side_of(w, v, n, SHARE_OF_SIZE * largest)
-            w.v[ix.STEP, b] = side
+            w.step[b] = side
             if side != 0.0:
                 infeasible = True
-                for k in range(R):
-                    w.v[ix.Y, k] += side * w.inverse[b, k]
+                for k in span(R):
+                    w.y[k] += side * w.inverse[b, k]
         if not infeasible:
             return True
-        for j in range(n):
-            w.v[ix.GRAD, j] = w.v[ix.DUAL_SCALE, j] = 0.0
+        for j in span(n):
+            w.grad[j] = w.dual_scale[j] = 0.0
         set_reduced_gradient(D, w)
-        add_abs_columns(D, w.v[ix.Y], w.v[ix.DUAL_SCALE])
-        entering, best = -1, w.v[ix.NUMBER, ix.PIVOT]
-        for j in range(N):
-            place = w.k[ix.PLACE, j]
-            if place == ix.BASIC or w.v[ix.LO, j] == w.v[ix.UP, j]:
+        add_abs_columns(D, w.y, w.dual_scale)
+        entering, best = -1, w.number[ix.PIVOT]
+        for j in span(N):
+            place = w.place[j]
+            if place == ix.BASIC or w.lo[j] == w.up[j]:
                 continue
-            size = w.v[ix.DUAL_SCALE, j] if j < n else abs(w.v[ix.Y, j - n])
-            gain = wrongness(place, w.v[ix.REDUCED, j])
+            size = w.dual_scale[j] if j < n else abs(w.y[j - n])
+            gain = wrongness(place, w.reduced[j])
             if size > 0.0 and gain > best * size:
                 entering, best = j, gain / size
                 if stalled > STALLED:
                     break
         if entering < 0:
             return False
-        length = phase_one_step(D, w, entering, -1.0 if w.v[ix.REDUCED, entering] > 0.0 else 1.0)
+        length = phase_one_step(D, w, entering, -1.0 if w.reduced[entering] > 0.0 else 1.0)
         if length == math.inf:
             return False
         stalled = 0 if length > 0.0 else stalled + 1
@@ -68,93 +69,91 @@ def side_of(w: Work, v: int, n: int, spread: float) -> float:
 
     The natural size is that of ``pear.optimality.scale``: of a slack, the terms of its row as they were at the start.
     """
-    if v < n:
-        slop = START_SLOP * max(abs(w.v[ix.X, v]), min(spread, w.v[ix.UP, v] - w.v[ix.LO, v]))
-    else:
-        slop = START_SLOP * w.v[ix.TERMS, v - n]
-    if w.v[ix.X, v] < w.v[ix.LO, v] - slop:
+    size = max(abs(w.x[v]), min(spread, w.up[v] - w.lo[v])) if v < n else w.terms[v - n]
+    slop = START_SLOP * size
+    if w.x[v] < w.lo[v] - slop:
         return -1.0
-    return 1.0 if w.v[ix.X, v] > w.v[ix.UP, v] + slop else 0.0
+    return 1.0 if w.x[v] > w.up[v] + slop else 0.0
 
 
 @inner
 def shift(w: Work, v: int, change: float) -> None:
     """Move a variable, and leave it on a bound that it misses by no more than the rounding of this very sum."""
-    x = w.v[ix.X, v]
+    x = w.x[v]
     slop = ROUNDING * (abs(x) + abs(change))
     x += change
-    if abs(x - w.v[ix.LO, v]) <= slop:
-        x = w.v[ix.LO, v]
-    elif abs(x - w.v[ix.UP, v]) <= slop:
-        x = w.v[ix.UP, v]
-    w.v[ix.X, v] = x
+    if abs(x - w.lo[v]) <= slop:
+        x = w.lo[v]
+    elif abs(x - w.up[v]) <= slop:
+        x = w.up[v]
+    w.x[v] = x
 
 
 @inner
 def phase_one_step(D: Data, w: Work, entering: int, direction: float) -> float:
     """Move one variable until the first basic one meets a bound; returns the length, infinite where none does."""
-    R = w.inverse.shape[0]
-    times_inverse(D, entering, w, w.v[ix.COLUMN])
+    R = len(w.inverse)
+    times_inverse(D, entering, w, w.column)
     largest = 0.0
-    for b in range(R):
-        largest = max(largest, abs(w.v[ix.COLUMN, b]))
-    far = w.v[ix.UP, entering] if direction > 0.0 else w.v[ix.LO, entering]
-    length, leaving, place = abs(far - w.v[ix.X, entering]), -1, ix.UPPER if direction > 0.0 else ix.LOWER
+    for b in span(R):
+        largest = max(largest, abs(w.column[b]))
+    far = w.up[entering] if direction > 0.0 else w.lo[entering]
+    length, leaving, place = abs(far - w.x[entering]), -1, ix.UPPER if direction > 0.0 else ix.LOWER
     rate_taken = 0.0
-    for b in range(R):
-        rate = -direction * w.v[ix.COLUMN, b]
-        if abs(rate) <= w.v[ix.NUMBER, ix.PIVOT] * largest:
+    for b in span(R):
+        rate = -direction * w.column[b]
+        if abs(rate) <= w.number[ix.PIVOT] * largest:
             continue
-        v, side = w.k[ix.BASIS, b], w.v[ix.STEP, b]
+        v, side = w.basis[b], w.step[b]
         if side == 0.0:
-            goal = w.v[ix.UP, v] if rate > 0.0 else w.v[ix.LO, v]
+            goal = w.up[v] if rate > 0.0 else w.lo[v]
         elif side * rate < 0.0:
-            goal = w.v[ix.LO, v] if side < 0.0 else w.v[ix.UP, v]
+            goal = w.lo[v] if side < 0.0 else w.up[v]
         else:
             continue
-        step = max(0.0, (goal - w.v[ix.X, v]) / rate)
+        step = max(0.0, (goal - w.x[v]) / rate)
         if step < length or (step == length and abs(rate) > abs(rate_taken)):
             length, leaving, rate_taken = step, b, rate
-            place = ix.UPPER if goal == w.v[ix.UP, v] else ix.LOWER
+            place = ix.UPPER if goal == w.up[v] else ix.LOWER
     if length == math.inf:
         return length
-    for b in range(R):
-        shift(w, w.k[ix.BASIS, b], -direction * length * w.v[ix.COLUMN, b])
+    for b in span(R):
+        shift(w, w.basis[b], -direction * length * w.column[b])
     shift(w, entering, direction * length)
     w.tally[ix.CHANGES] += 1
-    for t in range(w.tally[ix.SUPERS]):
-        if w.k[ix.SUP, t] == entering:
+    for t in span(w.tally[ix.SUPERS]):
+        if w.sup[t] == entering:
             drop(w, t)
             break
     if leaving < 0:
-        w.k[ix.PLACE, entering] = place
-        w.v[ix.X, entering] = far
+        w.place[entering] = place
+        w.x[entering] = far
         return length
-    gone = w.k[ix.BASIS, leaving]
-    exchange(w, leaving, w.v[ix.COLUMN])
-    w.k[ix.BASIS, leaving] = entering
-    w.k[ix.PLACE, entering] = ix.BASIC
-    w.k[ix.PLACE, gone] = place
-    w.v[ix.X, gone] = w.v[ix.UP, gone] if place == ix.UPPER else w.v[ix.LO, gone]
+    gone = w.basis[leaving]
+    exchange(w, leaving, w.column)
+    w.basis[leaving] = entering
+    w.place[entering] = ix.BASIC
+    w.place[gone] = place
+    w.x[gone] = w.up[gone] if place == ix.UPPER else w.lo[gone]
     return length
 
 
 @inner
 def enter_free_variables(D: Data, w: Work) -> None:
     """Make variables without bounds superbasic, as far as there is room."""
-    for j in range(D.J.shape[1]):
-        if w.k[ix.PLACE, j] == ix.FREE and w.tally[ix.SUPERS] < w.L.shape[0] - 1:
+    for j in span(D.n):
+        if w.place[j] == ix.FREE and w.tally[ix.SUPERS] < len(w.L) - 1:
             enter(D, w, j)
 
 
 @inner
 def phase_two(D: Data, w: Work, careful: bool) -> bool:
     """From a feasible point to a minimum whose multipliers have the right signs; False where that fails."""
-    N, most = D.J.shape[0] + D.J.shape[1], w.L.shape[0] - 1
+    N, most = len(D.J) + D.n, len(w.L) - 1
     stalled = 0
     set_slope(D, w)
     at_minimum = w.tally[ix.SUPERS] == 0
-    for _ in range(20 * N + 100):
+    for _ in span(20 * N + 100):
         set_multipliers(D, w)
         if at_minimum:
             rough = not careful and stalled <= STALLED
@@ -189,17 +188,17 @@ def phase_two(D: Data, w: Work, careful: bool) -> bool:
 @inner
 def reverse(w: Work) -> None:
     """Turn the search direction around."""
-    for t in range(w.tally[ix.SUPERS]):
-        w.v[ix.ALONG, t] = -w.v[ix.ALONG, t]
-    for b in range(w.inverse.shape[0]):
-        w.v[ix.COLUMN, b] = -w.v[ix.COLUMN, b]
+    for t in span(w.tally[ix.SUPERS]):
+        w.along[t] = -w.along[t]
+    for b in span(len(w.inverse)):
+        w.column[b] = -w.column[b]
 
 
 @inner
 def hold_level(w: Work) -> None:
     """Hold the superbasic variable along which the objective is flat and level where it is: any value is as good."""
     t = w.tally[ix.FACTORED]
-    w.k[ix.PLACE, w.k[ix.SUP, t]] = ix.FREE
+    w.place[w.sup[t]] = ix.FREE
     drop(w, t)
 
 
@@ -209,20 +208,20 @@ def ratio_test(D: Data, w: Work, longest: float) -> tuple[float, int]:
 
     Superbasic variables are numbered first, then basic ones.
     """
-    R, supers = D.J.shape[0], w.tally[ix.SUPERS]
+    R, supers = len(D.J), w.tally[ix.SUPERS]
     largest = 0.0
-    for t in range(supers):
-        largest = max(largest, abs(w.v[ix.ALONG, t]))
-    for b in range(R):
-        largest = max(largest, abs(w.v[ix.COLUMN, b]))
+    for t in span(supers):
+        largest = max(largest, abs(w.along[t]))
+    for b in span(R):
+        largest = max(largest, abs(w.column[b]))
     length, met, rate_taken = longest, -1, 0.0
-    for a in range(supers + R):
-        v = w.k[ix.SUP, a] if a < supers else w.k[ix.BASIS, a - supers]
-        rate = w.v[ix.ALONG, a] if a < supers else w.v[ix.COLUMN, a - supers]
+    for a in span(supers + R):
+        v = w.sup[a] if a < supers else w.basis[a - supers]
+        rate = w.along[a] if a < supers else w.column[a - supers]
         if abs(rate) <= ROUNDOFF * largest:
             continue
-        goal = w.v[ix.UP, v] if rate > 0.0 else w.v[ix.LO, v]
-        step = max(0.0, (goal - w.v[ix.X, v]) / rate)
+        goal = w.up[v] if rate > 0.0 else w.lo[v]
+        step = max(0.0, (goal - w.x[v]) / rate)
         if step < length or (step == length and met >= 0 and abs(rate) > abs(rate_taken)):
             length, met, rate_taken = step, a, rate
     return length, met
@@ -234,25 +233,25 @@ def take_step(D: Data, w: Work, length: float, met: int) -> bool:
 
     It leaves the superbasic ones, or the basic ones, where the superbasic that moves it most takes its place.
     """
-    R, supers = D.J.shape[0], w.tally[ix.SUPERS]
+    R, supers = len(D.J), w.tally[ix.SUPERS]
     if length > 0.0:
-        for t in range(supers):
-            move(D, w, w.k[ix.SUP, t], length * w.v[ix.ALONG, t])
-        for b in range(R):
-            move(D, w, w.k[ix.BASIS, b], length * w.v[ix.COLUMN, b])
+        for t in span(supers):
+            move(D, w, w.sup[t], length * w.along[t])
+        for b in span(R):
+            move(D, w, w.basis[b], length * w.column[b])
     if met < 0:
         return True
-    v = w.k[ix.SUP, met] if met < supers else w.k[ix.BASIS, met - supers]
-    rate = w.v[ix.ALONG, met] if met < supers else w.v[ix.COLUMN, met - supers]
+    v = w.sup[met] if met < supers else w.basis[met - supers]
+    rate = w.along[met] if met < supers else w.column[met - supers]
     place = ix.UPPER if rate > 0.0 else ix.LOWER
-    w.v[ix.X, v] = w.v[ix.UP, v] if place == ix.UPPER else w.v[ix.LO, v]
+    w.x[v] = w.up[v] if place == ix.UPPER else w.lo[v]
     w.tally[ix.CHANGES] += 1
     if met < supers:
-        w.k[ix.PLACE, v] = place
+        w.place[v] = place
         drop(w, met)
         return True
     b, best = met - supers, 0
-    for t in range(supers):
+    for t in span(supers):
         if abs(w.W[t, b]) > abs(w.W[best, b]):
             best = t
     if w.W[best, b] == 0.0:
@@ -266,10 +265,10 @@ def move(D: Data, w: Work, v: int, change: float) -> None:
     """Move one variable, and the gradient with it."""
     if change == 0.0:
         return
-    w.v[ix.X, v] += change
-    n = D.J.shape[1]
+    w.x[v] += change
+    n = D.n
     if v < n:
-        w.v[ix.GRAD, v] += D.smoothing * change
-        if D.Q.shape[0] > 0:
-            for i in range(n):
-                w.v[ix.GRAD, i] += D.sign * change * D.Q[v, i]
+        w.grad[v] += D.smoothing * change
+        if len(D.Q) > 0:
+            for i in span(n):
+                w.grad[i] += D.sign * change * D.Q[v, i]

@@ -6,6 +6,7 @@ import math
 
 from pear.optimality.rule import FLAT, ROUNDOFF
 from pear.solvers.active_set import layout as ix
+from pear.solvers.active_set.compact import span
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Data, Work
 
@@ -15,40 +16,40 @@ def factorise(D: Data, w: Work) -> int:
     """Extend the Cholesky factor of ZᵀHZ to all superbasics; returns the first along which it is flat, or −1."""
     R, n = D.J.shape
     L = w.L
-    has_q = D.Q.shape[0] > 0
-    for t in range(w.tally[ix.FACTORED], w.tally[ix.SUPERS]):
-        s = w.k[ix.SUP, t]
+    has_q = len(D.Q) > 0
+    for t in span(w.tally[ix.FACTORED], w.tally[ix.SUPERS]):
+        s = w.sup[t]
         # H z for z = e_s − Σ W[t, b] e_basis[b], first on the basic variables
-        for b in range(R):
-            i = w.k[ix.BASIS, b]
+        for b in span(R):
+            i = w.basis[b]
             h = 0.0
             if i < n:
                 h = -D.smoothing * w.W[t, b]
                 if has_q:
                     h += D.sign * (D.Q[i, s] if s < n else 0.0)
-                    for a in range(R):
-                        if w.k[ix.BASIS, a] < n:
-                            h -= D.sign * D.Q[i, w.k[ix.BASIS, a]] * w.W[t, a]
-            w.v[ix.COLUMN, b] = h
+                    for a in span(R):
+                        if w.basis[a] < n:
+                            h -= D.sign * D.Q[i, w.basis[a]] * w.W[t, a]
+            w.column[b] = h
         top = 0.0
-        for a in range(t + 1):
-            i = w.k[ix.SUP, a]
+        for a in span(t + 1):
+            i = w.sup[a]
             h = 0.0
             if i < n:
                 h = D.smoothing if a == t else 0.0
                 if has_q:
                     h += D.sign * (D.Q[i, s] if s < n else 0.0)
-                    for b in range(R):
-                        if w.k[ix.BASIS, b] < n:
-                            h -= D.sign * D.Q[i, w.k[ix.BASIS, b]] * w.W[t, b]
+                    for b in span(R):
+                        if w.basis[b] < n:
+                            h -= D.sign * D.Q[i, w.basis[b]] * w.W[t, b]
             size = abs(h)
-            for b in range(R):
-                term = w.W[a, b] * w.v[ix.COLUMN, b]
+            for b in span(R):
+                term = w.W[a, b] * w.column[b]
                 h -= term
                 size += abs(term)
             if a == t:
                 top = size
-            for k in range(a):
+            for k in span(a):
                 h -= L[t, k] * L[a, k]
             if a < t:
                 L[t, a] = h / L[a, a]
@@ -63,16 +64,16 @@ def factorise(D: Data, w: Work) -> int:
 @inner
 def solve_reduced(w: Work, count: int) -> None:
     """ALONG ← (LLᵀ)⁻¹ ALONG on the first ``count`` superbasics."""
-    for t in range(count):
-        s = w.v[ix.ALONG, t]
-        for a in range(t):
-            s -= w.L[t, a] * w.v[ix.ALONG, a]
-        w.v[ix.ALONG, t] = s / w.L[t, t]
+    for t in span(count):
+        s = w.along[t]
+        for a in span(t):
+            s -= w.L[t, a] * w.along[a]
+        w.along[t] = s / w.L[t, t]
     for t in range(count - 1, -1, -1):
-        s = w.v[ix.ALONG, t]
-        for a in range(t + 1, count):
-            s -= w.L[a, t] * w.v[ix.ALONG, a]
-        w.v[ix.ALONG, t] = s / w.L[t, t]
+        s = w.along[t]
+        for a in span(t + 1, count):
+            s -= w.L[a, t] * w.along[a]
+        w.along[t] = s / w.L[t, t]
 
 
 @inner
@@ -82,35 +83,35 @@ def search_direction(D: Data, w: Work) -> float:
     It is 1 to the minimum of a curved objective, infinite down a flat one, and −inf along a direction in which the
     objective is flat and level.
     """
-    R = D.J.shape[0]
+    R = len(D.J)
     supers = w.tally[ix.SUPERS]
     flat = factorise(D, w)
     longest = 1.0
     if flat < 0:
-        for t in range(supers):
-            w.v[ix.ALONG, t] = -w.v[ix.REDUCED, w.k[ix.SUP, t]]
+        for t in span(supers):
+            w.along[t] = -w.reduced[w.sup[t]]
         solve_reduced(w, supers)
     else:
         # L[flat, :flat] holds L⁻¹ of the column, so that the flat direction needs the second half of the solve only
         for t in range(flat - 1, -1, -1):
             s = -w.L[flat, t]
-            for a in range(t + 1, flat):
-                s -= w.L[a, t] * w.v[ix.ALONG, a]
-            w.v[ix.ALONG, t] = s / w.L[t, t]
-        w.v[ix.ALONG, flat] = 1.0
+            for a in span(t + 1, flat):
+                s -= w.L[a, t] * w.along[a]
+            w.along[t] = s / w.L[t, t]
+        w.along[flat] = 1.0
         rise = size = 0.0
-        for t in range(flat + 1):
-            rise += w.v[ix.REDUCED, w.k[ix.SUP, t]] * w.v[ix.ALONG, t]
-            size += abs(w.v[ix.REDUCED, w.k[ix.SUP, t]] * w.v[ix.ALONG, t])
-        for t in range(flat + 1, supers):
-            w.v[ix.ALONG, t] = 0.0
+        for t in span(flat + 1):
+            rise += w.reduced[w.sup[t]] * w.along[t]
+            size += abs(w.reduced[w.sup[t]] * w.along[t])
+        for t in span(flat + 1, supers):
+            w.along[t] = 0.0
         if rise > 0.0:
-            for t in range(flat + 1):
-                w.v[ix.ALONG, t] = -w.v[ix.ALONG, t]
+            for t in span(flat + 1):
+                w.along[t] = -w.along[t]
         longest = math.inf if abs(rise) > ROUNDOFF * size else -math.inf
-    for b in range(R):
+    for b in span(R):
         s = 0.0
-        for t in range(supers):
-            s -= w.W[t, b] * w.v[ix.ALONG, t]
-        w.v[ix.COLUMN, b] = s
+        for t in span(supers):
+            s -= w.W[t, b] * w.along[t]
+        w.column[b] = s
     return longest

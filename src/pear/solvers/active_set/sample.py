@@ -7,6 +7,7 @@ import math
 from pear.optimality.rule import SHARP
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import invert, set_basics, times_all
+from pear.solvers.active_set.compact import span
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Outcome, Programs, States, Work
 from pear.solvers.active_set.phases import enter_free_variables, phase_one, phase_two
@@ -19,10 +20,11 @@ from pear.solvers.active_set.verdict import refine_and_judge, write
 @inner
 def select(P: Programs, r: int) -> Data:
     """The data of row r; shared fields have one row only."""
-    Q = P.Q[r if P.Q.shape[0] > 1 else 0]
-    J = P.J[r if P.J.shape[0] > 1 else 0]
-    value = P.value[r if P.value.shape[0] > 1 else 0]
-    return Data(Q, P.sign, P.smoothing, J, P.start, P.row, value, P.equalities)
+    Q = P.Q[r if len(P.Q) > 1 else 0]
+    J = P.J[r if len(P.J) > 1 else 0]
+    value = P.value[r if len(P.value) > 1 else 0]
+    _, n = J.shape
+    return Data(Q, P.sign, P.smoothing, J, P.start, P.row, value, P.equalities, n)
 
 
 @inner
@@ -33,17 +35,17 @@ def solve_from(D: Data, states: States, slot: int, fallback: States, fallback_sl
     its own. Then it is tried from the slack basis, and once more with finer pivots, before it is given up.
     """
     code = ix.GIVEN_UP
-    w.v[ix.NUMBER, ix.PIVOT] = PIVOT
-    for attempt in range(3):
+    w.number[ix.PIVOT] = PIVOT
+    for attempt in span(3):
         if attempt > 0:
             slack_basis(D, w)
-            w.v[ix.NUMBER, ix.PIVOT] = PIVOT if attempt == 1 else FINE_PIVOT
+            w.number[ix.PIVOT] = PIVOT if attempt == 1 else FINE_PIVOT
         elif states.has_start[slot] == 1:
             load_start(D, states, slot, w)
-        elif fallback.has_start.shape[0] > fallback_slot and fallback.has_start[fallback_slot] == 1:
+        elif len(fallback.has_start) > fallback_slot and fallback.has_start[fallback_slot] == 1:
             load_start(D, fallback, fallback_slot, w)
             w.tally[ix.CHANGES] += 1
-        elif fallback.has_start.shape[0] > 0 or not own_start(D, w):
+        elif len(fallback.has_start) > 0 or not own_start(D, w):
             continue
         code = optimise(D, w) if w.tally[ix.AGE] <= REFRESH or invert(D, w) else ix.GIVEN_UP
         if code != ix.GIVEN_UP:
@@ -78,7 +80,7 @@ def solve_sample(
 def feasible_start(D: Data, w: Work) -> bool:
     """A feasible point, from the slack basis; False where there is none."""
     slack_basis(D, w)
-    w.v[ix.NUMBER, ix.PIVOT] = PIVOT
+    w.number[ix.PIVOT] = PIVOT
     return set_nonbasics(D, w) and phase_one(D, w)
 
 
@@ -86,18 +88,18 @@ def feasible_start(D: Data, w: Work) -> bool:
 def own_start(D: Data, w: Work) -> bool:
     """A feasible working set for the sample that is loaded, as it would be found for its constraints alone."""
     R, n = D.J.shape
-    least = w.v[ix.NUMBER, ix.LEAST_SIZE]
-    for j in range(n):
-        w.v[ix.ERROR, j], w.v[ix.C, j] = w.v[ix.C, j], 0.0
+    least = w.number[ix.LEAST_SIZE]
+    for j in span(n):
+        w.error[j], w.c[j] = w.c[j], 0.0
     measure_least_size(D, w)
     found = feasible_start(D, w)
-    for j in range(n):
-        w.v[ix.C, j] = w.v[ix.ERROR, j]
-    w.v[ix.NUMBER, ix.LEAST_SIZE] = least
+    for j in span(n):
+        w.c[j] = w.error[j]
+    w.number[ix.LEAST_SIZE] = least
     supers = 0
-    for j in range(n + R):
-        if w.k[ix.PLACE, j] == ix.SUPER:
-            w.k[ix.SUP, supers] = j
+    for j in span(n + R):
+        if w.place[j] == ix.SUPER:
+            w.sup[supers] = j
             supers += 1
     w.tally[ix.SUPERS], w.tally[ix.FACTORED], w.tally[ix.CHANGES] = supers, 0, 1
     return found
@@ -108,20 +110,20 @@ def load_program(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
     """Bring the data of row r into the workspace; False where it is not a program with finite costs."""
     R, n = D.J.shape
     good = True
-    lb, ub = P.lb[r if P.lb.shape[0] > 1 else 0], P.ub[r if P.ub.shape[0] > 1 else 0]
-    for j in range(n):
-        w.v[ix.C, j] = D.sign * cost[j]
-        w.v[ix.LO, j], w.v[ix.UP, j] = lb[j], ub[j]
-        good = good and abs(w.v[ix.C, j]) < math.inf and lb[j] <= ub[j] and lb[j] < math.inf and ub[j] > -math.inf
+    lb, ub = P.lb[r if len(P.lb) > 1 else 0], P.ub[r if len(P.ub) > 1 else 0]
+    for j in span(n):
+        w.c[j] = D.sign * cost[j]
+        w.lo[j], w.up[j] = lb[j], ub[j]
+        good = good and abs(w.c[j]) < math.inf and lb[j] <= ub[j] and lb[j] < math.inf and ub[j] > -math.inf
     good = measure_curvature(D, w) < math.inf and good
     load_norms(P, D, r, w)
-    rhs = P.rhs[r if P.rhs.shape[0] > 1 else 0]
-    for k in range(R):
+    rhs = P.rhs[r if len(P.rhs) > 1 else 0]
+    for k in span(R):
         absent = k >= D.equalities and rhs[k] == math.inf
         good = good and (absent or abs(rhs[k]) < math.inf)
-        w.v[ix.RHS, k] = 0.0 if absent else rhs[k]
-        w.v[ix.LO, n + k] = -math.inf if absent else 0.0
-        w.v[ix.UP, n + k] = 0.0 if k < D.equalities else math.inf
+        w.rhs[k] = 0.0 if absent else rhs[k]
+        w.lo[n + k] = -math.inf if absent else 0.0
+        w.up[n + k] = 0.0 if k < D.equalities else math.inf
     measure_least_size(D, w)
     w.tally[ix.CHANGES] = 0
     return good
@@ -130,24 +132,24 @@ def load_program(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
 @inner
 def load_norms(P: Programs, D: Data, r: int, w: Work) -> None:
     """The squared lengths of the rows of row r."""
-    norm = P.norm[r if P.norm.shape[0] > 1 else 0]
-    for k in range(D.J.shape[0]):
-        w.v[ix.NORM, k] = norm[k]
+    norm = P.norm[r if len(P.norm) > 1 else 0]
+    for k in span(len(D.J)):
+        w.norm[k] = norm[k]
 
 
 @inner
 def measure_least_size(D: Data, w: Work) -> None:
     """The least size that the data suggests for a decision; 1 where it suggests none."""
     R, n = D.J.shape
-    curvature, largest, least = w.v[ix.NUMBER, ix.MAX_CURVATURE], 0.0, math.inf
-    for j in range(n):
-        largest = max(largest, abs(w.v[ix.C, j]))
-        least = smaller(smaller(least, w.v[ix.LO, j]), w.v[ix.UP, j])
-    for k in range(D.equalities, R):
-        least = smaller(least, w.v[ix.RHS, k] / positive(math.sqrt(w.v[ix.NORM, k])))
+    curvature, largest, least = w.number[ix.MAX_CURVATURE], 0.0, math.inf
+    for j in span(n):
+        largest = max(largest, abs(w.c[j]))
+        least = smaller(smaller(least, w.lo[j]), w.up[j])
+    for k in span(D.equalities, R):
+        least = smaller(least, w.rhs[k] / positive(math.sqrt(w.norm[k])))
     if curvature > 0.0:
         least = smaller(least, largest / curvature)
-    w.v[ix.NUMBER, ix.LEAST_SIZE] = least if least < math.inf else 1.0
+    w.number[ix.LEAST_SIZE] = least if least < math.inf else 1.0
 
 
 @inner
@@ -160,11 +162,11 @@ def smaller(least: float, size: float) -> float:
 def measure_curvature(D: Data, w: Work) -> float:
     """The largest entry of the curvature's diagonal; infinite where one is not a number."""
     curvature = D.smoothing
-    if D.Q.shape[0] > 0:
-        for j in range(D.J.shape[1]):
+    if len(D.Q) > 0:
+        for j in span(D.n):
             entry = D.smoothing + D.sign * D.Q[j, j]
             curvature = max(curvature, entry if abs(entry) < math.inf else math.inf)
-    w.v[ix.NUMBER, ix.MAX_CURVATURE] = curvature
+    w.number[ix.MAX_CURVATURE] = curvature
     return curvature
 
 
@@ -173,15 +175,15 @@ def load_start(D: Data, states: States, slot: int, w: Work) -> None:
     """Bring the start in ``states[slot]`` into the workspace."""
     R, n = D.J.shape
     supers = 0
-    for j in range(n + R):
-        w.k[ix.PLACE, j] = states.place[slot, j]
-        if w.k[ix.PLACE, j] == ix.SUPER:
-            w.k[ix.SUP, supers] = j
+    for j in span(n + R):
+        w.place[j] = states.place[slot, j]
+        if w.place[j] == ix.SUPER:
+            w.sup[supers] = j
             supers += 1
-        w.v[ix.X, j] = states.x[slot, j]
-    for b in range(R):
-        w.k[ix.BASIS, b] = states.basis[slot, b]
-        for k in range(R):
+        w.x[j] = states.x[slot, j]
+    for b in span(R):
+        w.basis[b] = states.basis[slot, b]
+        for k in span(R):
             w.inverse[b, k] = states.inverse[slot, b, k]
     w.tally[ix.SUPERS], w.tally[ix.FACTORED], w.tally[ix.AGE] = supers, 0, states.age[slot]
 
@@ -191,24 +193,24 @@ def load_point(D: Data, point: Outcome, k: int, w: Work) -> None:
     """Bring a point with its multipliers into the workspace; its active set is the working set."""
     R, n = D.J.shape
     p = D.equalities
-    for j in range(n):
-        w.v[ix.X, j], w.v[ix.BOUND, j] = point.x[k, j], point.bound[k, j]
-        w.k[ix.PLACE, j] = ix.LOWER if point.lower[k, j] else (ix.UPPER if point.upper[k, j] else ix.BASIC)
-    for i in range(R):
-        w.v[ix.Y, i] = -point.equality[k, i] if i < p else -point.inequality[k, i - p]
-        w.k[ix.PLACE, n + i] = ix.LOWER if i < p or point.rows[k, i - p] else ix.BASIC
+    for j in span(n):
+        w.x[j], w.bound[j] = point.x[k, j], point.bound[k, j]
+        w.place[j] = ix.LOWER if point.lower[k, j] else (ix.UPPER if point.upper[k, j] else ix.BASIC)
+    for i in span(R):
+        w.y[i] = -point.equality[k, i] if i < p else -point.inequality[k, i - p]
+        w.place[n + i] = ix.LOWER if i < p or point.rows[k, i - p] else ix.BASIC
 
 
 @inner
 def save_start(D: Data, states: States, slot: int, moved: bool, w: Work) -> None:
     """Keep the working set as the start in ``states[slot]``; its inverse only where it changed."""
     states.has_start[slot] = 1
-    for j in range(D.J.shape[0] + D.J.shape[1]):
-        states.x[slot, j], states.place[slot, j] = w.v[ix.X, j], w.k[ix.PLACE, j]
+    for j in span(len(D.J) + D.n):
+        states.x[slot, j], states.place[slot, j] = w.x[j], w.place[j]
     if moved or states.age[slot] != w.tally[ix.AGE]:
-        for b in range(w.inverse.shape[0]):
-            states.basis[slot, b] = w.k[ix.BASIS, b]
-            for k in range(w.inverse.shape[0]):
+        for b in span(len(w.inverse)):
+            states.basis[slot, b] = w.basis[b]
+            for k in span(len(w.inverse)):
                 states.inverse[slot, b, k] = w.inverse[b, k]
         states.age[slot] = w.tally[ix.AGE]
 
@@ -221,20 +223,20 @@ def slack_basis(D: Data, w: Work) -> None:
     there: variables between two such bounds start free, at zero.
     """
     R, n = D.J.shape
-    size, curvature = 0.0, w.v[ix.NUMBER, ix.MAX_CURVATURE]
-    for j in range(n):
-        size = max(size, abs(w.v[ix.C, j]) / curvature if curvature > 0.0 else 0.0)
-    for k in range(R):
-        size = max(size, abs(w.v[ix.RHS, k]) / positive(math.sqrt(w.v[ix.NORM, k])))
+    size, curvature = 0.0, w.number[ix.MAX_CURVATURE]
+    for j in span(n):
+        size = max(size, abs(w.c[j]) / curvature if curvature > 0.0 else 0.0)
+    for k in span(R):
+        size = max(size, abs(w.rhs[k]) / positive(math.sqrt(w.norm[k])))
     far = FAR * size if size > 0.0 else math.inf
-    for j in range(n):
-        near = abs(w.v[ix.LO, j]) <= far, abs(w.v[ix.UP, j]) <= far
-        w.k[ix.PLACE, j] = ix.LOWER if near[0] else (ix.UPPER if near[1] else ix.FREE)
-    for k in range(R):
-        w.k[ix.PLACE, n + k] = ix.BASIC
-        w.k[ix.BASIS, k] = n + k
-        w.v[ix.X, n + k] = 0.0  # corrected from there: what another sample has left must not count
-        for b in range(R):
+    for j in span(n):
+        above = ix.UPPER if abs(w.up[j]) <= far else ix.FREE
+        w.place[j] = ix.LOWER if abs(w.lo[j]) <= far else above
+    for k in span(R):
+        w.place[n + k] = ix.BASIC
+        w.basis[k] = n + k
+        w.x[n + k] = 0.0  # corrected from there: what another sample has left must not count
+        for b in span(R):
             w.inverse[k, b] = 1.0 if b == k else 0.0
     w.tally[ix.SUPERS] = w.tally[ix.FACTORED] = w.tally[ix.AGE] = 0
     w.tally[ix.CHANGES] += 1
@@ -246,7 +248,7 @@ def optimise(D: Data, w: Work) -> int:
     if not (set_nonbasics(D, w) and phase_one(D, w)):
         return ix.GIVEN_UP
     enter_free_variables(D, w)
-    for attempt in range(VERDICTS):
+    for attempt in span(VERDICTS):
         if not phase_two(D, w, attempt > 0):
             return ix.GIVEN_UP
         verdict = refine_and_judge(D, w)
@@ -267,24 +269,24 @@ def optimise(D: Data, w: Work) -> int:
 def set_nonbasics(D: Data, w: Work) -> bool:
     """Put nonbasic variables on bounds that exist, superbasic ones between theirs, and compute the basic ones."""
     R, n = D.J.shape
-    for j in range(n + R):
-        place = w.k[ix.PLACE, j]
+    for j in span(n + R):
+        place = w.place[j]
         if place == ix.BASIC:
             continue
         if place == ix.SUPER:
-            w.v[ix.X, j] = min(max(w.v[ix.X, j], w.v[ix.LO, j]), w.v[ix.UP, j])
+            w.x[j] = min(max(w.x[j], w.lo[j]), w.up[j])
             continue
-        if place == ix.LOWER and w.v[ix.LO, j] == -math.inf:
+        if place == ix.LOWER and w.lo[j] == -math.inf:
             place = ix.UPPER
-        if place == ix.UPPER and w.v[ix.UP, j] == math.inf:
-            place = ix.LOWER if w.v[ix.LO, j] > -math.inf else ix.FREE
-        if place == ix.FREE and not w.v[ix.LO, j] < 0.0 < w.v[ix.UP, j]:
-            place = ix.LOWER if w.v[ix.LO, j] > -math.inf else ix.UPPER
-        w.k[ix.PLACE, j] = place
-        w.v[ix.X, j] = w.v[ix.LO, j] if place == ix.LOWER else (w.v[ix.UP, j] if place == ix.UPPER else 0.0)
-    for b in range(R):
-        if not abs(w.v[ix.X, w.k[ix.BASIS, b]]) < math.inf:
-            w.v[ix.X, w.k[ix.BASIS, b]] = 0.0
+        if place == ix.UPPER and w.up[j] == math.inf:
+            place = ix.LOWER if w.lo[j] > -math.inf else ix.FREE
+        if place == ix.FREE and not w.lo[j] < 0.0 < w.up[j]:
+            place = ix.LOWER if w.lo[j] > -math.inf else ix.UPPER
+        w.place[j] = place
+        w.x[j] = w.lo[j] if place == ix.LOWER else (w.up[j] if place == ix.UPPER else 0.0)
+    for b in span(R):
+        if not abs(w.x[w.basis[b]]) < math.inf:
+            w.x[w.basis[b]] = 0.0
     if not set_basics(D, w, SHARP) and (w.tally[ix.AGE] == 0 or not invert(D, w) or not set_basics(D, w, SHARP)):
         return False
     times_all(D, w)

@@ -7,6 +7,7 @@ import math
 from pear.optimality.rule import NEGLIGIBLE, PROJECTED, ROUNDOFF, SHARP, WEAK
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import drop, swap
+from pear.solvers.active_set.compact import span
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Work
 from pear.solvers.active_set.linear import set_reduced_gradient, subtract_columns, subtract_rows
@@ -27,19 +28,19 @@ def hold_tight(w: Work) -> bool:
     """
     held = True
     for t in range(w.tally[ix.SUPERS] - 1, -1, -1):
-        tight = w.k[ix.HELD, w.k[ix.SUP, t]]
+        tight = w.held[w.sup[t]]
         if tight != 0:
-            w.k[ix.PLACE, w.k[ix.SUP, t]] = ix.LOWER if tight == 1 else ix.UPPER
+            w.place[w.sup[t]] = ix.LOWER if tight == 1 else ix.UPPER
             drop(w, t)
-    for b in range(w.inverse.shape[0]):
-        tight, supers = w.k[ix.HELD, w.k[ix.BASIS, b]], w.tally[ix.SUPERS]
+    for b in span(len(w.inverse)):
+        tight, supers = w.held[w.basis[b]], w.tally[ix.SUPERS]
         if tight == 0 or supers == 0:
             continue
         best, largest = 0, 0.0
-        for t in range(supers):
+        for t in span(supers):
             if abs(w.W[t, b]) > abs(w.W[best, b]):
                 best = t
-        for a in range(w.inverse.shape[0]):
+        for a in span(len(w.inverse)):
             largest = max(largest, abs(w.W[best, a]))
         if abs(w.W[best, b]) > PIVOT * max(1.0, largest):
             swap(w, b, best, ix.LOWER if tight == 1 else ix.UPPER)
@@ -58,42 +59,42 @@ def centre(D: Data, w: Work) -> bool:
     R, n = D.J.shape
     N = n + R
     changed = False
-    for _ in range(2):
-        for b in range(R):
-            v = w.k[ix.BASIS, b]
-            size = w.v[ix.DUAL_SCALE, v]
-            if w.k[ix.HELD, v] == 0 or w.v[ix.LO, v] == w.v[ix.UP, v] or abs(w.v[ix.REDUCED, v]) > WEAK * size:
+    for _ in span(2):
+        for b in span(R):
+            v = w.basis[b]
+            size = w.dual_scale[v]
+            if w.held[v] == 0 or w.lo[v] == w.up[v] or abs(w.reduced[v]) > WEAK * size:
                 continue
-            sign = 1.0 if w.k[ix.HELD, v] == 1 else -1.0
-            for j in range(n):
-                w.v[ix.STEP, j] = 0.0
-            for k in range(R):
-                w.v[ix.COLUMN, k] = w.inverse[b, k]
-            subtract_columns(D, w.v[ix.COLUMN], w.v[ix.STEP])
+            sign = 1.0 if w.held[v] == 1 else -1.0
+            for j in span(n):
+                w.step[j] = 0.0
+            for k in span(R):
+                w.column[k] = w.inverse[b, k]
+            subtract_columns(D, w.column, w.step)
             longest = math.inf
-            for j in range(N):
-                if w.k[ix.PLACE, j] in (ix.BASIC, ix.SUPER) or w.v[ix.LO, j] == w.v[ix.UP, j]:
+            for j in span(N):
+                if w.place[j] in (ix.BASIC, ix.SUPER) or w.lo[j] == w.up[j]:
                     continue
-                rate = -w.v[ix.STEP, j] if j < n else w.v[ix.COLUMN, j - n]
+                rate = -w.step[j] if j < n else w.column[j - n]
                 rate *= sign
-                room = w.v[ix.REDUCED, j]
-                if w.k[ix.PLACE, j] == ix.UPPER:
+                room = w.reduced[j]
+                if w.place[j] == ix.UPPER:
                     rate, room = -rate, -room
                 if rate < -ROUNDOFF:
                     longest = min(longest, max(0.0, room) / -rate)
             if longest == math.inf:
                 longest = 0.0
-                for j in range(n):
-                    longest = max(longest, abs(w.v[ix.GRAD, j]))
+                for j in span(n):
+                    longest = max(longest, abs(w.grad[j]))
             if longest > 0.0:
                 changed = True
-                for k in range(R):
-                    w.v[ix.Y, k] -= 0.5 * longest * sign * w.v[ix.COLUMN, k]
+                for k in span(R):
+                    w.y[k] -= 0.5 * longest * sign * w.column[k]
                 set_reduced_gradient(D, w)
     if changed:
-        for k in range(R):
-            if w.k[ix.HELD, n + k] == 0:
-                w.v[ix.Y, k] = 0.0
+        for k in span(R):
+            if w.held[n + k] == 0:
+                w.y[k] = 0.0
         set_reduced_gradient(D, w)
     return changed
 
@@ -107,43 +108,43 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
     """
     R, n = D.J.shape
     supers = w.tally[ix.SUPERS]
-    for j in range(n):
+    for j in span(n):
         g[j] = 0.0
-        if w.k[ix.PLACE, j] == ix.FREE:  # held, but by no constraint
+        if w.place[j] == ix.FREE:  # held, but by no constraint
             return False
     if supers == 0:
         return True
     if factorise(D, w) >= 0 or is_steep(w):
         return False
-    for v in range(n + R):
-        w.v[ix.STEP, v] = 0.0
-    for j in range(n):
-        w.v[ix.ERROR, j] = error[j]
+    for v in span(n + R):
+        w.step[v] = 0.0
+    for j in span(n):
+        w.error[j] = error[j]
     top = 0.0
-    for j in range(n):
+    for j in span(n):
         if not abs(error[j]) < math.inf:  # what is no number has no projection that is one
-            for i in range(n):
+            for i in span(n):
                 g[i] = math.nan
             return True
         top = max(top, abs(error[j]))
-    noise = NEGLIGIBLE * top / positive(w.v[ix.NUMBER, ix.MAX_CURVATURE])
+    noise = NEGLIGIBLE * top / positive(w.number[ix.MAX_CURVATURE])
     largest, change = 0.0, math.inf
-    for attempt in range(REFINEMENTS):
+    for attempt in span(REFINEMENTS):
         if attempt > 0 and not correct_tangent(D, error, w) <= max(PROJECTED * largest, noise):
             return False  # the inverse has lost its digits on the way, and with it the tangent space
-        for t in range(supers):
-            s = w.v[ix.ERROR, w.k[ix.SUP, t]] if w.k[ix.SUP, t] < n else 0.0
-            for b in range(R):
-                if w.k[ix.BASIS, b] < n:
-                    s -= w.W[t, b] * w.v[ix.ERROR, w.k[ix.BASIS, b]]
-            w.v[ix.ALONG, t] = s
+        for t in span(supers):
+            s = w.error[w.sup[t]] if w.sup[t] < n else 0.0
+            for b in span(R):
+                if w.basis[b] < n:
+                    s -= w.W[t, b] * w.error[w.basis[b]]
+            w.along[t] = s
         solve_reduced(w, supers)
         change = 0.0
-        for t in range(supers):
-            w.v[ix.STEP, w.k[ix.SUP, t]] += w.v[ix.ALONG, t]
-            change = max(change, abs(w.v[ix.ALONG, t]))
-            for b in range(R):
-                w.v[ix.STEP, w.k[ix.BASIS, b]] -= w.W[t, b] * w.v[ix.ALONG, t]
+        for t in span(supers):
+            w.step[w.sup[t]] += w.along[t]
+            change = max(change, abs(w.along[t]))
+            for b in span(R):
+                w.step[w.basis[b]] -= w.W[t, b] * w.along[t]
         if attempt == 0:
             largest = change
         elif change <= max(SHARP * largest, NOISE * noise):
@@ -151,20 +152,20 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
     if not change <= max(PROJECTED * largest, noise):
         return False
     biggest = 0.0
-    for j in range(n):
-        biggest = max(biggest, abs(w.v[ix.STEP, j]))
-    for j in range(n):
-        g[j] = w.v[ix.STEP, j]
+    for j in span(n):
+        biggest = max(biggest, abs(w.step[j]))
+    for j in span(n):
+        g[j] = w.step[j]
     return biggest > noise or biggest == 0.0  # what may be rounding is for exact residuals to tell
 
 
 @inner
 def is_steep(w: Work) -> bool:
     """True where basic variables answer to rounding of the rows as if it were much more."""
-    for b in range(w.inverse.shape[0]):
+    for b in span(len(w.inverse)):
         total = 0.0
-        for k in range(w.inverse.shape[0]):
-            total += abs(w.inverse[b, k]) * math.sqrt(w.v[ix.NORM, k])
+        for k in span(len(w.inverse)):
+            total += abs(w.inverse[b, k]) * math.sqrt(w.norm[k])
         if total > STEEP:
             return True
     return False
@@ -179,20 +180,20 @@ def correct_tangent(D: Data, error: Array, w: Work) -> float:
     """
     R, n = D.J.shape
     largest = 0.0
-    for k in range(R):
-        w.v[ix.LEFT, k] = -w.v[ix.STEP, n + k]
-    subtract_rows(D, w.v[ix.STEP], w.v[ix.LEFT])
-    for b in range(R):
+    for k in span(R):
+        w.left[k] = -w.step[n + k]
+    subtract_rows(D, w.step, w.left)
+    for b in span(R):
         s = 0.0
-        for k in range(R):
-            s += w.inverse[b, k] * w.v[ix.LEFT, k]
-        w.v[ix.STEP, w.k[ix.BASIS, b]] += s
-        largest = max(largest, abs(s) if w.k[ix.BASIS, b] < n else 0.0)
-    for j in range(n):
-        w.v[ix.ERROR, j] = error[j] - D.smoothing * w.v[ix.STEP, j]
-    if D.Q.shape[0] > 0:
-        for j in range(n):
-            if w.v[ix.STEP, j] != 0.0:
-                for i in range(n):
-                    w.v[ix.ERROR, i] -= D.sign * w.v[ix.STEP, j] * D.Q[j, i]
+        for k in span(R):
+            s += w.inverse[b, k] * w.left[k]
+        w.step[w.basis[b]] += s
+        largest = max(largest, abs(s) if w.basis[b] < n else 0.0)
+    for j in span(n):
+        w.error[j] = error[j] - D.smoothing * w.step[j]
+    if len(D.Q) > 0:
+        for j in span(n):
+            if w.step[j] != 0.0:
+                for i in span(n):
+                    w.error[i] -= D.sign * w.step[j] * D.Q[j, i]
     return largest

@@ -19,6 +19,7 @@ from pear.optimality.rule import (
 )
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import set_basics
+from pear.solvers.active_set.compact import span
 from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Data, Outcome, Work
 from pear.solvers.active_set.linear import add_abs_rows, set_multipliers, set_reduced_gradient, set_slope, subtract_rows
@@ -30,26 +31,26 @@ from pear.solvers.active_set.settings import BASICS, CLOSE_BY, REFINEMENTS
 @inner
 def refine_and_judge(D: Data, w: Work) -> int:
     """Sharpen the solution on its working set, and judge it from the data; returns SOLVED, or a verdict against it."""
-    R = D.J.shape[0]
+    R = len(D.J)
     unbalanced = math.inf
-    for attempt in range(REFINEMENTS):
+    for attempt in span(REFINEMENTS):
         if attempt > 0:
             if factorise(D, w) >= 0:
                 return ix.GIVEN_UP
-            for t in range(w.tally[ix.SUPERS]):
-                w.v[ix.ALONG, t] = -w.v[ix.REDUCED, w.k[ix.SUP, t]]
+            for t in span(w.tally[ix.SUPERS]):
+                w.along[t] = -w.reduced[w.sup[t]]
             solve_reduced(w, w.tally[ix.SUPERS])
-            for t in range(w.tally[ix.SUPERS]):
-                w.v[ix.X, w.k[ix.SUP, t]] += w.v[ix.ALONG, t]
-                for b in range(R):
-                    w.v[ix.X, w.k[ix.BASIS, b]] -= w.W[t, b] * w.v[ix.ALONG, t]
+            for t in span(w.tally[ix.SUPERS]):
+                w.x[w.sup[t]] += w.along[t]
+                for b in span(R):
+                    w.x[w.basis[b]] -= w.W[t, b] * w.along[t]
         if not set_basics(D, w, BASICS):
             return ix.GIVEN_UP
         set_slope(D, w)
         sharp_multipliers(D, w)
         measure_dual_scales(D, w)
-        for j in range(D.J.shape[1]):  # held bounds take up the reduced gradient, whatever its sign
-            w.v[ix.BOUND, j] = 0.0 if w.k[ix.PLACE, j] in (ix.BASIC, ix.SUPER) else -w.v[ix.REDUCED, j]
+        for j in span(D.n):  # held bounds take up the reduced gradient, whatever its sign
+            w.bound[j] = 0.0 if w.place[j] in (ix.BASIC, ix.SUPER) else -w.reduced[j]
         unbalanced = imbalance(D, w)
         if unbalanced == math.inf:
             return ix.GIVEN_UP
@@ -75,10 +76,10 @@ def accept_multipliers(D: Data, w: Work) -> bool:
 def imbalance(D: Data, w: Work) -> float:
     """Largest residual of stationarity, each by its natural size; infinite where one is not a number."""
     worst = 0.0
-    for j in range(D.J.shape[1]):
-        left = w.v[ix.REDUCED, j] + w.v[ix.BOUND, j]
+    for j in span(D.n):
+        left = w.reduced[j] + w.bound[j]
         if left != 0.0:
-            worst = max(worst, abs(left) / w.v[ix.DUAL_SCALE, j])
+            worst = max(worst, abs(left) / w.dual_scale[j])
         if left != left:
             return math.inf
     return worst
@@ -88,13 +89,13 @@ def imbalance(D: Data, w: Work) -> float:
 def set_tight_multipliers(D: Data, w: Work) -> None:
     """Multipliers of all tight constraints from y, without the rounding that has the wrong sign; zero for the rest."""
     R, n = D.J.shape
-    for j in range(n):
-        bound = -w.v[ix.REDUCED, j] if w.k[ix.HELD, j] != 0 else 0.0
-        if w.v[ix.LO, j] != w.v[ix.UP, j]:
-            bound = min(bound, 0.0) if w.k[ix.HELD, j] == 1 else max(bound, 0.0)
-        w.v[ix.BOUND, j] = bound
-    for k in range(D.equalities, R):
-        w.v[ix.Y, k] = min(w.v[ix.Y, k], 0.0)
+    for j in span(n):
+        bound = -w.reduced[j] if w.held[j] != 0 else 0.0
+        if w.lo[j] != w.up[j]:
+            bound = min(bound, 0.0) if w.held[j] == 1 else max(bound, 0.0)
+        w.bound[j] = bound
+    for k in span(D.equalities, R):
+        w.y[k] = min(w.y[k], 0.0)
 
 
 @inner
@@ -102,14 +103,14 @@ def sharp_multipliers(D: Data, w: Work) -> None:
     """Multipliers with one step of refinement; exactly zero for rows that are not tight."""
     R, n = D.J.shape
     set_multipliers(D, w)
-    for b in range(R):
-        left = w.v[ix.REDUCED, w.k[ix.BASIS, b]]
+    for b in span(R):
+        left = w.reduced[w.basis[b]]
         if left != 0.0:
-            for k in range(R):
-                w.v[ix.Y, k] += left * w.inverse[b, k]
-    for k in range(R):
-        if w.k[ix.PLACE, n + k] in (ix.BASIC, ix.SUPER):
-            w.v[ix.Y, k] = 0.0
+            for k in span(R):
+                w.y[k] += left * w.inverse[b, k]
+    for k in span(R):
+        if w.place[n + k] in (ix.BASIC, ix.SUPER):
+            w.y[k] = 0.0
     set_reduced_gradient(D, w)
 
 
@@ -117,48 +118,48 @@ def sharp_multipliers(D: Data, w: Work) -> None:
 def feasible(D: Data, w: Work) -> bool:
     """Measure every slack by its natural size, note which are tight; False where one is violated, or held and not 0."""
     R, n = D.J.shape
-    largest = FLOOR * w.v[ix.NUMBER, ix.LEAST_SIZE]
-    for j in range(n):
-        largest = max(largest, abs(w.v[ix.X, j]))
-    for k in range(R):
-        w.v[ix.LEFT, k], w.v[ix.TERMS, k] = w.v[ix.RHS, k], abs(w.v[ix.RHS, k])
-    for j in range(n):
-        spread = min(SHARE_OF_SIZE * largest, w.v[ix.UP, j] - w.v[ix.LO, j])
-        w.v[ix.SIZE, j] = max(abs(w.v[ix.X, j]), spread)
-    subtract_rows(D, w.v[ix.X], w.v[ix.LEFT])
-    add_abs_rows(D, w.v[ix.SIZE], w.v[ix.TERMS])
+    largest = FLOOR * w.number[ix.LEAST_SIZE]
+    for j in span(n):
+        largest = max(largest, abs(w.x[j]))
+    for k in span(R):
+        w.left[k], w.terms[k] = w.rhs[k], abs(w.rhs[k])
+    for j in span(n):
+        spread = min(SHARE_OF_SIZE * largest, w.up[j] - w.lo[j])
+        w.size[j] = max(abs(w.x[j]), spread)
+    subtract_rows(D, w.x, w.left)
+    add_abs_rows(D, w.size, w.terms)
     good = True
-    for j in range(n):
-        x, lower, upper = w.v[ix.X, j], math.inf, math.inf
-        if w.v[ix.LO, j] > -math.inf:
-            lower = (x - w.v[ix.LO, j]) / positive(w.v[ix.SIZE, j] + abs(w.v[ix.LO, j]))
-        if w.v[ix.UP, j] < math.inf:
-            upper = (w.v[ix.UP, j] - x) / positive(w.v[ix.SIZE, j] + abs(w.v[ix.UP, j]))
-        place = w.k[ix.PLACE, j]
+    for j in span(n):
+        x, lower, upper = w.x[j], math.inf, math.inf
+        if w.lo[j] > -math.inf:
+            lower = (x - w.lo[j]) / positive(w.size[j] + abs(w.lo[j]))
+        if w.up[j] < math.inf:
+            upper = (w.up[j] - x) / positive(w.size[j] + abs(w.up[j]))
+        place = w.place[j]
         good = good and lower >= -FEASIBLE and upper >= -FEASIBLE
         good = good and not (place == ix.LOWER and lower > FEASIBLE) and not (place == ix.UPPER and upper > FEASIBLE)
         above = place == ix.UPPER or upper <= TIGHT
-        w.k[ix.HELD, j] = 1 if place == ix.LOWER or lower <= TIGHT else (2 if above else 0)
-    for k in range(R):
-        slack, held = w.v[ix.LEFT, k] / positive(w.v[ix.TERMS, k]), w.k[ix.PLACE, n + k] == ix.LOWER
+        w.held[j] = 1 if place == ix.LOWER or lower <= TIGHT else (2 if above else 0)
+    for k in span(R):
+        slack, held = w.left[k] / positive(w.terms[k]), w.place[n + k] == ix.LOWER
         if k < D.equalities:
             good = good and abs(slack) <= FEASIBLE
-            w.k[ix.HELD, n + k] = 1
-        elif w.v[ix.LO, n + k] == -math.inf:
+            w.held[n + k] = 1
+        elif w.lo[n + k] == -math.inf:
             good = good and not held
-            w.k[ix.HELD, n + k] = 0
+            w.held[n + k] = 0
         else:
             good = good and slack >= -FEASIBLE and not (held and slack > FEASIBLE)
-            w.k[ix.HELD, n + k] = 1 if held or slack <= TIGHT else 0
+            w.held[n + k] = 1 if held or slack <= TIGHT else 0
     return good
 
 
 @inner
 def hold_working(D: Data, w: Work) -> None:
     """Hold the working set alone, not what happens to be tight: more digits may show that it is not."""
-    for v in range(D.J.shape[0] + D.J.shape[1]):
-        place = w.k[ix.PLACE, v]
-        w.k[ix.HELD, v] = 1 if place == ix.LOWER else (2 if place == ix.UPPER else 0)
+    for v in span(len(D.J) + D.n):
+        place = w.place[v]
+        w.held[v] = 1 if place == ix.LOWER else (2 if place == ix.UPPER else 0)
 
 
 @inner
@@ -166,58 +167,58 @@ def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
     """Write a judged point to row k of the outcome: multipliers, tight and weakly active constraints."""
     R, n = D.J.shape
     p = D.equalities
-    for j in range(n):
-        bound = w.v[ix.BOUND, j]
-        outcome.x[k, j], outcome.bound[k, j] = w.v[ix.X, j], bound
-        pinned = w.v[ix.LO, j] == w.v[ix.UP, j]
-        lower, upper = w.k[ix.HELD, j] == 1, w.k[ix.HELD, j] == 2
-        scaled = bound / w.v[ix.DUAL_SCALE, j]
+    for j in span(n):
+        bound = w.bound[j]
+        outcome.x[k, j], outcome.bound[k, j] = w.x[j], bound
+        pinned = w.lo[j] == w.up[j]
+        lower, upper = w.held[j] == 1, w.held[j] == 2
+        scaled = bound / w.dual_scale[j]
         outcome.lower[k, j], outcome.upper[k, j] = lower, upper
         outcome.weak_lower[k, j] = lower and -scaled <= WEAK and not pinned
         outcome.weak_upper[k, j] = upper and scaled <= WEAK and not pinned
-    for i in range(p):
-        outcome.equality[k, i] = -w.v[ix.Y, i]
-    for i in range(p, R):
-        multiplier = -w.v[ix.Y, i] if w.v[ix.Y, i] != 0.0 else 0.0
-        tight = w.k[ix.HELD, n + i] == 1
+    for i in span(p):
+        outcome.equality[k, i] = -w.y[i]
+    for i in span(p, R):
+        multiplier = -w.y[i] if w.y[i] != 0.0 else 0.0
+        tight = w.held[n + i] == 1
         outcome.inequality[k, i - p] = multiplier
         outcome.rows[k, i - p] = tight
-        outcome.weak_rows[k, i - p] = tight and multiplier / w.v[ix.DUAL_SCALE, n + i] <= WEAK
+        outcome.weak_rows[k, i - p] = tight and multiplier / w.dual_scale[n + i] <= WEAK
     outcome.changes[k] = w.tally[ix.CHANGES]
-    outcome.kkt_residual[k] = w.v[ix.NUMBER, ix.KKT]
+    outcome.kkt_residual[k] = w.number[ix.KKT]
 
 
 @inner
 def kkt_residual(D: Data, w: Work) -> float:
-    """The yardstick of ``pear.optimality.residual``, kept in w; w.v[LEFT] holds the slacks of the rows."""
+    """The yardstick of ``pear.optimality.residual``, kept in w; w.left holds the slacks of the rows."""
     R, n = D.J.shape
     p = D.equalities
-    size = FLOOR * w.v[ix.NUMBER, ix.LEAST_SIZE]
-    dual, cost = size * w.v[ix.NUMBER, ix.MAX_CURVATURE], 0.0
-    for j in range(n):
-        cost = max(cost, abs(w.v[ix.C, j]))
+    size = FLOOR * w.number[ix.LEAST_SIZE]
+    dual, cost = size * w.number[ix.MAX_CURVATURE], 0.0
+    for j in span(n):
+        cost = max(cost, abs(w.c[j]))
     limit = cost / SHARE_OF_FORCE if cost > 0.0 else math.inf
     dual = max(dual, min(SHARE_OF_TERMS * curvature_terms(D, w), limit))
-    for j in range(n):
-        size = max(size, abs(w.v[ix.X, j]))
-        dual = max(dual, abs(w.v[ix.C, j]), abs(w.v[ix.GRAD, j] - w.v[ix.C, j]))
+    for j in span(n):
+        size = max(size, abs(w.x[j]))
+        dual = max(dual, abs(w.c[j]), abs(w.grad[j] - w.c[j]))
     dual = positive(dual)
     worst = 0.0
-    for j in range(n):
-        bound = w.v[ix.BOUND, j]
-        worst = max(worst, abs(w.v[ix.REDUCED, j] + bound) / dual)
+    for j in span(n):
+        bound = w.bound[j]
+        worst = max(worst, abs(w.reduced[j] + bound) / dual)
         # an absent constraint may carry no multiplier at all
-        slack = (w.v[ix.X, j] - w.v[ix.LO, j]) / size if w.v[ix.LO, j] > -math.inf else 1.0
+        slack = (w.x[j] - w.lo[j]) / size if w.lo[j] > -math.inf else 1.0
         worst = max(worst, -slack, abs(slack * min(bound, 0.0) / dual))
-        slack = (w.v[ix.UP, j] - w.v[ix.X, j]) / size if w.v[ix.UP, j] < math.inf else 1.0
+        slack = (w.up[j] - w.x[j]) / size if w.up[j] < math.inf else 1.0
         worst = max(worst, -slack, abs(slack * max(bound, 0.0) / dual))
-    for i in range(R):
-        norm = positive(math.sqrt(w.v[ix.NORM, i]))
-        slack = w.v[ix.LEFT, i] / norm / size if w.v[ix.LO, n + i] > -math.inf else 1.0
+    for i in span(R):
+        norm = positive(math.sqrt(w.norm[i]))
+        slack = w.left[i] / norm / size if w.lo[n + i] > -math.inf else 1.0
         if i < p:
             worst = max(worst, abs(slack))
         else:
-            multiplier = -w.v[ix.Y, i] * norm / dual
+            multiplier = -w.y[i] * norm / dual
             worst = max(worst, -slack, -multiplier, abs(slack * multiplier))
-    w.v[ix.NUMBER, ix.KKT] = worst
+    w.number[ix.KKT] = worst
     return worst

@@ -232,7 +232,7 @@ def _explore(
 
 
 @guarded
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def search_all(
     values: Array,
     A: Array,

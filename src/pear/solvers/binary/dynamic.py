@@ -10,7 +10,7 @@ from pear.solvers.binary.dictionary import Array, Bytes, Ints
 
 
 @guarded
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def fill_all(values: Array, weights: Ints, capacity: int, chosen: Bytes, best: Array) -> None:
     """Write the selection of greatest value for each row of ``values`` to ``chosen``, and that value to ``best``.
 
@@ -41,7 +41,7 @@ def fill_all(values: Array, weights: Ints, capacity: int, chosen: Bytes, best: A
 
 
 @guarded
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def fill_each(values: Array, weights: Ints, capacities: Ints, rows: Ints, chosen: Bytes) -> None:
     """As ``fill_all``, where every row of ``values`` (B, n) has weights and a capacity of its own.
 

@@ -73,7 +73,7 @@ class Interior:
         """
         whole = scaled(qp)
         if not whole.pattern.affordable:
-            logger.warning("the systems of the interior point would fill up; name another solver")
+            logger.debug("the systems of the interior point would fill up; name another solver")
             return None
         rows, columns, point = whole.rows, whole.columns, None
         if start is not None:

@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
+from pear.solvers.active_set.compile import guarded
 from pear.solvers.linalg.ordering import Array, minimum_degree, mirrored
 
 
@@ -78,7 +79,8 @@ class Factor:
         return _solved(self._order, *self._L, self._diagonal, rhs)
 
 
-@njit(cache=True, nogil=True)
+@guarded
+@njit(nogil=True)
 def _permuted(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array, Array, Array]:
     """The upper triangle in the new order, and where each of its numbers comes to lie."""
     rank = np.empty(n, np.int64)
@@ -102,7 +104,8 @@ def _permuted(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Arra
     return ptr, rows, place
 
 
-@njit(cache=True, nogil=True)
+@guarded
+@njit(nogil=True)
 def _tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
     """Elimination tree, entries of every column of L, and the multiplications the factor takes."""
     parent, counts, seen = np.full(n, -1, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
@@ -122,7 +125,8 @@ def _tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
     return parent, counts, work
 
 
-@njit(cache=True, nogil=True)
+@guarded
+@njit(nogil=True)
 def _postorder(parent: Array) -> Array:
     """Every node after all of its children."""
     n = len(parent)
@@ -151,7 +155,8 @@ def _postorder(parent: Array) -> Array:
     return order
 
 
-@njit(cache=True, nogil=True)
+@guarded
+@njit(nogil=True)
 def _four_at_once(i: int, y: Array, starts: Array, put: Array, L_rows: Array, L_values: Array) -> None:
     """Subtract the columns i to i + 3 from y, whose rows are the same from i + 4 on: one look-up serves four."""
     a, b, c, d = starts[i], starts[i + 1], starts[i + 2], starts[i + 3]
@@ -166,7 +171,8 @@ def _four_at_once(i: int, y: Array, starts: Array, put: Array, L_rows: Array, L_
         y[L_rows[d + q]] -= total
 
 
-@njit(cache=True, nogil=True)
+@guarded
+@njit(nogil=True)
 def _alike(parent: Array, counts: Array) -> Array:
     """How many columns after each one have the same rows as it, less those between; 3 is enough to know."""
     n = len(parent)
@@ -177,7 +183,8 @@ def _alike(parent: Array, counts: Array) -> Array:
     return following
 
 
-@njit(cache=True, nogil=True)
+@guarded
+@njit(nogil=True)
 def _factored(
     ptr: Array, rows: Array, values: Array, parent: Array, counts: Array
 ) -> tuple[Array, Array, Array, Array, int]:
@@ -240,7 +247,8 @@ def _factored(
     return starts, L_rows, L_values, diagonal, n
 
 
-@njit(cache=True, nogil=True)
+@guarded
+@njit(nogil=True)
 def _solved(order: Array, ptr: Array, rows: Array, values: Array, diagonal: Array, rhs: Array) -> Array:
     """Forward, divide, backward."""
     n = len(order)

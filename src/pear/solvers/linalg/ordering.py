@@ -8,12 +8,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from pear.solvers.active_set.compile import guarded
+
 Array = NDArray[Any]
 
 _CROWDED = 10.0  # a row with more than this times √n neighbours is ordered last without being looked at
 
 
-@njit(cache=True, nogil=True)
+@guarded
+@njit(nogil=True)
 def mirrored(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
     """Both triangles of an upper pattern, without the diagonal, as lists of neighbours."""
     count = np.zeros(n + 1, np.int64)
@@ -38,7 +41,8 @@ def mirrored(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
     return ptr, neighbours
 
 
-@njit(cache=True, nogil=True)
+@guarded
+@njit(nogil=True)
 def _unlink(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
     """Take a node out of the list of its degree."""
     if before[i] >= 0:
@@ -49,7 +53,8 @@ def _unlink(i: int, head: Array, after: Array, before: Array, degree: Array) -> 
         before[after[i]] = before[i]
 
 
-@njit(cache=True, nogil=True)
+@guarded
+@njit(nogil=True)
 def _link(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
     """Put a node at the front of the list of its degree."""
     first = head[degree[i]]
@@ -59,7 +64,8 @@ def _link(i: int, head: Array, after: Array, before: Array, degree: Array) -> No
     head[degree[i]] = i
 
 
-@njit(cache=True, nogil=True)
+@guarded
+@njit(nogil=True)
 def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tuple[Array, bool]:
     """An order by approximate minimum degree on the quotient graph; False where the fill takes too much work.
 

@@ -11,9 +11,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pear.solvers.active_set.compact import address_of, call, refer, span
 from pear.solvers.active_set.compile import entry, inner
-from pear.solvers.active_set.kernels import regret_batch
-from pear.solvers.active_set.layout import SOLVED, Array, Pair, Programs, Results, Samples, States, Table, Work
+from pear.solvers.active_set.kernels import run
+from pear.solvers.active_set.layout import (
+    REGRET,
+    SOLVED,
+    Array,
+    Memory,
+    Pair,
+    Programs,
+    Results,
+    Samples,
+    States,
+    Table,
+)
 
 
 class Model(NamedTuple):
@@ -79,7 +91,7 @@ class Room(NamedTuple):
     """Room for one batch.
 
     Attributes:
-        samples, results: the arguments of ``regret_batch`` that have as many rows; work: what one sample needs.
+        samples, results: the arguments of ``kernels.run`` that have as many rows; memory: what one sample needs.
         rows: the samples' rows in the training set.
         totals: sum of the values, samples whose working set was still optimal, and samples with a regret whose gradient
             is exactly zero, over all batches.
@@ -87,67 +99,96 @@ class Room(NamedTuple):
 
     samples: Samples
     results: Results
-    work: Work
+    memory: Memory
     rows: Array
     totals: Array
 
 
 @entry
 def linear_epoch(
-    P: Programs, data: TrainingSet, how: Strengths, model: Model, adam: Adam, room: Room, first: int
+    regret: int, P: Programs, data: TrainingSet, how: Strengths, model: Model, adam: Adam, room: Room, first: int
 ) -> int:
     """Train on the batches from ``first`` on; returns how many are done when it ends, or meets one that it cannot do.
 
     Args:
+        regret: the address of ``kernels.run``, see ``address``.
         P: Programs without Q.
         data, how, model, adam: see there.
         room: what is left there belongs to the last batch, ``totals`` to all of them.
         first: the batch to begin with.
     """
-    true, order, samples, outcome = data.true, data.order, room.samples, room.results.outcome
-    size, done = samples.at.shape[0], first
-    while done * size < order.shape[0]:
-        seen, count = min(size, order.shape[0] - done * size), 0
-        for k in range(seen):
-            row = order[done * size + k]
-            if data.failed[row]:
-                continue
-            i = count
-            count += 1
-            room.rows[i] = row
-            samples.at[i] = row if data.own else 0
-            samples.slots[i] = data.slots[row]
-            forecast(model, data.features[row], data.units, samples.predicted[i])
-            for j in range(true.shape[1]):
-                samples.true[i, j] = true[row, j]
-        pair = Pair(P, P, np.bool_(False))  # literals would compile a second variant
-        regret_batch(
-            pair, samples, data.table, data.default, how.injection, room.results, room.work, np.int64(0), count
+    pair = Pair(P, P, np.bool_(False))
+    all_samples, m, here = refer(data), refer(model), refer(room)
+    order, results = all_samples.order, here.results
+    size, done = len(here.samples.at), first
+    while done * size < len(order):
+        seen = min(size, len(order) - done * size)
+        count = take(all_samples, m, here, done * size, seen)
+        call(
+            regret,
+            (
+                *(REGRET, pair, room.samples, data.table, data.default),
+                *(how.injection, room.results, room.memory, 0, count),
+            ),
         )
-        for i in range(count):
-            if outcome.code[i] != SOLVED:
+        for i in span(count):
+            if results.outcome.code[i] != SOLVED:
                 return done
-        for i in range(count):
-            room.totals[2] += 1.0 if room.results.value[i] > 0.0 and not room.results.exact[i].any() else 0.0
+        for i in span(count):
+            here.totals[2] += 1.0 if results.value[i] > 0.0 and is_zero(results.exact[i]) else 0.0
         if how.guidance > 0.0:
-            guide(P.sign, data.table, samples, room.results, how.guidance * how.decay ** (done - first), count)
-        for i in range(count):  # the mean over the samples that count, for each that was seen
-            room.totals[0] += room.results.value[i] * (seen / count)
-            room.totals[1] += 1.0 if outcome.changes[i] == 0 else 0.0
-        collect(model, data, room.rows, count, room.results.injected)
+            alpha = how.guidance * how.decay ** (done - first)
+            guide(P.sign, all_samples.table, here.samples, results, alpha, count)
+        for i in span(count):  # the mean over the samples that count, for each that was seen
+            here.totals[0] += results.value[i] * (seen / count)
+            here.totals[1] += 1.0 if results.outcome.changes[i] == 0 else 0.0
+        collect(m, all_samples, here.rows, count, results.injected)
         done += 1
         step = adam.steps + done - first
-        improve(model.weight, model.weight_slope, model.weight_mean, model.weight_square, adam, step)
-        improve(model.bias, model.bias_slope, model.bias_mean, model.bias_square, adam, step)
+        improve(m.weight, m.weight_slope, m.weight_mean, m.weight_square, adam, step)
+        improve(m.bias, m.bias_slope, m.bias_mean, m.bias_square, adam, step)
     return done
+
+
+def address(P: Programs, data: TrainingSet, room: Room) -> int:
+    """The address of ``kernels.run`` for these arguments."""
+    pair = Pair(P, P, np.bool_(False))
+    types = (REGRET, pair, room.samples, data.table, data.default, 0.0, room.results, room.memory, 0, 0)
+    return address_of(run, types)
+
+
+@inner
+def take(data: TrainingSet, model: Model, room: Room, begin: int, seen: int) -> int:
+    """Forecast for the next batch; returns how many of its ``seen`` samples are not left out."""
+    count = 0
+    for k in span(begin, begin + seen):
+        row = data.order[k]
+        if not data.failed[row]:
+            room.rows[count] = row
+            room.samples.at[count] = row if data.own else 0
+            room.samples.slots[count] = data.slots[row]
+            forecast(model, data.features[row], data.units, room.samples.predicted[count])
+            for j in span(len(data.units)):
+                room.samples.true[count, j] = data.true[row, j]
+            count += 1
+    return count
+
+
+@inner
+def is_zero(g: Array) -> bool:
+    """True where every entry is."""
+    for j in span(len(g)):  # noqa: SIM110 (a plain loop is what compiles well)
+        if g[j] != 0.0:
+            return False
+    return True
 
 
 @inner
 def guide(sign: float, table: Table, samples: Samples, results: Results, alpha: float, count: int) -> None:
     """Add α F, the gap of the true decision under the forecast, to values, and its gradient to gradients."""
-    for i in range(count):
+    for i in span(count):
         slot, both = samples.slots[i], 0.0
-        for j in range(samples.true.shape[1]):
+        for j in span(len(results.outcome.x[i])):
             pull = sign * (table.best.x[slot, j] - results.outcome.x[i, j])
             both += (samples.predicted[i, j] - samples.true[i, j]) * pull
             results.injected[i, j] += alpha * pull
@@ -157,11 +198,11 @@ def guide(sign: float, table: Table, samples: Samples, results: Results, alpha: 
 @inner
 def forecast(model: Model, x: Array, units: Array, out: Array) -> None:
     """Costs (n,) for features (p,), in the model's precision, times the units."""
-    for j in range(model.weight.shape[0]):
+    for j in span(len(model.weight)):
         s = model.weight[j, 0] * x[0]
-        for q in range(1, x.shape[0]):
+        for q in span(1, len(x)):
             s += model.weight[j, q] * x[q]
-        if model.bias.shape[0] > 0:
+        if len(model.bias) > 0:
             s += model.bias[0, j]
         out[j] = s * units[j]
 
@@ -171,17 +212,17 @@ def collect(model: Model, data: TrainingSet, rows: Array, count: int, g: Array) 
     """The gradient of the batch's mean regret by the model's parameters."""
     n, p = model.weight.shape
     slope, zero = model.weight_slope, model.weight[0, 0] * 0
-    for j in range(n):
-        for q in range(p):
+    for j in span(n):
+        for q in span(p):
             slope[j, q] = zero
         model.bias_slope[0, j] = zero
-    for i in range(count):
+    for i in span(count):
         x = data.features[rows[i]]
-        for j in range(n):
+        for j in span(n):
             # rounded to the model's precision here, where the plain loop hands the gradient to the model
             model.bias_slope[1, 0] = g[i, j] / count
             along = model.bias_slope[1, 0] * data.units[j]
-            for q in range(p):
+            for q in span(p):
                 slope[j, q] += along * x[q]
             model.bias_slope[0, j] += along
 
@@ -191,8 +232,9 @@ def improve(value: Array, slope: Array, mean: Array, square: Array, adam: Adam, 
     """One step of Adam on a matrix."""
     size = adam.rate / (1.0 - adam.decay**step)
     root = math.sqrt(1.0 - adam.square_decay**step)
-    for j in range(value.shape[0]):
-        for q in range(value.shape[1]):
+    rows, columns = value.shape
+    for j in span(rows):
+        for q in span(columns):
             mean[j, q] += (slope[j, q] - mean[j, q]) * (1.0 - adam.decay)
             square[j, q] = square[j, q] * adam.square_decay + slope[j, q] * slope[j, q] * (1.0 - adam.square_decay)
             value[j, q] -= size * mean[j, q] / (math.sqrt(square[j, q]) / root + adam.epsilon)

@@ -15,7 +15,7 @@ from pear.losses import PEARLoss
 from pear.losses.guided import DECAY
 from pear.losses.pear import no_regrets
 from pear.optimality.point import Status
-from pear.solvers.active_set.batch import work_for
+from pear.solvers.active_set.batch import memory_for
 from pear.solvers.active_set.layout import Array, Outcome, Results, Samples, new_results
 from pear.train.compiled import epoch as kernel
 
@@ -41,6 +41,7 @@ class LinearEpochs:
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.features, self.costs = features.contiguous().numpy(), loss.times_units(costs).double().contiguous().numpy()
         self.units = loss.times_units(torch.ones(loss.problem.n, dtype=features.dtype)).numpy()
+        self._regret: int | None = None  # address of the compiled function
         self.flat = 0.0  # samples of the last pass with a regret whose gradient is exactly zero
         assert loss.decider.one_pass is not None
         self.one_pass: OnePass = loss.decider.one_pass
@@ -48,7 +49,7 @@ class LinearEpochs:
         size = min(batch_size, len(features))
         costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), [np.zeros(size, np.int64) for _ in range(3)]
         samples, results = Samples(*costs_room, *numbers[:2]), new_results(size, n, p, rows - p)
-        self.room = kernel.Room(samples, results, work_for(n, rows), numbers[2], np.zeros(3))
+        self.room = kernel.Room(samples, results, memory_for(n, rows), numbers[2], np.zeros(3))
 
     @staticmethod
     def supports(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:
@@ -117,7 +118,9 @@ class LinearEpochs:
             self.features, self.costs, self.units, order.numpy(), slots, own, left_out, table, default
         )
         how = kernel.Strengths(loss.injection, loss.current_guidance, DECAY)
-        reached = int(kernel.linear_epoch(P, data, how, self._model(state), adam, self.room, first))
+        if self._regret is None:  # the types of the arguments stay the same
+            self._regret = kernel.address(P, data, self.room)
+        reached = int(kernel.linear_epoch(self._regret, P, data, how, self._model(state), adam, self.room, first))
         loss.guided(reached - first)
         for part in state:
             part["step"].fill_(steps + reached - first)

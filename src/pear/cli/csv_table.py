@@ -1,0 +1,98 @@
+"""Tables that people bring to the command line: columns by name, numbers only, and a sentence where that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pear.errors import DataError, MissingExtraError, listed
+
+if TYPE_CHECKING:
+    import pandas
+
+_SHOWN = 8  # names of columns that a message lists
+
+
+def read_table(path: Path) -> pandas.DataFrame:
+    """The table in a CSV file, also a compressed one, with a heading for every column.
+
+    Raises:
+        DataError: the file is missing, empty or no table.
+        MissingExtraError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "tables are read by pandas, not installed here; run pip install 'pear-dfl[sklearn]'"
+        ) from error
+    try:
+        table = pandas.read_csv(path, skipinitialspace=True)
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {path}; expected a CSV file with a heading for every column") from error
+    except (pandas.errors.EmptyDataError, pandas.errors.ParserError, UnicodeDecodeError, OSError) as error:
+        raise DataError(
+            f"{path} cannot be read as a table ({str(error).strip()}); expected a CSV file in UTF-8, with commas "
+            "between columns and a heading for each"
+        ) from error
+    if table.empty:
+        raise DataError(f"{path} has no rows below its headings; expected one for every sample")
+    table.columns = [str(name).strip() for name in table.columns]
+    return table
+
+
+def columns(table: pandas.DataFrame, names: Sequence[str], what: str, path: Path) -> pandas.DataFrame:
+    """Some columns of a table, as numbers.
+
+    Args:
+        table: from ``read_table``.
+        names: of the columns, in the order they are wanted in.
+        what: they hold, in the plural.
+        path: of the file, for messages.
+
+    Raises:
+        DataError: a column is missing, or holds text, NaN or infinity; lines are counted as an editor does.
+    """
+    there = list(table.columns)
+    for name in names:
+        if name not in there:
+            raise DataError(f"{path} has no column {name!r}{meant(name, there)}; {what} are looked up by these names")
+    chosen = table[list(names)]
+    for name in names:
+        _check_numbers(chosen[name], name, what, path)
+    return chosen.astype(float)
+
+
+def _check_numbers(column: Any, name: str, what: str, path: Path) -> None:
+    import pandas
+
+    values = pandas.to_numeric(column, errors="coerce")
+    texts = column[values.isna() & column.notna()]
+    if len(texts):
+        lines = listed("line", [int(i) + 2 for i in texts.index])
+        raise DataError(
+            f"column {name!r} of {path} holds text, such as {str(texts.iloc[0])!r}, in {lines}; {what} must be "
+            "numbers: turn categories into numbers, one column for each, and write 1.5, not 1,5"
+        )
+    missing = values.isna() | values.isin([float("inf"), -float("inf")])
+    if missing.any():
+        lines = listed("line", [int(i) + 2 for i in missing[missing].index])
+        raise DataError(
+            f"column {name!r} of {path} is empty, NaN or infinite in {lines}; fill these cells or drop the rows"
+        )
+
+
+def meant(name: str, there: Sequence[str]) -> str:
+    """What a wrong name may have stood for, or what there is.
+
+    Example:
+        >>> meant("prise", ["price", "day"]), meant("x", ["price", "day"])
+        (", did you mean 'price'?", ', only price, day')
+    """
+    close = get_close_matches(name, there, n=1)
+    if close:
+        return f", did you mean {close[0]!r}?"
+    more = f", … ({len(there)} in all)" if len(there) > _SHOWN else ""
+    return f", only {', '.join(there[:_SHOWN])}{more}"

@@ -1,0 +1,177 @@
+"""``pear train``: a forecaster for a model from a file and samples from a table, judged on rows it has not seen."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+import pear
+from pear.cli.console import err, out, percent
+from pear.cli.csv_table import columns, meant, read_table
+from pear.cli.demo import verdict
+from pear.cli.options import words
+from pear.cli.output import writable_file
+from pear.errors import DataError
+from pear.losses.regret import Outcome, outcome
+from pear.problem.convert import as_batch
+from pear.train.threads import one_thread
+
+if TYPE_CHECKING:
+    import pandas
+
+    from pear.train.estimator import DecisionRegressor
+
+_LEAST = 10  # rows that can be split in three at all
+_INTERRUPTED = 130
+
+
+class Architecture(StrEnum):
+    """What is trained."""
+
+    linear = "linear"
+    mlp = "mlp"
+
+
+def train(
+    model: Annotated[Path, typer.Argument(help="What is decided: an MPS, QPS or LP file, also with .gz.")],
+    data: Annotated[Path, typer.Argument(help="Samples: a CSV file with a row for each.")],
+    features: Annotated[
+        str | None, typer.Option(help="Columns to predict from; all that are no costs if left out.")
+    ] = None,
+    costs: Annotated[
+        str | None,
+        typer.Option(help="Columns of true costs, named as variables of the model; all that are if left out."),
+    ] = None,
+    architecture: Annotated[Architecture, typer.Option("--model", help="What is trained.")] = Architecture.linear,
+    to: Annotated[Path, typer.Option("--out", help="The model file.")] = Path("model.pear"),
+    test_share: Annotated[float, typer.Option(help="Share of the rows, the last ones, to judge by.")] = 0.2,
+    seed: Annotated[int, typer.Option(help="Of first weights and batches.", min=0)] = 0,
+    max_epochs: Annotated[int, typer.Option(help="At most so many; early stopping ends sooner.", min=1)] = 1000,
+    time_cap: Annotated[float | None, typer.Option(help="Seconds that each of the two trainings may take.")] = None,
+) -> None:
+    """Train a forecaster of costs on its error (MSE) and on its decisions (PEAR), judge both, and save the latter.
+
+    A cost that the table does not hold is taken from the model's file. Ctrl-C ends a training and keeps the best
+    weights so far.
+    """
+    from pear.train.estimator import DecisionRegressor  # which needs an extra, and says so
+
+    table = read_table(data)
+    problem, paid = _problem(model, words(costs), table)
+    known = words(features) or [name for name in table.columns if name not in paid]
+    samples = _split(columns(table, known, "features", data), columns(table, paid, "costs", data), test_share, data)
+    writable_file(to)
+    out.print(Text(_introduction(problem, samples, known)), soft_wrap=True)
+    trained: dict[str, DecisionRegressor] = {}
+    with one_thread():
+        for name, loss in (("MSE", "mse"), ("PEAR", "pear")):
+            out.print(f"{name}:", end=" ", highlight=False)
+            trained[name] = DecisionRegressor(
+                problem,
+                architecture.value,
+                loss,
+                max_epochs=max_epochs,
+                time_cap=time_cap,
+                random_state=seed,
+                verbose=True,
+            ).fit(samples.features, samples.costs)
+            if trained[name].history_.interrupted:
+                break
+        judged = {name: _judge(problem, estimator, samples) for name, estimator in trained.items()}
+    _show(judged, trained)
+    kept = list(trained)[-1]
+    trained[kept].save(to)
+    out.print(
+        Text(f"Model file, trained with {kept}: {to}\nDecisions for other rows: pear decide {to} {data}"),
+        soft_wrap=True,
+    )
+    if trained[kept].history_.interrupted:
+        err.print(Text(f"Stopped while {kept} was trained; the best weights so far are kept.", style="yellow"))
+        raise typer.Exit(_INTERRUPTED)
+
+
+class Samples(NamedTuple):
+    """Rows to train on, and rows to judge by."""
+
+    features: pandas.DataFrame
+    costs: pandas.DataFrame
+    test_features: pandas.DataFrame
+    test_costs: pandas.DataFrame
+
+
+def _problem(path: Path, costs: list[str], table: pandas.DataFrame) -> tuple[pear.Model, list[str]]:
+    """The model, and the columns that hold what it takes, in its order."""
+    everything = pear.from_mps(path)
+    variables = everything.variables
+    named = costs or [name for name in variables if name in table.columns]
+    if not named:
+        raise DataError(
+            f"no column of the table is named as a variable of {path}{meant('', variables)}; name the columns of costs "
+            "with --costs, one for every variable in their order"
+        )
+    unknown = [name for name in named if name not in variables]
+    if len(unknown) == len(named) == len(variables):
+        return everything, named  # by their order
+    if unknown:
+        raise DataError(
+            f"--costs: {path} has no variable {unknown[0]!r}{meant(unknown[0], variables)}; name the columns as the "
+            f"variables, or name {len(variables)} columns, one for every variable in their order"
+        )
+    return (everything if tuple(named) == variables else pear.from_mps(path, predicted=named)), named
+
+
+def _split(features: pandas.DataFrame, costs: pandas.DataFrame, share: float, path: Path) -> Samples:
+    if not 0 < share < 1:
+        raise DataError(f"--test-share must lie between 0 and 1; got {share:g}")
+    if not len(features.columns):
+        raise DataError(
+            f"{path} has no column to predict from: all of them are costs; add features, or name --features"
+        )
+    count = len(features)
+    test = max(1, round(share * count))
+    if count < _LEAST or count - test < _LEAST // 2:
+        raise DataError(
+            f"{path} has {count} rows, {test} of them to judge by; expected at least {_LEAST}, with half of them left "
+            "to train on"
+        )
+    first = count - test
+    return Samples(features[:first], costs[:first], features[first:], costs[first:])
+
+
+def _judge(problem: pear.Model, estimator: DecisionRegressor, samples: Samples) -> Outcome:
+    """What the decisions lose on the test rows, in the objective's own unit."""
+    true, chosen = problem.cost(samples.test_costs.to_numpy()), as_batch(estimator.decide(samples.test_features))
+    return outcome(problem.problem, chosen, pear.solve(problem.problem, true).x, true)
+
+
+def _introduction(problem: pear.Model, samples: Samples, features: list[str]) -> str:
+    rest = problem.problem.n - problem.inputs
+    fixed = f"; the other {rest} are those of the file" if rest else ""
+    return (
+        f"{problem.problem}\n{problem.inputs} of its {problem.problem.n} costs are predicted from {len(features)} "
+        f"features{fixed}.\n{len(samples.features):,} rows train and choose the weights, the last "
+        f"{len(samples.test_features):,} judge the decisions.\n"
+    )
+
+
+def _show(judged: dict[str, Outcome], trained: dict[str, DecisionRegressor]) -> None:
+    table = Table()
+    for heading in ("trained with", "regret", "lost a row", "lost in all", "epochs"):
+        table.add_column(heading, justify="left" if heading == "trained with" else "right")
+    for name, found in judged.items():
+        lost = f"{float(found.regret.mean()):.6g}", f"{float(found.regret.sum()):.6g}"
+        table.add_row(name, percent(found.normalized), *lost, str(trained[name].n_iter_))
+    best = judged["MSE"].best
+    table.add_row("true costs known", percent(0.0), "0", "0", "", style="dim")
+    out.print(table)
+    out.print(Text(f"The best decisions are worth {float(best.mean()):.6g} a row."), soft_wrap=True)
+    if "PEAR" in judged:
+        mse, ours = judged["MSE"], judged["PEAR"]
+        out.print(Text(verdict(mse.normalized, ours.normalized), style="bold"), soft_wrap=True)
+        gained = float((mse.regret - ours.regret).mean())
+        out.print(Text(f"Gained over MSE: {gained:.6g} a row, in the unit of the objective."), soft_wrap=True)

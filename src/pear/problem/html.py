@@ -1,0 +1,59 @@
+"""What notebooks show: a small table, in plain HTML that asks nobody for anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pear.problem.problem import Problem
+
+
+def table(title: str, facts: Mapping[str, object], note: str = "") -> str:
+    """A title, a row for every fact that there is, and a note below; everything is escaped.
+
+    Args:
+        title: of the table.
+        facts: what stands in the rows, by name; what is None or empty is left out.
+        note: sentences, line by line.
+
+    Example:
+        >>> table("Problem", {"rows <": 2, "nothing": None})
+        '<table><caption>Problem</caption><tr><th>rows &lt;</th><td>2</td></tr></table>'
+    """
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(str(fact))}</td></tr>"
+        for name, fact in facts.items()
+        if fact is not None and fact != ""
+    )
+    below = "".join(f"<p>{escape(line)}</p>" for line in note.splitlines() if line.strip())
+    return f"<table><caption>{escape(title)}</caption>{rows}</table>{below}"
+
+
+def some(names: tuple[str, ...], most: int = 4) -> str:
+    """The first few names, and how many there are.
+
+    Example:
+        >>> some(("a", "b")), some(("a", "b", "c", "d", "e", "f"))
+        ('2: a, b', '6: a, b, c, …')
+    """
+    shown = names if len(names) <= most else (*names[: most - 1], "…")
+    return f"{len(names)}: {', '.join(shown)}"
+
+
+def facts(problem: Problem) -> dict[str, object]:
+    """What there is to say about a problem, by name; None where something does not apply."""
+    terms = {"quadratic": problem.Q, "with a smooth term": problem.phi}
+    integers = "" if problem.integer is None else f", {int(problem.integer.sum())} of them integer"
+    return {
+        "sense": problem.sense,
+        "variables": f"{problem.n}{integers}",
+        "objective": " ".join(term for term, part in terms.items() if part is not None) or "linear",
+        "equalities": None if problem.b is None else problem.b.shape[-1],
+        "inequalities": None if problem.h is None else problem.h.shape[-1],
+        "bounds": ", ".join(name for name in ("lb", "ub") if getattr(problem, name) is not None) or "none",
+        "samples": None if problem.batch is None else f"{problem.batch}, with fields of their own",
+        "matrices": "sparse" if problem.is_sparse else None,
+        "device": None if problem.device.type == "cpu" else problem.device,
+    }

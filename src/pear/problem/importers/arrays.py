@@ -1,0 +1,200 @@
+"""A model as arrays, whatever it came from: checked, made a ``Model``, and reported in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem.cost_map import CostMap
+from pear.problem.importers.rows import Array, Rows, finite, limits, tensor
+from pear.problem.model import Model
+from pear.problem.problem import Problem
+
+Names = Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """``½ zᵀQz + costsᵀz + offset`` under rows with two limits, bounds and integers; what an importer makes first.
+
+    Attributes:
+        where: names the source in messages and in the report.
+        rows: those that are no bounds.
+        costs: (n,).
+        lb, ub: (n,) bounds, infinite where there are none.
+        Q: (n, n), both triangles, or None.
+        sense: "min" or "max".
+        integer: (n,) bool, or None.
+        offset: constant of the objective.
+        variables: n names; left out, x0, x1, ….
+    """
+
+    where: str
+    rows: Rows
+    costs: Array
+    lb: Array
+    ub: Array
+    Q: Any = None
+    sense: str = "min"
+    integer: NDArray[np.bool_] | None = None
+    offset: float = 0.0
+    variables: tuple[str, ...] = ()
+
+    def model(
+        self,
+        predicted: Names = None,
+        cost_map: CostMap | None = None,
+        layout: Mapping[str, Tensor] | None = None,
+        notes: Sequence[str] = (),
+    ) -> Model:
+        """The model, its numbers checked.
+
+        Args:
+            predicted: names of the variables whose costs are predicted; None for all, or where there is a cost map.
+            cost_map: from whatever else is predicted to the costs.
+            layout: as of ``Model``.
+            notes: sentences of the importer's own for the report.
+
+        Raises:
+            DataError: an entry is not finite where it must be.
+            ProblemError: bounds cross, the objective is not convex, or a name is wrong; names the source.
+        """
+        costs = finite(self.where, "cost of variable", self.costs)
+        names = self.variables or tuple(f"x{i}" for i in range(len(costs)))
+        self._check_names(names)
+        own = self._selection(names, predicted, costs) if predicted is not None else cost_map
+        made = Model(
+            problem=self._problem(),
+            known=tensor(costs) if own is None else own.known,
+            offset=float(finite(self.where, "constant of the objective", self.offset)[0]),
+            variables=names,
+            rows=self.rows.names,
+            cost_map=own,
+            layout=layout or {},
+        )
+        return replace(made, report=self._report(made, notes))
+
+    def _problem(self) -> Problem:
+        low = limits(self.where, "lower limit of row", self.rows.low, -np.inf)
+        high = limits(self.where, "upper limit of row", self.rows.high, np.inf)
+        matrix = self.rows.matrix.copy()
+        matrix.eliminate_zeros()
+        finite(self.where, "entry of the rows", matrix.data)
+        lb = limits(self.where, "lower bound of variable", self.lb, -np.inf)
+        ub = limits(self.where, "upper bound of variable", self.ub, np.inf)
+        marks = None if self.integer is None or not self.integer.any() else self.integer
+        try:
+            return Problem(
+                Q=None if self.Q is None else sparse.csr_array(self.Q),
+                **Rows(matrix, low, high, self.rows.names).fields(),
+                lb=lb if np.isfinite(lb).any() else None,
+                ub=ub if np.isfinite(ub).any() else None,
+                sense=self.sense,
+                integer=marks,
+                n=len(self.costs),
+            )
+        except ProblemError as error:
+            raise ProblemError(f"{self.where}: {error}") from error
+
+    def _check_names(self, names: tuple[str, ...]) -> None:
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                raise ProblemError(
+                    f"{self.where}: two variables are called {name}; decisions come back by name: give each its own"
+                )
+            seen.add(name)
+
+    def _selection(self, names: tuple[str, ...], predicted: Names, costs: Array) -> CostMap:
+        """The map that puts predicted values where the named costs are, and leaves the others as they are."""
+        chosen = [predicted] if isinstance(predicted, str) else list(predicted or ())
+        place = {name: i for i, name in enumerate(names)}
+        unknown = [name for name in chosen if name not in place]
+        twice = [name for i, name in enumerate(chosen) if name in chosen[:i]]
+        if unknown or twice or not chosen:
+            came = (
+                f"{unknown[0]!r}, which is no variable"
+                if unknown
+                else f"{twice[0]!r} twice"
+                if twice
+                else "an empty list"
+            )
+            raise ProblemError(
+                f"{self.where}: predicted must name variables, each once; got {came}. They are called "
+                f"{listed(names)}; leave predicted out where all costs are predicted"
+            )
+        at = np.array([place[name] for name in chosen])
+        known = costs.copy()
+        known[at] = 0.0
+        selected = sparse.csr_array((np.ones(len(at)), (at, np.arange(len(at)))), shape=(len(costs), len(at)))
+        return CostMap(selected, known, chosen)
+
+    def _report(self, made: Model, notes: Sequence[str]) -> str:
+        kind = "quadratic" if self.Q is not None else "linear"
+        integers = 0 if self.integer is None else int(self.integer.sum())
+        program = f"{'mixed-integer ' if 0 < integers < made.problem.n else 'integer ' if integers else ''}{kind}"
+        free = int((~np.isfinite(self.lb) & ~np.isfinite(self.ub)).sum())
+        fixed = int((self.lb == self.ub).sum())
+        binary = 0 if self.integer is None else int((self.integer & (self.lb == 0) & (self.ub == 1)).sum())
+        kinds = [
+            integers and f"{integers} integer" + (f" ({binary} of them binary)" if binary else ""),
+            free and f"{free} free",
+            fixed and f"{fixed} fixed",
+        ]
+        said = ", ".join(word for word in kinds if word)
+        source = self.where.replace("the ", "The ", 1) if self.where.startswith("the ") else self.where
+        sentences = [
+            f"{source}: {'an' if program[0] == 'i' else 'a'} {program} program to {self.sense}imise.",
+            f"{count(made.problem.n, 'variable')}{f', {said}' if said else ''}: {listed(tuple(made.layout))}.",
+            self._rows_in_words(),
+            _costs_in_words(made),
+            *([f"The objective has the constant {made.offset:g}."] if made.offset else []),
+            *notes,
+        ]
+        return "\n".join(sentences)
+
+    def _rows_in_words(self) -> str:
+        low, high = np.isfinite(self.rows.low), np.isfinite(self.rows.high)
+        equal = self.rows.low == self.rows.high
+        kinds = {
+            "equality": int(equal.sum()),
+            "inequality": int((low ^ high).sum()),
+            "row with two limits": int((low & high & ~equal).sum()),
+            "row without limits, left out": int((~low & ~high).sum()),
+        }
+        return (", ".join(count(number, kind) for kind, number in kinds.items() if number) or "No rows") + "."
+
+
+def _costs_in_words(made: Model) -> str:
+    n, own = made.problem.n, made.cost_map
+    if own is None:
+        return f"All {n} costs are predicted; the model's own are m.known." if n > 1 else "The cost is predicted."
+    M: Any = own.M if sparse.issparse(own.M) else sparse.csr_array(np.asarray(own.M))
+    moved = int((np.diff(M.indptr) > 0).sum())
+    return (
+        f"Predicted: {count(own.inputs, 'value')}, {listed(own.names)}; {moved} of {n} costs depend on "
+        f"{'them' if own.inputs > 1 else 'it'}, the others are known."
+    )
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: 1 row, 2 rows, 3 equalities, 2 rows with two limits."""
+    if number == 1:
+        return f"1 {noun}"
+    head, _, tail = noun.partition(" ")
+    plural = f"{head[:-1]}ies" if head.endswith("y") else f"{head}s"
+    return f"{number} {plural}{' ' if tail else ''}{tail}"
+
+
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """Names with commas, the middle left out where they are many."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 2])}, …, {names[-1]}"

@@ -1,0 +1,280 @@
+"""Problems of CVXPY, by its own canonical form; the cost map comes from the problem's parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from pear.errors import DataError
+from pear.problem.cost_map import CostMap
+from pear.problem.importers.arrays import Arrays, listed
+from pear.problem.importers.cvxpy_checks import (
+    WHERE,
+    bounds,
+    check_form,
+    check_leaves,
+    constraint_name,
+    marks,
+    predicted_parameters,
+    sign_of,
+)
+from pear.problem.importers.probe import linear_map
+from pear.problem.importers.rows import Array, Rows
+from pear.problem.importers.source import package
+from pear.problem.model import Model
+
+
+def from_cvxpy(problem: Any, parameters: Any = None) -> Model:
+    """A linear, quadratic or integer program from a ``cvxpy.Problem``, with its parameters as what is predicted.
+
+    CVXPY brings the problem to matrices, and the cost map is read off how the objective depends on the parameters:
+    ``m.cost(ŷ)`` are the costs of all variables under the predicted values ŷ. The problem itself stays as it is:
+    nothing is solved, and no value is set.
+
+    Predicted values are those of the parameters in the order given, each flattened row by row (NumPy's order, C), and
+    called ``price[0]``, ``price[1]``, …, or ``price[0,1]`` for a matrix. Decisions come back by the names of the
+    variables in their own shapes. What CVXPY adds to write ``abs``, ``max``, ``norm1`` and the like becomes further
+    variables, ``auxiliary[0]``, …, which ``decision`` leaves out.
+
+    Args:
+        problem: CVXPY's, with a linear or convex quadratic objective and linear constraints (also those that become
+            linear: ``abs(x) <= 1``, ``max(x) <= y``).
+        parameters: a ``cvxpy.Parameter`` or several, those that are predicted; their values are not needed. Left out,
+            all of the problem. The others must have a value, which is taken as it is. Without any parameter all costs
+            are predicted, and the problem's own are ``m.known``.
+
+    Raises:
+        DataError: it is another object, holds what cannot be taken (cones, quadratic constraints, symmetric or complex
+            variables), a parameter stands where no predicted one may, or one that is not predicted has no value. Says
+            which, and what to do.
+        ProblemError: bounds cross, or two variables have the same name.
+        MissingExtraError: CVXPY is not installed.
+
+    Example:
+        >>> import cvxpy as cp
+        >>> import pear
+        >>> price, buy, sell = cp.Parameter(2, name="price"), cp.Variable(2, name="buy"), cp.Variable(2, name="sell")
+        >>> cost = price @ (buy - sell) + 0.1 * cp.sum(sell)
+        >>> plan = cp.Problem(cp.Minimize(cost), [buy >= 0, buy <= 1, sell >= 0, cp.sum(sell) <= cp.sum(buy)])
+        >>> m = pear.from_cvxpy(plan, [price])
+        >>> m.cost([1.0, 3.0]).tolist()
+        [1.0, 3.0, -0.9, -2.9]
+        >>> m.decision(pear.solve(m, [[1.0, 3.0]]).x)["sell"].tolist()
+        [[0.0, 1.0]]
+    """
+    cvxpy = package("cvxpy", "cvxpy", "a problem of CVXPY")
+    if not isinstance(problem, cvxpy.Problem):
+        raise DataError(f"expected a cvxpy.Problem, got {type(problem).__name__}; write cvxpy.Problem(objective, rows)")
+    predicted = predicted_parameters(problem, parameters, cvxpy)
+    check_leaves(problem, predicted)
+    copy = _Copy.of(problem, predicted, cvxpy)
+    check_form(copy.problem, copy.predicted)
+    canonical = _Canonical(copy, 1.0 if type(problem.objective).__name__ == "Minimize" else -1.0)
+    canonical.check_fixed(copy.predicted)
+    arrays, layout = _arrays(problem, canonical)
+    if not predicted:
+        return arrays.model(layout=layout, notes=_notes(problem, predicted, arrays))
+    labels = [label for p in predicted for label in entries(p)]
+    M, moved = canonical.cost_map(copy.predicted)
+    constants = [label for label, moves in zip(labels, moved.tolist(), strict=True) if moves]
+    notes = _notes(problem, predicted, arrays, constants, M)
+    return arrays.model(cost_map=CostMap(M, arrays.costs, labels), layout=layout, notes=notes)
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """The problem with continuous variables, and with numbers for parameters that are not predicted.
+
+    CVXPY has no canonical form for some integer problems, and takes products of two parameters only where one is a
+    number. Nothing of the original is touched.
+
+    Attributes:
+        problem: the copy.
+        predicted: its parameters.
+        tags: a parameter for every variable of the original, of its shape.
+        tagged: the copy with ``Σ tag · variable`` in its objective, which tells the column of every entry.
+    """
+
+    problem: Any
+    predicted: list[Any]
+    tags: list[Any]
+    tagged: Any
+
+    @staticmethod
+    def of(problem: Any, predicted: list[Any], cvxpy: Any) -> _Copy:
+        """The copy of a problem whose leaves were checked."""
+        chosen = {id(p) for p in predicted}
+        replaced: dict[int, Any] = {
+            id(p): cvxpy.Parameter(p.shape, name=p.name(), value=np.zeros(p.shape), **sign_of(p))
+            if id(p) in chosen
+            else cvxpy.Constant(p.value)
+            for p in problem.parameters()
+        }
+        tags, terms = [], []
+        for v in problem.variables():
+            replaced[id(v)] = cvxpy.Variable(v.shape, name=v.name(), **sign_of(v))
+            tags.append(cvxpy.Parameter(v.shape, value=np.zeros(v.shape)))
+            terms.append(cvxpy.sum(cvxpy.multiply(tags[-1], replaced[id(v)])))
+        objective = problem.objective.tree_copy(replaced)
+        rows = [_labelled(row.tree_copy(replaced), row) for row in problem.constraints]
+        return _Copy(
+            cvxpy.Problem(objective, rows),
+            [replaced[id(p)] for p in predicted],
+            tags,
+            cvxpy.Problem(type(objective)(sum(terms, objective.expr)), rows),
+        )
+
+
+def _labelled(copy: Any, original: Any) -> Any:
+    if label := getattr(original, "label", None):  # older versions of CVXPY have none
+        copy.set_label(label)
+    return copy
+
+
+class _Canonical:
+    """CVXPY's matrices of a copy, as functions of its parameters.
+
+    Args:
+        copy: its canonical form is that for Clarabel, which comes with CVXPY and takes quadratic objectives.
+        sign: 1 to minimise, −1 to maximise: CVXPY's form always minimises.
+    """
+
+    def __init__(self, copy: _Copy, sign: float) -> None:
+        data, _, _ = copy.tagged.get_problem_data("CLARABEL")
+        self.sign, self.tags = sign, copy.tags
+        self._program, self._curved = data["param_prob"], "P" in data
+        self._zero = {p.id: np.zeros(p.shape) for p in (*copy.predicted, *copy.tags)}
+        self.equalities = int(data["dims"].zero)
+        self.P, self.q, self.d, self.A, self.b = self.at({}, constant=True)
+        if len(self.b) != self.equalities + int(data["dims"].nonneg):
+            raise DataError(f"{WHERE} needs a cone ({data['dims']}), which cannot be taken; write it with linear terms")
+
+    def at(self, values: dict[int, Any], constant: bool = False) -> tuple[Any, Array, float, Any, Array]:
+        """P, q, d, A and b of ``½ zᵀPz + qᵀz + d`` and ``b + Az ≥ 0`` (= 0 in the first rows) at parameter values.
+
+        Args:
+            values: by the ids of parameters; the others are 0.
+            constant: True for all of it, False for the part that is linear in the values.
+        """
+        found = self._program.apply_parameters(self._zero | values, zero_offset=not constant, quad_obj=self._curved)
+        P, (q, d, A, b) = (found[0], found[1:]) if self._curved else (None, found)
+        return P, np.asarray(q, dtype=float).reshape(-1), float(np.squeeze(d)), A, np.asarray(b, dtype=float)
+
+    def check_fixed(self, predicted: list[Any]) -> None:
+        """Only the costs may depend on what is predicted: matrices and right-hand sides may not."""
+        random = np.random.default_rng(0)
+        for p in predicted:
+            P, _, _, A, b = self.at({p.id: 1.0 + random.random(p.shape)})
+            if P is not None and np.abs(P.data).max(initial=0.0) > 0:
+                raise DataError(
+                    f"{WHERE}: the predicted parameter {p.name()} multiplies a quadratic term of the objective; it may "
+                    "multiply linear terms alone: give it a value and leave it out of parameters"
+                )
+            if max(np.abs(A.data).max(initial=0.0), np.abs(b).max(initial=0.0)) > 0:
+                raise DataError(
+                    f"{WHERE}: the predicted parameter {p.name()} stands inside a nonlinear function of the objective; "
+                    "it may multiply decisions alone: write sum_squares(x - p) as sum_squares(x) - 2 * p @ x"
+                )
+
+    def cost_map(self, predicted: list[Any]) -> tuple[sparse.csr_array, Array]:
+        """M (n, k), and (k,) how the constant of the objective depends on the predicted values."""
+        blocks = [linear_map(partial(self._costs, p), p.size) for p in predicted]
+        if any(block is None for block in blocks):
+            raise DataError(f"{WHERE}: its costs are not linear in the predicted parameters; predict the costs instead")
+        M = sparse.csr_array(sparse.hstack(blocks))
+        return self.sign * M[:-1], M[-1:].toarray().reshape(-1)
+
+    def _costs(self, parameter: Any, values: Array) -> Array:
+        """(n + 1,) q and d under values of one parameter, row by row."""
+        _, q, d, _, _ = self.at({parameter.id: values.reshape(parameter.shape)})
+        return np.append(q, d)
+
+    def columns(self) -> list[Any]:
+        """Where the entries of every variable of the original are in z: arrays in their shapes."""
+        sizes = [tag.size for tag in self.tags]
+        starts = np.cumsum([0, *sizes])
+        numbers = [
+            1.0 + start + np.arange(tag.size).reshape(tag.shape) for tag, start in zip(self.tags, starts, strict=False)
+        ]
+        _, q, _, _, _ = self.at({tag.id: number for tag, number in zip(self.tags, numbers, strict=True)})
+        place = np.zeros(starts[-1] + 1, dtype=int)
+        tagged = np.flatnonzero(q)
+        place[np.abs(q[tagged]).round().astype(int)] = tagged
+        return [place[number.astype(int)] for number in numbers]
+
+
+def _arrays(problem: Any, canonical: _Canonical) -> tuple[Arrays, dict[str, Tensor]]:
+    """The arrays in the sense of the original, and the columns of its variables by name."""
+    variables, columns = problem.variables(), canonical.columns()
+    n, sign = len(canonical.q), canonical.sign
+    names = np.full(n, "", dtype=object)
+    integer = np.zeros(n, dtype=bool)
+    layout: dict[str, Tensor] = {}
+    low = np.where(np.arange(len(canonical.b)) < canonical.equalities, canonical.b, -np.inf)
+    rows = Rows(sparse.csr_array(-canonical.A), low, canonical.b, _row_names(problem))
+    rows, lb, ub = rows.without_bounds()
+    for v, at in zip(variables, columns, strict=True):
+        if v.name() in layout:
+            raise DataError(
+                f"{WHERE}: two variables are called {v.name()}; decisions come back by name: give each its own"
+            )
+        layout[v.name()] = torch.tensor(at)
+        names[at.reshape(-1)] = entries(v)
+        integer[at] = marks(v, "boolean") | marks(v, "integer")
+        least, most = bounds(v)
+        lb[at], ub[at] = np.maximum(lb[at], least), np.minimum(ub[at], most)
+    added = np.flatnonzero(names == "")
+    names[added] = [f"auxiliary[{i}]" for i in range(len(added))]
+    return Arrays(
+        WHERE,
+        rows,
+        sign * canonical.q,
+        lb,
+        ub,
+        None if canonical.P is None else sign * canonical.P,
+        "min" if sign > 0 else "max",
+        integer,
+        sign * canonical.d,
+        tuple(names),
+    ), layout
+
+
+def entries(leaf: Any) -> list[str]:
+    """Names of the entries of a variable or parameter, row by row: price, or price[0], …, or price[0,1], …."""
+    if not leaf.shape:
+        return [leaf.name()]
+    return [f"{leaf.name()}[{','.join(str(i) for i in at)}]" for at in np.ndindex(leaf.shape)]
+
+
+def _row_names(problem: Any) -> tuple[str, ...]:
+    names = ((constraint_name(row, i), row) for i, row in enumerate(problem.constraints))
+    return tuple(f"{name}[{j}]" if row.size > 1 else name for name, row in names for j in range(row.size))
+
+
+def _notes(
+    problem: Any, predicted: list[Any], arrays: Arrays, constants: list[str] | None = None, M: Any = None
+) -> list[str]:
+    """What the report says beside numbers."""
+    chosen = {id(p) for p in predicted}
+    taken = [p for p in problem.parameters() if id(p) not in chosen]
+    added = np.array([name.startswith("auxiliary[") for name in arrays.variables])
+    notes = []
+    if taken:
+        notes.append(f"Parameters taken at their values: {listed([p.name() for p in taken])}.")
+    if added.any():
+        own = "a variable of its own, auxiliary[0]" if added.sum() == 1 else f"{added.sum()} variables of its own"
+        notes.append(f"CVXPY adds {own}; decisions leave them out.")
+    if constants:
+        notes.append(f"A term of the objective with {listed(constants)} and no decision is left out: it changes none.")
+    if M is not None and M[added].nnz:
+        notes.append(
+            "Costs of auxiliary variables depend on predicted values, which must keep the sign that the problem "
+            "declares (nonneg, nonpos): with the other sign the problem is unbounded."
+        )
+    return notes

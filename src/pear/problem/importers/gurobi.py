@@ -1,0 +1,129 @@
+"""Models of Gurobi (``gurobipy``), by their own matrices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from pear.errors import DataError
+from pear.problem.importers.arrays import Arrays, Names
+from pear.problem.importers.rows import Rows
+from pear.problem.importers.source import package
+from pear.problem.model import Model
+
+# What matrices do not hold, by the attribute that counts it.
+_REFUSED = {
+    "NumSOS": "SOS constraints",
+    "NumQConstrs": "quadratic constraints",
+    "NumGenConstrs": "general constraints (max, abs, indicators and the like)",
+    "NumPWLObjVars": "variables with a piecewise-linear objective",
+    "NumScenarios": "scenarios",
+}
+
+
+def from_gurobipy(model: Any, predicted: Names = None) -> Model:
+    """A linear, quadratic or integer program from a ``gurobipy.Model``. Nothing is solved.
+
+    Pending changes are processed (``model.update()``). The variables that Gurobi adds for ranges (``addRange``) are
+    made limits of their rows again.
+
+    Args:
+        model: of gurobipy.
+        predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
+            the model's own. Left out, all costs are predicted.
+
+    Raises:
+        DataError: it is another object, or holds what cannot be taken: SOS, quadratic or general constraints, lazy
+            constraints, semi-continuous variables, piecewise-linear or several objectives.
+        ProblemError: bounds cross, the objective is not convex, or a name is wrong or there twice.
+        MissingExtraError: gurobipy is not installed.
+    """
+    gurobipy = package("gurobipy", "gurobi", "a model of Gurobi")
+    if not isinstance(model, gurobipy.Model):
+        raise DataError(f"expected a gurobipy.Model, got {type(model).__name__}; of a file, use pear.from_mps")
+    model.update()
+    return gurobi_arrays(model).model(predicted)
+
+
+def gurobi_arrays(model: Any) -> Arrays:
+    """The arrays of an updated ``gurobipy.Model``."""
+    return _with_ranges(_arrays(model))
+
+
+def _with_ranges(arrays: Arrays) -> Arrays:
+    """Rows with two limits instead of equalities with a variable that Gurobi has added, named Rg and the row's name."""
+    rows, place = arrays.rows, {name: i for i, name in enumerate(arrays.variables)}
+    low, high = rows.low.copy(), rows.high.copy()
+    columns, added = sparse.csc_array(rows.matrix), []
+    for row, name in enumerate(rows.names):
+        at = place.get(f"Rg{name}", -1)
+        if at < 0 or arrays.costs[at] or low[row] != high[row] or np.diff(columns.indptr)[at] != 1:
+            continue
+        entry = columns.indptr[at]
+        if columns.indices[entry] == row and columns.data[entry] == 1.0:
+            low[row], high[row] = low[row] - arrays.ub[at], high[row] - arrays.lb[at]
+            added.append(at)
+    if not added:
+        return arrays
+    kept = np.setdiff1d(np.arange(len(arrays.costs)), added)
+    return replace(
+        arrays,
+        rows=Rows(sparse.csr_array(rows.matrix[:, kept]), low, high, rows.names),
+        costs=arrays.costs[kept],
+        lb=arrays.lb[kept],
+        ub=arrays.ub[kept],
+        Q=None if arrays.Q is None else arrays.Q[kept][:, kept],
+        integer=None if arrays.integer is None else arrays.integer[kept],
+        variables=tuple(arrays.variables[i] for i in kept),
+    )
+
+
+def _arrays(model: Any) -> Arrays:
+    where = f"the Gurobi model {model.ModelName}" if model.ModelName else "the Gurobi model"
+    _check(where, model)
+    right, senses = np.array(model.getAttr("RHS"), dtype=float), np.array(model.getAttr("Sense"), dtype=str)
+    rows = Rows(
+        sparse.csr_array(model.getA()) if len(right) else sparse.csr_array((0, model.NumVars)),
+        np.where(senses == "<", -np.inf, right),
+        np.where(senses == ">", np.inf, right),
+        tuple(model.getAttr("ConstrName")),
+    )
+    return Arrays(
+        where,
+        rows,
+        np.array(model.getAttr("Obj"), dtype=float),
+        np.array(model.getAttr("LB"), dtype=float),
+        np.array(model.getAttr("UB"), dtype=float),
+        _curvature(model) if model.NumQNZs else None,
+        "max" if model.ModelSense < 0 else "min",
+        np.isin(model.getAttr("VType"), ("B", "I")),
+        float(model.ObjCon),
+        tuple(model.getAttr("VarName")),
+    )
+
+
+def _check(where: str, model: Any) -> None:
+    found = [f"{number} {words}" for name, words in _REFUSED.items() if (number := getattr(model, name))]
+    found += [f"{model.NumObj} objectives"] if model.NumObj > 1 else []
+    found += ["lazy constraints, which only its callback knows"] if model.Params.LazyConstraints else []
+    semi = [v.VarName for v in model.getVars() if v.VType in ("S", "N")]
+    found += [f"the semi-continuous variable {semi[0]}"] if semi else []
+    if found:
+        raise DataError(
+            f"{where} has {', '.join(found)}, which cannot be taken; expected one linear or convex quadratic "
+            "objective, linear constraints, bounds and integers: write these with linear rows and integer variables"
+        )
+    if not model.NumVars:
+        raise DataError(f"{where} has no variables; add them before it is taken")
+
+
+def _curvature(model: Any) -> sparse.csr_array:
+    """(n, n) Q of ½ zᵀQz."""
+    terms, n = model.getObjective(), model.NumVars
+    entries = [(terms.getVar1(i).index, terms.getVar2(i).index, terms.getCoeff(i)) for i in range(terms.size())]
+    row, column, value = (np.array(part) for part in zip(*entries, strict=True))
+    half = sparse.csr_array((value.astype(float), (row, column)), shape=(n, n))
+    return sparse.csr_array(half + half.T)

@@ -1,0 +1,118 @@
+"""Models of HiGHS (``highspy``), and what every importer that reads through HiGHS shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from pear.errors import DataError
+from pear.problem.importers.arrays import Arrays, Names
+from pear.problem.importers.rows import Rows
+from pear.problem.importers.source import package
+from pear.problem.model import Model
+
+
+def from_highs(model: Any, predicted: Names = None) -> Model:
+    """A linear, quadratic or integer program from ``highspy``: a ``Highs``, a ``HighsModel`` or a ``HighsLp``.
+
+    Variables and rows without names are called x0, x1, … and r0, r1, …. Nothing is solved or changed.
+
+    Args:
+        model: of highspy.
+        predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
+            the model's own. Left out, all costs are predicted.
+
+    Raises:
+        DataError: it is another object, has no variables, or semi-continuous ones.
+        ProblemError: bounds cross, the objective is not convex, or a name is wrong or there twice.
+        MissingExtraError: highspy is not installed.
+
+    Example:
+        >>> import highspy
+        >>> import pear
+        >>> highs = highspy.Highs()
+        >>> x, y = highs.addVariable(ub=3.0, obj=-1.0, name="x"), highs.addVariable(ub=4.0, obj=-2.0, name="y")
+        >>> row = highs.addConstr(x + y <= 5.0)
+        >>> m = pear.from_highs(highs)
+        >>> m.problem, pear.solve(m.problem, m.known).x.tolist()
+        (Problem(min, n=2, 1 inequality, bounds), [[1.0, 4.0]])
+    """
+    highspy = package("highspy", "highs", "a model of HiGHS")
+    if isinstance(model, highspy.Highs):
+        model = model.getModel()
+    if isinstance(model, highspy.HighsLp):
+        lp, model = model, highspy.HighsModel()
+        model.lp_ = lp
+    if not isinstance(model, highspy.HighsModel):
+        raise DataError(
+            f"expected a highspy.Highs, HighsModel or HighsLp, got {type(model).__name__}; of a file, use pear.from_mps"
+        )
+    name = model.lp_.model_name_
+    where = f"the HiGHS model {name}" if name else "the HiGHS model"
+    if not model.lp_.num_col_:
+        raise DataError(f"{where} has no variables; add them before it is taken")
+    if semi := semi_variable(model.lp_):
+        raise DataError(f"{where}: variable {semi}, which cannot be taken; write it with an integer variable and rows")
+    return highs_arrays(where, model).model(predicted)
+
+
+def highs_arrays(where: str, model: Any) -> Arrays:
+    """The arrays of a ``HighsModel``."""
+    lp = model.lp_
+    names = tuple(lp.row_names_) or tuple(f"r{i}" for i in range(lp.num_row_))
+    Q = curvature(model)
+    return Arrays(
+        where,
+        Rows(sparse.csr_array(matrix(lp)), np.array(lp.row_lower_), np.array(lp.row_upper_), names),
+        np.array(lp.col_cost_),
+        np.array(lp.col_lower_),
+        np.array(lp.col_upper_),
+        Q if Q.nnz else None,
+        "min" if lp.sense_.name == "kMinimize" else "max",
+        integers(lp),
+        float(lp.offset_),
+        tuple(name or f"x{i}" for i, name in enumerate(lp.col_names_)),
+    )
+
+
+def semi_variable(lp: Any) -> str:
+    """The first variable that is semi-continuous or semi-integer, in words; empty where there is none."""
+    names = lp.col_names_ or [f"x{i}" for i in range(lp.num_col_)]
+    for name, kind in zip(names, lp.integrality_, strict=False):
+        if kind.name not in ("kContinuous", "kInteger"):
+            return f"{name} is semi-{kind.name[5:].lower()}"
+    return ""
+
+
+def matrix(lp: Any) -> sparse.csc_array:
+    """(k, n) rows of a model of HiGHS."""
+    entries = lp.a_matrix_
+    parts = (np.asarray(entries.value_), np.asarray(entries.index_), np.asarray(entries.start_))
+    if not lp.num_row_:
+        return sparse.csc_array((0, lp.num_col_))
+    if entries.format_.name == "kColwise":
+        return sparse.csc_array(parts, shape=(lp.num_row_, lp.num_col_))
+    return sparse.csc_array(sparse.csr_array(parts, shape=(lp.num_row_, lp.num_col_)))
+
+
+def curvature(model: Any) -> sparse.csc_array:
+    """(n, n) Q of ½ zᵀQz, both triangles of it."""
+    n, hessian = model.lp_.num_col_, model.hessian_
+    if not hessian.dim_:
+        return sparse.csc_array((n, n))
+    parts = (np.asarray(hessian.value_), np.asarray(hessian.index_), np.asarray(hessian.start_))
+    half = sparse.csc_array(parts, shape=(n, n))
+    full = half if hessian.format_.name == "kSquare" else half + sparse.tril(half, -1).T
+    full = sparse.csc_array(full)
+    full.eliminate_zeros()
+    return full
+
+
+def integers(lp: Any) -> Any:
+    """(n,) bool."""
+    marks = np.zeros(lp.num_col_, dtype=bool)
+    for i, kind in enumerate(lp.integrality_):
+        marks[i] = kind.name == "kInteger"
+    return marks

@@ -1,0 +1,50 @@
+"""The matrix of a linear function that can only be asked for its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy import sparse
+
+from pear.problem.importers.rows import Array
+
+_ROUNDING = 1e-12  # of the largest value: what differs by less is the same number
+
+
+def linear_map(function: Callable[[Array], Array], k: int) -> sparse.csr_array | None:
+    """M (n, k) of ``function(y) = M y``, or None where it is not linear.
+
+    Where every row of M has one entry, as usual in cost maps, three calls tell it: ``M 1`` gives the entries,
+    ``M (1, …, k)`` their columns, and a random y confirms both. Otherwise every column is asked for.
+
+    Args:
+        function: (k,) → (n,).
+        k: how many values it takes.
+
+    Example:
+        >>> import numpy as np
+        >>> linear_map(lambda y: np.array([2 * y[1], -y[0], 0.0]), k=2).toarray().tolist()
+        [[0.0, 2.0], [-1.0, 0.0], [0.0, 0.0]]
+        >>> linear_map(lambda y: y**2, k=2) is None
+        True
+    """
+    if not k:
+        return sparse.csr_array((len(function(np.zeros(0))), 0))
+    # Exact in float32, too, which some functions round to.
+    values = np.random.default_rng(0).integers(1, 2**20, k) / 2.0**10
+    expected = function(values)
+    entries, numbered = function(np.ones(k)), function(np.arange(1.0, k + 1))
+    rows = np.flatnonzero(entries)
+    columns = (numbered[rows] / entries[rows]).round().astype(int) - 1
+    if ((columns >= 0) & (columns < k)).all():
+        M = sparse.csr_array((entries[rows], (rows, columns)), shape=(len(entries), k))
+        if _agrees(M, values, expected):
+            return M
+    M = sparse.csr_array(sparse.hstack([sparse.csc_array(function(unit)[:, None]) for unit in np.eye(k)]))
+    return M if _agrees(M, values, expected) else None
+
+
+def _agrees(M: sparse.csr_array, values: Array, expected: Array) -> bool:
+    scale = (abs(M) @ np.abs(values)).max(initial=0.0)
+    return bool(np.abs(M @ values - expected).max(initial=0.0) <= _ROUNDING * scale)

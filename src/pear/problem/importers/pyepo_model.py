@@ -1,0 +1,101 @@
+"""Models of PyEPO, by the matrices of the solver's model inside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from pear.errors import DataError
+from pear.problem.cost_map import CostMap
+from pear.problem.importers.arrays import Arrays
+from pear.problem.importers.gurobi import gurobi_arrays
+from pear.problem.importers.highs import highs_arrays
+from pear.problem.importers.probe import linear_map
+from pear.problem.importers.pyomo_model import pyomo_arrays
+from pear.problem.importers.rows import Array, Rows
+from pear.problem.importers.source import package
+from pear.problem.model import Model
+
+
+def from_pyepo(optmodel: Any) -> Model:
+    """A linear, quadratic or integer program from a ``pyepo.model.opt.optModel``.
+
+    The matrices come from the model that the class builds (``_model``): of Gurobi, Pyomo or HiGHS, or from the arrays
+    A, b, G, h, l and u of the classes for MPAX. Which cost goes where is found by ``optmodel.setObj``, which is called
+    a few times, so that a class may set some of its costs only (``c_pred_index``), or one cost in several places.
+
+    Args:
+        optmodel: an object of PyEPO's classes or of your own; predictions have its ``num_cost`` columns.
+
+    Raises:
+        DataError: it is another object, has no matrices, or its ``setObj`` does more than setting costs.
+        ProblemError: what the matrices hold cannot be taken.
+        MissingExtraError: PyEPO is not installed.
+    """
+    pyepo = package("pyepo.model.opt", "baselines", "a model of PyEPO")
+    if not isinstance(optmodel, pyepo.optModel):
+        came = optmodel.__name__ if isinstance(optmodel, type) else type(optmodel).__name__
+        raise DataError(f"expected an object of a PyEPO optModel class, got {came}; make one: {came}(…)")
+    where = f"the PyEPO model {type(optmodel).__name__}"
+    if getattr(optmodel, "_model", None) is None and hasattr(optmodel, "G"):
+        return _matrices(where, optmodel).model()
+    k = int(optmodel.num_cost)
+    start = _arrays_at(where, optmodel, np.zeros(k))
+    M = linear_map(lambda costs: _arrays_at(where, optmodel, costs).costs - start.costs, k)
+    if M is None:
+        raise DataError(
+            f"{where}: setObj does not set costs that are linear in its argument; expected cost = M c + known: give "
+            "the matrices with pear.Problem, and M and known with pear.CostMap"
+        )
+    _check_sense(where, optmodel, start.sense, M)
+    if M.shape[0] == k and not start.costs.any() and (sparse.eye_array(k) != M).nnz == 0:
+        return start.model()
+    columns = sparse.csc_array(M)
+    at = [columns.indices[columns.indptr[i] : columns.indptr[i + 1]] for i in range(k)]
+    names = [start.variables[own[0]] if len(own) == 1 else f"cost[{i}]" for i, own in enumerate(at)]
+    return start.model(cost_map=CostMap(M, start.costs, names))
+
+
+def _arrays_at(where: str, optmodel: Any, costs: Array) -> Arrays:
+    """The arrays after ``setObj(costs)``."""
+    optmodel.setObj(costs)
+    inner: Any = getattr(optmodel, "_model", None)
+    roots = {kind.__module__.split(".")[0] for kind in type(inner).__mro__}
+    if "gurobipy" in roots:
+        inner.update()
+        return replace(gurobi_arrays(inner), where=where)
+    if "pyomo" in roots:
+        return replace(pyomo_arrays(inner, package("pyomo.environ", "pyomo", where))[0], where=where)
+    if "highspy" in roots:
+        made = highs_arrays(where, inner.getModel())
+        return replace(made, variables=made.variables or tuple(f"x{i}" for i in range(len(made.costs))))
+    raise DataError(
+        f"{where} holds {'no model' if inner is None else f'a {type(inner).__module__}.{type(inner).__name__}'}, from "
+        "which no matrices can be read; expected one of gurobipy, pyomo or highspy: write it to an MPS file and use "
+        "pear.from_mps, or give the matrices: pear.Problem(A=…, b=…, G=…, h=…, lb=…, ub=…, integer=…)"
+    )
+
+
+def _check_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_array) -> None:
+    """``modelSense`` is PyEPO's word for the sense; a class may also maximise by minimising the negative."""
+    told = "max" if optmodel.modelSense < 0 else "min"
+    if told != sense and not (M.data < 0).all():
+        raise DataError(
+            f"{where}: modelSense says {told}imise, and the model inside {sense}imises; set modelSense to what it does"
+        )
+
+
+def _matrices(where: str, optmodel: Any) -> Arrays:
+    """Of a class without a solver's model: ``Az = b``, ``Gz ≥ h``, ``l ≤ z ≤ u``, as PyEPO's classes for MPAX."""
+    A, b, G, h, low, high = (
+        np.asarray(getattr(optmodel, name), dtype=float) for name in ("A", "b", "G", "h", "l", "u")
+    )
+    names = (*(f"A[{i}]" for i in range(len(b))), *(f"G[{i}]" for i in range(len(h))))
+    matrix = sparse.csr_array(np.concatenate([A.reshape(len(b), len(low)), G.reshape(len(h), len(low))]))
+    rows = Rows(matrix, np.concatenate([b, h]), np.concatenate([b, np.full(len(h), np.inf)]), names)
+    Q = getattr(optmodel, "Q", None)
+    curvature = None if Q is None else sparse.csr_array(np.asarray(Q, dtype=float))
+    return Arrays(where, rows, np.zeros(len(low)), low, high, curvature, "max" if optmodel.modelSense < 0 else "min")

@@ -1,0 +1,156 @@
+"""Programs in the form of SciPy's ``linprog`` and ``milp``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from pear.errors import ProblemError
+from pear.problem.importers.arrays import Arrays
+from pear.problem.importers.rows import Array, Rows
+from pear.problem.model import Model
+
+_WHERE = "from_scipy"
+
+
+def from_scipy(
+    c: Any = None,
+    A_ub: Any = None,
+    b_ub: Any = None,
+    A_eq: Any = None,
+    b_eq: Any = None,
+    bounds: Any = (0, None),
+    integrality: Any = None,
+    constraints: Any = (),
+) -> Model:
+    """A linear or integer program with the arguments of ``scipy.optimize.linprog`` or ``milp``.
+
+    All n costs are predicted; ``c`` is kept as ``m.known``. As in SciPy variables are non-negative unless ``bounds``
+    says otherwise, and the objective is minimised.
+
+    Args:
+        c: (n,) costs; may be left out where another argument tells n.
+        A_ub: (m, n), dense or sparse: ``A_ub z ≤ b_ub``.
+        b_ub: (m,).
+        A_eq: (p, n), dense or sparse: ``A_eq z = b_eq``.
+        b_eq: (p,).
+        bounds: one pair (low, high) for all variables, n pairs, or a ``scipy.optimize.Bounds``; None in a pair means
+            that there is none.
+        integrality: a number or (n,): 0 continuous, 1 integer.
+        constraints: ``scipy.optimize.LinearConstraint`` or a sequence of them, as for ``milp``.
+
+    Raises:
+        ProblemError: shapes do not fit, or a variable is semi-continuous.
+        DataError: an entry is not finite where it must be.
+
+    Example:
+        >>> import pear
+        >>> m = pear.from_scipy([-1, 4], A_ub=[[-3, 1], [1, 2]], b_ub=[6, 4], bounds=[(None, None), (-3, None)])
+        >>> pear.solve(m.problem, m.known).x.tolist()
+        [[10.0, -3.0]]
+    """
+    blocks = [
+        *_block("A_ub", A_ub, "b_ub", b_ub, equal=False),
+        *_block("A_eq", A_eq, "b_eq", b_eq, equal=True),
+        *_linear_constraints(constraints),
+    ]
+    n = _size(c, blocks, bounds, integrality)
+    costs = np.zeros(n) if c is None else np.asarray(c, dtype=float).reshape(-1)
+    lb, ub = _bounds(bounds, n)
+    return Arrays(_WHERE, _stack(blocks, n), costs, lb, ub, integer=_integers(integrality, n)).model()
+
+
+_Block = tuple[str, sparse.csr_array, Array, Array]
+
+
+def _block(left: str, A: Any, right: str, b: Any, equal: bool) -> list[_Block]:
+    if A is None and b is None:
+        return []
+    if A is None or b is None:
+        raise ProblemError(f"{_WHERE}: {left} and {right} belong together; got only {right if A is None else left}")
+    matrix, high = _matrix(A), np.asarray(b, dtype=float).reshape(-1)
+    if matrix.shape[0] != len(high):
+        raise ProblemError(
+            f"{_WHERE}: {left} of shape {matrix.shape} has {matrix.shape[0]} rows and {right} {len(high)} entries; "
+            "expected one for each row"
+        )
+    return [(left, matrix, high if equal else np.full(len(high), -np.inf), high)]
+
+
+def _linear_constraints(constraints: Any) -> list[_Block]:
+    given = constraints if isinstance(constraints, Sequence) else [constraints]
+    made: list[_Block] = []
+    for i, one in enumerate(given):
+        if not all(hasattr(one, name) for name in ("A", "lb", "ub")):
+            raise ProblemError(
+                f"{_WHERE}: constraints[{i}] is a {type(one).__name__}; expected scipy.optimize.LinearConstraint(A, "
+                "lb, ub): a nonlinear one cannot be taken"
+            )
+        matrix = _matrix(one.A)
+        low, high = (np.array(np.broadcast_to(v, matrix.shape[0]), dtype=float) for v in (one.lb, one.ub))
+        made.append((f"constraints[{i}]", matrix, low, high))
+    return made
+
+
+def _matrix(A: Any) -> sparse.csr_array:
+    return sparse.csr_array(A if sparse.issparse(A) else np.atleast_2d(np.asarray(A, dtype=float)), dtype=float)
+
+
+def _size(c: Any, blocks: list[_Block], bounds: Any, integrality: Any) -> int:
+    found = [] if c is None else [("c", np.size(c))]
+    found += [(name, matrix.shape[1]) for name, matrix, _, _ in blocks]
+    if not found and not hasattr(bounds, "lb") and np.ndim(bounds) == 2:
+        found.append(("bounds", len(bounds)))
+    if not found and np.ndim(integrality) == 1:
+        found.append(("integrality", len(integrality)))
+    if not found:
+        raise ProblemError(f"{_WHERE}: nothing tells the number of variables; pass c, a matrix, or a pair for each")
+    for name, n in found[1:]:
+        if n != found[0][1]:
+            raise ProblemError(
+                f"{_WHERE}: {name} has {n} variables but {found[0][0]} has {found[0][1]}; make them equal"
+            )
+    return found[0][1]
+
+
+def _bounds(bounds: Any, n: int) -> tuple[Array, Array]:
+    if hasattr(bounds, "lb"):
+        return tuple(np.array(np.broadcast_to(v, n), dtype=float) for v in (bounds.lb, bounds.ub))  # type: ignore
+    pairs = np.array((0, None) if bounds is None else bounds, dtype=object)
+    pairs = pairs.reshape(1, 2) if pairs.shape == (2,) else pairs
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or len(pairs) not in (1, n):
+        raise ProblemError(
+            f"{_WHERE}: bounds must be one pair (low, high) or {n} pairs, one a variable; got shape {pairs.shape}"
+        )
+    none = pairs == np.array(None)
+    low, high = (np.where(none[:, i], absent, pairs[:, i]).astype(float) for i, absent in ((0, -np.inf), (1, np.inf)))
+    return np.resize(low, n), np.resize(high, n)
+
+
+def _integers(integrality: Any, n: int) -> Any:
+    kinds = np.zeros(n) if integrality is None else np.asarray(integrality).reshape(-1)
+    if len(kinds) not in (1, n):
+        raise ProblemError(f"{_WHERE}: integrality must be a number or have {n} entries; got {len(kinds)}")
+    kinds = np.resize(kinds, n)
+    if not np.isin(kinds, (0, 1)).all():
+        at = int(np.flatnonzero(~np.isin(kinds, (0, 1)))[0])
+        raise ProblemError(
+            f"{_WHERE}: integrality[{at}] is {kinds[at]:g}; expected 0 (continuous) or 1 (integer): semi-continuous "
+            "and semi-integer variables (2, 3) cannot be taken; write them with an integer variable and rows"
+        )
+    return kinds == 1
+
+
+def _stack(blocks: list[_Block], n: int) -> Rows:
+    if not blocks:
+        return Rows(sparse.csr_array((0, n)), np.empty(0), np.empty(0), ())
+    names = tuple(f"{name}[{i}]" for name, matrix, _, _ in blocks for i in range(matrix.shape[0]))
+    return Rows(
+        sparse.csr_array(sparse.vstack([matrix for _, matrix, _, _ in blocks])),
+        np.concatenate([low for _, _, low, _ in blocks]),
+        np.concatenate([high for _, _, _, high in blocks]),
+        names,
+    )

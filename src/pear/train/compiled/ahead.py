@@ -1,0 +1,78 @@
+"""Compile everything now, so that no later call has to wait for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from pear.decisions import solve
+from pear.losses import PEARLoss
+from pear.problem import Problem
+from pear.solvers.active_set import batch, layout
+from pear.solvers.active_set.compile import news
+from pear.solvers.linalg.ldl import Ordering
+from pear.train.config import FitConfig
+from pear.train.fit import fit
+
+
+class Compiled(NamedTuple):
+    """What was compiled (``part``), the seconds that it took, and whether it had been in the cache already."""
+
+    part: str
+    seconds: float
+    was_cached: bool
+
+
+def compile_all() -> Iterator[Compiled]:
+    """Call every function that Python calls once, on tiny problems, and say what was compiled as it goes."""
+    quiet, news.quiet = news.quiet, True
+    try:
+        for part, run in PARTS.items():
+            before, began = len(news.heard), time.perf_counter()
+            run()
+            yield Compiled(part, time.perf_counter() - began, len(news.heard) == before)
+    finally:
+        news.quiet = quiet
+
+
+def _active_set() -> None:
+    n, fields = 2, {"A": torch.ones(1, 2), "b": torch.ones(1), "lb": torch.zeros(2)}
+    P = batch.programs({name: value.double() for name, value in fields.items()}, n, smoothing=1.0)
+    rows = np.arange(1)
+    batch.solve(P, np.zeros((1, n)), rows, layout.new_states(1, n, 1), rows, batch.default_start(P))
+
+
+def _epoch(kind: torch.dtype) -> None:
+    loss = PEARLoss(Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), smoothing=1.0)
+    data = torch.zeros(1, 1, dtype=kind), torch.zeros(1, 2, dtype=kind)
+    model = torch.nn.Linear(1, 2, dtype=kind)
+    fit(model, loss, data, data, lambda predicted, true: 0.0, FitConfig(max_epochs=1, start="given"))
+
+
+def _branch_and_bound() -> None:
+    rows, limits = [[0.5, 0.7, 0.3], [0.3, 0.1, 0.9]], [0.8, 0.95]
+    solve(Problem(G=rows, h=limits, lb=0.0, ub=1.0, integer=True, sense="max"), [[3.0, 4.0, 2.0]])
+
+
+def _dynamic_programming() -> None:
+    solve(Problem(G=[[2.0, 3.0, 1.0]], h=[4.0], lb=0.0, ub=1.0, integer=True, sense="max"), [[3.0, 4.0, 2.0]])
+
+
+def _factorisation() -> None:
+    matrix = sparse.csc_array(np.triu(np.eye(3) + 1.0))
+    Ordering(matrix, np.inf).factor(matrix.data).solve(np.ones(3))
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    "the active-set method": _active_set,
+    "the epoch of a linear model in float32": lambda: _epoch(torch.float32),
+    "the epoch of a linear model in float64": lambda: _epoch(torch.float64),
+    "branch and bound for 0-1 programs": _branch_and_bound,
+    "dynamic programming for 0-1 programs": _dynamic_programming,
+    "the factorisation of sparse systems": _factorisation,
+}

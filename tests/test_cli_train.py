@@ -1,0 +1,196 @@
+"""``pear train`` and ``pear decide``: a model and a table in, a model file and decisions out."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+import pear
+from pear.cli.app import app
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+pytest.importorskip("highspy")
+
+ITEMS = ("tent", "stove", "rope", "lamp", "map")
+WEIGHTS = (5, 4, 3, 2, 1)
+FEATURES = ("sun", "wind", "rain")
+KNAPSACK = "\n".join(
+    [
+        "NAME KNAPSACK",
+        "OBJSENSE",
+        "    MAX",
+        "ROWS",
+        " N  value",
+        " L  weight",
+        "COLUMNS",
+        "    M1  'MARKER'  'INTORG'",
+        *(f"    {item}  value  {i + 1}  weight  {w}" for i, (item, w) in enumerate(zip(ITEMS, WEIGHTS, strict=True))),
+        "    M2  'MARKER'  'INTEND'",
+        "RHS",
+        "    RHS  weight  8",
+        "BOUNDS",
+        *(f" BV BND  {item}" for item in ITEMS),
+        "ENDATA\n",
+    ]
+)
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """The command, in a folder with ``knapsack.mps`` and ``data.csv``, and in a wide terminal without colours."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    Path("knapsack.mps").write_text(KNAPSACK)
+    table(120).to_csv("data.csv", index=False)
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def table(rows: int) -> pandas.DataFrame:
+    """Values that a linear model cannot predict: cubes of a linear function of the features."""
+    draw = np.random.default_rng(0)
+    X = draw.normal(size=(rows, len(FEATURES)))
+    C = (X @ draw.uniform(size=(len(FEATURES), len(ITEMS))) + 3) ** 3 / 10
+    return pandas.DataFrame(np.hstack([X, C]), columns=[*FEATURES, *ITEMS])
+
+
+QUICK = ("--max-epochs", "30")
+
+
+def test_train_and_decide_from_end_to_end(run: Run) -> None:
+    result = run("train", "knapsack.mps", "data.csv", "--features", "sun,wind,rain", "--costs", ",".join(ITEMS), *QUICK)
+    assert result.exit_code == 0, result.output
+    assert "96 rows train and choose the weights, the last 24 judge the decisions" in result.output
+    assert "trained with PEAR: model.pear" in result.output
+    estimator = pear.DecisionRegressor.load("model.pear")
+    frame = pandas.read_csv("data.csv")
+    held_out = frame[96:]
+    assert f"{-100 * estimator.score(held_out[[*FEATURES]], held_out[[*ITEMS]]):.2f} %" in result.output
+
+    frame[[*reversed(FEATURES)]][90:].to_csv("new.csv", index=False)  # in another order, and without costs
+    result = run("decide", "model.pear", "new.csv", "--out", "out/decisions.csv")
+    assert result.exit_code == 0, result.output
+    assert "Decisions for 30 rows, 5 variables each" in result.output
+    decisions = pandas.read_csv("out/decisions.csv")
+    assert tuple(decisions.columns) == ITEMS
+    assert all(kind == "int64" for kind in decisions.dtypes)
+    predicted = torch.from_numpy(estimator.predict(frame[[*FEATURES]][90:]).to_numpy())
+    expected = pear.solve(pear.from_mps("knapsack.mps").problem, predicted).x
+    np.testing.assert_array_equal(decisions.to_numpy(), expected.numpy())
+
+
+def test_the_model_file_holds_no_pickle(run: Run) -> None:
+    assert run("train", "knapsack.mps", "data.csv", *QUICK, "--out", "deep/own.pear").exit_code == 0
+    with zipfile.ZipFile("deep/own.pear") as archive:
+        names = archive.namelist()
+        heads = [archive.read(name)[:6] for name in names if name.endswith(".npy")]
+    assert {name.rpartition(".")[2] for name in names} == {"json", "sha256", "npy"}
+    assert set(heads) == {b"\x93NUMPY"}
+
+
+def test_costs_that_are_not_predicted_are_those_of_the_file(run: Run) -> None:
+    """A subset of the columns, in another order than the variables; features are what is left."""
+    frame = pandas.read_csv("data.csv")[[*FEATURES, "map", "tent"]]
+    frame.to_csv("two.csv", index=False)
+    result = run("train", "knapsack.mps", "two.csv", "--costs", "map,tent", "--model", "mlp", *QUICK)
+    assert result.exit_code == 0, result.output
+    assert "2 of its 5 costs are predicted from 3 features; the other 3 are those of the file" in result.output
+    assert run("decide", "model.pear", "two.csv").exit_code == 0
+    predicted = pear.DecisionRegressor.load("model.pear").predict(frame[[*FEATURES]])
+    assert list(predicted.columns) == ["map", "tent"]
+    cost = np.column_stack([predicted["tent"], *(np.full(len(frame), c) for c in (2.0, 3.0, 4.0)), predicted["map"]])
+    expected = pear.solve(pear.from_mps("knapsack.mps").problem, cost).x
+    np.testing.assert_array_equal(pandas.read_csv("decisions.csv").to_numpy(), expected.numpy())
+
+
+def test_costs_by_the_order_of_the_variables(run: Run) -> None:
+    frame = pandas.read_csv("data.csv").rename(columns={item: f"value {i}" for i, item in enumerate(ITEMS)})
+    frame.to_csv("other.csv", index=False)
+    costs = ",".join(f"value {i}" for i in range(5))
+    result = run("train", "knapsack.mps", "other.csv", "--costs", costs, *QUICK)
+    assert result.exit_code == 0, result.output
+    assert run("decide", "model.pear", "other.csv").exit_code == 0
+    assert tuple(pandas.read_csv("decisions.csv").columns) == ITEMS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--features", "sun,wnid"), "has no column 'wnid', did you mean 'wind'?"),
+        (("--features", "snow"), "has no column 'snow', only sun, wind, rain, tent"),
+        (("--costs", "tent,stov"), "--costs: knapsack.mps has no variable 'stov', did you mean 'stove'?"),
+        (
+            ("--features", "when"),
+            "column 'when' of bad.csv holds text, such as 'monday', in lines 2, 3, 4, 5, 6 and 115",
+        ),
+        (("--features", "gaps"), "column 'gaps' of bad.csv is empty, NaN or infinite in lines 4, 9"),
+        (("--features", "sun", "--test-share", "1.5"), "--test-share must lie between 0 and 1; got 1.5"),
+        (("--features", "sun", "--out", "."), "cannot write to .: it is a folder"),
+    ],
+)
+def test_a_wrong_column_gets_a_sentence(run: Run, arguments: tuple[str, ...], said: str) -> None:
+    frame = table(120)
+    frame["when"], frame["gaps"] = "monday", 1.0
+    frame.loc[[2, 7], "gaps"] = [float("nan"), float("inf")]
+    frame.to_csv("bad.csv", index=False)
+    result = run("train", "knapsack.mps", "bad.csv", *arguments)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert not Path("model.pear").exists()
+
+
+def test_files_that_are_none_get_a_sentence(run: Run) -> None:
+    Path("empty.csv").touch()
+    Path("headings.csv").write_text("sun,wind\n")
+    table(6).to_csv("short.csv", index=False)
+    table(20)[[*FEATURES]].to_csv("features.csv", index=False)
+    table(20)[[*ITEMS]].to_csv("costs.csv", index=False)
+    for name, said in (
+        ("missing.csv", "there is no file missing.csv"),
+        ("empty.csv", "empty.csv cannot be read as a table"),
+        ("headings.csv", "headings.csv has no rows below its headings"),
+        ("short.csv", "short.csv has 6 rows, 1 of them to judge by; expected at least 10"),
+        ("features.csv", "no column of the table is named as a variable of knapsack.mps, only tent, stove"),
+        ("costs.csv", "costs.csv has no column to predict from"),
+    ):
+        result = run("train", "knapsack.mps", name)
+        assert (result.exit_code, said in result.output) == (2, True), result.output
+    result = run("decide", "missing.pear", "data.csv")
+    assert (result.exit_code, "there is no file missing.pear" in result.output) == (2, True)
+
+
+def test_ctrl_c_keeps_the_best_so_far(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the second training, after its first check."""
+    from pear.train import display
+
+    seen: list[str] = []
+
+    def stop(now: pear.train.Progress) -> str:
+        seen.append(now.part)
+        if seen.count("loss") > 32 and now.epoch > 1:
+            raise KeyboardInterrupt
+        return ""
+
+    monkeypatch.setattr(display, "_said", stop)
+    result = run("train", "knapsack.mps", "data.csv", *QUICK)
+    assert result.exit_code == 130, result.output
+    assert "Stopped while PEAR was trained; the best weights so far are kept." in result.output
+    assert pear.DecisionRegressor.load("model.pear").predict(table(3)[[*FEATURES]]).shape == (3, 5)
+
+
+def test_what_was_gained_is_said(run: Run) -> None:
+    """More epochs, so that the two trainings differ."""
+    result = run("train", "knapsack.mps", "data.csv", "--seed", "1", "--time-cap", "20", "--max-epochs", "100")
+    assert result.exit_code == 0, result.output
+    assert "trained with PEAR lose" in result.output
+    assert "Gained over MSE: " in result.output
+    assert "The best decisions are worth " in result.output

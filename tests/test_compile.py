@@ -1,0 +1,183 @@
+"""How the solvers are compiled: what a user is told, the cache, and the compact forms that compiled code works on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import pear
+from pear.cli.app import app
+from pear.solvers.active_set.compact import address_of, call, refer, span
+from pear.solvers.active_set.compile import entry, inner, news
+from pear.train.compiled.ahead import PARTS
+
+SCRIPT = """
+import tempfile
+import numba
+
+if {broken}:
+    def refuse(*args, **options):
+        raise PermissionError("read-only")
+    tempfile.TemporaryFile = refuse
+
+from pear.solvers.active_set.compile import guarded
+
+@guarded
+@numba.njit
+def double(x):
+    return 2 * x
+
+@guarded
+@numba.njit
+def half(x):
+    return x / 2
+
+print(double(3), half(3))
+"""
+
+
+def run_script(tmp_path: Path, broken: bool = False) -> str:
+    """What a script that needs compiled code prints to stderr; its results are right in any case."""
+    script = tmp_path / "script.py"
+    if not script.exists():
+        script.write_text(SCRIPT.format(broken=broken))
+    environment = {"PATH": "", "HOME": str(tmp_path), "PYTHONPATH": str(Path(pear.__file__).parents[1])}
+    environment["NUMBA_CACHE_DIR"] = str(tmp_path / "cache")
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True, env=environment)
+    assert done.stdout == "6 1.5\n"
+    return done.stderr
+
+
+def test_a_plain_script_says_once_that_it_compiles_and_the_next_one_is_quiet(tmp_path: Path) -> None:
+    (line,) = run_script(tmp_path).splitlines()
+    assert line.startswith("pear compiles its solvers, once")
+    assert str(tmp_path / "cache") in line
+    assert "'pear compile'" in line
+    assert run_script(tmp_path) == ""
+
+
+def test_without_a_directory_for_the_cache_it_says_so(tmp_path: Path) -> None:
+    for _ in range(2):
+        (line,) = run_script(tmp_path, broken=True).splitlines()
+        assert "again in every process" in line
+        assert "NUMBA_CACHE_DIR" in line
+
+
+def test_functions_of_others_are_not_announced() -> None:
+    before = list(news.heard)
+
+    @numba.njit  # type: ignore[untyped-decorator]
+    def stranger(x: int) -> int:
+        return x + 1
+
+    assert stranger(1) == 2
+    assert news.heard == before
+
+
+def test_every_cache_is_guarded() -> None:
+    """A cache that numba looks after alone would run old code after a change in a file that is called into."""
+    sources = Path(pear.__file__).parent.rglob("*.py")
+    assert [path for path in sources if "cache=True" in path.read_text(encoding="utf-8")] == []
+
+
+def test_pear_compile_compiles_everything_and_then_has_nothing_to_do() -> None:
+    runner = CliRunner()
+    first = runner.invoke(app, ["compile"])
+    assert first.exit_code == 0
+    again = runner.invoke(app, ["compile"])
+    assert again.exit_code == 0
+    assert again.stdout.startswith("Nothing to do")
+    for line in first.stdout.splitlines()[:-1]:
+        assert line.partition(": compiled")[0] in PARTS
+
+
+# ------------------------------------------------------------------------------------------------------- compact forms
+
+
+class Inside(NamedTuple):
+    flags: Any
+    bytes: Any
+
+
+class Outside(NamedTuple):
+    cube: Any
+    matrix: Any
+    vector: Any
+    inside: Inside
+    factor: float
+
+
+@pytest.fixture
+def arrays() -> Outside:
+    inside = Inside(np.array([True, False, True]), np.array([3, -1, 2], np.int8))
+    return Outside(
+        np.arange(24.0).reshape(2, 3, 4), np.arange(12, dtype=np.int32).reshape(3, 4), np.ones(4), inside, 0.5
+    )
+
+
+def work(o: Outside) -> float:
+    """Reads and writes every kind of array, by rows and by elements."""
+    rows, columns = o.matrix.shape
+    total = 0.0
+    for j in span(1, rows):
+        row = o.cube[1, j, 0] * o.factor
+        for k in span(columns):
+            o.vector[k] += o.cube[0][j][k] + o.matrix[j, k]
+            total += o.vector[k]
+        if o.inside.flags[j]:
+            o.inside.bytes[j] = o.inside.bytes[j] - 1
+            o.inside.flags[0] = False
+        total += row
+    return total + len(o.vector)
+
+
+@pytest.fixture
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Compiles a function as an entry point, whose cache is thrown away."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(news, "quiet", True)
+    return entry
+
+
+def test_compact_arrays_are_the_arrays(arrays: Outside, compiled: Any) -> None:
+    same = arrays._replace(vector=arrays.vector.copy(), inside=Inside(*(part.copy() for part in arrays.inside)))
+    work_on = inner(work)
+
+    def outer(o: Outside) -> float:
+        return work_on(refer(o))  # type: ignore[no-any-return]
+
+    assert compiled(outer)(same) == work(arrays)
+    np.testing.assert_array_equal(same.vector, arrays.vector)
+    for part, other in zip(same.inside, arrays.inside, strict=True):
+        np.testing.assert_array_equal(part, other)
+
+
+def test_arrays_that_are_not_contiguous_are_refused(arrays: Outside, compiled: Any) -> None:
+    def outer(o: Outside) -> int:
+        return len(refer(o).vector)
+
+    with pytest.raises(Exception, match="ascontiguousarray"):
+        compiled(outer)(arrays._replace(vector=np.ones(8)[::2]))
+
+
+def test_a_function_is_called_by_its_address(arrays: Outside, compiled: Any) -> None:
+    def add(o: Outside, by: float) -> None:
+        held = refer(o)
+        for k in span(len(held.vector)):
+            held.vector[k] += by
+
+    def twice(address: int, o: Outside) -> None:
+        call(address, (o, 1.0))
+        call(address, (o, o.factor))
+
+    address = address_of(compiled(add), (arrays, 0.0))
+    compiled(twice)(address, arrays)
+    np.testing.assert_array_equal(arrays.vector, np.full(4, 2.5))
