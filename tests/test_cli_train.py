@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from typer.testing import CliRunner, Result
 
 import pear
 from pear.cli.app import app
+from pear.train import display
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
@@ -83,8 +83,8 @@ def test_train_and_decide_from_end_to_end(run: Run) -> None:
     decisions = pandas.read_csv("out/decisions.csv")
     assert tuple(decisions.columns) == ITEMS
     assert all(kind == "int64" for kind in decisions.dtypes)
-    predicted = torch.from_numpy(estimator.predict(frame[[*FEATURES]][90:]).to_numpy())
-    expected = pear.solve(pear.from_mps("knapsack.mps").problem, predicted).x
+    predicted = estimator.predict(frame[[*FEATURES]][90:])
+    expected = pear.solve(pear.from_mps("knapsack.mps").problem, predicted.to_numpy()).x
     np.testing.assert_array_equal(decisions.to_numpy(), expected.numpy())
 
 
@@ -168,23 +168,39 @@ def test_files_that_are_none_get_a_sentence(run: Run) -> None:
     assert (result.exit_code, "there is no file missing.pear" in result.output) == (2, True)
 
 
-def test_ctrl_c_keeps_the_best_so_far(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the second training, after its first check."""
-    from pear.train import display
-
-    seen: list[str] = []
+@pytest.mark.parametrize(
+    ("epochs", "said"),
+    [
+        (33, "Stopped while PEAR was trained; the best weights so far are kept."),
+        (5, "Stopped while MSE was trained; the best weights so far are kept."),
+    ],
+)
+def test_ctrl_c_keeps_the_best_so_far(run: Run, monkeypatch: pytest.MonkeyPatch, epochs: int, said: str) -> None:
+    """In the second training, or in the first: then its model is all there is."""
+    seen: list[int] = []
 
     def stop(now: pear.train.Progress) -> str:
-        seen.append(now.part)
-        if seen.count("loss") > 32 and now.epoch > 1:
+        seen.append(now.epoch)
+        if len(seen) == epochs:
             raise KeyboardInterrupt
         return ""
 
     monkeypatch.setattr(display, "_said", stop)
     result = run("train", "knapsack.mps", "data.csv", *QUICK)
     assert result.exit_code == 130, result.output
-    assert "Stopped while PEAR was trained; the best weights so far are kept." in result.output
+    assert said in result.output
     assert pear.DecisionRegressor.load("model.pear").predict(table(3)[[*FEATURES]]).shape == (3, 5)
+
+
+def test_ctrl_c_before_the_first_check_saves_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*given: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pear.train.run.Run.epoch", stop)
+    result = run("train", "knapsack.mps", "data.csv", *QUICK)
+    assert result.exit_code == 130, result.output
+    assert "Stopped while MSE was trained; nothing is saved" in result.output
+    assert not Path("model.pear").exists()
 
 
 def test_what_was_gained_is_said(run: Run) -> None:

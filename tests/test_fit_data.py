@@ -440,7 +440,7 @@ def test_masked_samples_of_a_loader_are_left_out(start: Any) -> None:
     assert all(bool(part.isfinite().all()) for part in weights[1])
     if start == "standardised":
         assert all(torch.equal(mine, theirs) for mine, theirs in zip(*weights, strict=True))
-    with pytest.raises(pear.ProblemError, match=r"1 of 100 rows of the training features .*: rows 3"):
+    with pytest.raises(pear.ProblemError, match=r"1 of 100 rows of the training features .*: row 3"):
         trained(DataLoader(TensorDataset(features, C), batch_size=32))
 
 
@@ -530,7 +530,7 @@ LOADER = DataLoader(TensorDataset(X, C), batch_size=32)
             r"same index in different orders, .* costs\.loc\[features\.index\]",
         ),
         ((X, missing([3, 7])), r"2 of 100 rows of the costs of train hold NaN or infinity: rows 3, 7\. Fill or"),
-        ((X, table(b=pd.array([None] + [1] * 99, dtype="Int64"))), "1 of 100 rows of the costs .*: rows 0"),
+        ((X, table(b=pd.array([None] + [1] * 99, dtype="Int64"))), "1 of 100 rows of the costs .*: row 0"),
         ((X, C, [0] * 100), "sample ids of train must be distinct, and 0 comes twice"),
         ((X, C, range(99)), "an id for each sample: expected 100, got 99"),
         ((X, C, X), r"must be sample ids.* an array of shape \(100, 5\).*\(\(a, b\), costs\)"),
@@ -553,7 +553,7 @@ LOADER = DataLoader(TensorDataset(X, C), batch_size=32)
             "leave the ids away .*with replacement",
         ),
         (DataLoader(TensorDataset(X, C), batch_size=64, drop_last=True, sampler=range(3)), "its DataLoader gives none"),
-        (DataLoader(TensorDataset(X, missing([98])), batch_size=32), "rows 98"),
+        (DataLoader(TensorDataset(X, missing([98])), batch_size=32), "row 98"),
     ],
 )
 def test_what_cannot_be_taken_is_said(train: Any, message: str) -> None:
@@ -570,7 +570,7 @@ def test_what_cannot_be_taken_is_said(train: Any, message: str) -> None:
         ({"validation": True}, "validation must be a share between 0 and 1"),
         ({"validation": "last"}, "validation must be a pair of features and costs, .* got a str"),
         ({"train": (X[:1], C[:1]), "validation": None}, "two samples at least"),
-        ({"validation": (X, missing([4]))}, "rows of the costs of validation hold NaN or infinity: rows 4"),
+        ({"validation": (X, missing([4]))}, "rows of the costs of validation hold NaN or infinity: row 4"),
         ({"validation": (X, C[:, :3])}, r"the costs of validation must have shape \(N, 12\).* got \(100, 3\)"),
         ({"progress": [print, 3]}, "progress must be a function, or several in a list; got 3"),
     ],

@@ -67,6 +67,7 @@ assert float(curved.kkt_residual.max()) < 1e-12
 cost = torch.tensor([[0.3, 0.1, 0.2]], requires_grad=True)
 pear.PEARLoss(simplex, smoothing=1.0)(cost, torch.tensor([[0.1, 0.2, 0.3]])).backward()
 assert cost.grad.abs().sum() > 0
+assert "torch._dynamo" not in sys.modules  # the compiler, which takes as long to import as torch itself
 
 try:
     pear.solve(simplex, [[3.0, 1.0, 2.0]], smoothing=1.0, solver="osqp")

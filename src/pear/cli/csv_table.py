@@ -53,12 +53,14 @@ def columns(table: pandas.DataFrame, names: Sequence[str], what: str, path: Path
         path: of the file, for messages.
 
     Raises:
-        DataError: a column is missing, or holds text, NaN or infinity; lines are counted as an editor does.
+        DataError: a column is missing, is named twice, or holds text, NaN or infinity; lines count as in an editor.
     """
     there = list(table.columns)
     for name in names:
         if name not in there:
             raise DataError(f"{path} has no column {name!r}{meant(name, there)}; {what} are looked up by these names")
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise DataError(f"column {twice[0]!r} of {path} is named twice among the {what}; name it once")
     chosen = table[list(names)]
     for name in names:
         _check_numbers(chosen[name], name, what, path)

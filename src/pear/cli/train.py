@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.table import Table
@@ -64,34 +66,24 @@ def train(
     table = read_table(data)
     problem, paid = _problem(model, words(costs), table)
     known = words(features) or [name for name in table.columns if name not in paid]
+    if both := [name for name in known if name in paid]:
+        raise DataError(f"column {both[0]!r} is a feature and a cost; nobody knows the true cost before the decision")
     samples = _split(columns(table, known, "features", data), columns(table, paid, "costs", data), test_share, data)
     writable_file(to)
     out.print(Text(_introduction(problem, samples, known)), soft_wrap=True)
-    trained: dict[str, DecisionRegressor] = {}
+    settings: dict[str, Any] = {"max_epochs": max_epochs, "time_cap": time_cap, "random_state": seed, "verbose": True}
     with one_thread():
-        for name, loss in (("MSE", "mse"), ("PEAR", "pear")):
-            out.print(f"{name}:", end=" ", highlight=False)
-            trained[name] = DecisionRegressor(
-                problem,
-                architecture.value,
-                loss,
-                max_epochs=max_epochs,
-                time_cap=time_cap,
-                random_state=seed,
-                verbose=True,
-            ).fit(samples.features, samples.costs)
-            if trained[name].history_.interrupted:
-                break
+        trained, stopped = _train(partial(DecisionRegressor, problem, architecture.value, **settings), samples)
         judged = {name: _judge(problem, estimator, samples) for name, estimator in trained.items()}
-    _show(judged, trained)
-    kept = list(trained)[-1]
-    trained[kept].save(to)
-    out.print(
-        Text(f"Model file, trained with {kept}: {to}\nDecisions for other rows: pear decide {to} {data}"),
-        soft_wrap=True,
-    )
-    if trained[kept].history_.interrupted:
-        err.print(Text(f"Stopped while {kept} was trained; the best weights so far are kept.", style="yellow"))
+    if judged:
+        _show(judged, trained)
+        kept = list(trained)[-1]
+        trained[kept].save(to)
+        said = f"Model file, trained with {kept}: {to}\nDecisions for other rows: pear decide {to} {data}"
+        out.print(Text(said), soft_wrap=True)
+    if stopped:
+        kept = "the best weights so far are kept" if judged else "nothing is saved, for no weights were checked yet"
+        err.print(Text(f"Stopped while {stopped} was trained; {kept}.", style="yellow"), soft_wrap=True)
         raise typer.Exit(_INTERRUPTED)
 
 
@@ -102,6 +94,19 @@ class Samples(NamedTuple):
     costs: pandas.DataFrame
     test_features: pandas.DataFrame
     test_costs: pandas.DataFrame
+
+
+def _train(make: Callable[..., DecisionRegressor], samples: Samples) -> tuple[dict[str, DecisionRegressor], str]:
+    """What was trained, by the name of its loss, and which training Ctrl-C ended, if it did."""
+    trained: dict[str, DecisionRegressor] = {}
+    for name, loss in (("MSE", "mse"), ("PEAR", "pear")):
+        out.print(f"{name}:", end=" ", highlight=False)
+        estimator = make(loss=loss).fit(samples.features, samples.costs)
+        if estimator.history_.best is not None:
+            trained[name] = estimator
+        if estimator.history_.interrupted:
+            return trained, name
+    return trained, ""
 
 
 def _problem(path: Path, costs: list[str], table: pandas.DataFrame) -> tuple[pear.Model, list[str]]:
