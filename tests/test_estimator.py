@@ -15,7 +15,7 @@ import torch
 
 import pear
 from pear.errors import ProblemError
-from pear.train import display
+from pear.train.estimator import display
 from test_lean import BLOCK
 
 pd = pytest.importorskip("pandas")

@@ -18,16 +18,16 @@ from pear.losses.methods import make_loss
 from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
 from pear.problem.model import unwrap
-from pear.train import model_file
 from pear.train.config import FitConfig
-from pear.train.display import displayed
+from pear.train.estimator import model_file
+from pear.train.estimator.display import displayed
+from pear.train.estimator.forecaster import Standardise, make_network
+from pear.train.estimator.names import as_table, check_order_of_values, column_names, is_frame, variable_names
+from pear.train.estimator.scorer import as_tensor, as_values, inputs_of, minus_regret
 from pear.train.fit import fit
-from pear.train.forecaster import Standardise, make_network
 from pear.train.loss import keyed
-from pear.train.names import as_table, check_order_of_values, column_names, is_frame, variable_names
 from pear.train.order import shuffled
 from pear.train.race import multiple_of_auto
-from pear.train.scorer import as_tensor, as_values, inputs_of, minus_regret
 from pear.train.start import make_optimizer
 from pear.train.validation import decided, own_rows
 
