@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 import pear
 from pear.cli.app import app
-from pear.train import display
+from pear.train.estimator import display
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")

@@ -129,3 +129,8 @@ def test_estimates_that_have_not_settled(monkeypatch: pytest.MonkeyPatch, known:
 
     monkeypatch.setattr(curvature, "eigsh", never)
     assert _sign_by_lanczos(chain(1.0), 3.0) == expected
+
+
+def test_a_large_neighbour_makes_nobody_indefinite() -> None:
+    both = torch.stack([1e8 * torch.eye(3, dtype=torch.float64), torch.eye(3, dtype=torch.float64)])
+    assert is_definite(both).tolist() == [True, True]

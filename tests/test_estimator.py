@@ -15,7 +15,7 @@ import torch
 
 import pear
 from pear.errors import ProblemError
-from pear.train import display
+from pear.train.estimator import display
 from test_lean import BLOCK
 
 pd = pytest.importorskip("pandas")
@@ -158,8 +158,19 @@ def test_a_model_predicts_the_values_of_its_cost_map() -> None:
     assert model.score(table, values) == -pear.normalized_regret(
         BATTERY, model.predict(table).to_numpy(), values.to_numpy()
     )
+    with pytest.raises(ProblemError, match=r"columns of y must be those of fit, \['day', 'night'\]"):
+        model.score(table, values[["night", "day"]])
     with pytest.raises(ProblemError, match=r"y must have shape \(N, 2\).*got \(80, 3\)"):
         regressor(problem=BATTERY).fit(table, table)
+
+
+def test_columns_named_as_the_values_come_in_the_models_order() -> None:
+    cost_map = pear.CostMap([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], names=["day", "night"])
+    model = regressor(problem=pear.Model(BATTERY.problem, cost_map=cost_map))
+    values = pd.DataFrame(C[:40, :2], columns=["night", "day"])
+    with pytest.raises(ProblemError, match=r"in another order: \['night', 'day'\] for \['day', 'night'\]"):
+        model.fit(X[:40], values)
+    assert model.fit(X[:40], values[["day", "night"]]).predict(X[:2]).shape == (2, 2)
 
 
 # scikit-learn's tools
@@ -332,3 +343,11 @@ def test_without_scikit_learn_the_extra_is_named() -> None:
     assert done.stdout.strip() == (
         "DecisionRegressor needs scikit-learn, and sklearn is not installed; run pip install 'pear-dfl[sklearn]'"
     )
+
+
+def test_a_fit_that_fails_leaves_no_model_behind() -> None:
+    model = regressor(max_epochs=1).fit(X[:40], C[:40])
+    with pytest.raises(ProblemError, match="unknown method"):
+        model.set_params(loss="peer").fit(X[:40], C[:40])
+    with pytest.raises(NotFittedError):
+        model.predict(X)

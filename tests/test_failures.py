@@ -15,6 +15,7 @@ from torch import Tensor
 
 import pear
 from pear import Status
+from pear.decisions.decider import Decider
 from pear.decisions.failures import name_failures
 from pear.optimality.certificate import proves_infeasible, proves_unbounded
 from pear.optimality.point import Duals
@@ -551,3 +552,23 @@ def test_a_solution_says_what_it_holds_in_one_line() -> None:
     )
     assert re.fullmatch(pattern, repr(mixed))
     assert repr(failed) == "Solution(1 sample of 2 variables: 1 NOT_FINITE)"
+
+
+def test_a_bound_or_a_row_in_the_way_is_no_direction_without_end() -> None:
+    bounded = pear.Problem(lb=[0.0, -INF], n=2).canonical(tensor([[1.0, 1.0]]))
+    assert proves_unbounded(bounded, tensor([[-1.0, 0.0]])).tolist() == [False]
+    assert proves_unbounded(bounded, tensor([[0.0, -1.0]])).tolist() == [True]
+    row = pear.Problem(G=[[1e-9, 0.0]], h=[1.0]).canonical(tensor([[-1.0, -1.0]]))
+    assert proves_unbounded(row, tensor([[1.0, 0.0]])).tolist() == [False]
+    assert proves_unbounded(row, tensor([[0.0, 1.0]])).tolist() == [True]
+
+
+def test_rows_that_differ_by_rounding_have_points_along_which_to_fall() -> None:
+    rows = pear.Problem(A=[[0.1, 0.2, 0.0], [0.3, 0.6, 0.0]], b=[0.3, 0.9 * (1 + 1e-12)])
+    assert name_failures(rows.canonical(tensor([[0.0, 0.0, -1.0]]))).tolist() == [Status.UNBOUNDED]
+
+
+def test_a_failure_is_kept_for_the_constraints_of_its_call() -> None:
+    decider, cost = Decider(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), "auto"), tensor([[1.0, 2.0]])
+    for b, status in ((-1.0, Status.INFEASIBLE), (1.0, Status.SOLVED), (-1.0, Status.INFEASIBLE)):
+        assert decider.solve(cost, 0.0, ["a"], b=tensor([[b]])).status.tolist() == [status]

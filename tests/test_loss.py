@@ -476,3 +476,24 @@ def test_a_solver_that_cannot_do_it_is_helped_out_and_the_log_says_so(
     assert bool(s.solved.all())
     assert "pear left" in caplog.text
     assert "samples unverified; asking" in caplog.text
+
+
+def test_a_derivative_by_the_true_cost() -> None:
+    """Of the regret: what is decided less what is best."""
+    true = TRUE.clone().requires_grad_()
+    function = pear.PEARLoss(SIMPLEX, 0.5, reduction="none", guidance=0.0)
+    function(COST.clone().requires_grad_(), true).sum().backward()
+    z, best = (pear.solve(SIMPLEX, cost, smoothing=0.5).x for cost in (COST, TRUE))
+    torch.testing.assert_close(true.grad, z - best)
+
+
+def test_a_masked_sample_of_one_variable() -> None:
+    """Known from the call before, it is not asked about again."""
+    function = pear.PEARLoss(
+        pear.Problem(A=[[1.0]], b=[[-1.0], [0.5]], lb=0.0), 0.5, on_failure="mask", reduction="none"
+    )
+    predicted, true = torch.tensor([[0.1], [0.2]]), torch.tensor([[0.1], [0.3]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            assert function(predicted, true, keys=[0, 1])[0] == 0.0

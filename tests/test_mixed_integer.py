@@ -19,8 +19,10 @@ import torch
 from scipy import sparse
 
 import pear
-from pear.decisions.integer import complete, verify_integers
+from pear.decisions.integer import _least, as_good_as, complete, verify_integers
+from pear.optimality.rule import INTEGRAL
 from pear.problem.canonical import QuadraticProgram
+from pear.problem.sparse import SparseMatrix
 from pear.solvers import threads
 from pear.solvers.base import Candidate, empty_candidate
 from pear.solvers.binary import plan
@@ -358,3 +360,40 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
     child.start()
     assert results.get(timeout=20) == [0, 1, 4]
     child.join(timeout=20)
+
+
+def test_every_sample_has_a_matrix_of_its_own() -> None:
+    """max y, y ≤ a x with x in {0, 1} and a per sample: y is a."""
+    G = np.array([[[-2.0, 1.0]], [[-3.0, 1.0]]])
+    problem = pear.Problem(G=G, h=[0.0], lb=0.0, ub=[1.0, 9.0], integer=[True, False], sense="max")
+    found = pear.solve(problem, [[0.0, 1.0], [0.0, 1.0]])
+    assert found.x.tolist() == [[1.0, 2.0], [1.0, 3.0]]
+
+
+def test_slacks_of_a_sparse_program_are_finite() -> None:
+    """Both variables at 1 violate the row, whatever the matrix is stored in."""
+    dense = pear.Problem(G=[[1.0, 4.0]], h=[3.0], lb=0.0, ub=1.0, integer=[True, True])
+    qp = dense.canonical(torch.ones(1, 2))
+    assert _least(qp.G, qp.integer).tolist() == [[1.0]]
+    stored = SparseMatrix(sparse.csr_array(np.array([[1.0, 4.0]])), shared=True)
+    assert _least(stored, qp.integer).tolist() == [[1.0]]
+
+
+def test_a_bound_that_is_off_by_rounding() -> None:
+    qp = pear.Problem(lb=[1e-10], ub=[1.0], integer=[True]).canonical(torch.ones(1, 1))
+    assert verify_integers(qp, claimed(qp, [0.0], 0.0)).feasible.tolist() == [True]
+
+
+def test_a_gap_that_is_rounding_of_the_largest_cost() -> None:
+    qp = pear.Problem(lb=0.0, ub=1.0, integer=[True, True]).canonical(torch.tensor([[1e12, 1.0]]))
+    assert verify_integers(qp, claimed(qp, [0.0, 0.0], -1e-2)).gap.tolist() == [0.0]
+
+
+def test_ties_have_room_where_the_best_value_is_zero() -> None:
+    qp = pear.Problem(lb=0.0, ub=1.0, n=2, integer=True).canonical(torch.ones(1, 2, dtype=torch.float64))
+    assert float(as_good_as(qp, torch.zeros(2, dtype=torch.float64)).h[-1]) > 0.0
+
+
+def test_the_largest_distance_that_is_rounded_away_is_no_residual() -> None:
+    qp = pear.Problem(lb=0.0, ub=1.0, n=1, integer=True).canonical(torch.ones(1, 1, dtype=torch.float64))
+    assert verify_integers(qp, claimed(qp, [INTEGRAL], 0.0)).residual.tolist() == [0.0]

@@ -14,7 +14,7 @@ from scipy import sparse
 
 import pear
 from pear.errors import DataError, ProblemError
-from pear.train import archive
+from pear.train.estimator import archive
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")

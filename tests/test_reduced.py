@@ -16,9 +16,10 @@ import pear
 from pear.optimality.point import ActiveSet
 from pear.problem import sparse as sizes
 from pear.problem.canonical import QuadraticProgram
-from pear.sensitivity.reduced import ReducedKKT
+from pear.problem.sparse import SparseMatrix, SparseProgram
+from pear.sensitivity.reduced import ReducedKKT, _spread
 from pear.sensitivity.sparse_reduced import SparseReduced
-from pear.sensitivity.systems import SparseSystems, in_threads
+from pear.sensitivity.systems import RankedSystems, SparseSystems, in_threads
 
 B, n, m = 4, 6, 4
 KINDS = ["dense", "diagonal", "own rows", "dependent rows", "no equalities", "units"]
@@ -231,3 +232,32 @@ def test_threads(threads: int, count: int, used: bool, monkeypatch: pytest.Monke
     in_threads(lambda i: names.update({i: threading.current_thread().name}), count)
     assert sorted(names) == list(range(count))
     assert {name.startswith("pear-sparse") for name in names.values()} == {used}
+
+
+def test_units_are_mixed_where_the_largest_entries_of_columns_are_far_apart() -> None:
+    assert _spread(torch.tensor([[1e-3, 0.0, 1e3], [0.5, 0.25, 0.0]])).tolist() == pytest.approx([1e6, 2.0])
+    nothing = torch.zeros(1, 2, dtype=torch.bool)
+    for rows, mixed in (([[1.0, 1.0], [1.0, 1e-6]], False), ([[1.0, 1e-6]], True)):
+        qp = pear.Problem(Q=np.eye(2), A=rows, b=np.zeros(len(rows))).canonical(torch.ones(1, 2))
+        active = ActiveSet(torch.zeros(1, 0, dtype=torch.bool), nothing, nothing)
+        assert ReducedKKT(qp, active)._mixed().tolist() == [mixed]
+
+
+def test_a_rank_is_decided_for_the_samples_that_did_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
+    qp = pear.Problem(Q=np.eye(2), A=[[1.0, 1.0]], b=[1.0]).canonical(torch.ones(2, 2))
+    none = torch.zeros(2, 2, dtype=torch.bool)
+    active, e = ActiveSet(none[:, :0], none, none), torch.tensor([[1.0, 0.0], [3.0, 1.0]], dtype=torch.float64)
+    fast = torch.zeros_like(e), e.new_zeros(2, 1), e.new_zeros(2, 0), torch.tensor([True, False])
+    monkeypatch.setattr(SparseSystems, "project", lambda self, e: fast)
+    x, v_eq, _, good = RankedSystems(qp, qp, active).project(e)  # type: ignore[arg-type]
+    assert good.tolist() == [True, True]
+    torch.testing.assert_close(x, torch.tensor([[0.0, 0.0], [1.0, -1.0]], dtype=torch.float64))
+    torch.testing.assert_close(v_eq, torch.tensor([[0.0], [2.0]], dtype=torch.float64))
+
+
+def test_what_a_factor_holds_is_counted_with_its_rows() -> None:
+    Q, A, G = (SparseMatrix(sparse.csr_array(rows), shared=True) for rows in (np.eye(9), np.ones((1, 9)), (0, 9)))
+    dense = pear.Problem(n=9).canonical(torch.ones(1, 9))
+    qp = SparseProgram(H=Q, c=dense.c, A=A, b=dense.c[:, :1], G=G, h=dense.h, lb=dense.lb, ub=dense.ub, diagonal=True)
+    nothing = np.zeros(9, dtype=bool)
+    assert SparseReduced(qp, nothing, nothing[:0]).fill > 4 * 9

@@ -239,6 +239,14 @@ def test_missing_seeds_failures_and_budgets_are_said(filled: Builder) -> None:
     )
 
 
+def test_times_under_another_cap_are_not_compared(builder: Builder) -> None:
+    short = {"settings": {"time_cap": 60.0}, "timings": {"total": 61.0}}
+    builder.add("knapsack", "spo+", 0, {"normalized_regret": 0.0075}, **short)
+    assert builder.cell("lp_degree", "knapsack", "spo+", degree=8).verdict is Verdict.WITHIN
+    time = builder.cell("lp_degree", "knapsack", "spo+", "train_seconds", degree=8)
+    assert (time.verdict, time.notes) == (Verdict.REDUCED, ("1 of 5 seeds", "time cap 60 s, published 600 s"))
+
+
 def test_reduced_problems_are_shown_and_never_compared(filled: Builder) -> None:
     cell = filled.cell("lp_degree", "knapsack", "mse", degree=8)
     assert (cell.mean, cell.verdict, cell.place) == (2.0, Verdict.REDUCED, 0)

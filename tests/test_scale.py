@@ -9,9 +9,11 @@ import pytest
 import torch
 
 import pear
+from pear.optimality.active import guess_active
 from pear.optimality.point import Duals
 from pear.optimality.residual import kkt_residual, residuals
-from pear.optimality.scale import measure
+from pear.optimality.rule import LARGEST
+from pear.optimality.scale import is_noise, least_size, measure
 from pear.optimality.screen import screen
 
 n, p, m = 4, 2, 3
@@ -76,3 +78,60 @@ def test_one_constraint_that_nothing_satisfies_is_enough(field: str) -> None:
     # and nothing has to be solved to see it
     qp = problem.canonical(-torch.ones(2, 2), **{field: torch.tensor(sample[field])})
     assert screen(qp).tolist() == found.status.tolist()
+
+
+def test_an_equality_is_measured_by_its_own_terms() -> None:
+    """1e-7 is rounding beside two terms of 1e6."""
+    qp = pear.Problem(A=[[1.0]], b=[1e6]).canonical(torch.ones(1, 1))
+    none, zero = torch.zeros(1, 0, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
+    x = torch.full((1, 1), 1e6 + 1e-7, dtype=torch.float64)
+    assert float(measured(qp, x, Duals(zero, none, zero)).equality.abs()) == pytest.approx(5e-14, rel=0.1)
+
+
+def test_the_least_size_is_that_of_the_smallest_limit() -> None:
+    for bounds, expected in (([1e6, 1e15], 1e6), ([np.inf, np.inf], 1.0), ([0.0, 3.0], 3.0)):
+        qp = pear.Problem(ub=bounds, n=2).canonical(torch.ones(1, 2))
+        assert float(least_size(qp, qp.H.diagonal(dim1=1, dim2=2))) == expected
+
+
+def test_noise_is_small_beside_the_largest_error() -> None:
+    qp = pear.Problem(Q=np.eye(2)).canonical(torch.ones(1, 2))
+    e = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    assert is_noise(qp, 1e-14 * e, e).tolist() == [True]
+    assert is_noise(qp, 1e-10 * e, e).tolist() == [False]
+
+
+def test_a_point_that_runs_away_does_not_outweigh_the_cost() -> None:
+    """Along (1, 1) there is no curvature, and a gradient of 1 is left however far x has gone."""
+    qp = pear.Problem(Q=[[1.0, -1.0], [-1.0, 1.0]]).canonical(torch.tensor([[1.0, 0.0]]))
+    none = torch.zeros(1, 0, dtype=torch.float64)
+    x = torch.full((1, 2), -1e20, dtype=torch.float64)
+    assert float(kkt_residual(qp, x, Duals(none, none, torch.zeros_like(x)))) >= 1e-3
+
+
+def guessed(c: float, slack: float, multiplier: float, x: float = 1.0, unit: float = 1.0) -> bool:
+    """Whether an upper bound is taken for active: min c·x, x ≤ ub, all in a unit of the variable."""
+    qp = pear.Problem(ub=[unit * (x + slack)], n=1).canonical(torch.tensor([[c / unit]], dtype=torch.float64))
+    none = torch.zeros(1, 0, dtype=torch.float64)
+    point, bound = (torch.tensor([[value]], dtype=torch.float64) for value in (unit * x, multiplier / unit))
+    scale = none[0], torch.full((1,), unit, dtype=torch.float64)
+    return bool(guess_active(qp, point, Duals(none, none, bound), scale).upper)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("size", [1e-2, 1.0, 1e2])
+@pytest.mark.parametrize("cost", [1e-2, 1.0, 1e2])
+def test_a_guess_compares_slack_and_multiplier_without_units(cost: float, size: float, unit: float) -> None:
+    for multiplier, active in ((0.2, True), (0.05, False)):
+        assert guessed(cost, 0.1 * size, multiplier * cost, size, unit) == active
+
+
+def test_the_largest_number_is_finite() -> None:
+    for size, status in ((LARGEST, pear.Status.SOLVED), (1.1 * LARGEST, pear.Status.NOT_FINITE)):
+        qp = pear.Problem(lb=0.0, n=1).canonical(torch.tensor([[size]], dtype=torch.float64))
+        assert screen(qp).tolist() == [status]
+
+
+def test_statuses_keep_their_numbers() -> None:
+    """They are what a tensor of statuses holds, wherever it was saved."""
+    assert [int(status) for status in pear.Status] == list(range(7))

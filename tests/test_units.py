@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from scipy.linalg import hilbert
 
 import pear
@@ -325,3 +326,16 @@ def test_a_batch_with_rows_in_common_equals_its_singles(delta: float) -> None:
     assert torch.allclose(together.x, torch.cat([one.x for one in alone]), rtol=0, atol=1e-11)
     assert torch.allclose(together.x[1::2], half.x, rtol=0, atol=1e-11)
     assert together.status.tolist() == [Status.SOLVED] * 24
+
+
+def test_rounding_at_a_bound_is_no_range() -> None:
+    """An interior point leaves 1e-24 where a bound of zero holds; half of the variables have no upper bound."""
+    n, count = 600, 40
+    costs = torch.rand(count, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).exp()
+    A = sparse.csr_array(sparse.kron(sparse.eye_array(60), np.ones((1, 10))))
+    problem = pear.Problem(A=A, b=np.ones(60), lb=0.0, ub=np.where(np.arange(n) % 2, 1.0, np.inf))
+    loss = pear.PEARLoss(problem)
+    loss.calibrate(costs)
+    units = torch.ones(n) if loss.units is None else loss.units
+    assert units.min() > 0.1
+    assert units.max() < 10

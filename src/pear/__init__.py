@@ -37,8 +37,8 @@ if TYPE_CHECKING:
         from_scipy,
     )
     from pear.train import FitConfig, fit, tune
-    from pear.train.estimator import DecisionRegressor
-    from pear.train.scorer import regret_scorer
+    from pear.train.estimator.regressor import DecisionRegressor
+    from pear.train.estimator.scorer import regret_scorer
 
 __version__ = "0.1.0"
 
@@ -84,8 +84,8 @@ _IMPORTERS = ("from_cvxpy", "from_gurobipy", "from_highs", "from_mps", "from_pye
 _LATER = {
     **dict.fromkeys(_IMPORTERS, "pear.problem.importers"),
     **dict.fromkeys(("FitConfig", "fit", "tune"), "pear.train"),
-    "DecisionRegressor": "pear.train.estimator",
-    "regret_scorer": "pear.train.scorer",
+    "DecisionRegressor": "pear.train.estimator.regressor",
+    "regret_scorer": "pear.train.estimator.scorer",
 }
 
 

@@ -17,7 +17,7 @@ from pear.problem.model import unwrap
 if TYPE_CHECKING:
     import pandas
 
-    from pear.train.estimator import DecisionRegressor
+    from pear.train.estimator.regressor import DecisionRegressor
 
 
 def decide(
@@ -26,7 +26,7 @@ def decide(
     to: Annotated[Path, typer.Option("--out", help="The CSV file of decisions.")] = Path("decisions.csv"),
 ) -> None:
     """Forecast the costs of every row, take the best decision under them, and write a column for every variable."""
-    from pear.train.estimator import DecisionRegressor  # which needs an extra, and says so
+    from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
     estimator = DecisionRegressor.load(model)
     names = getattr(estimator, "feature_names_in_", None)

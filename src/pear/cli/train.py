@@ -26,7 +26,7 @@ from pear.train.threads import one_thread
 if TYPE_CHECKING:
     import pandas
 
-    from pear.train.estimator import DecisionRegressor
+    from pear.train.estimator.regressor import DecisionRegressor
 
 _LEAST = 10  # rows that can be split in three at all
 _INTERRUPTED = 130
@@ -61,7 +61,7 @@ def train(
     A cost that the table does not hold is taken from the model's file. Ctrl-C ends a training and keeps the best
     weights so far.
     """
-    from pear.train.estimator import DecisionRegressor  # which needs an extra, and says so
+    from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
     table = read_table(data)
     problem, paid = _problem(model, words(costs), table)

@@ -171,7 +171,9 @@ def _settled(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> Smoot
         given = {name: fields[name] for name in overrides}
         own: Any = {name: value[rows] if is_per_sample(name, value) else value for name, value in given.items()}
         solved = solve_verified(problem[rows], costs, 0.0, "auto", **own)
-        return solved.x, solved.solved
+        # What rounding leaves between a variable and the bound that holds it is no range.
+        x = torch.where(solved.active.lower, solved.qp.lb, torch.where(solved.active.upper, solved.qp.ub, solved.x))
+        return x, solved.solved
 
     def reach(variables: Tensor) -> Tensor:
         if len(variables) > enough:

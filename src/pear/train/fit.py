@@ -19,12 +19,12 @@ from pear.errors import ProblemError
 from pear.train.checkpoint import Checkpoint
 from pear.train.config import FitConfig
 from pear.train.history import Callback, Check, History, Progress
-from pear.train.loader import FromLoader
 from pear.train.loss import keyed
 from pear.train.order import Order, shuffled
-from pear.train.rows import check_costs
 from pear.train.run import Run
 from pear.train.samples import Samples, as_samples
+from pear.train.samples.loader import FromLoader
+from pear.train.samples.rows import check_costs
 from pear.train.start import is_fresh, make_optimizer
 from pear.train.validation import Metric, Score, decided, default_score, evaluate, note_of, own_rows, with_validation
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from pear.train.arrays import Keys
+from pear.train.samples.arrays import Keys
 
 
 class KeyedLoss(Protocol):

@@ -17,8 +17,8 @@ from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.fit import fit
 from pear.train.history import History, Progress
-from pear.train.memory import InMemory
 from pear.train.order import in_order, shuffled
+from pear.train.samples.memory import InMemory
 from pear.train.validation import Metric
 
 Settings = Mapping[str, Any]

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from pear.train.arrays import call
 from pear.train.checkpoint import Checkpoint
 from pear.train.compiled import LinearEpochs
 from pear.train.config import FitConfig
@@ -21,9 +20,10 @@ from pear.train.errors import TrainingError
 from pear.train.flat import FlatRegret
 from pear.train.history import Callback, Check, History, Progress, Reason
 from pear.train.loss import KeyedLoss
-from pear.train.memory import Batch, InMemory
 from pear.train.order import Order
 from pear.train.samples import Samples
+from pear.train.samples.arrays import call
+from pear.train.samples.memory import Batch, InMemory
 from pear.train.validation import Score, evaluate
 
 

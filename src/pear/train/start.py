@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pear.train.arrays import Features, call
 from pear.train.config import FitConfig
+from pear.train.samples.arrays import Features, call
 
 logger = logging.getLogger("pear")
 

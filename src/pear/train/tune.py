@@ -18,12 +18,12 @@ from pear.losses import PEARLoss
 from pear.losses.methods import make_loss
 from pear.problem import Model, Problem
 from pear.problem.model import unwrap
-from pear.train.arrays import check_order, leaves, read_features, read_rows
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.history import History, Progress
-from pear.train.memory import Batch, InMemory
 from pear.train.race import Contender, Row, Settings, TuneProgress, label, multiple_of_auto
+from pear.train.samples.arrays import check_order, leaves, read_features, read_rows
+from pear.train.samples.memory import Batch, InMemory
 from pear.train.validation import Metric, hold_out, note_of, own_rows, regret_on
 
 FINALISTS = 2

@@ -14,12 +14,12 @@ from pear.errors import ProblemError
 from pear.losses.regret import outcome
 from pear.problem import Model, Problem
 from pear.problem.model import unwrap
-from pear.train.arrays import Keys, call
-from pear.train.loader import FromLoader
 from pear.train.loss import keyed
-from pear.train.memory import InMemory, joined
-from pear.train.rows import check_costs, masks
 from pear.train.samples import Samples, as_samples
+from pear.train.samples.arrays import Keys, call
+from pear.train.samples.loader import FromLoader
+from pear.train.samples.memory import InMemory, joined
+from pear.train.samples.rows import check_costs, masks
 
 SHARE = 0.2
 """Of the samples, held out where nothing else is said."""

@@ -26,7 +26,7 @@ from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, inf
 from numba.extending import intrinsic, lower_builtin, lower_getattr, lower_getattr_generic, models, register_model
 
 
-class Block(types.Type):  # type: ignore[misc]
+class Block(types.Type):
     """The type of a compact array."""
 
     def __init__(self, dtype: Any, ndim: int) -> None:
@@ -34,7 +34,7 @@ class Block(types.Type):  # type: ignore[misc]
         super().__init__(name=f"Block({dtype}, {ndim})")
 
 
-class Ref(types.Type):  # type: ignore[misc]
+class Ref(types.Type):
     """The type of the address of a named tuple, ``kind``; its name is short, because symbols are made of it."""
 
     def __init__(self, kind: Any) -> None:
@@ -44,16 +44,20 @@ class Ref(types.Type):  # type: ignore[misc]
 
 
 @register_model(Block)
-class _BlockModel(models.StructModel):  # type: ignore[misc]
+class _BlockModel(models.StructModel):
     def __init__(self, manager: Any, kind: Block) -> None:
         members = [("data", types.CPointer(kind.dtype)), ("shape", types.UniTuple(types.intp, kind.ndim))]
         super().__init__(manager, kind, members)
 
 
 @register_model(Ref)
-class _RefModel(models.PrimitiveModel):  # type: ignore[misc]
+class _RefModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Ref) -> None:
         super().__init__(manager, kind, manager.lookup(kind.kind).get_value_type().as_pointer())
+
+
+def _is_tuple(kind: Any) -> bool:
+    return isinstance(kind, types.BaseTuple)
 
 
 def _compact(kind: Any) -> Any:
@@ -62,7 +66,7 @@ def _compact(kind: Any) -> Any:
         if kind.layout != "C":
             raise TypeError(f"got an array of layout {kind.layout!r}, expected 'C'; copy it with np.ascontiguousarray")
         return Block(kind.dtype, kind.ndim)
-    if isinstance(kind, types.BaseTuple):
+    if _is_tuple(kind):
         return types.BaseTuple.from_types([_compact(part) for part in kind], getattr(kind, "instance_class", None))
     return kind
 
@@ -84,14 +88,13 @@ def _converted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder, value)
         return _block(context, builder, _compact(kind), array.data, unpack_tuple(builder, array.shape))
-    if isinstance(kind, types.BaseTuple):
+    if _is_tuple(kind):
         parts = [_converted(context, builder, part, builder.extract_value(value, k)) for k, part in enumerate(kind)]
         return context.make_tuple(builder, _compact(kind), parts)
     return value
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def refer(typing: Any, value: Any) -> Any:
+def _refer(typing: Any, value: Any) -> Any:
     """Put a named tuple into the memory of the function that calls this, its arrays as blocks; returns its address."""
 
     def generate(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
@@ -103,45 +106,48 @@ def refer(typing: Any, value: Any) -> Any:
     return signature(Ref(_compact(value)), value), generate
 
 
+refer: Any = intrinsic(_refer)  # called in compiled code with the value alone
+
+
 @infer_getattr
-class _RefAttributes(AttributeTemplate):  # type: ignore[misc]
+class _RefAttributes(AttributeTemplate):
     key = Ref
 
-    def generic_resolve(self, ref: Ref, name: str) -> Any:
+    def generic_resolve(self, ref: Ref, name: str) -> Any:  # type: ignore[override]
         """A tuple within the tuple has an address of its own."""
         if name not in ref.kind.fields:
             return None
         kind = ref.kind[ref.kind.fields.index(name)]
-        return Ref(kind) if isinstance(kind, types.BaseTuple) else kind
+        return Ref(kind) if _is_tuple(kind) else kind
 
 
-@lower_getattr_generic(Ref)  # type: ignore[untyped-decorator]
+@lower_getattr_generic(Ref)
 def _ref_attribute(context: Any, builder: Any, ref: Ref, address: Any, name: str) -> Any:
     k = ref.kind.fields.index(name)
     field = builder.gep(address, [ir.IntType(32)(0), ir.IntType(32)(k)], inbounds=True)
-    return field if isinstance(ref.kind[k], types.BaseTuple) else _tagged(builder.load(field), builder.module, "Ref")
+    return field if _is_tuple(ref.kind[k]) else _tagged(builder.load(field), builder.module, "Ref")
 
 
 @infer_getattr
-class _BlockAttributes(AttributeTemplate):  # type: ignore[misc]
+class _BlockAttributes(AttributeTemplate):
     key = Block
 
     def resolve_shape(self, block: Block) -> Any:
         return types.UniTuple(types.intp, block.ndim)
 
 
-@lower_getattr(Block, "shape")  # type: ignore[untyped-decorator]
+@lower_getattr(Block, "shape")
 def _shape(context: Any, builder: Any, kind: Block, block: Any) -> Any:
     return builder.extract_value(block, 1)
 
 
 @infer_global(len)
-class _Len(AbstractTemplate):  # type: ignore[misc]
+class _Len(AbstractTemplate):
     def generic(self, arguments: Any, _: Any) -> Any:
         return signature(types.intp, *arguments) if isinstance(arguments[0], Block) else None
 
 
-@lower_builtin(len, Block)  # type: ignore[untyped-decorator]
+@lower_builtin(len, Block)
 def _len(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     return builder.extract_value(arguments[0], [1, 0])
 
@@ -150,12 +156,12 @@ def _whole(block: Any, index: Any) -> Any:
     """The type of an index that gives an element, or None."""
     if isinstance(index, types.Integer) and block.ndim == 1:
         return types.intp
-    integers = isinstance(index, types.BaseTuple) and all(isinstance(part, types.Integer) for part in index)
+    integers = _is_tuple(index) and all(isinstance(part, types.Integer) for part in index)
     return types.UniTuple(types.intp, block.ndim) if integers and len(index) == block.ndim else None
 
 
 @infer_global(operator.getitem)
-class _Get(AbstractTemplate):  # type: ignore[misc]
+class _Get(AbstractTemplate):
     def generic(self, arguments: Any, _: Any) -> Any:
         block, index = arguments
         if not isinstance(block, Block):
@@ -166,7 +172,7 @@ class _Get(AbstractTemplate):  # type: ignore[misc]
 
 
 @infer_global(operator.setitem)
-class _Set(AbstractTemplate):  # type: ignore[misc]
+class _Set(AbstractTemplate):
     def generic(self, arguments: Any, _: Any) -> Any:
         block, index, _value = arguments
         whole = _whole(block, index) if isinstance(block, Block) else None
@@ -184,7 +190,7 @@ def _address(builder: Any, call: Any, arguments: Any) -> Any:
     return builder.gep(builder.extract_value(block, 0), [position], inbounds=True)
 
 
-@lower_builtin(operator.getitem, Block, types.Any)  # type: ignore[untyped-decorator]
+@lower_builtin(operator.getitem, Block, types.Any)
 def _get(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     address, kind = _address(builder, call, arguments), call.return_type
     if isinstance(kind, Block):
@@ -194,7 +200,7 @@ def _get(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     return context.data_model_manager[kind].from_data(builder, loaded)
 
 
-@lower_builtin(operator.setitem, Block, types.Any, types.Any)  # type: ignore[untyped-decorator]
+@lower_builtin(operator.setitem, Block, types.Any, types.Any)
 def _set(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     address, kind = _address(builder, call, arguments), call.args[0].dtype
     stored = builder.store(context.data_model_manager[kind].as_data(builder, arguments[2]), address)
@@ -202,7 +208,7 @@ def _set(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     return context.get_dummy_value()
 
 
-class Span(types.IterableType):  # type: ignore[misc]
+class Span(types.IterableType):
     """The type of ``span``."""
 
     def __init__(self) -> None:
@@ -215,7 +221,7 @@ class Span(types.IterableType):  # type: ignore[misc]
         return self._iterator
 
 
-class SpanIterator(types.SimpleIteratorType):  # type: ignore[misc]
+class SpanIterator(types.SimpleIteratorType):  # type: ignore[name-defined]
     """The type of the iterator: the address of the next integer, and where it ends."""
 
     def __init__(self) -> None:
@@ -223,13 +229,13 @@ class SpanIterator(types.SimpleIteratorType):  # type: ignore[misc]
 
 
 @register_model(Span)
-class _SpanModel(models.StructModel):  # type: ignore[misc]
+class _SpanModel(models.StructModel):
     def __init__(self, manager: Any, kind: Span) -> None:
         super().__init__(manager, kind, [("first", types.intp), ("last", types.intp)])
 
 
 @register_model(SpanIterator)
-class _SpanIteratorModel(models.StructModel):  # type: ignore[misc]
+class _SpanIteratorModel(models.StructModel):
     def __init__(self, manager: Any, kind: SpanIterator) -> None:
         super().__init__(manager, kind, [("next", types.CPointer(types.intp)), ("last", types.intp)])
 
@@ -240,18 +246,18 @@ def span(*bounds: int) -> range:
 
 
 @infer_global(span)
-class _SpanTemplate(AbstractTemplate):  # type: ignore[misc]
+class _SpanTemplate(AbstractTemplate):
     def generic(self, arguments: Any, _: Any) -> Any:
         return signature(Span(), *(types.intp for _ in arguments))
 
 
-@lower_builtin(span, types.VarArg(types.intp))  # type: ignore[untyped-decorator]
+@lower_builtin(span, types.VarArg(types.intp))
 def _span(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     first = arguments[0] if len(arguments) == 2 else context.get_constant(types.intp, 0)
     return _pair(context, builder, call.return_type, first, arguments[-1])
 
 
-@lower_builtin("getiter", Span)  # type: ignore[untyped-decorator]
+@lower_builtin("getiter", Span)
 def _iterator(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     first, last = unpack_tuple(builder, arguments[0])
     address = alloca_once(builder, first.type)
@@ -259,7 +265,7 @@ def _iterator(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     return _pair(context, builder, call.return_type, address, last)
 
 
-@lower_builtin("iternext", SpanIterator)  # type: ignore[untyped-decorator]
+@lower_builtin("iternext", SpanIterator)
 def _next(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     address, last = unpack_tuple(builder, arguments[0])
     here = builder.load(address)
@@ -272,8 +278,7 @@ def _pair(context: Any, builder: Any, kind: Any, first: Any, second: Any) -> Any
     return builder.insert_value(value, second, 1)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def call(typing: Any, address: Any, arguments: Any) -> Any:
+def _call(typing: Any, address: Any, arguments: Any) -> Any:
     """Call the compiled function at an address, which returns nothing and takes just these types; see ``address_of``.
 
     It is not compiled again as a part of the caller, as one that is called by its name would be.
@@ -287,6 +292,9 @@ def call(typing: Any, address: Any, arguments: Any) -> Any:
         return context.get_dummy_value()
 
     return signature(types.none, types.intp, arguments), generate
+
+
+call: Any = intrinsic(_call)  # called in compiled code with address and arguments
 
 
 def address_of(function: Any, arguments: tuple[Any, ...]) -> int:

@@ -65,7 +65,7 @@ def sources_of(function: Any) -> tuple[Path, ...]:
 _tend_once = cache(tend)
 
 
-class News(event.Listener):  # type: ignore[misc]
+class News(event.Listener):
     """Hears when a function of ours is compiled because the cache has none, and says so, once in a process.
 
     Attributes:

@@ -19,8 +19,8 @@ from numba.core.typed_passes import NativeLowering, NoPythonBackend, NopythonTyp
 from numba.core.untyped_passes import FixupArgs, IRProcessing, ReconstructSSA, TranslateByteCode
 
 
-@register_pass(mutates_CFG=False, analysis_only=False)  # type: ignore[untyped-decorator]
-class _Conditions(FunctionPass):  # type: ignore[misc]
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _Conditions(FunctionPass):
     """Leaves out the call of ``bool`` that numba puts around every condition, which a branch converts by itself."""
 
     _name = "pear_conditions"
@@ -49,7 +49,7 @@ _BEFORE = (
 )
 
 
-class _Plain(JITCodeLibrary):  # type: ignore[misc]
+class _Plain(JITCodeLibrary):
     """Whose functions are not optimised one by one, before they are linked."""
 
     def _optimize_functions(self, module: Any) -> None:
@@ -89,7 +89,7 @@ class _Whole(_Plain):
         super().finalize()
 
 
-class _Lowering(NativeLowering):  # type: ignore[misc]
+class _Lowering(NativeLowering):
     library: type[JITCodeLibrary]
 
     def run_pass(self, state: Any) -> bool:
@@ -99,17 +99,19 @@ class _Lowering(NativeLowering):  # type: ignore[misc]
         return bool(super().run_pass(state))
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[untyped-decorator]
+@register_pass(mutates_CFG=True, analysis_only=False)
 class _PartLowering(_Lowering):
-    _name, library = "pear_part", _Part
+    _name = "pear_part"  # type: ignore[assignment]
+    library = _Part
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[untyped-decorator]
+@register_pass(mutates_CFG=True, analysis_only=False)
 class _WholeLowering(_Lowering):
-    _name, library = "pear_whole", _Whole
+    _name = "pear_whole"  # type: ignore[assignment]
+    library = _Whole
 
 
-class Inner(CompilerBase):  # type: ignore[misc]
+class Inner(CompilerBase):
     """Compiles a function that only compiled ones call."""
 
     lowering: type[_Lowering] = _PartLowering

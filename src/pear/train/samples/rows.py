@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import FailedSamplesWarning, ProblemError, listed
-from pear.train.arrays import Features, call, mapped, nonfinite_rows
+from pear.train.samples.arrays import Features, call, mapped, nonfinite_rows
 
 
 def unusable(model: nn.Module, features: Features) -> Tensor:

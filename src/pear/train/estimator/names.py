@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pear.errors import ProblemError
 from pear.problem import Model, Problem
 
 
@@ -27,6 +28,20 @@ def variable_names(problem: Problem | Model, columns: Sequence[Any] | None) -> t
     if isinstance(problem, Model):
         return problem.variables
     return tuple(columns) if columns is not None else tuple(f"x{i}" for i in range(problem.n))
+
+
+def check_order_of_values(problem: Problem | Model, columns: Sequence[Any] | None) -> None:
+    """A table whose columns are named as the model's values has them in the model's order.
+
+    Raises:
+        ProblemError: the same names in another order.
+    """
+    names = problem.names if isinstance(problem, Model) else ()
+    if columns is not None and tuple(columns) != names and set(columns) == set(names):
+        raise ProblemError(
+            f"the columns of C are named as the values of the model, but in another order: {list(columns)[:5]} for "
+            f"{list(names)[:5]}; pass C[list(model.names)]"
+        )
 
 
 def as_table(values: np.ndarray[Any, Any], like: Any, columns: Sequence[Any]) -> Any:

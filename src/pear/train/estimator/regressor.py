@@ -18,16 +18,16 @@ from pear.losses.methods import make_loss
 from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
 from pear.problem.model import unwrap
-from pear.train import model_file
 from pear.train.config import FitConfig
-from pear.train.display import displayed
+from pear.train.estimator import model_file
+from pear.train.estimator.display import displayed
+from pear.train.estimator.forecaster import Standardise, make_network
+from pear.train.estimator.names import as_table, check_order_of_values, column_names, is_frame, variable_names
+from pear.train.estimator.scorer import as_tensor, as_values, inputs_of, minus_regret
 from pear.train.fit import fit
-from pear.train.forecaster import Standardise, make_network
 from pear.train.loss import keyed
-from pear.train.names import as_table, column_names, is_frame, variable_names
 from pear.train.order import shuffled
 from pear.train.race import multiple_of_auto
-from pear.train.scorer import as_tensor, as_values, inputs_of, minus_regret
 from pear.train.start import make_optimizer
 from pear.train.validation import decided, own_rows
 
@@ -41,6 +41,9 @@ except ModuleNotFoundError as error:
     ) from error
 
 Array = np.ndarray[Any, Any]
+
+_OWN_DEFAULTS = {"pear": "pear-guided"}
+"""The table's "pear" has the paper's settings; who asks for PEAR here wants those of this package."""
 
 
 class DecisionRegressor(RegressorMixin, BaseEstimator):
@@ -130,27 +133,27 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             **unsupported: nothing; ``sample_weight`` is refused.
         """
         _refuse(unsupported)
-        features, costs = self._samples(X, y, reset=True, least=2 if validation is None else 1)
+        features, costs = self._samples(X, y, least=2 if validation is None else 1)
         own, held_out = own_rows(self.problem), None
         if own not in (None, len(features)):
             raise ProblemError(f"the problem has fields of its own for {own} samples, and X has {len(features)} rows")
-        config = self._begin(features, costs)
         if validation is not None:
-            held_out = self._samples(*validation, reset=False)
-        scaled, network = _parts(self.model_)
+            held_out = self._samples(*validation, dtype=features.dtype)
+        config, model, loss = self._config(), self._architecture(features), self._make_loss(costs)
+        scaled, network = _parts(model)
         with displayed(self.verbose) as progress:
-            self.history_ = fit(
+            history = fit(
                 network,
-                self.loss_,
+                loss,
                 (scaled(features), costs),
                 self.validation_fraction if held_out is None else (scaled(held_out[0]), held_out[1]),
-                None if decided(self.loss_) is not None else self._regret,
+                None if decided(loss) is not None else self._regret,
                 config,
                 progress=progress,
             )
-        before = self.history_.before
-        self.n_iter_ = max(1, self.history_.epochs + (before.epochs if before is not None else 0))
-        self.smoothing_ = getattr(self.loss_, "chosen_smoothing", None)
+        self.model_, self.loss_, self.history_ = model.eval(), loss, history
+        self.n_iter_ = max(1, history.epochs + (history.before.epochs if history.before is not None else 0))
+        self.smoothing_ = getattr(loss, "chosen_smoothing", None)
         return self
 
     def partial_fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
@@ -167,22 +170,25 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         if own_rows(self.problem) is not None:
             raise ProblemError("partial_fit takes a problem that all samples share; this one has fields per sample")
         fresh = not hasattr(self, "model_")
-        features, costs = self._samples(X, y, reset=fresh)
-        config = self._begin(features, costs) if fresh else self._config()
-        if not hasattr(self, "loss_"):  # of a model file whose loss was an object
+        features, costs = self._samples(X, y, dtype=None if fresh else next(self.model_.parameters()).dtype)
+        config = self._config()
+        if not hasattr(self, "loss_"):  # that of a model file may have been an object, which the file does not hold
             self.loss_ = self._make_loss(costs)
+        if fresh:
+            self.model_ = self._architecture(features)
         scaled, network = _parts(self.model_)
         features, loss = scaled(features), keyed(self.loss_)
         if not hasattr(self, "_optimizer"):
             decides = hasattr(self.loss_, "problem")
             self._optimizer = make_optimizer(network, features, costs, config, keep=not fresh, typical=decides)
         network.train()
-        for rows in shuffled(len(features), config.generator()).split(self.batch_size):
+        done = getattr(self, "n_iter_", 0)
+        for rows in shuffled(len(features), torch.Generator().manual_seed(self._seed() + done)).split(self.batch_size):
             self._optimizer.zero_grad()
             loss(network(features[rows]), costs[rows], keys=None).backward()
             self._optimizer.step()
         network.eval()
-        self.n_iter_ = getattr(self, "n_iter_", 0) + 1
+        self.n_iter_ = done + 1
         self.smoothing_ = getattr(self.loss_, "chosen_smoothing", None)
         return self
 
@@ -223,7 +229,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             y: (N, k) what came true.
             problem: of these rows, where samples have fields or known costs of their own.
         """
-        return minus_regret(self._problem_of(problem), self.predict(X), y)
+        problem, predicted = self._problem_of(problem), self.predict(X)
+        self._check_columns(y)
+        return minus_regret(problem, predicted, y)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file: JSON and arrays in a zip, no pickle; ``load`` reads it.
@@ -231,7 +239,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         It holds the problem, the weights, the parameters and the names; not the history, nor a loss that was given as
         an object. Of a module of your own it holds the weights alone.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         model_file.save(self, Path(path))
 
     @classmethod
@@ -248,27 +256,39 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         """
         return model_file.load(cls, Path(path), model)
 
-    def _samples(self, X: Any, y: Any, reset: bool, least: int = 1) -> tuple[Tensor, Tensor]:
-        """Features and costs as tensors, in the dtype that X has, checked by scikit-learn."""
-        columns = column_names(y)
-        numbers: dict[str, Any] = {"dtype": [np.float64, np.float32], "reset": reset, "ensure_min_samples": least}
+    def _samples(self, X: Any, y: Any, dtype: torch.dtype | None = None, least: int = 1) -> tuple[Tensor, Tensor]:
+        """Features and costs as tensors, checked by scikit-learn.
+
+        Args:
+            X, y: the rows.
+            dtype: of the model; None for rows that a fresh model gets its type, its columns and its names from.
+            least: so many rows are needed.
+        """
+        fresh, columns = dtype is None, column_names(y)
+        if fresh:
+            self._forget()
+        numbers: dict[str, Any] = {"dtype": [np.float64, np.float32], "reset": fresh, "ensure_min_samples": least}
         rows, true = validate_data(self, X, y, multi_output=True, y_numeric=True, **numbers)
         values = as_values(self.problem, true, "y")
-        if reset:
+        if fresh:
+            check_order_of_values(self.problem, columns)
             self._columns, self._flat = columns, true.ndim == 1
-        elif columns is not None and self._columns is not None and columns != self._columns:
-            raise ProblemError(f"the columns of y must be those of fit, {list(self._columns)}; got {list(columns)}")
-        features, device = torch.from_numpy(np.array(rows)), unwrap(self.problem)[0].device
-        dtype = features.dtype if reset else next(self.model_.parameters()).dtype
+        else:
+            self._check_columns(y)
+        device, features = unwrap(self.problem)[0].device, torch.from_numpy(np.array(rows))
+        dtype = dtype or features.dtype
         return features.to(device, dtype), torch.from_numpy(np.array(values)).to(device, dtype)
 
-    def _begin(self, features: Tensor, costs: Tensor) -> FitConfig:
-        """A fresh model and a fresh loss; the settings of the run."""
-        for name in ("_optimizer", "history_", "n_iter_"):
+    def _check_columns(self, y: Any) -> None:
+        """A table of costs has the columns that ``fit`` saw, in their order."""
+        columns = column_names(y)
+        if columns is not None and self._columns is not None and columns != self._columns:
+            raise ProblemError(f"the columns of y must be those of fit, {list(self._columns)}; got {list(columns)}")
+
+    def _forget(self) -> None:
+        """Drop what an earlier training left: a fit that fails leaves no model behind."""
+        for name in ("model_", "loss_", "history_", "n_iter_", "smoothing_", "_optimizer"):
             self.__dict__.pop(name, None)
-        config, model, loss = self._config(), self._architecture(features), self._make_loss(costs)
-        self.model_, self.loss_ = model, loss
-        return config
 
     def _architecture(self, features: Tensor) -> nn.Sequential:
         """What standardises features like these, and what is trained, with its first weights."""
@@ -285,7 +305,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         if isinstance(self.loss, str):
             times = multiple_of_auto(options.get("smoothing"))
             options |= {} if times is None else {"smoothing": "auto"}
-            loss: Any = make_loss("pear-guided" if self.loss == "pear" else self.loss, self.problem, **options)
+            loss: Any = make_loss(_OWN_DEFAULTS.get(self.loss, self.loss), self.problem, **options)
             if times is not None and costs is not None:
                 loss.calibrate(costs, times=times)
             return loss
@@ -314,7 +334,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
     def _forecast(self, X: Any) -> Array:
         """(N, k) in the dtype of the model."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         like = next(self.model_.parameters())
         self.model_.eval()

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler
 
 from pear.errors import ProblemError
-from pear.train.arrays import Features, Keys, leaves, nonfinite_rows, read_keys
-from pear.train.memory import Batch, InMemory, joined, parameter_of, read_batch
 from pear.train.order import Order
-from pear.train.rows import refuse_or_warn, unusable
+from pear.train.samples.arrays import Features, Keys, leaves, nonfinite_rows, read_keys
+from pear.train.samples.memory import Batch, InMemory, joined, parameter_of, read_batch
+from pear.train.samples.rows import refuse_or_warn, unusable
 
 LOOK = 4096
 """Samples of a DataLoader that are looked at before the first epoch, to tell whether and where a model begins."""

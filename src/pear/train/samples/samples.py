@@ -9,9 +9,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from pear.errors import ProblemError
-from pear.train.arrays import check_order
-from pear.train.loader import FromLoader
-from pear.train.memory import InMemory, came, parameter_of, read_batch
+from pear.train.samples.arrays import check_order
+from pear.train.samples.loader import FromLoader
+from pear.train.samples.memory import InMemory, came, parameter_of, read_batch
 
 Samples = InMemory | FromLoader
 

@@ -14,10 +14,10 @@ from pear.errors import ProblemError
 from pear.losses.module import DecisionModule
 from pear.problem import CostMap, Model, Problem
 from pear.problem.problem import FIELDS
-from pear.train.archive import Archive
+from pear.train.estimator.archive import Archive
 
 if TYPE_CHECKING:
-    from pear.train.estimator import DecisionRegressor
+    from pear.train.estimator.regressor import DecisionRegressor
 
 KIND, VERSION = "pear model", 1
 

@@ -10,9 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.train.arrays import Features, Keys, leaves, mapped, nonfinite_rows, read_features, read_keys, read_rows
 from pear.train.order import Order
-from pear.train.rows import refuse_or_warn, unusable
+from pear.train.samples.arrays import (
+    Features,
+    Keys,
+    leaves,
+    mapped,
+    nonfinite_rows,
+    read_features,
+    read_keys,
+    read_rows,
+)
+from pear.train.samples.rows import refuse_or_warn, unusable
 
 
 class Batch(NamedTuple):
