@@ -20,7 +20,7 @@ from pear.errors import ProblemError
 from pear.losses.guided import check_guidance
 from pear.losses.pear import PEARLoss
 from pear.problem import Model, Problem
-from pear.train.estimator.scorer import inputs_of
+from pear.problem.model import inputs_of
 from pear.train.validation import own_rows, regret_on
 
 Array = np.ndarray[Any, Any]

@@ -142,3 +142,9 @@ def unwrap(problem: Any) -> tuple[Problem, CostMap | None]:
     inside = getattr(problem, "problem", None)
     advice = "pass its problem: task.problem" if isinstance(inside, Problem) else "make one: pear.Problem(Q, A, b, …)"
     raise ProblemError(f"expected a pear.Problem or a pear.Model, got {came}; {advice}")
+
+
+def inputs_of(problem: Any) -> int:
+    """How many values are predicted for a sample."""
+    plain, cost_map = unwrap(problem)
+    return plain.n if cost_map is None else cost_map.inputs

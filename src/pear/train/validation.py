@@ -13,7 +13,7 @@ from pear.decisions.warm_starts import as_keys, rows_of
 from pear.errors import ProblemError
 from pear.losses.regret import outcome
 from pear.problem import Model, Problem
-from pear.problem.model import unwrap
+from pear.problem.model import inputs_of, unwrap
 from pear.train.loss import keyed
 from pear.train.samples import Samples, as_samples
 from pear.train.samples.arrays import Keys, call
@@ -166,7 +166,7 @@ def _with_decisions(problem: Problem | Model, validation: InMemory) -> InMemory:
 
 def check_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
     """Costs have a column for each value that is predicted."""
-    wanted = problem.inputs if isinstance(problem, Model) else problem.n
+    wanted = inputs_of(problem)
     if costs.dim() != 2 or costs.shape[1] != wanted:
         raise ProblemError(
             f"the costs of {name} must have shape (N, {wanted}), a column for each predicted cost of the problem; got "

@@ -11,14 +11,8 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
-from pear.problem.model import unwrap
+from pear.problem.model import inputs_of, unwrap
 from pear.train.validation import own_rows
-
-
-def inputs_of(problem: Problem | Model) -> int:
-    """How many values are predicted for a sample."""
-    plain, cost_map = unwrap(problem)
-    return plain.n if cost_map is None else cost_map.inputs
 
 
 def as_values(problem: Problem | Model, values: Any, name: str) -> np.ndarray[Any, Any]:
