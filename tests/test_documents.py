@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import pear
-
 ROOT = Path(__file__).resolve().parents[1]
 FENCE = re.compile(
     r"^(?P<indent>[ \t]*)(?P<fence>`{3,})python(?P<info>[ \t][^\n`]*)?\n(?P<code>.*?)^(?P=indent)(?P=fence)[ \t]*$",
@@ -115,8 +113,3 @@ def test_examples_in_docstrings_are_shown_as_code(site: Path) -> None:
 def test_a_broken_formula_is_recognised() -> None:
     assert BROKEN_FORMULA.search("z<em>(ĉ) and z</em>(ĉ + λw)")
     assert not BROKEN_FORMULA.search("the loss <em>is</em> the regret, (<em>basic</em>)")
-
-
-def test_citation_names_the_version_of_the_package() -> None:
-    citation = (ROOT / "CITATION.cff").read_text("utf-8")
-    assert re.findall(r"^version: (.+)$", citation, re.MULTILINE) == [pear.__version__]
