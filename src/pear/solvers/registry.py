@@ -182,10 +182,10 @@ BACKENDS: tuple[Backend, ...] = (
         vertex=True,
         note="linprog and milp: always there, slower than highs on small problems",
     ),
+    # those below are asked about what others left: in the order of how often they alone have led to a solution there
+    _bridge("clarabel", "clarabel", ("lp", "qp"), "interior point; tells infeasible from unbounded reliably"),
     _bridge("daqp", "daqp", ("lp", "qp"), "dual active set; very fast on small dense problems", sparse=False),
     _bridge("piqp", "piqp", ("lp", "qp"), "proximal interior point; robust on degenerate problems"),
-    _bridge("clarabel", "clarabel", ("lp", "qp"), "interior point; tells infeasible from unbounded reliably"),
-    # after the others: operator splitting has few digits to offer where those have failed, and takes longest
     Backend(
         "osqp",
         "pear.solvers.adapters.osqp",
