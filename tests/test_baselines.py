@@ -246,6 +246,49 @@ def test_lava_is_the_mean_over_the_padded_array() -> None:
     torch.testing.assert_close(grad, torch.tensor([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0]]) / 4)
 
 
+def ragged(counts: list[int], n: int = 4) -> tuple[LAVALoss, dict[int, Tensor]]:
+    """A loss on a box, and the neighbours it is told of: ``counts[i]`` random points for key i."""
+    generator = torch.Generator().manual_seed(0)
+    points = {i: torch.rand(k, n, generator=generator).double() for i, k in enumerate(counts)}
+
+    def adjacent(z: Tensor, keys: list[int]) -> list[Tensor]:
+        return [points[key] for key in keys]
+
+    sides = torch.linspace(1.0, 2.0, len(counts)).double()[:, None].expand(-1, n)  # neighbours of one's own
+    return LAVALoss(pear.Problem(lb=0.0, ub=sides, sense="max"), adjacent=adjacent), points
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_lava_equals_the_padded_formula(dtype: torch.dtype) -> None:
+    counts = [3, 0, 50, 1, 7]
+    loss, points = ragged(counts)
+    generator = torch.Generator().manual_seed(1)
+    true, predicted = torch.randn(2, len(counts), 4, generator=generator).to(dtype).unbind()
+    predicted = predicted.clone().requires_grad_()
+    value = loss(predicted, true, keys=range(len(counts)))
+    value.backward()
+    best = torch.linspace(1.0, 2.0, len(counts), dtype=dtype)[:, None] * (true > 0)
+    away = [z - points[i].to(dtype) for i, z in enumerate(best)]
+    expected = predicted.detach().requires_grad_()
+    dearer = -torch.einsum("bkn,bn->bk", torch.nn.utils.rnn.pad_sequence(away, batch_first=True), expected)
+    padded = torch.where(dearer >= loss.threshold, dearer, 0.0).mean()
+    padded.backward()
+    torch.testing.assert_close(value, padded)
+    torch.testing.assert_close(predicted.grad, expected.grad)
+
+
+def test_lava_takes_memory_for_the_neighbours_there_are() -> None:
+    """One sample of 64 has many neighbours: 200 kB in float64; padded they would be 10 MB."""
+    counts, n = [6400, *[1] * 63], 4
+    loss, _ = ragged(counts, n)
+    true, predicted = torch.ones(64, n), torch.ones(64, n, requires_grad=True)
+    loss(predicted, true, keys=range(64))  # what is kept is not counted
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        loss(predicted, true, keys=range(64)).backward()
+    allocated = sum(max(0, event.self_cpu_memory_usage) for event in profile.key_averages())
+    assert 4 * n * sum(counts) < allocated < 10 * 4 * n * sum(counts)
+
+
 def test_lava_asks_once_for_the_neighbours_of_a_vertex() -> None:
     task, asked = paths(), []
 

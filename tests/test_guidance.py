@@ -127,4 +127,4 @@ def test_what_guidance_refuses() -> None:
         with pytest.raises(pear.ProblemError, match="guidance must be a number of at least 0; got"):
             pear.PEARLoss(problem, guidance=wrong)  # type: ignore[arg-type]
     with pytest.raises(pear.ProblemError, match="a derivative by the true costs was asked for"):
-        pear.PEARLoss(problem, 0.1)(torch.zeros(1, 2), torch.zeros(1, 2, requires_grad=True))
+        pear.PEARLoss(problem, 0.1)(*(torch.zeros(1, 2, requires_grad=True) for _ in range(2)))

@@ -374,7 +374,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
     "solver": (
         ALL,
         {"solver": "gurobi"},
-        r"^unknown solver 'gurobi': There are auto, active-set, pear, binary, highs, scipy, osqp, daqp,",
+        r"^unknown solver 'gurobi': There are auto, active-set, pear, binary, highs, scipy, clarabel, daqp,",
     ),
     "solver misspelt": (ALL, {"solver": "ospq"}, r"^unknown solver 'ospq': did you mean 'osqp'\? There are auto,"),
     "solver of another kind": (

@@ -12,6 +12,7 @@ from scipy import sparse
 
 import pear
 from pear import Status
+from pear.decisions import repair
 from pear.decisions.pipeline import solve_programs
 from pear.optimality.point import ActiveSet, Duals
 from pear.problem.sparse import SparseProgram
@@ -238,6 +239,47 @@ def test_only_what_is_left_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> No
         torch.testing.assert_close(found.x, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
         last = [("daqp", 1e-10, [3.0])] if never else []
         assert calls == [("osqp", 1e-6, [1.0, 3.0, 2.0]), ("osqp", 1e-10, [3.0]), *last]
+
+
+@pytest.fixture
+def repaired(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The exchanges that the repair is allowed about the second sample of COST, one entry a call; it fails there."""
+    allowed: list[int] = []
+
+    def fails(qp: Any, x: torch.Tensor, duals: Duals, working: ActiveSet, exchanges: int) -> repair.Repaired:
+        hard, found = qp.c[:, 0] == 3.0, mend(qp, x, duals, working, exchanges)
+        allowed.extend([exchanges] * int(hard.sum()))
+        return replace(found, solved=found.solved & ~hard)
+
+    mend = repair.repair
+    monkeypatch.setattr("pear.decisions.pipeline.repair", fails)
+    return allowed
+
+
+def test_a_guess_is_not_repaired_for_a_second_solver(asked: list[str], repaired: list[int]) -> None:
+    """Two solvers that come to a guess that was tried in vain are enough: the others are not asked."""
+    solvers = [get(name) for name in ("daqp", "piqp", "clarabel", "osqp")]
+    found = solve_programs(BOX.canonical(COST, 0.1), solvers)
+    assert found.status.tolist() == [Status.SOLVED, Status.INACCURATE, Status.SOLVED]
+    assert repaired == [8, 60]  # a more accurate candidate of the same solver is worth another repair
+    assert asked == ["daqp", "daqp", "piqp", "clarabel"]
+
+
+def test_a_guess_that_is_new_is_repaired(
+    asked: list[str], repaired: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solve, solvers = Backend.solve, [get(name) for name in ("daqp", "piqp", "clarabel", "osqp")]
+
+    def other(self: Backend, qp: Any, tol: float, start: Any = None) -> Candidate:
+        found = solve(self, qp, tol, start)
+        nothing = ActiveSet.none(qp.batch, qp.n, qp.m, qp.c.device)
+        return replace(found, guess=nothing) if self.name == "piqp" else found
+
+    monkeypatch.setattr(Backend, "solve", other)
+    found = solve_programs(BOX.canonical(COST, 0.1), solvers)
+    assert found.status.tolist() == [Status.SOLVED, Status.INACCURATE, Status.SOLVED]
+    assert repaired == [8, 60, 3]
+    assert asked == ["daqp", "daqp", "piqp", "clarabel", "osqp"]
 
 
 @pytest.mark.parametrize("side", ["lb", "ub", "row"])

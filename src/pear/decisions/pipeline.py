@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.failures import known_infeasible, name_failures
+from pear.decisions.guesses import Guesses
 from pear.decisions.repair import Repaired, repair, sharpened
 from pear.optimality.active import guess_active, tight_constraints
 from pear.optimality.point import ActiveSet, Duals, Status
@@ -37,6 +38,7 @@ logger = logging.getLogger("pear")
 
 _FROM_START = 8  # exchanges that are cheaper than a solver
 _OTHERS = 3  # exchanges that a further solver's candidate is worth: there are more to ask
+_AGREED = 2  # candidates at guesses that were tried in vain, after which nobody else is asked about a sample
 _DIVERGED = 1e3  # a candidate with this residual says nothing by its multipliers
 _ON_NONZEROS = 100  # variables from which a dense program of few non-zeros is first solved as a sparse one
 _KEPT = 2**26  # numbers in the factors that a batch of sparse programs keeps for its gradient
@@ -100,6 +102,9 @@ class _Run:
         self.verdict: Verdict | None = None
         self.projector: Projector | None = None
         self.projects = self.verified.clone()
+        self.guesses = Guesses()
+        self.agreed = torch.zeros_like(self.exchanges)  # candidates at guesses that were tried in vain
+        self.asking = ""  # the name of the solver whose candidates are looked at
 
     def execute(self, solvers: Iterable[Backend], start: Start | None, seek_vertex: bool) -> Verified:
         """Go down the list; whoever is left at the end is INACCURATE."""
@@ -174,6 +179,7 @@ class _Run:
 
     def ask(self, solver: Backend, wanted: Tensor, start: Start | None, last_only: bool) -> None:
         """Let one solver propose points, ever more accurate, for the samples ``wanted``."""
+        self.asking = solver.name
         rounds, takes_start = solver.rounds_for(self.qp), solver.takes_start(self.qp)
         rounds = rounds[-1:] if last_only and not takes_start else rounds
         for warm in (start, None) if takes_start and start is not None else (None,):
@@ -250,10 +256,25 @@ class _Run:
             # every condition holds there by its natural size: the point only wants more digits
             passed = self._settle(index, sharpened(qp, x, duals, candidate.working))
         left = (~passed).nonzero()[:, 0]
-        x, duals = x[left], duals[left]
-        guess = guess_active(qp[left], x, duals) if guess is None else guess[left]
-        passed[left] = self._repair(index[left], x, duals, guess, max_exchanges)
+        guess = guess_active(qp[left], x[left], duals[left]) if guess is None else guess[left]
+        new = ~self._tried(index[left], guess)
+        left, guess = left[new], guess[new]
+        good = self._repair(index[left], x[left], duals[left], guess, max_exchanges)
+        self.guesses.keep(index[left[~good]], guess[~good], self.asking)
+        passed[left] = good
         return passed
+
+    def _tried(self, index: Tensor, guess: ActiveSet) -> Tensor:
+        """(k,) bool: the guesses of the samples ``index`` that were tried in vain; where that is usual, INACCURATE.
+
+        Solvers that agree on a guess have found what there is to find, and float64 cannot show it to be optimal.
+        """
+        if isinstance(self.qp, SparseProgram):  # without exact refinement, other multipliers are worth a try
+            return torch.zeros_like(index, dtype=torch.bool)
+        tried = self.guesses.tried(index, guess, self.asking)
+        self.agreed[index[tried]] += 1
+        self.status[index[self.agreed[index] >= _AGREED]] = int(Status.INACCURATE)
+        return tried
 
     def _repair(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Tensor:
         if not len(index):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from pear.losses.decision_loss import Decide, DecisionLoss, check_number, with_keys
 from pear.losses.own_problem import OwnProblem
@@ -61,16 +60,17 @@ class LAVALoss(DecisionLoss):
         self._away_in = self.problem
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """The mean over the padded array; padding has the value zero and no derivative."""
+        """The mean over the padded array, B × the largest k; padding has the value zero and no derivative."""
         # in float64: a vertex rounded to float32 violates the constraints that meet in it
         away = self._differences(self.best(true.double(), ids), ids)
         with self.timed("gradient"):
-            # (B, k, n): a row of zeros for every missing neighbour.
-            padded = pad_sequence(away, batch_first=True).to(predicted)
-            if padded.shape[1] == 0:
+            slots = len(away) * max(map(len, away))
+            if slots == 0:
                 return 0.0 * predicted.sum()
-            dearer = self.problem.sign * torch.einsum("bkn,bn->bk", padded, predicted)
-            return torch.where(dearer >= self.threshold, dearer, 0.0).mean()
+            # Nothing is padded: a degenerate vertex has thousands of neighbours where the others have a hundred.
+            products = [rows.to(predicted) @ cost for rows, cost in zip(away, predicted, strict=True)]
+            dearer = self.problem.sign * torch.cat(products)
+            return torch.where(dearer >= self.threshold, dearer, 0.0).sum() / slots
 
     def _differences(self, best: Tensor, ids: list[Hashable] | None) -> list[Tensor]:
         """z*(c) − v for the neighbours v of each sample's best vertex: (k, n) tensors."""

@@ -9,7 +9,8 @@ from pear.errors import ProblemError
 from pear.optimality.rule import RANK, TIGHT
 
 Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+
+_PAIRS = 2**22  # of rays that are looked at together: 16 MB for each array of them
 
 
 def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array, A: Array | None = None) -> Array:
@@ -64,31 +65,40 @@ def extreme_rays(M: Array) -> Array:
         side = rays @ row
         side[np.abs(side) <= RANK * max(1.0, float(np.abs(row).max(initial=0.0)))] = 0.0
         first, second = np.nonzero(side > 0)[0], np.nonzero(side < 0)[0]
-        a, b = (pairs.ravel() for pairs in np.meshgrid(first, second, indexing="ij"))
-        joined = _adjacent(rays, a, b, M[:i])
-        a, b = a[joined], b[joined]
+        a, b = _adjacent(rays, first, second, M[:i])
         new = rays[a] * -side[b, None] + rays[b] * side[a, None]
         new /= np.maximum(new.max(1, keepdims=True, initial=0.0), 1e-300)
         rays = np.vstack([rays[side == 0], new])
     return rays
 
 
-def _adjacent(rays: Array, a: NDArray[np.intp], b: NDArray[np.intp], M: Array) -> Mask:
-    """(P,) which pairs of extreme rays of ``{y ≥ 0, My = 0}`` span a face of two dimensions."""
-    r = len(M)
-    if r == 0 or not len(a):
-        return np.ones(len(a), dtype=bool)
-    support = rays > RANK
-    joint = support[a] | support[b]
-    size = joint.sum(1)
-    possible = np.nonzero(size <= r + 2)[0]  # more columns than that leave more than two dimensions
-    result = np.zeros(len(a), dtype=bool)
-    order = np.argsort(~joint[possible], axis=1, kind="stable")[:, : r + 2]
-    inside = np.take_along_axis(joint[possible], order, 1)
-    columns = np.moveaxis(M[:, order] * inside, 0, 1)  # (P, r, r + 2), zero where the support has no more
-    rank = np.linalg.matrix_rank(columns, tol=RANK) if len(possible) else np.zeros(0)
-    result[possible] = size[possible] - rank == 2
-    return result
+def _adjacent(
+    rays: Array, first: NDArray[np.intp], second: NDArray[np.intp], M: Array
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The pairs (a, b) of extreme rays of ``{y ≥ 0, My = 0}`` that span a face of two dimensions.
+
+    Args:
+        rays: (k, q) extreme rays.
+        first, second: of which rays a and b are.
+        M: (r, q).
+    """
+    r, support = len(M), rays > RANK
+    found = [(first[:0], second[:0])]
+    # a block of pairs at a time: a vertex where several rows meet has hundreds of millions
+    for some in np.array_split(first, 1 + len(first) * len(second) // _PAIRS):
+        # joint supports of more columns leave more than two dimensions
+        one, other = support[some].astype(np.float32), support[second].astype(np.float32)
+        size = one.sum(1)[:, None] + other.sum(1) - one @ other.T
+        i, j = np.nonzero(size <= r + 2)
+        a, b = some[i], second[j]
+        joint = support[a] | support[b]
+        order = np.argsort(~joint, axis=1, kind="stable")[:, : r + 2]
+        columns = np.moveaxis(M[:, order] * np.take_along_axis(joint, order, 1), 0, 1)  # (P, r, r + 2), zero elsewhere
+        rank = np.linalg.matrix_rank(columns, tol=RANK) if r and len(a) else 0
+        edge = joint.sum(1) - rank == 2
+        found.append((a[edge], b[edge]))
+    a, b = (np.concatenate(part) for part in zip(*found, strict=True))
+    return a, b
 
 
 def _eliminated(G_KF: Array) -> tuple[Array, Array]:

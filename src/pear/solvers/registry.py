@@ -182,6 +182,10 @@ BACKENDS: tuple[Backend, ...] = (
         vertex=True,
         note="linprog and milp: always there, slower than highs on small problems",
     ),
+    # those below are asked about what others left: in the order of how often they alone have led to a solution there
+    _bridge("clarabel", "clarabel", ("lp", "qp"), "interior point; tells infeasible from unbounded reliably"),
+    _bridge("daqp", "daqp", ("lp", "qp"), "dual active set; very fast on small dense problems", sparse=False),
+    _bridge("piqp", "piqp", ("lp", "qp"), "proximal interior point; robust on degenerate problems"),
     Backend(
         "osqp",
         "pear.solvers.adapters.osqp",
@@ -189,9 +193,6 @@ BACKENDS: tuple[Backend, ...] = (
         "osqp",
         note="operator splitting; set up once where H is shared",
     ),
-    _bridge("daqp", "daqp", ("lp", "qp"), "dual active set; very fast on small dense problems", sparse=False),
-    _bridge("piqp", "piqp", ("lp", "qp"), "proximal interior point; robust on degenerate problems"),
-    _bridge("clarabel", "clarabel", ("lp", "qp"), "interior point; tells infeasible from unbounded reliably"),
     _bridge("proxqp", "proxsuite", ("qp",), "augmented Lagrangian; needs curvature, so smooth an LP first"),
 )
 
