@@ -128,7 +128,7 @@ def test_rays_are_the_same_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch
     """Pairs of rays are looked at a block at a time: all of those of a vertex where five rows meet do not fit."""
     M = np.random.RandomState(0).randint(-3, 4, (4, 14)).astype(float)
     together = extreme_rays(M)
-    monkeypatch.setattr("pear.tasks.vertices._PAIRS", 7)
+    monkeypatch.setattr("pear.losses.vertices._PAIRS", 7)
     assert len(together) > 50
     np.testing.assert_array_equal(extreme_rays(M), together)
     assert np.abs(M @ together.T).max() < 1e-9
