@@ -78,7 +78,7 @@ class Search:
         assert self.start is not None
         scale = power_of_two(np.abs(self.values).max(1, initial=0.0))
         values = np.ascontiguousarray(self.values / scale[:, None])
-        best = self.start.astype(np.int8)
+        best = self.start.astype(np.int8, order="C")
         close = np.maximum(tie * (1 + np.abs((self.values * best).sum(1))) / scale, _rounding(values))
         has_start = np.ones(len(values), bool)
         return self._search(values, np.zeros(len(values)), close, best, has_start)[0] == PROVEN
@@ -90,7 +90,7 @@ class Search:
         units[units < 1e3 * close] = 0.0
         close = np.where(units > 0, 1e-3 * units, close)
         has_start = np.full(len(values), self.start is not None) & (units == 0)
-        chosen = np.zeros(values.shape, np.int8) if self.start is None else self.start.astype(np.int8)
+        chosen = np.zeros(values.shape, np.int8) if self.start is None else self.start.astype(np.int8, order="C")
         outcome, most = self._search(values, units, close, chosen, has_start)
         again = np.flatnonzero(outcome == TIED)
         if len(again):
@@ -105,11 +105,13 @@ class Search:
         self, values: Array, units: Array, close: Array, best: NDArray[np.int8], has_start: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int8], Array]:
         """(B,) outcomes and bounds of the scaled ``values``; ``best`` is overwritten."""
-        from pear.solvers.binary.branch import search_all  # numba again
+        from pear.solvers.binary import branch, dictionary  # numba again
 
-        most = np.empty(len(values))
-        A, b, width = self.rows.A, self.rows.b, self.rows.width
-        return search_all(values, A, b, width, units, close, best, has_start, most, self.budget), most
+        A, most, outcome = self.rows.A, np.empty(len(values)), np.empty(len(values), np.int8)
+        samples = branch.Samples(values, units, close, has_start, best, most, outcome)
+        limits = branch.Limits(A, self.rows.b, self.rows.width, self.budget)
+        branch.search_all(samples, limits, dictionary.new_tree(*A.shape), dictionary.new_work(*A.shape))
+        return outcome, most
 
     def _units(self, scale: Array) -> Array:
         """(B,) of what all values of a program, divided by ``scale``, are multiples; 0 where they are not whole."""
