@@ -64,10 +64,10 @@ def _fix_by_reduced_cost(program: Program, node: Node, spare: float, u: Array) -
 
 
 @inner
-def _rate(node: Node, p: int, rising: bool, work: Work) -> float:
-    """What one unit of row ``p``'s variable, up or down, costs at first."""
+def _rate(node: Node, p: int, sign: float, work: Work) -> float:
+    """What one unit of row ``p``'s variable, up (1.0) or down (−1.0), costs at first."""
     best = math.inf
-    for k in span(ratios(node, p, rising, work)):
+    for k in span(ratios(node, p, sign, work)):
         best = min(best, work.ratio[k])
     return best
 
@@ -83,7 +83,7 @@ def _choose(node: Node, solved: bool, gap: float, work: Work) -> tuple[int, bool
         share = node.x[p] - floor(node.x[p])
         if not solved or not free or share < _WHOLE or share > 1 - _WHOLE:
             continue
-        fall, rise = share * _rate(node, p, False, work), (1 - share) * _rate(node, p, True, work)
+        fall, rise = share * _rate(node, p, -1.0, work), (1 - share) * _rate(node, p, 1.0, work)
         score = (min(fall, gap) + 1e-6 * gap) * (min(rise, gap) + 1e-6 * gap)
         if score > best:
             place, up, best = p, rise < fall, score

@@ -67,11 +67,11 @@ class Search:
             return Found(nothing, nothing.sum(1), np.full(len(nothing), SPENT, np.int8))
         if self.rows.weights is None:
             return self._branch()
-        from pear.solvers.binary.dynamic import fill_all  # numba, which takes a moment to import
+        from pear.solvers.binary import dynamic  # numba, which takes a moment to import
 
-        chosen, most = np.empty(self.values.shape, np.int8), np.empty(len(self.values))
-        fill_all(np.ascontiguousarray(self.values), self.rows.weights, self.rows.capacity, chosen, most)
-        return Found(chosen.astype(np.float64), most, np.zeros(len(most), np.int8))
+        weights, capacity = self.rows.weights[None], np.array([self.rows.capacity])
+        found = dynamic.fill(self.values, weights, capacity, np.zeros(len(self.values), np.int64))
+        return Found(found.chosen.astype(np.float64), found.best, np.zeros(len(found.best), np.int8))
 
     def unique(self, tie: float) -> NDArray[np.bool_]:
         """(B,) True where ``start``, a best selection, is proven to have no equal, to a relative ``tie``."""

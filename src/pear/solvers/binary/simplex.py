@@ -41,11 +41,18 @@ def flip(node: Node, j: int) -> None:
 
 
 @inner
-def ratios(node: Node, p: int, rising: bool, work: Work) -> int:
-    """Write the ratio of each column that can move row ``p``'s variable to ``work``; how many there are."""
+def ratios(node: Node, p: int, sign: float, work: Work) -> int:
+    """Write the ratio of each column that can move row ``p``'s variable to ``work``; how many there are.
+
+    Args:
+        node, p: of which dictionary, and of which row.
+        sign: 1.0 where the variable rises, −1.0 where it falls: of a bool that is a constant numba would make a type,
+            and compile this once for each.
+        work: written to.
+    """
     M, found = node.M, 0
     for j in span(node.size[0]):
-        a = node.T[p, j] if rising else -node.T[p, j]
+        a = sign * node.T[p, j]
         if (a > _PIVOT and node.upper[j] == 1) or (a < -_PIVOT and node.upper[j] == 0):
             work.order[found] = j
             work.ratio[found] = abs(node.T[M + 1, j] / a)
@@ -75,7 +82,7 @@ def _entering(node: Node, p: int, work: Work) -> int:
     """
     rising = node.x[p] < node.least[p]
     outside = node.least[p] - node.x[p] if rising else node.x[p] - node.most[p]
-    found = ratios(node, p, rising, work)
+    found = ratios(node, p, 1.0 if rising else -1.0, work)
     while found > 0:
         best = _least_ratio(node, p, found, work)
         j = work.order[best]
