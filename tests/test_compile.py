@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import pear
 from pear.cli.app import app
-from pear.solvers.active_set.compact import address_of, call, refer, span
+from pear.solvers.active_set.compact import address_of, call, floor, refer, span
 from pear.solvers.active_set.compile import entry, inner, news
 from pear.train.compiled.ahead import PARTS
 
@@ -166,6 +166,32 @@ def test_arrays_that_are_not_contiguous_are_refused(arrays: Outside, compiled: A
 
     with pytest.raises(Exception, match="ascontiguousarray"):
         compiled(outer)(arrays._replace(vector=np.ones(8)[::2]))
+
+
+def test_floor_is_that_of_numpy_far_beyond_the_integers(arrays: Outside, compiled: Any) -> None:
+    x = np.array([-2.5, -0.0, 1e300, np.inf])
+
+    def outer(o: Outside) -> None:
+        held = refer(o)
+        for k in span(len(held.vector)):
+            held.vector[k] = floor(held.vector[k])
+
+    held = arrays._replace(vector=x.copy())
+    compiled(outer)(held)
+    np.testing.assert_array_equal(held.vector, np.floor(x))
+
+
+def test_sums_keep_their_order_where_they_must(arrays: Outside, compiled: Any) -> None:
+    """In lanes they would be rounded otherwise."""
+    x = np.random.default_rng(0).normal(size=1000)
+
+    def outer(o: Outside) -> float:
+        held, total = refer(o), 0.0
+        for k in span(len(held.vector)):
+            total += held.vector[k]
+        return total
+
+    assert compiled(outer, any_order=False)(arrays._replace(vector=x)) == np.add.accumulate(x)[-1]
 
 
 def test_a_function_is_called_by_its_address(arrays: Outside, compiled: Any) -> None:

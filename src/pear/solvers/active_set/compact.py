@@ -278,6 +278,18 @@ def _pair(context: Any, builder: Any, kind: Any, first: Any, second: Any) -> Any
     return builder.insert_value(value, second, 1)
 
 
+def _floor(typing: Any, x: Any) -> Any:
+    """The greatest whole number up to x, as a floating-point number, in one instruction."""
+
+    def generate(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
+        return builder.call(builder.module.declare_intrinsic("llvm.floor", [arguments[0].type]), arguments)
+
+    return signature(types.float64, types.float64), generate
+
+
+floor: Any = intrinsic(_floor)
+
+
 def _call(typing: Any, address: Any, arguments: Any) -> Any:
     """Call the compiled function at an address, which returns nothing and takes just these types; see ``address_of``.
 

@@ -23,26 +23,31 @@ logger = logging.getLogger("pear")
 
 _HERE = Path(__file__).resolve().parent
 _RULE = _HERE.parents[1] / "optimality" / "rule.py"
-# Sums may be taken in any order, so that they run in parallel lanes; NaN and infinity keep their meaning. Division by
-# zero gives them instead of an exception. Nothing is allocated and nothing is counted by reference, which takes a third
-# less time; functions compiled in this way may be called by each other and by Python, not by other compiled ones.
-_OPTIONS: dict[str, Any] = {
-    "nogil": True,
-    "_nrt": False,
-    "fastmath": {"reassoc", "contract", "nsz"},
-    "error_model": "numpy",
-    "no_cfunc_wrapper": True,
-}
+# Sums may be taken in any order, so that they run in parallel lanes; NaN and infinity keep their meaning.
+_ANY_ORDER = frozenset({"reassoc", "contract", "nsz"})
+# Division by zero gives NaN or infinity instead of an exception. Nothing is allocated and nothing is counted by
+# reference, which takes a third less time; functions compiled in this way may be called by each other and by Python,
+# not by other compiled ones.
+_OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
-def inner(function: Any) -> Any:
-    """Compile a function that is called by compiled ones only; its code is cached as part of theirs."""
-    return njit(no_cpython_wrapper=True, pipeline_class=Inner, **_OPTIONS)(function)
+def inner(function: Any, any_order: bool = True) -> Any:
+    """Compile a function that is called by compiled ones only; its code is cached as part of theirs.
+
+    Args:
+        function: to compile.
+        any_order: whether sums may be taken in any order.
+    """
+    return njit(no_cpython_wrapper=True, pipeline_class=Inner, fastmath=_fastmath(any_order), **_OPTIONS)(function)
 
 
-def entry(function: Any) -> Any:
+def entry(function: Any, any_order: bool = True) -> Any:
     """Compile a function that Python calls, and keep the result on disk, for as long as the sources are the same."""
-    return guarded(njit(pipeline_class=Entry, **_OPTIONS)(function))
+    return guarded(njit(pipeline_class=Entry, fastmath=_fastmath(any_order), **_OPTIONS)(function))
+
+
+def _fastmath(any_order: bool) -> Any:
+    return set(_ANY_ORDER) if any_order else False
 
 
 def guarded(dispatcher: Any) -> Any:

@@ -36,11 +36,9 @@ class Budgets:
 
     def fill(self, values: Array, rows: Ints) -> Array:
         """(B, n) 0 or 1, proven best, for values (B, n) under the budgets ``rows`` (B,); NaN without a table."""
-        from pear.solvers.binary.dynamic import fill_each  # numba, which takes a moment to import
+        from pear.solvers.binary import dynamic  # numba, which takes a moment to import
 
         tabled = np.flatnonzero(self.capacities[rows] >= 0)
-        chosen = np.empty((len(tabled), values.shape[1]), np.int8)
-        fill_each(np.ascontiguousarray(values[tabled]), self.units, self.capacities, rows[tabled], chosen)
         z = np.full(values.shape, np.nan)
-        z[tabled] = chosen
+        z[tabled] = dynamic.fill(values[tabled], self.units, self.capacities, rows[tabled]).chosen
         return z

@@ -15,8 +15,10 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from pear.solvers.active_set import compile
+from pear.solvers.active_set.compact import span
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -28,13 +30,10 @@ DEPTH = 256
 FREE = 2
 """State of an item that is fixed neither at 1 (taken) nor at 0 (left)."""
 
-COLUMN, UPPER, FIXED_AT = 0, 1, 2
-X, LEAST, MOST, LO, HI, ROOM, BASE = 0, 1, 2, 3, 4, 5, 6
-
 _PERTURBATION = 1e-9  # a second d, a little off, chooses pivots: equal ratios would let the simplex method cycle
 
-inner = partial(njit, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""Compiles a function that only compiled ones call; its code is cached as part of theirs."""
+inner = partial(compile.inner, any_order=False)
+"""Compiles a function that only compiled ones call; what it finds does not depend on how the compiler orders sums."""
 
 
 class Program(NamedTuple):
@@ -61,12 +60,39 @@ class Node(NamedTuple):
     Attributes:
         T: (M + 2, n) coefficients of the nonbasic variables, then d, then the d that chooses pivots. The first
             ``size[0]`` columns are in use.
-        item: (3, n) COLUMN: the variable of each column; UPPER: 1 where it sits at its upper bound; FIXED_AT: of each
-            item, 0, 1 or FREE.
-        row: (7, M) X, LEAST, MOST: values and bounds of the basic variables; LO, HI: bounds of y; ROOM: b less
-            what the items taken for good need; BASE: first, what these items earn.
+        column: (n,) the variable of each column; upper: (n,) 1 where it sits at its upper bound.
+        fixed_at: (n,) of each item, 0, 1 or FREE.
+        x, least, most: (M,) values and bounds of the basic variables.
+        lo, hi: (M,) bounds of y.
+        room: (M,) b less what the items taken for good need; base: (M,) first, what these items earn.
         basic: (M,) basic variables.
         size: (1,) columns in use.
+        n, M: numbers of items and rows.
+    """
+
+    T: Array
+    column: Ints
+    upper: Ints
+    fixed_at: Ints
+    x: Array
+    least: Array
+    most: Array
+    lo: Array
+    hi: Array
+    room: Array
+    base: Array
+    basic: Ints
+    size: Ints
+    n: int
+    M: int
+
+
+class Tree(NamedTuple):
+    """Nodes by level, and the branches that are left.
+
+    Attributes:
+        T: (DEPTH, M + 2, n); item: (DEPTH, 3, n); row: (DEPTH, 7, M); basic: (DEPTH, M); size: (DEPTH, 1): the nodes.
+        bound: (DEPTH,) bounds of the nodes; branch: (DEPTH, 2) place and direction of the branch left.
     """
 
     T: Array
@@ -74,12 +100,6 @@ class Node(NamedTuple):
     row: Array
     basic: Ints
     size: Ints
-
-
-class Tree(NamedTuple):
-    """Nodes by level (DEPTH, …), what their bounds were (DEPTH,), place and direction of the branch left (DEPTH, 2)."""
-
-    nodes: Node
     bound: Array
     branch: Ints
 
@@ -93,55 +113,71 @@ class Work(NamedTuple):
     u: Array
 
 
-@inner()
 def new_tree(n: int, M: int) -> Tree:
     """Room for DEPTH nodes of n items and M rows."""
-    nodes = Node(
-        np.empty((DEPTH, M + 2, n)),
-        np.empty((DEPTH, 3, n), np.int64),
-        np.empty((DEPTH, 7, M)),
-        np.empty((DEPTH, M), np.int64),
-        np.empty((DEPTH, 1), np.int64),
-    )
-    return Tree(nodes, np.empty(DEPTH), np.empty((DEPTH, 2), np.int64))
+    item, basic = np.empty((DEPTH, 3, n), np.int64), np.empty((DEPTH, M), np.int64)
+    T, row, size = np.empty((DEPTH, M + 2, n)), np.empty((DEPTH, 7, M)), np.empty((DEPTH, 1), np.int64)
+    return Tree(T, item, row, basic, size, np.empty(DEPTH), np.empty((DEPTH, 2), np.int64))
 
 
-@inner()
+def new_work(n: int, M: int) -> Work:
+    """Room for n items and M rows."""
+    return Work(np.empty(n), np.empty(n, np.int64), np.empty(n, np.int8), np.empty(M))
+
+
+@inner
 def level(tree: Tree, depth: int) -> Node:
     """The node at that depth."""
-    every = tree.nodes
-    return Node(every.T[depth], every.item[depth], every.row[depth], every.basic[depth], every.size[depth])
+    T, item, row = tree.T[depth], tree.item[depth], tree.row[depth]
+    height, n = T.shape
+    return Node(
+        *(T, item[0], item[1], item[2]),
+        *(row[0], row[1], row[2], row[3], row[4], row[5], row[6]),
+        *(tree.basic[depth], tree.size[depth], n, height - 2),
+    )
 
 
-@inner()
+@inner
 def copy(node: Node, to: Node) -> None:
     """Write the part of ``node`` that is in use to ``to``."""
     k = to.size[0] = node.size[0]
-    to.T[:, :k] = node.T[:, :k]
-    to.item[:FIXED_AT, :k] = node.item[:FIXED_AT, :k]
-    to.item[FIXED_AT] = node.item[FIXED_AT]
-    to.basic[:] = node.basic
-    to.row[:] = node.row
+    for i in span(node.M + 2):
+        copy_floats(node.T[i], to.T[i], k)
+    for j in span(k):
+        to.column[j], to.upper[j] = node.column[j], node.upper[j]
+    for j in span(node.n):
+        to.fixed_at[j] = node.fixed_at[j]
+    for i in span(node.M):
+        to.basic[i] = node.basic[i]
+        to.x[i], to.least[i], to.most[i] = node.x[i], node.least[i], node.most[i]
+        to.lo[i], to.hi[i], to.room[i], to.base[i] = node.lo[i], node.hi[i], node.room[i], node.base[i]
 
 
-@inner()
+@inner
+def copy_floats(row: Array, to: Array, k: int) -> None:
+    """Write the first ``k`` numbers of ``row`` to ``to``."""
+    for j in span(k):
+        to[j] = row[j]
+
+
+@inner
 def reset(program: Program, node: Node) -> None:
     """Every item nonbasic at the bound its value asks for, every y basic."""
     n, M = program.A.shape
     node.size[0] = n
-    node.row[BASE, 0] = 0.0
-    for i in range(M):
+    node.base[0] = 0.0
+    for i in span(M):
         node.basic[i] = n + i
-        node.row[X, i] = node.row[ROOM, i] = program.b[i]
-        node.row[LEAST, i] = node.row[LO, i] = 0.0
-        node.row[MOST, i] = node.row[HI, i] = program.width[i]
-    for j in range(n):
-        node.item[COLUMN, j] = j
-        node.item[FIXED_AT, j] = FREE
+        node.x[i] = node.room[i] = program.b[i]
+        node.least[i] = node.lo[i] = 0.0
+        node.most[i] = node.hi[i] = program.width[i]
+    for j in span(n):
+        node.column[j] = j
+        node.fixed_at[j] = FREE
         node.T[M, j] = program.v[j]
         node.T[M + 1, j] = program.v[j] + _PERTURBATION * ((j * 0.6180339887498949) % 1.0 - 0.5)
-        node.item[UPPER, j] = 1 if node.T[M + 1, j] > 0 else 0
-        for i in range(M):
+        node.upper[j] = 1 if node.T[M + 1, j] > 0 else 0
+        for i in span(M):
             node.T[i, j] = program.A[j, i]
-            if node.item[UPPER, j] == 1:
-                node.row[X, i] -= program.A[j, i]
+            if node.upper[j] == 1:
+                node.x[i] -= program.A[j, i]

@@ -2,56 +2,68 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
+from functools import partial
+from typing import NamedTuple
 
-from pear.solvers.active_set.compile import guarded
+import numpy as np
+
+from pear.solvers.active_set import compile
+from pear.solvers.active_set.compact import refer, span
 from pear.solvers.binary.dictionary import Array, Bytes, Ints
 
 
-@guarded
-@njit(nogil=True)
-def fill_all(values: Array, weights: Ints, capacity: int, chosen: Bytes, best: Array) -> None:
-    """Write the selection of greatest value for each row of ``values`` to ``chosen``, and that value to ``best``.
+class Fillings(NamedTuple):
+    """B values, their budgets, and what is found.
 
-    ``most[j, c]`` is the best that the first j items earn in room c. Where an item gains nothing it is left out.
-
-    Args:
-        values: (B, n) of any sign.
-        weights: (n,) at least 0.
-        capacity: at least 0.
-        chosen: (B, n) overwritten.
-        best: (B,) overwritten.
-    """
-    n = weights.shape[0]
-    most = np.zeros((n + 1, capacity + 1))
-    for s in range(values.shape[0]):
-        for j in range(n):
-            w, v = weights[j], values[s, j]
-            for c in range(min(w, capacity + 1)):
-                most[j + 1, c] = most[j, c]
-            for c in range(w, capacity + 1):
-                most[j + 1, c] = max(most[j, c], most[j, c - w] + v)
-        c = capacity
-        best[s] = most[n, c]
-        for j in range(n - 1, -1, -1):
-            chosen[s, j] = most[j + 1, c] > most[j, c]
-            if chosen[s, j]:
-                c -= weights[j]
-
-
-@guarded
-@njit(nogil=True)
-def fill_each(values: Array, weights: Ints, capacities: Ints, rows: Ints, chosen: Bytes) -> None:
-    """As ``fill_all``, where every row of ``values`` (B, n) has weights and a capacity of its own.
-
-    Args:
+    Attributes:
         values: (B, n) of any sign.
         weights: (N, n) at least 0.
         capacities: (N,) at least 0.
         rows: (B,) which of those N belong to each row of ``values``.
-        chosen: (B, n) overwritten.
+        chosen: (B, n) overwritten by the selection of greatest value.
+        best: (B,) overwritten by that value.
+        most: (n + 1, 1 + greatest capacity) ``most[j, c]`` is the best that the first j items earn in room c; zeros.
     """
-    best = np.empty(1)
-    for s in range(values.shape[0]):
-        fill_all(values[s : s + 1], weights[rows[s]], capacities[rows[s]], chosen[s : s + 1], best)
+
+    values: Array
+    weights: Ints
+    capacities: Ints
+    rows: Ints
+    chosen: Bytes
+    best: Array
+    most: Array
+
+
+def fill(values: Array, weights: Ints, capacities: Ints, rows: Ints) -> Fillings:
+    """The selections of greatest value; see ``Fillings``."""
+    B, n = values.shape
+    most = np.zeros((n + 1, 1 + max(capacities[rows].tolist(), default=0)))  # of few numbers faster than numpy's max
+    chosen, best = np.empty((B, n), np.int8), np.empty(B)
+    found = Fillings(np.ascontiguousarray(values), weights, capacities, rows, chosen, best, most)
+    fill_all(found)
+    return found
+
+
+@partial(compile.entry, any_order=False)
+def fill_all(fillings: Fillings) -> None:
+    """Write the selections and their values. Where an item gains nothing it is left out."""
+    f = refer(fillings)
+    items, most = len(f.most) - 1, f.most
+    for s in span(len(f.values)):
+        row, values, chosen = f.rows[s], f.values[s], f.chosen[s]
+        weights, capacity = f.weights[row], f.capacities[row]
+        for j in span(items):
+            without, room = most[j], min(weights[j], capacity + 1)
+            for c in span(room):
+                most[j + 1, c] = without[c]
+            for c in span(room, capacity + 1):
+                taken = without[c - room] + values[j]
+                most[j + 1, c] = taken if taken > without[c] else without[c]
+        c = capacity
+        f.best[s] = most[items, c]
+        for k in span(items):
+            j = items - 1 - k
+            taken_here = most[j + 1, c] > most[j, c]
+            chosen[j] = 1 if taken_here else 0
+            if taken_here:
+                c -= weights[j]

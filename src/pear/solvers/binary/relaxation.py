@@ -9,79 +9,80 @@ holds, whatever rounding did to T: proofs rest on this line alone, evaluated wit
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
-from pear.solvers.binary import dictionary as ix
-from pear.solvers.binary.dictionary import Array, Node, Program, Work, inner
+from pear.solvers.active_set import compile
+from pear.solvers.active_set.compact import span
+from pear.solvers.binary.dictionary import FREE, Array, Node, Program, Work, inner
 from pear.solvers.binary.simplex import AT_OPTIMUM, BELOW, INFEASIBLE, reoptimise
 
 _EPS = 2.220446049250313e-16
 
 
-@inner()
+@inner
 def _multipliers(node: Node, u: Array) -> None:
     """Write the rows' multipliers to ``u`` (M,); where y has no upper bound they must not be negative."""
-    n, M = node.item.shape[1], node.row.shape[1]
-    for i in range(M):
+    n, M = node.n, node.M
+    for i in span(M):
         u[i] = 0.0
-    for j in range(node.size[0]):
-        if node.item[ix.COLUMN, j] >= n:
-            u[node.item[ix.COLUMN, j] - n] = -node.T[M, j]
-    for i in range(M):
-        if node.row[ix.HI, i] == np.inf:
+    for j in span(node.size[0]):
+        if node.column[j] >= n:
+            u[node.column[j] - n] = -node.T[M, j]
+    for i in span(M):
+        if node.hi[i] == math.inf:
             u[i] = max(u[i], 0.0)
 
 
-@inner()
+@inner
 def _along_ray(node: Node, p: int, length: float, u: Array) -> None:
     """Move ``u`` along the dual ray by which row ``p`` shows that nothing fits."""
-    n, M = node.item.shape[1], node.row.shape[1]
-    step = length if node.row[ix.X, p] < node.row[ix.LEAST, p] else -length
+    n, M = node.n, node.M
+    step = length if node.x[p] < node.least[p] else -length
     if node.basic[p] >= n:
         u[node.basic[p] - n] += step
-    for j in range(node.size[0]):
-        if node.item[ix.COLUMN, j] >= n:
-            u[node.item[ix.COLUMN, j] - n] += step * node.T[p, j]
-    for i in range(M):
-        if node.row[ix.HI, i] == np.inf:
+    for j in span(node.size[0]):
+        if node.column[j] >= n:
+            u[node.column[j] - n] += step * node.T[p, j]
+    for i in span(M):
+        if node.hi[i] == math.inf:
             u[i] = max(u[i], 0.0)
 
 
-@inner(fastmath={"reassoc", "contract"})
+@compile.inner
 def reduced_value(program: Program, u: Array, item: int) -> float:
     """What ``item`` earns beyond what it takes."""
     r = program.v[item]
-    for i in range(u.shape[0]):
+    for i in span(len(u)):
         r -= u[i] * program.A[item, i]
     return r
 
 
-@inner()
+@inner
 def _bound_by(program: Program, node: Node, u: Array) -> float:
     """The most that the items fixed and any choice of the others earn, by the multipliers ``u``."""
     n, M = program.A.shape
-    total, size = node.row[ix.BASE, 0], 0.0
-    for i in range(M):
-        total += u[i] * node.row[ix.ROOM, i] - u[i] * (node.row[ix.LO, i] if u[i] >= 0 else node.row[ix.HI, i])
-        size += abs(u[i]) * (abs(node.row[ix.ROOM, i]) + node.size[0])
-    for j in range(node.size[0]):
-        if node.item[ix.COLUMN, j] < n:
-            total += max(reduced_value(program, u, node.item[ix.COLUMN, j]), 0.0)
-    for i in range(M):
-        if node.basic[i] < n and node.item[ix.FIXED_AT, node.basic[i]] == ix.FREE:
+    total, size = node.base[0], 0.0
+    for i in span(M):
+        total += u[i] * node.room[i] - u[i] * (node.lo[i] if u[i] >= 0 else node.hi[i])
+        size += abs(u[i]) * (abs(node.room[i]) + node.size[0])
+    for j in span(node.size[0]):
+        if node.column[j] < n:
+            total += max(reduced_value(program, u, node.column[j]), 0.0)
+    for i in span(M):
+        if node.basic[i] < n and node.fixed_at[node.basic[i]] == FREE:
             total += max(reduced_value(program, u, node.basic[i]), 0.0)
     rounding = _EPS * size  # more than ``close`` allows for where multipliers are large
     return total + rounding if rounding > 0.25 * program.close else total
 
 
-@inner()
+@inner
 def solve_relaxation(program: Program, node: Node, least: float, work: Work) -> tuple[bool, float]:
     """Solve the relaxation of a node as far as needed: whether it is solved, and a verified bound."""
     state, p = reoptimise(program, node, least, work)
     _multipliers(node, work.u)
     bound = _bound_by(program, node, work.u)
     if state == BELOW and bound >= least:
-        state, p = reoptimise(program, node, -np.inf, work)
+        state, p = reoptimise(program, node, -math.inf, work)
         _multipliers(node, work.u)
         bound = _bound_by(program, node, work.u)
     length = 1.0

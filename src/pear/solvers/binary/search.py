@@ -67,18 +67,18 @@ class Search:
             return Found(nothing, nothing.sum(1), np.full(len(nothing), SPENT, np.int8))
         if self.rows.weights is None:
             return self._branch()
-        from pear.solvers.binary.dynamic import fill_all  # numba, which takes a moment to import
+        from pear.solvers.binary import dynamic  # numba, which takes a moment to import
 
-        chosen, most = np.empty(self.values.shape, np.int8), np.empty(len(self.values))
-        fill_all(np.ascontiguousarray(self.values), self.rows.weights, self.rows.capacity, chosen, most)
-        return Found(chosen.astype(np.float64), most, np.zeros(len(most), np.int8))
+        weights, capacity = self.rows.weights[None], np.array([self.rows.capacity])
+        found = dynamic.fill(self.values, weights, capacity, np.zeros(len(self.values), np.int64))
+        return Found(found.chosen.astype(np.float64), found.best, np.zeros(len(found.best), np.int8))
 
     def unique(self, tie: float) -> NDArray[np.bool_]:
         """(B,) True where ``start``, a best selection, is proven to have no equal, to a relative ``tie``."""
         assert self.start is not None
         scale = power_of_two(np.abs(self.values).max(1, initial=0.0))
         values = np.ascontiguousarray(self.values / scale[:, None])
-        best = self.start.astype(np.int8)
+        best = self.start.astype(np.int8, order="C")
         close = np.maximum(tie * (1 + np.abs((self.values * best).sum(1))) / scale, _rounding(values))
         has_start = np.ones(len(values), bool)
         return self._search(values, np.zeros(len(values)), close, best, has_start)[0] == PROVEN
@@ -90,7 +90,7 @@ class Search:
         units[units < 1e3 * close] = 0.0
         close = np.where(units > 0, 1e-3 * units, close)
         has_start = np.full(len(values), self.start is not None) & (units == 0)
-        chosen = np.zeros(values.shape, np.int8) if self.start is None else self.start.astype(np.int8)
+        chosen = np.zeros(values.shape, np.int8) if self.start is None else self.start.astype(np.int8, order="C")
         outcome, most = self._search(values, units, close, chosen, has_start)
         again = np.flatnonzero(outcome == TIED)
         if len(again):
@@ -105,11 +105,13 @@ class Search:
         self, values: Array, units: Array, close: Array, best: NDArray[np.int8], has_start: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int8], Array]:
         """(B,) outcomes and bounds of the scaled ``values``; ``best`` is overwritten."""
-        from pear.solvers.binary.branch import search_all  # numba again
+        from pear.solvers.binary import branch, dictionary  # numba again
 
-        most = np.empty(len(values))
-        A, b, width = self.rows.A, self.rows.b, self.rows.width
-        return search_all(values, A, b, width, units, close, best, has_start, most, self.budget), most
+        A, most, outcome = self.rows.A, np.empty(len(values)), np.empty(len(values), np.int8)
+        samples = branch.Samples(values, units, close, has_start, best, most, outcome)
+        limits = branch.Limits(A, self.rows.b, self.rows.width, self.budget)
+        branch.search_all(samples, limits, dictionary.new_tree(*A.shape), dictionary.new_work(*A.shape))
+        return outcome, most
 
     def _units(self, scale: Array) -> Array:
         """(B,) of what all values of a program, divided by ``scale``, are multiples; 0 where they are not whole."""
