@@ -422,7 +422,7 @@ def test_names_are_unique_and_the_built_in_solver_comes_first() -> None:
 
 def test_unknown_name() -> None:
     listing = (
-        "There are auto, active-set, pear, binary, highs, scipy, osqp, daqp, piqp, clarabel, proxqp, "
+        "There are auto, active-set, pear, binary, highs, scipy, clarabel, daqp, piqp, osqp, proxqp, "
         "and qpsolvers:NAME for any other solver of the qpsolvers package"
     )
     with pytest.raises(UnknownSolverError, match=re.escape(f"unknown solver 'OSPQ': did you mean 'osqp'? {listing}")):
@@ -440,7 +440,7 @@ def test_unknown_name_within_qpsolvers() -> None:
 
 
 def test_wrong_kind() -> None:
-    able = "active-set, pear, osqp, daqp, piqp, clarabel"
+    able = "active-set, pear, clarabel, daqp, piqp, osqp"
     message = f"solver 'highs' solves problems of kind lp and milp, not qp: use one of {able}"
     with pytest.raises(UnknownSolverError, match=message):
         check(get("highs"), "qp")
