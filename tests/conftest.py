@@ -20,3 +20,11 @@ def real_data(folder: str) -> Path:
     if not root or not (Path(root) / folder).is_dir():
         pytest.skip(f"needs real data: $PEAR_DATA ({root or 'not set'}) names no folder with {folder}/")
     return Path(root) / folder
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An empty folder, and a wide terminal without colours."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")

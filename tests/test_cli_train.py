@@ -45,11 +45,8 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+def run(terminal: None) -> Run:
     """The command, in a folder with ``knapsack.mps`` and ``data.csv``, and in a wide terminal without colours."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "200")
     Path("knapsack.mps").write_text(KNAPSACK)
     table(120).to_csv("data.csv", index=False)
     return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])

@@ -27,11 +27,8 @@ Reproduce = Callable[..., Result]
 
 
 @pytest.fixture
-def reproduce(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Reproduce:
+def reproduce(terminal: None, monkeypatch: pytest.MonkeyPatch) -> Reproduce:
     """The command in an empty folder, with quick runs that take milliseconds."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "200")
     tiny = {
         "shortest_path": {"grid": [3, 3], "samples": 40},
         "knapsack": {"items": 6, "dimensions": 2, "samples": 24},
