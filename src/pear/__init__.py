@@ -21,7 +21,7 @@ from pear.errors import (
     SolveError,
     UnknownSolverError,
 )
-from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret_gradient
+from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret, regret_gradient
 from pear.optimality.point import Status
 from pear.problem import CostMap, Model, Problem, Smooth
 
@@ -72,6 +72,7 @@ __all__ = [
     "from_scipy",
     "losses",
     "normalized_regret",
+    "regret",
     "regret_gradient",
     "regret_scorer",
     "solve",

@@ -17,7 +17,7 @@ from pear.losses.eager import eager
 from pear.losses.guided import DECAY, GuidedRegret, check_guidance
 from pear.losses.last_call import LastCall
 from pear.losses.module import DecisionModule
-from pear.losses.regret import check_injection, check_pair, gradient_error, regret, true_curvature
+from pear.losses.regret import check_injection, check_pair, gradient_error, regret_of_program, true_curvature
 from pear.optimality.point import Status
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch
@@ -267,7 +267,7 @@ class PEARLoss(DecisionModule):
         self.seconds["solve"] += time.perf_counter() - began
         good = (solved.solved & (ideal_status == Status.SOLVED))[:, None]
         true_program = problem.canonical(call.true, lam, Q=true_Q)
-        value = torch.where(good[:, 0], regret(problem, solved, ideal, true_program), 0.0)
+        value = torch.where(good[:, 0], regret_of_program(problem, solved, ideal, true_program), 0.0)
         began = time.perf_counter()
         exact = injected = torch.zeros_like(solved.x)
         if wanted:

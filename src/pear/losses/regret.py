@@ -78,6 +78,44 @@ def regret_gradient(
     return g if cost_map is None else cost_map.pull_back(g)
 
 
+def regret(
+    problem: Problem | Model,
+    predicted: Any,
+    true: Any,
+    solver: str = "auto",
+    Q: Any = None,
+    true_Q: Any = None,
+    time_limit: float | None = None,
+) -> Tensor:
+    """What each decision loses against the best one, in the unit of the costs: ``f(z*(ĉ); c) − f(z*(c); c)``.
+
+    The sign is turned for maximisation, so that it is never negative. Evaluated on the problem as it is: the integer
+    program where it is one, without smoothing.
+
+    Args:
+        problem: what is decided. A ``Model`` maps predicted values (B, k) to costs.
+        predicted: (B, n) predicted costs.
+        true: (B, n) true costs.
+        solver: "auto" or a name that ``pear solvers`` lists.
+        Q: predicted curvature.
+        true_Q: the curvature of the true objective; the problem's own where it is left out.
+        time_limit: seconds for all integer programs together; a sample that is not proven by then raises.
+
+    Returns:
+        (B,) float64.
+
+    Raises:
+        SolveError: a sample is not solved, or not in time; nothing is scored by an unproven decision.
+
+    Example:
+        >>> import pear
+        >>> choose_one = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+        >>> pear.regret(choose_one, [[2.0, 1.0], [1.0, 2.0]], [[1.0, 3.0], [1.0, 3.0]])
+        tensor([2., 0.], dtype=torch.float64)
+    """
+    return _judged(problem, predicted, true, solver, Q, true_Q, time_limit).regret
+
+
 def normalized_regret(
     problem: Problem | Model,
     predicted: Any,
@@ -89,20 +127,7 @@ def normalized_regret(
 ) -> float:
     """What the decisions lose, relative to what perfect knowledge would have paid or earned.
 
-    ``Σ [f(z*(ĉ); c) − f(z*(c); c)] / (Σ |f(z*(c); c)| + 1e-7)``, with the numerator's sign turned for maximisation.
-    Evaluated on the problem as it is: the integer program where it is one, without smoothing.
-
-    Args:
-        problem: what is decided. A ``Model`` maps predicted values (B, k) to costs.
-        predicted: (B, n) predicted costs.
-        true: (B, n) true costs.
-        solver: "auto" or a name that ``pear solvers`` lists.
-        Q: predicted curvature.
-        true_Q: the curvature of the true objective; the problem's own where it is left out.
-        time_limit: seconds for all integer programs together; a sample that is not proven by then raises.
-
-    Raises:
-        SolveError: a sample is not solved, or not in time; nothing is scored by an unproven decision.
+    ``Σ regret / (Σ |f(z*(c); c)| + 1e-7)``, with the arguments of ``pear.regret``, which gives each sample's part.
 
     Example:
         >>> import pear
@@ -110,13 +135,20 @@ def normalized_regret(
         >>> round(pear.normalized_regret(choose_one, [[2.0, 1.0]], [[1.0, 3.0]]), 6)
         2.0
     """
+    return _judged(problem, predicted, true, solver, Q, true_Q, time_limit).normalized
+
+
+def _judged(
+    problem: Problem | Model, predicted: Any, true: Any, solver: str, Q: Any, true_Q: Any, time_limit: float | None
+) -> Outcome:
+    """What decisions under the predicted costs come to, in float64."""
     problem, _, predicted, true = _costs(problem, predicted, true)
     predicted, true = predicted.double(), true.double()
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
     with within(time_limit):
         chosen = solve(problem, predicted, solver=solver, Q=Q).x
         best = solve(problem, true, solver=solver, Q=true_Q).x
-    return outcome(problem, chosen, best, true, true_Q).normalized
+    return outcome(problem, chosen, best, true, true_Q)
 
 
 class Outcome(NamedTuple):
@@ -150,7 +182,7 @@ def outcome(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q
     return Outcome(problem.sign * (paid - ideal), ideal)
 
 
-def regret(problem: Problem, solved: Verified, ideal: Start, true: QuadraticProgram) -> Tensor:
+def regret_of_program(problem: Problem, solved: Verified, ideal: Start, true: QuadraticProgram) -> Tensor:
     """(B,) regret of the decisions ``solved.x`` under the ``true`` programs, whose solutions are ``ideal``.
 
     With d = z − z° it is ½dᵀHd plus multiplier times slack of every constraint that is active at z°. All terms are at

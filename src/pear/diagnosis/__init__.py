@@ -1,0 +1,1 @@
+"""What the errors of a forecaster cost, and advice on a problem before anything is trained."""
