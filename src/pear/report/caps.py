@@ -28,7 +28,7 @@ def caps_section(runs: Runs) -> Section | None:
     if not grids:
         return None
     sentence = (
-        f"Trainings under a cap of {TIME_CAP:g} seconds beside the same ones under a shorter cap: mean test regret in % "
+        f"Trainings under a cap of {TIME_CAP:g} seconds beside the same under a shorter one: mean test regret in % "
         "over the seeds that both have, the epochs of the longer one, and how many of its trainings the cap ended."
     )
     return Section("time-caps", "The full time cap", (sentence,), tuple(grids))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pear.experiments.catalogue import METHODS, SEEDS, TASKS
 from pear.experiments.record import Record
 from pear.report import style
-from pear.report.compare import DEFINITION, Verdict
 from pear.report.caps import caps_section
+from pear.report.compare import DEFINITION, Verdict
 from pear.report.comparison import comparison_section
 from pear.report.portfolio import market_sections
 from pear.report.runs import Runs
