@@ -97,15 +97,15 @@ BROKEN_FORMULA = re.compile(r"\w<(?:em|strong)>|</(?:em|strong)>[\w(]")
 
 def test_the_site_builds_and_shows_formulas_as_they_are_written(site: Path) -> None:
     pages = {path.relative_to(site).as_posix(): path.read_text("utf-8") for path in site.rglob("*.html")}
-    assert {"index.html", "methods/index.html", "reference/index.html"} <= set(pages)
+    assert {"index.html", "methods.html", "reference.html"} <= set(pages)
     for name, page in pages.items():
         broken = [match.group() for match in re.finditer(rf".*(?:{BROKEN_FORMULA.pattern}).*", page)]
         assert not broken, (name, broken)
-    assert "z*(ĉ) and z*(ĉ + λw)" in html.unescape(pages["methods/index.html"])
+    assert "z*(ĉ) and z*(ĉ + λw)" in html.unescape(pages["methods.html"])
 
 
 def test_examples_in_docstrings_are_shown_as_code(site: Path) -> None:
-    reference = (site / "reference" / "index.html").read_text("utf-8")
+    reference = (site / "reference.html").read_text("utf-8")
     assert reference.count('<span class="gp">&gt;&gt;&gt; </span>') > 10
     assert "<blockquote>" not in reference  # which is what >>> makes of text
 
