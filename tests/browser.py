@@ -7,7 +7,7 @@ Every test has the fixture ``browser``: ``browser.faults(path, 390)`` is empty w
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,37 +116,46 @@ class View:
 
 
 class Browser:
-    """Chromium without a window."""
+    """Chromium without a window, and one page in it: a page of its own for each file takes four times as long."""
 
     def __init__(self, chromium: Any) -> None:
-        self._context = chromium.new_context()
-        self._context.route(lambda url: not url.startswith(_LOCAL), lambda route: route.abort())
+        context = chromium.new_context()
+        context.route(lambda url: not url.startswith(_LOCAL), lambda route: route.abort())
+        self._console: list[str] = []
+        self._requests: list[str] = []
+        self._failed: list[str] = []
+        self._page = page = context.new_page()
+        page.on("console", lambda it: self._console.append(it.text) if it.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self._console.append(str(error)))
+        page.on("request", lambda it: None if it.url.startswith(_LOCAL) else self._requests.append(it.url))
+        page.on("requestfailed", lambda it: self._failed.append(it.url) if it.url.startswith(_LOCAL) else None)
 
-    def look(self, path: Path, width: int, script: str | None = None) -> View:
-        """Open a file as a page.
+    def views(self, path: Path, widths: Sequence[int] = WIDTHS, script: str | None = None) -> list[View]:
+        """Open a file as a page, once, and look at it at several widths.
 
         Args:
             path: of an HTML file.
-            width: of the window, in pixels.
-            script: a JavaScript function to call when the page is loaded, before it is measured; what it returns, or
-                what its promise gives, is ``told``.
+            widths: of the window, in pixels.
+            script: a JavaScript function to call at each width when the page is loaded, before it is measured; what it
+                returns, or what its promise gives, is ``told``.
         """
-        console: list[str] = []
-        requests: list[str] = []
-        failed: list[str] = []
-        page = self._context.new_page()
-        try:
+        page, notes = self._page, (self._console, self._requests, self._failed)
+        page.goto("about:blank")  # so that nothing of the page before is still under way
+        for note in notes:
+            note.clear()
+        found = []
+        for i, width in enumerate(widths):
             page.set_viewport_size({"width": width, "height": 900})
-            page.on("console", lambda it: console.append(it.text) if it.type in ("error", "warning") else None)
-            page.on("pageerror", lambda error: console.append(str(error)))
-            page.on("request", lambda it: None if it.url.startswith(_LOCAL) else requests.append(it.url))
-            page.on("requestfailed", lambda it: failed.append(it.url) if it.url.startswith(_LOCAL) else None)
-            page.goto(path.resolve().as_uri(), wait_until="load")
+            if i == 0:
+                page.goto(path.resolve().as_uri(), wait_until="load")
             page.evaluate(_SETTLE)
             told = page.evaluate(script) if script else None
-            return View(console, requests, failed, **page.evaluate(_MEASURE), told=told)
-        finally:
-            page.close()
+            found.append(View(*map(list, notes), **page.evaluate(_MEASURE), told=told))
+        return found
+
+    def look(self, path: Path, width: int, script: str | None = None) -> View:
+        """The view at one width; arguments as of ``views``."""
+        return self.views(path, [width], script)[0]
 
     def faults(self, path: Path, width: int) -> list[str]:
         """What is wrong with a page at this width, in words; empty where nothing is."""

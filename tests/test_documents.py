@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import html
-import os
 import re
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,18 +74,6 @@ def test_blocks_are_found_in_order_with_their_line_numbers() -> None:
             ```
         """)
     assert python_blocks(text) == ["\n\na = 1\n", "\n" * 15 + "if a:\n    b = 2\n"]
-
-
-@pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as ``make docs`` builds it: a warning is an error."""
-    pytest.importorskip("mkdocs", reason="mkdocs is not installed; pip install 'pear-dfl[docs]'")
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
 
 
 # Emphasis in a sentence stands between words; what begins or ends within one was meant as a formula: z*(c) … z*.

@@ -1,4 +1,4 @@
-"""The pictures of ``docs/idea.md``, drawn with the library itself: every decision, regret and gradient in them is computed.
+"""The pictures of ``docs/idea.md``, drawn by the library: every decision, regret and gradient in them is computed.
 
     python tools/pictures.py [FOLDER]
 
@@ -82,7 +82,7 @@ def draw_decision(path: Path) -> Path:
 
 def draw_forecasts(path: Path) -> Path:
     """Every forecast a point: how far it is from the truth, and what it costs."""
-    grid = np.linspace(0.01, 4.4, 150)
+    grid = np.linspace(0.01, 4.4, 80)
     forecasts = np.stack(np.meshgrid(grid, grid * 0.75), axis=-1).reshape(-1, 2)
     lost = pear.regret(PLAN, forecasts, np.tile(TRUE, (len(forecasts), 1))).numpy().reshape(len(grid), -1)
     colors = [style.LIGHT["within-bg"], style.LIGHT["worse-bg"], "#f3c9b8"]
@@ -111,8 +111,8 @@ def draw_split(path: Path) -> Path:
     with style.canvas((9.2, 4.3), "both", (1.0, 1.0)) as (figure, (left, right)):
         ground(left)
         left.set_title("The error, and its two parts")
-        for step, start, color in ((normal, z + zoom * tangent, style.MUTED), (tangent, z + zoom * normal, style.MUTED)):
-            left.plot(*np.stack([start, start + zoom * step]).T, ":", color=color, lw=1, zorder=3)
+        for step, start in ((normal, z + zoom * tangent), (tangent, z + zoom * normal)):
+            left.plot(*np.stack([start, start + zoom * step]).T, ":", color=style.MUTED, lw=1, zorder=3)
         arrow(left, z, zoom * error, BAD, "error ĉ − c", (-24, 6))
         arrow(left, z, zoom * tangent, GOOD, "tangent", (-52, 2))
         arrow(left, z, zoom * normal, OTHER, "normal")

@@ -1,4 +1,4 @@
-"""The tables of ``docs/results.md`` with their figure, of ``docs/reproduction.md`` and of the front pages, from two databases.
+"""The tables of ``docs/results.md`` with their figure, of ``docs/reproduction.md`` and of both front pages.
 
     pear reproduce --merge FOLDER --merge FOLDER --out docs/results              # comparisons: results.sqlite
     pear reproduce --merge FOLDER --out docs/results/published                   # seeds 0 to 4, the paper's tables
@@ -51,7 +51,7 @@ def generated(database: Path = FOLDER / FILE_NAME, figure: Path | None = None) -
 
 
 def summary(database: Path = FOLDER / FILE_NAME) -> str:
-    """The table of README and of the site's front page: mean test regret in % where the costs are nearly linear, far from it, and noisy."""
+    """The table of both front pages: mean test regret in % where costs are nearly linear, far from it, and noisy."""
     lines = ["| | MSE | SPO+ | PEAR as published | PEAR, our defaults |", "|---|---:|---:|---:|---:|"]
     for task, found in comparison_lines(read(database)).items():
         for line in found:
@@ -95,4 +95,6 @@ if __name__ == "__main__":
     REPRODUCTION.write_text(updated(REPRODUCTION.read_text("utf-8"), reproduction()), encoding="utf-8")
     for front in FRONTS:
         front.write_text(updated(front.read_text("utf-8"), summary()), encoding="utf-8")
-    print(f"wrote the tables of {PAGE}, {REPRODUCTION}, {' and '.join(map(str, FRONTS))}, and {FOLDER / 'comparison.svg'}")
+    print(
+        f"wrote the tables of {PAGE}, {REPRODUCTION}, {' and '.join(map(str, FRONTS))}, and {FOLDER / 'comparison.svg'}"
+    )
