@@ -21,6 +21,7 @@ from pear.decisions.solution import Solution
 from pear.decisions.solve import as_solution, check_smoothing, fail, logger, solve, solve_verified
 from pear.decisions.warm_starts import rows_of
 from pear.optimality.point import ActiveSet, Status
+from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Projection
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.constraint_map import own_sides
@@ -30,7 +31,6 @@ from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
 
 _FIRST, _RAISED, _TRIES = 100.0, 100.0, 4  # prices of a projection, in costs; what they are raised by, and how often
-_SMALL = 1e-8  # of the right-hand sides: a violation that is none
 _TIES = 0.01  # of "auto", where no cost is predicted and smoothing has only ties to break
 
 
@@ -128,12 +128,12 @@ class RecourseDecider:
 
     def decide(self, forecast: Values, keys: list[Hashable] | None) -> Forecast:
         """The decisions under a forecast, detached."""
-        fields = self.elastic.fields(forecast.sides)
-        times = None if self.weights is None else _FIRST * forecast.cost.abs().amax(1).clamp(min=1e-6)
+        fields, size = self.elastic.fields(forecast.sides), forecast.cost.abs().amax(1)
+        times = None if self.weights is None else _FIRST * torch.where(size > 0, size, 1.0)
         for _ in range(_TRIES):
             cost = self.elastic.cost(forecast.cost, times)
             solved = self.forecasts.solve(cost, 0.0, keys, **fields)
-            violated, negligible = self.elastic.charge(solved.x), _SMALL * forecast.size() * self.elastic.price.amax()
+            violated, negligible = self.elastic.charge(solved.x), OPTIMAL * forecast.size() * self.elastic.price.amax()
             least = self.least_violation(forecast, keys, solved.solved & (violated > negligible))
             more = solved.solved & (violated > least.value + negligible)
             if times is None or not bool(more.any()):
@@ -159,7 +159,7 @@ class RecourseDecider:
                 into[rows] = torch.where(known, one, 0.0)
         return found._replace(value=found.value[:, 0])
 
-    def true_fields(self, truth: Values) -> dict[str, Tensor]:
+    def true_fields(self, truth: Values) -> dict[str, Any]:
         """What replaces the fields of the problem that is best under the truth."""
         if self.weights is None:
             return self.elastic.fields(truth.sides)

@@ -78,7 +78,7 @@ class Elastic:
         price = self.plain.sign * self.price.to(cost).expand(len(cost), -1)
         return torch.cat([cost, price if times is None else times.to(cost)[:, None] * price], 1)
 
-    def fields(self, sides: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def fields(self, sides: Mapping[str, Tensor]) -> dict[str, Any]:
         """b and h of the elastic problem, those that it has, from all four sides (r,) or (B, r); differentiable."""
         at = self._at
         parts = [sides["h"], -sides["lb"][..., at["lb"]], sides["ub"][..., at["ub"]]]

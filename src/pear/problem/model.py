@@ -201,7 +201,11 @@ class Model:
         return f"Model({shown(self.problem, self.cost_map)}{'' if self.cost_map else ', all costs predicted'}{rows})"
 
     def _repr_html_(self) -> str:
-        own = {"names": some(self.variables), "predicted values": some(self.names), "costs": self.cost_map}
+        own: dict[str, Any] = {
+            "names": some(self.variables),
+            "predicted values": some(self.names),
+            "costs": self.cost_map,
+        }
         own |= {"right-hand sides": self.constraint_map, "recourse": self.recourse}
         return table("Model", {**facts(self.problem), **own, "constant": self.offset or None}, self.report)
 
