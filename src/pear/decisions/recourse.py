@@ -139,6 +139,8 @@ class RecourseDecider:
             if times is None or not bool(more.any()):
                 break
             times = torch.where(more, _RAISED * times, times)
+        else:  # more than the least violation, at any price that was tried
+            solved.status = torch.where(more, int(Status.INACCURATE), solved.status).to(torch.int8)
         return Forecast(solved, cost, fields, least)
 
     def least_violation(self, values: Values, keys: list[Hashable] | None, where: Tensor) -> Violation:
@@ -217,14 +219,9 @@ def choose_recourse_smoothing(
         found = settle(
             costs, x[:, :n], status == Status.SOLVED, bounds, lambda some: torch.full_like(x[0, some], torch.nan)
         )
-        found = found if predicts_costs(model) else found.times(_TIES)
+        found = found if model.predicts_costs else found.times(_TIES)
     logger.info(found.note)
     return found
-
-
-def predicts_costs(model: Model) -> bool:
-    """False where all costs of a model are known."""
-    return model.cost_map is None or model.cost_map.M is None or bool(abs(model.cost_map.M).sum() > 0)
 
 
 def solve_forecast(model: Model, values: Tensor, smoothing: float | Literal["auto"], solver: str) -> Solution:

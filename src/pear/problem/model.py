@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError, ProblemError
@@ -18,7 +17,7 @@ from pear.problem.convert import as_batch
 from pear.problem.cost_map import CostMap
 from pear.problem.elastic import Elastic
 from pear.problem.html import facts, some, table
-from pear.problem.predicting import predicted_entries
+from pear.problem.predicting import no_entries, predicted_entries
 from pear.problem.problem import Problem
 from pear.problem.recourse import Penalty, Projection, check_recourse
 
@@ -68,7 +67,7 @@ class Model:
         check_recourse(self.problem, rows, self.recourse)
         if rows is not None and self.cost_map is None:
             known = self.known if self.known.numel() else torch.zeros(n, dtype=torch.float64)
-            object.__setattr__(self, "cost_map", CostMap(sparse.csr_array((n, rows.inputs)), known))
+            object.__setattr__(self, "cost_map", CostMap(no_entries(n, rows.inputs), known))
         own = self.cost_map
         if rows is not None and own is not None and rows.inputs != own.inputs:
             raise ProblemError(
@@ -164,6 +163,12 @@ class Model:
             return {}
         own = own_sides(self.problem if keys is None else self.problem[list(keys)])
         return self.constraint_map(as_batch(predicted), {name: own[name] for name in self.constraint_map.sides})
+
+    @cached_property
+    def predicts_costs(self) -> bool:
+        """False where all costs are known."""
+        M: Any = None if self.cost_map is None else self.cost_map.M
+        return M is None or bool(abs(M).sum() > 0)
 
     @cached_property
     def elastic(self) -> Elastic:
