@@ -84,9 +84,22 @@ def test_gradients_agree_with_differences(kind, sense, recourse):
         assert_exact(lambda m=model, s=lam: pear.PEARLoss(m, s, 0.0, 0.0, reduction="none"), predicted, true, 4)
 
 
-def test_guidance_agrees_with_differences():
-    model, predicted, true = random_model("lp", "max", PENALTY, 2)
+@pytest.mark.parametrize("recourse", [PENALTY, PROJECTION], ids=["penalty", "projection"])
+def test_guidance_agrees_with_differences(recourse):
+    model, predicted, true = random_model("lp", "max", recourse, 2)
     assert_exact(lambda: pear.PEARLoss(model, 0.1, 0.0, 2.0, reduction="none"), predicted, true, 4)
+
+
+@pytest.mark.parametrize("recourse", [pear.Penalty(h=9.0), pear.Projection()], ids=["penalty", "projection"])
+def test_guidance_pulls_where_a_row_does_not_bind(recourse):
+    """Capacity 2 is taken for 9, of which 5 are used at most: regret does not change with the forecast."""
+    problem = pear.Problem(G=[[1.0]], h=[0.0], lb=0.0, ub=5.0, sense="max")
+    model = pear.Model.predicting(problem, cost=False, h=True, recourse=recourse, known=[3.0])
+    predicted, true = torch.tensor([[9.0]]).double(), torch.tensor([[2.0]]).double()
+    flat, guided = (with_gradient(pear.PEARLoss(model, 0.0, guidance=a), predicted, true)[1] for a in (0.0, 1.0))
+    assert flat.tolist() == [[0]]
+    assert guided.tolist() == [[3]]  # the true multiplier
+    assert float(pear.PEARLoss(model, 0.0)(true, true)) == 0
 
 
 @pytest.mark.parametrize("recourse", [PENALTY, PROJECTION], ids=["penalty", "projection"])

@@ -114,6 +114,7 @@ class RecourseDecider:
         self.weights = model.recourse.metric(relaxed) if isinstance(model.recourse, Projection) else None
         best = self.forecasts.problem if self.weights is None else self.plain
         self.truths, self.guides = Decider(best, solver), Decider(best, solver)
+        self._side_guides = Decider(self.forecasts.problem, solver)
         self._nearest = None if self.weights is None else Decider(nearest(relaxed, self.weights), solver)
 
     def values(self, values: Tensor, keys: list[Hashable] | None) -> Values:
@@ -179,6 +180,18 @@ class RecourseDecider:
     def guide(self, cost: Tensor, truth: Values, keys: list[Hashable] | None) -> Verified:
         """The best solutions under other costs (B, n) and the true right-hand sides."""
         return self.guides.solve(self.true_cost(cost), 0.0, keys, **self.true_fields(truth))
+
+    def guide_sides(self, cost: Tensor, found: Forecast, keys: list[Hashable] | None) -> Verified:
+        """The elastic solutions under other costs (B, n) and predicted right-hand sides."""
+        cost = torch.cat([cost, found.cost[:, self.elastic.n :]], 1)
+        return self._side_guides.solve(cost, 0.0, keys, **found.fields)
+
+    def multipliers(self, best: Start) -> tuple[Tensor, Tensor]:
+        """Multipliers of the true problem, by b and h of the elastic problem."""
+        duals = best.duals
+        if self.weights is None:
+            return duals.equality, duals.inequality
+        return duals.equality, self.elastic.as_rows(duals.inequality, duals.bound)
 
     def realise(self, z: Tensor, truth: Values, keys: list[Hashable] | None, wanted: bool) -> Realised:
         """What comes of decisions z (B, n) under the truth; with its derivative where it is ``wanted``."""

@@ -2,9 +2,14 @@
 
 With ẑ the decision under the forecast and C(z) what doing z comes to under the truth, recourse included,
 ``R = C(ẑ) − min C``, and with w = ∇C(ẑ) one solve ``[H Jᵀ; J 0][p; q] = [w; 0]`` gives ``∂R/∂ĉ = −p`` and
-``∂R/∂(right-hand sides) = q``. Two terms pull where R is flat: guidance, by the predicted costs under the true
-right-hand sides; and V, the least violation that an infeasible forecast allows beyond that of the truth. V is convex,
-zero where the forecast is feasible, and its derivative is minus the multipliers of a linear program.
+``∂R/∂(right-hand sides) = q``. Three terms pull where R is flat, all convex and never negative:
+
+* F, the gap of the true decision under the predicted costs and true right-hand sides, with derivative z° − z;
+* D, how far the least cost v lies above its tangent at the truth, under the true costs and predicted right-hand sides:
+  ``D = v(b̂) − v(b) + y°ᵀ(b̂ − b)`` with the true multipliers y°, and derivative y° − y;
+* V, the least violation that an infeasible forecast allows beyond that of the truth, with derivative −y.
+
+Guidance multiplies F and D, and falls to zero.
 """
 
 from __future__ import annotations
@@ -24,8 +29,10 @@ from pear.errors import ProblemError
 from pear.losses.layer import derivatives
 from pear.losses.regret import regret_of_program
 from pear.optimality.point import Status
+from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.elastic import Elastic
 from pear.sensitivity.projection import inject_normal, project
+from pear.solvers.base import Start
 
 if TYPE_CHECKING:
     from pear.losses.last_call import LastCall
@@ -106,7 +113,8 @@ def _regrets(
     true_status = torch.where(ideal_status == Status.SOLVED, realised.status, ideal_status)
     good = solved.solved & (true_status == Status.SOLVED)
     value = regret_of_program(decider.truths.problem, realised.x, ideal, realised.program)
-    extra, pull = _guided(loss.current_guidance, decider, pair, ideal.x, ids)
+    extra, pull = _cost_gap(loss.current_guidance, decider, pair, ideal.x, ids)
+    gap, towards = _side_gap(loss.current_guidance, decider, pair, found, (ideal, realised.program), ids)
     violation, back = _excess(decider, found, truth, ids)
     loss.seconds["solve"] += time.perf_counter() - began
     began = time.perf_counter()
@@ -115,7 +123,7 @@ def _regrets(
     if wanted:
         slopes = _slopes(decider, found, realised)
         normal = _normal(loss.injection, decider, found, forecast.cost - truth.cost, ids)
-        more = _Slopes(pull, *back)
+        more = _Slopes(pull, *back).plus(_Slopes(torch.zeros_like(pull), *towards))
         exact = slopes.by_values(decider, good)
         injected = slopes._replace(cost=slopes.cost + normal).by_values(decider, good)
         gradient = slopes._replace(cost=slopes.cost + normal).plus(more).by_values(decider, good)
@@ -133,7 +141,7 @@ def _regrets(
         reused=solved.reused,
         repaired=solved.repaired,
     )
-    return parts, torch.where(good, extra + violation, 0.0), gradient, found
+    return parts, torch.where(good, extra + gap + violation, 0.0), gradient, found
 
 
 def _slopes(decider: RecourseDecider, found: Forecast, realised: Realised) -> _Slopes:
@@ -155,17 +163,46 @@ def _normal(
     return inject_normal(rows_of(decider.plain, ids).canonical(error), error, tangent, strength) - tangent
 
 
-def _guided(
+def _cost_gap(
     strength: float, decider: RecourseDecider, pair: tuple[Values, Values], best: Tensor, ids: list[Hashable] | None
 ) -> tuple[Tensor, Tensor]:
-    """α F, the gap of the true decision under predicted costs and true right-hand sides, and its slope by costs."""
+    """α F, and its slope by costs."""
     forecast, truth = pair
     if strength == 0 or not decider.model.predicts_costs:
         return torch.zeros_like(best[:, 0]), torch.zeros_like(forecast.cost)
     solved = decider.guide(forecast.cost, truth, ids)
     gap = regret_of_program(decider.truths.problem, best, solved.as_start(), solved.qp)
     pull = decider.plain.sign * (best - solved.x)[:, : decider.elastic.n]
-    return (strength * torch.where(solved.solved, gap, 0.0)), strength * torch.where(solved.solved[:, None], pull, 0.0)
+    return strength * torch.where(solved.solved, gap, 0.0), strength * torch.where(solved.solved[:, None], pull, 0.0)
+
+
+def _side_gap(
+    strength: float,
+    decider: RecourseDecider,
+    pair: tuple[Values, Values],
+    found: Forecast,
+    ideal: tuple[Start, QuadraticProgram],
+    ids: list[Hashable] | None,
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """α D, and its slopes by b and h of the elastic problem; zero where a projection's forecast is infeasible."""
+    (forecast, truth), (best, program) = pair, ideal
+    solved = found.solved
+    if strength == 0:
+        zero = solved.duals
+        return torch.zeros_like(found.least.value), (torch.zeros_like(zero.equality), torch.zeros_like(zero.inequality))
+    if decider.model.predicts_costs:
+        solved = decider.guide_sides(truth.cost, found, ids)
+    by_b, by_h = decider.multipliers(best)
+    sides, true_sides = (decider.elastic.fields(values.sides) for values in (forecast, truth))
+    value = _value(solved.qp, solved.x) - _value(program, best.x)
+    for name, multiplier in (("b", by_b), ("h", by_h)):
+        if name in sides:
+            change = sides[name] - true_sides[name]
+            value = value + (multiplier * torch.where(change.isfinite(), change, 0.0)).sum(1)
+    usable = solved.solved & ((found.least.value == 0) | (decider.weights is None))
+    slopes = by_b - solved.duals.equality, by_h - solved.duals.inequality
+    pulls = tuple(strength * torch.where(usable[:, None], slope, 0.0) for slope in slopes)
+    return strength * torch.where(usable, value.clamp(min=0), 0.0), (pulls[0], pulls[1])
 
 
 def _excess(
@@ -177,6 +214,11 @@ def _excess(
     value = (least.value - allowed).clamp(min=0)
     more = (value > 0)[:, None]
     return value, (torch.where(more, least.by_b, 0.0), torch.where(more, least.by_h, 0.0))
+
+
+def _value(program: QuadraticProgram, x: Tensor) -> Tensor:
+    """(B,) the objective of the programs at x."""
+    return (x * (0.5 * matvec(program.H, x) + program.c)).sum(1)
 
 
 def _on_all(elastic: Elastic, values: Tensor) -> Tensor:

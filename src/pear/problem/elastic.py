@@ -98,6 +98,11 @@ class Elastic:
         sides = self.by_sides(rows[:, :0], rows)
         return sides["h"], -sides["lb"], sides["ub"]
 
+    def as_rows(self, rows: Tensor, bound: Tensor) -> Tensor:
+        """Multipliers of the elastic G from those of G (B, m) and of bounds (B, n), negative at lower ones."""
+        low, high = (-bound).clamp(min=0)[:, self._at["lb"]], bound.clamp(min=0)[:, self._at["ub"]]
+        return torch.cat([rows, low, high], 1)
+
     def charge(self, x: Tensor) -> Tensor:
         """(B,) the price of the slacks of solutions x (B, n + slacks)."""
         return (x[:, self.n :] * self.price).sum(1)
