@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 import pear
 from pear.losses import make_loss
 from pear.problem.constraint_map import own_sides
+from pear.train.tune import default_candidates
 
 STEP = 1e-6
 PENALTY = pear.Penalty(b=(3.0, 2.0), h=2.5, lb=1.5, ub=2.0)
@@ -190,6 +191,7 @@ def test_projection_against_cvxpy(kind):
 
 def test_an_infeasible_forecast_gets_the_decision_of_least_violation():
     model, predicted, true = random_model("lp", "min", PROJECTION, 1)
+    predicted, true = predicted[[0, 1, 5]], true[[0, 1, 5]]
     predicted[:, 6] -= 12.0  # a row that cannot hold
     least = torch.tensor([least_violation(model, y) for y in predicted], dtype=torch.float64)
     assert float(least.min()) > 0.1
@@ -199,7 +201,7 @@ def test_an_infeasible_forecast_gets_the_decision_of_least_violation():
     loss = pear.PEARLoss(model, 0.1, 0.0, 0.0, reduction="none")
     value = loss(predicted, true)
     assert torch.allclose(value - loss.last.regret, least)
-    assert_exact(lambda: pear.PEARLoss(model, 0.1, 0.0, 0.0, reduction="none"), predicted, true, 4)
+    assert_exact(lambda: pear.PEARLoss(model, 0.1, 0.0, 0.0, reduction="none"), predicted, true, 2)
 
 
 @pytest.mark.parametrize("recourse", [pear.Penalty(h=3.0), pear.Projection()], ids=["penalty", "projection"])
@@ -347,7 +349,7 @@ def test_training_lowers_regret_and_everything_takes_the_model():
     X = torch.rand(120, 1, generator=g)
     D = 2 + X * (1 + 4 * torch.rand(120, 1, generator=g))  # skewed: the mean is the wrong forecast
     model = newsvendor(price=9.0)
-    config = pear.FitConfig(max_epochs=30, check_every=15, learning_rate=0.05)
+    config = pear.FitConfig(max_epochs=16, check_every=15, learning_rate=0.1)
     losses = {name: [] for name in ("mse", "pear-guided")}
     for name in losses:
         torch.manual_seed(0)
@@ -355,8 +357,9 @@ def test_training_lowers_regret_and_everything_takes_the_model():
         pear.fit(net, make_loss(name, model), (X, D), config=config)
         losses[name] = pear.normalized_regret(model, net(X), D)
     assert losses["pear-guided"] < 0.8 * losses["mse"]
-    tuned = pear.tune(model, X, D, config=pear.FitConfig(max_epochs=1, check_every=1))
-    assert not any("SPO" in row.candidate for row in tuned.table())
+    assert not any("spo" in one["method"] for one in default_candidates(model))
+    tuned = pear.tune(model, X, D, candidates=default_candidates(model)[:2], config=pear.FitConfig(max_epochs=1))
+    assert len(tuned.table()) == 2
     estimator = pear.DecisionRegressor(model, max_epochs=1).fit(X.numpy(), D.numpy())
     assert estimator.score(X.numpy(), D.numpy()) <= 0
     assert estimator.decide(X.numpy()).shape == (120, 1)
