@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -270,6 +271,19 @@ def test_samples_that_fail_are_masked_or_raise():
         assert float(value) == pytest.approx(float(whole))
         assert torch.allclose(masked[1:], gradient)
         assert not masked[0].any()
+
+
+def test_a_failing_sample_with_a_key_is_warned_of_once():
+    for recourse in (PENALTY, PROJECTION):
+        model, predicted, true = random_model("lp", "min", recourse, 0)
+        true[0, 6], true[1, 7] = torch.nan, -30.0  # not a number; a row that only a price lets go
+        loss = pear.PEARLoss(model, 0.1, on_failure="mask")
+        with pytest.warns(pear.FailedSamplesWarning, match="the truth: sample"):
+            first = loss(predicted, true, keys=range(6))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert float(loss(predicted, true, keys=range(6))) == pytest.approx(float(first))
+        assert loss.last.status.tolist() == [4, 0 if recourse is PENALTY else 2, 0, 0, 0, 0]
 
 
 def test_a_truth_without_any_point_has_no_projection():
