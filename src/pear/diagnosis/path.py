@@ -6,8 +6,8 @@ derivative of the optimal value by t is eᵀz*(t). Costs and values are those of
 z*(t) is piecewise constant for linear and integer programs and piecewise linear for quadratic ones, so that z̄ is a
 finite sum once the breakpoints are known. Between two decisions, at t and t + τ and d apart, the straight line is
 optimal up to a duality gap of κ/4 with ``κ = −τ eᵀd − dᵀHd``, and the trapezoid rule is off by κ/2 at most: κ = 0
-proves a piece. Two constant pieces of a linear program end where their values cross, so that their parts add up whatever
-the rounding. All samples are searched together, one solve of a batch in each round.
+proves a piece. Two constant pieces of a linear program meet where their values cross, so that their parts add up
+whatever the rounding. All samples are searched together, one solve of a batch in each round.
 """
 
 from __future__ import annotations

@@ -58,4 +58,4 @@ def percent(value: float) -> str:
     """
     number = 100 * value
     digits = 0 if abs(number) >= 9.95 else 1 if abs(number) >= 0.995 else 2
-    return f"{number:.{digits}f}".replace("0.00", "0") + " %"
+    return f"{number:.{digits}f} %".replace("-0.00", "0.00").replace("0.00 %", "0 %")
