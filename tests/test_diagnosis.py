@@ -103,16 +103,30 @@ def test_tangent_and_normal_add_up_to_the_squared_error(found, name):
     np.testing.assert_allclose(one.tangent + one.normal, one.squared_error, rtol=1e-10)
 
 
-def test_tangent_part_is_what_the_loss_sees():
+def test_tangent_part_at_the_forecast_is_what_the_loss_sees():
     """eᵀPe with the λ that the loss settles on is eᵀg."""
     task = pear.tasks.shortest_path((3, 3))
     predicted, true = pair(task.problem)
     one = pear.diagnose(task.problem, predicted, true)
     g = pear.regret_gradient(task.problem, predicted, true, smoothing="auto").numpy()
-    np.testing.assert_allclose(one.tangent, ((predicted - true) * g).sum(1), atol=1e-10 * one.squared_error.max())
+    local, size = ((predicted - true) * g).sum(1), one.squared_error.max()
+    np.testing.assert_allclose(one.tangent_at_forecast, local, atol=1e-10 * size)
     assert one.zero_gradient.tolist() == (np.abs(g).max(1) == 0).tolist()
     given = pear.diagnose(task.problem, predicted, true, smoothing=0.5)
     np.testing.assert_allclose(given.squared_error, ((predicted - true) ** 2).sum(1) / 0.5)
+
+
+@pytest.mark.parametrize("name", ["QP", "paths", "LP to maximise", "integer"])
+def test_tangent_part_is_the_mean_along_the_path(found, name):
+    """Against the mean of eᵀPe at many points between the true and the predicted cost."""
+    problem = PROBLEMS[name].relaxed()
+    predicted, true = pair(problem)
+    smoothing = 0.0 if name == "QP" else 0.5
+    one = pear.diagnose(problem, predicted, true, smoothing=smoothing)
+    error, count = (predicted - true)[0], 2000
+    between = true[0] + ((np.arange(count) + 0.5) / count)[:, None] * error
+    g = pear.regret_gradient(problem, between, between - error, smoothing=smoothing).numpy()
+    np.testing.assert_allclose(one.tangent[0], (g @ error).mean(), atol=4 / count * one.squared_error[0])
 
 
 @pytest.mark.parametrize("name", ["LP", "integer", "paths"])
@@ -354,7 +368,16 @@ def test_a_diagnosis_is_public_and_short():
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(0.0, "0 %"), (0.00004, "0 %"), (0.0005, "0.05 %"), (0.0412, "4.1 %"), (0.5, "50 %"), (-1e-9, "0 %")],
+    [
+        (0.0, "0 %"),
+        (0.00004, "0 %"),
+        (0.0005, "0.05 %"),
+        (0.0412, "4.1 %"),
+        (0.5, "50 %"),
+        (-1e-9, "0 %"),
+        (0.9967, "99.7 %"),
+        (0.99999999, "100 %"),
+    ],
 )
 def test_shares_in_words(share, text):
     assert percent(share) == text

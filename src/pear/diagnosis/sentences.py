@@ -105,8 +105,8 @@ def _tangent(found: Diagnosis) -> str:
     if not np.isfinite(part):
         return ""
     return (
-        f"{percent(part)} of the squared error is tangent and moves decisions; {percent(1 - part)} is normal to the "
-        "constraints that hold them and costs nothing at first order."
+        f"{percent(part)} of the squared error is tangent and moves decisions; the constraints that hold them absorb "
+        f"the other {percent(1 - part)}, which is normal to them."
     )
 
 
@@ -149,15 +149,15 @@ def _flags(found: Diagnosis) -> list[str]:
     if found.zero_gradient.any():
         lost = found.zero_gradient & (found.regret > 1e-12 * np.abs(found.best))
         lines.append(
-            f"{int(found.zero_gradient.sum())} of {count} samples have an error and no gradient of regret; "
-            f"{int(lost.sum())} of them lose something all the same."
+            f"{int(found.zero_gradient.sum())} of {count} samples have an error and no gradient of the smoothed "
+            f"regret; {int(lost.sum())} of them lose something all the same."
         )
     if found.degenerate.any():
         lines.append(
             f"{int(found.degenerate.sum())} of {count} smoothed decisions are degenerate: a tight constraint has "
             "no multiplier."
         )
-    unsplit = int(np.isnan(found.tangent).sum())
+    unsplit = int((np.isnan(found.tangent) | np.isnan(found.tangent_at_forecast)).sum())
     if unsplit:
         lines.append(f"The squared error of {unsplit} samples could not be split to 1e-10, and is left out.")
     return lines
