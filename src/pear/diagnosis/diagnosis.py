@@ -102,7 +102,7 @@ class Diagnosis:
         return frames.samples(self)
 
     def values(self) -> pandas.DataFrame:
-        """One row a predicted value, by what its errors cost: attribution, its share, bias, mean squared error."""
+        """One row a predicted value, the dearest first: what its errors cost, and how large they are."""
         return frames.values(self)
 
     def constraints(self) -> pandas.DataFrame:

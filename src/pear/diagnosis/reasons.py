@@ -37,7 +37,9 @@ def _decision(found: Diagnosis, i: int) -> str:
     change = np.abs(z - best)
     if change.max() <= _CHANGE * max(np.abs(z).max(), np.abs(best).max()):
         return ""
-    j = int(change.argmax())
+    # Of variables that change alike, as binary ones do, the one that is worth most.
+    worth = np.abs(found.true[i]) if len(found.names) == len(z) else np.ones_like(z)
+    j = int((change * worth).argmax())
     text = f"{found.variables[j]} is {z[j]:.4g} where {best[j]:.4g} was best"
     rows = np.array([kind == "row" for kind in found.constraint_kinds])
     flipped = np.flatnonzero(rows & (found.active[i] != found.best_active[i]))

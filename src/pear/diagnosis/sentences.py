@@ -114,15 +114,12 @@ def _margin(found: Diagnosis) -> str:
     known = found.margin[np.isfinite(found.margin)]
     if not len(known):
         return ""
-    same = float((known >= 1).mean())
     what = "decision" if found.integer or not _moves(found) else "set of binding constraints"
-    text = f"{percent(same)} of the forecasts leave the {what} as the truth has it"
+    text = f"In {int((known >= 1).sum())} of {len(known)} samples the {what} is that of the truth"
     changed = known[known < 1]
     if not len(changed):
         return f"{text}."
-    return (
-        f"{text}; the others would, with half of them, at {percent(float(np.median(changed)))} of their error or less."
-    )
+    return f"{text}; in the others it first changes at {percent(float(np.median(changed)))} of the error (median)."
 
 
 def _moves(found: Diagnosis) -> bool:
