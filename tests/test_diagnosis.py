@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import sparse
 
 import pear
 from pear.diagnosis import Diagnosis, path
@@ -212,6 +213,21 @@ def test_inputs_of_every_kind_are_the_same():
     for given in kinds:
         np.testing.assert_array_equal(pear.diagnose(problem, *given).attribution, one.attribution)
     assert pear.diagnose(problem, *frames).names == tuple("abcdef")
+
+
+@pytest.mark.parametrize("curvature", [None, 0.1])
+def test_a_sparse_problem_is_diagnosed_like_a_dense_one(curvature):
+    n, rng = 500, np.random.default_rng(3)
+    ramp = sparse.diags([np.ones(n), -np.ones(n - 1)], [0, 1], shape=(n - 1, n))
+    fields = {"G": sparse.vstack([ramp, -ramp]).tocsr(), "h": np.full(2 * (n - 1), 0.5), "lb": -1.0, "ub": 1.0}
+    problem = pear.Problem(**fields, Q=None if curvature is None else curvature * sparse.eye(n, format="csr"))
+    assert problem.is_sparse
+    true = np.sin(np.arange(n) / 20) + np.zeros((2, 1))
+    predicted = true + 0.02 * rng.normal(size=true.shape)
+    one = pear.diagnose(problem, predicted, true)
+    assert one.attributed.all()
+    np.testing.assert_allclose(one.attribution.sum(1), one.regret, atol=1e-8 * np.abs(one.best).max())
+    np.testing.assert_allclose(one.tangent + one.normal, one.squared_error, rtol=1e-10)
 
 
 def test_a_perfect_forecast_loses_nothing():
