@@ -1,4 +1,4 @@
-"""Predicted constraints where users meet them: CVXPY's parameters, the estimator and its file, newsvendor and staffing."""
+"""Predicted constraints where users meet them: importers, the estimator and its file, newsvendor and staffing."""
 
 from __future__ import annotations
 
