@@ -27,6 +27,7 @@ from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projec
 
 if TYPE_CHECKING:
     from pear import boosting
+    from pear.diagnosis.diagnose import diagnose
     from pear.problem.importers import (
         from_cvxpy,
         from_gurobipy,
@@ -65,6 +66,7 @@ __all__ = [
     "Status",
     "UnknownSolverError",
     "boosting",
+    "diagnose",
     "fit",
     "from_cvxpy",
     "from_gurobipy",
@@ -88,6 +90,7 @@ _IMPORTERS = ("from_cvxpy", "from_gurobipy", "from_highs", "from_mps", "from_pye
 _LATER = {
     **dict.fromkeys(_IMPORTERS, "pear.problem.importers"),
     **dict.fromkeys(("FitConfig", "fit", "tune"), "pear.train"),
+    "diagnose": "pear.diagnosis.diagnose",
     "DecisionRegressor": "pear.train.estimator.regressor",
     "regret_scorer": "pear.train.estimator.scorer",
 }

@@ -115,7 +115,7 @@ def regret(
         >>> pear.regret(choose_one, [[2.0, 1.0], [1.0, 2.0]], [[1.0, 3.0], [1.0, 3.0]])
         tensor([2., 0.], dtype=torch.float64)
     """
-    return _judged(problem, predicted, true, solver, Q, true_Q, time_limit).regret
+    return outcome_of(problem, predicted, true, solver, Q, true_Q, time_limit).regret
 
 
 def normalized_regret(
@@ -137,13 +137,19 @@ def normalized_regret(
         >>> round(pear.normalized_regret(choose_one, [[2.0, 1.0]], [[1.0, 3.0]]), 6)
         2.0
     """
-    return _judged(problem, predicted, true, solver, Q, true_Q, time_limit).normalized
+    return outcome_of(problem, predicted, true, solver, Q, true_Q, time_limit).normalized
 
 
-def _judged(
-    problem: Problem | Model, predicted: Any, true: Any, solver: str, Q: Any, true_Q: Any, time_limit: float | None
+def outcome_of(
+    problem: Problem | Model,
+    predicted: Any,
+    true: Any,
+    solver: str = "auto",
+    Q: Any = None,
+    true_Q: Any = None,
+    time_limit: float | None = None,
 ) -> Outcome:
-    """What decisions under the predicted costs come to, in float64."""
+    """What decisions under the predicted costs come to, in float64, with the arguments of ``pear.regret``."""
     model = recourse_model(problem)
     if model is not None:
         return _judged_with_recourse(model, predicted, true, solver, Q if true_Q is None else true_Q, time_limit)

@@ -39,7 +39,9 @@ class Model:
         report: what was understood, in sentences.
         constraint_map: from the predicted values to right-hand sides and bounds; None where costs alone are predicted.
             With one and without a cost map, nothing of the costs is predicted: they are ``known``.
-        recourse: with a constraint map, what happens where the decision under the forecast violates the truth.
+        recourse: with a constraint map, what happens where the decision under the forecast violates the truth; needed
+            to decide, and may be added later (``with_recourse``).
+        constraints: names of the rows of A, then of those of G; empty where nobody has named them.
 
     Example:
         >>> import torch
@@ -61,6 +63,7 @@ class Model:
     report: str = ""
     constraint_map: ConstraintMap | None = None
     recourse: Penalty | Projection | None = None
+    constraints: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         n, rows = self.problem.n, self.constraint_map
@@ -192,6 +195,10 @@ class Model:
             raise DataError(f"z must have shape ({n},) or (B, {n}), one entry for each variable; got {tuple(z.shape)}")
         return {name: z[..., at.to(z.device)] for name, at in self.layout.items()}
 
+    def with_recourse(self, recourse: Penalty | Projection) -> Model:
+        """The same model with a recourse: what happens where the decision under the forecast violates the truth."""
+        return replace(self, recourse=recourse)
+
     def relaxed(self) -> Model:
         """The same model with every variable continuous."""
         return replace(self, problem=self.problem.relaxed())
@@ -255,8 +262,20 @@ def plain_of(problem: Any) -> Problem:
 
 
 def recourse_model(problem: Any) -> Model | None:
-    """The model itself where it predicts right-hand sides, or else None."""
-    return problem if isinstance(problem, Model) and problem.constraint_map is not None else None
+    """The model itself where it predicts right-hand sides, or else None.
+
+    Raises:
+        ProblemError: it does, and says nothing of what happens where a decision violates the truth.
+    """
+    if not isinstance(problem, Model) or problem.constraint_map is None:
+        return None
+    if problem.recourse is None:
+        raise ProblemError(
+            "a model that predicts right-hand sides must say what happens where the decision violates the truth: pass "
+            "recourse=…, or model.with_recourse(pear.Penalty(h=…)), a price per unit, or "
+            "model.with_recourse(pear.Projection())"
+        )
+    return problem
 
 
 def inputs_of(problem: Any) -> int:

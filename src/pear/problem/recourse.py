@@ -121,24 +121,24 @@ Recourse = Penalty | Projection
 
 
 def check_recourse(problem: Problem, constraints: ConstraintMap | None, recourse: Any) -> None:
-    """Predicted rows come with a recourse, and the other way round.
+    """A recourse comes with predicted rows, and fits them; it may still be None, which ``recourse_model`` refuses.
 
     Raises:
-        ProblemError: one of them is missing, or they do not fit the problem.
+        ProblemError: there are no such rows, or it does not fit the problem.
     """
     if constraints is None:
         if recourse is not None:
             raise ProblemError("recourse is about predicted right-hand sides, and there are none; pass constraint_map=")
         return
     constraints.check(problem)
-    if not isinstance(recourse, (Penalty, Projection)):
-        came = "none" if recourse is None else type(recourse).__name__
-        raise ProblemError(
-            "a model that predicts right-hand sides must say what happens where the decision violates the truth: pass "
-            f"recourse=pear.Penalty(h=…), a price per unit, or recourse=pear.Projection(); got {came}"
-        )
     if problem.phi is not None:
         raise ProblemError("right-hand sides of a problem with a smooth term φ cannot be predicted; leave out phi")
+    if recourse is None:
+        return
+    if not isinstance(recourse, (Penalty, Projection)):
+        raise ProblemError(
+            f"recourse must be pear.Penalty(h=…), a price per unit, or pear.Projection(); got {type(recourse).__name__}"
+        )
     if isinstance(recourse, Projection):
         recourse.metric(problem)
         if problem.is_integer:
