@@ -27,6 +27,7 @@ from pear.problem import CostMap, Model, Problem, Smooth
 
 if TYPE_CHECKING:
     from pear import boosting
+    from pear.diagnosis.diagnose import diagnose
     from pear.problem.importers import (
         from_cvxpy,
         from_gurobipy,
@@ -62,6 +63,7 @@ __all__ = [
     "Status",
     "UnknownSolverError",
     "boosting",
+    "diagnose",
     "fit",
     "from_cvxpy",
     "from_gurobipy",
@@ -85,6 +87,7 @@ _IMPORTERS = ("from_cvxpy", "from_gurobipy", "from_highs", "from_mps", "from_pye
 _LATER = {
     **dict.fromkeys(_IMPORTERS, "pear.problem.importers"),
     **dict.fromkeys(("FitConfig", "fit", "tune"), "pear.train"),
+    "diagnose": "pear.diagnosis.diagnose",
     "DecisionRegressor": "pear.train.estimator.regressor",
     "regret_scorer": "pear.train.estimator.scorer",
 }

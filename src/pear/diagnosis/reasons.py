@@ -1,0 +1,60 @@
+"""Why a sample loses: the error that costs most, and what the decision does for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pear.diagnosis.diagnosis import Diagnosis
+
+_CHANGE = 1e-6  # of the largest decision: what differs by less is the same
+
+
+def reason(found: Diagnosis, i: int) -> str:
+    """One or two sentences about sample i."""
+    if found.regret[i] <= 1e-12 * abs(found.best[i]):
+        return "Nothing is lost."
+    return " ".join(part for part in (_error(found, i), _decision(found, i)) if part)
+
+
+def _error(found: Diagnosis, i: int) -> str:
+    """The predicted value whose error costs most."""
+    if not found.attributed[i]:
+        return ""
+    j = int(found.attribution[i].argmax())
+    part = found.attribution[i, j] / found.regret[i]
+    return (
+        f"{found.names[j]} was predicted as {found.predicted[i, j]:.4g} and came to {found.true[i, j]:.4g}: "
+        f"{percent(part)} of the loss."
+    )
+
+
+def _decision(found: Diagnosis, i: int) -> str:
+    """The variable that differs most from the best decision, and a row that binds in one of the two only."""
+    z, best = found.decision[i], found.best_decision[i]
+    change = np.abs(z - best)
+    if change.max() <= _CHANGE * max(np.abs(z).max(), np.abs(best).max()):
+        return ""
+    j = int(change.argmax())
+    text = f"{found.variables[j]} is {z[j]:.4g} where {best[j]:.4g} was best"
+    rows = np.array([kind == "row" for kind in found.constraint_kinds])
+    flipped = np.flatnonzero(rows & (found.active[i] != found.best_active[i]))
+    if len(flipped):
+        price = np.maximum(found.shadow_price[flipped], found.best_shadow_price[flipped])
+        at = int(flipped[price.argmax()])
+        does = "binds and should not" if found.active[i, at] else "does not bind and should"
+        text += f"; {found.constraint_names[at]} {does}"
+    return f"{text}."
+
+
+def percent(value: float) -> str:
+    """A share in words: 12 %, 4.1 %, 0.03 %.
+
+    Example:
+        >>> percent(0.0412), percent(1.0), percent(0.5)
+        ('4.1 %', '100 %', '50 %')
+    """
+    number = 100 * value
+    return f"{number:.0f} %" if abs(number) >= 9.95 or number == 0 else f"{number:.2g} %"
