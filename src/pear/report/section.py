@@ -69,7 +69,7 @@ class Section:
     Attributes:
         name: unique in the report.
         title: for people; sentences: one paragraph each.
-        grids, figures: in this order.
+        grids, figures: in this order, unless figures_first.
         save: writes its figures, legend included, as one picture in a file of its own; None where nobody needs one.
     """
 
@@ -79,6 +79,7 @@ class Section:
     grids: tuple[Grid, ...] = ()
     figures: tuple[Figure, ...] = ()
     save: Callable[[Path], object] | None = None
+    figures_first: bool = False
 
     @property
     def cells(self) -> list[Cell]:
