@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 BARS = 12
-"""As many values, groups or constraints are drawn; what is left is one bar, or is said."""
+"""As many values, groups or constraints are drawn where their names are long; how many are left is said."""
 
 _WIDTH = 4.9  # inches, as of the report's figures
 _SQUARE = 3.4
 _LONGEST = 26  # characters of a name
-_COLUMNS_FROM, _COLUMNS_TO, _COLUMN_NAME = 5, 31, 3  # groups that stand upright, and the longest of their names
+_COLUMNS_TO, _COLUMN_NAME = 60, 5  # bars that stand upright side by side, and the longest of their names
 _MOST = 0.8  # share of the loss that the curve of samples names
 
 
@@ -84,18 +84,28 @@ def _values(found: Diagnosis) -> Panel | None:
     cost = np.nansum(found.attribution, axis=0)
     if not np.abs(cost).max() > 0:
         return None
-    order = np.argsort(-cost, kind="stable")
-    top, rest = (order, order[:0]) if len(order) <= BARS else (order[:BARS], order[BARS:])
-    labels = [*(found.names[j] for j in top), *([f"the other {len(rest)}"] if len(rest) else [])]
-    lost = np.array([*cost[top], *([cost[rest].sum()] if len(rest) else [])])
-    colors = ["rest" if i == len(top) else "worse" if one > 0 else "pear" for i, one in enumerate(lost)]
-    caption = "Money lost by the error of each predicted value, in the unit of the objective."
-    if found.attributed.all():
-        caption += " The bars add up to all that is lost."
-    if (lost < 0).any():
+    title = "Money lost by predicted value"
+    caption = "In the unit of the objective."
+    if (cost < 0).any():
         caption += " Below zero: errors that make good for others."
-    draw = partial(_bars, labels=labels, numbers=lost, colors=colors, texts=[amount(one) for one in lost])
-    return Panel("values", "Money lost by predicted value", caption, _tall(len(labels)), draw)
+    if len(cost) > BARS and _fit_upright(found.names):  # hours of a day, days of a year: in their order
+        return Panel("values", title, caption, _SQUARE, partial(_columns, labels=found.names, numbers=cost))
+    order = np.argsort(-cost, kind="stable")
+    top, rest = order[:BARS], order[BARS:]
+    draw = partial(
+        _bars,
+        labels=[found.names[j] for j in top],
+        numbers=cost[top],
+        colors=["worse" if one > 0 else "pear" for one in cost[top]],
+        texts=[amount(one) for one in cost[top]],
+        label=f"the other {len(rest)} together: {amount(cost[rest].sum())}" if len(rest) else "",
+    )
+    return Panel("values", title, caption, _tall(len(top)), draw)
+
+
+def _fit_upright(names: Sequence[str]) -> bool:
+    """Whether bars with these names below them stand side by side."""
+    return len(names) <= _COLUMNS_TO and max(map(len, names)) <= _COLUMN_NAME
 
 
 def _groups(found: Diagnosis) -> Panel | None:
@@ -111,8 +121,15 @@ def _groups(found: Diagnosis) -> Panel | None:
     # Numbers in their order, words in the order they come in: days of the week are not sorted by their letters.
     order = np.arange(len(labels)) if found.groups.dtype.kind in "iuf" else np.argsort(first)
     names = [str(labels[i]) for i in order]
-    if _COLUMNS_FROM <= len(names) <= _COLUMNS_TO and max(map(len, names)) <= _COLUMN_NAME:
-        draw = partial(_columns, labels=names, shares=lost[order], marks=count[order], label=found.grouped_by)
+    if _fit_upright(names):
+        draw = partial(
+            _columns,
+            labels=names,
+            numbers=100 * lost[order],
+            marks=100 * count[order],
+            label=found.grouped_by,
+            unit="% of the loss; marks: of the samples",
+        )
         return Panel("groups", title, caption, _SQUARE, draw)
     if len(order) > BARS:
         order = np.argsort(-lost, kind="stable")[:BARS]
@@ -230,17 +247,20 @@ def _bars(
     axes.set_xlabel(label)
 
 
-def _columns(axes: Any, labels: Sequence[str], shares: Array, marks: Array, label: str) -> None:
-    """Standing bars of shares of the loss, in the order of the labels."""
+def _columns(
+    axes: Any, labels: Sequence[str], numbers: Array, marks: Array | None = None, label: str = "", unit: str = ""
+) -> None:
+    """Standing bars, in the order of the labels, and marks on them."""
     axes.grid(False)
     axes.grid(axis="y")
     places = np.arange(len(labels))
-    axes.bar(places, 100 * shares, 0.74, color=LIGHT["worse"])
-    axes.plot(places, 100 * marks, "_", color=INK, markersize=9, markeredgewidth=1.6)
-    every = 1 + len(labels) // 14
-    axes.set_xticks(places[::every], list(labels)[::every])
-    axes.set_xlabel(label)
-    axes.set_ylabel("% of the loss; marks: of the samples")
+    axes.bar(places, numbers, 0.74, color=[LIGHT["worse" if one > 0 else "pear"] for one in numbers])
+    if marks is not None:
+        size = min(16.0, 200.0 / len(labels))
+        axes.plot(places, marks, "_", color=INK, markersize=size, markeredgewidth=1.6)
+    every = 1 + len(labels) * max(map(len, labels)) // 40
+    axes.set_xticks(places[::every], [" ".join(one.split()) for one in list(labels)[::every]])
+    axes.set(xlim=(-0.7, len(labels) - 0.3), xlabel=label, ylabel=unit)
 
 
 def _curve(regret: Array, axes: Any) -> None:
