@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import io
 from collections.abc import Callable
@@ -23,6 +24,7 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("highspy")
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>&amp; $\\frac$ {{ 7 * 7 }} #b0462a"
+FOREIGN = "電力価格 الطلب"
 HOURS = 24
 
 
@@ -37,6 +39,7 @@ def cheapest_hours(samples: int = 40, **given: object) -> Diagnosis:
 @pytest.fixture(scope="module")
 def hostile() -> Diagnosis:
     names = [f"{HOSTILE} {i}" for i in range(HOURS - 1)] + ["a" * 300]
+    names[-2] = FOREIGN
     return cheapest_hours(names=names, groups=pandas.Series([f"{i % 15} {HOSTILE}" for i in range(40)], name=HOSTILE))
 
 
@@ -87,6 +90,12 @@ def test_where_nothing_is_lost_there_is_still_a_page(tmp_path: Path) -> None:
     assert "tangent share" not in found._repr_html_()
 
 
+def test_the_curve_of_many_samples_is_no_heavier(hostile: Diagnosis) -> None:
+    many = dataclasses.replace(hostile, groups=None, regret=np.random.default_rng(0).exponential(size=50_000))
+    few, more = (len(next(one for one in panels(found) if one.name == "samples").svg()) for found in (hostile, many))
+    assert more < few + 12_000
+
+
 # --- the page -------------------------------------------------------------------------------------------------------
 
 
@@ -112,6 +121,7 @@ def test_the_page_needs_nothing_else(hostile: Diagnosis, page: Path) -> None:
     assert "http" not in text
     assert "&lt;script&gt;" in text
     assert "{{ 7 * 7 }}" in text
+    assert FOREIGN in text
     assert "&lt;script&gt;" in hostile._repr_html_()
     assert "<script" not in hostile._repr_html_()
 

@@ -26,6 +26,7 @@ _WIDTH = 4.9  # inches, as of the report's figures
 _SQUARE = 3.4
 _LONGEST = 26  # characters of a name
 _COLUMNS_TO, _COLUMN_NAME = 60, 5  # bars that stand upright side by side, and the longest of their names
+_POINTS = 300  # of the curve of samples
 _MOST = 0.8  # share of the loss that the curve of samples names
 
 
@@ -260,6 +261,7 @@ def _columns(
         axes.plot(places, marks, "_", color=INK, markersize=size, markeredgewidth=1.6)
     every = 1 + len(labels) * max(map(len, labels)) // 40
     axes.set_xticks(places[::every], [" ".join(one.split()) for one in list(labels)[::every]])
+    axes.tick_params(axis="x", pad=6)
     axes.set(xlim=(-0.7, len(labels) - 0.3), xlabel=label, ylabel=unit)
 
 
@@ -269,7 +271,8 @@ def _curve(regret: Array, axes: Any) -> None:
     made, part = 100 * lost / lost[-1], 100 * np.arange(len(lost)) / len(regret)
     axes.grid(axis="both")
     axes.plot([0, 100], [0, 100], "--", color=MUTED, lw=1.2)
-    axes.plot(part, made, color=LIGHT["worse"], lw=2.4)
+    kept = np.unique(np.linspace(0, len(regret), _POINTS).round().astype(int))  # a page of a million points is no page
+    axes.plot(part[kept], made[kept], color=LIGHT["worse"], lw=2.4)
     at = int(np.searchsorted(made, 100 * _MOST - 1e-9))
     axes.plot(part[at], made[at], "o", color=LIGHT["worse"], markersize=7)
     text = f"{percent(made[at] / 100)} of the loss in {percent(part[at] / 100)} of the samples"

@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -156,7 +157,10 @@ def page_svg(figure: Figure) -> str:
     for axes in figure.axes:
         axes.patch.set_alpha(0.0)
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    with warnings.catch_warnings():
+        # Text stays text, so that the page's font draws it; matplotlib measures it only.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", buffer.getvalue(), flags=re.DOTALL)
     head, _, body = text[text.index("<svg") :].partition(">")
     head = re.sub(r'\s(?:xmlns(?::\w+)?|version|width|height)="[^"]*"', "", head)
