@@ -16,6 +16,7 @@ from pathlib import Path
 from pear.experiments import FILE_NAME
 from pear.experiments.catalogue import OURS, REFERENCE, TASKS
 from pear.report import read
+from pear.report.caps import caps_section
 from pear.report.compare import DEFINITION
 from pear.report.comparison import comparison_lines, comparison_section
 from pear.report.tables import table_sections
@@ -71,7 +72,9 @@ def reproduction(database: Path = PUBLISHED) -> str:
     runs = read(database)
     compared = table_sections(runs)
     shown = [section for section in compared if any(cell.values for cell in section.cells)]
-    return "\n\n".join([state(runs, compared), DEFINITION, *map(section_markdown, (*shown, machines_section(runs)))])
+    caps = caps_section(runs)
+    shown += [section for section in (caps, machines_section(runs)) if section is not None]
+    return "\n\n".join([state(runs, compared), DEFINITION, *map(section_markdown, shown)])
 
 
 def updated(page: str, text: str) -> str:
