@@ -74,6 +74,7 @@ def test_hours_of_a_day_stand_in_their_order_and_add_up_to_the_loss() -> None:
     assert drawn["numbers"].sum() == pytest.approx(found.regret.sum(), abs=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:Glyph .* missing")  # which is about the font
 def test_plot_gives_one_figure_that_any_format_takes(hostile: Diagnosis) -> None:
     figure = hostile.plot()
     assert len(figure.axes) == 5
