@@ -47,7 +47,7 @@ def diagnose(
 
     style.require("the page", "jinja2", "matplotlib")
     truth, forecast = read_table(costs), read_table(predictions)
-    problem, paid = model_and_costs(model, words(named), truth)
+    problem, paid = model_and_costs(model, words(named), truth, {})
     labels = None if groups is None else _labels(groups, truth, forecast, costs, predictions)
     true, predicted = columns(truth, paid, "costs", costs), columns(forecast, paid, "predicted costs", predictions)
     _check_rows(truth, forecast, paid, costs, predictions)

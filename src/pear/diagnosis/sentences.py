@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pear.diagnosis.reasons import percent
 from pear.errors import ProblemError
@@ -49,7 +50,7 @@ def compared(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> lis
     return [f"{line[0].upper()}{line[1:]}" for line in lines]
 
 
-def _changes(first: Diagnosis, second: Diagnosis) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _changes(first: Diagnosis, second: Diagnosis) -> tuple[NDArray[Any], NDArray[Any]]:
     return first.regret - second.regret, second.regret - first.regret
 
 
@@ -71,7 +72,7 @@ def _loss(found: Diagnosis, total: float) -> str:
     return f"The decisions lose {lost} of the best value ({total:.4g} of {whole:.4g}); {most}."
 
 
-def _how_many(costs: np.ndarray, part: float) -> int:  # type: ignore[type-arg]
+def _how_many(costs: NDArray[Any], part: float) -> int:
     """The least number of entries that make up a share of the sum."""
     falling = np.sort(costs)[::-1].cumsum()
     return int(np.searchsorted(falling, part * falling[-1]) + 1)
