@@ -18,6 +18,7 @@ from pear.cli.app import app
 from pear.diagnosis import Diagnosis
 from pear.diagnosis.figures import BARS, panels
 from pear.diagnosis.grids import grids
+from pear.diagnosis.reasons import percent
 from pear.errors import MissingExtraError
 
 pandas = pytest.importorskip("pandas")
@@ -55,7 +56,7 @@ def test_the_pictures_show_the_numbers(hostile: Diagnosis) -> None:
     assert values["labels"] == list(dearest["value"][:BARS])
     assert values["label"] == f"the other 12 together: {dearest['cost'][BARS:].sum():.4g}"
     assert f"The {BARS} of 15 that cost most" in shown["groups"].caption
-    assert f"tangent {100 * hostile.tangent_share:.2g} %" in shown["error"].svg()
+    assert f"tangent {percent(hostile.tangent_share)}" in shown["error"].svg()
 
 
 def test_groups_stand_in_the_order_people_expect() -> None:

@@ -178,10 +178,7 @@ def _error(found: Diagnosis) -> Panel | None:
     part = found.tangent_share
     if not np.isfinite(part):
         return None
-    caption = (
-        "Tangent errors move the decision. Normal errors are held by constraints that bind, and cost nothing at first "
-        "order."
-    )
+    caption = "Tangent errors move decisions. The constraints that hold these absorb the rest, which is normal to them."
     return Panel("error", "Which part of the squared error matters", caption, 1.5, partial(_split, part))
 
 
