@@ -92,6 +92,13 @@ def test_where_nothing_is_lost_there_is_still_a_page(tmp_path: Path) -> None:
     assert "tangent share" not in found._repr_html_()
 
 
+def test_without_constraints_there_is_none_to_draw(tmp_path: Path) -> None:
+    found = pear.diagnose(pear.Problem(Q=np.eye(2)), [[1.0, 2.0]], [[2.0, 2.0]])
+    assert [one.name for one in panels(found)] == ["values", "samples", "error"]
+    assert "constraints" not in grids(found, 3)
+    assert 'id="constraints"' not in found.save_html(tmp_path / "page.html").read_text("utf-8")
+
+
 def test_the_curve_of_many_samples_is_no_heavier(hostile: Diagnosis) -> None:
     many = dataclasses.replace(hostile, groups=None, regret=np.random.default_rng(0).exponential(size=50_000))
     few, more = (len(next(one for one in panels(found) if one.name == "samples").svg()) for found in (hostile, many))
