@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import sparse
 
 import pear
 from pear.diagnosis import Diagnosis, path
@@ -214,6 +215,21 @@ def test_inputs_of_every_kind_are_the_same():
     assert pear.diagnose(problem, *frames).names == tuple("abcdef")
 
 
+@pytest.mark.parametrize("curvature", [None, 0.1])
+def test_a_sparse_problem_is_diagnosed_like_a_dense_one(curvature):
+    n, rng = 500, np.random.default_rng(3)
+    ramp = sparse.diags([np.ones(n), -np.ones(n - 1)], [0, 1], shape=(n - 1, n))
+    fields = {"G": sparse.vstack([ramp, -ramp]).tocsr(), "h": np.full(2 * (n - 1), 0.5), "lb": -1.0, "ub": 1.0}
+    problem = pear.Problem(**fields, Q=None if curvature is None else curvature * sparse.eye(n, format="csr"))
+    assert problem.is_sparse
+    true = np.sin(np.arange(n) / 20) + np.zeros((2, 1))
+    predicted = true + 0.02 * rng.normal(size=true.shape)
+    one = pear.diagnose(problem, predicted, true)
+    assert one.attributed.all()
+    np.testing.assert_allclose(one.attribution.sum(1), one.regret, atol=1e-8 * np.abs(one.best).max())
+    np.testing.assert_allclose(one.tangent + one.normal, one.squared_error, rtol=1e-10)
+
+
 def test_a_perfect_forecast_loses_nothing():
     problem = PROBLEMS["LP"]
     _, true = pair(problem)
@@ -238,7 +254,7 @@ def test_worst_samples_say_why():
     choose = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
     one = pear.diagnose(choose, [[2.0, 1.0], [1.0, 2.0]], [[1.0, 3.0], [1.0, 3.0]], names=["coal", "gas"])
     assert one.worst(1)["why"].item() == (
-        "gas was predicted as 1 and came to 3: 67 % of the loss. x0 is 0 where 1 was best."
+        "gas was predicted as 1 and came to 3: 67 % of the loss. x1 is 1 where 0 was best."
     )
     assert one.sentences[0] == "The decisions lose 100 % of the best value (2 of 2); all of it in 1 of 2 samples."
     assert one.sentences[1] == "Of 2 predicted values the errors of these cost most: gas (67 %), coal (33 %)."
@@ -353,11 +369,46 @@ def test_refusals(message):
 
 
 def test_predicted_right_hand_sides_are_refused():
-    class Model:
-        constraint_map = object()
-
+    problem = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+    model = pear.Model.predicting(problem, b=True, recourse=pear.Penalty(b=5.0))
     with pytest.raises(ProblemError, match=r"pear\.regret\(model, predicted, true\) gives"):
-        pear.diagnose(Model(), [[1.0]], [[1.0]])
+        pear.diagnose(model, [[1.0, 2.0, 1.0]], [[1.0, 2.0, 1.0]])
+
+
+MPS = """NAME sell
+OBJSENSE
+    MAX
+ROWS
+ N value
+ G least
+ L weight
+ L range
+ E total
+COLUMNS
+    a value 1 least 1
+    a weight 1 range 1
+    a total 1
+    b value 2 least 1
+    b weight 2 total 1
+    b range 2
+RHS
+    RHS least 0.5 weight 3
+    RHS range 4 total 2
+RANGES
+    RNG range 3
+ENDATA
+"""
+
+
+def test_rows_of_a_file_keep_their_names(tmp_path):
+    """Equalities first, then upper limits, then lower ones: not the order of the file."""
+    (tmp_path / "sell.mps").write_text(MPS)
+    model = pear.from_mps(tmp_path / "sell.mps")
+    one = pear.diagnose(model, [[1.0, 2.0]], [[2.0, 1.0]])
+    assert one.constraint_names[:5] == ("total", "weight", "range (upper limit)", "least", "range (lower limit)")
+    x = one.decision[0]
+    tight = {"total": True, "weight": x[0] + 2 * x[1] > 3 - 1e-9, "least": x[0] + x[1] < 0.5 + 1e-9}
+    assert {name: bool(one.active[0, one.constraint_names.index(name)]) for name in tight} == tight
 
 
 def test_a_sample_without_a_number_is_named():

@@ -47,7 +47,7 @@ def read_inputs(problem: Problem | Model, predicted: Any, true: Any, names: Sequ
     Raises:
         ProblemError: shapes, columns or names do not fit.
     """
-    if getattr(problem, "constraint_map", None) is not None:
+    if isinstance(problem, Model) and problem.constraint_map is not None:
         raise ProblemError(
             "the model predicts right-hand sides, and a diagnosis attributes regret to predicted costs alone; "
             "pear.regret(model, predicted, true) gives what each sample loses, or diagnose a model that predicts costs"

@@ -90,7 +90,7 @@ class _Search:
 
     def curvature(self, rows: Tensor, d: Tensor) -> Tensor:
         """H d (k, n) of samples ``rows``."""
-        return matvec(self.H if len(self.H) == 1 else self.H[rows], d)
+        return matvec(self.H if self.H.shape[0] == 1 else self.H[rows], d)
 
     def bend(self, rows: Tensor, length: Tensor, d: Tensor) -> Tensor:
         """κ (k,) of lines along d (k, n)."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError, ProblemError
@@ -18,7 +17,7 @@ from pear.problem.convert import as_batch
 from pear.problem.cost_map import CostMap
 from pear.problem.elastic import Elastic
 from pear.problem.html import facts, some, table
-from pear.problem.predicting import predicted_entries
+from pear.problem.predicting import no_entries, predicted_entries
 from pear.problem.problem import Problem
 from pear.problem.recourse import Penalty, Projection, check_recourse
 
@@ -42,6 +41,7 @@ class Model:
             With one and without a cost map, nothing of the costs is predicted: they are ``known``.
         recourse: with a constraint map, what happens where the decision under the forecast violates the truth; needed
             to decide, and may be added later (``with_recourse``).
+        constraints: names of the rows of A, then of those of G; empty where nobody has named them.
 
     Example:
         >>> import torch
@@ -63,13 +63,14 @@ class Model:
     report: str = ""
     constraint_map: ConstraintMap | None = None
     recourse: Penalty | Projection | None = None
+    constraints: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         n, rows = self.problem.n, self.constraint_map
         check_recourse(self.problem, rows, self.recourse)
         if rows is not None and self.cost_map is None:
             known = self.known if self.known.numel() else torch.zeros(n, dtype=torch.float64)
-            object.__setattr__(self, "cost_map", CostMap(sparse.csr_array((n, rows.inputs)), known))
+            object.__setattr__(self, "cost_map", CostMap(no_entries(n, rows.inputs), known))
         own = self.cost_map
         if rows is not None and own is not None and rows.inputs != own.inputs:
             raise ProblemError(
@@ -167,6 +168,12 @@ class Model:
         return self.constraint_map(as_batch(predicted), {name: own[name] for name in self.constraint_map.sides})
 
     @cached_property
+    def predicts_costs(self) -> bool:
+        """False where all costs are known."""
+        M: Any = None if self.cost_map is None else self.cost_map.M
+        return M is None or bool(abs(M).sum() > 0)
+
+    @cached_property
     def elastic(self) -> Elastic:
         """The problem with slacks on the rows that have a price, built once."""
         if self.constraint_map is None or self.recourse is None:
@@ -206,7 +213,11 @@ class Model:
         return f"Model({shown(self.problem, self.cost_map)}{'' if self.cost_map else ', all costs predicted'}{rows})"
 
     def _repr_html_(self) -> str:
-        own = {"names": some(self.variables), "predicted values": some(self.names), "costs": self.cost_map}
+        own: dict[str, Any] = {
+            "names": some(self.variables),
+            "predicted values": some(self.names),
+            "costs": self.cost_map,
+        }
         own |= {"right-hand sides": self.constraint_map, "recourse": self.recourse}
         return table("Model", {**facts(self.problem), **own, "constant": self.offset or None}, self.report)
 
