@@ -19,8 +19,7 @@ from pear.cli.demo import verdict
 from pear.cli.options import words
 from pear.cli.output import writable_file
 from pear.errors import DataError
-from pear.losses.outcome import Outcome
-from pear.losses.regret import outcome_of
+from pear.losses.regret import Outcome, outcome_of
 from pear.train.threads import one_thread
 
 if TYPE_CHECKING:
