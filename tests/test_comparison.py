@@ -216,7 +216,7 @@ def test_the_report_draws_one_picture_of_its_own(tmp_path: Path) -> None:
     for word in ("MSE", "SPO+", "PEAR guided", "PEAR as published", "degree 8", "Shortest path"):
         assert word in picture
     assert "## PEAR guided beside the others" in tables.read_text("utf-8")
-    assert "Regret relative to PEAR as published" in page.read_text("utf-8")
+    assert "Shortest path: regret relative to PEAR as published" in page.read_text("utf-8")
 
 
 def test_a_longer_cap_stands_beside_a_shorter_one_on_the_seeds_of_both(tmp_path: Path) -> None:

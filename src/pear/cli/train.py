@@ -19,8 +19,7 @@ from pear.cli.demo import verdict
 from pear.cli.options import words
 from pear.cli.output import writable_file
 from pear.errors import DataError
-from pear.losses.outcome import Outcome
-from pear.losses.regret import outcome_of
+from pear.losses.regret import Outcome, outcome_of
 from pear.train.threads import one_thread
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def train(
 
     table = read_table(data)
     priced = _priced(words(rows), words(prices))
-    problem, paid = _problem(model, words(costs), table, priced)
+    problem, paid = model_and_costs(model, words(costs), table, priced)
     known = words(features) or [name for name in table.columns if name not in paid]
     if both := [name for name in known if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
@@ -127,10 +126,20 @@ def _priced(rows: list[str], prices: list[str]) -> dict[str, float]:
     return dict(zip(rows, numbers * (len(rows) if len(numbers) == 1 else 1), strict=True))
 
 
-def _problem(
+def model_and_costs(
     path: Path, costs: list[str], table: pandas.DataFrame, priced: dict[str, float]
 ) -> tuple[pear.Model, list[str]]:
-    """The model, and the columns that hold what it takes, in its order: costs, then right-hand sides."""
+    """The model in a file, and the columns of a table that hold what it takes: costs, then right-hand sides.
+
+    Args:
+        path: of the model.
+        costs: the columns of costs, where they are named.
+        table: of the samples.
+        priced: the rows whose right-hand sides are predicted, with the price of a unit of violation.
+
+    Raises:
+        DataError: columns, variables and rows do not go together.
+    """
     everything = pear.from_mps(path)
     variables = everything.variables
     named = costs or [name for name in variables if name in table.columns]

@@ -41,7 +41,7 @@ def _decision(found: Diagnosis, i: int) -> str:
     worth = np.abs(found.true[i]) if len(found.names) == len(z) else np.ones_like(z)
     j = int((change * worth).argmax())
     text = f"{found.variables[j]} is {z[j]:.4g} where {best[j]:.4g} was best"
-    rows = np.array([kind == "row" for kind in found.constraint_kinds])
+    rows = np.array([kind == "row" for kind in found.constraint_kinds], dtype=bool)
     flipped = np.flatnonzero(rows & (found.active[i] != found.best_active[i]))
     if len(flipped):
         price = np.maximum(found.shadow_price[flipped], found.best_shadow_price[flipped])
