@@ -32,8 +32,8 @@ def diagnose(
     """What the errors of a forecast cost, and which of them: of any forecaster, and without a gradient.
 
     Every sample's regret is attributed to the values that were predicted: with e = ĉ − c, ``a = e ∘ (z̄ − z*(ĉ))`` and
-    z̄ the mean of the decisions under ``c + t e``, t from 0 to 1, which adds up to the regret exactly. It is the gradient of
-    regret, integrated along the way from the truth to the forecast: ½ eⱼ gⱼ where the active set stays the same.
+    z̄ the mean of the decisions under ``c + t e``, t from 0 to 1, which adds up to the regret exactly. It is the
+    gradient of regret, integrated on the way from truth to forecast: ½ eⱼ gⱼ where the active set stays the same.
 
     Args:
         problem: what is decided; integer programs as such. A ``Model`` maps predicted values (B, k) to costs.
@@ -140,8 +140,8 @@ def _attribute(given: Inputs, regret: Tensor, best: Tensor, chosen: Tensor, solv
     notes = []
     if not bool(known.all()):
         notes.append(
-            f"The regret of {int((~known).sum())} samples is not attributed: their decisions between truth and forecast "
-            "could not be followed to the end."
+            f"The regret of {int((~known).sum())} samples is not attributed: their decisions between truth and "
+            "forecast could not be followed to the end."
         )
     margin = torch.where(path.found, path.margin, torch.nan)
     return _Parts(torch.where(known[:, None], parts, torch.nan), known, margin, path.pieces, notes)

@@ -4,9 +4,10 @@ With e = ĉ − c and z*(t) the decision under c + t e, regret is ``eᵀ(z̄ −
 derivative of the optimal value by t is eᵀz*(t). Costs and values are those of the minimised problem here.
 
 z*(t) is piecewise constant for linear and integer programs and piecewise linear for quadratic ones, so that z̄ is a
-finite sum once the breakpoints are known. Between two decisions zₐ at tₐ and z_b at t_b, d = z_b − zₐ apart, the straight
-line is optimal up to a duality gap of ``κ/4`` with ``κ = −(t_b − tₐ) eᵀd − dᵀHd``, and the trapezoid rule is off by at most
-κ/2: κ = 0 proves a piece. All samples are searched together, one solve of a batch in each round.
+finite sum once the breakpoints are known. Between two decisions, at t and t + τ and d apart, the straight line is
+optimal up to a duality gap of κ/4 with ``κ = −τ eᵀd − dᵀHd``, and the trapezoid rule is off by κ/2 at most: κ = 0
+proves a piece. Two constant pieces of a linear program meet where their values cross, so that their parts add up
+whatever the rounding. All samples are searched together, one solve of a batch in each round.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from pear.sensitivity.projection import project_any
 
 ACCURACY = 1e-8
 """How far the parts of a sample may be from its regret, relative to the size of the terms of its value."""
-_STRAIGHT = 1e-11  # κ up to which a piece is straight, relative to the same size
+_STRAIGHT = 1e-11  # κ up to which a piece is straight, relative to the same size,
+_SAME = 1e-13  # and up to which two decisions of a linear program are worth the same all along
 _INSIDE = 1e-9  # violation up to which an extrapolated decision is feasible, relative to the decisions' size
 _MAX_ROUNDS = 200
 MAX_PIECES = 2_000
@@ -60,7 +62,7 @@ class _Search:
     true: Tensor
     error: Tensor
     solver: str
-    tolerance: Tensor
+    size: Tensor
     H: Tensor = field(init=False)
     linear: bool = field(init=False)
     jumps: bool = field(init=False)
@@ -69,6 +71,8 @@ class _Search:
         qp = self.problem.relaxed().canonical(self.true)
         self.qp, self.H, self.linear = qp, qp.H, qp.is_linear
         self.jumps = self.linear or bool(singular(qp).any())
+        self.straight = (_SAME if self.linear else _STRAIGHT) * self.size
+        self.tolerance = (GAP if self.problem.is_integer else _STRAIGHT) * self.size
 
     def decide(self, rows: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         """The decisions (k, n) of samples ``rows`` at t (k,), NaN where none was found, and their slopes dz/dt."""
@@ -172,7 +176,7 @@ def follow(
     """
     cost, error = problem.sign * true, problem.sign * (predicted - true)
     size = ((cost.abs() + error.abs()) * (best.abs() + chosen.abs())).sum(1)
-    search = _Search(problem, cost, error, solver, (GAP if problem.is_integer else _STRAIGHT) * size)
+    search = _Search(problem, cost, error, solver, size)
     rows = (error != 0).any(1).nonzero()[:, 0]
     pieces, failed = _Pieces(cost), torch.zeros(len(cost), dtype=torch.bool, device=cost.device)
     pieces.integral[(error == 0).all(1)] = chosen[(error == 0).all(1)]
@@ -194,12 +198,13 @@ def follow(
 
 def _close_straight(search: _Search, pieces: _Pieces, todo: _Intervals) -> _Intervals:
     """Integrate the intervals whose straight line is proven, and return the others."""
+    if search.jumps:  # what is optimal at both ends is so between them: of two tied decisions the one nearer to ĉ
+        todo = todo[~_close_from_end(search, pieces, todo, todo.start, todo.first, search.straight, last=True)]
+        todo = todo[~_close_from_end(search, pieces, todo, todo.end, todo.last, search.straight, last=False)]
     bend = search.bend(todo.rows, todo.end - todo.start, todo.last - todo.first)
-    straight = bend <= search.tolerance[todo.rows]
+    straight = bend <= search.straight[todo.rows]
     done = todo[straight]
-    # Two decisions that are equally good all along: nothing changes on the way, and the one nearer to ĉ stands for both.
-    left = done.last if search.linear else done.first
-    pieces.add(done.rows, done.start, done.end, left, done.last, search.error)
+    pieces.add(done.rows, done.start, done.end, done.first, done.last, search.error)
     return todo[~straight]
 
 
@@ -212,25 +217,37 @@ def _split(search: _Search, pieces: _Pieces, todo: _Intervals, failed: Tensor) -
     todo, t, z, slope = todo[~lost], t[~lost], z[~lost], slope[~lost]
     left = _Intervals(todo.rows, todo.start, t, todo.first, z, todo.first_slope, slope, todo.depth + 1)
     right = _Intervals(todo.rows, t, todo.end, z, todo.last, slope, todo.last_slope, todo.depth + 1)
-    if not search.jumps:
-        return _Intervals.cat([left, right])
-    reached = todo.first + (t - todo.start)[:, None] * todo.first_slope
-    known = _holds(search, todo.rows, t, reached, z, t - todo.start, reached - todo.first)
-    pieces.add(todo.rows[known], todo.start[known], t[known], todo.first[known], reached[known], search.error)
-    left = left[~known]
-    reached = todo.last - (todo.end - t)[:, None] * todo.last_slope
-    known = _holds(search, todo.rows, t, reached, z, todo.end - t, todo.last - reached)
-    pieces.add(todo.rows[known], t[known], todo.end[known], reached[known], todo.last[known], search.error)
-    return _Intervals.cat([left, right[~known]])
+    if search.jumps:
+        left = left[~_close_from_end(search, pieces, todo, t, z, search.tolerance, last=False)]
+        right = right[~_close_from_end(search, pieces, todo, t, z, search.tolerance, last=True)]
+    return _Intervals.cat([left, right])
 
 
-def _holds(search: _Search, rows: Tensor, t: Tensor, z: Tensor, best: Tensor, length: Tensor, d: Tensor) -> Tensor:
-    """(k,) bool: z, reached along d from an end of the interval, is as good at t as the decision ``best`` there."""
-    tolerance = search.tolerance[rows]
-    equal = search.excess(rows, t, z, best) <= tolerance
-    if search.linear:
-        return equal
-    return equal & search.feasible(rows, z) & (search.bend(rows, length, d).abs() <= tolerance)
+def _close_from_end(
+    search: _Search, pieces: _Pieces, todo: _Intervals, t: Tensor, best: Tensor, allowed: Tensor, last: bool
+) -> Tensor:
+    """Continue the decision of one end of each interval to t, and integrate where it is as good there as ``best``.
+
+    Args:
+        search, pieces, todo: as everywhere.
+        t: (k,) in the intervals.
+        best: (k, n) the decisions at t.
+        allowed: (B,) what it may cost more.
+        last: whether the last decision is continued back, or else the first one ahead.
+
+    Returns:
+        (k,) bool, where it was.
+    """
+    end, z, slope = (todo.end, todo.last, todo.last_slope) if last else (todo.start, todo.first, todo.first_slope)
+    reached = z + (t - end)[:, None] * slope
+    low, high, left, right = (t, end, reached, z) if last else (end, t, z, reached)
+    allowed = allowed[todo.rows]
+    known = search.excess(todo.rows, t, reached, best) <= allowed
+    if not search.linear:
+        bend = search.bend(todo.rows, high - low, right - left)
+        known &= search.feasible(todo.rows, reached) & (bend.abs() <= allowed)
+    pieces.add(todo.rows[known], low[known], high[known], left[known], right[known], search.error)
+    return known
 
 
 def _inner_point(search: _Search, todo: _Intervals) -> Tensor:

@@ -50,11 +50,12 @@ def _decision(found: Diagnosis, i: int) -> str:
 
 
 def percent(value: float) -> str:
-    """A share in words: 12 %, 4.1 %, 0.03 %.
+    """A share in words: two digits, and no more than two decimals.
 
     Example:
-        >>> percent(0.0412), percent(1.0), percent(0.5)
-        ('4.1 %', '100 %', '50 %')
+        >>> percent(0.0412), percent(1.0), percent(3e-4), percent(1e-9)
+        ('4.1 %', '100 %', '0.03 %', '0 %')
     """
     number = 100 * value
-    return f"{number:.0f} %" if abs(number) >= 9.95 or number == 0 else f"{number:.2g} %"
+    digits = 0 if abs(number) >= 9.95 else 1 if abs(number) >= 0.995 else 2
+    return f"{number:.{digits}f} %".replace("-0.00", "0.00").replace("0.00 %", "0 %")

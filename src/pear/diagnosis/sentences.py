@@ -41,8 +41,8 @@ def compared(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> lis
     if np.isfinite(shares).all():
         moved = "falls" if shares[1] < shares[0] else "rises" if shares[1] > shares[0] else "stays"
         lines.append(
-            f"The tangent share of the squared error, which moves decisions, {moved} from {percent(shares[0])} ({old}) to "
-            f"{percent(shares[1])} ({new})."
+            f"The tangent share of the squared error, which moves decisions, {moved} from {percent(shares[0])} ({old}) "
+            f"to {percent(shares[1])} ({new})."
         )
     better, worse = (int((change > 1e-9 * np.abs(first.best)).sum()) for change in _changes(first, second))
     lines.append(f"{new} decides better in {better} of {len(first.regret)} samples and worse in {worse}.")
@@ -138,8 +138,8 @@ def _constraints(found: Diagnosis) -> list[str]:
     top = max(rows, key=lambda j: found.best_shadow_price[j])
     of = "In the relaxation without integers, " if found.integer else ""
     text = (
-        f"{of}{found.constraint_names[top]} binds in {percent(found.binding[top])} of the decisions; a unit more is worth "
-        f"{found.best_shadow_price[top]:.4g} under the true costs, on average."
+        f"{of}{found.constraint_names[top]} binds in {percent(found.binding[top])} of the decisions; a unit more is "
+        f"worth {found.best_shadow_price[top]:.4g} under the true costs, on average."
     )
     return [f"{text[0].upper()}{text[1:]}"]
 
