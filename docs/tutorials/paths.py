@@ -73,7 +73,7 @@ A = problem.A.numpy()
 tail, head = (np.abs(A.T - sign).argmin(1) for sign in (1, -1))
 figure, axes = plt.subplots(1, 2, figsize=(7.5, 4.2))
 for place, (name, report) in enumerate(reports.items()):
-    minutes = report.attribution.sum(0)
+    minutes = np.nansum(report.attribution, 0)
     for road, width in enumerate(minutes):
         ends = node[[tail[road], head[road]]].T
         axes[place].plot(*ends, color="lightgrey", linewidth=1, zorder=0)
