@@ -9,6 +9,10 @@ import hypothesis
 import pytest
 import torch
 
+from browser import browser
+
+__all__ = ["browser"]  # a fixture of all tests
+
 torch.set_num_threads(1)  # small systems gain nothing from threads, and one thread makes results repeatable
 hypothesis.settings.register_profile("pear", deadline=None, derandomize=True, print_blob=False)
 hypothesis.settings.load_profile("pear")

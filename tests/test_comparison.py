@@ -215,4 +215,4 @@ def test_the_report_draws_one_picture_of_its_own(tmp_path: Path) -> None:
     for word in ("MSE", "SPO+", "PEAR guided", "PEAR as published", "degree 8", "Shortest path"):
         assert word in picture
     assert "## PEAR guided beside the others" in tables.read_text("utf-8")
-    assert "Regret relative to PEAR as published" in page.read_text("utf-8")
+    assert "Shortest path: regret relative to PEAR as published" in page.read_text("utf-8")

@@ -44,8 +44,8 @@ def generated(database: Path = FOLDER / FILE_NAME, figure: Path | None = None) -
     section = comparison_section(runs)
     if section is None:
         raise SystemExit(f"{database} holds no cell in which every method of a comparison has run on two seeds")
-    if figure is not None and section.figures[0].save is not None:
-        section.figures[0].save(figure)
+    if figure is not None and section.save is not None:
+        section.save(figure)
     return "\n\n".join(map(section_markdown, (section, machines_section(runs))))
 
 

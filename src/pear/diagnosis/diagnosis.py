@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from pear.diagnosis.sentences import compared
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
 
 Array = NDArray[Any]
 
@@ -126,6 +129,31 @@ class Diagnosis:
             names: what the two are called.
         """
         return compared(self, other, names)
+
+    def plot(self) -> Figure:
+        """What costs money, in pictures: predicted values, groups, samples, constraints that bind, parts of the error.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        from pear.diagnosis.figures import plot  # which needs an extra, and says so
+
+        return plot(self)
+
+    def save_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write one page that needs nothing else, which begins with the sentences; returns its path.
+
+        Raises:
+            MissingExtraError: jinja2, matplotlib or pandas is not installed.
+        """
+        from pear.diagnosis.page import save_html
+
+        return save_html(self, path)
+
+    def _repr_html_(self) -> str:
+        from pear.diagnosis.page import notebook_html
+
+        return notebook_html(self)
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)

@@ -100,6 +100,7 @@ def canvas(
     size: tuple[float, float],
     grid: Literal["x", "y", "both"] = "y",
     widths: tuple[float, ...] = (1.0,),
+    heights: tuple[float, ...] = (1.0,),
     **options: Any,
 ) -> Iterator[tuple[Figure, Any]]:
     """An empty figure and its axes, in the style of the package; draw and save within the block.
@@ -107,17 +108,17 @@ def canvas(
     Args:
         size: inches.
         grid: which lines are drawn behind the data.
-        widths: of axes side by side, relative to each other.
+        widths: of axes side by side, relative to each other; heights: of rows of them.
         options: for ``Figure.subplots``.
 
     Yields:
-        The figure, and its axes: one, or an array where there are several widths.
+        The figure, and its axes: one, or an array where there are several.
     """
     from matplotlib.figure import Figure
 
     with look():
         figure = Figure(figsize=size, layout="constrained")  # no pyplot: no window and no global state
-        axes = figure.subplots(1, len(widths), width_ratios=widths, **options)
+        axes = figure.subplots(len(heights), len(widths), width_ratios=widths, height_ratios=heights, **options)
         for one in figure.axes:
             one.grid(axis=grid)
         yield figure, axes
