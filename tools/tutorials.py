@@ -21,7 +21,7 @@ import os
 import re
 import tempfile
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,6 +39,7 @@ BEGIN, END = "<!-- output -->", "<!-- end of output -->"
 OUTPUT = re.compile(rf"\n\n{BEGIN}\n.*?\n{END}", re.DOTALL)
 # no-run: the test of the documents runs every other block, and these are run by the test of the scripts.
 CODE = "```python no-run"
+WIDTH = 96  # characters of a line on a page
 # Pyplot's figures look as those of the package: the first line is MSE's colour, the second is ours.
 COLORS = [style.LIGHT[name] for name in ("mse", "pear", "spo", "pfyl", "lava", "dbb")]
 PYPLOT = {
@@ -50,6 +51,13 @@ PYPLOT = {
     "figure.constrained_layout.w_pad": 0.1,
     "figure.figsize": (7.5, 3.4),
 }
+
+
+@contextlib.contextmanager
+def look() -> Iterator[None]:
+    """Within the block pyplot's figures are drawn in the style of the package."""
+    with style.look(), mpl.rc_context(PYPLOT):
+        yield
 
 
 class Cell(NamedTuple):
@@ -121,7 +129,7 @@ def run(cells: Sequence[Cell], name: str) -> list[Output]:
         name: of its file, for tracebacks.
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    with style.look(), mpl.rc_context(PYPLOT):
+    with look():
         return [Output() if cell.is_text else _run_cell(cell, name, namespace) for cell in cells]
 
 
@@ -164,10 +172,16 @@ def _shown(output: Output, pictures: Mapping[int, str]) -> str:
     as_html = getattr(value, "_repr_html_", None)
     if value is not None and as_html is None:
         text = f"{text}\n{value!r}".strip("\n")
-    parts = [f"```text\n{text}\n```"] if text else []
+    folded = "\n".join(map(_folded, text.splitlines()))
+    parts = [f"```text\n{folded}\n```"] if text else []
     parts += [plain_html(as_html())] if as_html is not None else []
     parts += [f"![{_alt(figure)}]({pictures[id(figure)]})" for figure in output.figures]
     return "\n\n".join(parts)
+
+
+def _folded(line: str) -> str:
+    """A long sentence on several lines: what is off the page is not read."""
+    return textwrap.fill(line, WIDTH, subsequent_indent="    ") if len(line) > WIDTH else line
 
 
 def plain_html(source: str) -> str:
@@ -210,7 +224,7 @@ def write(script: Path) -> Path:
     images.mkdir(exist_ok=True)
     figures = [figure for output in outputs for figure in output.figures]
     pictures = {}
-    with style.look():
+    with look():  # a colour such as "C1" is looked up when it is drawn
         for number, figure in enumerate(figures, 1):
             pictures[id(figure)] = f"images/{style.save(figure, images / f'{script.stem}-{number}.svg').name}"
     target = script.with_suffix(".md")

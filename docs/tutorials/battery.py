@@ -1,13 +1,14 @@
 # %% [markdown]
 # # A battery that trades on forecast prices
 #
-# You run a battery of 4 MWh. Every noon you forecast the 24 prices of tomorrow's power market, solve a small
-# CVXPY model for the hours to charge and to discharge, and send the bids. You have the weather forecast and
-# more than two years of prices, and a linear model that predicts each price as well as it can. The decisions,
-# however, do not depend on how high the prices are, but on which hours are cheaper than which others.
+# You run a battery of 4 MWh. Every noon you forecast the 24 prices of tomorrow's power market,
+# solve a small CVXPY model for the hours to charge and to discharge, and send the bids. You
+# have the weather forecast and more than two years of prices, and a linear model that predicts
+# each price as well as it can. The decisions, however, do not depend on how high the prices
+# are, but on which hours are cheaper than which others.
 #
-# This tutorial takes the CVXPY model as it is and trains the same linear model on the money that its bids
-# lose.
+# This tutorial takes the CVXPY model as it is and trains the same linear model on the money
+# that its bids lose.
 
 # %%
 import os
@@ -23,9 +24,10 @@ SMALL = bool(os.environ.get("PEAR_SMALL"))  # set by the tests, which have secon
 # %% [markdown]
 # ## The data
 #
-# So that the page runs anywhere, the market is made up, but in the way that markets work: the dearest power
-# plant that is needed sets the price, so that prices rise ever more steeply in what wind and sun leave over.
-# A row of `X` is what you know at noon; a row of `prices`, in €/MWh, is what came true.
+# So that the page runs anywhere, the market is made up, but in the way that markets work: the
+# dearest power plant that is needed sets the price, so that prices rise ever more steeply in
+# what wind and sun leave over. A row of `X` is what you know at noon; a row of `prices`, in
+# €/MWh, is what came true.
 
 # %%
 rng = np.random.default_rng(0)
@@ -36,8 +38,9 @@ sun = (0.5 - 0.35 * season) * rng.uniform(0.3, 1.0, days)
 cold = 0.5 + 0.4 * season + rng.normal(0, 0.15, days)
 weekend = (np.arange(days) % 7 >= 5).astype(float)
 
-morning, evening, noon = (np.exp(-(((hour - peak) / width) ** 2)) for peak, width in ((8, 2.5), (19, 3.0), (13, 3.0)))
-demand = 45 + 12 * morning + 16 * evening + np.outer(cold, 8 + 6 * evening) - np.outer(weekend, 6 + 8 * morning)
+morning, noon, evening = (np.exp(-(((hour - peak) / 3) ** 2)) for peak in (8, 13, 19))
+demand = 45 + 12 * morning + 16 * evening
+demand = demand + np.outer(cold, 8 + 6 * evening) - np.outer(weekend, 6 + 8 * morning)
 left_over = demand - np.outer(wind, 26 + 6 * np.sin(hour / 4)) - np.outer(sun, 42 * noon)
 prices = 25 + 40 * np.exp((left_over - 52) / 12) * rng.lognormal(0, 0.15, (days, 24))
 
@@ -51,7 +54,9 @@ train, test = slice(0, days * 2 // 3), slice(days * 2 // 3, days)
 
 # %%
 price = cp.Parameter(24, name="price")
-charge, discharge, level = (cp.Variable(24, name=name, nonneg=True) for name in ("charge", "discharge", "level"))
+charge, discharge, level = (
+    cp.Variable(24, name=name, nonneg=True) for name in ("charge", "discharge", "level")
+)
 before = cp.hstack([0, level[:-1]])
 wear = 4.0  # € for each MWh through the battery
 plan = cp.Problem(
@@ -65,26 +70,27 @@ print(m)
 # %% [markdown]
 # ## Two trainings
 #
-# The same linear model, the same days, the same way to stop; only the loss differs. The last fifth of the
-# training days says when to stop, the test days come after all of them.
+# The same linear model, the same days, the same way to stop; only the loss differs. The last
+# fifth of the training days says when to stop, the test days come after all of them.
 
 # %%
 forecasts = {}
 for name, loss in (("squared error", "mse"), ("PEAR", "pear")):
-    model = pear.DecisionRegressor(m, loss=loss, max_epochs=20 if SMALL else 300).fit(X[train], prices[train])
-    forecasts[name] = model.predict(X[test])
+    model = pear.DecisionRegressor(m, loss=loss, max_epochs=20 if SMALL else 300)
+    forecasts[name] = model.fit(X[train], prices[train]).predict(X[test])
 
 # %% [markdown]
-# `pear.regret` is the money lost on each day: what the battery would have earned had the prices been known,
-# less what it earned with the forecast.
+# `pear.regret` is the money lost on each day: what the battery would have earned had the prices
+# been known, less what it earned with the forecast.
 
 # %%
 best = -pear.solve(m, prices[test]).value.numpy()
-lost = {name: pear.regret(m, forecast, prices[test]).numpy() for name, forecast in forecasts.items()}
 print(f"{'':15}{'error of a price':>18}{'earned a day':>15}{'lost a day':>13}")
+lost = {}
 for name, forecast in forecasts.items():
-    error = np.sqrt(np.mean((forecast - prices[test]) ** 2))
-    print(f"{name:15}{error:16.1f} €{(best - lost[name]).mean():13.1f} €{lost[name].mean():11.1f} €")
+    lost[name] = pear.regret(m, forecast, prices[test]).numpy()
+    error, earned = np.sqrt(np.mean((forecast - prices[test]) ** 2)), best - lost[name]
+    print(f"{name:15}{error:16.1f} €{earned.mean():13.1f} €{lost[name].mean():11.1f} €")
 print(f"{'perfect':15}{0:16.1f} €{best.mean():13.1f} €{0:11.1f} €")
 
 # %%
@@ -97,16 +103,16 @@ axes.legend()
 # %% [markdown]
 # ## A day from near
 #
-# The day on which PEAR gains most. Neither forecaster finds the height of the prices. The one that was
-# trained on money finds their order: cheap at noon, dear in the evening.
+# The day on which PEAR gains most. Neither forecaster finds the height of the prices. The one
+# that was trained on money finds their order: cheap at noon, dear in the evening.
 
 # %%
 day = int(np.argmax(lost["squared error"] - lost["PEAR"]))
-bids = {name: m.decision(pear.solve(m, forecast[day : day + 1]).x) for name, forecast in forecasts.items()}
 figure, (above, below) = plt.subplots(2, sharex=True, figsize=(7.5, 4.6))
 for name, forecast in forecasts.items():
     above.plot(hour, forecast[day], label=f"forecast, {name}")
-    below.step(hour, (bids[name]["discharge"] - bids[name]["charge"])[0], where="mid", label=name)
+    bid = m.decision(pear.solve(m, forecast[day][None]).x[0])
+    below.step(hour, bid["discharge"] - bid["charge"], where="mid")
 above.plot(hour, prices[test][day], color="black", linewidth=1, label="came true")
 above.set(title="Prices, €/MWh")
 below.set(title="What was sold (above zero) and bought, MW", xlabel="hour")
@@ -115,10 +121,10 @@ above.legend()
 # %%
 gained = lost["squared error"] - lost["PEAR"]
 margin = 1.96 * gained.std() / np.sqrt(len(gained))
-print(f"Gained by PEAR: {gained.mean():.1f} ± {margin:.1f} € a day (95 % interval over {len(gained)} test days),")
+print(f"PEAR gains {gained.mean():.1f} ± {margin:.1f} € a day (95 %, {len(gained)} test days),")
 print(f"{gained.sum() / lost['squared error'].sum():.0%} of what the squared error gives away.")
 
 # %% [markdown]
-# PEAR's forecasts of the prices are a little worse, and its bids are better: the linear model cannot follow
-# the prices, and has to choose what it gets right. If other people use your forecasts for other decisions,
-# keep both.
+# PEAR's forecasts of the prices are a little worse, and its bids are better: the linear model
+# cannot follow the prices, and has to choose what it gets right. If other people use your
+# forecasts for other decisions, keep both.

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Shortest paths: two forecasters, and which of their errors matter
 #
-# A courier crosses a town of 5 × 5 crossings every morning, from one corner to the other. How long each of
-# the 40 roads will take is forecast from five numbers (weather, weekday, works, …); the fastest way under the
-# forecast is driven, and takes the time that it takes. You have a thousand mornings of history and a linear
-# model.
+# A courier crosses a town of 5 × 5 crossings every morning, from one corner to the other. How
+# long each of the 40 roads will take is forecast from five numbers (weather, weekday, works,
+# …); the fastest way under the forecast is driven, and takes the time that it takes. You have a
+# thousand mornings of history and a linear model.
 #
-# This page trains the model twice, on the error of the forecast and on the minutes lost, and asks of both
-# which of their errors cost anything.
+# This page trains the model twice, on the error of the forecast and on the minutes lost, and
+# asks of both which of their errors cost anything.
 
 # %%
 import os
@@ -22,25 +22,27 @@ SMALL = bool(os.environ.get("PEAR_SMALL"))  # set by the tests, which have secon
 
 task = pear.tasks.shortest_path((5, 5))
 problem = task.problem
-count = 80 if SMALL else 1500
-X, C = task.samples(count, degree=8, noise=0.5, seed=0)  # times grow with a power of the features, and are noisy
-X, C, test_X, test_C = X[: count * 2 // 3], C[: count * 2 // 3], X[count * 2 // 3 :], C[count * 2 // 3 :]
+# Times grow with a power of the features, and are noisy.
+known, unseen = (60, 20) if SMALL else (1000, 500)
+X, C = task.samples(known + unseen, degree=8, noise=0.5, seed=0)
+X, C, test_X, test_C = X[:known], C[:known], X[known:], C[known:]
 problem
 
 # %% [markdown]
 # ## Train twice
 #
-# The same first weights, the same mornings, the same rule to stop: the last fifth of the training mornings is
-# held out, and the weights that do best there are kept. The squared error is stopped by the squared error,
-# PEAR's loss by the regret of the routes.
+# The same first weights, the same mornings, the same rule to stop: the last fifth of the
+# training mornings is held out, and the weights that do best there are kept. The squared error
+# is stopped by the squared error, PEAR's loss by the regret of the routes.
 
 # %%
 losses = {"squared error": torch.nn.MSELoss(), "PEAR": pear.PEARLoss(problem)}
+config = pear.FitConfig(max_epochs=10 if SMALL else 300)
 forecasts = {}
 for name, loss in losses.items():
     torch.manual_seed(0)
     model = torch.nn.Linear(5, problem.n)
-    history = pear.fit(model, loss, (X, C), config=pear.FitConfig(max_epochs=10 if SMALL else 300))
+    history = pear.fit(model, loss, (X, C), config=config)
     forecasts[name] = model(test_X).detach()
     print(f"{name}: {history.epochs} epochs, the best after {history.best.epoch}")
 
@@ -52,32 +54,34 @@ for name, forecast in forecasts.items():
     print(f"{name:15}{error:15.2f}{share:10.1%}{(lost < 1e-6).double().mean():25.0%}")
 
 # %% [markdown]
-# As forecasts the two are about equally wrong, and yet one of them drives much better. It must be wrong in
-# other places.
+# As forecasts the two are about equally wrong, and yet one of them drives much better. It must
+# be wrong in other places.
 #
 # ## Which errors cost minutes
 #
-# `pear.diagnose` takes any forecast with the truth, whoever made it. Its heart is an identity: follow the
-# decision while the forecast goes from the truth to what was predicted, and each road gets the minutes that
-# its error costs. Over the roads they add up to the regret of the morning, exactly.
+# `pear.diagnose` takes any forecast with the truth, whoever made it. Its heart is an identity:
+# follow the decision while the forecast goes from the truth to what was predicted, and each
+# road gets the minutes that its error costs. Over the roads they add up to the regret of the
+# morning, exactly.
 
 # %%
-reports = {name: pear.diagnose(problem, forecast, test_C) for name, forecast in forecasts.items()}
+# The crossings that each road joins, and the same problem with names.
+tail, head = (np.abs(problem.A.numpy().T - sign).argmin(1) for sign in (1, -1))
+town = pear.Model(problem, variables=[f"road {a}-{b}" for a, b in zip(tail, head)])
+reports = {name: pear.diagnose(town, forecast, test_C) for name, forecast in forecasts.items()}
 for name, report in reports.items():
     apart = np.abs(report.attribution.sum(1) - report.regret).max()
-    print(f"{name}: the parts of all roads differ from the regret by at most {apart:.0e} minutes")
+    print(f"{name}: the parts differ from the regret by at most {apart:.0e} minutes")
 
 # %%
 node = np.stack(np.divmod(np.arange(25), 5)[::-1], 1)  # column and row of each crossing
-A = problem.A.numpy()
-tail, head = (np.abs(A.T - sign).argmin(1) for sign in (1, -1))
 figure, axes = plt.subplots(1, 2, figsize=(7.5, 4.2))
 for place, (name, report) in enumerate(reports.items()):
     minutes = np.nansum(report.attribution, 0)
     for road, width in enumerate(minutes):
         ends = node[[tail[road], head[road]]].T
         axes[place].plot(*ends, color="lightgrey", linewidth=1, zorder=0)
-        axes[place].plot(*ends, color=f"C{place}", linewidth=max(width, 0) / 4, solid_capstyle="round")
+        axes[place].plot(*ends, color=f"C{place}", linewidth=max(width, 0) / 6)
     axes[place].set(title=f"{name}: {minutes.sum():.0f} minutes lost", aspect="equal")
     axes[place].invert_yaxis()
     axes[place].axis("off")
@@ -97,12 +101,14 @@ for morning, lost, why in zip(worst.index, worst["regret"], worst["why"]):
 # and compares two forecasters of the same mornings:
 
 # %%
-print(*reports["squared error"].compare(reports["PEAR"], names=("the squared error", "PEAR")), sep="\n")
+said = reports["squared error"].compare(reports["PEAR"], ("the squared error", "PEAR"))
+print(*said, sep="\n")
 
 # %% [markdown]
-# The *tangent* part of an error is the part that moves the decision a little. A route does not move a little:
-# it stays, or it jumps. The share is tiny for both forecasters here, and with noisy times it need not fall
-# when the decisions get better. Of a quadratic program it says more.
+# The *tangent* part of an error is the part that moves the decision a little. A route does not
+# move a little: it stays, or it jumps. The share is tiny for both forecasters here, and with
+# noisy times it need not fall when the decisions get better. Of a quadratic program it says
+# more.
 
 # %% [markdown]
 # ## What was gained
@@ -111,6 +117,7 @@ print(*reports["squared error"].compare(reports["PEAR"], names=("the squared err
 mse, ours = (report.regret for report in reports.values())
 gained = mse - ours
 margin = 1.96 * gained.std() / np.sqrt(len(gained))
-print(f"PEAR saves {gained.mean():.2f} ± {margin:.2f} minutes a morning (95 % interval, {len(gained)} test mornings),")
+better, worse = np.mean(gained > 1e-6), np.mean(gained < -1e-6)
+print(f"PEAR saves {gained.mean():.2f} ± {margin:.2f} minutes a morning (95 % interval),")
 print(f"{gained.sum() / mse.sum():.0%} of what the squared error loses.")
-print(f"It is faster on {np.mean(gained > 1e-6):.0%} of the mornings and slower on {np.mean(gained < -1e-6):.0%}.")
+print(f"It is faster on {better:.0%} of the mornings and slower on {worse:.0%}.")
