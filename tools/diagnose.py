@@ -81,9 +81,11 @@ def main() -> None:
         low, _, high = asked.seeds.partition("-")
         for seed in range(int(low), int(high or low) + 1):
             mse, ours = paths(seed)
+            squared = [((d.predicted - d.true) ** 2).mean() for d in (mse, ours)]
             print(
                 f"seed {seed}: regret {mse.normalized_regret:.2%} → {ours.normalized_regret:.2%}, tangent share "
-                f"{mse.tangent_share:.1%} → {ours.tangent_share:.1%}, largest distance of the parts from the regret "
+                f"{mse.tangent_share:.3%} → {ours.tangent_share:.3%}, squared error "
+                f"{squared[0]:.2f} → {squared[1]:.2f}, largest distance of the parts from the regret "
                 f"{max(np.abs(d.attribution.sum(1) - d.regret).max() for d in (mse, ours)):.1e}"
             )
             if seed == int(low):
@@ -92,12 +94,8 @@ def main() -> None:
         start = time.perf_counter()
         found = energy()
         print(f"\nenergy, {time.perf_counter() - start:.1f} s", found, sep="\n")
-        print(
-            found.values().head(10).to_string(),
-            found.by_group().to_string(),
-            found.worst(5)["why"].to_string(),
-            sep="\n\n",
-        )
+        print(found.values().to_string(), found.by_group().to_string(), sep="\n\n")
+        print("", *(f"sample {i}: {why}" for i, why in found.worst(5)["why"].items()), sep="\n")
         print(f"sum of the parts {found.attribution.sum():.10g}, test regret {found.regret.sum():.10g}")
         if asked.plot is not None:
             draw(found, asked.plot)

@@ -50,9 +50,11 @@ class Constraints:
 
 
 def named_constraints(problem: Problem | Model, qp: QuadraticProgram, variables: tuple[str, ...]) -> Constraints:
-    """The constraints of a problem, with the names of its variables."""
+    """The constraints of a problem, with the names of its rows, where it has any, and of its variables."""
     lower, upper = qp.lb.isfinite().any(0), qp.ub.isfinite().any(0)
     rows = [*(f"equality {i}" for i in range(qp.p)), *(f"row {i}" for i in range(qp.m))]
+    if isinstance(problem, Model) and len(problem.constraints) == len(rows):
+        rows = list(problem.constraints)
     bounded = [[variables[i] for i in mask.nonzero()[:, 0].tolist()] for mask in (lower, upper)]
     names = [*rows, *(f"{name} at its lower bound" for name in bounded[0])]
     names += [f"{name} at its upper bound" for name in bounded[1]]

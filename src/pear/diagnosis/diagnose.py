@@ -70,7 +70,8 @@ def diagnose(
     arrays: dict[str, Tensor] = {
         **{"regret": judged.regret, "best": judged.best, "attribution": parts.attribution, "attributed": parts.known},
         **{"squared_error": error.total, "tangent": error.tangent, "normal": error.normal, "margin": parts.margin},
-        **{"pieces": parts.pieces, "degenerate": error.degenerate, "zero_gradient": error.zero_gradient},
+        **{"tangent_at_forecast": error.at_forecast, "pieces": parts.pieces},
+        **{"degenerate": error.degenerate, "zero_gradient": error.zero_gradient},
         **{"decision": chosen.x, "best_decision": best.x, "predicted": given.predicted, "true": given.true},
     }
     found = Diagnosis(

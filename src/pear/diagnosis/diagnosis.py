@@ -31,13 +31,15 @@ class Diagnosis:
             the regret; an entry may be negative, where an error makes good for another. NaN where ``attributed`` is
             False.
         attributed: (B,) bool, False where the decisions between truth and forecast could not be followed.
-        squared_error: (B,) eᵀH⁻¹e of the cost error e, at the smoothed decision; tangent: (B,) the part that moves the
-            decision; normal: (B,) the part that does not.
+        squared_error: (B,) eᵀH⁻¹e of the cost error e, with the curvature H of the smoothed problem; tangent: (B,) the
+            part that moves the smoothed decision, the mean of eᵀPe on the way from truth to forecast; normal: (B,) the
+            part that constraints absorb. The two add up.
+        tangent_at_forecast: (B,) eᵀPe at the forecast itself, which the gradient of regret sees.
         margin: (B,) share of its own error that a forecast may make before the decision changes (of a quadratic
             program: before its active set does); 1 where nothing changes.
         pieces: (B,) int, how many stretches of the path from truth to forecast were integrated.
         degenerate: (B,) bool, where a constraint is tight at the smoothed decision without a multiplier.
-        zero_gradient: (B,) bool, where there is an error and regret has no gradient: none of it is tangent.
+        zero_gradient: (B,) bool, where there is an error and the smoothed regret has no gradient by the forecast.
         constraint_names, constraint_kinds: m names, and "equality", "row", "lower bound" or "upper bound".
         binding: (m,) share of samples in which a constraint holds the decision under the forecast; shadow_price: (m,)
             what a unit more of it is worth there, the mean of all samples. Of the relaxation for integer programs.
@@ -68,6 +70,7 @@ class Diagnosis:
     squared_error: Array
     tangent: Array
     normal: Array
+    tangent_at_forecast: Array
     margin: Array
     pieces: Array
     degenerate: Array
@@ -102,7 +105,7 @@ class Diagnosis:
         return frames.samples(self)
 
     def values(self) -> pandas.DataFrame:
-        """One row a predicted value, by what its errors cost: attribution, its share, bias, mean squared error."""
+        """One row a predicted value, the dearest first: what its errors cost, and how large they are."""
         return frames.values(self)
 
     def constraints(self) -> pandas.DataFrame:

@@ -48,6 +48,7 @@ def samples(found: Diagnosis) -> pandas.DataFrame:
 def values(found: Diagnosis) -> pandas.DataFrame:
     """One row a predicted value, the dearest first."""
     error = found.predicted - found.true
+    squared = (error**2).mean(0)
     cost = np.nansum(found.attribution, axis=0)
     total = cost.sum()
     table = _frame(
@@ -56,7 +57,8 @@ def values(found: Diagnosis) -> pandas.DataFrame:
             "cost": cost,
             "share": cost / total if total > 0 else np.zeros_like(cost),
             "bias": error.mean(0),
-            "mean_squared_error": (error**2).mean(0),
+            "mean_squared_error": squared,
+            "share_of_squared_error": squared / squared.sum() if squared.any() else squared,
             "worst_sample": np.nan_to_num(found.attribution, nan=-np.inf).argmax(0),
         }
     )

@@ -47,6 +47,11 @@ def read_inputs(problem: Problem | Model, predicted: Any, true: Any, names: Sequ
     Raises:
         ProblemError: shapes, columns or names do not fit.
     """
+    if isinstance(problem, Model) and problem.constraint_map is not None:
+        raise ProblemError(
+            "the model predicts right-hand sides, and a diagnosis attributes regret to predicted costs alone; "
+            "pear.regret(model, predicted, true) gives what each sample loses, or diagnose a model that predicts costs"
+        )
     plain, cost_map = unwrap(problem)
     columns = [column_names(table) for table in (predicted, true)]
     for own in columns:
@@ -62,10 +67,11 @@ def read_inputs(problem: Problem | Model, predicted: Any, true: Any, names: Sequ
     if not len(forecast):
         raise ProblemError("there is no sample to diagnose; pass one row of predicted and true values at least")
     costs = [values if cost_map is None else cost_map(values) for values in (forecast, truth)]
-    own = problem if isinstance(problem, Model) else None
-    variables = own.variables if own is not None else tuple(f"x{i}" for i in range(plain.n))
-    found = names or columns[0] or columns[1] or (own.names if own is not None else None)
-    named = tuple(str(name) for name in found) if found is not None else tuple(f"c{i}" for i in range(plain.n))
+    model = problem if isinstance(problem, Model) else None
+    variables = tuple(f"x{i}" for i in range(plain.n)) if model is None else model.variables
+    inherited = tuple(f"c{i}" for i in range(plain.n)) if model is None else model.names
+    given = columns[0] or columns[1] or inherited if names is None else names
+    named = tuple(str(name) for name in given)
     if len(named) != forecast.shape[1]:
         raise ProblemError(f"names must name the {forecast.shape[1]} predicted values; got {len(named)} names")
     return Inputs(plain, cost_map, forecast, truth, costs[0], costs[1], named, variables)

@@ -37,7 +37,9 @@ def _decision(found: Diagnosis, i: int) -> str:
     change = np.abs(z - best)
     if change.max() <= _CHANGE * max(np.abs(z).max(), np.abs(best).max()):
         return ""
-    j = int(change.argmax())
+    # Of variables that change alike, as binary ones do, the one that is worth most.
+    worth = np.abs(found.true[i]) if len(found.names) == len(z) else np.ones_like(z)
+    j = int((change * worth).argmax())
     text = f"{found.variables[j]} is {z[j]:.4g} where {best[j]:.4g} was best"
     rows = np.array([kind == "row" for kind in found.constraint_kinds])
     flipped = np.flatnonzero(rows & (found.active[i] != found.best_active[i]))
@@ -50,12 +52,14 @@ def _decision(found: Diagnosis, i: int) -> str:
 
 
 def percent(value: float) -> str:
-    """A share in words: two digits, and no more than two decimals.
+    """A share in words: as many digits as its distance from 0 and 100 % needs, and no more than two decimals.
 
     Example:
-        >>> percent(0.0412), percent(1.0), percent(3e-4), percent(1e-9)
-        ('4.1 %', '100 %', '0.03 %', '0 %')
+        >>> percent(0.0412), percent(1.0), percent(3e-4), percent(1e-9), percent(0.9967)
+        ('4.1 %', '100 %', '0.03 %', '0 %', '99.7 %')
     """
     number = 100 * value
-    digits = 0 if abs(number) >= 9.95 else 1 if abs(number) >= 0.995 else 2
-    return f"{number:.{digits}f} %".replace("-0.00", "0.00").replace("0.00 %", "0 %")
+    near = abs(100 - number) if 99 < number < 100 else abs(number)
+    digits = 0 if near >= 9.95 else 1 if near >= 0.995 or (number > 99 and near >= 0.095) else 2
+    text = f"{number:.{digits}f} %"
+    return {"-0.00 %": "0 %", "0.00 %": "0 %", "100.00 %": "100 %"}.get(text, text)

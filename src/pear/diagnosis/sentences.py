@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pear.diagnosis.reasons import percent
 from pear.errors import ProblemError
@@ -49,7 +50,7 @@ def compared(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> lis
     return [f"{line[0].upper()}{line[1:]}" for line in lines]
 
 
-def _changes(first: Diagnosis, second: Diagnosis) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _changes(first: Diagnosis, second: Diagnosis) -> tuple[NDArray[Any], NDArray[Any]]:
     return first.regret - second.regret, second.regret - first.regret
 
 
@@ -71,7 +72,7 @@ def _loss(found: Diagnosis, total: float) -> str:
     return f"The decisions lose {lost} of the best value ({total:.4g} of {whole:.4g}); {most}."
 
 
-def _how_many(costs: np.ndarray, part: float) -> int:  # type: ignore[type-arg]
+def _how_many(costs: NDArray[Any], part: float) -> int:
     """The least number of entries that make up a share of the sum."""
     falling = np.sort(costs)[::-1].cumsum()
     return int(np.searchsorted(falling, part * falling[-1]) + 1)
@@ -105,8 +106,8 @@ def _tangent(found: Diagnosis) -> str:
     if not np.isfinite(part):
         return ""
     return (
-        f"{percent(part)} of the squared error is tangent and moves decisions; {percent(1 - part)} is normal to the "
-        "constraints that hold them and costs nothing at first order."
+        f"{percent(part)} of the squared error is tangent and moves decisions; the constraints that hold them absorb "
+        f"the other {percent(1 - part)}, which is normal to them."
     )
 
 
@@ -114,15 +115,12 @@ def _margin(found: Diagnosis) -> str:
     known = found.margin[np.isfinite(found.margin)]
     if not len(known):
         return ""
-    same = float((known >= 1).mean())
     what = "decision" if found.integer or not _moves(found) else "set of binding constraints"
-    text = f"{percent(same)} of the forecasts leave the {what} as the truth has it"
+    text = f"In {int((known >= 1).sum())} of {len(known)} samples the {what} is that of the truth"
     changed = known[known < 1]
     if not len(changed):
         return f"{text}."
-    return (
-        f"{text}; the others would, with half of them, at {percent(float(np.median(changed)))} of their error or less."
-    )
+    return f"{text}; in the others it first changes at {percent(float(np.median(changed)))} of the error (median)."
 
 
 def _moves(found: Diagnosis) -> bool:
@@ -149,15 +147,15 @@ def _flags(found: Diagnosis) -> list[str]:
     if found.zero_gradient.any():
         lost = found.zero_gradient & (found.regret > 1e-12 * np.abs(found.best))
         lines.append(
-            f"{int(found.zero_gradient.sum())} of {count} samples have an error and no gradient of regret; "
-            f"{int(lost.sum())} of them lose something all the same."
+            f"{int(found.zero_gradient.sum())} of {count} samples have an error and no gradient of the smoothed "
+            f"regret; {int(lost.sum())} of them lose something all the same."
         )
     if found.degenerate.any():
         lines.append(
             f"{int(found.degenerate.sum())} of {count} smoothed decisions are degenerate: a tight constraint has "
             "no multiplier."
         )
-    unsplit = int(np.isnan(found.tangent).sum())
+    unsplit = int((np.isnan(found.tangent) | np.isnan(found.tangent_at_forecast)).sum())
     if unsplit:
         lines.append(f"The squared error of {unsplit} samples could not be split to 1e-10, and is left out.")
     return lines

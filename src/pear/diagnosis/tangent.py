@@ -1,6 +1,8 @@
-"""Which part of the squared error moves decisions: the tangent one, and the normal one, which does not.
+"""Which part of the squared error moves decisions: the tangent one, and the normal one, which constraints absorb.
 
-At the smoothed decision, in the metric of H⁻¹: ``eᵀH⁻¹e = eᵀPe + nᵀHn`` with the normal component ``n = H⁻¹e − Pe``.
+At a smoothed decision, in the metric of H⁻¹, ``eᵀH⁻¹e = eᵀPe + nᵀHn`` with the normal component ``n = H⁻¹e − Pe``. On
+the way from c to ĉ the decision moves by −P e for every unit of t, so that the mean of eᵀPe is ``eᵀ(z*(c) − z*(ĉ))``:
+two decisions give it exactly, whatever active sets lie between them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pear.sensitivity.curvature import inverse_times, singular
 from pear.sensitivity.projection import project_any
 
 EXACT = 1e-10
-"""How far the two parts of an error may be from the whole, relative to it."""
+"""How far parts of an error may be from what they must be, relative to the whole."""
 _FLAT_SHARE = 0.01  # of the mean curvature, which a singular one gets in every direction
 
 
@@ -30,15 +32,18 @@ class ErrorSplit:
 
     Attributes:
         total: (B,) eᵀH⁻¹e.
-        tangent: (B,) eᵀPe; normal: (B,) the rest, computed on its own. NaN where they do not add up.
-        zero_gradient: (B,) bool, where there is an error and none of it is tangent.
-        degenerate: (B,) bool, where a constraint is tight at the smoothed decision without a multiplier.
+        tangent: (B,) the mean of eᵀPe between c and ĉ; normal: (B,) the rest.
+        at_forecast: (B,) eᵀPe at the decision under ĉ, which the gradient of regret sees; NaN where it and its own
+            normal part do not add up.
+        zero_gradient: (B,) bool, where there is an error and the gradient sees none of it.
+        degenerate: (B,) bool, where a constraint is tight at the decision under ĉ without a multiplier.
         smoothing: what the problem was smoothed by.
     """
 
     total: Tensor
     tangent: Tensor
     normal: Tensor
+    at_forecast: Tensor
     zero_gradient: Tensor
     degenerate: Tensor
     smoothing: Smoothing
@@ -47,7 +52,7 @@ class ErrorSplit:
 def split_error(
     problem: Problem, predicted: Tensor, true: Tensor, smoothing: float | Literal["auto"], solver: str
 ) -> ErrorSplit:
-    """Split the error of every sample at the decision under its predicted cost.
+    """Split the error of every sample.
 
     Args:
         problem: what is decided, continuous.
@@ -58,24 +63,33 @@ def split_error(
     """
     scale = _with_curvature(problem, true, choose_smoothing(problem, true, smoothing))
     inner = scale.problem(problem)
-    solved = solve_verified(inner, scale.times_units(predicted), scale.value, solver)
-    fail(solved.status, "raise", "the smoothed problem under the predicted costs")
-    e = problem.sign * scale.times_units(predicted - true)
+    costs = [scale.times_units(cost) for cost in (predicted, true)]
+    solved, best = (solve_verified(inner, cost, scale.value, solver) for cost in costs)
+    for one, what in ((solved, "predicted"), (best, "true")):
+        fail(one.status, "raise", f"the smoothed problem under the {what} costs")
+    e = problem.sign * (costs[0] - costs[1])
     rescaled = inverse_times(solved.qp, e)
     g, curved = project_any(solved, e)
-    total, tangent = (e * rescaled).sum(1), (e * g).sum(1)
-    normal = ((rescaled - g) * (e - matvec(solved.qp.H, g))).sum(1)
-    # What rounding leaves below zero of a part that is zero.
-    tangent, normal = (torch.where(part.abs() <= EXACT * total, part.clamp(min=0), part) for part in (tangent, normal))
-    holds = curved & ((tangent + normal - total).abs() <= EXACT * total)
+    total, local = (e * rescaled).sum(1), (e * g).sum(1)
+    absorbed = ((rescaled - g) * (e - matvec(solved.qp.H, g))).sum(1)
+    holds = curved & ((local + absorbed - total).abs() <= EXACT * total)
+    # The curvature of φ changes on the way, and with it the metric: there the split is that at the forecast.
+    tangent = _part((e * (best.x - solved.x)).sum(1) if problem.phi is None else local, total)
     return ErrorSplit(
         total=total,
-        tangent=torch.where(holds, tangent, torch.nan),
-        normal=torch.where(holds, normal, torch.nan),
-        zero_gradient=(total > 0) & (tangent <= NEGLIGIBLE * total),
+        tangent=tangent,
+        normal=total - tangent,
+        at_forecast=torch.where(holds, _part(local, total), torch.nan),
+        zero_gradient=(total > 0) & (local <= NEGLIGIBLE * total),
         degenerate=solved.weak.count() > 0,
         smoothing=scale,
     )
+
+
+def _part(value: Tensor, whole: Tensor) -> Tensor:
+    """(B,) between 0 and the whole: what rounding leaves outside is cut, and anything more is NaN."""
+    outside = torch.maximum(-value, value - whole) > EXACT * whole
+    return torch.where(outside, torch.nan, torch.minimum(value.clamp(min=0), whole))
 
 
 def _with_curvature(problem: Problem, true: Tensor, scale: Smoothing) -> Smoothing:
