@@ -221,7 +221,7 @@ class _Canonical:
             check_moves(p.name(), A, b, self.limits)
 
     def maps(self, predicted: list[Any]) -> tuple[sparse.csr_array, Array, sparse.csr_array]:
-        """How costs (n, k), the constant of the objective (k,) and right-hand sides (r, k) depend on predicted values."""
+        """How costs (n, k), the objective's constant (k,) and right-hand sides (r, k) depend on what is predicted."""
         blocks = [linear_map(partial(self._depends, p), p.size) for p in predicted]
         if any(block is None for block in blocks):
             raise DataError(f"{WHERE}: its costs are not linear in the predicted parameters; predict the costs instead")

@@ -1,4 +1,4 @@
-"""Constraints of a CVXPY problem that predicted parameters stand in, or that have a price: their rows, and what moves them."""
+"""Constraints of a CVXPY problem that predicted parameters stand in or that have a price: where their rows are."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def from_gurobipy(model: Any, predicted: Names = None, rows: Names = None, recou
             the model's own. Left out, all costs are predicted.
         rows: names of rows with one limit whose right-hand sides are predicted, behind the costs. Then ``predicted``
             may be empty.
-        recourse: what happens where a decision violates what came true, needed to train with ``rows``: a dictionary from
+        recourse: needed to train with ``rows``: what a decision costs that violates what came true. A dictionary from
             names of rows to prices of a unit of violation, for an equality also a pair (too little, too much); or a
             ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` adds it later.
 
