@@ -38,6 +38,7 @@ NEEDS = {
     "portfolio": ("pandas",),
     "paths": ("pandas",),
     "boosted_trees": ("lightgbm", "pandas"),
+    "unit_commitment": ("cvxpy", "sklearn"),
 }
 
 

@@ -167,9 +167,10 @@ for axes, column in ((left, "regret %"), (right, "CPU seconds")):
 # %% [markdown]
 # ## What was gained
 #
-# Time, first of all. Whether the decisions are better is another matter: with so few samples
-# and so much noise the two losses lie close together, and either may be ahead. [Results over
-# many seeds](../results.md) says which is, and where.
+# Time, first of all: PyEPO has HiGHS solve the integer program of one sample after the other,
+# and PEAR trains on the relaxation, a batch at once. Whether the decisions are better is
+# another matter: with so few samples and so much noise the two losses lie close together, and
+# either may be ahead. [Results over many seeds](../results.md) says which is, and where.
 #
 # SPO+ is here as well: `pear.losses.SPOPlusLoss(m)` goes into the second loop in the place of
 # `PEARLoss(m)`, and so does any other loss of PyEPO, which then runs on our solvers:

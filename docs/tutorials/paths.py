@@ -55,20 +55,33 @@ for name, forecast in forecasts.items():
 
 # %% [markdown]
 # As forecasts the two are about equally wrong, and yet one of them drives much better. It must
-# be wrong in other places.
+# be wrong in another way.
 #
-# ## Which errors cost minutes
+# ## Which errors matter
 #
-# `pear.diagnose` takes any forecast with the truth, whoever made it. Its heart is an identity:
-# follow the decision while the forecast goes from the truth to what was predicted, and each
-# road gets the minutes that its error costs. Over the roads they add up to the regret of the
-# morning, exactly.
+# `pear.diagnose` takes any forecast with the truth, whoever made it. It splits the error in
+# two: the *tangent* part moves decisions on the way from the truth to the forecast, the
+# *normal* part does not. If every road takes ten minutes longer than forecast, for instance,
+# the fastest way stays the fastest way.
 
 # %%
 # The crossings that each road joins, and the same problem with names.
 tail, head = (np.abs(problem.A.numpy().T - sign).argmin(1) for sign in (1, -1))
 town = pear.Model(problem, variables=[f"road {a}-{b}" for a, b in zip(tail, head)])
 reports = {name: pear.diagnose(town, forecast, test_C) for name, forecast in forecasts.items()}
+said = reports["squared error"].compare(reports["PEAR"], ("the squared error", "PEAR"))
+print(*said, sep="\n")
+
+# %% [markdown]
+# Nearly all of the error does not matter to either of them. What differs is the small rest that
+# does, and it shrinks as the loss does.
+#
+# ## Where the minutes are lost
+#
+# The report also says what each road's error costs: it follows the decision from the truth to
+# the forecast, and each road gets its part of the regret. The parts add up, morning by morning.
+
+# %%
 for name, report in reports.items():
     apart = np.abs(report.attribution.sum(1) - report.regret).max()
     print(f"{name}: the parts differ from the regret by at most {apart:.0e} minutes")
@@ -90,25 +103,12 @@ figure.suptitle("Minutes lost to errors of each road, as its width", x=0.02, ha=
 # %% [markdown]
 # ## Morning by morning
 #
-# The report also names the mornings that were lost worst, and why:
+# The report names the mornings that lost most, and why:
 
 # %%
 worst = reports["squared error"].worst(5)
 for morning, lost, why in zip(worst.index, worst["regret"], worst["why"]):
     print(f"morning {morning}, {lost:.1f} minutes: {why}")
-
-# %% [markdown]
-# and compares two forecasters of the same mornings:
-
-# %%
-said = reports["squared error"].compare(reports["PEAR"], ("the squared error", "PEAR"))
-print(*said, sep="\n")
-
-# %% [markdown]
-# The *tangent* part of an error is the part that moves the decision a little. A route does not
-# move a little: it stays, or it jumps. The share is tiny for both forecasters here, and with
-# noisy times it need not fall when the decisions get better. Of a quadratic program it says
-# more.
 
 # %% [markdown]
 # ## What was gained

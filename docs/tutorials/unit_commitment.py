@@ -27,11 +27,8 @@ BLOCKS, PLANTS = 4, 2 if SMALL else 3
 
 # %%
 least, most = np.array([30.0, 15.0, 5.0])[:PLANTS], np.array([60.0, 40.0, 30.0])[:PLANTS]
-fuel, standby, start = (
-    np.array([20.0, 35.0, 60.0]),
-    np.array([200.0, 150.0, 60.0]),
-    np.array([900.0, 400.0, 100.0]),
-)
+fuel = np.array([20.0, 35.0, 60.0])
+standby, start = np.array([200.0, 150.0, 60.0]), np.array([900.0, 400.0, 100.0])
 
 demand = cp.Parameter(BLOCKS, name="demand")
 on = cp.Variable((PLANTS, BLOCKS), name="on", boolean=True)
@@ -76,11 +73,8 @@ days = 40 if SMALL else 240
 X = rng.normal(size=(days, 4))
 shape = 20 / (1 + np.exp(X[:, :1])) + 1.5
 profile = 50 + 25 * np.sin(np.linspace(0, np.pi, BLOCKS))
-Y = (
-    profile
-    * np.exp(X @ rng.normal(size=(4, BLOCKS)) / 10)
-    * rng.gamma(shape, 1 / shape, (days, BLOCKS))
-)
+expected = profile * np.exp(X @ rng.normal(size=(4, BLOCKS)) / 10)
+Y = expected * rng.gamma(shape, 1 / shape, (days, BLOCKS))
 train, validation, test = np.split(np.arange(days), [days // 2, 3 * days // 4])
 
 # %% [markdown]
@@ -95,9 +89,8 @@ train, validation, test = np.split(np.arange(days), [days // 2, 3 * days // 4])
 settings = {"max_epochs": 4 if SMALL else 40, "batch_size": 120, "learning_rate": 0.03}
 held_out = (X[validation], Y[validation])
 by_error = pear.DecisionRegressor(m, loss="mse", **settings).fit(X[train], Y[train], held_out)
-by_regret = pear.DecisionRegressor(m, smoothing="auto*100", **settings).fit(
-    X[train], Y[train], held_out
-)
+by_regret = pear.DecisionRegressor(m, smoothing="auto*100", **settings)
+by_regret.fit(X[train], Y[train], held_out)
 
 # %% [markdown]
 # What they lose on the test days, against schedules that had known the demand:
@@ -129,7 +122,6 @@ left.set(xlabel="first feature", ylabel="mean demand of a day, MW", title="Forec
 right.set(xlabel="test day", ylabel="lost in all, thousands", title="Regret, added up")
 left.legend()
 right.legend()
-figure.tight_layout()
 
 # %%
 schedule = m.decision(by_regret.decide(X[test]))
