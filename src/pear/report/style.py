@@ -89,6 +89,13 @@ def require(who: str, *packages: str) -> None:
             raise MissingExtraError(f"{who} needs {package}, not installed here; run pip install 'pear-dfl[cli]'")
 
 
+def look() -> contextlib.AbstractContextManager[None]:
+    """The style of the package for whatever is drawn within the block."""
+    import matplotlib as mpl
+
+    return mpl.rc_context(_SETTINGS)
+
+
 @contextlib.contextmanager
 def canvas(
     size: tuple[float, float],
@@ -108,10 +115,9 @@ def canvas(
     Yields:
         The figure, and its axes: one, or an array where there are several.
     """
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_SETTINGS):
+    with look():
         figure = Figure(figsize=size, layout="constrained")  # no pyplot: no window and no global state
         axes = figure.subplots(len(heights), len(widths), width_ratios=widths, height_ratios=heights, **options)
         for one in figure.axes:
