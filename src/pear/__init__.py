@@ -27,6 +27,7 @@ from pear.problem import CostMap, Model, Problem, Smooth
 
 if TYPE_CHECKING:
     from pear import boosting
+    from pear.diagnosis.advice import advise
     from pear.problem.importers import (
         from_cvxpy,
         from_gurobipy,
@@ -61,6 +62,7 @@ __all__ = [
     "SolveError",
     "Status",
     "UnknownSolverError",
+    "advise",
     "boosting",
     "fit",
     "from_cvxpy",
@@ -86,6 +88,7 @@ _LATER = {
     **dict.fromkeys(_IMPORTERS, "pear.problem.importers"),
     **dict.fromkeys(("FitConfig", "fit", "tune"), "pear.train"),
     "DecisionRegressor": "pear.train.estimator.regressor",
+    "advise": "pear.diagnosis.advice",
     "regret_scorer": "pear.train.estimator.scorer",
 }
 

@@ -64,7 +64,7 @@ def train(
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
     table = read_table(data)
-    problem, paid = _problem(model, words(costs), table)
+    problem, paid = read_model(model, words(costs), table)
     known = words(features) or [name for name in table.columns if name not in paid]
     if both := [name for name in known if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and a cost; nobody knows the true cost before the decision")
@@ -109,7 +109,7 @@ def _train(make: Callable[..., DecisionRegressor], samples: Samples) -> tuple[di
     return trained, ""
 
 
-def _problem(path: Path, costs: list[str], table: pandas.DataFrame) -> tuple[pear.Model, list[str]]:
+def read_model(path: Path, costs: list[str], table: pandas.DataFrame) -> tuple[pear.Model, list[str]]:
     """The model, and the columns that hold what it takes, in its order."""
     everything = pear.from_mps(path)
     variables = everything.variables
