@@ -23,7 +23,7 @@ from pear.errors import (
 )
 from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret, regret_gradient
 from pear.optimality.point import Status
-from pear.problem import CostMap, Model, Problem, Smooth
+from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projection, Smooth
 
 if TYPE_CHECKING:
     from pear import boosting
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConstraintMap",
     "CostMap",
     "DataError",
     "DecisionLayer",
@@ -55,8 +56,10 @@ __all__ = [
     "NotUniqueError",
     "PEARLoss",
     "PearError",
+    "Penalty",
     "Problem",
     "ProblemError",
+    "Projection",
     "Smooth",
     "Solution",
     "SolveError",

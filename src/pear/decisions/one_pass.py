@@ -8,8 +8,9 @@ which reports a status for each.
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ class RegretCall(NamedTuple):
         keys: of the samples, or None.
         Q, true_Q: predicted curvature and the one of the true objective, or None.
         rows: without keys, the samples' numbers in the problem, or None where they are all there.
+        fields: what replaces fields of the problem other than its curvature, where they are predicted.
     """
 
     predicted: Tensor
@@ -54,6 +56,7 @@ class RegretCall(NamedTuple):
     true_Q: Any = None
     rows: Tensor | None = None
     guidance: float = 0.0
+    fields: Mapping[str, Any] = MappingProxyType({})
 
     def only(self, index: Tensor) -> RegretCall:
         """Some of the samples; what they share stays shared."""

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve, solve_verified
 from pear.errors import ProblemError
+from pear.losses.outcome import Outcome
+from pear.losses.recourse_outcome import RecourseOutcome
 from pear.optimality.point import Status
 from pear.problem import CostMap, Model, Problem
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.convert import as_batch
-from pear.problem.model import unwrap
+from pear.problem.model import recourse_model, unwrap
 from pear.sensitivity.projection import inject_normal, project
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
 from pear.solvers.time_limit import within
-
-TINY = 1e-7
-"""Added to the denominator of the normalised regret, which stays finite where every optimal value is zero."""
 
 
 def regret_gradient(
@@ -90,7 +89,8 @@ def regret(
     """What each decision loses against the best one, in the unit of the costs: ``f(z*(ĉ); c) − f(z*(c); c)``.
 
     The sign is turned for maximisation, so that it is never negative. Evaluated on the problem as it is: the integer
-    program where it is one, without smoothing.
+    program where it is one, without smoothing. Of a model that predicts right-hand sides it includes the recourse: what
+    the decision under the forecast comes to under the truth, less the best that the truth allows.
 
     Args:
         problem: what is decided. A ``Model`` maps predicted values (B, k) to costs.
@@ -142,6 +142,9 @@ def _judged(
     problem: Problem | Model, predicted: Any, true: Any, solver: str, Q: Any, true_Q: Any, time_limit: float | None
 ) -> Outcome:
     """What decisions under the predicted costs come to, in float64."""
+    model = recourse_model(problem)
+    if model is not None:
+        return _judged_with_recourse(model, predicted, true, solver, Q if true_Q is None else true_Q, time_limit)
     problem, _, predicted, true = _costs(problem, predicted, true)
     predicted, true = predicted.double(), true.double()
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
@@ -151,21 +154,15 @@ def _judged(
     return outcome(problem, chosen, best, true, true_Q)
 
 
-class Outcome(NamedTuple):
-    """What decisions come to under the true costs, in float64.
-
-    Attributes:
-        regret: (B,) what each loses against the best decision of its sample.
-        best: (B,) the value of the best decision.
-    """
-
-    regret: Tensor
-    best: Tensor
-
-    @property
-    def normalized(self) -> float:
-        """``Σ regret / (Σ |best| + 1e-7)``."""
-        return float(self.regret.sum() / (self.best.abs().sum() + TINY))
+def _judged_with_recourse(
+    model: Model, predicted: Any, true: Any, solver: str, Q: Any, time_limit: float | None
+) -> Outcome:
+    if Q is not None:
+        raise ProblemError("Q came with a model that predicts right-hand sides; predict the one or the other")
+    values, came_true = as_batch(predicted).detach().double(), as_batch(true).detach().double()
+    check_pair(values, came_true)
+    with within(time_limit):
+        return RecourseOutcome(model, came_true, solver=solver)(values)
 
 
 def outcome(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q: Any = None) -> Outcome:
@@ -182,13 +179,13 @@ def outcome(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q
     return Outcome(problem.sign * (paid - ideal), ideal)
 
 
-def regret_of_program(problem: Problem, solved: Verified, ideal: Start, true: QuadraticProgram) -> Tensor:
-    """(B,) regret of the decisions ``solved.x`` under the ``true`` programs, whose solutions are ``ideal``.
+def regret_of_program(problem: Problem, z: Tensor, ideal: Start, true: QuadraticProgram) -> Tensor:
+    """(B,) regret of feasible decisions z (B, n) under the ``true`` programs, whose solutions are ``ideal``.
 
     With d = z − z° it is ½dᵀHd plus multiplier times slack of every constraint that is active at z°. All terms are at
     least zero, so that nothing cancels and the value is right to rounding however small it is.
     """
-    z, d = solved.x, solved.x - ideal.x
+    d = z - ideal.x
     if problem.phi is not None:
         return _regret_by_values(problem, z, ideal.x, true)
     slack = true.h - matvec(true.G, z)

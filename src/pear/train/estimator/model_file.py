@@ -106,6 +106,10 @@ def _tensor(name: str, value: Any) -> torch.Tensor:
 
 def _put_problem(archive: Archive, problem: Problem | Model) -> dict[str, Any]:
     model, plain = (problem, problem.problem) if isinstance(problem, Model) else (None, problem)
+    if model is not None and model.constraint_map is not None:
+        raise ProblemError(
+            "the model predicts right-hand sides, which a model file does not hold; pickle the estimator"
+        )
     if plain.phi is not None:
         raise ProblemError("the problem has a smooth term, which is made of functions; a model file holds arrays only")
     fields = {name: archive.put(f"problem/{name}", getattr(plain, name)) for name in (*FIELDS, "integer")}
