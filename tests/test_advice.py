@@ -245,6 +245,24 @@ def test_limits_per_sample_may_be_predicted_with_a_recourse() -> None:
         pear.advise(problem, costs(2, 2))
 
 
+@pytest.mark.usefixtures("timed")
+def test_a_model_that_predicts_a_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newsvendor: one product is bought, and what is missing or left over is paid for."""
+    monkeypatch.setattr(epoch, "_EPOCHS", 2)
+    plain = pear.Problem(A=[[1.0]], b=[0.0], lb=0.0)
+    model = pear.Model.predicting(plain, cost=False, b=True, known=[1.0], recourse=pear.Penalty(b=(4.0, 3.0)))
+    demand = np.random.default_rng(0).uniform(5.0, 15.0, size=(60, 1))
+    advice = pear.advise(model, demand)
+    assert advice.numbers["lost_on_mean"] == pytest.approx(
+        pear.regret(model, np.full_like(demand, demand.mean()), demand).mean().item()
+    )
+    assert advice.numbers["different_decisions"] == 60
+    assert "Penalty" in one(advice, "loss", "Start with")
+    assert advice.epoch_seconds is not None
+    assert not [s for s in advice.about("loss") if "predicting" in s]
+    assert pear.advise(model).numbers["samples"] == 0
+
+
 def test_samples_that_are_not_finite_are_left_out() -> None:
     rows = costs(10, 3)
     rows[3, 1] = np.nan

@@ -28,7 +28,10 @@ def solver(s: Subject, smoothing: Smoothing | None) -> Part:
     """The row of the registry that trains, and the one that decides the problem as it is."""
     cost = torch.ones(1, s.n, dtype=torch.float64) if s.costs is None else s.costs[:1]
     scale = smoothing or Smoothing.given(0.0 if s.problem.is_curved else 1.0)
-    trained = _chosen(scale.problem(s.problem.relaxed()), scale.times_units(cost), scale.value)
+    if s.recourse is None:
+        trained = _chosen(scale.problem(s.problem.relaxed()), scale.times_units(cost), scale.value)
+    else:  # the elastic problem, whose slacks have a price
+        trained = _chosen(s.recourse.elastic.problem.relaxed().to("cpu"), s.recourse.elastic.cost(cost), scale.value)
     found = [_finding(s, "training", *trained)]
     if s.problem.is_integer and s.problem.is_curved:
         return Part(found)
@@ -72,8 +75,8 @@ def loss(s: Subject, numbers: Mapping[str, Any]) -> Part:
     lost = numbers.get("regret_of_mean")
     if lost is not None and 0 < lost < _SMALL:
         sentence = (
-            f"To decide on the mean costs loses {100 * lost:.2g} % only: expect little from any loss, and check that "
-            "the costs and the problem belong together."
+            f"To decide on the mean of what is predicted loses {100 * lost:.2g} % only: expect little from any loss, "
+            "and check that the costs and the problem belong together."
         )
         found.append(Finding("loss", sentence, to_do=True))
     return Part(found)
@@ -81,7 +84,12 @@ def loss(s: Subject, numbers: Mapping[str, Any]) -> Part:
 
 def _first_choice(s: Subject, numbers: Mapping[str, Any]) -> Finding:
     rank = numbers.get("curvature_rank", s.n) if s.problem.is_curved else 0
-    if not rank:
+    if s.recourse is not None:
+        sentence = (
+            f"Start with pear.PEARLoss(model): it counts what {s.recourse.recourse} makes of a decision that the true "
+            "right-hand sides do not allow, and its gradient leads an infeasible forecast back."
+        )
+    elif not rank:
         sentence = (
             "Start with pear.PEARLoss(problem) and its defaults: a linear objective decides for vertices, where regret "
             "is flat or jumps; smoothing makes it differentiable, and guidance leads where it is flat."

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pear.decisions.recourse import choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing, settle
 from pear.decisions.solve import choose_smoothing
 from pear.diagnosis.advising.decided import Decided
@@ -90,7 +91,10 @@ def smoothing(
     if decided is None or s.costs is None or not bool(decided.solved.any()):
         return None, Part()
     rows, idle, skipped = decided.rows, decided.idle(s), ""
-    if idle and (len(rows) + 2 * min(idle, _MOST_IDLE)) * decided.seconds <= seconds:
+    if s.recourse is not None:
+        assert s.values is not None
+        found = choose_recourse_smoothing(s.recourse[rows], s.values[rows], "auto", None)
+    elif idle and (len(rows) + 2 * min(idle, _MOST_IDLE)) * decided.seconds <= seconds:
         found = choose_smoothing(s.problem.relaxed()[rows], s.costs[rows], "auto")
     else:  # by the decisions that are there already
         bounds = s.problem.lb, s.problem.ub

@@ -13,7 +13,9 @@ from pear.decisions.solve import solve_verified
 from pear.diagnosis.advising.finding import Finding, Part, counted, some
 from pear.diagnosis.advising.redundancy import row_rank
 from pear.diagnosis.advising.subject import Array, Clock, Subject, evenly
-from pear.losses.regret import outcome
+from pear.errors import SolveError
+from pear.losses.recourse_outcome import RecourseOutcome
+from pear.losses.regret import Outcome, outcome
 from pear.optimality.point import Status
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified import Verified
@@ -225,21 +227,36 @@ def _stakes(s: Subject, decided: Decided) -> list[Finding]:
     rows = decided.rows[good]
     scale = x[good].abs().amax(0).clamp(min=1e-300)
     different = len((x[good] / scale / _SAME).round().unique(dim=0))
-    relaxed, true = s.problem.relaxed()[rows], s.costs[rows]
-    mean = s.costs.mean(0, keepdim=True).expand(1 if relaxed.batch is None else len(rows), -1)
-    on_mean = solve_verified(relaxed, mean, 0.0, "auto")
     sentence = f"{int(good.sum()):,} decisions {on_samples(s, decided)} come to {different:,} different ones"
     numbers: dict[str, float] = {"different_decisions": different}
-    if not bool(on_mean.solved.all()):
+    lost = _lost_on_mean(s, rows, x[good])
+    if lost is None:
         return [Finding("stakes", f"{sentence}.", numbers)]
-    lost = outcome(relaxed, on_mean.x.expand(len(rows), -1), x[good], true)
     share, each = lost.normalized, float(lost.regret.mean())
     numbers |= {"regret_of_mean": share, "lost_on_mean": each}
     if different == 1:
         sentence = f"{sentence}: whatever is forecast near these costs, nothing is lost, and there is nothing to learn"
         return [Finding("stakes", f"{sentence}.", numbers, to_do=True)]
     more = (
-        f"; to decide on the mean costs loses {100 * share:.3g} % ({each:.3g} a sample), which is what a forecaster "
-        "can save at most"
+        f"; to decide on the mean of what is predicted loses {100 * share:.3g} % ({each:.3g} a sample), which is what "
+        "a forecaster can save at most"
     )
     return [Finding("stakes", f"{sentence}{more}.", numbers)]
+
+
+def _lost_on_mean(s: Subject, rows: Tensor, best: Tensor) -> Outcome | None:
+    """What decisions of the relaxation lose that are taken on the mean of what is predicted; None where they fail."""
+    assert s.values is not None
+    assert s.costs is not None
+    mean = s.values.mean(0, keepdim=True)
+    if s.recourse is not None:
+        try:
+            return RecourseOutcome(s.recourse.relaxed()[rows], s.values[rows], None)(mean.expand(len(rows), -1))
+        except SolveError:
+            return None
+    relaxed = s.problem.relaxed()[rows]
+    same = s.costs.mean(0, keepdim=True).expand(1 if relaxed.batch is None else len(rows), -1)
+    on_mean = solve_verified(relaxed, same, 0.0, "auto")
+    if not bool(on_mean.solved.all()):
+        return None
+    return outcome(relaxed, on_mean.x.expand(len(rows), -1), best, s.costs[rows])

@@ -56,18 +56,16 @@ def _own_fields(s: Subject) -> list[Finding]:
             {"fields_per_sample": fields},
         )
     ]
-    limits = [name for name in s.per_sample if name in ("b", "h", "lb", "ub")]
+    sides = () if s.recourse is None or s.recourse.constraint_map is None else s.recourse.constraint_map.sides
+    limits = [name for name in s.per_sample if name in ("b", "h", "lb", "ub") and name not in sides]
     if limits:
         which = ", ".join(f"{name}=True" for name in limits)
-        found.append(
-            Finding(
-                "loss",
-                f"{', '.join(limits)} must be known when the decision is taken; where they are forecasts themselves "
-                f"(a demand, a capacity), let them be predicted with a recourse: pear.Model.predicting(problem, "
-                f"{which}, recourse=…).",
-                to_do=True,
-            )
+        sentence = (
+            f"{', '.join(limits)} must be known when the decision is taken; where they are forecasts themselves (a "
+            f"demand, a capacity), let them be predicted with a recourse: pear.Model.predicting(problem, {which}, "
+            "recourse=…)."
         )
+        found.append(Finding("loss", sentence, to_do=True))
     return found
 
 

@@ -16,7 +16,7 @@ from pear.diagnosis.advising.finding import Finding, counted
 from pear.errors import ProblemError
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch, is_per_sample
-from pear.problem.model import inputs_of, unwrap
+from pear.problem.model import inputs_of, plain_of, recourse_model
 from pear.problem.problem import FIELDS
 from pear.problem.sparse import SparseMatrix
 from pear.train.samples.arrays import read_rows
@@ -51,6 +51,7 @@ class Subject:
         rows: names of the rows of A and then of G.
         variables: n names; names: of the k predicted values.
         per_sample: fields that differ from sample to sample.
+        recourse: the model where right-hand sides are predicted, or None; ``problem`` then has the true ones.
         notes: about samples that are left out.
     """
 
@@ -69,6 +70,7 @@ class Subject:
     variables: tuple[str, ...]
     names: tuple[str, ...]
     per_sample: tuple[str, ...]
+    recourse: Model | None
     notes: tuple[Finding, ...]
 
     @property
@@ -84,7 +86,7 @@ class Subject:
     @property
     def problem_device(self) -> torch.device:
         """Where the user's problem lives."""
-        return unwrap(self.given)[0].device
+        return plain_of(self.given).device
 
     @property
     def first(self) -> str:
@@ -102,13 +104,14 @@ def read_subject(problem: Problem | Model, costs: Any) -> Subject:
     Raises:
         ProblemError: it is no problem, or the costs do not fit it.
     """
-    unwrap(problem)  # which refuses anything else
+    plain_of(problem)  # which refuses anything else
     columns = tuple(map(str, getattr(costs, "columns", ())))
     values, note = _values(problem, costs)
     problem, values, notes = _finite(problem, values)
-    plain, cost_map = unwrap(problem)
-    here = plain.to("cpu")
-    mapped = values if values is None or cost_map is None else cost_map(values)
+    here, recourse = plain_of(problem).to("cpu"), recourse_model(problem)
+    if recourse is not None and values is not None:
+        here = here._with(**recourse.right_hand_sides(values), batch=len(values))
+    mapped = problem.cost(values) if isinstance(problem, Model) and values is not None else values
     matrices = {name: _matrix(getattr(here, name), here.n) for name in ("A", "G", "Q")}
     vectors = {name: _vector(getattr(here, name)) for name in ("b", "h", "lb", "ub")}
     infinite = np.full(here.n, np.inf)
@@ -129,6 +132,7 @@ def read_subject(problem: Problem | Model, costs: Any) -> Subject:
         variables=named.variables,
         names=named.names,
         per_sample=tuple(f for f in FIELDS if (v := getattr(here, f)) is not None and is_per_sample(f, v)),
+        recourse=recourse,
         notes=(*note, *notes),
     )
 
