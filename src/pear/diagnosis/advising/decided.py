@@ -15,7 +15,8 @@ from pear.diagnosis.advising.redundancy import row_rank
 from pear.diagnosis.advising.subject import Array, Clock, Subject, evenly
 from pear.errors import SolveError
 from pear.losses.recourse_outcome import RecourseOutcome
-from pear.losses.regret import Outcome, outcome
+from pear.losses.outcome import Outcome
+from pear.losses.regret import outcome
 from pear.optimality.point import Status
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified import Verified

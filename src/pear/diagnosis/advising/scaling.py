@@ -109,7 +109,9 @@ def _exponents(entries: _Entries, whole: NDArray[np.bool_]) -> tuple[Array, Arra
 
 def _shifted(row: Array, column: Array, shift: float) -> tuple[Array, Array]:
     """Exponents of rows and columns, shifted against each other, which changes no product, as whole numbers."""
-    return np.round(np.nan_to_num(row + shift)) + 0.0, np.round(np.nan_to_num(column - shift)) + 0.0
+    rows: Array = np.round(np.nan_to_num(row + shift)) + 0.0
+    columns: Array = np.round(np.nan_to_num(column - shift)) + 0.0
+    return rows, columns
 
 
 def _big_m(s: Subject, entries: _Entries, whole: NDArray[np.bool_]) -> list[Finding]:
