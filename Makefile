@@ -21,8 +21,9 @@ help: ## list the targets
 demo: $(CORE) ## run the demonstration
 	$(BIN)/pear demo
 
+# The tests build the documentation as `make docs` does, and read it; there is no need to build it twice.
 test: $(CORE) ## run every check: lint, types, import contract, documentation and tests
-	@$(MAKE) --no-print-directory -j2 $(COMPILED) lint types imports docs
+	@$(MAKE) --no-print-directory -j2 $(COMPILED) lint types imports
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(DEV) ## check style and formatting
