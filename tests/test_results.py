@@ -28,8 +28,9 @@ def test_the_tables_of_the_page_are_those_of_the_database(generated: str) -> Non
     assert (results.FOLDER / "comparison.svg").is_file()
     cells = results.REPRODUCTION.read_text("utf-8")
     assert cells == results.updated(cells, results.reproduction()), "run python tools/results.py"
-    readme = results.README.read_text("utf-8")
-    assert readme == results.updated(readme, results.summary()), "run python tools/results.py"
+    for front in results.FRONTS:
+        text = front.read_text("utf-8")
+        assert text == results.updated(text, results.summary()), "run python tools/results.py"
 
 
 def test_another_text_between_the_marks_is_another_page(generated: str) -> None:

@@ -8,9 +8,8 @@ which reports a status for each.
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +43,7 @@ class RegretCall(NamedTuple):
         keys: of the samples, or None.
         Q, true_Q: predicted curvature and the one of the true objective, or None.
         rows: without keys, the samples' numbers in the problem, or None where they are all there.
-        fields: what replaces fields of the problem other than its curvature, where they are predicted.
+        fields: right-hand sides that replace the problem's, where they are predicted.
     """
 
     predicted: Tensor
@@ -56,7 +55,7 @@ class RegretCall(NamedTuple):
     true_Q: Any = None
     rows: Tensor | None = None
     guidance: float = 0.0
-    fields: Mapping[str, Any] = MappingProxyType({})
+    fields: dict[str, Tensor] | None = None
 
     def only(self, index: Tensor) -> RegretCall:
         """Some of the samples; what they share stays shared."""

@@ -21,6 +21,7 @@ from pear.decisions.solution import Solution
 from pear.decisions.solve import as_solution, check_smoothing, fail, logger, solve, solve_verified
 from pear.decisions.warm_starts import rows_of
 from pear.optimality.point import ActiveSet, Status
+from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Projection
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.constraint_map import own_sides
@@ -30,7 +31,6 @@ from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
 
 _FIRST, _RAISED, _TRIES = 100.0, 100.0, 4  # prices of a projection, in costs; what they are raised by, and how often
-_SMALL = 1e-8  # of the right-hand sides: a violation that is none
 _TIES = 0.01  # of "auto", where no cost is predicted and smoothing has only ties to break
 
 
@@ -114,6 +114,7 @@ class RecourseDecider:
         self.weights = model.recourse.metric(relaxed) if isinstance(model.recourse, Projection) else None
         best = self.forecasts.problem if self.weights is None else self.plain
         self.truths, self.guides = Decider(best, solver), Decider(best, solver)
+        self._side_guides = Decider(self.forecasts.problem, solver)
         self._nearest = None if self.weights is None else Decider(nearest(relaxed, self.weights), solver)
 
     def values(self, values: Tensor, keys: list[Hashable] | None) -> Values:
@@ -128,17 +129,19 @@ class RecourseDecider:
 
     def decide(self, forecast: Values, keys: list[Hashable] | None) -> Forecast:
         """The decisions under a forecast, detached."""
-        fields = self.elastic.fields(forecast.sides)
-        times = None if self.weights is None else _FIRST * forecast.cost.abs().amax(1).clamp(min=1e-6)
+        fields, size = self.elastic.fields(forecast.sides), forecast.cost.abs().amax(1)
+        times = None if self.weights is None else _FIRST * torch.where(size > 0, size, 1.0)
         for _ in range(_TRIES):
             cost = self.elastic.cost(forecast.cost, times)
             solved = self.forecasts.solve(cost, 0.0, keys, **fields)
-            violated, negligible = self.elastic.charge(solved.x), _SMALL * forecast.size() * self.elastic.price.amax()
+            violated, negligible = self.elastic.charge(solved.x), OPTIMAL * forecast.size() * self.elastic.price.amax()
             least = self.least_violation(forecast, keys, solved.solved & (violated > negligible))
             more = solved.solved & (violated > least.value + negligible)
             if times is None or not bool(more.any()):
                 break
             times = torch.where(more, _RAISED * times, times)
+        else:  # more than the least violation, at any price that was tried
+            solved.status = torch.where(more, int(Status.INACCURATE), solved.status).to(torch.int8)
         return Forecast(solved, cost, fields, least)
 
     def least_violation(self, values: Values, keys: list[Hashable] | None, where: Tensor) -> Violation:
@@ -159,7 +162,7 @@ class RecourseDecider:
                 into[rows] = torch.where(known, one, 0.0)
         return found._replace(value=found.value[:, 0])
 
-    def true_fields(self, truth: Values) -> dict[str, Tensor]:
+    def true_fields(self, truth: Values) -> dict[str, Any]:
         """What replaces the fields of the problem that is best under the truth."""
         if self.weights is None:
             return self.elastic.fields(truth.sides)
@@ -174,9 +177,30 @@ class RecourseDecider:
         """The best solutions under the truth, and their statuses."""
         return self.truths.solve_true(self.true_cost(truth.cost), 0.0, keys, **self.true_fields(truth))
 
+    def known_failures(
+        self, forecast: Values, truth: Values, keys: list[Hashable] | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """(B,) statuses of the two problems that are known before anyone is asked; None where there are none."""
+        cost, fields = self.elastic.cost(forecast.cost), self.elastic.fields(forecast.sides)
+        true_cost, true_fields = self.true_cost(truth.cost), self.true_fields(truth)
+        predicted = self.forecasts.known_failures("predicted", cost, 0.0, keys, fields)
+        return predicted, self.truths.known_failures("true", true_cost, 0.0, keys, true_fields)
+
     def guide(self, cost: Tensor, truth: Values, keys: list[Hashable] | None) -> Verified:
         """The best solutions under other costs (B, n) and the true right-hand sides."""
         return self.guides.solve(self.true_cost(cost), 0.0, keys, **self.true_fields(truth))
+
+    def guide_sides(self, cost: Tensor, found: Forecast, keys: list[Hashable] | None) -> Verified:
+        """The elastic solutions under other costs (B, n) and predicted right-hand sides."""
+        cost = torch.cat([cost, found.cost[:, self.elastic.n :]], 1)
+        return self._side_guides.solve(cost, 0.0, keys, **found.fields)
+
+    def multipliers(self, best: Start) -> tuple[Tensor, Tensor]:
+        """Multipliers of the true problem, by b and h of the elastic problem."""
+        duals = best.duals
+        if self.weights is None:
+            return duals.equality, duals.inequality
+        return duals.equality, self.elastic.as_rows(duals.inequality, duals.bound)
 
     def realise(self, z: Tensor, truth: Values, keys: list[Hashable] | None, wanted: bool) -> Realised:
         """What comes of decisions z (B, n) under the truth; with its derivative where it is ``wanted``."""
@@ -217,14 +241,9 @@ def choose_recourse_smoothing(
         found = settle(
             costs, x[:, :n], status == Status.SOLVED, bounds, lambda some: torch.full_like(x[0, some], torch.nan)
         )
-        found = found if predicts_costs(model) else found.times(_TIES)
+        found = found if model.predicts_costs else found.times(_TIES)
     logger.info(found.note)
     return found
-
-
-def predicts_costs(model: Model) -> bool:
-    """False where all costs of a model are known."""
-    return model.cost_map is None or model.cost_map.M is None or bool(abs(model.cost_map.M).sum() > 0)
 
 
 def solve_forecast(model: Model, values: Tensor, smoothing: float | Literal["auto"], solver: str) -> Solution:

@@ -170,14 +170,14 @@ class _Decision(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         by_rows = any(ctx.needs_input_grad[5:])
-        compiled, derivatives = isinstance(ctx.solved, Decided), None
+        compiled, found = isinstance(ctx.solved, Decided), None
         if compiled:
-            derivatives = _compiled_derivatives(ctx.solved, ctx.sign, up.double())
-        if derivatives is None:
+            found = _compiled_derivatives(ctx.solved, ctx.sign, up.double())
+        if found is None:
             solved = ctx.verified() if compiled else ctx.solved
-            derivatives = derivatives(solved, ctx.sign, up.double(), by_rows)
+            found = derivatives(solved, ctx.sign, up.double(), by_rows)
         grads: list[Tensor | None] = []
-        for needed, kind, derivative in zip(ctx.needs_input_grad[3:], ctx.inputs, derivatives, strict=False):
+        for needed, kind, derivative in zip(ctx.needs_input_grad[3:], ctx.inputs, found, strict=False):
             grads.append(_shaped(derivative(), *kind) if needed and kind is not None else None)
         return (None, None, None, *grads, *[None] * (len(ctx.inputs) - len(grads)))
 

@@ -2,9 +2,14 @@
 
 With ẑ the decision under the forecast and C(z) what doing z comes to under the truth, recourse included,
 ``R = C(ẑ) − min C``, and with w = ∇C(ẑ) one solve ``[H Jᵀ; J 0][p; q] = [w; 0]`` gives ``∂R/∂ĉ = −p`` and
-``∂R/∂(right-hand sides) = q``. Two terms pull where R is flat: guidance, by the predicted costs under the true
-right-hand sides; and V, the least violation that an infeasible forecast allows beyond that of the truth. V is convex,
-zero where the forecast is feasible, and its derivative is minus the multipliers of a linear program.
+``∂R/∂(right-hand sides) = q``. Three terms pull where R is flat, all convex and never negative:
+
+* F, the gap of the true decision under the predicted costs and true right-hand sides, with derivative z° − z;
+* D, how far the least cost v lies above its tangent at the truth, under the true costs and predicted right-hand sides:
+  ``D = v(b̂) − v(b) + y°ᵀ(b̂ − b)`` with the true multipliers y°, and derivative y° − y;
+* V, the least violation that an infeasible forecast allows beyond that of the truth, with derivative −y.
+
+Guidance multiplies F and D, and falls to zero.
 """
 
 from __future__ import annotations
@@ -17,15 +22,17 @@ import torch
 from torch import Tensor
 
 from pear.decisions.one_pass import RegretCall, Regrets
-from pear.decisions.recourse import Forecast, Realised, RecourseDecider, Values, predicts_costs
+from pear.decisions.recourse import Forecast, Realised, RecourseDecider, Values
 from pear.decisions.solve import fail
 from pear.decisions.warm_starts import rows_of
 from pear.errors import ProblemError
 from pear.losses.layer import derivatives
 from pear.losses.regret import regret_of_program
 from pear.optimality.point import Status
+from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.elastic import Elastic
 from pear.sensitivity.projection import inject_normal, project
+from pear.solvers.base import Start
 
 if TYPE_CHECKING:
     from pear.losses.last_call import LastCall
@@ -33,17 +40,24 @@ if TYPE_CHECKING:
 
 
 class _Slopes(NamedTuple):
-    """Derivatives by costs (B, n), and by b, h, lb and ub (B, r)."""
+    """Derivatives by costs (B, n), and by b and h of the elastic problem."""
 
     cost: Tensor
-    sides: dict[str, Tensor]
+    b: Tensor
+    h: Tensor
 
-    def by_values(self, decider: RecourseDecider) -> Tensor:
-        """(B, k) derivatives by the predicted values."""
+    def plus(self, other: _Slopes) -> _Slopes:
+        """Of the sum."""
+        return _Slopes(*(one + more for one, more in zip(self, other, strict=True)))
+
+    def by_values(self, decider: RecourseDecider, where: Tensor) -> Tensor:
+        """(B, k) derivatives by the predicted values of samples ``where`` (B,); zero for the others."""
         model = decider.model
         assert model.cost_map is not None
         assert model.constraint_map is not None
-        return model.cost_map.pull_back(self.cost) + model.constraint_map.pull_back(self.sides)
+        sides = decider.elastic.by_sides(self.b, self.h)
+        slope = model.cost_map.pull_back(self.cost) + model.constraint_map.pull_back(sides)
+        return torch.where(where[:, None], slope, 0.0)
 
 
 def regret_with_recourse(
@@ -68,9 +82,12 @@ def regret_with_recourse(
     decider = loss.recourse_decider(true.detach(), ids)
     with decider.locked(ids):
         forecast, truth = (decider.values(values.detach(), ids) for values in (predicted, true))
+        known = decider.known_failures(forecast, truth, ids) if loss.on_failure == "mask" else (None, None)
         parts, extra, pull, found = _regrets(loss, decider, (forecast, truth), ids, wanted)
-        fail(parts.status, loss.on_failure, "the forecast", spreads=wanted)
-        fail(torch.where(parts.status == 0, parts.true_status, 0), loss.on_failure, "the truth")
+        statuses = parts.status, torch.where(parts.status == 0, parts.true_status, 0)
+        for status, told, what in zip(statuses, known, ("the forecast", "the truth"), strict=True):
+            fresh = status if told is None else torch.where(told == 0, status, 0)  # each is warned of once
+            fail(fresh, loss.on_failure, what, spreads=wanted and what == "the forecast")
         good = (parts.status == 0) & (parts.true_status == 0)
         call = RegretCall(
             found.cost, truth.cost, 0.0, loss.injection, ids, guidance=loss.current_guidance, fields=found.fields
@@ -99,15 +116,20 @@ def _regrets(
     true_status = torch.where(ideal_status == Status.SOLVED, realised.status, ideal_status)
     good = solved.solved & (true_status == Status.SOLVED)
     value = regret_of_program(decider.truths.problem, realised.x, ideal, realised.program)
-    extra, slopes = _guided(loss.current_guidance, decider, pair, ideal.x, ids)
-    violation, violation_slopes = _excess(decider, found, truth, ids)
+    extra, pull = _cost_gap(loss.current_guidance, decider, pair, ideal.x, ids)
+    gap, towards = _side_gap(loss.current_guidance, decider, pair, found, (ideal, realised.program), ids)
+    violation, back = _excess(decider, found, truth, ids)
     loss.seconds["solve"] += time.perf_counter() - began
     began = time.perf_counter()
-    exact = injected = value.new_zeros(len(value), decider.model.inputs)
+    exact = gradient = value.new_zeros(len(value), decider.model.inputs)
+    injected = exact
     if wanted:
-        exact, injected = _gradients(loss.injection, decider, found, realised, forecast.cost - truth.cost, ids)
-        exact, injected = (torch.where(good[:, None], one, 0.0) for one in (exact, injected))
-    more = slopes.by_values(decider) + violation_slopes.by_values(decider)
+        slopes = _slopes(decider, found, realised)
+        normal = _normal(loss.injection, decider, found, forecast.cost - truth.cost, ids)
+        more = _Slopes(pull, *back).plus(_Slopes(torch.zeros_like(pull), *towards))
+        exact = slopes.by_values(decider, good)
+        injected = slopes._replace(cost=slopes.cost + normal).by_values(decider, good)
+        gradient = slopes._replace(cost=slopes.cost + normal).plus(more).by_values(decider, good)
     loss.seconds["gradient"] += time.perf_counter() - began
     keep = good[:, None]
     parts = Regrets(
@@ -122,64 +144,84 @@ def _regrets(
         reused=solved.reused,
         repaired=solved.repaired,
     )
-    return parts, torch.where(good, extra + violation, 0.0), injected + torch.where(keep, more, 0.0), found
+    return parts, torch.where(good, extra + gap + violation, 0.0), gradient, found
 
 
-def _gradients(
-    injection: float,
-    decider: RecourseDecider,
-    found: Forecast,
-    realised: Realised,
-    error: Tensor,
-    ids: list[Hashable] | None,
-) -> tuple[Tensor, Tensor]:
-    """(B, k) of the regret, exact and with the normal component of the error of the costs, (B, n)."""
-    elastic, solved = decider.elastic, found.solved
+def _slopes(decider: RecourseDecider, found: Forecast, realised: Realised) -> _Slopes:
+    """Of the regret, exact."""
+    elastic = decider.elastic
     upstream = _on_all(elastic, torch.where(realised.upstream.isfinite(), realised.upstream, 0.0))
-    by_cost, _, _, by_b, _, by_h, *_ = derivatives(solved, decider.plain.sign, upstream, by_rows=True)
-    slopes = _Slopes(by_cost()[:, : elastic.n], elastic.by_sides(by_b(), by_h()))
-    exact = slopes.by_values(decider)
-    if injection == 0 or not predicts_costs(decider.model):
-        return exact, exact
-    error = torch.where(solved.solved[:, None] & error.isfinite(), error, 0.0)
-    tangent = project(solved, _on_all(elastic, error))[:, : elastic.n]
-    program = rows_of(decider.plain, ids).canonical(error)
-    normal = inject_normal(program, error, tangent, injection) - tangent
-    return exact, slopes._replace(cost=slopes.cost + normal).by_values(decider)
+    by_cost, _, _, by_b, _, by_h, *_ = derivatives(found.solved, decider.plain.sign, upstream, by_rows=True)
+    return _Slopes(by_cost()[:, : elastic.n], by_b(), by_h())
 
 
-def _guided(
+def _normal(
+    strength: float, decider: RecourseDecider, found: Forecast, error: Tensor, ids: list[Hashable] | None
+) -> Tensor:
+    """(B, n) the normal component of the error of the costs (B, n) that injection adds to the gradient."""
+    if strength == 0 or not decider.model.predicts_costs:
+        return torch.zeros_like(error)
+    error = torch.where(found.solved.solved[:, None] & error.isfinite(), error, 0.0)
+    tangent = project(found.solved, _on_all(decider.elastic, error))[:, : decider.elastic.n]
+    return inject_normal(rows_of(decider.plain, ids).canonical(error), error, tangent, strength) - tangent
+
+
+def _cost_gap(
     strength: float, decider: RecourseDecider, pair: tuple[Values, Values], best: Tensor, ids: list[Hashable] | None
-) -> tuple[Tensor, _Slopes]:
-    """α F, with its derivative: the gap of the true decision under the predicted costs and true right-hand sides."""
+) -> tuple[Tensor, Tensor]:
+    """α F, and its slope by costs."""
     forecast, truth = pair
-    nothing = _no_slopes(decider, len(best))
-    if strength == 0 or not predicts_costs(decider.model):
-        return best.new_zeros(len(best)), nothing
+    if strength == 0 or not decider.model.predicts_costs:
+        return torch.zeros_like(best[:, 0]), torch.zeros_like(forecast.cost)
     solved = decider.guide(forecast.cost, truth, ids)
-    known = solved.solved
     gap = regret_of_program(decider.truths.problem, best, solved.as_start(), solved.qp)
-    pull = strength * decider.plain.sign * (best - solved.x)[:, : decider.elastic.n]
-    return torch.where(known, strength * gap, 0.0), nothing._replace(cost=torch.where(known[:, None], pull, 0.0))
+    pull = decider.plain.sign * (best - solved.x)[:, : decider.elastic.n]
+    return strength * torch.where(solved.solved, gap, 0.0), strength * torch.where(solved.solved[:, None], pull, 0.0)
+
+
+def _side_gap(
+    strength: float,
+    decider: RecourseDecider,
+    pair: tuple[Values, Values],
+    found: Forecast,
+    ideal: tuple[Start, QuadraticProgram],
+    ids: list[Hashable] | None,
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """α D, and its slopes by b and h of the elastic problem; zero where a projection's forecast is infeasible."""
+    (forecast, truth), (best, program) = pair, ideal
+    solved = found.solved
+    if strength == 0:
+        zero = solved.duals
+        return torch.zeros_like(found.least.value), (torch.zeros_like(zero.equality), torch.zeros_like(zero.inequality))
+    if decider.model.predicts_costs:
+        solved = decider.guide_sides(truth.cost, found, ids)
+    by_b, by_h = decider.multipliers(best)
+    sides, true_sides = (decider.elastic.fields(values.sides) for values in (forecast, truth))
+    value = _value(solved.qp, solved.x) - _value(program, best.x)
+    for name, multiplier in (("b", by_b), ("h", by_h)):
+        if name in sides:
+            change = sides[name] - true_sides[name]
+            value = value + (multiplier * torch.where(change.isfinite(), change, 0.0)).sum(1)
+    usable = solved.solved & ((found.least.value == 0) | (decider.weights is None))
+    slopes = by_b - solved.duals.equality, by_h - solved.duals.inequality
+    pulls = tuple(strength * torch.where(usable[:, None], slope, 0.0) for slope in slopes)
+    return strength * torch.where(usable, value.clamp(min=0), 0.0), (pulls[0], pulls[1])
 
 
 def _excess(
     decider: RecourseDecider, found: Forecast, truth: Values, ids: list[Hashable] | None
-) -> tuple[Tensor, _Slopes]:
-    """V, with its derivative: the least violation that a forecast allows beyond what the truth does."""
-    allowed = decider.least_violation(truth, ids, found.least.value > 0).value
-    value = (found.least.value - allowed).clamp(min=0)
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """V, the least violation that a forecast allows beyond what the truth does, and its slopes by b and h."""
+    least = found.least
+    allowed = decider.least_violation(truth, ids, least.value > 0).value
+    value = (least.value - allowed).clamp(min=0)
     more = (value > 0)[:, None]
-    by_b, by_h = (torch.where(more, slope, 0.0) for slope in (found.least.by_b, found.least.by_h))
-    slopes = _no_slopes(decider, len(value))
-    return value, slopes._replace(sides=decider.elastic.by_sides(by_b, by_h))
+    return value, (torch.where(more, least.by_b, 0.0), torch.where(more, least.by_h, 0.0))
 
 
-def _no_slopes(decider: RecourseDecider, batch: int) -> _Slopes:
-    qp = decider.forecasts.problem
-    p, m = (0 if side is None else side.shape[-1] for side in (qp.b, qp.h))
-    zero = torch.zeros(batch, max(p, m, decider.elastic.n), dtype=torch.float64, device=qp.device)
-    return _Slopes(zero[:, : decider.elastic.n], decider.elastic.by_sides(zero[:, :p], zero[:, :m]))
+def _value(program: QuadraticProgram, x: Tensor) -> Tensor:
+    """(B,) the objective of the programs at x."""
+    return (x * (0.5 * matvec(program.H, x) + program.c)).sum(1)
 
 
 def _on_all(elastic: Elastic, values: Tensor) -> Tensor:

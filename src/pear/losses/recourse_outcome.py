@@ -9,7 +9,6 @@ from torch import Tensor
 from pear.decisions.recourse import RecourseDecider, decided
 from pear.decisions.solve import fail, solve
 from pear.decisions.warm_starts import rows_of
-from pear.losses.outcome import Outcome
 from pear.problem import Model
 from pear.problem.canonical import matvec
 
@@ -22,6 +21,9 @@ class RecourseOutcome:
         true: (B, k) what came true; the best decisions are found here, once.
         keys: B ids, rows of a problem or cost map with fields per sample.
         solver: "auto" or a name that ``pear solvers`` lists.
+
+    Attributes:
+        best: (B,) the value of the best decision, in the problem's own sense.
 
     Raises:
         SolveError: a sample has no best decision.
@@ -52,10 +54,10 @@ class RecourseOutcome:
         x, program = realised.x, realised.program
         return self.model.problem.sign * (x * (0.5 * matvec(program.H, x) + program.c)).sum(1)
 
-    def __call__(self, predicted: Tensor) -> Outcome:
-        """What each decision loses; what rounding leaves below 0 is 0."""
+    def __call__(self, predicted: Tensor) -> Tensor:
+        """(B,) what each decision loses; what rounding leaves below 0 is 0."""
         paid = self.value(decided(self.model, predicted, self.keys, self.solver))
-        return Outcome((self.model.problem.sign * (paid - self.best)).clamp(min=0), self.best)
+        return (self.model.problem.sign * (paid - self.best)).clamp(min=0)
 
 
 def best_status(model: Model, true: Tensor, keys: list[Hashable] | None) -> Tensor:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve, solve_verified
 from pear.errors import ProblemError
-from pear.losses.outcome import Outcome
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.optimality.point import Status
 from pear.problem import CostMap, Model, Problem
@@ -21,6 +20,9 @@ from pear.sensitivity.projection import inject_normal, project
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
 from pear.solvers.time_limit import within
+
+TINY = 1e-7
+"""Added to the denominator of the normalised regret, which stays finite where every optimal value is zero."""
 
 
 def regret_gradient(
@@ -162,7 +164,25 @@ def _judged_with_recourse(
     values, came_true = as_batch(predicted).detach().double(), as_batch(true).detach().double()
     check_pair(values, came_true)
     with within(time_limit):
-        return RecourseOutcome(model, came_true, solver=solver)(values)
+        judged = RecourseOutcome(model, came_true, solver=solver)
+        return Outcome(judged(values), judged.best)
+
+
+class Outcome(NamedTuple):
+    """What decisions come to under the true costs, in float64.
+
+    Attributes:
+        regret: (B,) what each loses against the best decision of its sample.
+        best: (B,) the value of the best decision.
+    """
+
+    regret: Tensor
+    best: Tensor
+
+    @property
+    def normalized(self) -> float:
+        """``Σ regret / (Σ |best| + 1e-7)``."""
+        return float(self.regret.sum() / (self.best.abs().sum() + TINY))
 
 
 def outcome(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q: Any = None) -> Outcome:

@@ -84,7 +84,7 @@ class ConstraintMap:
         """(r,) bool: which of the rows of a side are predicted."""
         if name not in self._maps:
             return torch.zeros(rows, dtype=torch.bool)
-        matrix = self._maps[name].M
+        matrix: Any = self._maps[name].M
         if isinstance(matrix, Tensor):
             return (matrix != 0).any(1).cpu()
         return torch.from_numpy(abs(matrix).sum(1) > 0)

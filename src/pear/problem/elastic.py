@@ -78,7 +78,7 @@ class Elastic:
         price = self.plain.sign * self.price.to(cost).expand(len(cost), -1)
         return torch.cat([cost, price if times is None else times.to(cost)[:, None] * price], 1)
 
-    def fields(self, sides: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def fields(self, sides: Mapping[str, Tensor]) -> dict[str, Any]:
         """b and h of the elastic problem, those that it has, from all four sides (r,) or (B, r); differentiable."""
         at = self._at
         parts = [sides["h"], -sides["lb"][..., at["lb"]], sides["ub"][..., at["ub"]]]
@@ -97,6 +97,11 @@ class Elastic:
         """What belongs to rows of h, and to lower and upper bounds (B, n), of a value for each row of the elastic G."""
         sides = self.by_sides(rows[:, :0], rows)
         return sides["h"], -sides["lb"], sides["ub"]
+
+    def as_rows(self, rows: Tensor, bound: Tensor) -> Tensor:
+        """Multipliers of the elastic G from those of G (B, m) and of bounds (B, n), negative at lower ones."""
+        low, high = (-bound).clamp(min=0)[:, self._at["lb"]], bound.clamp(min=0)[:, self._at["ub"]]
+        return torch.cat([rows, low, high], 1)
 
     def charge(self, x: Tensor) -> Tensor:
         """(B,) the price of the slacks of solutions x (B, n + slacks)."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError, ProblemError
@@ -18,7 +17,7 @@ from pear.problem.convert import as_batch
 from pear.problem.cost_map import CostMap
 from pear.problem.elastic import Elastic
 from pear.problem.html import facts, some, table
-from pear.problem.predicting import predicted_entries
+from pear.problem.predicting import no_entries, predicted_entries
 from pear.problem.problem import Problem
 from pear.problem.recourse import Penalty, Projection, check_recourse
 
@@ -68,7 +67,7 @@ class Model:
         check_recourse(self.problem, rows, self.recourse)
         if rows is not None and self.cost_map is None:
             known = self.known if self.known.numel() else torch.zeros(n, dtype=torch.float64)
-            object.__setattr__(self, "cost_map", CostMap(sparse.csr_array((n, rows.inputs)), known))
+            object.__setattr__(self, "cost_map", CostMap(no_entries(n, rows.inputs), known))
         own = self.cost_map
         if rows is not None and own is not None and rows.inputs != own.inputs:
             raise ProblemError(
@@ -166,6 +165,12 @@ class Model:
         return self.constraint_map(as_batch(predicted), {name: own[name] for name in self.constraint_map.sides})
 
     @cached_property
+    def predicts_costs(self) -> bool:
+        """False where all costs are known."""
+        M: Any = None if self.cost_map is None else self.cost_map.M
+        return M is None or bool(abs(M).sum() > 0)
+
+    @cached_property
     def elastic(self) -> Elastic:
         """The problem with slacks on the rows that have a price, built once."""
         if self.constraint_map is None or self.recourse is None:
@@ -201,7 +206,11 @@ class Model:
         return f"Model({shown(self.problem, self.cost_map)}{'' if self.cost_map else ', all costs predicted'}{rows})"
 
     def _repr_html_(self) -> str:
-        own = {"names": some(self.variables), "predicted values": some(self.names), "costs": self.cost_map}
+        own: dict[str, Any] = {
+            "names": some(self.variables),
+            "predicted values": some(self.names),
+            "costs": self.cost_map,
+        }
         own |= {"right-hand sides": self.constraint_map, "recourse": self.recourse}
         return table("Model", {**facts(self.problem), **own, "constant": self.offset or None}, self.report)
 

@@ -38,7 +38,7 @@ def predicted_entries(
     for name, at in chosen.items():
         entries = np.ones(len(at)), (at, first + np.arange(len(at)))
         matrix = sparse.csr_array(entries, shape=(sizes[name], k))
-        maps[name] = matrix if sizes[name] * k > _MOST_DENSE else matrix.toarray()
+        maps[name] = _dense_if_small(matrix)
         first += len(at)
         if name != "cost" and len(at):
             changed[name] = own[name].clone()
@@ -50,6 +50,15 @@ def predicted_entries(
     rows = ConstraintMap(**{name: maps[name] for name in changed}) if changed else None
     batch = next((len(value) for value in changed.values() if value.ndim == 2), problem.batch)
     return problem._with(**changed, batch=batch), CostMap(maps["cost"], fixed, names), rows
+
+
+def no_entries(rows: int, k: int) -> Any:
+    """A map (rows, k) of zeros: nothing is predicted."""
+    return _dense_if_small(sparse.csr_array((rows, k)))
+
+
+def _dense_if_small(matrix: sparse.csr_array) -> Any:
+    return matrix if np.prod(matrix.shape) > _MOST_DENSE else matrix.toarray()
 
 
 def _name(what: str, index: int) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pear.experiments.catalogue import METHODS, SEEDS, TASKS
 from pear.experiments.record import Record
 from pear.report import style
+from pear.report.caps import caps_section
 from pear.report.compare import DEFINITION, Verdict
 from pear.report.comparison import comparison_section
 from pear.report.portfolio import market_sections
@@ -51,11 +52,11 @@ def write_report(runs: Runs, folder: Path) -> Written:
     """
     style.require("the report", "jinja2", "matplotlib")
     compared = table_sections(runs)
-    comparison = comparison_section(runs)
+    others = [section for section in (comparison_section(runs), caps_section(runs)) if section is not None]
     sections = [
         *compared,
         *market_sections(runs),
-        *([comparison] if comparison else []),
+        *others,
         _failed(runs),
         machines_section(runs),
     ]

@@ -12,7 +12,7 @@ from pear.decisions.solve import fail, solve
 from pear.decisions.warm_starts import as_keys, rows_of
 from pear.errors import ProblemError
 from pear.losses.recourse_outcome import RecourseOutcome, best_status
-from pear.losses.regret import outcome
+from pear.losses.regret import Outcome, outcome
 from pear.optimality.point import Status
 from pear.problem import Model, Problem
 from pear.problem.model import inputs_of, plain_of, recourse_model, unwrap
@@ -141,7 +141,7 @@ def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None)
     model = recourse_model(problem)
     if model is not None:
         judged = RecourseOutcome(model, costs.double(), None if keys is None else as_keys(keys, len(costs)))
-        return lambda predicted, _: judged(predicted.double()).normalized
+        return lambda predicted, _: Outcome(judged(predicted.double()), judged.best).normalized
     rows, costs_of = _rows(problem, None if keys is None else as_keys(keys, len(costs)))
     true = costs_of(costs)
     best = solve(rows, true).x
