@@ -51,9 +51,7 @@ def moved_by(noise: float, solution: pear.Solution, rng: np.random.Generator) ->
 def rows() -> list[ExactnessRow]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exactness, "DIRECTIONS", 1)  # every difference is four solves
-        found = run(SOLVERS[:2], quick=True, seed=0)
-        patch.setattr(exactness, "QUICK", exactness.QUICK / 2)  # adapters: what is judged is verified by the same code
-        return found + run(SOLVERS[2:], quick=True, seed=0)
+        return run(SOLVERS, quick=True, seed=0)
 
 
 def test_there_is_a_row_for_every_back_end_and_family(rows: list[ExactnessRow]) -> None:

@@ -15,8 +15,7 @@ from pear.diagnosis.advising.redundancy import row_rank
 from pear.diagnosis.advising.subject import Array, Clock, Subject, evenly
 from pear.errors import SolveError
 from pear.losses.recourse_outcome import RecourseOutcome
-from pear.losses.outcome import Outcome
-from pear.losses.regret import outcome
+from pear.losses.regret import Outcome, outcome
 from pear.optimality.point import Status
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified import Verified
@@ -252,7 +251,8 @@ def _lost_on_mean(s: Subject, rows: Tensor, best: Tensor) -> Outcome | None:
     mean = s.values.mean(0, keepdim=True)
     if s.recourse is not None:
         try:
-            return RecourseOutcome(s.recourse.relaxed()[rows], s.values[rows], None)(mean.expand(len(rows), -1))
+            judged = RecourseOutcome(s.recourse.relaxed()[rows], s.values[rows])
+            return Outcome(judged(mean.expand(len(rows), -1)), judged.best)
         except SolveError:
             return None
     relaxed = s.problem.relaxed()[rows]

@@ -100,7 +100,7 @@ def _exponents(entries: _Entries, whole: NDArray[np.bool_]) -> tuple[Array, Arra
             np.where(whole, 0.0, column - 0.5 * entries.most(j, entries.columns, logs)),
         )
     if whole.any():
-        return np.round(row) + 0.0, np.round(column) + 0.0
+        return _whole(row), _whole(column)
     column = np.where(np.isin(np.arange(entries.columns), j), column, np.nan)  # whatever its unit
     row = np.where(np.isin(np.arange(entries.rows), i), row, np.nan)
     choices = [_shifted(row, column, shift) for shift in np.unique(np.concatenate([column, -row]).round(1))[:_SHIFTS]]
@@ -109,9 +109,12 @@ def _exponents(entries: _Entries, whole: NDArray[np.bool_]) -> tuple[Array, Arra
 
 def _shifted(row: Array, column: Array, shift: float) -> tuple[Array, Array]:
     """Exponents of rows and columns, shifted against each other, which changes no product, as whole numbers."""
-    rows: Array = np.round(np.nan_to_num(row + shift)) + 0.0
-    columns: Array = np.round(np.nan_to_num(column - shift)) + 0.0
-    return rows, columns
+    return _whole(row + shift), _whole(column - shift)
+
+
+def _whole(exponents: Array) -> Array:
+    """Rounded; 0 where nothing is known, and never −0."""
+    return np.asarray(np.round(np.nan_to_num(exponents)) + 0.0, dtype=np.float64)
 
 
 def _big_m(s: Subject, entries: _Entries, whole: NDArray[np.bool_]) -> list[Finding]:
