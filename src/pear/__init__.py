@@ -27,6 +27,7 @@ from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projec
 
 if TYPE_CHECKING:
     from pear import boosting
+    from pear.diagnosis.advice import advise
     from pear.diagnosis.diagnose import diagnose
     from pear.problem.importers import (
         from_cvxpy,
@@ -65,6 +66,7 @@ __all__ = [
     "SolveError",
     "Status",
     "UnknownSolverError",
+    "advise",
     "boosting",
     "diagnose",
     "fit",
@@ -92,6 +94,7 @@ _LATER = {
     **dict.fromkeys(("FitConfig", "fit", "tune"), "pear.train"),
     "diagnose": "pear.diagnosis.diagnose",
     "DecisionRegressor": "pear.train.estimator.regressor",
+    "advise": "pear.diagnosis.advice",
     "regret_scorer": "pear.train.estimator.scorer",
 }
 
