@@ -240,6 +240,29 @@ def test_rows_that_are_refused(plan: Path, options: dict[str, Any], words: str) 
         pear.from_mps(plan, **options)
 
 
+def test_the_command_line_trains_and_decides_with_predicted_rows(plan: Path, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from pear.cli.app import app
+
+    random = np.random.default_rng(0)
+    feature = random.random(40)
+    table = pd.DataFrame({"f": feature, "y": 2 + feature, "cover": 4 + feature * random.random(40)})
+    table.to_csv(tmp_path / "days.csv", index=False)
+    model, out = tmp_path / "model.pear", tmp_path / "decisions.csv"
+    common = [str(plan), str(tmp_path / "days.csv"), "--out", str(model), "--max-epochs", "3"]
+    result = CliRunner().invoke(app, ["train", *common, "--costs", "y,cover=10"])
+    assert result.exit_code == 0, result.output
+    assert "1 of its 3 costs and 1 of its right-hand sides are predicted from 1 features" in " ".join(
+        result.output.split()
+    )
+    result = CliRunner().invoke(app, ["decide", str(model), str(tmp_path / "days.csv"), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert list(pd.read_csv(out).columns) == ["x", "y", "z"]
+    result = CliRunner().invoke(app, ["train", *common, "--costs", "cover=much"])
+    assert "expected ROW=PRICE" in " ".join(result.output.split()) or "expected ROW=PRICE" in str(result.exception)
+
+
 # the estimator
 
 

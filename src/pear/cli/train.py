@@ -46,13 +46,10 @@ def train(
     ] = None,
     costs: Annotated[
         str | None,
-        typer.Option(help="Columns of true costs, named as variables of the model; all that are if left out."),
-    ] = None,
-    rows: Annotated[
-        str | None, typer.Option(help="Columns of true right-hand sides, named as rows of the model; needs --prices.")
-    ] = None,
-    prices: Annotated[
-        str | None, typer.Option(help="What a unit of violation of --rows costs: a number for all, or one for each.")
+        typer.Option(
+            help="Columns of true costs, named as variables of the model; all that are if left out. Also right-hand "
+            "sides, as ROW=PRICE: a row of the model, and what a unit of its violation costs."
+        ),
     ] = None,
     architecture: Annotated[Architecture, typer.Option("--model", help="What is trained.")] = Architecture.linear,
     to: Annotated[Path, typer.Option("--out", help="The model file.")] = Path("model.pear"),
@@ -69,8 +66,8 @@ def train(
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
     table = read_table(data)
-    priced = _priced(words(rows), words(prices))
-    problem, paid = model_and_costs(model, words(costs), table, priced)
+    named, priced = _priced(words(costs))
+    problem, paid = model_and_costs(model, named, table, priced)
     known = words(features) or [name for name in table.columns if name not in paid]
     if both := [name for name in known if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
@@ -115,15 +112,14 @@ def _train(make: Callable[..., DecisionRegressor], samples: Samples) -> tuple[di
     return trained, ""
 
 
-def _priced(rows: list[str], prices: list[str]) -> dict[str, float]:
-    """The price of a unit of violation for each of the rows that are predicted."""
+def _priced(costs: list[str]) -> tuple[list[str], dict[str, float]]:
+    """Columns of costs, and those of right-hand sides with their prices, of what ``--costs`` names."""
+    rows = dict(word.rsplit("=", 1) for word in costs if "=" in word)
     try:
-        numbers = [float(price) for price in prices]
+        prices = {name: float(price) for name, price in rows.items()}
     except ValueError as error:
-        raise DataError(f"--prices must be numbers with commas between them; {error}") from error
-    if len(numbers) not in ({len(rows), 1} if rows else {0}):
-        raise DataError(f"--prices must be one number, or one for each of the {len(rows)} --rows; got {len(numbers)}")
-    return dict(zip(rows, numbers * (len(rows) if len(numbers) == 1 else 1), strict=True))
+        raise DataError(f"--costs: expected ROW=PRICE, a row of the model and a number; {error}") from error
+    return [word for word in costs if "=" not in word], prices
 
 
 def model_and_costs(
@@ -142,7 +138,7 @@ def model_and_costs(
     """
     everything = pear.from_mps(path)
     variables = everything.variables
-    named = costs or [name for name in variables if name in table.columns]
+    named = costs or [name for name in variables if name in table.columns and not priced]
     if not named and not priced:
         raise DataError(
             f"no column of the table is named as a variable of {path}{meant('', variables)}; name the columns of costs "
