@@ -73,7 +73,7 @@ def draw_decision(path: Path) -> Path:
             axes.plot(*ends.T, "--", color=style.MUTED, lw=1, zorder=3)
             axes.set_title(title)
         arrow(both[0], best, 0.6 * TRUE, GOOD, "true profits c")
-        point(both[0], best, GOOD, f"worth {TRUE @ best:g}", (-4, -17))
+        point(both[0], best, GOOD, f"worth {TRUE @ best:g}", (-60, 7))
         arrow(both[1], taken, 0.6 * NEAR, BAD, "forecast ĉ")
         point(both[1], taken, BAD, f"worth {TRUE @ taken:g} in truth: {lost:g} is lost", (10, -4))
         point(both[1], best, GOOD, "", (0, 0))
@@ -82,19 +82,21 @@ def draw_decision(path: Path) -> Path:
 
 def draw_forecasts(path: Path) -> Path:
     """Every forecast a point: how far it is from the truth, and what it costs."""
-    grid = np.linspace(0.01, 4.4, 80)
-    forecasts = np.stack(np.meshgrid(grid, grid * 0.75), axis=-1).reshape(-1, 2)
-    lost = pear.regret(PLAN, forecasts, np.tile(TRUE, (len(forecasts), 1))).numpy().reshape(len(grid), -1)
-    colors = [style.LIGHT["within-bg"], style.LIGHT["worse-bg"], "#f3c9b8"]
+    angle = np.radians(np.linspace(0.05, 89.95, 1799))
+    rays = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    lost = pear.regret(PLAN, rays, np.tile(TRUE, (len(rays), 1))).numpy().round(6)
+    colors = (style.LIGHT["within-bg"], style.LIGHT["worse-bg"], "#f3c9b8")
     with style.canvas((9.2, 3.9), "both", (1.0, 1.0)) as (figure, both):
         for axes, title in zip(both, ("Squared error: circles around the truth", "Regret: cones"), strict=True):
             axes.set(xlim=(0, 4.4), ylim=(0, 3.3), aspect="equal", title=title)
             axes.set(xlabel="forecast profit of a table", ylabel="of a chair")
         for radius in (0.5, 1.0, 1.5, 2.0):
-            angle = np.linspace(0, 2 * np.pi, 100)
-            both[0].plot(TRUE[0] + radius * np.cos(angle), TRUE[1] + radius * np.sin(angle), color=OTHER, lw=1)
-        both[1].contourf(grid, grid * 0.75, lost, levels=[-0.5, 0.5, 2.0, 5.0], colors=colors)
-        for text, x, y in (("nothing is lost", 2.6, 0.4), ("1 is lost", 1.55, 1.8), ("4 are lost", 0.25, 2.6)):
+            turn = np.linspace(0, 2 * np.pi, 100)
+            both[0].plot(TRUE[0] + radius * np.cos(turn), TRUE[1] + radius * np.sin(turn), color=OTHER, lw=1)
+        for cost, color in zip(np.unique(lost), colors, strict=True):
+            cone = 9 * rays[lost == cost][[0, -1]]
+            both[1].fill(*np.vstack([[0.0, 0.0], cone]).T, color=color, zorder=1)
+        for text, x, y in (("nothing is lost", 2.6, 0.4), ("1 is lost", 2.2, 2.5), ("4 are lost", 0.25, 2.6)):
             both[1].text(x, y, text, color=style.MUTED)
         for axes in both:
             point(axes, TRUE, style.INK, "truth", (-34, -4))
