@@ -2,8 +2,8 @@
 
     python tools/inexact.py [--error 0 0.1 0.33] [--active 1e-6 1e-4 1e-2] [--degrees 2 8]
 
-trains PEAR with λ = 0.1 and β = 0 on the paper's paths by its protocol and prints the mean test regret in percent beside
-the published one of β = 0. ``--error`` adds a random vector of the given share of its length to every gradient.
+trains PEAR with λ = 0.1 and β = 0 on the paper's paths by its protocol and prints the mean test regret in percent
+beside the published one of β = 0. ``--error`` adds a random vector of the given share of its length to every gradient.
 ``--active`` projects at decisions that OSQP gives with a tolerance of 1e-4, as they are: an edge counts as unused where
 its flow is at most the given number, and the flow balance always counts as active.
 """
