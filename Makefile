@@ -21,13 +21,12 @@ help: ## list the targets
 demo: $(CORE) ## run the demonstration
 	$(BIN)/pear demo
 
-# The tests build the documentation as `make docs` does, and read it; there is no need to build it twice.
 test: ## run every check: lint, types, import contract, documentation and tests
 	@$(MAKE) --no-print-directory checks
 	@$(MAKE) --no-print-directory tests
 
 checks: $(CORE) ## run every check but the tests
-	@$(MAKE) --no-print-directory -j2 $(COMPILED) lint types imports
+	@$(MAKE) --no-print-directory -j2 $(COMPILED) lint types imports docs
 
 tests: $(COMPILED) $(DEV) ## run the tests
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal

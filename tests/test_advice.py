@@ -418,6 +418,7 @@ def test_the_command() -> None:
     assert done.exit_code == 0, done.output
     assert "An integer linear program to maximise: 2 variables (2 integer, 2 of them binary)" in done.output
     assert "2 values predicted, 10 samples." in done.output
+    assert pear.advise(pear.from_mps("bag.lp")).rows().index.tolist() == ["weight"]
     alone = CliRunner().invoke(app, ["advise", "bag.lp"])
     assert "the model's own stand in" in alone.output
     some = CliRunner().invoke(app, ["advise", "bag.lp", "costs.csv", "--costs", "tent"])

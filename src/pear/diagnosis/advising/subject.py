@@ -116,6 +116,7 @@ def read_subject(problem: Problem | Model, costs: Any) -> Subject:
     vectors = {name: _vector(getattr(here, name)) for name in ("b", "h", "lb", "ub")}
     infinite = np.full(here.n, np.inf)
     named = problem if isinstance(problem, Model) else Model(here, variables=columns)
+    rows = tuple(f"{name}[{i}]" for name in ("A", "G") for i in range(matrices[name].shape[0]))
     return Subject(
         given=problem,
         problem=here,
@@ -128,7 +129,7 @@ def read_subject(problem: Problem | Model, costs: Any) -> Subject:
         h=vectors["h"],
         lb=-infinite if here.lb is None else vectors["lb"],
         ub=infinite if here.ub is None else vectors["ub"],
-        rows=tuple(f"{name}[{i}]" for name in ("A", "G") for i in range(matrices[name].shape[0])),
+        rows=named.constraints if len(named.constraints) == len(rows) else rows,
         variables=named.variables,
         names=named.names,
         per_sample=tuple(f for f in FIELDS if (v := getattr(here, f)) is not None and is_per_sample(f, v)),
