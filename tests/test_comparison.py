@@ -58,7 +58,7 @@ def test_a_comparison_trains_the_cells_of_its_experiments_by_four_methods() -> N
     cells = {(run.settings["degree"], run.settings["noise"]) for run in runs}
     assert cells == {(2, 0.0), (4, 0.0), (6, 0.0), (8, 0.0), (8, 0.1), (8, 0.3), (8, 0.5)}
     real = expand(["comparison-real"], Selection())
-    assert len(real) == COMPARISONS["comparison-real"].count == 3 * (3 + 5) * 20
+    assert len(real) == COMPARISONS["comparison-real"].count == 4 * (3 + 5) * 20
     assert {run.experiment for run in (*runs, *real)} == set(COMPARISONS)
 
 
