@@ -88,9 +88,10 @@ train, validation, test = np.split(np.arange(days), [days // 2, 3 * days // 4])
 # %%
 settings = {"max_epochs": 4 if SMALL else 40, "batch_size": 120, "learning_rate": 0.03}
 held_out = (X[validation], Y[validation])
-by_error = pear.DecisionRegressor(m, loss="mse", **settings).fit(X[train], Y[train], held_out)
+by_error = pear.DecisionRegressor(m, loss="mse", **settings)
 by_regret = pear.DecisionRegressor(m, smoothing="auto*100", **settings)
-by_regret.fit(X[train], Y[train], held_out)
+for model in (by_error, by_regret):
+    model.fit(X[train], Y[train], held_out)
 
 # %% [markdown]
 # What they lose on the test days, against schedules that had known the demand:
