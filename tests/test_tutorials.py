@@ -71,9 +71,13 @@ def test_script_runs_at_small_size(name: str, small: Path, monkeypatch: pytest.M
     if importlib.util.find_spec("skfolio") is None:
         monkeypatch.setenv("PEAR_PRICES", str(made_up_prices(small / "prices.csv")))
     script = SCRIPTS[name]
-    outputs = tutorials.run(tutorials.read_cells(script.read_text("utf-8")), str(script))
-    assert any(output.printed for output in outputs)
-    assert any(output.figures for output in outputs), "a tutorial has a picture"
+    cells = tutorials.read_cells(script.read_text("utf-8"))
+    outputs = tutorials.run(cells, str(script))
+    pictures = {id(figure): "images/one.svg" for output in outputs for figure in output.figures}
+    assert pictures, "a tutorial has a picture"
+    page = tutorials.page(cells, outputs, pictures, script.name)  # which refuses output that does not belong there
+    assert tutorials.without_output(page) == tutorials.bare_page(script)
+    assert "```text" in page, "a tutorial prints what it found"
 
 
 @EACH

@@ -69,28 +69,31 @@ print(m.report)
 
 # %%
 rng = np.random.default_rng(0)
-days = 40 if SMALL else 240
+days = 40 if SMALL else 300
 X = rng.normal(size=(days, 4))
 shape = 20 / (1 + np.exp(X[:, :1])) + 1.5
 profile = 50 + 25 * np.sin(np.linspace(0, np.pi, BLOCKS))
 expected = profile * np.exp(X @ rng.normal(size=(4, BLOCKS)) / 10)
 Y = expected * rng.gamma(shape, 1 / shape, (days, BLOCKS))
-train, validation, test = np.split(np.arange(days), [days // 2, 3 * days // 4])
+train, validation, test = np.split(np.arange(days), [2 * days // 5, 4 * days // 5])
 
 # %% [markdown]
 # ## Two forecasters
 #
 # Both are linear, and both keep the weights with which the schedules of the validation days
-# lose least. They differ in what they are trained on. Training takes on and off as shares
+# lose least. They differ in what they are trained on. PEAR begins with the weights of the
+# squared error and gives them up only for a gain that the validation days can tell from luck;
+# that is why there are as many of them as of training days. Training takes on and off as shares
 # between 0 and 1, and smooths the problem; of a problem with many ties, as here, a hundred
 # times the smoothing that `pear` picks is faster to solve.
 
 # %%
 settings = {"max_epochs": 4 if SMALL else 40, "batch_size": 120, "learning_rate": 0.03}
 held_out = (X[validation], Y[validation])
-by_error = pear.DecisionRegressor(m, loss="mse", **settings).fit(X[train], Y[train], held_out)
+by_error = pear.DecisionRegressor(m, loss="mse", **settings)
 by_regret = pear.DecisionRegressor(m, smoothing="auto*100", **settings)
-by_regret.fit(X[train], Y[train], held_out)
+for model in (by_error, by_regret):
+    model.fit(X[train], Y[train], held_out)
 
 # %% [markdown]
 # What they lose on the test days, against schedules that had known the demand:
