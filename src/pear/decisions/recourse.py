@@ -177,6 +177,15 @@ class RecourseDecider:
         """The best solutions under the truth, and their statuses."""
         return self.truths.solve_true(self.true_cost(truth.cost), 0.0, keys, **self.true_fields(truth))
 
+    def known_failures(
+        self, forecast: Values, truth: Values, keys: list[Hashable] | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """(B,) statuses of the two problems that are known before anyone is asked; None where there are none."""
+        cost, fields = self.elastic.cost(forecast.cost), self.elastic.fields(forecast.sides)
+        true_cost, true_fields = self.true_cost(truth.cost), self.true_fields(truth)
+        predicted = self.forecasts.known_failures("predicted", cost, 0.0, keys, fields)
+        return predicted, self.truths.known_failures("true", true_cost, 0.0, keys, true_fields)
+
     def guide(self, cost: Tensor, truth: Values, keys: list[Hashable] | None) -> Verified:
         """The best solutions under other costs (B, n) and the true right-hand sides."""
         return self.guides.solve(self.true_cost(cost), 0.0, keys, **self.true_fields(truth))

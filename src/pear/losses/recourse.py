@@ -82,9 +82,12 @@ def regret_with_recourse(
     decider = loss.recourse_decider(true.detach(), ids)
     with decider.locked(ids):
         forecast, truth = (decider.values(values.detach(), ids) for values in (predicted, true))
+        known = decider.known_failures(forecast, truth, ids) if loss.on_failure == "mask" else (None, None)
         parts, extra, pull, found = _regrets(loss, decider, (forecast, truth), ids, wanted)
-        fail(parts.status, loss.on_failure, "the forecast", spreads=wanted)
-        fail(torch.where(parts.status == 0, parts.true_status, 0), loss.on_failure, "the truth")
+        statuses = parts.status, torch.where(parts.status == 0, parts.true_status, 0)
+        for status, told, what in zip(statuses, known, ("the forecast", "the truth"), strict=True):
+            fresh = status if told is None else torch.where(told == 0, status, 0)  # each is warned of once
+            fail(fresh, loss.on_failure, what, spreads=wanted and what == "the forecast")
         good = (parts.status == 0) & (parts.true_status == 0)
         call = RegretCall(
             found.cost, truth.cost, 0.0, loss.injection, ids, guidance=loss.current_guidance, fields=found.fields
