@@ -27,6 +27,8 @@ from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projec
 
 if TYPE_CHECKING:
     from pear import boosting
+    from pear.diagnosis.advice import advise
+    from pear.diagnosis.diagnose import diagnose
     from pear.problem.importers import (
         from_cvxpy,
         from_gurobipy,
@@ -64,7 +66,9 @@ __all__ = [
     "SolveError",
     "Status",
     "UnknownSolverError",
+    "advise",
     "boosting",
+    "diagnose",
     "fit",
     "from_cvxpy",
     "from_gurobipy",
@@ -88,7 +92,9 @@ _IMPORTERS = ("from_cvxpy", "from_gurobipy", "from_highs", "from_mps", "from_pye
 _LATER = {
     **dict.fromkeys(_IMPORTERS, "pear.problem.importers"),
     **dict.fromkeys(("FitConfig", "fit", "tune"), "pear.train"),
+    "diagnose": "pear.diagnosis.diagnose",
     "DecisionRegressor": "pear.train.estimator.regressor",
+    "advise": "pear.diagnosis.advice",
     "regret_scorer": "pear.train.estimator.scorer",
 }
 

@@ -67,7 +67,7 @@ def train(
 
     table = read_table(data)
     named, priced = _priced(words(costs))
-    problem, paid = _problem(model, named, table, priced)
+    problem, paid = model_and_costs(model, named, table, priced)
     known = words(features) or [name for name in table.columns if name not in paid]
     if both := [name for name in known if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
@@ -122,10 +122,20 @@ def _priced(costs: list[str]) -> tuple[list[str], dict[str, float]]:
     return [word for word in costs if "=" not in word], prices
 
 
-def _problem(
+def model_and_costs(
     path: Path, costs: list[str], table: pandas.DataFrame, priced: dict[str, float]
 ) -> tuple[pear.Model, list[str]]:
-    """The model, and the columns that hold what it takes, in its order: costs, then right-hand sides."""
+    """The model in a file, and the columns of a table that hold what it takes: costs, then right-hand sides.
+
+    Args:
+        path: of the model.
+        costs: the columns of costs, where they are named.
+        table: of the samples.
+        priced: the rows whose right-hand sides are predicted, with the price of a unit of violation.
+
+    Raises:
+        DataError: columns, variables and rows do not go together.
+    """
     everything = pear.from_mps(path)
     variables = everything.variables
     named = costs or [name for name in variables if name in table.columns and not priced]

@@ -41,6 +41,7 @@ class Model:
             With one and without a cost map, nothing of the costs is predicted: they are ``known``.
         recourse: with a constraint map, what happens where the decision under the forecast violates the truth; needed
             to decide, and may be added later (``with_recourse``).
+        constraints: names of the rows of A, then of those of G; empty where nobody has named them.
 
     Example:
         >>> import torch
@@ -62,6 +63,7 @@ class Model:
     report: str = ""
     constraint_map: ConstraintMap | None = None
     recourse: Penalty | Projection | None = None
+    constraints: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         n, rows = self.problem.n, self.constraint_map

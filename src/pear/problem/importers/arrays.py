@@ -84,6 +84,7 @@ class Arrays:
             offset=float(finite(self.where, "constant of the objective", self.offset)[0]),
             variables=names,
             rows=self.rows.names,
+            constraints=self.rows.labels(),
             cost_map=own,
             layout=layout or {},
             recourse=recourse_of(self.where, self.rows, recourse),

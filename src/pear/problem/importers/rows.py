@@ -40,6 +40,16 @@ class Rows:
         above, below = (~equal & (np.abs(side) < NO_BOUND) for side in (self.high, self.low))
         return np.flatnonzero(equal), np.flatnonzero(above), np.flatnonzero(below)
 
+    def labels(self) -> tuple[str, ...]:
+        """Names of the rows of A and then of G, as ``fields`` has them; of a row with two limits, which limit it is."""
+        equal, above, below = self.kinds()
+        numbers = range(len(self.low)) if self.numbers is None else self.numbers.tolist()
+        names = [self.names[i] if i < len(self.names) else f"row {i}" for i in numbers]
+        both = {*above.tolist()} & {*below.tolist()}
+        upper = [f"{names[i]} (upper limit)" if i in both else names[i] for i in above.tolist()]
+        lower = [f"{names[i]} (lower limit)" if i in both else names[i] for i in below.tolist()]
+        return (*(names[i] for i in equal.tolist()), *upper, *lower)
+
     def fields(self) -> dict[str, Any]:
         """A, b, G and h: equal limits make a row of A, every other finite limit one of G.
 
