@@ -403,7 +403,7 @@ def test_what_else_refuses():
 
 BOX = pear.Problem(A=[[1.0, 1.0]], b=[1.0], G=[[1.0, 0.0], [0.0, 1.0]], h=[1.0, 1.0], lb=0.0)
 MODELS = {
-    "must say what happens": lambda: pear.Model.predicting(BOX, b=True),
+    "must say what happens": lambda: pear.PEARLoss(pear.Model.predicting(BOX, b=True)),
     "h[1] is predicted and has no finite price": lambda: pear.Model.predicting(
         BOX, h=True, recourse=pear.Penalty(h=[1.0, float("inf")])
     ),

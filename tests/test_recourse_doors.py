@@ -222,6 +222,18 @@ def test_rows_alone_are_predicted_where_no_cost_is(plan: Path) -> None:
     assert float(pear.regret(m, [[3.0]], [[5.0]])) == pytest.approx(16)
 
 
+def test_rows_of_a_pyomo_model_are_predicted_by_their_names() -> None:
+    pyo = pytest.importorskip("pyomo.environ", reason="Pyomo is not installed; pip install 'pear-dfl[pyomo]'")
+    model = pyo.ConcreteModel()
+    model.x = pyo.Var([1, 2], bounds=(0, 9))
+    model.cover = pyo.Constraint([1, 2], rule=lambda m, i: m.x[i] + 1 >= 4)
+    model.cost = pyo.Objective(expr=2 * model.x[1] + 3 * model.x[2])
+    m = pear.from_pyomo(model, predicted=[], rows=["cover[1]", "cover[2]"], recourse={"cover[1]": 5.0, "cover[2]": 7.0})
+    assert m.names == ("cover[1]", "cover[2]")
+    # 2 and 4 are decided: the second is one short, at 7 a unit, and the first one too many, at its cost of 2
+    assert float(pear.regret(m, [[2.0, 4.0]], [[1.0, 5.0]])) == pytest.approx((4 + 12 + 7) - (2 + 15))
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
