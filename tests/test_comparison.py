@@ -165,7 +165,7 @@ def test_means_differences_and_wins_are_of_the_seeds_that_all_have(tmp_path: Pat
 
 
 def test_instances_that_were_kept_are_resampled(tmp_path: Path) -> None:
-    lost = {"mse": 1.0, "pear": 3.0, "pear-guided": 0.5}
+    lost = {"mse": 1.0, "spo+": 2.0, "pear": 3.0, "pear-guided": 0.5}
     runs = expand(["comparison-real"], Selection(["building"], seeds=[30, 31]))
     kept = []
     for run in runs:
