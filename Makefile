@@ -1,7 +1,7 @@
 # Every target works on a bare clone: the first one run sets up .venv, later ones reuse it.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types imports bench docs mutants format clean
+.PHONY: help demo test checks tests lint types imports bench docs mutants format clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,8 +21,14 @@ help: ## list the targets
 demo: $(CORE) ## run the demonstration
 	$(BIN)/pear demo
 
-test: $(CORE) ## run every check: lint, types, import contract, documentation and tests
+test: ## run every check: lint, types, import contract, documentation and tests
+	@$(MAKE) --no-print-directory checks
+	@$(MAKE) --no-print-directory tests
+
+checks: $(CORE) ## run every check but the tests
 	@$(MAKE) --no-print-directory -j2 $(COMPILED) lint types imports docs
+
+tests: $(COMPILED) $(DEV) ## run the tests
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(DEV) ## check style and formatting

@@ -9,6 +9,11 @@ import hypothesis
 import pytest
 import torch
 
+from browser import browser
+from built_site import site
+
+__all__ = ["browser", "site"]  # fixtures of all tests
+
 torch.set_num_threads(1)  # small systems gain nothing from threads, and one thread makes results repeatable
 hypothesis.settings.register_profile("pear", deadline=None, derandomize=True, print_blob=False)
 hypothesis.settings.load_profile("pear")

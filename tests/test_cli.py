@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -275,13 +274,3 @@ def test_missing_packages_are_named_with_the_remedy(
     assert captured.err == (
         f"The command line needs the package {missing}, not installed here; run pip install 'pear-dfl[cli]'.\n"
     )
-
-
-def test_the_command_is_installed_and_imports_what_it_needs_only() -> None:
-    code = (
-        "import sys; sys.argv = ['pear', '--version']\n"
-        "from pear.cli import main\n"
-        "try:\n    main()\nexcept SystemExit as stop:\n    print(stop.code, 'matplotlib' in sys.modules)"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["pear", pear.__version__, "0", "False"]

@@ -16,6 +16,7 @@ from pear.experiments import COMPARISONS, FILE_NAME, Database, DatabaseError, Re
 from pear.losses.methods import method
 from pear.report import read, write_report
 from pear.report.bootstrap import t_interval
+from pear.report.caps import caps_section
 from pear.report.comparison import comparison_lines, comparison_section, other_lines
 from pear.report.section import Mark
 
@@ -57,7 +58,7 @@ def test_a_comparison_trains_the_cells_of_its_experiments_by_four_methods() -> N
     cells = {(run.settings["degree"], run.settings["noise"]) for run in runs}
     assert cells == {(2, 0.0), (4, 0.0), (6, 0.0), (8, 0.0), (8, 0.1), (8, 0.3), (8, 0.5)}
     real = expand(["comparison-real"], Selection())
-    assert len(real) == COMPARISONS["comparison-real"].count == 3 * (3 + 5) * 20
+    assert len(real) == COMPARISONS["comparison-real"].count == 4 * (3 + 5) * 20
     assert {run.experiment for run in (*runs, *real)} == set(COMPARISONS)
 
 
@@ -164,7 +165,7 @@ def test_means_differences_and_wins_are_of_the_seeds_that_all_have(tmp_path: Pat
 
 
 def test_instances_that_were_kept_are_resampled(tmp_path: Path) -> None:
-    lost = {"mse": 1.0, "pear": 3.0, "pear-guided": 0.5}
+    lost = {"mse": 1.0, "spo+": 2.0, "pear": 3.0, "pear-guided": 0.5}
     runs = expand(["comparison-real"], Selection(["building"], seeds=[30, 31]))
     kept = []
     for run in runs:
@@ -215,4 +216,17 @@ def test_the_report_draws_one_picture_of_its_own(tmp_path: Path) -> None:
     for word in ("MSE", "SPO+", "PEAR guided", "PEAR as published", "degree 8", "Shortest path"):
         assert word in picture
     assert "## PEAR guided beside the others" in tables.read_text("utf-8")
-    assert "Regret relative to PEAR as published" in page.read_text("utf-8")
+    assert "Shortest path: regret relative to PEAR as published" in page.read_text("utf-8")
+
+
+def test_a_longer_cap_stands_beside_a_shorter_one_on_the_seeds_of_both(tmp_path: Path) -> None:
+    records = []
+    for cap, seeds, regret, seconds in ((60.0, (0, 1, 2), 0.006, 61.0), (600.0, (1, 2), 0.005, 600.5)):
+        for run in expand(["lp-degree"], Selection(["knapsack"], ["spo+"], [8], seeds, time_cap=cap)):
+            timings = {"total": seconds if run.seed == 2 else 30.0, "epochs": cap / 10}
+            records.append(dataclasses.replace(record(run, regret + 0.001 * run.seed), timings=timings))
+    section = caps_section(read(database(tmp_path, records)))
+    assert section is not None
+    (grid,) = section.grids
+    assert grid.rows == (("SPO+, degree 8", "1, 2", "60 s", "0.750", "0.650", "60", "1"),)
+    assert caps_section(read(database(tmp_path / "one", records[:3]))) is None

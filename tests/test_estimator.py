@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import subprocess
-import sys
 from typing import Any
 
 import joblib
@@ -16,7 +14,6 @@ import torch
 import pear
 from pear.errors import ProblemError
 from pear.train.estimator import display
-from test_lean import BLOCK
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
@@ -332,17 +329,6 @@ def test_what_is_refused_in_words(fitted: Any) -> None:
         regressor().fit(np.where(X > 2, np.nan, X), C)
     with pytest.raises(NotFittedError):
         regressor().decide(X)
-
-
-def test_without_scikit_learn_the_extra_is_named() -> None:
-    code = (
-        BLOCK
-        + "\nimport pear\ntry:\n    pear.DecisionRegressor\nexcept pear.MissingExtraError as error:\n    print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.strip() == (
-        "DecisionRegressor needs scikit-learn, and sklearn is not installed; run pip install 'pear-dfl[sklearn]'"
-    )
 
 
 def test_a_fit_that_fails_leaves_no_model_behind() -> None:

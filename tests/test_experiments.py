@@ -44,6 +44,7 @@ from pear.experiments.protocols import PROTOCOLS, lp
 from pear.experiments.table import CONDITIONS, METRICS
 from pear.report import published as paper
 from pear.report import read, write_report
+from pear.tasks.paths import Graph
 
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
 LONG: dict[str, Any] = {**PATHS, "grid": [8, 8], "samples": 400, "max_epochs": 10**6}
@@ -243,15 +244,42 @@ def test_the_stream_of_random_numbers_is_that_of_torchs_loaders() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def all_paths(graph: Graph) -> torch.Tensor:
+    """(paths, arcs) 0 or 1."""
+    leaving: dict[int, list[int]] = {}
+    for k, (tail, _) in enumerate(graph.arcs):
+        leaving.setdefault(tail, []).append(k)
+    ways, ended = [([], graph.source)], []
+    while ways:
+        path, node = ways.pop()
+        ways += [([*path, k], graph.arcs[k][1]) for k in leaving.get(node, [])]
+        ended += [path] if node == graph.target else []
+    return torch.stack([torch.zeros(len(graph.arcs)).index_fill(0, torch.tensor(path), 1.0) for path in ended])
+
+
 def published(method: str) -> tuple[float, float]:
-    """Mean and deviation of 100 × test regret on paths at degree 8, over five seeds."""
-    regrets = []
+    """Mean and deviation of 100 × test regret on paths at degree 8, over five seeds.
+
+    In training, paths are found by a look at all 70 of them, which takes a fraction of the time of dynamic programming;
+    both agree on all costs that came true, and on those that were predicted in the end.
+    """
+    regrets, cheapest, paths = [], Graph.cheapest, all_paths(Graph.grid(5, 5)).double()
+    assert len(paths) == 70
+
+    def look(graph: Graph, cost: torch.Tensor, true: torch.Tensor | None = None) -> torch.Tensor:
+        return cheapest(graph, cost, true) if true is not None else paths[(cost @ paths.T).argmin(1)]
+
     for run in expand(["lp-degree"], Selection(["shortest_path"], [method], [8])):
         task = lp.make_task(run)
         split = lp.make_split(run, task)
-        model, _ = lp.train(run, task, split)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Graph, "cheapest", look)
+            model, _ = lp.train(run, task, split)
         with torch.no_grad():
-            regrets.append(100 * task.normalized_regret(model(split.test.features), split.test.costs))
+            predicted = model(split.test.features)
+            regrets.append(100 * task.normalized_regret(predicted, split.test.costs))
+            for cost in (split.train.costs, model(split.train.features), split.test.costs, predicted):
+                assert torch.equal(look(task.graph, cost.double()), cheapest(task.graph, cost.double()))
     return round(statistics.mean(regrets), 3), round(statistics.stdev(regrets), 3)
 
 

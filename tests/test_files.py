@@ -6,6 +6,8 @@ import gzip
 import json
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -501,9 +503,19 @@ def test_what_is_recorded(measured: tuple[Path, str, int]) -> None:
     assert "Summary" in (out / "table.md").read_text()
 
 
-def test_hard_models_are_written_once_and_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def solvers() -> Iterator[Solvers]:
+    """A process for several tests: to start one takes longer than what they ask it."""
+    with Solvers() as started:
+        yield started
+
+
+def test_hard_models_are_written_once_and_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solvers: Solvers
+) -> None:
     made = sorted(hard_instances(quick=True), key=lambda one: len(one.q))[:2]
     asked, benchmark = [], sys.modules["pear.bench.files.run"]
+    monkeypatch.setattr(benchmark, "Solvers", lambda: nullcontext(solvers))
     monkeypatch.setattr(benchmark, "hard_instances", lambda quick: asked.append(quick) or made)
     folder, out = tmp_path / "models", tmp_path / "out"
     command = ["bench", "files", str(folder), "--generate", "--quick", "--solvers", "pear,highs", "--out", str(out)]
@@ -528,7 +540,7 @@ def test_hard_models_are_written_once_and_measured(tmp_path: Path, monkeypatch: 
     assert "holds 1 files that --generate does not write, such as mine.lp" in " ".join(result.output.split())
 
 
-def test_a_solver_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+def test_a_solver_that_takes_too_long_is_ended(tmp_path: Path, solvers: Solvers) -> None:
     rng = np.random.default_rng(0)
     A = rng.integers(0, 100, (5, 40))  # a market split problem: no solver here comes near the end of it
     rows = "\n".join(f" r{i}: " + " + ".join(f"{a} x{j}" for j, a in enumerate(row)) for i, row in enumerate(A))
@@ -536,9 +548,8 @@ def test_a_solver_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     hard = write(
         tmp_path, "hard.lp", f"min\n o: x0\nst\n{rows}\nbinary\n {' '.join(f'x{j}' for j in range(40))}\nend\n"
     )
-    with Solvers() as solvers:
-        answer = solvers.ask(hard, "highs", 1e-8, 0.5)
-        assert (answer.status, answer.seconds) == ("time limit", 0.5)
+    answer = solvers.ask(hard, "highs", 1e-8, 0.5)
+    assert (answer.status, answer.seconds) == ("time limit", 0.5)
 
 
 def test_folders_without_models_and_wrong_names(tmp_path: Path) -> None:

@@ -207,12 +207,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "in a constraint": (
         lambda: (problem_with(P @ X, [X >= 0, P @ X <= 3]),),
-        "the predicted parameter p stands in constraint 1, p @ x <= 3.0; a predicted parameter may stand in the "
-        "objective alone",
+        "the predicted parameter p multiplies a decision in constraint 1; in a constraint it may stand alone",
     ),
     "in bounds": (
         lambda: (problem_with(R * cp.sum(cp.Variable(2, name="y", bounds=[0, R]))),),
-        "the predicted parameter r stands in the bounds of variable y; a predicted parameter may",
+        "the predicted parameter r stands in the bounds of variable y; write them as constraints",
     ),
     "times a quadratic term": (
         lambda: (problem_with(R * cp.sum_squares(X)),),

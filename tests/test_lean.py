@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import pear
 from pear.solvers.registry import BACKENDS
 
 OPTIONAL = (
@@ -77,6 +78,10 @@ try:
     pear.solve(simplex, [[3.0, 1.0, 2.0]], solver="highs")
 except pear.MissingExtraError as error:
     print(error)
+try:
+    pear.DecisionRegressor
+except pear.MissingExtraError as error:
+    print(error)
 """
 
 
@@ -86,6 +91,7 @@ def test_the_core_works_without_any_extra() -> None:
     assert out.splitlines() == [
         "solver 'osqp' needs the package osqp, not installed here; run pip install 'pear-dfl[osqp]'",
         "solver 'highs' needs the package highspy, not installed here; run pip install 'pear-dfl[highs]'",
+        "DecisionRegressor needs scikit-learn, and sklearn is not installed; run pip install 'pear-dfl[sklearn]'",
     ]
 
 
@@ -113,15 +119,23 @@ def state():
 
 before = state()
 import pear, pear.solvers
-print(json.dumps({"same": before == state(), "modules": sorted(sys.modules)}))
+found = {"same": before == state(), "modules": sorted(sys.modules)}
+
+sys.argv = ["pear", "--version"]
+from pear.cli import main
+try:
+    main()
+except SystemExit as stop:
+    found |= {"code": stop.code, "after the command": sorted(sys.modules)}
+print(json.dumps(found))
 """
 
 
 @pytest.fixture(scope="module")
 def imported() -> dict[str, Any]:
-    """What ``import pear`` leaves behind in a fresh process."""
-    found: dict[str, Any] = json.loads(run(IMPORT))
-    return found
+    """What ``import pear``, and then ``pear --version``, leave behind in a fresh process."""
+    printed, found = run(IMPORT).splitlines()
+    return {"printed": printed, **json.loads(found)}
 
 
 def test_importing_brings_no_optional_module(imported: dict[str, Any]) -> None:
@@ -133,3 +147,8 @@ def test_importing_brings_no_optional_module(imported: dict[str, Any]) -> None:
 def test_importing_changes_no_global_state(imported: dict[str, Any]) -> None:
     """Neither torch's settings nor the random generators."""
     assert imported["same"]
+
+
+def test_the_command_imports_what_it_needs_only(imported: dict[str, Any]) -> None:
+    assert (imported["printed"], imported["code"]) == (f"pear {pear.__version__}", 0)
+    assert "matplotlib" not in imported["after the command"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import multiprocessing
 import os
@@ -282,11 +283,11 @@ def test_limits_of_time() -> None:
 
 # --- threads and Ctrl-C ---------------------------------------------------------------------------------------------
 
-_INTERRUPTED = """
-import os, signal, sys, threading, time
-sys.path.insert(0, sys.argv[1])
+_INTERRUPTED = f"""
+from __future__ import annotations
+import os, signal, threading, time
 import numpy as np, pear
-from test_mixed_integer import hard
+{inspect.getsource(hard)}
 problem, values = hard()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in the background ignores Ctrl-C
 for solver in ("binary", "highs"):
@@ -307,7 +308,7 @@ for solver in ("binary", "highs"):
 
 
 def test_ctrl_c_is_heard() -> None:
-    command = [sys.executable, "-c", _INTERRUPTED, os.path.dirname(__file__)]
+    command = [sys.executable, "-c", _INTERRUPTED]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     seconds = [float(line) for line in done.stdout.split()]
     assert len(seconds) == 4

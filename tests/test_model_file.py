@@ -205,7 +205,7 @@ def test_what_is_something_else(saved: Path, tmp_path: Path) -> None:
         load(text)
     store = archive.Archive({"format": "pear model", "version": 99})
     store.write(text)
-    with pytest.raises(DataError, match="version 99, and a 'pear model' of version 1 at most"):
+    with pytest.raises(DataError, match="version 99, and a 'pear model' of version 2 at most"):
         load(text)
 
 

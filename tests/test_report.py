@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from browser import WIDTHS, Browser
 from pear.bench import plot
 from pear.cli.app import app
 from pear.errors import MissingExtraError
@@ -24,10 +25,10 @@ from pear.report.bootstrap import paired_interval
 from pear.report.cells import Cell
 from pear.report.compare import best_two, mean_and_deviation
 from pear.report.figures import METHOD_COLORS, PARTS, Series, lines, pairs, split_bars, value_lines
+from pear.report.page import markdown_text
 from pear.report.published import published
 from pear.report.section import Section
 from pear.report.tables import table_sections
-from pear.report.write import markdown_text
 
 PAPER_TABLES = [one.table for one in EXPERIMENTS.values() if one.tasks != ("portfolio",) and not one.table.cells]
 
@@ -360,6 +361,33 @@ def test_the_page_of_a_single_run_shows_everything_else_as_not_run(builder: Buil
     assert "Of the 340 published cells, times not counted: 0 within 1 sd, 3 better, 0 worse, 337 not run." in markdown
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_in_a_browser(browser: Browser, filled: Builder, tmp_path: Path, width: int) -> None:
+    add_portfolio(filled, "prices-of-a-long-name/2010-2024", 17.25)  # the widest table, wide numbers in it
+    filled.add("energy", "mse", 0, {}, status="failed", reason="/a/path/" + 30 * "that-never-ends", machine="m" * 90)
+    write(filled, tmp_path / "out")
+    opened = "() => { for (const e of document.querySelectorAll('details')) e.open = true; }"
+    for script in (None, opened):
+        view = browser.look(tmp_path / "out/report.html", width, script)
+        assert view.faults() == []
+        assert view.scrolling == []  # a column that has to be found by scrolling is a column that is not seen
+        assert view.figures == 7
+
+
+def test_what_was_not_run_is_folded_away(builder: Builder, tmp_path: Path, browser: Browser) -> None:
+    builder.add("shortest_path", "pear", 0, {"normalized_regret": 0.1})
+    write(builder, tmp_path / "out")
+    seen = "() => [...document.querySelectorAll('table')].filter(e => e.checkVisibility()).length"
+    headed = (
+        "() => [...document.querySelectorAll('details')].map(e => e.open + ' ' + e.querySelector('summary').innerText)"
+    )
+    folded = browser.look(tmp_path / "out/report.html", 1100, headed).told
+    assert len(folded) > 6
+    assert all(text.startswith("false ") and "not run" in text for text in folded)
+    # The overview, the degrees of paths, their times, two ablations, machines.
+    assert browser.look(tmp_path / "out/report.html", 1100, seen).told == 5
+
+
 def test_a_database_of_failures_only_still_has_its_page(builder: Builder, tmp_path: Path) -> None:
     builder.add("knapsack", "lava", 0, {}, status="failed", reason="")
     text, markdown = write(builder, tmp_path / "out")
@@ -395,18 +423,25 @@ def test_markdown_tables(filled: Builder, tmp_path: Path) -> None:
 HOSTILE = "<script>alert('x')</script>&amp;|*a* $\\frac$ [b](c)"
 
 
+def add_portfolio(builder: Builder, name: str, size: float = 0.1) -> None:
+    yardstick = {"regrets": [0.1, 0.2], "value": [1.0, 1.1]}
+    metrics = {"regrets": [0.2, 0.3], "best": [1.0, 1.0], "value": [1.0, 1.2], "dates": [name, "b"]}
+    metrics |= {"yardsticks": {"equal weight": yardstick, name: yardstick}}
+    metrics |= dict.fromkeys(("normalized_regret", "cumulative_return", "annual_return", "volatility"), size)
+    metrics |= dict.fromkeys(("sharpe", "max_drawdown", "mean_turnover", "normalized_mse"), size)
+    prices = {"assets": 3, "data": name, "days": 9, "first": name, "last": "b", "time_cap": 2400.0}
+    for seed in range(2):
+        metrics["normalized_regret"] = size * (1 + seed)
+        for method in ("mse", "pear", "qpth"):
+            builder.add("portfolio", method, seed, metrics, settings=prices, timings={**TIMES, "total": 2400.0})
+
+
 def test_names_from_data_are_inert_on_the_page_and_in_the_tables(builder: Builder, tmp_path: Path) -> None:
     shift = {"shift": {"forward": 0.1, "cross": 0.2}}
     builder.add("shortest_path", HOSTILE, 0, {"normalized_regret": 0.1}, timings=TIMES, history=HISTORY)
     builder.add("shortest_path", HOSTILE, 0, shift, settings={"variant": "direction-shift"})
     builder.add(HOSTILE, HOSTILE, 0, {}, status="failed", reason=HOSTILE, machine=HOSTILE)
-    yardstick = {"regrets": [0.1, 0.2], "value": [1.0, 1.1]}
-    metrics = {"regrets": [0.2, 0.3], "best": [1.0, 1.0], "value": [1.0, 1.2], "dates": [HOSTILE, "b"]}
-    metrics |= {"yardsticks": {"equal weight": yardstick, HOSTILE: yardstick}}
-    metrics |= dict.fromkeys(("normalized_regret", "cumulative_return", "annual_return", "volatility"), 0.1)
-    metrics |= dict.fromkeys(("sharpe", "max_drawdown", "mean_turnover", "normalized_mse"), 0.1)
-    prices = {"assets": 3, "data": HOSTILE, "days": 9, "first": HOSTILE, "last": "b"}
-    builder.add("portfolio", "mse", 0, metrics, settings=prices, timings=TIMES)
+    add_portfolio(builder, HOSTILE)
     text, markdown = write(builder, tmp_path / "out")
     check_self_contained(text)  # has no <script>, and closes what it opens
     assert text.count("&lt;script&gt;") >= 12

@@ -1,4 +1,4 @@
-"""The tables of ``docs/results.md`` with their figure, of ``docs/reproduction.md`` and of README, from two databases.
+"""The tables of ``docs/results.md`` with their figure, of ``docs/reproduction.md`` and of both front pages.
 
     pear reproduce --merge FOLDER --merge FOLDER --out docs/results              # comparisons: results.sqlite
     pear reproduce --merge FOLDER --out docs/results/published                   # seeds 0 to 4, the paper's tables
@@ -16,6 +16,7 @@ from pathlib import Path
 from pear.experiments import FILE_NAME
 from pear.experiments.catalogue import OURS, REFERENCE, TASKS
 from pear.report import read
+from pear.report.caps import caps_section
 from pear.report.compare import DEFINITION
 from pear.report.comparison import comparison_lines, comparison_section
 from pear.report.tables import table_sections
@@ -23,7 +24,8 @@ from pear.report.write import machines_section, section_markdown
 from pear.report.write import summary as state
 
 ROOT = Path(__file__).resolve().parents[1]
-README, PAGE, FOLDER = ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "results"
+FRONTS = ROOT / "README.md", ROOT / "docs" / "index.md"
+PAGE, FOLDER = ROOT / "docs" / "results.md", ROOT / "docs" / "results"
 REPRODUCTION, PUBLISHED = ROOT / "docs" / "reproduction.md", FOLDER / "published" / FILE_NAME
 SHOWN = {"degree 2": "degree 2", "degree 8": "degree 8", "noise 0.5": "degree 8 with noise"}
 SHORT = {"spo+relaxed": "spo+"}
@@ -44,13 +46,13 @@ def generated(database: Path = FOLDER / FILE_NAME, figure: Path | None = None) -
     section = comparison_section(runs)
     if section is None:
         raise SystemExit(f"{database} holds no cell in which every method of a comparison has run on two seeds")
-    if figure is not None and section.figures[0].save is not None:
-        section.figures[0].save(figure)
+    if figure is not None and section.save is not None:
+        section.save(figure)
     return "\n\n".join(map(section_markdown, (section, machines_section(runs))))
 
 
 def summary(database: Path = FOLDER / FILE_NAME) -> str:
-    """README's table: mean test regret in % where the costs are nearly linear, far from it, and noisy."""
+    """The table of both front pages: mean test regret in % where costs are nearly linear, far from it, and noisy."""
     lines = ["| | MSE | SPO+ | PEAR as published | PEAR, our defaults |", "|---|---:|---:|---:|---:|"]
     for task, found in comparison_lines(read(database)).items():
         for line in found:
@@ -71,7 +73,9 @@ def reproduction(database: Path = PUBLISHED) -> str:
     runs = read(database)
     compared = table_sections(runs)
     shown = [section for section in compared if any(cell.values for cell in section.cells)]
-    return "\n\n".join([state(runs, compared), DEFINITION, *map(section_markdown, (*shown, machines_section(runs)))])
+    caps = caps_section(runs)
+    shown += [section for section in (caps, machines_section(runs)) if section is not None]
+    return "\n\n".join([state(runs, compared), DEFINITION, *map(section_markdown, shown)])
 
 
 def updated(page: str, text: str) -> str:
@@ -92,5 +96,8 @@ if __name__ == "__main__":
     found = generated(figure=FOLDER / "comparison.svg")
     PAGE.write_text(updated(PAGE.read_text("utf-8"), found), encoding="utf-8")
     REPRODUCTION.write_text(updated(REPRODUCTION.read_text("utf-8"), reproduction()), encoding="utf-8")
-    README.write_text(updated(README.read_text("utf-8"), summary()), encoding="utf-8")
-    print(f"wrote the tables of {PAGE}, {REPRODUCTION} and {README}, and {FOLDER / 'comparison.svg'}")
+    for front in FRONTS:
+        front.write_text(updated(front.read_text("utf-8"), summary()), encoding="utf-8")
+    print(
+        f"wrote the tables of {PAGE}, {REPRODUCTION}, {' and '.join(map(str, FRONTS))}, and {FOLDER / 'comparison.svg'}"
+    )

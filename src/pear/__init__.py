@@ -21,12 +21,14 @@ from pear.errors import (
     SolveError,
     UnknownSolverError,
 )
-from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret_gradient
+from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret, regret_gradient
 from pear.optimality.point import Status
-from pear.problem import CostMap, Model, Problem, Smooth
+from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projection, Smooth
 
 if TYPE_CHECKING:
     from pear import boosting
+    from pear.diagnosis.advice import advise
+    from pear.diagnosis.diagnose import diagnose
     from pear.problem.importers import (
         from_cvxpy,
         from_gurobipy,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConstraintMap",
     "CostMap",
     "DataError",
     "DecisionLayer",
@@ -54,14 +57,18 @@ __all__ = [
     "NotUniqueError",
     "PEARLoss",
     "PearError",
+    "Penalty",
     "Problem",
     "ProblemError",
+    "Projection",
     "Smooth",
     "Solution",
     "SolveError",
     "Status",
     "UnknownSolverError",
+    "advise",
     "boosting",
+    "diagnose",
     "fit",
     "from_cvxpy",
     "from_gurobipy",
@@ -72,6 +79,7 @@ __all__ = [
     "from_scipy",
     "losses",
     "normalized_regret",
+    "regret",
     "regret_gradient",
     "regret_scorer",
     "solve",
@@ -84,7 +92,9 @@ _IMPORTERS = ("from_cvxpy", "from_gurobipy", "from_highs", "from_mps", "from_pye
 _LATER = {
     **dict.fromkeys(_IMPORTERS, "pear.problem.importers"),
     **dict.fromkeys(("FitConfig", "fit", "tune"), "pear.train"),
+    "diagnose": "pear.diagnosis.diagnose",
     "DecisionRegressor": "pear.train.estimator.regressor",
+    "advise": "pear.diagnosis.advice",
     "regret_scorer": "pear.train.estimator.scorer",
 }
 

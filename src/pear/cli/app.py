@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import pear
-from pear.cli import bench, compile, decide, demo, report, reproduce, solvers, stress, train
+from pear.cli import advise, bench, compile, decide, demo, diagnose, report, reproduce, solvers, stress, train
 from pear.cli.console import ErrorsAsSentences, out
 
 app = typer.Typer(
@@ -21,6 +21,8 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("decide")(decide.decide)
+app.command("diagnose")(diagnose.diagnose)
+app.command("advise")(advise.advise)
 app.command("compile")(compile.compile_now)
 app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)

@@ -12,7 +12,7 @@ from pear.cli.console import out
 from pear.cli.csv_table import columns, read_table
 from pear.cli.output import writable_file
 from pear.errors import DataError
-from pear.problem.model import unwrap
+from pear.problem.model import plain_of
 
 if TYPE_CHECKING:
     import pandas
@@ -44,7 +44,7 @@ def decide(
 
 def _with_integers(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:
     """Integers as integers: 1, not 1.0."""
-    integer = unwrap(estimator.problem)[0].integer
+    integer = plain_of(estimator.problem).integer
     if integer is None:
         return decisions
     whole = [name for name, marked in zip(decisions.columns, integer.tolist(), strict=True) if marked]

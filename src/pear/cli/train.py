@@ -19,8 +19,7 @@ from pear.cli.demo import verdict
 from pear.cli.options import words
 from pear.cli.output import writable_file
 from pear.errors import DataError
-from pear.losses.regret import Outcome, outcome
-from pear.problem.convert import as_batch
+from pear.losses.regret import Outcome, outcome_of
 from pear.train.threads import one_thread
 
 if TYPE_CHECKING:
@@ -47,7 +46,10 @@ def train(
     ] = None,
     costs: Annotated[
         str | None,
-        typer.Option(help="Columns of true costs, named as variables of the model; all that are if left out."),
+        typer.Option(
+            help="Columns of true costs, named as variables of the model; all that are if left out. Also right-hand "
+            "sides, as ROW=PRICE: a row of the model, and what a unit of its violation costs."
+        ),
     ] = None,
     architecture: Annotated[Architecture, typer.Option("--model", help="What is trained.")] = Architecture.linear,
     to: Annotated[Path, typer.Option("--out", help="The model file.")] = Path("model.pear"),
@@ -64,13 +66,14 @@ def train(
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
     table = read_table(data)
-    problem, paid = _problem(model, words(costs), table)
+    named, priced = _priced(words(costs))
+    problem, paid = model_and_costs(model, named, table, priced)
     known = words(features) or [name for name in table.columns if name not in paid]
     if both := [name for name in known if name in paid]:
-        raise DataError(f"column {both[0]!r} is a feature and a cost; nobody knows the true cost before the decision")
+        raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
     samples = _split(columns(table, known, "features", data), columns(table, paid, "costs", data), test_share, data)
     writable_file(to)
-    out.print(Text(_introduction(problem, samples, known)), soft_wrap=True)
+    out.print(Text(_introduction(problem, samples, known, len(priced))), soft_wrap=True)
     settings: dict[str, Any] = {"max_epochs": max_epochs, "time_cap": time_cap, "random_state": seed, "verbose": True}
     with one_thread():
         trained, stopped = _train(partial(DecisionRegressor, problem, architecture.value, **settings), samples)
@@ -109,25 +112,49 @@ def _train(make: Callable[..., DecisionRegressor], samples: Samples) -> tuple[di
     return trained, ""
 
 
-def _problem(path: Path, costs: list[str], table: pandas.DataFrame) -> tuple[pear.Model, list[str]]:
-    """The model, and the columns that hold what it takes, in its order."""
+def _priced(costs: list[str]) -> tuple[list[str], dict[str, float]]:
+    """Columns of costs, and those of right-hand sides with their prices, of what ``--costs`` names."""
+    rows = dict(word.rsplit("=", 1) for word in costs if "=" in word)
+    try:
+        prices = {name: float(price) for name, price in rows.items()}
+    except ValueError as error:
+        raise DataError(f"--costs: expected ROW=PRICE, a row of the model and a number; {error}") from error
+    return [word for word in costs if "=" not in word], prices
+
+
+def model_and_costs(
+    path: Path, costs: list[str], table: pandas.DataFrame, priced: dict[str, float]
+) -> tuple[pear.Model, list[str]]:
+    """The model in a file, and the columns of a table that hold what it takes: costs, then right-hand sides.
+
+    Args:
+        path: of the model.
+        costs: the columns of costs, where they are named.
+        table: of the samples.
+        priced: the rows whose right-hand sides are predicted, with the price of a unit of violation.
+
+    Raises:
+        DataError: columns, variables and rows do not go together.
+    """
     everything = pear.from_mps(path)
     variables = everything.variables
-    named = costs or [name for name in variables if name in table.columns]
-    if not named:
+    named = costs or [name for name in variables if name in table.columns and not priced]
+    if not named and not priced:
         raise DataError(
             f"no column of the table is named as a variable of {path}{meant('', variables)}; name the columns of costs "
             "with --costs, one for every variable in their order"
         )
     unknown = [name for name in named if name not in variables]
-    if len(unknown) == len(named) == len(variables):
-        return everything, named  # by their order
-    if unknown:
+    by_order = bool(named) and len(unknown) == len(named) == len(variables)
+    if unknown and not by_order:
         raise DataError(
             f"--costs: {path} has no variable {unknown[0]!r}{meant(unknown[0], variables)}; name the columns as the "
             f"variables, or name {len(variables)} columns, one for every variable in their order"
         )
-    return (everything if tuple(named) == variables else pear.from_mps(path, predicted=named)), named
+    predicted = None if by_order or tuple(named) == variables else named
+    if priced:
+        return pear.from_mps(path, predicted, rows=list(priced), recourse=priced), [*named, *priced]
+    return (everything if predicted is None else pear.from_mps(path, predicted=predicted)), named
 
 
 def _split(features: pandas.DataFrame, costs: pandas.DataFrame, share: float, path: Path) -> Samples:
@@ -150,15 +177,16 @@ def _split(features: pandas.DataFrame, costs: pandas.DataFrame, share: float, pa
 
 def _judge(problem: pear.Model, estimator: DecisionRegressor, samples: Samples) -> Outcome:
     """What the decisions lose on the test rows, in the objective's own unit."""
-    true, chosen = problem.cost(samples.test_costs.to_numpy()), as_batch(estimator.decide(samples.test_features))
-    return outcome(problem.problem, chosen, pear.solve(problem.problem, true).x, true)
+    return outcome_of(problem, estimator.predict(samples.test_features).to_numpy(), samples.test_costs.to_numpy())
 
 
-def _introduction(problem: pear.Model, samples: Samples, features: list[str]) -> str:
-    rest = problem.problem.n - problem.inputs
+def _introduction(problem: pear.Model, samples: Samples, features: list[str], rows: int) -> str:
+    costs = problem.inputs - rows
+    rest = problem.problem.n - costs
     fixed = f"; the other {rest} are those of the file" if rest else ""
+    sides = f" and {rows} of its right-hand sides" if rows else ""
     return (
-        f"{problem.problem}\n{problem.inputs} of its {problem.problem.n} costs are predicted from {len(features)} "
+        f"{problem.problem}\n{costs} of its {problem.problem.n} costs{sides} are predicted from {len(features)} "
         f"features{fixed}.\n{len(samples.features):,} rows train and choose the weights, the last "
         f"{len(samples.test_features):,} judge the decisions.\n"
     )

@@ -43,6 +43,7 @@ class RegretCall(NamedTuple):
         keys: of the samples, or None.
         Q, true_Q: predicted curvature and the one of the true objective, or None.
         rows: without keys, the samples' numbers in the problem, or None where they are all there.
+        fields: right-hand sides that replace the problem's, where they are predicted.
     """
 
     predicted: Tensor
@@ -54,6 +55,7 @@ class RegretCall(NamedTuple):
     true_Q: Any = None
     rows: Tensor | None = None
     guidance: float = 0.0
+    fields: dict[str, Tensor] | None = None
 
     def only(self, index: Tensor) -> RegretCall:
         """Some of the samples; what they share stays shared."""

@@ -21,7 +21,7 @@ from pear.optimality.point import Status
 from pear.problem import Model, Problem
 from pear.problem.canonical import matvec
 from pear.problem.convert import as_batch, is_per_sample, present
-from pear.problem.model import unwrap
+from pear.problem.model import recourse_model, unwrap
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
 from pear.solvers.registry import get, resolve
@@ -50,7 +50,8 @@ def solve(
     as such, each with a proof that is checked.
 
     Args:
-        problem: the constraints and the known part of the objective; a ``Model`` maps predicted values to costs.
+        problem: the constraints and the known part of the objective; a ``Model`` maps predicted values to costs. Where
+            it predicts right-hand sides too, the elastic problem of its recourse is solved.
         cost: (B, n) or (n,), tensor, array or list; (B, k) or (k,) values that a cost map takes.
         smoothing: λ ≥ 0, adds ½λ‖z‖² to what is minimised; "auto" picks it from costs and decisions, whatever their
             units, adds ``½ Σ λ_j z_j²`` and logs it.
@@ -71,6 +72,9 @@ def solve(
         tensor([[0., 1.]], dtype=torch.float64)
     """
     check_on_failure(on_failure)
+    model = recourse_model(problem)
+    if model is not None:
+        return _solve_forecast(model, as_batch(cost), smoothing, solver, on_failure, time_limit, overrides)
     problem, cost_map = unwrap(problem)
     costs = as_batch(cost) if cost_map is None else cost_map(as_batch(cost))
     with within(time_limit):
@@ -82,9 +86,31 @@ def solve(
             scale = choose_smoothing(problem, costs, smoothing, **overrides)
             problem, given = scale.problem(problem), scale.fields(present(**overrides))
             solved = solve_verified(problem, scale.times_units(costs), scale.value, solver, **given)
-            solution = _in_own_units(_as_solution(problem, solved), scale)
+            solution = _in_own_units(as_solution(problem, solved), scale)
     fail(solution.status, on_failure, "the problem", gap=solution.gap)
     return _in_kind(solution, costs)
+
+
+def _solve_forecast(
+    model: Model,
+    values: Tensor,
+    smoothing: float | Literal["auto"],
+    solver: str,
+    on_failure: OnFailure,
+    time_limit: float | None,
+    overrides: dict[str, Any],
+) -> Solution:
+    """``solve`` for a model with predicted right-hand sides."""
+    from pear.decisions.recourse import solve_forecast  # which is built on this module
+
+    if overrides:
+        raise ProblemError(
+            f"{', '.join(overrides)} came with a model that predicts right-hand sides; put them into its problem"
+        )
+    with within(time_limit):
+        solution = solve_forecast(model, values, smoothing, solver)
+    fail(solution.status, on_failure, "the problem", gap=solution.gap)
+    return _in_kind(solution, values)
 
 
 def decide_worst(problem: Problem, predicted: Any, true: Any) -> Tensor:
@@ -249,7 +275,8 @@ def _gaps(status: Status, gap: Tensor | None, samples: list[int]) -> str:
     return f", {'gap' if len(samples) == 1 else 'gaps up to'} {max(found):.1e}{without}"
 
 
-def _as_solution(problem: Problem, v: Verified) -> Solution:
+def as_solution(problem: Problem, v: Verified) -> Solution:
+    """What is verified, in the problem's own sense."""
     x = torch.where(v.solved[:, None], v.x, torch.nan)
     value = problem.sign * (v.x * (0.5 * matvec(v.qp.H, v.x) + v.qp.c)).sum(1)
     if problem.phi is not None:

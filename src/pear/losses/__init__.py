@@ -9,7 +9,7 @@ from pear.losses.mse import MSELoss
 from pear.losses.own_problem import OwnProblem
 from pear.losses.pear import PEARLoss
 from pear.losses.pfyl import PFYLLoss
-from pear.losses.regret import normalized_regret, regret_gradient
+from pear.losses.regret import normalized_regret, regret, regret_gradient
 from pear.losses.spo_plus import SPOPlusLoss
 
 __all__ = [
@@ -27,5 +27,6 @@ __all__ = [
     "make_loss",
     "method",
     "normalized_regret",
+    "regret",
     "regret_gradient",
 ]

@@ -67,7 +67,7 @@ class LastCall:
     def _verified(self) -> Verified:
         call = self._call
         at = call.rows if call.keys is None or self._decider.problem.batch is None else torch.tensor(call.keys)
-        return self._decider.solve(call.predicted, call.smoothing, None, at, Q=call.Q)
+        return self._decider.solve(call.predicted, call.smoothing, None, at, Q=call.Q, **call.fields or {})
 
     @property
     def weakly_active(self) -> Tensor:

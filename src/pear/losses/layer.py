@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from pear.decisions.one_pass import Decided
+from pear.decisions.recourse import Values
 from pear.decisions.solve import OnFailure, fail
 from pear.decisions.warm_starts import as_keys, check_rows
+from pear.errors import ProblemError
 from pear.losses.eager import eager
 from pear.losses.module import DecisionModule
 from pear.problem import Model, Problem
@@ -32,7 +34,8 @@ class DecisionLayer(DecisionModule):
     rows scaled to length one.
 
     Args:
-        problem: what is decided; an integer problem is relaxed. A ``Model`` maps predicted values to costs.
+        problem: what is decided; an integer problem is relaxed. A ``Model`` maps predicted values to costs, and, where
+            it predicts them, to right-hand sides: then the decision is that of the elastic problem of its recourse.
         smoothing: λ ≥ 0, or "auto".
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise", or "mask": failed samples get a decision and derivatives of zero, and a warning.
@@ -92,9 +95,11 @@ class DecisionLayer(DecisionModule):
         cost = as_batch(cost)
         ids = None if keys is None else as_keys(keys, len(cost))
         check_rows(self.problem, ids)
-        cost = self.costs(cost, ids)
         fields: dict[str, Any] = dict(zip(FIELDS, (Q, A, b, G, h, lb, ub), strict=True))
         given = {name: value for name, value in fields.items() if value is not None}
+        if self.recourse_model is not None:
+            return self._under_forecast(cost, ids, given)
+        cost = self.costs(cost, ids)
         scale = self.settled(cost, ids, **given)
         lam, cost, given = scale.value, scale.times_units(cost), scale.fields(given)
         fields |= given
@@ -121,6 +126,27 @@ class DecisionLayer(DecisionModule):
         decision: Tensor = _Decision.apply(solved, verified, problem.sign, cost, *fields.values())
         return scale.times_units(decision)
 
+    def _under_forecast(self, values: Tensor, ids: list[Hashable] | None, given: dict[str, Any]) -> Tensor:
+        """(B, n) elastic decisions under predicted values (B, k), differentiable."""
+        if given:
+            raise ProblemError(
+                f"{', '.join(given)} came with a model that predicts right-hand sides; put them into its problem"
+            )
+        decider = self.recourse_decider(values.detach(), ids)
+        forecast, elastic = decider.values(values, ids), decider.elastic
+        with decider.locked(ids):
+            found = decider.decide(
+                Values(forecast.cost.detach(), {k: v.detach() for k, v in forecast.sides.items()}), ids
+            )
+        self.status = found.solved.status
+        trained = torch.is_grad_enabled() and values.requires_grad
+        fail(self.status, self.on_failure, "the decision layer", spreads=trained)
+        fields: dict[str, Any] = dict.fromkeys(FIELDS) | elastic.fields(forecast.sides)
+        cost = torch.cat([forecast.cost, found.cost[:, elastic.n :]], 1)
+        again = lambda: found.solved  # noqa: E731 (never asked: the solutions are verified)
+        decision: Tensor = _Decision.apply(found.solved, again, self.problem.sign, cost, *fields.values())
+        return decision[:, : elastic.n].to(values.dtype)
+
 
 class _Decision(torch.autograd.Function):
     """Forward: the verified decision. Backward: one solve with the same factorisation."""
@@ -144,14 +170,14 @@ class _Decision(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         by_rows = any(ctx.needs_input_grad[5:])
-        compiled, derivatives = isinstance(ctx.solved, Decided), None
+        compiled, found = isinstance(ctx.solved, Decided), None
         if compiled:
-            derivatives = _compiled_derivatives(ctx.solved, ctx.sign, up.double())
-        if derivatives is None:
+            found = _compiled_derivatives(ctx.solved, ctx.sign, up.double())
+        if found is None:
             solved = ctx.verified() if compiled else ctx.solved
-            derivatives = _derivatives(solved, ctx.sign, up.double(), by_rows)
+            found = derivatives(solved, ctx.sign, up.double(), by_rows)
         grads: list[Tensor | None] = []
-        for needed, kind, derivative in zip(ctx.needs_input_grad[3:], ctx.inputs, derivatives, strict=False):
+        for needed, kind, derivative in zip(ctx.needs_input_grad[3:], ctx.inputs, found, strict=False):
             grads.append(_shaped(derivative(), *kind) if needed and kind is not None else None)
         return (None, None, None, *grads, *[None] * (len(ctx.inputs) - len(grads)))
 
@@ -164,7 +190,7 @@ def _compiled_derivatives(decided: Decided, sign: int, w: Tensor) -> list[Any] |
     return [lambda: -sign * p, lambda: -0.5 * sign * (p[:, :, None] * z[:, None, :] + z[:, :, None] * p[:, None, :])]
 
 
-def _derivatives(solved: Verified, sign: int, w: Tensor, by_rows: bool) -> list[Any]:
+def derivatives(solved: Verified, sign: int, w: Tensor, by_rows: bool) -> list[Any]:
     """One closure per input (cost, Q, A, b, G, h, lb, ub), each giving a (B, …) derivative.
 
     Args:

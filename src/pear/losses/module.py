@@ -8,12 +8,13 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from pear.decisions.decider import Decider
+from pear.decisions.recourse import RecourseDecider, choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing
 from pear.decisions.solve import OnFailure, check_on_failure, check_smoothing, check_solver, choose_smoothing
 from pear.decisions.warm_starts import as_keys
 from pear.problem import CostMap, Model, Problem
 from pear.problem.convert import as_batch
-from pear.problem.model import shown, unwrap
+from pear.problem.model import plain_of, recourse_model, shown
 
 
 class DecisionModule(nn.Module):
@@ -38,10 +39,10 @@ class DecisionModule(nn.Module):
         check_solver(solver)
         self.warned_of_flat = False  # see pear.train.flat
         self._chosen: Smoothing | None = None
+        self._recourse: RecourseDecider | None = None
         self.on_failure, self._solver = on_failure, solver
-        plain, self._cost_map = unwrap(problem)
-        self.given = problem  # in integers, where it has them: what a metric is taken on
-        self._problem, self.smoothing = plain.relaxed(), smoothing
+        self._take(problem)
+        self.smoothing = smoothing
 
     @property
     def problem(self) -> Problem:
@@ -50,9 +51,14 @@ class DecisionModule(nn.Module):
 
     @problem.setter
     def problem(self, problem: Problem | Model) -> None:
-        plain, self._cost_map = unwrap(problem)
-        self.given, self._problem = problem, plain.relaxed()
+        self._take(problem)
         self.smoothing = self._smoothing  # what "auto" settled on was for the other problem
+
+    def _take(self, problem: Problem | Model) -> None:
+        self.given = problem  # in integers, where it has them: what a metric is taken on
+        self.recourse_model = recourse_model(problem)
+        self._problem = plain_of(problem).relaxed()
+        self._cost_map = problem.cost_map if isinstance(problem, Model) else None
 
     @property
     def cost_map(self) -> CostMap | None:
@@ -114,10 +120,29 @@ class DecisionModule(nn.Module):
             keys = range(len(costs))
         ids = None if keys is None else as_keys(keys, len(costs))
         unsettled = self._chosen is None
-        chosen = self.settled(self.costs(costs, ids), ids)
+        if self.recourse_model is None:
+            chosen = self.settled(self.costs(costs, ids), ids)
+        else:
+            self.recourse_decider(costs, ids)
+            assert self._chosen is not None
+            chosen = self._chosen
         if unsettled and times != 1:
-            self._chosen = chosen = chosen.times(times)
+            chosen = chosen.times(times)
+            self._use(chosen)
         return chosen.value
+
+    def recourse_decider(self, values: Tensor, keys: list[Hashable] | None) -> RecourseDecider:
+        """Who decides for a model that predicts right-hand sides; "auto" settles by the first values (B, k) that come.
+
+        Args:
+            values: (B, k).
+            keys: of the samples, or None.
+        """
+        assert self.recourse_model is not None
+        if self._recourse is None:
+            self._use(choose_recourse_smoothing(self.recourse_model, values.detach(), self._smoothing, keys))
+        assert self._recourse is not None
+        return self._recourse
 
     def settled(self, costs: Tensor, keys: list[Hashable] | None, **fields: Any) -> Smoothing:
         """What the smoothing has settled on; "auto" does so by the first costs (B, n) that come.
@@ -150,6 +175,11 @@ class DecisionModule(nn.Module):
     def _use(self, chosen: Smoothing | None) -> None:
         """Go on with this; new units are another problem to the solver."""
         self._chosen = chosen
+        if self.recourse_model is not None:
+            model, solver = self.recourse_model, self._solver
+            self._recourse = None if chosen is None else RecourseDecider(model, solver, chosen)
+            self.decider = Decider(self._problem, solver) if self._recourse is None else self._recourse.forecasts
+            return
         problem = self._problem if chosen is None else chosen.problem(self._problem)
         decider = self.__dict__.get("decider")
         if decider is None or decider.problem is not problem:
@@ -171,4 +201,6 @@ class DecisionModule(nn.Module):
         auto = f" ({self._chosen.value:g})" if self._smoothing == "auto" and self._chosen is not None else ""
         smoothing = "'auto'" if self._smoothing == "auto" else f"{self._smoothing:g}"
         given = f"smoothing={smoothing}{auto}, solver={self.solver!r}, on_failure={self.on_failure!r}"
-        return f"{shown(self.problem, self._cost_map)}\n{given}"
+        model = self.recourse_model
+        rows = "" if model is None else f", {model.constraint_map}, {model.recourse}"
+        return f"{shown(self.problem, self._cost_map)}{rows}\n{given}"

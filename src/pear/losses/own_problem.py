@@ -35,7 +35,10 @@ class OwnProblem:
 
     def __init__(self, problem: Problem | Model) -> None:
         self.problem = problem
-        self._plain = unwrap(problem)[0]
+
+    @property
+    def _plain(self) -> Problem:
+        return unwrap(self.problem)[0]
 
     def decide(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
         """(B, n) best decisions for these costs (B, n)."""

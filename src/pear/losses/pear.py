@@ -17,7 +17,8 @@ from pear.losses.eager import eager
 from pear.losses.guided import DECAY, GuidedRegret, check_guidance
 from pear.losses.last_call import LastCall
 from pear.losses.module import DecisionModule
-from pear.losses.regret import check_injection, check_pair, gradient_error, regret, true_curvature
+from pear.losses.recourse import regret_with_recourse
+from pear.losses.regret import check_injection, check_pair, gradient_error, regret_of_program, true_curvature
 from pear.optimality.point import Status
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch
@@ -37,7 +38,8 @@ class PEARLoss(DecisionModule):
 
     Args:
         problem: what is decided. Where it carries fields per sample, ``keys`` selects its rows. With a ``Model`` the
-            predicted values ŷ take the place of costs, ``ĉ = M ŷ + known``, and gradients arrive at ŷ.
+            predicted values ŷ take the place of costs, ``ĉ = M ŷ + known``, and gradients arrive at ŷ. Where it
+            predicts right-hand sides, it is regret with recourse, and an infeasible forecast adds its least violation.
         smoothing: λ, the curvature added to the objective; "auto" picks it once, in any units, from the true costs and
             the decisions of the training set (``calibrate``, which ``pear.fit`` calls) or of the first batch.
         injection: β, how much of the normal component is added to the gradient of ĉ (0: the exact gradient).
@@ -159,6 +161,8 @@ class PEARLoss(DecisionModule):
         check_pair(predicted, true)
         ids = None if keys is None else as_keys(keys, len(predicted))
         check_rows(self.problem, ids)
+        if self.recourse_model is not None:
+            return regret_with_recourse(self, predicted, true, ids, Q if true_Q is None else true_Q)
         predicted, true = self.costs(predicted, ids), self.costs(true, ids)
         Q = None if Q is None else torch.as_tensor(Q)
         lam, predicted, true, Q, true_Q = self.in_units(ids, predicted, true, Q, true_Q)
@@ -267,7 +271,7 @@ class PEARLoss(DecisionModule):
         self.seconds["solve"] += time.perf_counter() - began
         good = (solved.solved & (ideal_status == Status.SOLVED))[:, None]
         true_program = problem.canonical(call.true, lam, Q=true_Q)
-        value = torch.where(good[:, 0], regret(problem, solved, ideal, true_program), 0.0)
+        value = torch.where(good[:, 0], regret_of_program(problem, solved.x, ideal, true_program), 0.0)
         began = time.perf_counter()
         exact = injected = torch.zeros_like(solved.x)
         if wanted:
@@ -306,7 +310,7 @@ class PEARLoss(DecisionModule):
         reused, samples = int(parts.reused.sum()), len(parts.value)
         self.count(samples, reused)
         self.last = last = LastCall(
-            decision=self.times_units(parts.x),
+            decision=parts.x if self.recourse_model is not None else self.times_units(parts.x),
             regret=parts.value,
             reuse_rate=reused / max(samples, 1),
             kkt_residual=parts.kkt_residual,

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve, solve_verified
 from pear.errors import ProblemError
+from pear.losses.recourse_outcome import RecourseOutcome
 from pear.optimality.point import Status
 from pear.problem import CostMap, Model, Problem
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.convert import as_batch
-from pear.problem.model import unwrap
+from pear.problem.model import recourse_model, unwrap
 from pear.sensitivity.projection import inject_normal, project
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
@@ -78,6 +79,45 @@ def regret_gradient(
     return g if cost_map is None else cost_map.pull_back(g)
 
 
+def regret(
+    problem: Problem | Model,
+    predicted: Any,
+    true: Any,
+    solver: str = "auto",
+    Q: Any = None,
+    true_Q: Any = None,
+    time_limit: float | None = None,
+) -> Tensor:
+    """What each decision loses against the best one, in the unit of the costs: ``f(z*(ĉ); c) − f(z*(c); c)``.
+
+    The sign is turned for maximisation, so that it is never negative. Evaluated on the problem as it is: the integer
+    program where it is one, without smoothing. Of a model that predicts right-hand sides it includes the recourse: what
+    the decision under the forecast comes to under the truth, less the best that the truth allows.
+
+    Args:
+        problem: what is decided. A ``Model`` maps predicted values (B, k) to costs.
+        predicted: (B, n) predicted costs.
+        true: (B, n) true costs.
+        solver: "auto" or a name that ``pear solvers`` lists.
+        Q: predicted curvature.
+        true_Q: the curvature of the true objective; the problem's own where it is left out.
+        time_limit: seconds for all integer programs together; a sample that is not proven by then raises.
+
+    Returns:
+        (B,) float64.
+
+    Raises:
+        SolveError: a sample is not solved, or not in time; nothing is scored by an unproven decision.
+
+    Example:
+        >>> import pear
+        >>> choose_one = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+        >>> pear.regret(choose_one, [[2.0, 1.0], [1.0, 2.0]], [[1.0, 3.0], [1.0, 3.0]])
+        tensor([2., 0.], dtype=torch.float64)
+    """
+    return outcome_of(problem, predicted, true, solver, Q, true_Q, time_limit).regret
+
+
 def normalized_regret(
     problem: Problem | Model,
     predicted: Any,
@@ -89,20 +129,7 @@ def normalized_regret(
 ) -> float:
     """What the decisions lose, relative to what perfect knowledge would have paid or earned.
 
-    ``Σ [f(z*(ĉ); c) − f(z*(c); c)] / (Σ |f(z*(c); c)| + 1e-7)``, with the numerator's sign turned for maximisation.
-    Evaluated on the problem as it is: the integer program where it is one, without smoothing.
-
-    Args:
-        problem: what is decided. A ``Model`` maps predicted values (B, k) to costs.
-        predicted: (B, n) predicted costs.
-        true: (B, n) true costs.
-        solver: "auto" or a name that ``pear solvers`` lists.
-        Q: predicted curvature.
-        true_Q: the curvature of the true objective; the problem's own where it is left out.
-        time_limit: seconds for all integer programs together; a sample that is not proven by then raises.
-
-    Raises:
-        SolveError: a sample is not solved, or not in time; nothing is scored by an unproven decision.
+    ``Σ regret / (Σ |f(z*(c); c)| + 1e-7)``, with the arguments of ``pear.regret``, which gives each sample's part.
 
     Example:
         >>> import pear
@@ -110,13 +137,41 @@ def normalized_regret(
         >>> round(pear.normalized_regret(choose_one, [[2.0, 1.0]], [[1.0, 3.0]]), 6)
         2.0
     """
+    return outcome_of(problem, predicted, true, solver, Q, true_Q, time_limit).normalized
+
+
+def outcome_of(
+    problem: Problem | Model,
+    predicted: Any,
+    true: Any,
+    solver: str = "auto",
+    Q: Any = None,
+    true_Q: Any = None,
+    time_limit: float | None = None,
+) -> Outcome:
+    """What decisions under the predicted costs come to, in float64, with the arguments of ``pear.regret``."""
+    model = recourse_model(problem)
+    if model is not None:
+        return _judged_with_recourse(model, predicted, true, solver, Q if true_Q is None else true_Q, time_limit)
     problem, _, predicted, true = _costs(problem, predicted, true)
     predicted, true = predicted.double(), true.double()
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
     with within(time_limit):
         chosen = solve(problem, predicted, solver=solver, Q=Q).x
         best = solve(problem, true, solver=solver, Q=true_Q).x
-    return outcome(problem, chosen, best, true, true_Q).normalized
+    return outcome(problem, chosen, best, true, true_Q)
+
+
+def _judged_with_recourse(
+    model: Model, predicted: Any, true: Any, solver: str, Q: Any, time_limit: float | None
+) -> Outcome:
+    if Q is not None:
+        raise ProblemError("Q came with a model that predicts right-hand sides; predict the one or the other")
+    values, came_true = as_batch(predicted).detach().double(), as_batch(true).detach().double()
+    check_pair(values, came_true)
+    with within(time_limit):
+        judged = RecourseOutcome(model, came_true, solver=solver)
+        return Outcome(judged(values), judged.best)
 
 
 class Outcome(NamedTuple):
@@ -150,13 +205,13 @@ def outcome(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q
     return Outcome(problem.sign * (paid - ideal), ideal)
 
 
-def regret(problem: Problem, solved: Verified, ideal: Start, true: QuadraticProgram) -> Tensor:
-    """(B,) regret of the decisions ``solved.x`` under the ``true`` programs, whose solutions are ``ideal``.
+def regret_of_program(problem: Problem, z: Tensor, ideal: Start, true: QuadraticProgram) -> Tensor:
+    """(B,) regret of feasible decisions z (B, n) under the ``true`` programs, whose solutions are ``ideal``.
 
     With d = z − z° it is ½dᵀHd plus multiplier times slack of every constraint that is active at z°. All terms are at
     least zero, so that nothing cancels and the value is right to rounding however small it is.
     """
-    z, d = solved.x, solved.x - ideal.x
+    d = z - ideal.x
     if problem.phi is not None:
         return _regret_by_values(problem, z, ideal.x, true)
     slack = true.h - matvec(true.G, z)

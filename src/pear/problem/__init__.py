@@ -1,9 +1,11 @@
 """What is optimised: the problem as the user writes it, and the batch form everything behind it works on."""
 
 from pear.problem.canonical import QuadraticProgram
+from pear.problem.constraint_map import ConstraintMap
 from pear.problem.cost_map import CostMap
 from pear.problem.model import Model
 from pear.problem.problem import Problem
+from pear.problem.recourse import Penalty, Projection
 from pear.problem.smooth import Smooth
 
-__all__ = ["CostMap", "Model", "Problem", "QuadraticProgram", "Smooth"]
+__all__ = ["ConstraintMap", "CostMap", "Model", "Penalty", "Problem", "Projection", "QuadraticProgram", "Smooth"]

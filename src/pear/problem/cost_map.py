@@ -42,8 +42,10 @@ class CostMap:
     def __init__(self, M: ArrayLike = None, known: ArrayLike = None, names: Sequence[str] = ()) -> None:
         if M is None and known is None:
             raise ProblemError("a CostMap needs M (n, k), known (n,) or (N, n), or both; got neither")
-        self.M = None if M is None else _read_map(M)
-        fixed = None if known is None else _checked("known", to_float64("known", known), (1, 2))
+        self.M = None if M is None else read_map(M)
+        fixed = None
+        if known is not None:
+            fixed = _checked("known of a cost map", to_float64("known", known), (1, 2), "(n,) or (N, n)")
         self.n = self.M.shape[0] if self.M is not None else fixed.shape[-1]  # type: ignore[union-attr]
         self.inputs = self.n if self.M is None else self.M.shape[1]
         self.known = torch.zeros(self.n, dtype=torch.float64) if fixed is None else fixed
@@ -124,21 +126,21 @@ class CostMap:
         return f"CostMap({self.inputs} predicted values → {self.n} costs, {kind}{own})"
 
 
-def _read_map(M: ArrayLike) -> Any:
+def read_map(M: ArrayLike, name: str = "M of a cost map", expected: str = "(n, k)") -> Any:
+    """A matrix as a float64 tensor, or, where it came sparse, as SciPy's CSR; ``name`` and shape are for errors."""
     if isinstance(M, Tensor) and M.layout is not torch.strided:
         coo = M.detach().to_sparse_coo().coalesce().cpu()
         M = sparse.coo_array((coo.values().numpy(), coo.indices().numpy()), shape=tuple(M.shape))
     if not sparse.issparse(M):
-        return _checked("M", to_float64("M", M), (2,))
+        return _checked(name, to_float64(name, M), (2,), expected)
     csr = sparse.csr_array(M, dtype=float)
-    _checked("M", torch.from_numpy(csr.data), (1,))
+    _checked(name, torch.from_numpy(csr.data), (1,), expected)
     return csr
 
 
-def _checked(name: str, value: Tensor, dimensions: tuple[int, ...]) -> Tensor:
+def _checked(name: str, value: Tensor, dimensions: tuple[int, ...], expected: str) -> Tensor:
     if value.ndim not in dimensions:
-        expected = {"M": "(n, k)", "known": "(n,) or (N, n)"}[name]
-        raise ProblemError(f"{name} of a cost map must have shape {expected}; got {shape(value)}")
+        raise ProblemError(f"{name} must have shape {expected}; got {shape(value)}")
     if not bool(value.isfinite().all()):
-        raise ProblemError(f"{name} of a cost map must be finite; it holds NaN or infinity")
+        raise ProblemError(f"{name} must be finite; it holds NaN or infinity")
     return value

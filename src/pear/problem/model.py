@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,14 @@ import torch
 from torch import Tensor
 
 from pear.errors import DataError, ProblemError
+from pear.problem.constraint_map import ConstraintMap, own_sides
+from pear.problem.convert import as_batch
 from pear.problem.cost_map import CostMap
+from pear.problem.elastic import Elastic
 from pear.problem.html import facts, some, table
+from pear.problem.predicting import no_entries, predicted_entries
 from pear.problem.problem import Problem
+from pear.problem.recourse import Penalty, Projection, check_recourse
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,6 +37,11 @@ class Model:
         layout: for every name that ``decision`` gives, the columns of z that belong to it, in the shape of the
             original; left out, one number for each of ``variables``.
         report: what was understood, in sentences.
+        constraint_map: from the predicted values to right-hand sides and bounds; None where costs alone are predicted.
+            With one and without a cost map, nothing of the costs is predicted: they are ``known``.
+        recourse: with a constraint map, what happens where the decision under the forecast violates the truth; needed
+            to decide, and may be added later (``with_recourse``).
+        constraints: names of the rows of A, then of those of G; empty where nobody has named them.
 
     Example:
         >>> import torch
@@ -50,9 +61,22 @@ class Model:
     cost_map: CostMap | None = None
     layout: Mapping[str, Tensor] = field(default_factory=dict)
     report: str = ""
+    constraint_map: ConstraintMap | None = None
+    recourse: Penalty | Projection | None = None
+    constraints: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        n, own = self.problem.n, self.cost_map
+        n, rows = self.problem.n, self.constraint_map
+        check_recourse(self.problem, rows, self.recourse)
+        if rows is not None and self.cost_map is None:
+            known = self.known if self.known.numel() else torch.zeros(n, dtype=torch.float64)
+            object.__setattr__(self, "cost_map", CostMap(no_entries(n, rows.inputs), known))
+        own = self.cost_map
+        if rows is not None and own is not None and rows.inputs != own.inputs:
+            raise ProblemError(
+                f"the cost map takes {own.inputs} predicted values and the constraint map {rows.inputs}; give both a "
+                "column for each predicted value"
+            )
         if own is not None and own.n != n:
             raise ProblemError(f"the cost map gives {own.n} costs, and the problem has {n} variables; make them equal")
         if not self.known.numel():
@@ -88,6 +112,74 @@ class Model:
             return self.known
         return (self.cost_map or CostMap(known=torch.zeros(self.problem.n)))(predicted, keys)
 
+    @classmethod
+    def predicting(
+        cls,
+        problem: Problem,
+        cost: bool | Sequence[int] = True,
+        b: bool | Sequence[int] = False,
+        h: bool | Sequence[int] = False,
+        lb: bool | Sequence[int] = False,
+        ub: bool | Sequence[int] = False,
+        recourse: Penalty | Projection | None = None,
+        known: Any = None,
+    ) -> Model:
+        """A model of which costs, right-hand sides and bounds are predicted, each value as it is.
+
+        The forecast ŷ (B, k) has the predicted costs first, then those of b, h, lb and ub, each in its own order. What
+        the problem says at a predicted entry no longer counts; ``model.problem`` has 0 there.
+
+        Args:
+            problem: what is decided.
+            cost: True for all entries, their indices, or False; as all that follow.
+            b: of the right-hand sides of equalities.
+            h: of those of inequalities.
+            lb: of the lower bounds.
+            ub: of the upper bounds.
+            recourse: what happens where the decision under the forecast violates the truth.
+            known: (n,) or (N, n) costs, which predicted ones are added to; left out, 0.
+
+        Raises:
+            ProblemError: an index is out of range, nothing is predicted, or the recourse does not fit.
+
+        Example:
+            >>> import pear
+            >>> p = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+            >>> m = Model.predicting(p, b=True, recourse=pear.Penalty(b=5.0))
+            >>> m.names, m.right_hand_sides([[1.0, 2.0, 3.0]])
+            (('x0', 'x1', 'b[0]'), {'b': tensor([[3.]], dtype=torch.float64)})
+        """
+        plain, cost_map, rows = predicted_entries(problem, cost, {"b": b, "h": h, "lb": lb, "ub": ub}, known)
+        return cls(plain, cost_map=cost_map, constraint_map=rows, recourse=recourse)
+
+    def right_hand_sides(self, predicted: Any, keys: Sequence[Hashable] | None = None) -> dict[str, Tensor]:
+        """The right-hand sides and bounds of predicted values, by name, differentiable; those that are predicted.
+
+        Args:
+            predicted: (k,) or (B, k).
+            keys: B row numbers, where samples have fields of their own; left out, the batch is all of them.
+
+        Returns:
+            (B, r) for each of b, h, lb and ub that is predicted, as overrides for ``pear.solve(model.problem, …)``.
+        """
+        if self.constraint_map is None:
+            return {}
+        own = own_sides(self.problem if keys is None else self.problem[list(keys)])
+        return self.constraint_map(as_batch(predicted), {name: own[name] for name in self.constraint_map.sides})
+
+    @cached_property
+    def predicts_costs(self) -> bool:
+        """False where all costs are known."""
+        M: Any = None if self.cost_map is None else self.cost_map.M
+        return M is None or bool(abs(M).sum() > 0)
+
+    @cached_property
+    def elastic(self) -> Elastic:
+        """The problem with slacks on the rows that have a price, built once."""
+        if self.constraint_map is None or self.recourse is None:
+            raise ProblemError("the model predicts no right-hand sides, so that it has no elastic problem")
+        return Elastic(self.problem, self.recourse.prices(self.problem, self.constraint_map))
+
     def decision(self, z: Any) -> dict[str, Tensor]:
         """Decisions (n,) or (B, n) by the original names: for each a tensor of its own shape, behind B in a batch.
 
@@ -103,6 +195,10 @@ class Model:
             raise DataError(f"z must have shape ({n},) or (B, {n}), one entry for each variable; got {tuple(z.shape)}")
         return {name: z[..., at.to(z.device)] for name, at in self.layout.items()}
 
+    def with_recourse(self, recourse: Penalty | Projection) -> Model:
+        """The same model with a recourse: what happens where the decision under the forecast violates the truth."""
+        return replace(self, recourse=recourse)
+
     def relaxed(self) -> Model:
         """The same model with every variable continuous."""
         return replace(self, problem=self.problem.relaxed())
@@ -113,10 +209,16 @@ class Model:
         return replace(self, problem=self.problem[index], cost_map=own, known=self.known if own is None else own.known)
 
     def __repr__(self) -> str:
-        return f"Model({shown(self.problem, self.cost_map)}{'' if self.cost_map else ', all costs predicted'})"
+        rows = "" if self.constraint_map is None else f", {self.constraint_map}, {self.recourse}"
+        return f"Model({shown(self.problem, self.cost_map)}{'' if self.cost_map else ', all costs predicted'}{rows})"
 
     def _repr_html_(self) -> str:
-        own = {"names": some(self.variables), "predicted values": some(self.names), "costs": self.cost_map}
+        own: dict[str, Any] = {
+            "names": some(self.variables),
+            "predicted values": some(self.names),
+            "costs": self.cost_map,
+        }
+        own |= {"right-hand sides": self.constraint_map, "recourse": self.recourse}
         return table("Model", {**facts(self.problem), **own, "constant": self.offset or None}, self.report)
 
     def __str__(self) -> str:
@@ -132,19 +234,50 @@ def unwrap(problem: Any) -> tuple[Problem, CostMap | None]:
     """The plain problem and the cost map of what was given as a problem.
 
     Raises:
+        ProblemError: it is neither a ``Problem`` nor a ``Model``, or a model that predicts right-hand sides, which
+            whoever asks here does not take.
+    """
+    if recourse_model(problem) is not None:
+        raise ProblemError(
+            "this takes a model that predicts costs alone, and this one predicts right-hand sides as well; use "
+            "PEARLoss, DecisionLayer, MSELoss, regret, normalized_regret, solve, fit, tune or DecisionRegressor"
+        )
+    return plain_of(problem), problem.cost_map if isinstance(problem, Model) else None
+
+
+def plain_of(problem: Any) -> Problem:
+    """The plain problem of what was given as one.
+
+    Raises:
         ProblemError: it is neither a ``Problem`` nor a ``Model``.
     """
     if isinstance(problem, Problem):
-        return problem, None
+        return problem
     if isinstance(problem, Model):
-        return problem.problem, problem.cost_map
+        return problem.problem
     came = type(problem).__name__
     inside = getattr(problem, "problem", None)
     advice = "pass its problem: task.problem" if isinstance(inside, Problem) else "make one: pear.Problem(Q, A, b, …)"
     raise ProblemError(f"expected a pear.Problem or a pear.Model, got {came}; {advice}")
 
 
+def recourse_model(problem: Any) -> Model | None:
+    """The model itself where it predicts right-hand sides, or else None.
+
+    Raises:
+        ProblemError: it does, and says nothing of what happens where a decision violates the truth.
+    """
+    if not isinstance(problem, Model) or problem.constraint_map is None:
+        return None
+    if problem.recourse is None:
+        raise ProblemError(
+            "a model that predicts right-hand sides must say what happens where the decision violates the truth: pass "
+            "recourse=…, or model.with_recourse(pear.Penalty(h=…)), a price per unit, or "
+            "model.with_recourse(pear.Projection())"
+        )
+    return problem
+
+
 def inputs_of(problem: Any) -> int:
     """How many values are predicted for a sample."""
-    plain, cost_map = unwrap(problem)
-    return plain.n if cost_map is None else cost_map.inputs
+    return problem.inputs if isinstance(problem, Model) else plain_of(problem).n

@@ -11,7 +11,7 @@ from pear.experiments.record import Record
 from pear.report.bootstrap import Interval, paired_difference, t_interval
 from pear.report.cells import by_seed, place, reduced, runs_of
 from pear.report.compare import best_two
-from pear.report.figures import METHOD_COLORS, Contrast, contrast_panels
+from pear.report.figures import METHOD_COLORS, Contrast, contrast_panel, save_contrasts
 from pear.report.paired import paired_losses
 from pear.report.published import Published
 from pear.report.runs import Runs
@@ -139,15 +139,17 @@ def comparison_section(runs: Runs) -> Section | None:
     grids = tuple(_grid(task, lines) for task, lines in tasks.items())
     grids += tuple(_other_grid(task, lines) for task, lines in other_lines(runs).items())
     panels = contrasts(tasks)
-    names = dict.fromkeys(one.method for panel in panels.values() for one in panel)
-    figure = Figure(
-        "Regret relative to PEAR as published",
-        FIGURE_CAPTION,
-        partial(contrast_panels, panels),
-        {TITLES[name]: METHOD_COLORS[name] for name in names},
-        partial(contrast_panels, panels),
+    figures = tuple(
+        Figure(
+            f"{title}: regret relative to PEAR as published",
+            FIGURE_CAPTION,
+            partial(contrast_panel, points),
+            {TITLES[name]: METHOD_COLORS[name] for name in dict.fromkeys(one.method for one in points)},
+        )
+        for title, points in panels.items()
     )
-    return Section("comparison", "PEAR guided beside the others", (DEFINITION,), grids, (figure,))
+    picture = partial(save_contrasts, panels)
+    return Section("comparison", "PEAR guided beside the others", (DEFINITION,), grids, figures, picture)
 
 
 FIGURE_CAPTION = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pear.experiments.catalogue import METHODS
 from pear.report.bootstrap import Interval
@@ -97,42 +98,42 @@ def split_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
         return page_svg(figure)
 
 
-def contrast_panels(panels: Mapping[str, Sequence[Contrast]], to: Path | None = None) -> str:
-    """Ratios of regret with their intervals, on a log scale: a panel for each task, methods side by side in each cell.
+def contrast_panel(points: Sequence[Contrast]) -> str:
+    """Ratios of regret with their intervals, on a log scale: methods side by side in each cell."""
+    with canvas(_SIZE) as (figure, axes):
+        _draw_contrasts(axes, points)
+        return page_svg(figure)
 
-    Args:
-        panels: the points of each panel, by its title.
-        to: also save the picture, with a legend of its own, as this file.
 
-    Returns:
-        The ``<svg>`` element for the page.
-    """
-    cells = {title: list(dict.fromkeys(one.cell for one in points)) for title, points in panels.items()}
-    widths = tuple(max(2.9, len(names)) for names in cells.values())
+def save_contrasts(panels: Mapping[str, Sequence[Contrast]], to: Path) -> None:
+    """The panels side by side, by their titles, with a legend, as a picture of its own."""
+    widths = tuple(max(2.9, len({one.cell for one in points})) for points in panels.values())
     with canvas((2.2 + 0.62 * sum(widths), 3.9), widths=widths, squeeze=False, sharey=True) as (figure, axes):
         for one, (title, points) in zip(axes[0], panels.items(), strict=True):
-            one.axhline(1.0, color=LIGHT["pear"], lw=1.6, zorder=1)
-            methods = list(dict.fromkeys(point.method for point in points))
-            for point in points:
-                shift = 0.2 * (methods.index(point.method) - (len(methods) - 1) / 2)
-                low, high = (max(value, _LEAST_RATIO) for value in (point.ratio.low, point.ratio.high))
-                x = cells[title].index(point.cell) + shift
-                one.plot([x, x], [low, high], color=_color(point.method), lw=1.8, zorder=2)
-                one.plot(x, max(point.ratio.estimate, _LEAST_RATIO), "o", color=_color(point.method), markersize=5.5)
-            one.set_xticks(range(len(cells[title])), cells[title], rotation=30, ha="right", fontsize=9)
-            one.set_xlim(-0.6, len(cells[title]) - 0.4)
+            _draw_contrasts(one, points)
             one.set_title(title)
-        plain_log(axes[0][0], "y")
         axes[0][0].set_ylabel("regret / regret of PEAR as published")
-        if to is not None:
-            shown = {point.method for points in panels.values() for point in points}
-            methods, names = [name for name in METHODS if name in shown], {**METHODS, "pear": "PEAR as published"}
-            marks = [figure.axes[0].plot([], [], "o", color=_color(name), label=names[name])[0] for name in methods]
-            line = figure.axes[0].plot([], [], color=LIGHT["pear"], label=names["pear"])[0]
-            legend = figure.legend(handles=[*marks, line], loc="outside upper left", ncols=len(methods) + 1)
-            save(figure, to)
-            legend.remove()
-        return page_svg(figure)
+        shown = {point.method for points in panels.values() for point in points}
+        methods, names = [name for name in METHODS if name in shown], {**METHODS, "pear": "PEAR as published"}
+        marks = [figure.axes[0].plot([], [], "o", color=_color(name), label=names[name])[0] for name in methods]
+        line = figure.axes[0].plot([], [], color=LIGHT["pear"], label=names["pear"])[0]
+        figure.legend(handles=[*marks, line], loc="outside upper left", ncols=len(methods) + 1)
+        save(figure, to)
+
+
+def _draw_contrasts(axes: Any, points: Sequence[Contrast]) -> None:
+    cells = list(dict.fromkeys(one.cell for one in points))
+    methods = list(dict.fromkeys(point.method for point in points))
+    axes.axhline(1.0, color=LIGHT["pear"], lw=1.6, zorder=1)
+    for point in points:
+        shift = 0.2 * (methods.index(point.method) - (len(methods) - 1) / 2)
+        low, high = (max(value, _LEAST_RATIO) for value in (point.ratio.low, point.ratio.high))
+        x = cells.index(point.cell) + shift
+        axes.plot([x, x], [low, high], color=_color(point.method), lw=1.8, zorder=2)
+        axes.plot(x, max(point.ratio.estimate, _LEAST_RATIO), "o", color=_color(point.method), markersize=5.5)
+    axes.set_xticks(range(len(cells)), cells, rotation=30, ha="right", fontsize=9.5)
+    axes.set_xlim(-0.6, len(cells) - 0.4)
+    plain_log(axes, "y")
 
 
 def value_lines(
@@ -145,7 +146,7 @@ def value_lines(
         colors: the name of each line's colour.
         shaded: first and last day of each span.
     """
-    with canvas((7.6, 3.9)) as (figure, axes):
+    with canvas(_SIZE) as (figure, axes):
         for first, last in shaded:
             axes.axvspan(first, last, color=LINE, alpha=0.6, lw=0)
         for name, value in values.items():

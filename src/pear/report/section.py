@@ -40,6 +40,11 @@ class Grid:
         """Entries that compare ours with the paper's, in reading order."""
         return [entry for row in self.rows for entry in row if isinstance(entry, Cell)]
 
+    @property
+    def not_run(self) -> bool:
+        """Whether it compares with the paper, and nothing of it was run."""
+        return bool(self.cells) and all(cell.verdict is Verdict.NOT_RUN for cell in self.cells)
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -49,14 +54,12 @@ class Figure:
         title, caption: for people.
         draw: gives the ``<svg>`` element; None where nothing was run. It alone needs matplotlib.
         legend: name → colour of ``pear.report.style``.
-        save: writes it, legend included, as a file of its own.
     """
 
     title: str
     caption: str = ""
     draw: Callable[[], str] | None = None
     legend: Mapping[str, str] = field(default_factory=dict)
-    save: Callable[[Path], object] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ class Section:
     Attributes:
         name: unique in the report.
         title: for people; sentences: one paragraph each.
-        grids, figures: in this order.
+        grids, figures: in this order, unless figures_first.
+        save: writes its figures, legend included, as one picture in a file of its own; None where nobody needs one.
     """
 
     name: str
@@ -74,6 +78,8 @@ class Section:
     sentences: tuple[str, ...] = ()
     grids: tuple[Grid, ...] = ()
     figures: tuple[Figure, ...] = ()
+    save: Callable[[Path], object] | None = None
+    figures_first: bool = False
 
     @property
     def cells(self) -> list[Cell]:
@@ -83,4 +89,4 @@ class Section:
     @property
     def not_run(self) -> bool:
         """Whether it compares with the paper, and nothing of it was run."""
-        return bool(self.cells) and all(cell.verdict is Verdict.NOT_RUN for cell in self.cells)
+        return bool(self.cells) and all(grid.not_run for grid in self.grids if grid.cells)

@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -88,11 +89,19 @@ def require(who: str, *packages: str) -> None:
             raise MissingExtraError(f"{who} needs {package}, not installed here; run pip install 'pear-dfl[cli]'")
 
 
+def look() -> contextlib.AbstractContextManager[None]:
+    """The style of the package for whatever is drawn within the block."""
+    import matplotlib as mpl
+
+    return mpl.rc_context(_SETTINGS)
+
+
 @contextlib.contextmanager
 def canvas(
     size: tuple[float, float],
     grid: Literal["x", "y", "both"] = "y",
     widths: tuple[float, ...] = (1.0,),
+    heights: tuple[float, ...] = (1.0,),
     **options: Any,
 ) -> Iterator[tuple[Figure, Any]]:
     """An empty figure and its axes, in the style of the package; draw and save within the block.
@@ -100,18 +109,17 @@ def canvas(
     Args:
         size: inches.
         grid: which lines are drawn behind the data.
-        widths: of axes side by side, relative to each other.
+        widths: of axes side by side, relative to each other; heights: of rows of them.
         options: for ``Figure.subplots``.
 
     Yields:
-        The figure, and its axes: one, or an array where there are several widths.
+        The figure, and its axes: one, or an array where there are several.
     """
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_SETTINGS):
+    with look():
         figure = Figure(figsize=size, layout="constrained")  # no pyplot: no window and no global state
-        axes = figure.subplots(1, len(widths), width_ratios=widths, **options)
+        axes = figure.subplots(len(heights), len(widths), width_ratios=widths, height_ratios=heights, **options)
         for one in figure.axes:
             one.grid(axis=grid)
         yield figure, axes
@@ -155,7 +163,10 @@ def page_svg(figure: Figure) -> str:
     for axes in figure.axes:
         axes.patch.set_alpha(0.0)
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    with warnings.catch_warnings():
+        # Text stays text, so that the page's font draws it; matplotlib measures it only.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", buffer.getvalue(), flags=re.DOTALL)
     head, _, body = text[text.index("<svg") :].partition(">")
     head = re.sub(r'\s(?:xmlns(?::\w+)?|version|width|height)="[^"]*"', "", head)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pear.experiments.catalogue import METHODS, SEEDS, TASKS
 from pear.experiments.record import Record
 from pear.report import style
+from pear.report.caps import caps_section
 from pear.report.compare import DEFINITION, Verdict
 from pear.report.comparison import comparison_section
+from pear.report.page import render
 from pear.report.portfolio import market_sections
 from pear.report.runs import Runs
 from pear.report.section import Grid, Section
 from pear.report.tables import table_sections
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 PAGE, TABLES = "report.html", "report.md"
 """What the files are called."""
@@ -51,11 +49,11 @@ def write_report(runs: Runs, folder: Path) -> Written:
     """
     style.require("the report", "jinja2", "matplotlib")
     compared = table_sections(runs)
-    comparison = comparison_section(runs)
+    others = [section for section in (comparison_section(runs), caps_section(runs)) if section is not None]
     sections = [
         *compared,
         *market_sections(runs),
-        *([comparison] if comparison else []),
+        *others,
         _failed(runs),
         machines_section(runs),
     ]
@@ -65,29 +63,26 @@ def write_report(runs: Runs, folder: Path) -> Written:
         "summary": words,
         "definition": DEFINITION,
         "citation": CITATION,
+        "footer": f"Published numbers: {CITATION}",
         "seeds": len(SEEDS),
         "runs": runs,
         "compared": compared,
         "sections": sections,
         "counts": counts,
         "verdicts": [verdict for verdict in Verdict if verdict in _MAIN or counts(compared)[verdict]],
-        "light": style.LIGHT,
-        "dark": style.DARK,
     }
-    texts = {name: _environment(name).get_template(f"{name}.j2").render(values) for name in (PAGE, TABLES)}
+    texts = {name: render(name, values) for name in (PAGE, TABLES)}
     for name, text in texts.items():
-        (folder / name).write_text(f"{text.strip()}\n", encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
     for section in sections:
-        for figure in section.figures:
-            if figure.save is not None:
-                figure.save(folder / f"{section.name}.svg")
+        if section.save is not None:
+            section.save(folder / f"{section.name}.svg")
     return Written(folder / PAGE, folder / TABLES, words)
 
 
 def section_markdown(section: Section) -> str:
     """One section as the Markdown tables print it, for documents that hold a part of the report."""
-    template = _environment(TABLES).get_template("section.md.j2")
-    return template.render({"section": section, "seeds": len(SEEDS)}).strip()
+    return render("section.md", {"section": section, "seeds": len(SEEDS)}).strip()
 
 
 def counts(sections: Sequence[Section]) -> Counter[Verdict]:
@@ -109,43 +104,6 @@ def summary(runs: Runs, compared: Sequence[Section]) -> str:
         f"{len(runs.done):,} finished and {len(runs.failed):,} failed runs in {runs.path.name}. "
         f"Of the {found.total()} published cells, times not counted: {words}."
     )
-
-
-def _environment(name: str) -> Environment:
-    """Every value is escaped where it is printed: as HTML on the page, as Markdown in the tables."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
-    def escape_markdown(value: Any) -> Markup:
-        return value if isinstance(value, Markup) else Markup(markdown_text(str(value)))
-
-    environment = Environment(
-        loader=PackageLoader("pear.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=escape_markdown if name == TABLES else None,
-    )
-    environment.filters["own_ids"] = lambda svg, prefix: Markup(_own_ids(svg, prefix))
-    return environment
-
-
-def markdown_text(text: str) -> str:
-    r"""A text of any kind in one line of Markdown, where it means nothing but itself.
-
-    Example:
-        >>> markdown_text("<b>a|b</b>\n*c* [d](e) &amp; x_y")
-        '&lt;b>a\\|b&lt;/b> \\*c\\* \\[d\\](e) &amp;amp; x_y'
-    """
-    text = re.sub(r"[\\`*|\[\]]|\b_|_\b", r"\\\g<0>", re.sub(r"\s+", " ", text))
-    return re.sub(r"&(?=#?\w+;)", "&amp;", text).replace("<", "&lt;")
-
-
-def _own_ids(svg: str, prefix: str) -> str:
-    """The figure with a prefix on each of its names, since several figures share one page."""
-    svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
-    return svg.replace("url(#", f"url(#{prefix}-").replace('href="#', f'href="#{prefix}-')
 
 
 def _failed(runs: Runs) -> Section:

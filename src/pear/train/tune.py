@@ -17,7 +17,7 @@ from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.losses.methods import make_loss
 from pear.problem import Model, Problem
-from pear.problem.model import unwrap
+from pear.problem.model import plain_of, recourse_model
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.history import History, Progress
@@ -66,15 +66,15 @@ class Tuned:
 def default_candidates(problem: Problem | Model) -> list[Settings]:
     """A dozen at most: the squared error, SPO+, and PEAR with several smoothings, injections and guidances.
 
-    A problem that is curved by itself needs no smoothing, and SPO+ does not take it.
+    A problem that is curved by itself needs no smoothing, and SPO+ does not take it, nor predicted right-hand sides.
     """
-    problem = unwrap(problem)[0]
+    costs_alone, problem = recourse_model(problem) is None, plain_of(problem)
     spo = "spo+relaxed" if problem.is_integer else "spo+"  # which trains on the relaxation, as PEAR does
     others: list[Settings] = [{"method": "mse"}]
     # (multiple of "auto", injection, guidance)
     grid: list[tuple[float, float, float]] = [(1, 0.0, 1.0), (1, 0.1, 1.0), (1, 0.0, 3.0), (1, 0.1, 0.0)]
     if not problem.is_curved:
-        others.append({"method": spo, "mse_weight": 0.0})
+        others += [{"method": spo, "mse_weight": 0.0}] if costs_alone else []
         grid += [(0.3, 0.0, 1.0), (0.3, 0.1, 1.0), (0.3, 0.1, 0.0), (3, 0.0, 1.0), (3, 0.1, 1.0), (0.1, 0.1, 1.0)]
     names = [("auto" if times == 1 else f"auto*{times:g}", beta, alpha) for times, beta, alpha in grid]
     return others + [{"method": "pear", "smoothing": lam, "injection": b, "guidance": a} for lam, b, a in names]
@@ -133,7 +133,7 @@ def tune(
     config = replace(config or FitConfig(), seed=seed)
     if config.start == "mse":  # which is one of the candidates
         config = replace(config, start="standardised")
-    unwrap(problem)  # which refuses a task, and anything else
+    plain_of(problem)  # which refuses a task, and anything else
     train, held_out = _split(problem, X, C, validation)
     choices = default_candidates(problem) if candidates is None else list(candidates)
     for settings in choices:

@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pear.decisions.solve import solve
+from pear.decisions.solve import fail, solve
 from pear.decisions.warm_starts import as_keys, rows_of
 from pear.errors import ProblemError
-from pear.losses.regret import outcome
+from pear.losses.recourse_outcome import RecourseOutcome, best_status
+from pear.losses.regret import Outcome, outcome
+from pear.optimality.point import Status
 from pear.problem import Model, Problem
-from pear.problem.model import inputs_of, unwrap
+from pear.problem.model import inputs_of, plain_of, recourse_model, unwrap
 from pear.train.loss import keyed
 from pear.train.samples import Samples, as_samples
 from pear.train.samples.arrays import Keys, call
@@ -97,7 +99,7 @@ def own_rows(problem: Any) -> int | None:
     """How many samples the problem or its cost map has rows of their own for; None where all share them."""
     if not isinstance(problem, (Problem, Model)):
         return None
-    plain, cost_map = unwrap(problem)
+    plain, cost_map = plain_of(problem), problem.cost_map if isinstance(problem, Model) else None
     return plain.batch if cost_map is None or plain.batch is not None else cost_map.batch
 
 
@@ -136,6 +138,10 @@ def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None)
         keys: N ids, rows of a problem or cost map with fields per sample.
     """
     check_columns(problem, costs, "validation")
+    model = recourse_model(problem)
+    if model is not None:
+        judged = RecourseOutcome(model, costs.double(), None if keys is None else as_keys(keys, len(costs)))
+        return lambda predicted, _: Outcome(judged(predicted.double()), judged.best).normalized
     rows, costs_of = _rows(problem, None if keys is None else as_keys(keys, len(costs)))
     true = costs_of(costs)
     best = solve(rows, true).x
@@ -156,9 +162,15 @@ def _rows(problem: Problem | Model, ids: list[Hashable] | None) -> tuple[Problem
 
 def _with_decisions(problem: Problem | Model, validation: InMemory) -> InMemory:
     """Without samples that have no best decision; ``solve`` warns of them."""
-    keys, costs = validation.keys, validation.costs
-    rows, costs_of = _rows(problem, None if keys is None else as_keys(keys, len(costs)))
-    solved = solve(rows, costs_of(costs), on_failure="mask").solved
+    costs = validation.costs
+    keys, model = None if validation.keys is None else as_keys(validation.keys, len(costs)), recourse_model(problem)
+    if model is not None:
+        status = best_status(model, costs.double(), keys)
+        fail(status, "mask", "the problem")
+        solved = status == Status.SOLVED
+    else:
+        rows, costs_of = _rows(problem, keys)
+        solved = solve(rows, costs_of(costs), on_failure="mask").solved
     if not bool(solved.any()):
         raise ProblemError(f"none of the {len(costs)} validation samples can be solved; pass others as validation")
     return validation if bool(solved.all()) else InMemory(validation.all.only(solved.to(costs.device)))

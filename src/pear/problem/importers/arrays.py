@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem.cost_map import CostMap
+from pear.problem.importers.limits import constraint_map, predicted_rows, recourse_of, without_limits
 from pear.problem.importers.rows import Array, Rows, finite, limits, tensor
 from pear.problem.model import Model
 from pear.problem.problem import Problem
@@ -53,14 +54,19 @@ class Arrays:
         cost_map: CostMap | None = None,
         layout: Mapping[str, Tensor] | None = None,
         notes: Sequence[str] = (),
+        limits: Names = None,
+        recourse: Any = None,
     ) -> Model:
         """The model, its numbers checked.
 
         Args:
             predicted: names of the variables whose costs are predicted; None for all, or where there is a cost map.
+                May be empty where ``limits`` is not.
             cost_map: from whatever else is predicted to the costs.
             layout: as of ``Model``.
             notes: sentences of the importer's own for the report.
+            limits: names of the rows whose right-hand sides are predicted, behind the costs.
+            recourse: a ``Penalty``, a ``Projection``, or a dictionary from names of rows to prices.
 
         Raises:
             DataError: an entry is not finite where it must be.
@@ -69,6 +75,8 @@ class Arrays:
         costs = finite(self.where, "cost of variable", self.costs)
         names = self.variables or tuple(f"x{i}" for i in range(len(costs)))
         self._check_names(names)
+        if limits:
+            return self._with_limits(names, costs, predicted, limits, recourse, notes)
         own = self._selection(names, predicted, costs) if predicted is not None else cost_map
         made = Model(
             problem=self._problem(),
@@ -76,10 +84,39 @@ class Arrays:
             offset=float(finite(self.where, "constant of the objective", self.offset)[0]),
             variables=names,
             rows=self.rows.names,
+            constraints=self.rows.labels(),
             cost_map=own,
             layout=layout or {},
+            recourse=recourse_of(self.where, self.rows, recourse),
         )
         return replace(made, report=self._report(made, notes))
+
+    def _with_limits(
+        self,
+        variables: tuple[str, ...],
+        costs: Array,
+        predicted: Names,
+        names: Names,
+        recourse: Any,
+        notes: Sequence[str],
+    ) -> Model:
+        """The model whose predicted values are costs, then right-hand sides of rows."""
+        at, chosen = predicted_rows(self.where, self.rows, names), predicted
+        if chosen is None:
+            chosen = variables
+        own = self._selection(variables, chosen, costs) if chosen else CostMap(np.zeros((len(costs), 0)), costs)
+        width = own.inputs + len(at)
+        M = sparse.hstack([sparse.csr_array(own.M), sparse.csr_array((len(costs), len(at)))])
+        behind = own.inputs + np.arange(len(at))
+        D = sparse.csr_array((np.ones(len(at)), (at, behind)), shape=(len(self.rows.low), width))
+        rows = without_limits(self.rows, at)
+        told = [f"Predicted behind the costs: the right-hand sides of {listed([rows.names[i] for i in at])}."]
+        labels = (*own.names, *(rows.names[i] for i in at))
+        made = replace(self, rows=rows, variables=variables).model(
+            cost_map=CostMap(M, own.known, labels), notes=[*told, *notes]
+        )
+        recourse = recourse_of(self.where, self.rows, recourse)
+        return replace(made, constraint_map=constraint_map(rows, D), recourse=recourse)
 
     def _problem(self) -> Problem:
         low = limits(self.where, "lower limit of row", self.rows.low, -np.inf)

@@ -49,7 +49,11 @@ def check_leaves(problem: Any, predicted: list[Any]) -> None:
             )
         bound_by = [p for p in predicted if any(p is other for other in v.parameters())]
         if bound_by:
-            _refuse_in_rows(bound_by[0], f"the bounds of variable {v.name()}")
+            name = bound_by[0].name()
+            raise DataError(
+                f"{WHERE}: the predicted parameter {name} stands in the bounds of variable {v.name()}; write them as "
+                f"constraints, which can have a price: {v.name()} <= {name}"
+            )
     for p in problem.parameters():
         if not any(p is one for one in predicted) and p.value is None:
             raise DataError(
@@ -68,26 +72,22 @@ def check_leaves(problem: Any, predicted: list[Any]) -> None:
 
 
 def check_form(problem: Any, predicted: list[Any]) -> None:
-    """A convex quadratic objective, linear rows, and predicted parameters in the objective alone.
+    """A convex quadratic objective, linear rows, and predicted parameters where they keep both linear.
 
     Args:
         problem: without integers, and with numbers for parameters that are not predicted.
         predicted: its parameters.
     """
     for i, row in enumerate(problem.constraints):
-        inside = [p for p in predicted if any(p is other for other in row.parameters())]
-        if inside:
-            _refuse_in_rows(inside[0], f"{constraint_name(row, i)}, {short(row)}")
         _check_row(row, i)
+        inside = [p.name() for p in predicted if any(p is other for other in row.parameters())]
+        if inside and not (all(part.is_affine() for part in row.args) and row.is_dcp(dpp=True)):
+            raise DataError(
+                f"{WHERE}: {constraint_name(row, i)}, {short(row)}, is not linear in decisions and predicted "
+                f"parameters ({listed(inside)}); expected a linear constraint, as A @ x <= p: write it so, or predict "
+                "the product or the function itself as one parameter"
+            )
     _check_objective(problem.objective, predicted)
-
-
-def _refuse_in_rows(parameter: Any, place: str) -> None:
-    raise DataError(
-        f"{WHERE}: the predicted parameter {parameter.name()} stands in {place}; a predicted parameter may stand in "
-        "the objective alone, beside decisions: give it a value and leave it out of parameters, or use "
-        "pear.DecisionLayer, which takes predicted b, h, A and G"
-    )
 
 
 def _check_row(row: Any, i: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -24,18 +25,22 @@ from pear.problem.importers.cvxpy_checks import (
     predicted_parameters,
     sign_of,
 )
+from pear.problem.importers.cvxpy_rows import Tagged, TaggedRows, check_moves, prices
+from pear.problem.importers.limits import constraint_map, penalty
 from pear.problem.importers.probe import linear_map
 from pear.problem.importers.rows import Array, Rows
 from pear.problem.importers.source import package
 from pear.problem.model import Model
 
 
-def from_cvxpy(problem: Any, parameters: Any = None) -> Model:
+def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Model:
     """A linear, quadratic or integer program from a ``cvxpy.Problem``, with its parameters as what is predicted.
 
     CVXPY brings the problem to matrices, and the cost map is read off how the objective depends on the parameters:
-    ``m.cost(ŷ)`` are the costs of all variables under the predicted values ŷ. The problem itself stays as it is:
-    nothing is solved, and no value is set.
+    ``m.cost(ŷ)`` are the costs of all variables under the predicted values ŷ. A parameter may also stand in linear
+    constraints, beside the decisions: ``A @ x <= demand``. Then ``m.right_hand_sides(ŷ)`` are theirs, and ``recourse``
+    says what a decision pays that violates what came true. The problem itself stays as it is: nothing is solved, and no
+    value is set.
 
     Predicted values are those of the parameters in the order given, each flattened row by row (NumPy's order, C), and
     called ``price[0]``, ``price[1]``, …, or ``price[0,1]`` for a matrix. Decisions come back by the names of the
@@ -48,11 +53,15 @@ def from_cvxpy(problem: Any, parameters: Any = None) -> Model:
         parameters: a ``cvxpy.Parameter`` or several, those that are predicted; their values are not needed. Left out,
             all of the problem. The others must have a value, which is taken as it is. Without any parameter all costs
             are predicted, and the problem's own are ``m.known``.
+        recourse: needed to train where constraints hold predicted parameters; ``m.with_recourse`` adds it later. A
+            dictionary from constraints, or their labels, to the price of a unit of violation: a number, or one for each
+            row; for an equality also a pair, where the left side is too little and where it is too much. Or a
+            ``pear.Penalty`` or ``pear.Projection`` for the rows of ``m.problem``.
 
     Raises:
         DataError: it is another object, holds what cannot be taken (cones, quadratic constraints, symmetric or complex
-            variables), a parameter stands where no predicted one may, or one that is not predicted has no value. Says
-            which, and what to do.
+            variables), a parameter stands where no predicted one may, or one that is not predicted has no value; a
+            price belongs to no constraint. Says which, and what to do.
         ProblemError: bounds cross, or two variables have the same name.
         MissingExtraError: CVXPY is not installed.
 
@@ -67,24 +76,44 @@ def from_cvxpy(problem: Any, parameters: Any = None) -> Model:
         [1.0, 3.0, -0.9, -2.9]
         >>> m.decision(pear.solve(m, [[1.0, 3.0]]).x)["sell"].tolist()
         [[0.0, 1.0]]
+
+        Orders of two products, whose demand is predicted; a missing piece costs 3, one left over 1:
+
+        >>> demand, order = cp.Parameter(2, name="demand"), cp.Variable(2, name="order", nonneg=True)
+        >>> meet = order == demand
+        >>> shop = cp.Problem(cp.Minimize(0), [meet, cp.sum(order) <= 10])
+        >>> m = pear.from_cvxpy(shop, [demand], recourse={meet: (3.0, 1.0)})
+        >>> pear.regret(m, [[4.0, 5.0]], [[2.0, 6.0]]).tolist()
+        [5.0]
     """
     cvxpy = package("cvxpy", "cvxpy", "a problem of CVXPY")
     if not isinstance(problem, cvxpy.Problem):
         raise DataError(f"expected a cvxpy.Problem, got {type(problem).__name__}; write cvxpy.Problem(objective, rows)")
     predicted = predicted_parameters(problem, parameters, cvxpy)
     check_leaves(problem, predicted)
-    copy = _Copy.of(problem, predicted, cvxpy)
+    copy = _Copy.of(problem, predicted, prices(problem.constraints, recourse), cvxpy)
     check_form(copy.problem, copy.predicted)
     canonical = _Canonical(copy, 1.0 if type(problem.objective).__name__ == "Minimize" else -1.0)
     canonical.check_fixed(copy.predicted)
     arrays, layout = _arrays(problem, canonical)
     if not predicted:
-        return arrays.model(layout=layout, notes=_notes(problem, predicted, arrays))
+        made = arrays.model(layout=layout, notes=_notes(problem, predicted, arrays))
+        return replace(made, recourse=_recourse(canonical, arrays.rows, recourse))
     labels = [label for p in predicted for label in entries(p)]
-    M, moved = canonical.cost_map(copy.predicted)
+    M, moved, D = canonical.maps(copy.predicted)
     constants = [label for label, moves in zip(labels, moved.tolist(), strict=True) if moves]
-    notes = _notes(problem, predicted, arrays, constants, M)
-    return arrays.model(cost_map=CostMap(M, arrays.costs, labels), layout=layout, notes=notes)
+    notes = _notes(problem, predicted, arrays, constants, M) + canonical.limits.sentences(recourse is not None)
+    made = arrays.model(cost_map=CostMap(M, arrays.costs, labels), layout=layout, notes=notes)
+    own = constraint_map(arrays.rows, D[arrays.rows.numbers])
+    return replace(made, constraint_map=own, recourse=_recourse(canonical, arrays.rows, recourse))
+
+
+def _recourse(canonical: _Canonical, rows: Rows, given: Any) -> Any:
+    """Prices of constraints as those of the rows of A and G; anything but a dictionary stays as it is."""
+    if not isinstance(given, Mapping):
+        return given
+    little, much = canonical.limits.prices()
+    return penalty(rows, little[rows.numbers], much[rows.numbers])
 
 
 @dataclass(frozen=True)
@@ -98,17 +127,20 @@ class _Copy:
         problem: the copy.
         predicted: its parameters.
         tags: a parameter for every variable of the original, of its shape.
-        tagged: the copy with ``Σ tag · variable`` in its objective, which tells the column of every entry.
+        limits: constraints that predicted parameters stand in, or that have a price, with tags of their own.
+        tagged: the copy with these, and with ``Σ tag · variable`` in its objective, which tell the column of every
+            entry, and the rows.
     """
 
     problem: Any
     predicted: list[Any]
     tags: list[Any]
+    limits: list[Tagged]
     tagged: Any
 
     @staticmethod
-    def of(problem: Any, predicted: list[Any], cvxpy: Any) -> _Copy:
-        """The copy of a problem whose leaves were checked."""
+    def of(problem: Any, predicted: list[Any], prices: dict[int, Any], cvxpy: Any) -> _Copy:
+        """The copy of a problem whose leaves were checked; prices are those of its constraints, by number."""
         chosen = {id(p) for p in predicted}
         replaced: dict[int, Any] = {
             id(p): cvxpy.Parameter(p.shape, name=p.name(), value=np.zeros(p.shape), **sign_of(p))
@@ -123,11 +155,19 @@ class _Copy:
             terms.append(cvxpy.sum(cvxpy.multiply(tags[-1], replaced[id(v)])))
         objective = problem.objective.tree_copy(replaced)
         rows = [_labelled(row.tree_copy(replaced), row) for row in problem.constraints]
+        copies = [replaced[id(p)] for p in predicted]
+        limits = {
+            i: Tagged.of(constraint_name(row, i), row, copies, prices.get(i), cvxpy)
+            for i, row in enumerate(rows)
+            if i in prices or any(p is other for p in copies for other in row.parameters())
+        }
+        moved = [limits[i].row if i in limits else row for i, row in enumerate(rows)]
         return _Copy(
             cvxpy.Problem(objective, rows),
-            [replaced[id(p)] for p in predicted],
+            copies,
             tags,
-            cvxpy.Problem(type(objective)(sum(terms, objective.expr)), rows),
+            list(limits.values()),
+            cvxpy.Problem(type(objective)(sum(terms, objective.expr)), moved),
         )
 
 
@@ -149,11 +189,13 @@ class _Canonical:
         data, _, _ = copy.tagged.get_problem_data("CLARABEL")
         self.sign, self.tags = sign, copy.tags
         self._program, self._curved = data["param_prob"], "P" in data
-        self._zero = {p.id: np.zeros(p.shape) for p in (*copy.predicted, *copy.tags)}
+        row_tags = [one.tag for one in copy.limits]
+        self._zero = {p.id: np.zeros(p.shape) for p in (*copy.predicted, *copy.tags, *row_tags)}
         self.equalities = int(data["dims"].zero)
         self.P, self.q, self.d, self.A, self.b = self.at({}, constant=True)
         if len(self.b) != self.equalities + int(data["dims"].nonneg):
             raise DataError(f"{WHERE} needs a cone ({data['dims']}), which cannot be taken; write it with linear terms")
+        self.limits = TaggedRows(copy.limits, lambda values: self.at(values)[4])
 
     def at(self, values: dict[int, Any], constant: bool = False) -> tuple[Any, Array, float, Any, Array]:
         """P, q, d, A and b of ``½ zᵀPz + qᵀz + d`` and ``b + Az ≥ 0`` (= 0 in the first rows) at parameter values.
@@ -167,7 +209,7 @@ class _Canonical:
         return P, np.asarray(q, dtype=float).reshape(-1), float(np.squeeze(d)), A, np.asarray(b, dtype=float)
 
     def check_fixed(self, predicted: list[Any]) -> None:
-        """Only the costs may depend on what is predicted: matrices and right-hand sides may not."""
+        """Only costs and right-hand sides may depend on what is predicted: matrices may not."""
         random = np.random.default_rng(0)
         for p in predicted:
             P, _, _, A, b = self.at({p.id: 1.0 + random.random(p.shape)})
@@ -176,24 +218,20 @@ class _Canonical:
                     f"{WHERE}: the predicted parameter {p.name()} multiplies a quadratic term of the objective; it may "
                     "multiply linear terms alone: give it a value and leave it out of parameters"
                 )
-            if max(np.abs(A.data).max(initial=0.0), np.abs(b).max(initial=0.0)) > 0:
-                raise DataError(
-                    f"{WHERE}: the predicted parameter {p.name()} stands inside a nonlinear function of the objective; "
-                    "it may multiply decisions alone: write sum_squares(x - p) as sum_squares(x) - 2 * p @ x"
-                )
+            check_moves(p.name(), A, b, self.limits)
 
-    def cost_map(self, predicted: list[Any]) -> tuple[sparse.csr_array, Array]:
-        """M (n, k), and (k,) how the constant of the objective depends on the predicted values."""
-        blocks = [linear_map(partial(self._costs, p), p.size) for p in predicted]
+    def maps(self, predicted: list[Any]) -> tuple[sparse.csr_array, Array, sparse.csr_array]:
+        """How costs (n, k), the objective's constant (k,) and right-hand sides (r, k) depend on what is predicted."""
+        blocks = [linear_map(partial(self._depends, p), p.size) for p in predicted]
         if any(block is None for block in blocks):
             raise DataError(f"{WHERE}: its costs are not linear in the predicted parameters; predict the costs instead")
-        M = sparse.csr_array(sparse.hstack(blocks))
-        return self.sign * M[:-1], M[-1:].toarray().reshape(-1)
+        M, n = sparse.csr_array(sparse.hstack(blocks)), len(self.q)
+        return self.sign * M[:n], M[n : n + 1].toarray().reshape(-1), M[n + 1 :]
 
-    def _costs(self, parameter: Any, values: Array) -> Array:
-        """(n + 1,) q and d under values of one parameter, row by row."""
-        _, q, d, _, _ = self.at({parameter.id: values.reshape(parameter.shape)})
-        return np.append(q, d)
+    def _depends(self, parameter: Any, values: Array) -> Array:
+        """(n + 1 + r,) q, d and b under values of one parameter, row by row."""
+        _, q, d, _, b = self.at({parameter.id: values.reshape(parameter.shape)})
+        return np.concatenate([q, [d], b])
 
     def columns(self) -> list[Any]:
         """Where the entries of every variable of the original are in z: arrays in their shapes."""
@@ -218,7 +256,7 @@ def _arrays(problem: Any, canonical: _Canonical) -> tuple[Arrays, dict[str, Tens
     layout: dict[str, Tensor] = {}
     low = np.where(np.arange(len(canonical.b)) < canonical.equalities, canonical.b, -np.inf)
     rows = Rows(sparse.csr_array(-canonical.A), low, canonical.b, _row_names(problem))
-    rows, lb, ub = rows.without_bounds()
+    rows, lb, ub = rows.without_bounds(canonical.limits.kept())
     for v, at in zip(variables, columns, strict=True):
         if v.name() in layout:
             raise DataError(

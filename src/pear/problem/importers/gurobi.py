@@ -24,7 +24,7 @@ _REFUSED = {
 }
 
 
-def from_gurobipy(model: Any, predicted: Names = None) -> Model:
+def from_gurobipy(model: Any, predicted: Names = None, rows: Names = None, recourse: Any = None) -> Model:
     """A linear, quadratic or integer program from a ``gurobipy.Model``. Nothing is solved.
 
     Pending changes are processed (``model.update()``). The variables that Gurobi adds for ranges (``addRange``) are
@@ -34,6 +34,11 @@ def from_gurobipy(model: Any, predicted: Names = None) -> Model:
         model: of gurobipy.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
             the model's own. Left out, all costs are predicted.
+        rows: names of rows with one limit whose right-hand sides are predicted, behind the costs. Then ``predicted``
+            may be empty.
+        recourse: needed to train with ``rows``: what a decision costs that violates what came true. A dictionary from
+            names of rows to prices of a unit of violation, for an equality also a pair (too little, too much); or a
+            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` adds it later.
 
     Raises:
         DataError: it is another object, or holds what cannot be taken: SOS, quadratic or general constraints, lazy
@@ -45,7 +50,7 @@ def from_gurobipy(model: Any, predicted: Names = None) -> Model:
     if not isinstance(model, gurobipy.Model):
         raise DataError(f"expected a gurobipy.Model, got {type(model).__name__}; of a file, use pear.from_mps")
     model.update()
-    return gurobi_arrays(model).model(predicted)
+    return gurobi_arrays(model).model(predicted, limits=rows, recourse=recourse)
 
 
 def gurobi_arrays(model: Any) -> Arrays:

@@ -14,7 +14,7 @@ from pear.problem.importers.source import package
 from pear.problem.model import Model
 
 
-def from_highs(model: Any, predicted: Names = None) -> Model:
+def from_highs(model: Any, predicted: Names = None, rows: Names = None, recourse: Any = None) -> Model:
     """A linear, quadratic or integer program from ``highspy``: a ``Highs``, a ``HighsModel`` or a ``HighsLp``.
 
     Variables and rows without names are called x0, x1, … and r0, r1, …. Nothing is solved or changed.
@@ -23,6 +23,11 @@ def from_highs(model: Any, predicted: Names = None) -> Model:
         model: of highspy.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
             the model's own. Left out, all costs are predicted.
+        rows: names of rows with one limit whose right-hand sides are predicted, behind the costs. Then ``predicted``
+            may be empty.
+        recourse: needed to train with ``rows``: what a decision costs that violates what came true. A dictionary from
+            names of rows to prices of a unit of violation, for an equality also a pair (too little, too much); or a
+            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` adds it later.
 
     Raises:
         DataError: it is another object, has no variables, or semi-continuous ones.
@@ -51,7 +56,7 @@ def from_highs(model: Any, predicted: Names = None) -> Model:
         )
     name = model.lp_.model_name_
     where = f"the HiGHS model {name}" if name else "the HiGHS model"
-    return highs_arrays(where, model).model(predicted)
+    return highs_arrays(where, model).model(predicted, limits=rows, recourse=recourse)
 
 
 def highs_arrays(where: str, model: Any) -> Arrays:

@@ -24,7 +24,7 @@ _TOLD = ("WARNING", "ERROR")
 _TWICE = "duplicate"  # of entries of Q in MPS: both triangles where one is expected, or one by mistake
 
 
-def from_mps(path: str | Path, predicted: Names = None) -> Model:
+def from_mps(path: str | Path, predicted: Names = None, rows: Names = None, recourse: Any = None) -> Model:
     r"""A linear, quadratic or integer program from an MPS (fixed or free), QPS or LP file, also compressed (``.gz``).
 
     Needs highspy (``pip install 'pear-dfl[highs]'``), whose reader is used. A quadratic objective comes from the
@@ -35,6 +35,11 @@ def from_mps(path: str | Path, predicted: Names = None) -> Model:
         path: ends in .mps, .qps or .lp, or in one of these and .gz.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
             the costs of the file. Left out, all costs are predicted, and those of the file are ``m.known``.
+        rows: names of rows with one limit whose right-hand sides are predicted, behind the costs. Then ``predicted``
+            may be empty.
+        recourse: needed to train with ``rows``: what a decision costs that violates what came true. A dictionary from
+            names of rows to prices of a unit of violation, for an equality also a pair (too little, too much); or a
+            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` adds it later.
 
     Returns:
         A ``Model``: ``m.problem``, ``m.known``, ``m.offset``, ``m.decision(z)``. Large sparse problems stay sparse, as
@@ -59,7 +64,7 @@ def from_mps(path: str | Path, predicted: Names = None) -> Model:
         3.0
     """
     path = Path(path)
-    return highs_arrays(str(path), read_highs(path)).model(predicted)
+    return highs_arrays(str(path), read_highs(path)).model(predicted, limits=rows, recourse=recourse)
 
 
 def read_highs(path: Path) -> Any:

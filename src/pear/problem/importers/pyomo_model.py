@@ -19,7 +19,7 @@ _TAKEN = {"Var", "Constraint", "Objective", "Block", "Param", "Set", "RangeSet",
 _TAKEN |= {"BuildCheck", "ConstraintList", "VarList", "SetOf"}
 
 
-def from_pyomo(model: Any, predicted: Names = None) -> Model:
+def from_pyomo(model: Any, predicted: Names = None, rows: Names = None, recourse: Any = None) -> Model:
     """A linear, quadratic or integer program from a Pyomo ``ConcreteModel``. Nothing is solved or changed.
 
     Names are Pyomo's own (``charge[3]``). A variable that is fixed (``x.fix(2)``) becomes a column with both bounds at
@@ -29,6 +29,11 @@ def from_pyomo(model: Any, predicted: Names = None) -> Model:
         model: a concrete model, or a block.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
             the model's own. Left out, all costs are predicted.
+        rows: names of rows with one limit whose right-hand sides are predicted, behind the costs. Then ``predicted``
+            may be empty.
+        recourse: needed to train with ``rows``: what a decision costs that violates what came true. A dictionary from
+            names of rows to prices of a unit of violation, for an equality also a pair (too little, too much); or a
+            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` adds it later.
 
     Raises:
         DataError: it is another object, or holds what cannot be taken: not one objective, nonlinear expressions,
@@ -49,7 +54,7 @@ def from_pyomo(model: Any, predicted: Names = None) -> Model:
             f"{arrays.where}: {useless[0]} is fixed, so that its cost changes no decision; leave it out of predicted, "
             "or unfix it"
         )
-    return arrays.model(predicted)
+    return arrays.model(predicted, limits=rows, recourse=recourse)
 
 
 def pyomo_arrays(model: Any, pyo: Any) -> tuple[Arrays, set[str]]:

@@ -25,36 +25,57 @@ class Rows:
         matrix: (k, n).
         low, high: (k,) limits, infinite where there are none.
         names: of the rows of the source, of which some may have become bounds.
+        numbers: (k,) of the rows among those of the source; left out, all of them in order.
     """
 
     matrix: sparse.csr_array
     low: Array
     high: Array
     names: tuple[str, ...]
+    numbers: NDArray[np.int_] | None = None
+
+    def kinds(self) -> tuple[NDArray[np.int_], NDArray[np.int_], NDArray[np.int_]]:
+        """Numbers of the rows with equal limits, of those with an upper one, and of those with a lower one."""
+        equal = self.low == self.high
+        above, below = (~equal & (np.abs(side) < NO_BOUND) for side in (self.high, self.low))
+        return np.flatnonzero(equal), np.flatnonzero(above), np.flatnonzero(below)
+
+    def labels(self) -> tuple[str, ...]:
+        """Names of the rows of A and then of G, as ``fields`` has them; of a row with two limits, which limit it is."""
+        equal, above, below = self.kinds()
+        numbers = range(len(self.low)) if self.numbers is None else self.numbers.tolist()
+        names = [self.names[i] if i < len(self.names) else f"row {i}" for i in numbers]
+        both = {*above.tolist()} & {*below.tolist()}
+        upper = [f"{names[i]} (upper limit)" if i in both else names[i] for i in above.tolist()]
+        lower = [f"{names[i]} (lower limit)" if i in both else names[i] for i in below.tolist()]
+        return (*(names[i] for i in equal.tolist()), *upper, *lower)
 
     def fields(self) -> dict[str, Any]:
         """A, b, G and h: equal limits make a row of A, every other finite limit one of G.
 
         G has the rows with an upper limit first and then, negated, those with a lower one, each in their own order.
         """
-        equal = self.low == self.high
-        above, below = ~equal & np.isfinite(self.high), ~equal & np.isfinite(self.low)
+        equal, above, below = self.kinds()
         fields: dict[str, Any] = {}
-        if equal.any():
+        if len(equal):
             fields |= {"A": self.matrix[equal], "b": self.high[equal]}
-        if above.any() or below.any():
+        if len(above) or len(below):
             fields["G"] = sparse.csr_array(sparse.vstack([self.matrix[above], -self.matrix[below]]))
             fields["h"] = np.concatenate([self.high[above], -self.low[below]])
         return fields
 
-    def without_bounds(self) -> tuple[Rows, Array, Array]:
+    def without_bounds(self, kept: NDArray[np.bool_] | None = None) -> tuple[Rows, Array, Array]:
         """The rows that are more than a bound, and the bounds (n,) that the others make: single entries of 1 or −1.
 
         Bounds that would exclude each other stay rows, so that a solve finds the problem infeasible.
+
+        Args:
+            kept: (k,) bool, rows that stay rows in any case.
         """
         A, n = self.matrix, self.matrix.shape[1]
         lb, ub = np.full(n, -np.inf), np.full(n, np.inf)
-        single = np.flatnonzero(np.diff(A.indptr) == 1)
+        alone = np.diff(A.indptr) == 1
+        single = np.flatnonzero(alone if kept is None else alone & ~kept)
         signs = A.data[A.indptr[single]]
         unit = np.abs(signs) == 1
         single, signs = single[unit], signs[unit]
@@ -65,7 +86,7 @@ class Rows:
         lb[crossed], ub[crossed] = -np.inf, np.inf
         general = np.ones(len(self.low), dtype=bool)
         general[single[~crossed[column]]] = False
-        return Rows(A[general], self.low[general], self.high[general], self.names), lb, ub
+        return Rows(A[general], self.low[general], self.high[general], self.names, np.flatnonzero(general)), lb, ub
 
 
 def limits(where: str, name: str, values: Any, absent: float) -> Array:

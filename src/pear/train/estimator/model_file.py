@@ -12,14 +12,16 @@ from torch import nn
 
 from pear.errors import ProblemError
 from pear.losses.module import DecisionModule
-from pear.problem import CostMap, Model, Problem
+from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projection
+from pear.problem.constraint_map import SIDES
 from pear.problem.problem import FIELDS
 from pear.train.estimator.archive import Archive
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
 
-KIND, VERSION = "pear model", 1
+KIND, VERSION = "pear model", 2
+_WITHOUT_CONSTRAINT_MAP = 1  # which an older pear reads; it would not see the map
 
 Regressor = TypeVar("Regressor", bound="DecisionRegressor")
 
@@ -31,9 +33,10 @@ def save(estimator: DecisionRegressor, path: Path) -> None:
     weights = {
         name: archive.put(f"weights/{name}", _tensor(name, w)) for name, w in estimator.model_.state_dict().items()
     }
+    rows = estimator.problem.constraint_map if isinstance(estimator.problem, Model) else None
     archive.document |= {
         "format": KIND,
-        "version": VERSION,
+        "version": _WITHOUT_CONSTRAINT_MAP if rows is None else VERSION,
         "parameters": _parameters(estimator),
         "own_module": type(estimator.model).__name__ if own else None,
         "problem": _put_problem(archive, estimator.problem),
@@ -123,7 +126,47 @@ def _put_problem(archive: Archive, problem: Problem | Model) -> dict[str, Any]:
             "layout": layout,
             "cost_map": cost_map,
         }
+        if model.constraint_map is not None:
+            said["model"] |= _put_constraints(archive, model.constraint_map, model.recourse)
     return said
+
+
+def _put_constraints(archive: Archive, rows: ConstraintMap, recourse: Penalty | Projection | None) -> dict[str, Any]:
+    """The constraint map and the recourse; prices as they were given: a number, an array or a pair of these."""
+    said: dict[str, Any] = {
+        "constraint_map": {side: archive.put(f"constraint_map/{side}", rows.matrix(side)) for side in SIDES}
+    }
+    if isinstance(recourse, Penalty):
+        prices = {side: getattr(recourse, side) for side in SIDES}
+        said["penalty"] = {
+            side: [archive.put(f"penalty/{side}/{i}", one) for i, one in enumerate(price)]
+            if isinstance(price, tuple)
+            else archive.put(f"penalty/{side}", price)
+            for side, price in prices.items()
+        }
+    elif recourse is not None:
+        weights = archive.put("projection/weights", recourse.weights)
+        said["projection"] = {"weights": weights, "price": float(recourse.price)}
+    return said
+
+
+def _get_constraints(archive: Archive, said: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a ``Model`` from what ``_put_constraints`` wrote; none where nothing was."""
+    if "constraint_map" not in said:
+        return {}
+    found: dict[str, Any] = {
+        "constraint_map": ConstraintMap(**{side: archive.get(one) for side, one in said["constraint_map"].items()})
+    }
+    if "penalty" in said:
+        prices = {
+            side: tuple(archive.get(one) for one in price) if isinstance(price, list) else archive.get(price)
+            for side, price in said["penalty"].items()
+        }
+        found["recourse"] = Penalty(**prices)
+    elif "projection" in said:
+        own = said["projection"]
+        found["recourse"] = Projection(archive.get(own["weights"]), own["price"])
+    return found
 
 
 def _get_problem(archive: Archive, said: dict[str, Any]) -> Problem | Model:
@@ -142,6 +185,7 @@ def _get_problem(archive: Archive, said: dict[str, Any]) -> Problem | Model:
         cost_map=None if own is None else CostMap(archive.get(own["M"]), known, own["names"]),
         layout={name: torch.from_numpy(archive.get(at)) for name, at in model["layout"]},
         report=model["report"],
+        **_get_constraints(archive, model),
     )
 
 

@@ -17,7 +17,7 @@ from pear.errors import MissingExtraError, ProblemError
 from pear.losses.methods import make_loss
 from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
-from pear.problem.model import inputs_of, unwrap
+from pear.problem.model import inputs_of, plain_of
 from pear.train.config import FitConfig
 from pear.train.estimator import model_file
 from pear.train.estimator.display import displayed
@@ -275,7 +275,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             self._columns, self._flat = columns, true.ndim == 1
         else:
             self._check_columns(y)
-        device, features = unwrap(self.problem)[0].device, torch.from_numpy(np.array(rows))
+        device, features = plain_of(self.problem).device, torch.from_numpy(np.array(rows))
         dtype = dtype or features.dtype
         return features.to(device, dtype), torch.from_numpy(np.array(values)).to(device, dtype)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
-from pear.problem.model import inputs_of, unwrap
+from pear.problem.model import inputs_of, plain_of
 from pear.train.validation import own_rows
 
 
@@ -39,7 +39,7 @@ def minus_regret(problem: Problem | Model, predicted: Any, true: Any) -> float:
 
 def as_tensor(problem: Problem | Model, values: np.ndarray[Any, Any]) -> Tensor:
     """In float64, where the problem is."""
-    return torch.as_tensor(values.astype(float), device=unwrap(problem)[0].device)
+    return torch.as_tensor(values.astype(float), device=plain_of(problem).device)
 
 
 class RegretScorer:

@@ -1,0 +1,40 @@
+"""``pear advise``: what to know about a model from a file and its costs before a forecaster is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+import pear
+from pear.cli.console import err, out
+from pear.cli.csv_table import columns, read_table
+from pear.cli.options import words
+from pear.cli.train import model_and_costs
+from pear.errors import DataError
+
+
+def advise(
+    model: Annotated[Path, typer.Argument(help="What is decided: an MPS, QPS or LP file, also with .gz.")],
+    data: Annotated[
+        Path | None, typer.Argument(help="True costs: a CSV file with a row for each sample; the model's if left out.")
+    ] = None,
+    costs: Annotated[
+        str | None,
+        typer.Option(help="Columns of true costs, named as variables of the model; all that are if left out."),
+    ] = None,
+) -> None:
+    """Say what matters about a model and its costs: size, scaling, degeneracy, integrality, solver, loss and time."""
+    if data is None:
+        if costs:
+            raise DataError("--costs names columns of a table, and none was given; pass a CSV file behind the model")
+        problem, samples = pear.from_mps(model), None
+    else:
+        table = read_table(data)
+        problem, paid = model_and_costs(model, words(costs), table, {})
+        samples = columns(table, paid, "costs", data)
+    with err.status("Looking at the model and timing an epoch, about ten seconds…"):
+        found = pear.advise(problem, samples)
+    out.print(Text(str(found)), soft_wrap=True)

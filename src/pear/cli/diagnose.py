@@ -1,0 +1,119 @@
+"""``pear diagnose``: what the errors of anybody's predictions cost, for a model from a file, in words and as a page."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from pear.cli.console import out
+from pear.cli.csv_table import columns, meant, read_table
+from pear.cli.options import words
+from pear.cli.output import writable_file
+from pear.cli.train import model_and_costs
+from pear.errors import DataError
+from pear.report import style
+from pear.train.threads import one_thread
+
+if TYPE_CHECKING:
+    import pandas
+
+    from pear.report.section import Grid
+
+_ROWS = 5  # of a table in the terminal; the page has more
+
+
+def diagnose(
+    model: Annotated[Path, typer.Argument(help="What is decided: an MPS, QPS or LP file, also with .gz.")],
+    costs: Annotated[Path, typer.Argument(help="What came true: a CSV file with a row for each sample.")],
+    predictions: Annotated[Path, typer.Argument(help="What was predicted: the same columns and rows.")],
+    named: Annotated[
+        str | None,
+        typer.Option("--costs", help="Columns of costs, named as variables of the model; all that are if left out."),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="A column of labels or dates to sum losses by; dates by hour, month or weekday."),
+    ] = None,
+    to: Annotated[Path, typer.Option("--out", help="The page.")] = Path("diagnosis.html"),
+) -> None:
+    """Say what the errors of predictions cost: which values, which samples, which part of the error; write a page."""
+    from pear.diagnosis.diagnose import diagnose
+    from pear.diagnosis.grids import grids
+
+    style.require("the page", "jinja2", "matplotlib")
+    truth, forecast = read_table(costs), read_table(predictions)
+    problem, paid = model_and_costs(model, words(named), truth, {})
+    labels = None if groups is None else _labels(groups, truth, forecast, costs, predictions)
+    true, predicted = columns(truth, paid, "costs", costs), columns(forecast, paid, "predicted costs", predictions)
+    _check_rows(truth, forecast, paid, costs, predictions)
+    writable_file(to)
+    with one_thread():
+        found = diagnose(problem, predicted.to_numpy(), true.to_numpy(), labels, paid)
+    for sentence in found.sentences:
+        out.print(Text(f"• {sentence}"), soft_wrap=True)
+    for grid in grids(found, _ROWS).values():
+        out.print()
+        _show(grid)
+    found.save_html(to)
+    out.print(Text(f"\nPage: {to}"), soft_wrap=True)
+
+
+def _labels(
+    name: str, truth: pandas.DataFrame, forecast: pandas.DataFrame, costs: Path, predictions: Path
+) -> pandas.Series[Any]:
+    """The column that samples are grouped by, of either table; texts that are all dates as dates."""
+    import pandas
+
+    table = next((one for one in (truth, forecast) if name in one.columns), None)
+    if table is None:
+        there = list(dict.fromkeys([*truth.columns, *forecast.columns]))
+        raise DataError(f"--groups: neither {costs} nor {predictions} has a column {name!r}{meant(name, there)}")
+    column = table[name]
+    if column.isna().any():
+        line = int(column.isna().to_numpy().argmax()) + 2
+        raise DataError(f"--groups: column {name!r} is empty in line {line}; give every sample a label")
+    if pandas.api.types.is_numeric_dtype(column):
+        return column
+    texts = column.astype(str)
+    try:
+        # The time that a clock showed there, whatever its zone.
+        dates = [datetime.fromisoformat(text).replace(tzinfo=None) for text in texts]
+    except ValueError:
+        return pandas.Series(texts.to_numpy(dtype=object), name=name)
+    return pandas.Series(dates, name=name, dtype="datetime64[ns]")
+
+
+def _check_rows(
+    truth: pandas.DataFrame, forecast: pandas.DataFrame, paid: list[str], costs: Path, predictions: Path
+) -> None:
+    """Refuse tables whose rows do not belong together: other numbers of them, or the same in another order."""
+    if len(truth) != len(forecast):
+        raise DataError(
+            f"{costs} has {len(truth)} rows and {predictions} {len(forecast)}; expected a row of each for every "
+            "sample, in the same order"
+        )
+    for name in truth.columns:
+        if name in paid or name not in forecast.columns:
+            continue
+        one, other = (table[name].astype(str).to_list() for table in (truth, forecast))
+        if one != other and sorted(one) == sorted(other):
+            line = next(i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]) + 2
+            raise DataError(
+                f"column {name!r} has the same entries in {costs} and {predictions} in different orders, first in line "
+                f"{line}; rows are paired by their place: sort both files by {name!r}"
+            )
+
+
+def _show(grid: Grid) -> None:
+    table = Table(title=Text(grid.title), title_justify="left")
+    for i, heading in enumerate(grid.header):
+        words = i == 0 or heading in ("why", "kind")
+        table.add_column(Text(heading), justify="left" if words else "right")
+    for row in grid.rows:
+        table.add_row(*(Text(entry) for entry in row))
+    out.print(table)

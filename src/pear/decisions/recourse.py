@@ -1,0 +1,314 @@
+"""Decisions of a model that predicts right-hand sides: under a forecast, under the truth, and after recourse.
+
+Under a forecast the elastic problem is decided, which always has a solution as far as the rows that are not predicted
+do. A ``Penalty`` gives its prices. For a ``Projection`` they are raised until the slacks are the least that the
+forecast allows: zero where it is feasible, so that the decision is that of the problem itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pear.decisions.decider import Decider
+from pear.decisions.smoothing import Smoothing, settle
+from pear.decisions.solution import Solution
+from pear.decisions.solve import as_solution, check_smoothing, fail, logger, solve, solve_verified
+from pear.decisions.warm_starts import rows_of
+from pear.optimality.point import ActiveSet, Status
+from pear.optimality.rule import OPTIMAL
+from pear.problem import Model, Projection
+from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.constraint_map import own_sides
+from pear.problem.elastic import curved, nearest
+from pear.sensitivity.projection import project
+from pear.sensitivity.verified import Verified
+from pear.solvers.base import Start
+
+_FIRST, _RAISED, _TRIES = 100.0, 100.0, 4  # prices of a projection, in costs; what they are raised by, and how often
+_TIES = 0.01  # of "auto", where no cost is predicted and smoothing has only ties to break
+
+
+class Values(NamedTuple):
+    """What predicted or true values (B, k) come to: costs (B, n), and b, h, lb and ub, (r,) or (B, r)."""
+
+    cost: Tensor
+    sides: dict[str, Tensor]
+
+    def size(self) -> Tensor:
+        """(B,) of the largest finite right-hand side, at least 1."""
+        sizes = [side.expand(len(self.cost), -1).abs() for side in self.sides.values() if side.shape[-1]]
+        entries = torch.cat([torch.ones_like(self.cost[:, :1]), *sizes], 1)
+        return torch.where(entries.isfinite(), entries, 0.0).amax(1)
+
+    def only(self, rows: Tensor) -> Values:
+        """Some of the samples."""
+        return Values(self.cost[rows], {name: s[rows] if s.ndim == 2 else s for name, s in self.sides.items()})
+
+
+class Violation(NamedTuple):
+    """Violations at their prices (B,), and their derivatives by b and h of the elastic problem."""
+
+    value: Tensor
+    by_b: Tensor
+    by_h: Tensor
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The decision under a forecast.
+
+    Attributes:
+        solved: of the elastic problem.
+        cost, fields: what it was solved with.
+        least: the least violation that the forecast allows; 0 where it is feasible.
+    """
+
+    solved: Verified
+    cost: Tensor
+    fields: dict[str, Tensor]
+    least: Violation
+
+
+@dataclass(frozen=True)
+class Realised:
+    """What comes of decisions under the truth.
+
+    Attributes:
+        x: (B, n) what is done, with its violations behind it where they have a price.
+        program: the true programs, of whose objective ``x`` is charged.
+        upstream: (B, n) derivative of that objective by the decision under the forecast; zeros where not asked for.
+        status: (B,) int8 of ``Status``.
+    """
+
+    x: Tensor
+    program: QuadraticProgram
+    upstream: Tensor
+    status: Tensor
+
+
+class RecourseDecider:
+    """The problems of a model with predicted right-hand sides, each with its solver and warm starts.
+
+    Args:
+        model: with a constraint map.
+        solver: "auto" or a name that ``pear solvers`` lists.
+        smoothing: what is added to the objective, on the decision and not on slacks; None adds nothing.
+
+    Attributes:
+        forecasts: decides under a forecast.
+        truths, guides: decide under true right-hand sides, by true costs and by predicted ones.
+        plain: the model's problem, relaxed and smoothed.
+    """
+
+    def __init__(self, model: Model, solver: str = "auto", smoothing: Smoothing | None = None) -> None:
+        self.model, self.elastic = model, model.elastic
+        relaxed, curvature = model.problem.relaxed(), _curvature(model, smoothing)
+        self.plain = relaxed if curvature is None else curved(relaxed, curvature)
+        self.forecasts = Decider(self.elastic.smoothed(curvature), solver)
+        self.weights = model.recourse.metric(relaxed) if isinstance(model.recourse, Projection) else None
+        best = self.forecasts.problem if self.weights is None else self.plain
+        self.truths, self.guides = Decider(best, solver), Decider(best, solver)
+        self._side_guides = Decider(self.forecasts.problem, solver)
+        self._nearest = None if self.weights is None else Decider(nearest(relaxed, self.weights), solver)
+
+    def values(self, values: Tensor, keys: list[Hashable] | None) -> Values:
+        """Costs and right-hand sides of values (B, k), in float64, differentiable."""
+        values = values.double()
+        own = own_sides(rows_of(self.model.problem, keys))
+        return Values(self.model.cost(values, keys), own | self.model.right_hand_sides(values, keys))
+
+    def locked(self, keys: list[Hashable] | None) -> AbstractContextManager[Any]:
+        """Held while samples with keys are decided."""
+        return self.forecasts.locked(keys)
+
+    def decide(self, forecast: Values, keys: list[Hashable] | None) -> Forecast:
+        """The decisions under a forecast, detached."""
+        fields, size = self.elastic.fields(forecast.sides), forecast.cost.abs().amax(1)
+        times = None if self.weights is None else _FIRST * torch.where(size > 0, size, 1.0)
+        for _ in range(_TRIES):
+            cost = self.elastic.cost(forecast.cost, times)
+            solved = self.forecasts.solve(cost, 0.0, keys, **fields)
+            violated, negligible = self.elastic.charge(solved.x), OPTIMAL * forecast.size() * self.elastic.price.amax()
+            least = self.least_violation(forecast, keys, solved.solved & (violated > negligible))
+            more = solved.solved & (violated > least.value + negligible)
+            if times is None or not bool(more.any()):
+                break
+            times = torch.where(more, _RAISED * times, times)
+        else:  # more than the least violation, at any price that was tried
+            solved.status = torch.where(more, int(Status.INACCURATE), solved.status).to(torch.int8)
+        return Forecast(solved, cost, fields, least)
+
+    def least_violation(self, values: Values, keys: list[Hashable] | None, where: Tensor) -> Violation:
+        """The least violation of samples ``where`` (B,) it is asked for, and 0 of the others.
+
+        Its derivatives are minus the multipliers of a linear program.
+        """
+        problem, rows = rows_of(self.elastic.violations, keys), where.nonzero()[:, 0]
+        p, m = (0 if side is None else side.shape[-1] for side in (problem.b, problem.h))
+        found = Violation(*(values.cost.new_zeros(len(where), size) for size in (1, p, m)))
+        if len(rows):
+            some = values.only(rows)
+            nothing, fields = self.elastic.cost(torch.zeros_like(some.cost)), self.elastic.fields(some.sides)
+            solved = solve_verified(problem[rows], nothing, 0.0, "auto", **fields)
+            known = solved.solved[:, None]
+            each = self.elastic.charge(solved.x)[:, None], -solved.duals.equality, -solved.duals.inequality
+            for into, one in zip(found, each, strict=True):
+                into[rows] = torch.where(known, one, 0.0)
+        return found._replace(value=found.value[:, 0])
+
+    def true_fields(self, truth: Values) -> dict[str, Any]:
+        """What replaces the fields of the problem that is best under the truth."""
+        if self.weights is None:
+            return self.elastic.fields(truth.sides)
+        assert self.model.constraint_map is not None
+        return {name: truth.sides[name] for name in self.model.constraint_map.sides}
+
+    def true_cost(self, cost: Tensor) -> Tensor:
+        """Costs (B, n) as they belong to that problem."""
+        return self.elastic.cost(cost) if self.weights is None else cost
+
+    def best(self, truth: Values, keys: list[Hashable] | None) -> tuple[Start, Tensor]:
+        """The best solutions under the truth, and their statuses."""
+        return self.truths.solve_true(self.true_cost(truth.cost), 0.0, keys, **self.true_fields(truth))
+
+    def known_failures(
+        self, forecast: Values, truth: Values, keys: list[Hashable] | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """(B,) statuses of the two problems that are known before anyone is asked; None where there are none."""
+        cost, fields = self.elastic.cost(forecast.cost), self.elastic.fields(forecast.sides)
+        true_cost, true_fields = self.true_cost(truth.cost), self.true_fields(truth)
+        predicted = self.forecasts.known_failures("predicted", cost, 0.0, keys, fields)
+        return predicted, self.truths.known_failures("true", true_cost, 0.0, keys, true_fields)
+
+    def guide(self, cost: Tensor, truth: Values, keys: list[Hashable] | None) -> Verified:
+        """The best solutions under other costs (B, n) and the true right-hand sides."""
+        return self.guides.solve(self.true_cost(cost), 0.0, keys, **self.true_fields(truth))
+
+    def guide_sides(self, cost: Tensor, found: Forecast, keys: list[Hashable] | None) -> Verified:
+        """The elastic solutions under other costs (B, n) and predicted right-hand sides."""
+        cost = torch.cat([cost, found.cost[:, self.elastic.n :]], 1)
+        return self._side_guides.solve(cost, 0.0, keys, **found.fields)
+
+    def multipliers(self, best: Start) -> tuple[Tensor, Tensor]:
+        """Multipliers of the true problem, by b and h of the elastic problem."""
+        duals = best.duals
+        if self.weights is None:
+            return duals.equality, duals.inequality
+        return duals.equality, self.elastic.as_rows(duals.inequality, duals.bound)
+
+    def realise(self, z: Tensor, truth: Values, keys: list[Hashable] | None, wanted: bool) -> Realised:
+        """What comes of decisions z (B, n) under the truth; with its derivative where it is ``wanted``."""
+        problem, fields = self.truths.problem_of(keys), self.true_fields(truth)
+        program = problem.canonical(self.true_cost(truth.cost), 0.0, **fields)
+        if self._nearest is None or self.weights is None:
+            violation = self.elastic.violation(z, program)
+            x, status = torch.cat([z, violation], 1), torch.zeros(len(z), dtype=torch.int8, device=z.device)
+            upstream = _slope(program, x)[:, : self.elastic.n] + self.elastic.slope(violation > 0, program)
+            return Realised(x, program, upstream, status)
+        near = self._nearest.solve(-self.weights * z, 0.0, keys, **fields)
+        upstream = torch.zeros_like(z)
+        if wanted:
+            slope = _slope(program, near.x)
+            upstream = self.weights * project(near, torch.where(slope.isfinite(), slope, 0.0))
+        return Realised(near.x, program, upstream, near.status)
+
+
+def choose_recourse_smoothing(
+    model: Model, values: Tensor, smoothing: float | Literal["auto"], keys: list[Hashable] | None
+) -> Smoothing:
+    """λ as it was given, or for "auto" by true values (B, k) and the decisions under them.
+
+    Where no cost is predicted, smoothing only has to choose between equally good decisions, and "auto" is a hundredth
+    of what it is otherwise.
+    """
+    check_smoothing(smoothing)
+    if smoothing != "auto":
+        return Smoothing.given(float(smoothing))
+    if model.problem.is_curved:
+        found = Smoothing(0.0, note="smoothing='auto' settled on λ = 0: the objective is curved by itself")
+    else:
+        decider = RecourseDecider(model)
+        truth = decider.values(values.detach(), keys)
+        best, status = decider.best(truth, None if keys is None else list(keys))
+        x, n = best.x, model.problem.n
+        costs, bounds = model.problem.sign * truth.cost, (truth.sides["lb"], truth.sides["ub"])
+        found = settle(
+            costs, x[:, :n], status == Status.SOLVED, bounds, lambda some: torch.full_like(x[0, some], torch.nan)
+        )
+        found = found if model.predicts_costs else found.times(_TIES)
+    logger.info(found.note)
+    return found
+
+
+def solve_forecast(model: Model, values: Tensor, smoothing: float | Literal["auto"], solver: str) -> Solution:
+    """``pear.solve`` for a model with predicted right-hand sides: the elastic decision, without its slacks.
+
+    Args:
+        model: with a constraint map.
+        values: (B, k) predicted values.
+        smoothing, solver: as for ``solve``.
+    """
+    elastic, n = model.elastic, model.problem.n
+    if model.problem.is_integer:
+        decider = RecourseDecider(model, solver)
+        forecast = decider.values(values.detach(), None)
+        fields = elastic.fields(forecast.sides)
+        return _without_slacks(
+            model, solve(elastic.problem, elastic.cost(forecast.cost), smoothing, solver, "mask", **fields)
+        )
+    decider = RecourseDecider(model, solver, choose_recourse_smoothing(model, values, smoothing, None))
+    found = decider.decide(decider.values(values.detach(), None), None)
+    solution = as_solution(decider.forecasts.problem, found.solved)
+    if decider.weights is not None:  # whose prices are no part of the objective
+        charged = (solution.x * found.cost)[:, n:].sum(1)
+        solution = replace(solution, value=solution.value - charged)
+    return _without_slacks(model, solution)
+
+
+def decided(model: Model, values: Tensor, keys: list[Hashable] | None, solver: str) -> Tensor:
+    """(B, n) decisions under predicted values (B, k), on the problem as it is.
+
+    Raises:
+        SolveError: a sample is not solved.
+    """
+    decider = RecourseDecider(model, solver)
+    forecast = decider.values(values.detach(), keys)
+    if model.problem.is_integer:
+        problem, fields = rows_of(model.elastic.problem, keys), model.elastic.fields(forecast.sides)
+        return solve(problem, model.elastic.cost(forecast.cost), solver=solver, **fields).x[:, : model.problem.n]
+    solved = decider.decide(forecast, keys).solved
+    fail(solved.status, "raise", "the forecast")
+    return solved.x[:, : model.problem.n]
+
+
+def _without_slacks(model: Model, solution: Solution) -> Solution:
+    """The solution in the rows and bounds that the user's problem has."""
+    elastic, n = model.elastic, model.problem.n
+
+    def sets(active: ActiveSet) -> ActiveSet:
+        rows, lower, upper = elastic.split_rows(active.rows.double())
+        return ActiveSet(rows > 0, active.lower[:, :n] | (lower > 0), active.upper[:, :n] | (upper > 0))
+
+    duals = solution.duals
+    if duals is not None:
+        rows, lower, upper = elastic.split_rows(duals.inequality)
+        duals = replace(duals, inequality=rows, bound=duals.bound[:, :n] + upper - lower)
+    return replace(solution, x=solution.x[:, :n], active=sets(solution.active), weak=sets(solution.weak), duals=duals)
+
+
+def _slope(program: QuadraticProgram, x: Tensor) -> Tensor:
+    return matvec(program.H, x) + program.c
+
+
+def _curvature(model: Model, smoothing: Smoothing | None) -> Tensor | None:
+    """(n,) what a smoothing adds to each variable's curvature; None where that is nothing."""
+    if smoothing is None or smoothing.value == 0:
+        return None
+    units = torch.ones(model.problem.n, dtype=torch.float64) if smoothing.units is None else smoothing.units.double()
+    return (smoothing.value / units.square()).to(model.problem.device)

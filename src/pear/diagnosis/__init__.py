@@ -1,0 +1,6 @@
+"""What the errors of a forecaster cost, and advice on a problem before anything is trained."""
+
+from pear.diagnosis.advice import Advice
+from pear.diagnosis.diagnosis import Diagnosis
+
+__all__ = ["Advice", "Diagnosis"]

@@ -1,0 +1,185 @@
+"""``pear.advise``: what to know about a problem and its costs before a forecaster is trained, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from pear.diagnosis.advising.choice import loss, solver
+from pear.diagnosis.advising.curvature import curvature, smoothing
+from pear.diagnosis.advising.decided import decide, decisions
+from pear.diagnosis.advising.epoch import epoch_time
+from pear.diagnosis.advising.finding import Finding, Part
+from pear.diagnosis.advising.integrality import integrality
+from pear.diagnosis.advising.redundancy import redundancy
+from pear.diagnosis.advising.scaling import scaling
+from pear.diagnosis.advising.structure import structure
+from pear.diagnosis.advising.subject import Subject, read_subject
+from pear.errors import MissingExtraError
+from pear.problem import Model, Problem
+
+if TYPE_CHECKING:
+    import pandas
+
+_SECONDS = {"decide": 1.5, "decisions": 1.0, "smoothing": 1.0, "integrality": 1.5, "epoch": 3.5}
+"""What each part may take; together with what has no limit about ten for 1,000 variables."""
+
+
+@dataclass(frozen=True, repr=False)
+class Advice:
+    """What ``pear.advise`` found out.
+
+    Attributes:
+        problem: what it is about, in one line.
+        findings: sentence by sentence, each with its topic, its numbers, and whether it asks for something.
+
+    Example:
+        >>> import pear
+        >>> advice = pear.advise(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), [[1.0, 2.0], [3.0, 1.0]])
+        >>> advice.numbers["different_decisions"], advice.solver
+        (2, 'active-set')
+    """
+
+    problem: str
+    findings: tuple[Finding, ...]
+    _rows: Mapping[str, Any] = field(default_factory=dict)
+    _variables: Mapping[str, Any] = field(default_factory=dict)
+    _values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def sentences(self) -> list[str]:
+        """All of them, in order."""
+        return [one.sentence for one in self.findings]
+
+    @property
+    def to_do(self) -> list[str]:
+        """Those that ask for something."""
+        return [one.sentence for one in self.findings if one.to_do]
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Every number behind the sentences, by name."""
+        return {name: value for one in self.findings for name, value in one.numbers.items()}
+
+    @property
+    def solver(self) -> str:
+        """The solver that ``solver="auto"`` trains with."""
+        name: str = self.numbers["solver_training"]
+        return name
+
+    @property
+    def epoch_seconds(self) -> float | None:
+        """Seconds of an epoch of a linear model on all samples, as estimated; None where none was timed."""
+        return self.numbers.get("epoch_seconds_linear")
+
+    def about(self, topic: str) -> list[str]:
+        """The sentences on one topic, such as "scaling" or "time"."""
+        return [one.sentence for one in self.findings if one.topic == topic]
+
+    def frame(self) -> pandas.DataFrame:
+        """A row for every number: topic, name, value. Needs pandas."""
+        rows = [(one.topic, name, value) for one in self.findings for name, value in one.numbers.items()]
+        return _pandas().DataFrame(rows, columns=["topic", "number", "value"])
+
+    def rows(self) -> pandas.DataFrame:
+        """A row for every row of A and G: redundant or not, binding share, what to multiply it by."""
+        return _pandas().DataFrame(dict(self._rows)).set_index("row")
+
+    def variables(self) -> pandas.DataFrame:
+        """A row for every variable: how often it is at its bounds, and its units."""
+        return _pandas().DataFrame(dict(self._variables)).set_index("variable")
+
+    def values(self) -> pandas.DataFrame:
+        """A row for every predicted value: mean size, deviation, what to multiply it by."""
+        return _pandas().DataFrame(dict(self._values)).set_index("value")
+
+    def __str__(self) -> str:
+        lines = [self.problem]
+        for topic in dict.fromkeys(one.topic for one in self.findings):
+            lines.append(f"{topic}:")
+            lines += [f"  {'→' if one.to_do else '·'} {one.sentence}" for one in self.findings if one.topic == topic]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Advice({self.problem}: {len(self.findings)} findings, {len(self.to_do)} of them to do)"
+
+    def _repr_html_(self) -> str:
+        def item(one: Finding) -> str:
+            return f"<li>{'<b>→</b> ' if one.to_do else ''}{escape(one.sentence)}</li>"
+
+        parts = [f"<p><b>Advice</b> on {escape(self.problem)}</p>"]
+        for topic in dict.fromkeys(one.topic for one in self.findings):
+            items = "".join(item(one) for one in self.findings if one.topic == topic)
+            parts.append(f"<p>{escape(topic)}</p><ul>{items}</ul>")
+        return "".join(parts)
+
+
+def advise(problem: Problem | Model, costs: Any = None) -> Advice:
+    """Look at a problem and its costs before a forecaster is trained, and say what matters, with numbers.
+
+    Size, sparsity, scaling, degeneracy, curvature and the integrality gap; which constraints never bind; what is at
+    stake; the solver that "auto" takes, a loss to try, and how long an epoch takes on this machine, measured. Every
+    problem is taken. Up to 1,000 variables it takes about 10 seconds at most, compilation apart; what is too large to
+    be looked at in that time is left out, which a sentence says.
+
+    Args:
+        problem: what is decided. With a ``Model`` the costs are the values that its cost map takes.
+        costs: (N, n) true costs of N samples, or (N, k) values: a tensor, an array, a list or a DataFrame. Left out,
+            the costs of a model from a file stand in, as one sample; without any, what depends on costs is left out.
+
+    Raises:
+        ProblemError: ``problem`` is no problem, or the costs do not fit it.
+
+    Example:
+        >>> import pear
+        >>> advice = pear.advise(pear.Problem(lb=0.0, ub=1.0, n=2), [[1.0, -1.0], [-1.0, 1.0], [2.0, -3.0]])
+        >>> print(advice.about("sparsity")[0])
+        There are no matrices: bounds alone limit the decision.
+    """
+    s = read_subject(problem, costs)
+    parts = [structure(s), scaling(s), redundancy(s)]
+    decided = decide(s, _SECONDS["decide"])
+    curved = curvature(s, decided)
+    chosen, smoothed = smoothing(s, decided, _SECONDS["smoothing"], _numbers(curved))
+    parts, timed = [*parts, curved, smoothed], Part()
+    if decided is not None:
+        whole = integrality(s, decided, _SECONDS["integrality"])
+        parts += [decisions(s, decided, _SECONDS["decisions"]), whole]
+        if chosen is not None:
+            each = _numbers(whole).get("integer_seconds")
+            timed = epoch_time(s, decided, chosen, _SECONDS["epoch"], each)
+    parts.append(solver(s, chosen))
+    numbers = {name: value for part in parts for name, value in _numbers(part).items()}
+    return _advice(s, [*parts, loss(s, numbers), timed])
+
+
+def _numbers(part: Part) -> dict[str, Any]:
+    return {name: value for one in part.findings for name, value in one.numbers.items()}
+
+
+def _advice(s: Subject, parts: list[Part]) -> Advice:
+    def columns(kind: str) -> dict[str, Any]:
+        return {name: value for part in parts for name, value in getattr(part, kind).items()}
+
+    findings = tuple(one for part in parts for one in part.findings)
+    order = {topic: i for i, topic in enumerate(dict.fromkeys(one.topic for one in findings))}
+    return Advice(
+        repr(s.given),
+        tuple(sorted(findings, key=lambda one: order[one.topic])),
+        {"row": s.rows, **columns("rows")},
+        {"variable": s.variables, **columns("variables")},
+        {"value": s.names, **columns("values")},
+    )
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "tables of advice are made by pandas, not installed here; run pip install 'pear-dfl[sklearn]', or read "
+            "advice.numbers"
+        ) from error
+    return pandas

@@ -1,0 +1,166 @@
+"""``Diagnosis``: what a forecaster's errors cost, and which of them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from pear.diagnosis import frames
+from pear.diagnosis.sentences import compared
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnosis:
+    """What ``pear.diagnose`` finds: B samples, k predicted values, n variables, m constraints with bounds.
+
+    Attributes:
+        sentences: what there is to know, most important first.
+        regret: (B,) what each decision loses, as of ``pear.regret``, and best: (B,) the value of the best decision.
+        normalized_regret: of all samples together, as of ``pear.normalized_regret``.
+        attribution: (B, k) how much of each sample's regret the error of each predicted value causes. Rows add up to
+            the regret; an entry may be negative, where an error makes good for another. NaN where ``attributed`` is
+            False.
+        attributed: (B,) bool, False where the decisions between truth and forecast could not be followed.
+        squared_error: (B,) eᵀH⁻¹e of the cost error e, with the curvature H of the smoothed problem; tangent: (B,) the
+            part that moves the smoothed decision, the mean of eᵀPe on the way from truth to forecast; normal: (B,) the
+            part that constraints absorb. The two add up.
+        tangent_at_forecast: (B,) eᵀPe at the forecast itself, which the gradient of regret sees.
+        margin: (B,) share of its own error that a forecast may make before the decision changes (of a quadratic
+            program: before its active set does); 1 where nothing changes.
+        pieces: (B,) int, how many stretches of the path from truth to forecast were integrated.
+        degenerate: (B,) bool, where a constraint is tight at the smoothed decision without a multiplier.
+        zero_gradient: (B,) bool, where there is an error and the smoothed regret has no gradient by the forecast.
+        constraint_names, constraint_kinds: m names, and "equality", "row", "lower bound" or "upper bound".
+        binding: (m,) share of samples in which a constraint holds the decision under the forecast; shadow_price: (m,)
+            what a unit more of it is worth there, the mean of all samples. Of the relaxation for integer programs.
+        best_binding, best_shadow_price: (m,) the same of the best decisions, under the true costs.
+        active, best_active: (B, m) bool, constraints that are tight at the decisions themselves, integers included.
+        decision, best_decision: (B, n) under the forecast, and under the truth.
+        predicted, true: (B, k) the values.
+        names: k of the predicted values; variables: n of the decisions.
+        groups: (B,) labels, or None; grouped_by: what they are: "group", a name, "hour of day", "month", "weekday".
+        sense: "min" or "max"; integer: whether the problem has integers; smoothing: a sentence about λ.
+
+    Example:
+        >>> import pear
+        >>> choose_one = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+        >>> found = pear.diagnose(choose_one, [[2.0, 1.0], [1.0, 2.0]], [[1.0, 3.0], [1.0, 3.0]])
+        >>> found.regret, found.attribution[0]
+        (array([2., 0.]), array([0.66666667, 1.33333333]))
+        >>> found.margin
+        array([0.66666667, 1.        ])
+    """
+
+    sentences: list[str]
+    regret: Array
+    best: Array
+    normalized_regret: float
+    attribution: Array
+    attributed: Array
+    squared_error: Array
+    tangent: Array
+    normal: Array
+    tangent_at_forecast: Array
+    margin: Array
+    pieces: Array
+    degenerate: Array
+    zero_gradient: Array
+    constraint_names: tuple[str, ...]
+    constraint_kinds: tuple[str, ...]
+    binding: Array
+    shadow_price: Array
+    best_binding: Array
+    best_shadow_price: Array
+    active: Array
+    best_active: Array
+    decision: Array
+    best_decision: Array
+    predicted: Array
+    true: Array
+    names: tuple[str, ...]
+    variables: tuple[str, ...]
+    groups: Array | None
+    grouped_by: str
+    sense: str
+    integer: bool
+    smoothing: str
+
+    @property
+    def tangent_share(self) -> float:
+        """The tangent part of all squared errors; NaN where there is no error."""
+        return frames.share(self.tangent, self.squared_error)
+
+    def samples(self) -> pandas.DataFrame:
+        """One row a sample: regret, share of it, best value, parts of the error, margin, flags, group."""
+        return frames.samples(self)
+
+    def values(self) -> pandas.DataFrame:
+        """One row a predicted value, the dearest first: what its errors cost, and how large they are."""
+        return frames.values(self)
+
+    def constraints(self) -> pandas.DataFrame:
+        """One row a constraint: how often it binds and at what price, under the forecast and under the truth."""
+        return frames.constraints(self)
+
+    def by_group(self) -> pandas.DataFrame:
+        """One row a group: samples, regret, share, normalised regret, tangent share.
+
+        Raises:
+            ProblemError: no groups were given.
+        """
+        return frames.by_group(self)
+
+    def worst(self, count: int = 10) -> pandas.DataFrame:
+        """The samples that lose most, each with the reason."""
+        return frames.worst(self, count)
+
+    def compare(self, other: Diagnosis, names: tuple[str, str] = ("the first", "the second")) -> list[str]:
+        """What ``other``, of the same samples, does better or worse, in sentences.
+
+        Args:
+            other: of another forecaster.
+            names: what the two are called.
+        """
+        return compared(self, other, names)
+
+    def plot(self) -> Figure:
+        """What costs money, in pictures: predicted values, groups, samples, constraints that bind, parts of the error.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        from pear.diagnosis.figures import plot  # which needs an extra, and says so
+
+        return plot(self)
+
+    def save_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write one page that needs nothing else, which begins with the sentences; returns its path.
+
+        Raises:
+            MissingExtraError: jinja2, matplotlib or pandas is not installed.
+        """
+        from pear.diagnosis.page import save_html
+
+        return save_html(self, path)
+
+    def _repr_html_(self) -> str:
+        from pear.diagnosis.page import notebook_html
+
+        return notebook_html(self)
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences)
+
+    def __repr__(self) -> str:
+        lost = f"normalised regret {self.normalized_regret:.4g}"
+        return f"Diagnosis({len(self.regret)} samples, {len(self.names)} predicted values, {lost})"

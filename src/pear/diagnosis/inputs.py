@@ -1,0 +1,128 @@
+"""What ``pear.diagnose`` is given: two tables of values, names, and groups or dates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.losses.regret import check_pair
+from pear.problem import CostMap, Model, Problem
+from pear.problem.convert import as_batch
+from pear.problem.model import unwrap
+from pear.train.estimator.names import check_order_of_values, column_names
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Values that were predicted and came true, and the costs that they make, in float64.
+
+    Attributes:
+        problem: the plain problem; cost_map: from values to costs, or None.
+        predicted, true: (B, k).
+        predicted_cost, true_cost: (B, n).
+        names: of the k values; variables: of the n decisions.
+    """
+
+    problem: Problem
+    cost_map: CostMap | None
+    predicted: Tensor
+    true: Tensor
+    predicted_cost: Tensor
+    true_cost: Tensor
+    names: tuple[str, ...]
+    variables: tuple[str, ...]
+
+
+def read_inputs(problem: Problem | Model, predicted: Any, true: Any, names: Sequence[Any] | None) -> Inputs:
+    """Check what came, and map values to costs.
+
+    Raises:
+        ProblemError: shapes, columns or names do not fit.
+    """
+    if isinstance(problem, Model) and problem.constraint_map is not None:
+        raise ProblemError(
+            "the model predicts right-hand sides, and a diagnosis attributes regret to predicted costs alone; "
+            "pear.regret(model, predicted, true) gives what each sample loses, or diagnose a model that predicts costs"
+        )
+    plain, cost_map = unwrap(problem)
+    columns = [column_names(table) for table in (predicted, true)]
+    for own in columns:
+        check_order_of_values(problem, own)
+    if None not in columns and columns[0] != columns[1]:
+        raise ProblemError(
+            f"predicted and true must have the same columns in the same order; got {list(columns[0] or ())[:5]} and "
+            f"{list(columns[1] or ())[:5]}: pass predicted[true.columns]"
+        )
+    _check_rows(predicted, true)
+    forecast, truth = (as_batch(table).detach().double().to(plain.device) for table in (predicted, true))
+    check_pair(forecast, truth)
+    if not len(forecast):
+        raise ProblemError("there is no sample to diagnose; pass one row of predicted and true values at least")
+    costs = [values if cost_map is None else cost_map(values) for values in (forecast, truth)]
+    model = problem if isinstance(problem, Model) else None
+    variables = tuple(f"x{i}" for i in range(plain.n)) if model is None else model.variables
+    inherited = tuple(f"c{i}" for i in range(plain.n)) if model is None else model.names
+    given = columns[0] or columns[1] or inherited if names is None else names
+    named = tuple(str(name) for name in given)
+    if len(named) != forecast.shape[1]:
+        raise ProblemError(f"names must name the {forecast.shape[1]} predicted values; got {len(named)} names")
+    return Inputs(plain, cost_map, forecast, truth, costs[0], costs[1], named, variables)
+
+
+def _check_rows(predicted: Any, true: Any) -> None:
+    """Refuse tables with the same labels in another order."""
+    if not (hasattr(predicted, "iloc") and hasattr(true, "iloc")):
+        return
+    if not predicted.index.equals(true.index) and set(predicted.index) == set(true.index):
+        raise ProblemError(
+            "predicted and true have the same index in different orders, and rows are paired by their place; bring "
+            "them together: predicted.loc[true.index]"
+        )
+
+
+def read_groups(groups: Any, count: int) -> tuple[Array | None, str]:
+    """(B,) labels and what they are: those given, or, of dates, the hour, the month or the day of the week.
+
+    Dates are grouped by the hour of day where it varies, else by month where they span more than one, else by weekday.
+
+    Raises:
+        ProblemError: there are not as many as samples.
+    """
+    if groups is None:
+        return None, ""
+    named = getattr(groups, "name", None)
+    labels = groups.to_numpy() if hasattr(groups, "to_numpy") else np.asarray(groups)
+    if labels.shape != (count,):
+        raise ProblemError(f"groups must have one label for each of the {count} samples; got shape {labels.shape}")
+    if not _are_dates(labels):
+        return labels, "group" if named is None else str(named)
+    local = labels if labels.dtype.kind == "M" else np.array([_without_zone(one) for one in labels])
+    dates = local.astype("datetime64[s]")
+    days = dates.astype("datetime64[D]")
+    hours = (dates - days).astype("timedelta64[h]").astype(int)
+    months = dates.astype("datetime64[M]")
+    if len(np.unique(hours)) > 1:
+        return hours, "hour of day"
+    if len(np.unique(months)) > 1:
+        return months.astype(str), "month"
+    week = np.array(["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"])
+    return week[(days.astype("datetime64[D]").astype(int) + 3) % 7], "weekday"  # 1 January 1970 was a Thursday
+
+
+def _without_zone(date: Any) -> Any:
+    """The local time that a clock showed."""
+    return date.replace(tzinfo=None) if getattr(date, "tzinfo", None) is not None else date
+
+
+def _are_dates(labels: Array) -> bool:
+    if labels.dtype.kind == "M":
+        return True
+    return labels.dtype.kind == "O" and len(labels) > 0 and all(hasattr(one, "isoformat") for one in labels)

@@ -1,0 +1,57 @@
+"""A diagnosis as one page that needs nothing else, and as a notebook shows it: the sentences, pictures and tables."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pear.diagnosis.figures import amount, panels
+from pear.diagnosis.grids import grids
+from pear.diagnosis.reasons import percent
+from pear.problem.html import some, table
+from pear.report.page import page_of
+from pear.report.section import Figure, Section
+
+if TYPE_CHECKING:
+    from pear.diagnosis.diagnosis import Diagnosis
+
+_ROWS = 12  # of a table; the DataFrames have all of them
+_TITLES = {
+    "values": "Which predicted values cost money",
+    "groups": "Where and when it is lost",
+    "samples": "Which decisions lose most",
+    "error": "Which part of the error matters",
+    "constraints": "What holds the decisions",
+}
+
+
+def save_html(found: Diagnosis, path: str | os.PathLike[str]) -> Path:
+    """Write the page.
+
+    Raises:
+        MissingExtraError: jinja2, matplotlib or pandas, which write, draw and tabulate, is not installed.
+    """
+    tables, drawn = grids(found, _ROWS), panels(found)
+    sections = []
+    for name, title in _TITLES.items():
+        own = tuple(Figure(one.title, one.caption, one.svg) for one in drawn if one.name == name)
+        rows = (tables[name],) if name in tables else ()
+        if own or rows:
+            sections.append(Section(name, title, grids=rows, figures=own, figures_first=True))
+    size = f"{len(found.regret):,} samples, {len(found.names):,} predicted values, {len(found.variables):,} variables."
+    text = page_of("What the errors of the forecast cost", found.sentences, sections, f"{size} {found.smoothing}")
+    to = Path(path)
+    to.write_text(text, encoding="utf-8")
+    return to
+
+
+def notebook_html(found: Diagnosis) -> str:
+    """A small table, and the sentences below it."""
+    facts = {
+        "samples": len(found.regret),
+        "predicted values": some(found.names),
+        "lost": f"{amount(float(found.regret.sum()))}, {percent(found.normalized_regret)} of the best value",
+        "tangent share": percent(found.tangent_share) if found.tangent_share >= 0 else None,  # NaN without errors
+    }
+    return table("Diagnosis", facts, "\n".join(" ".join(line.split()) for line in found.sentences))

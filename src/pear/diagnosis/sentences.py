@@ -1,0 +1,161 @@
+"""A diagnosis in plain words, with the numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pear.diagnosis.reasons import percent
+from pear.errors import ProblemError
+
+if TYPE_CHECKING:
+    from pear.diagnosis.diagnosis import Diagnosis
+
+_MOST = 0.7  # share of the loss that the named samples or values make
+_FEW = 3  # values that are named
+
+
+def said(found: Diagnosis) -> list[str]:
+    """What there is to know, most important first."""
+    total = float(found.regret.sum())
+    lines = [_loss(found, total)]
+    if total > 0:
+        lines += [line for line in (_values(found), _groups(found, total)) if line]
+    lines += [line for line in (_tangent(found), _margin(found), *_constraints(found), *_flags(found)) if line]
+    return lines
+
+
+def compared(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> list[str]:
+    """What changes from the first to the second, of the same samples."""
+    if first.regret.shape != second.regret.shape or not np.allclose(first.best, second.best, rtol=1e-6):
+        raise ProblemError(
+            f"only diagnoses of the same samples can be compared; got {len(first.regret)} and {len(second.regret)} "
+            "samples with other best values: diagnose both forecasters on one test set"
+        )
+    old, new = names
+    lost = [100 * one.normalized_regret for one in (first, second)]
+    verb = "less" if lost[1] < lost[0] else "more" if lost[1] > lost[0] else "the same"
+    lines = [f"{new} loses {_points(lost[1])} of the best value where {old} loses {_points(lost[0])}: {verb}."]
+    shares = first.tangent_share, second.tangent_share
+    if np.isfinite(shares).all():
+        moved = "falls" if shares[1] < shares[0] else "rises" if shares[1] > shares[0] else "stays"
+        lines.append(
+            f"The tangent share of the squared error, which moves decisions, {moved} from {percent(shares[0])} ({old}) "
+            f"to {percent(shares[1])} ({new})."
+        )
+    better, worse = (int((change > 1e-9 * np.abs(first.best)).sum()) for change in _changes(first, second))
+    lines.append(f"{new} decides better in {better} of {len(first.regret)} samples and worse in {worse}.")
+    return [f"{line[0].upper()}{line[1:]}" for line in lines]
+
+
+def _changes(first: Diagnosis, second: Diagnosis) -> tuple[NDArray[Any], NDArray[Any]]:
+    return first.regret - second.regret, second.regret - first.regret
+
+
+def _points(number: float) -> str:
+    return percent(number / 100)
+
+
+def _loss(found: Diagnosis, total: float) -> str:
+    whole, count = float(np.abs(found.best).sum()), len(found.regret)
+    if total <= 1e-12 * whole:
+        return f"The decisions lose nothing: all {count} are as good as the best ones."
+    few = _how_many(found.regret, _MOST)
+    part = float(np.sort(found.regret)[::-1][:few].sum()) / total
+    if int((found.regret > 1e-12 * total).sum()) == few:
+        most = f"all of it in {few} of {count} samples"
+    else:
+        most = f"{percent(part)} of it comes from {few} of {count} samples"
+    lost = percent(found.normalized_regret)
+    return f"The decisions lose {lost} of the best value ({total:.4g} of {whole:.4g}); {most}."
+
+
+def _how_many(costs: NDArray[Any], part: float) -> int:
+    """The least number of entries that make up a share of the sum."""
+    falling = np.sort(costs)[::-1].cumsum()
+    return int(np.searchsorted(falling, part * falling[-1]) + 1)
+
+
+def _values(found: Diagnosis) -> str:
+    cost = np.nansum(found.attribution, axis=0)
+    if len(cost) < 2 or cost.sum() <= 0:
+        return ""
+    order = np.argsort(-cost, kind="stable")[:_FEW]
+    named = ", ".join(f"{found.names[j]} ({percent(cost[j] / cost.sum())})" for j in order)
+    return f"Of {len(cost)} predicted values the errors of these cost most: {named}."
+
+
+def _groups(found: Diagnosis, total: float) -> str:
+    if found.groups is None:
+        return ""
+    labels, at = np.unique(found.groups, return_inverse=True)
+    if len(labels) < 2:
+        return ""
+    lost, count = np.bincount(at, found.regret), np.bincount(at)
+    top = int(lost.argmax())
+    return (
+        f"By {found.grouped_by}, {labels[top]} costs most: {percent(lost[top] / total)} of the loss in "
+        f"{percent(count[top] / len(at))} of the samples."
+    )
+
+
+def _tangent(found: Diagnosis) -> str:
+    part = found.tangent_share
+    if not np.isfinite(part):
+        return ""
+    return (
+        f"{percent(part)} of the squared error is tangent and moves decisions; the constraints that hold them absorb "
+        f"the other {percent(1 - part)}, which is normal to them."
+    )
+
+
+def _margin(found: Diagnosis) -> str:
+    known = found.margin[np.isfinite(found.margin)]
+    if not len(known):
+        return ""
+    what = "decision" if found.integer or not _moves(found) else "set of binding constraints"
+    text = f"In {int((known >= 1).sum())} of {len(known)} samples the {what} is that of the truth"
+    changed = known[known < 1]
+    if not len(changed):
+        return f"{text}."
+    return f"{text}; in the others it first changes at {percent(float(np.median(changed)))} of the error (median)."
+
+
+def _moves(found: Diagnosis) -> bool:
+    """Whether decisions differ where the margin says that nothing changes: those of a quadratic program do."""
+    same = found.margin >= 1
+    return bool((np.abs(found.decision[same] - found.best_decision[same]) > 1e-9).any())
+
+
+def _constraints(found: Diagnosis) -> list[str]:
+    rows = [j for j, kind in enumerate(found.constraint_kinds) if kind == "row" and found.binding[j] > 0]
+    if not rows:
+        return []
+    top = max(rows, key=lambda j: found.best_shadow_price[j])
+    of = "In the relaxation without integers, " if found.integer else ""
+    text = (
+        f"{of}{found.constraint_names[top]} binds in {percent(found.binding[top])} of the decisions; a unit more is "
+        f"worth {found.best_shadow_price[top]:.4g} under the true costs, on average."
+    )
+    return [f"{text[0].upper()}{text[1:]}"]
+
+
+def _flags(found: Diagnosis) -> list[str]:
+    count, lines = len(found.regret), []
+    if found.zero_gradient.any():
+        lost = found.zero_gradient & (found.regret > 1e-12 * np.abs(found.best))
+        lines.append(
+            f"{int(found.zero_gradient.sum())} of {count} samples have an error and no gradient of the smoothed "
+            f"regret; {int(lost.sum())} of them lose something all the same."
+        )
+    if found.degenerate.any():
+        lines.append(
+            f"{int(found.degenerate.sum())} of {count} smoothed decisions are degenerate: a tight constraint has "
+            "no multiplier."
+        )
+    unsplit = int((np.isnan(found.tangent) | np.isnan(found.tangent_at_forecast)).sum())
+    if unsplit:
+        lines.append(f"The squared error of {unsplit} samples could not be split to 1e-10, and is left out.")
+    return lines

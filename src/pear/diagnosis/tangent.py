@@ -1,0 +1,104 @@
+"""Which part of the squared error moves decisions: the tangent one, and the normal one, which constraints absorb.
+
+At a smoothed decision, in the metric of H⁻¹, ``eᵀH⁻¹e = eᵀPe + nᵀHn`` with the normal component ``n = H⁻¹e − Pe``. On
+the way from c to ĉ the decision moves by −P e for every unit of t, so that the mean of eᵀPe is ``eᵀ(z*(c) − z*(ĉ))``:
+two decisions give it exactly, whatever active sets lie between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from pear.decisions.smoothing import Smoothing
+from pear.decisions.solve import choose_smoothing, fail, solve_verified
+from pear.optimality.rule import NEGLIGIBLE
+from pear.problem import Problem
+from pear.problem.canonical import matvec
+from pear.sensitivity.curvature import inverse_times, singular
+from pear.sensitivity.projection import project_any
+
+EXACT = 1e-10
+"""How far parts of an error may be from what they must be, relative to the whole."""
+_FLAT_SHARE = 0.01  # of the mean curvature, which a singular one gets in every direction
+
+
+@dataclass(frozen=True)
+class ErrorSplit:
+    """The squared errors of a batch and their parts.
+
+    Attributes:
+        total: (B,) eᵀH⁻¹e.
+        tangent: (B,) the mean of eᵀPe between c and ĉ; normal: (B,) the rest.
+        at_forecast: (B,) eᵀPe at the decision under ĉ, which the gradient of regret sees; NaN where it and its own
+            normal part do not add up.
+        zero_gradient: (B,) bool, where there is an error and the gradient sees none of it.
+        degenerate: (B,) bool, where a constraint is tight at the decision under ĉ without a multiplier.
+        smoothing: what the problem was smoothed by.
+    """
+
+    total: Tensor
+    tangent: Tensor
+    normal: Tensor
+    at_forecast: Tensor
+    zero_gradient: Tensor
+    degenerate: Tensor
+    smoothing: Smoothing
+
+
+def split_error(
+    problem: Problem, predicted: Tensor, true: Tensor, smoothing: float | Literal["auto"], solver: str
+) -> ErrorSplit:
+    """Split the error of every sample.
+
+    Args:
+        problem: what is decided, continuous.
+        predicted: (B, n) ĉ.
+        true: (B, n) c.
+        smoothing: λ; "auto" as ``PEARLoss`` picks it.
+        solver: as of ``pear.solve``.
+    """
+    scale = _with_curvature(problem, true, choose_smoothing(problem, true, smoothing))
+    inner = scale.problem(problem)
+    costs = [scale.times_units(cost) for cost in (predicted, true)]
+    solved, best = (solve_verified(inner, cost, scale.value, solver) for cost in costs)
+    for one, what in ((solved, "predicted"), (best, "true")):
+        fail(one.status, "raise", f"the smoothed problem under the {what} costs")
+    e = problem.sign * (costs[0] - costs[1])
+    rescaled = inverse_times(solved.qp, e)
+    g, curved = project_any(solved, e)
+    total, local = (e * rescaled).sum(1), (e * g).sum(1)
+    absorbed = ((rescaled - g) * (e - matvec(solved.qp.H, g))).sum(1)
+    holds = curved & ((local + absorbed - total).abs() <= EXACT * total)
+    # The curvature of φ changes on the way, and with it the metric: there the split is that at the forecast.
+    tangent = _part((e * (best.x - solved.x)).sum(1) if problem.phi is None else local, total)
+    return ErrorSplit(
+        total=total,
+        tangent=tangent,
+        normal=total - tangent,
+        at_forecast=torch.where(holds, _part(local, total), torch.nan),
+        zero_gradient=(total > 0) & (local <= NEGLIGIBLE * total),
+        degenerate=solved.weak.count() > 0,
+        smoothing=scale,
+    )
+
+
+def _part(value: Tensor, whole: Tensor) -> Tensor:
+    """(B,) between 0 and the whole: what rounding leaves outside is cut, and anything more is NaN."""
+    outside = torch.maximum(-value, value - whole) > EXACT * whole
+    return torch.where(outside, torch.nan, torch.minimum(value.clamp(min=0), whole))
+
+
+def _with_curvature(problem: Problem, true: Tensor, scale: Smoothing) -> Smoothing:
+    """The same smoothing, or more where H would still be singular: H⁻¹ would not exist."""
+    qp = scale.problem(problem).canonical(true, scale.value)
+    if problem.phi is not None or not bool(singular(qp).any()):
+        return scale
+    mean = float(qp.H.diagonal(dim1=1, dim2=2).mean()) or float(true.abs().mean()) or 1.0
+    value = _FLAT_SHARE * mean
+    return Smoothing(
+        value, scale.units, f"the curvature is singular, so that λ = {value:.3g}, a hundredth of its mean, is added"
+    )

@@ -1,0 +1,189 @@
+"""The elastic problem: slacks on the rows that have a price, so that every forecast has a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
+from pear.problem.constraint_map import own_sides
+from pear.problem.problem import Problem
+from pear.problem.sparse import SparseMatrix
+
+
+class Elastic:
+    """``min f(z) + price·s`` over z and s ≥ 0 with ``Az + s⁻ − s⁺ = b`` and ``Gz − s ≤ h`` on the rows with a price.
+
+    A bound with a price becomes a row of G. The variables are z, then s⁻ and s⁺ of the priced equalities, then s of
+    the priced inequalities, lower and upper bounds.
+
+    Args:
+        problem: what is decided, without φ.
+        prices: of every row, infinite where there is none: (2, p) for b, (m,) for h, (n,) for lb and ub.
+
+    Attributes:
+        problem: over all variables, integers included.
+        plain: what was given.
+        price: (slacks,), positive.
+        n: variables of the plain problem.
+    """
+
+    def __init__(self, problem: Problem, prices: Mapping[str, Tensor]) -> None:
+        self.plain, self.n = problem, problem.n
+        has = {name: price.isfinite() if name != "b" else price[0].isfinite() for name, price in prices.items()}
+        self._at = {name: where.nonzero()[:, 0] for name, where in has.items()}
+        at = self._at
+        self.price = torch.cat([prices["b"][0, at["b"]], prices["b"][1, at["b"]], *(
+            prices[name][at[name]] for name in ("h", "lb", "ub")
+        )])  # fmt: skip
+        m, own = own_sides(problem)["h"].shape[-1], own_sides(problem)
+        bounds = len(at["lb"]) + len(at["ub"])
+        # rows of the elastic G that have a slack: priced ones, and all that were bounds
+        self._rows = torch.cat([at["h"], torch.arange(m, m + bounds, device=problem.device)])
+        slacks, e = len(self.price), len(at["b"])
+        too_little = _signs(own["b"].shape[-1], slacks, at["b"], 0, 1.0)
+        too_much = _signs(own["b"].shape[-1], slacks, at["b"], e, -1.0)
+        over = _signs(m + bounds, slacks, self._rows, 2 * e, -1.0)
+        bound_rows = sparse.vstack([-_unit(self.n, at["lb"]), _unit(self.n, at["ub"])]).tocsr()
+        self.problem = Problem(
+            Q=_padded(problem, slacks),
+            A=_beside(problem.A, too_little + too_much, problem.device),
+            b=problem.b,
+            G=_beside(_above(problem.G, bound_rows, problem), over, problem.device) if m + bounds else None,
+            h=self.fields(own)["h"] if m + bounds else None,
+            lb=self._bound(own["lb"], has["lb"], -torch.inf, 0.0),
+            ub=self._bound(own["ub"], has["ub"], torch.inf, torch.inf),
+            sense=problem.sense,
+            integer=None if problem.integer is None else problem.integer.nonzero()[:, 0],
+        ).to(dtype=problem.dtype)
+
+    def smoothed(self, curvature: Tensor | None) -> Problem:
+        """The continuous relaxation with a curvature (n,) added, on z and not on slacks; None adds nothing."""
+        if curvature is None:
+            return self.problem.relaxed()
+        return curved(self.problem.relaxed(), torch.cat([curvature, torch.zeros_like(self.price)]))
+
+    @cached_property
+    def violations(self) -> Problem:
+        """The continuous relaxation without an objective of its own: with the prices alone, the least violation."""
+        return self.problem.relaxed()._with(Q=None, _plans={})
+
+    def cost(self, cost: Tensor, times: Tensor | None = None) -> Tensor:
+        """(B, n + slacks) costs from (B, n), differentiable; ``times`` (B,) multiplies the prices of each sample."""
+        price = self.plain.sign * self.price.to(cost).expand(len(cost), -1)
+        return torch.cat([cost, price if times is None else times.to(cost)[:, None] * price], 1)
+
+    def fields(self, sides: Mapping[str, Tensor]) -> dict[str, Any]:
+        """b and h of the elastic problem, those that it has, from all four sides (r,) or (B, r); differentiable."""
+        at = self._at
+        parts = [sides["h"], -sides["lb"][..., at["lb"]], sides["ub"][..., at["ub"]]]
+        size = max((part.shape[:-1] for part in parts), key=len)
+        h = torch.cat([part.expand(*size, part.shape[-1]) for part in parts], -1)
+        return {name: side for name, side in (("b", sides["b"]), ("h", h)) if side.shape[-1]}
+
+    def by_sides(self, by_b: Tensor, by_h: Tensor) -> dict[str, Tensor]:
+        """Derivatives by all four sides, (B, r) each, from those by b and h of the elastic problem."""
+        m, (low, high) = by_h.shape[1] - len(self._at["lb"]) - len(self._at["ub"]), (self._at[x] for x in ("lb", "ub"))
+        lb, ub = (by_h.new_zeros(len(by_h), self.n) for _ in range(2))
+        lb[:, low], ub[:, high] = -by_h[:, m : m + len(low)], by_h[:, m + len(low) :]
+        return {"b": by_b, "h": by_h[:, :m], "lb": lb, "ub": ub}
+
+    def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What belongs to rows of h, and to lower and upper bounds (B, n), of a value for each row of the elastic G."""
+        sides = self.by_sides(rows[:, :0], rows)
+        return sides["h"], -sides["lb"], sides["ub"]
+
+    def as_rows(self, rows: Tensor, bound: Tensor) -> Tensor:
+        """Multipliers of the elastic G from those of G (B, m) and of bounds (B, n), negative at lower ones."""
+        low, high = (-bound).clamp(min=0)[:, self._at["lb"]], bound.clamp(min=0)[:, self._at["ub"]]
+        return torch.cat([rows, low, high], 1)
+
+    def charge(self, x: Tensor) -> Tensor:
+        """(B,) the price of the slacks of solutions x (B, n + slacks)."""
+        return (x[:, self.n :] * self.price).sum(1)
+
+    def violation(self, z: Tensor, program: QuadraticProgram) -> Tensor:
+        """(B, slacks) by how much z (B, n) violates the priced rows of an elastic program."""
+        x = torch.cat([z, z.new_zeros(len(z), len(self.price))], 1)
+        short = (program.b - matvec(program.A, x))[:, self._at["b"]]
+        over = (matvec(program.G, x) - program.h)[:, self._rows]
+        return torch.cat([short.clamp(min=0), (-short).clamp(min=0), over.clamp(min=0)], 1)
+
+    def slope(self, violated: Tensor, program: QuadraticProgram) -> Tensor:
+        """(B, n) derivative by z of the price of violations that are > 0 where ``violated`` (B, slacks) is true."""
+        weight, e = torch.where(violated, self.price, 0.0), len(self._at["b"])
+        by_b = weight.new_zeros(len(weight), program.p)
+        by_b[:, self._at["b"]] = weight[:, e : 2 * e] - weight[:, :e]
+        by_h = weight.new_zeros(len(weight), program.m)
+        by_h[:, self._rows] = weight[:, 2 * e :]
+        return (tmatvec(program.A, by_b) + tmatvec(program.G, by_h))[:, : self.n]
+
+    def _bound(self, own: Tensor, priced: Tensor, absent: float, slack: float) -> Tensor:
+        kept = torch.where(priced, absent, own)
+        return torch.cat([kept, kept.new_full((*kept.shape[:-1], len(self.price)), slack)], -1)
+
+
+def curved(problem: Problem, curvature: Tensor) -> Problem:
+    """The problem with a diagonal (n,) of curvature more, which both senses penalise."""
+    diagonal = problem.sign * curvature
+    if problem.is_sparse:
+        more = sparse.diags_array(diagonal.numpy())
+        Q: Any = SparseMatrix(sparse.csr_array(more if problem.Q is None else problem.Q.csr + more))  # type: ignore[attr-defined]
+    else:
+        Q = torch.diag(diagonal) if problem.Q is None else problem.Q + torch.diag(diagonal)
+    return problem._with(Q=Q, _plans={})
+
+
+def nearest(problem: Problem, weights: Tensor) -> Problem:
+    """``min ½ Σ wᵢzᵢ² + cᵀz`` over the constraints of a problem: with c = −w∘z a projection of z onto them."""
+    return curved(problem._with(Q=None, sense="min"), weights)
+
+
+def _signs(rows: int, slacks: int, at: Tensor, first: int, sign: float) -> sparse.csr_array:
+    """(rows, slacks) with ``sign`` for the slack of each row in ``at``, the first of which is ``first``."""
+    where = (at.cpu().numpy(), first + torch.arange(len(at)).numpy())
+    return sparse.csr_array((torch.full((len(at),), sign).double().numpy(), where), shape=(rows, slacks))
+
+
+def _unit(n: int, at: Tensor) -> sparse.csr_array:
+    """The rows ``at`` of the identity."""
+    return sparse.csr_array(sparse.eye_array(n, format="csr")[at.cpu().numpy()])
+
+
+def _dense(matrix: sparse.csr_array, device: torch.device) -> Tensor:
+    return torch.from_numpy(matrix.toarray()).to(device)
+
+
+def _beside(matrix: Any, more: sparse.csr_array, device: torch.device) -> Any:
+    """Columns behind those of a matrix, dense (r, n) or (N, r, n), or sparse; None stays None."""
+    if matrix is None:
+        return None
+    if not isinstance(matrix, Tensor):
+        csr = matrix.csr if isinstance(matrix, SparseMatrix) else matrix
+        return sparse.hstack([csr, more], format="csr")
+    columns = _dense(more, device)
+    return torch.cat([matrix, columns.expand(*matrix.shape[:-1], columns.shape[-1])], -1)
+
+
+def _above(matrix: Any, more: sparse.csr_array, problem: Problem) -> Any:
+    """Rows below those of G; SciPy's where the problem is sparse."""
+    if problem.is_sparse:
+        return more if matrix is None else sparse.vstack([matrix.csr, more], format="csr")
+    rows = _dense(more, problem.device)
+    if matrix is None:
+        return rows
+    return torch.cat([matrix, rows.expand(*matrix.shape[:-2], *rows.shape)], -2)
+
+
+def _padded(problem: Problem, slacks: int) -> Any:
+    """Q with zeros for the slacks."""
+    if problem.Q is None:
+        return None
+    if problem.is_sparse:
+        return sparse.block_diag([problem.Q.csr, sparse.csr_array((slacks, slacks))], format="csr")  # type: ignore[attr-defined]
+    return torch.nn.functional.pad(problem.Q, (0, slacks, 0, slacks))

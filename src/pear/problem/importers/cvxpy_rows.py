@@ -1,0 +1,163 @@
+"""Constraints of a CVXPY problem that predicted parameters stand in or that have a price: where their rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from pear.errors import DataError
+from pear.problem.importers.arrays import count, listed
+from pear.problem.importers.cvxpy_checks import WHERE, constraint_name
+from pear.problem.importers.limits import check_price
+from pear.problem.importers.rows import Array
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A constraint whose rows are looked for.
+
+    Attributes:
+        name: its label, or its number.
+        row: the constraint, with the tag added to its right side: ``left ≤ right + tag``.
+        tag: a parameter of its shape.
+        equality: whether it is one.
+        moved_by: names of the predicted parameters in it.
+        price: of a unit of violation; for an equality it may be a pair. None where it has none.
+    """
+
+    name: str
+    row: Any
+    tag: Any
+    equality: bool
+    moved_by: tuple[str, ...]
+    price: Any
+
+    @staticmethod
+    def of(name: str, row: Any, predicted: Sequence[Any], price: Any, cvxpy: Any) -> Tagged:
+        """The constraint of a copy, with its tag."""
+        tag = cvxpy.Parameter(row.shape, value=np.zeros(row.shape))
+        kind = type(row).__name__
+        equality = kind in ("Equality", "Zero")
+        left, right = (row.args[0], row.args[1]) if len(row.args) == 2 else (row.args[0], 0.0)
+        left, right = (-left, -right) if kind == "NonNeg" else (left, right)
+        moved = left == right + tag if equality else left <= right + tag
+        inside = tuple(p.name() for p in predicted if any(p is other for other in row.parameters()))
+        return Tagged(name, moved, tag, equality, inside, price)
+
+
+def prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
+    """The price of each constraint that ``recourse`` names, by its number; empty where that is no mapping.
+
+    Raises:
+        DataError: a key is no constraint of the problem.
+    """
+    if not isinstance(recourse, Mapping):
+        return {}
+    names = [constraint_name(row, i) for i, row in enumerate(constraints)]
+    found: dict[int, Any] = {}
+    for key, price in recourse.items():
+        at = [i for i, row in enumerate(constraints) if row is key or (isinstance(key, str) and names[i] == key)]
+        if len(at) != 1:
+            raise DataError(
+                f"{WHERE}: recourse names {key!s}, which is {'no' if not at else 'more than one'} constraint of it; "
+                f"expected the constraints themselves or their names, {listed(names) or 'of which there are none'}"
+            )
+        found[at[0]] = price
+    return found
+
+
+class TaggedRows:
+    """Where the rows of tagged constraints are among those of CVXPY's matrices.
+
+    Args:
+        tagged: the constraints.
+        respond: from values of the tags, by their ids, to what they add to the right-hand sides (r,).
+    """
+
+    def __init__(self, tagged: Sequence[Tagged], respond: Callable[[dict[int, Any]], Array]) -> None:
+        self.tagged = tuple(tagged)
+        starts = np.cumsum([1, *(one.tag.size for one in tagged)])
+        numbers = {
+            one.tag.id: (start + np.arange(one.tag.size, dtype=float)).reshape(one.tag.shape)
+            for one, start in zip(tagged, starts, strict=False)
+        }
+        response = respond(numbers)
+        self.total = len(response)
+        place = np.zeros(starts[-1], dtype=int)
+        moved = np.flatnonzero(response)
+        place[np.abs(response[moved]).round().astype(int)] = moved
+        self.rows: list[NDArray[np.int_]] = [place[numbers[one.tag.id].astype(int)] for one in tagged]
+
+    def constraint(self, row: int) -> Tagged | None:
+        """The tagged constraint that a row belongs to, if any."""
+        return next((one for one, at in zip(self.tagged, self.rows, strict=True) if (at == row).any()), None)
+
+    def kept(self) -> NDArray[np.bool_]:
+        """(r,) bool: the rows that may not become bounds, because they move or have a price."""
+        mask = np.zeros(self.total, dtype=bool)
+        for at in self.rows:
+            mask[at] = True
+        return mask
+
+    def prices(self) -> tuple[Array, Array]:
+        """(r,) prices of a row that falls short of its right-hand side and of one above it; inf where it has none."""
+        little, much = np.full(self.total, np.inf), np.full(self.total, np.inf)
+        for one, at in zip(self.tagged, self.rows, strict=True):
+            if one.price is None:
+                raise DataError(
+                    f"{WHERE}: {one.name} depends on {listed(one.moved_by)}, which is predicted, and recourse has no "
+                    "price for it; say what a unit of its violation costs: recourse={constraint: price, …}"
+                )
+            sides = check_price(WHERE, one.name, one.price, one.equality)
+            little[at], much[at] = (_spread(one, side) for side in sides)
+        return little, much
+
+    def sentences(self, recourse: bool) -> list[str]:
+        """What the report says of constraints that move, and of the recourse where there is none."""
+        found = [
+            f"The right-hand side{'s' * (at.size > 1)} of {one.name} ({count(at.size, 'row')}) "
+            f"depend{'s' * (at.size == 1)} on {listed(one.moved_by)}."
+            for one, at in zip(self.tagged, self.rows, strict=True)
+            if one.moved_by
+        ]
+        missing = "To train, declare what a violation costs: recourse={constraint: price}, or m.with_recourse(…)."
+        return [*found, missing] if found and not recourse else found
+
+
+def _spread(one: Tagged, price: Any) -> Array:
+    try:
+        return np.broadcast_to(np.asarray(price, dtype=float), one.tag.shape)
+    except ValueError as error:
+        raise DataError(
+            f"{WHERE}: the price of {one.name} has shape {np.shape(price)}; expected a number, or one for each row in "
+            f"the shape of the constraint, {one.tag.shape}"
+        ) from error
+
+
+def check_moves(name: str, A: sparse.csr_array, b: Array, rows: TaggedRows) -> None:
+    """What a predicted parameter adds to the rows is to right-hand sides of tagged constraints alone.
+
+    Args:
+        name: of the parameter.
+        A: (r, n) what it adds to the matrix, and ``b`` (r,) to the right-hand sides.
+        rows: of the tagged constraints.
+    """
+    entries = sparse.coo_array(A)
+    touched = entries.row[entries.data != 0]
+    inside = [one for row in np.unique(touched) if (one := rows.constraint(int(row))) is not None]
+    if inside:
+        raise DataError(
+            f"{WHERE}: the predicted parameter {name} multiplies a decision in {inside[0].name}; in a constraint it "
+            "may stand alone, as in A @ x <= p: give it a value and leave it out of parameters, or use "
+            "pear.DecisionLayer, which takes predicted A and G"
+        )
+    if len(touched) or (b[~rows.kept()] != 0).any():
+        raise DataError(
+            f"{WHERE}: the predicted parameter {name} stands inside a nonlinear function of the objective; "
+            "it may multiply decisions alone: write sum_squares(x - p) as sum_squares(x) - 2 * p @ x"
+        )

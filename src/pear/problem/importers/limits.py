@@ -1,0 +1,106 @@
+"""Right-hand sides that are predicted: the constraint map of rows with two limits, and what their violation costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from pear.errors import DataError, ProblemError
+from pear.problem.constraint_map import ConstraintMap
+from pear.problem.importers.rows import Array, Rows
+from pear.problem.recourse import Penalty
+
+
+def constraint_map(rows: Rows, D: sparse.csr_array) -> ConstraintMap | None:
+    """The map of a problem made of these rows; None where nothing is predicted.
+
+    Args:
+        rows: k of them.
+        D: (k, values) how both limits of every row depend on the predicted values.
+    """
+    equal, above, below = rows.kinds()
+    b, h = D[equal], sparse.csr_array(sparse.vstack([D[above], -D[below]]))
+    if not b.nnz and not h.nnz:
+        return None
+    return ConstraintMap(b=b if b.nnz else None, h=h if h.nnz else None)
+
+
+def penalty(rows: Rows, little: Array, much: Array) -> Penalty:
+    """Prices (k,) of rows that fall short of a limit, and of those above one, as prices of a problem's rows."""
+    equal, above, below = rows.kinds()
+    h = np.concatenate([much[above], little[below]])
+    priced = np.isfinite(little[equal]) | np.isfinite(much[equal])
+    return Penalty(b=(little[equal], much[equal]) if priced.any() else None, h=h if np.isfinite(h).any() else None)
+
+
+def predicted_rows(where: str, rows: Rows, names: Sequence[str] | str | None) -> NDArray[np.int_]:
+    """Numbers of the rows whose right-hand sides are predicted.
+
+    Raises:
+        ProblemError: a name is no row, is there twice, or has two limits or none: nobody says which is predicted.
+    """
+    chosen = [names] if isinstance(names, str) else list(names or ())
+    for i, name in enumerate(chosen):
+        found = rows.names.count(name)
+        if found != 1 or name in chosen[:i]:
+            came = "twice" if found == 1 else "which is no row of it" if not found else "which several rows are called"
+            raise ProblemError(
+                f"{where}: rows must name rows, each once; got {name!r}, {came}. They are called "
+                f"{', '.join(rows.names[:6])}{', …' if len(rows.names) > 6 else ''}"
+            )
+    at = np.array([rows.names.index(name) for name in chosen], dtype=int)
+    equal, above, below = (np.isin(at, kind) for kind in rows.kinds())
+    for name, ways in zip(chosen, equal.astype(int) + above + below, strict=True):
+        if ways != 1:
+            came = "no limit" if not ways else "two limits, and nobody says which of them is predicted"
+            raise ProblemError(f"{where}: row {name} has {came}; write it as rows with one limit each")
+    return at
+
+
+def without_limits(rows: Rows, at: NDArray[np.int_]) -> Rows:
+    """The rows with 0 for the limits that are predicted."""
+    low, high = rows.low.copy(), rows.high.copy()
+    low[at], high[at] = np.where(np.isfinite(low[at]), 0.0, low[at]), np.where(np.isfinite(high[at]), 0.0, high[at])
+    return Rows(rows.matrix, low, high, rows.names, rows.numbers)
+
+
+def recourse_of(where: str, rows: Rows, given: Any) -> Any:
+    """A dictionary from names of rows to prices as a ``Penalty``; anything else stays as it is.
+
+    Raises:
+        ProblemError: a key is no row.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    little, much = np.full(len(rows.low), np.inf), np.full(len(rows.low), np.inf)
+    for name, price in given.items():
+        if name not in rows.names:
+            raise ProblemError(f"{where}: recourse names {name!r}, which is no row of it; give names of rows")
+        at = rows.names.index(name)
+        little[at], much[at] = check_price(where, name, price, bool(rows.low[at] == rows.high[at]))
+    return penalty(rows, little, much)
+
+
+def check_price(where: str, name: str, price: Any, equality: bool) -> tuple[Any, Any]:
+    """The price of a unit too little and too much, from one for both or, of an equality, from a pair.
+
+    Raises:
+        DataError: it is neither.
+    """
+    pair = isinstance(price, tuple)
+    sides = price if pair else (price, price)
+    if pair and not equality:
+        raise DataError(
+            f"{where}: the price of {name} is a pair, and {name} is an inequality, which is violated in one way only; "
+            "give one price"
+        )
+    if len(sides) != 2 or any(not (np.asarray(side, dtype=float) >= 0).all() for side in sides):
+        raise DataError(
+            f"{where}: the price of {name} is {price}; expected a number of at least 0 a unit of violation, an array "
+            "with one for each row, or for an equality a pair (too little, too much) of these"
+        )
+    return sides[0], sides[1]

@@ -1,0 +1,84 @@
+"""Which entries of costs, right-hand sides and bounds are predicted: ``Model.predicting``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem.constraint_map import ConstraintMap, own_sides
+from pear.problem.cost_map import CostMap
+from pear.problem.problem import Problem
+
+Entries = bool | Sequence[int]
+_MOST_DENSE = 2**20  # entries of a map that is kept as a dense array
+
+
+def predicted_entries(
+    problem: Problem, cost: Entries, sides: Mapping[str, Entries], known: Any
+) -> tuple[Problem, CostMap, ConstraintMap | None]:
+    """The problem with 0 at predicted entries, and the two maps.
+
+    Args:
+        problem: what is decided.
+        cost: which costs are predicted; sides: which entries of b, h, lb and ub.
+        known: (n,) or (N, n) costs, or None.
+    """
+    if not isinstance(problem, Problem):
+        raise ProblemError(f"Model.predicting takes a pear.Problem; got {type(problem).__name__}: pass its problem")
+    own = own_sides(problem)
+    sizes = {"cost": problem.n, **{name: own[name].shape[-1] for name in sides}}
+    chosen = {name: _indices(name, which, sizes[name]) for name, which in {"cost": cost, **sides}.items()}
+    k, first, maps, changed = sum(map(len, chosen.values())), 0, {}, {}
+    for name, at in chosen.items():
+        entries = np.ones(len(at)), (at, first + np.arange(len(at)))
+        matrix = sparse.csr_array(entries, shape=(sizes[name], k))
+        maps[name] = _dense_if_small(matrix)
+        first += len(at)
+        if name != "cost" and len(at):
+            changed[name] = own[name].clone()
+            changed[name][..., at] = 0.0
+    if not k:
+        raise ProblemError("nothing is predicted; say which costs, right-hand sides or bounds are: h=True, b=[0, 2], …")
+    fixed = torch.zeros(problem.n, dtype=torch.float64) if known is None else known
+    names = [_name(name, i) for name, at in chosen.items() for i in at.tolist()]
+    rows = ConstraintMap(**{name: maps[name] for name in changed}) if changed else None
+    batch = next((len(value) for value in changed.values() if value.ndim == 2), problem.batch)
+    return problem._with(**changed, batch=batch), CostMap(maps["cost"], fixed, names), rows
+
+
+def no_entries(rows: int, k: int) -> Any:
+    """A map (rows, k) of zeros: nothing is predicted."""
+    return _dense_if_small(sparse.csr_array((rows, k)))
+
+
+def _dense_if_small(matrix: sparse.csr_array) -> Any:
+    return matrix if np.prod(matrix.shape) > _MOST_DENSE else matrix.toarray()
+
+
+def _name(what: str, index: int) -> str:
+    return f"x{index}" if what == "cost" else f"{what}[{index}]"
+
+
+def _indices(name: str, which: Any, size: int) -> Any:
+    """The entries that are predicted, in the order in which they are named."""
+    if isinstance(which, (bool, np.bool_)):
+        if which and not size:
+            raise ProblemError(f"{name}=True, but the problem has no {name}; give it rows, or leave {name} out")
+        return np.arange(size if which else 0)
+    found = np.asarray(which.tolist() if isinstance(which, Tensor) else which)
+    if found.size == 0:
+        return np.arange(0)
+    if found.ndim != 1 or not np.issubdtype(found.dtype, np.integer):
+        raise ProblemError(f"{name} must be True, False, or a list of indices; got {which!r}")
+    outside = found[(found < 0) | (found >= size)]
+    if len(outside):
+        raise ProblemError(f"{name} holds the index {outside[0]}; its entries are numbered 0 to {size - 1}")
+    if len(set(found.tolist())) < len(found):
+        raise ProblemError(f"{name} holds an index twice; each entry is predicted once")
+    return found

@@ -1,0 +1,171 @@
+"""Recourse: what happens where the decision under a forecast violates what came true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.problem.constraint_map import SIDES, ConstraintMap, own_sides
+from pear.problem.convert import ArrayLike, present, shape, to_float64
+from pear.problem.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Penalty:
+    """The decision stays as it is, and each unit by which it violates the truth has a price: overtime, shortage.
+
+    The problem becomes elastic: with slacks s ≥ 0 on the priced rows it minimises ``f(z) + price·s``. That is what is
+    decided under the forecast, what the decision is charged for under the truth, and what the best decision minimises,
+    so that regret is never negative.
+
+    Every price is a number, for all predicted rows of its kind, or one for each row of the problem: infinite for a row
+    that may not be violated. A predicted row needs a finite price. Prices are in the unit of the objective, positive
+    for minimisation and maximisation alike.
+
+    Args:
+        b: of equalities, for too little (Az < b) and too much (Az > b); a tuple of two prices them apart, and one
+            of them may be 0.
+        h: of inequalities, for Gz > h.
+        lb: of lower bounds, for z < lb.
+        ub: of upper bounds, for z > ub.
+
+    Example:
+        >>> Penalty(b=(9.0, 1.0), h=[2.0, float("inf")])
+        Penalty(b=(9.0, 1.0), h=[2.0, inf])
+    """
+
+    b: ArrayLike = None
+    h: ArrayLike = None
+    lb: ArrayLike = None
+    ub: ArrayLike = None
+
+    def prices(self, problem: Problem, constraints: ConstraintMap) -> dict[str, Tensor]:
+        """The price of every row, infinite where it may not be violated: (2, p) for b, else (r,).
+
+        Raises:
+            ProblemError: a predicted row has no price, or a price is negative, not a number, or for no row.
+        """
+        own, found = own_sides(problem), {}
+        for name in SIDES:
+            rows = own[name].shape[-1]
+            predicted, given = constraints.predicted(name, rows), getattr(self, name)
+            pair = given if name == "b" and isinstance(given, tuple) else (given, given) if name == "b" else (given,)
+            if len(pair) != (2 if name == "b" else 1):
+                raise ProblemError(f"Penalty(b=…) takes a pair (too little, too much) as a tuple; got {len(pair)}")
+            sides = torch.stack([_prices(name, one, predicted) for one in pair])
+            missing = predicted & ~sides.isfinite().all(0)
+            if bool(missing.any()):
+                at = int(missing.nonzero()[0])
+                raise ProblemError(
+                    f"{name}[{at}] is predicted and has no finite price; say what a unit of its violation costs: "
+                    f"pear.Penalty({name}=…)"
+                )
+            one_sided = bool((sides.isfinite().any(0) & ~sides.isfinite().all(0)).any())
+            if one_sided or bool((sides.sum(0) == 0).any()):
+                told = "too little and too much must both have a finite price, and not both 0" if name == "b" else "> 0"
+                raise ProblemError(f"Penalty({name}=…): a price must be {told}; got {given!r}")
+            found[name] = sides if name == "b" else sides[0]
+        return {name: price.to(problem.device) for name, price in found.items()}
+
+    def __repr__(self) -> str:
+        given = present(**{name: getattr(self, name) for name in SIDES})
+        return f"Penalty({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """The nearest point that the truth allows is done instead, and its true cost is paid.
+
+    ``argmin ½ Σ wᵢ(zᵢ − ẑᵢ)²`` over the true feasible set, which must not be empty. Where the forecast itself allows no
+    point, ẑ is the best of the points with the least total violation of the predicted rows.
+
+    Args:
+        weights: a number or (n,), positive; left out, 1.
+        price: of a unit of violation that remains in an infeasible forecast: what the loss adds for it.
+
+    Example:
+        >>> Projection(weights=[1.0, 4.0])
+        Projection(weights=[1.0, 4.0], price=1.0)
+    """
+
+    weights: ArrayLike = None
+    price: float = 1.0
+
+    def metric(self, problem: Problem) -> Tensor:
+        """(n,) the weights.
+
+        Raises:
+            ProblemError: a weight or the price is not a positive number, or there are not n of them.
+        """
+        given = to_float64("weights", 1.0 if self.weights is None else self.weights)
+        if shape(given) not in ((), (problem.n,)) or not bool((given.isfinite() & (given > 0)).all()):
+            raise ProblemError(
+                f"Projection(weights=…) must be a positive number, or {problem.n} of them, one for each variable; got "
+                f"{self.weights!r}"
+            )
+        return given.expand(problem.n).clone().to(problem.device)
+
+    def prices(self, problem: Problem, constraints: ConstraintMap) -> dict[str, Tensor]:
+        """The price of every row of an infeasible forecast: of predicted rows alone."""
+        priced = dict.fromkeys(constraints.sides, self.price)
+        if not (isinstance(self.price, (int, float)) and 0 < self.price < float("inf")):
+            raise ProblemError(f"Projection(price=…) must be a positive number; got {self.price!r}")
+        return Penalty(**priced).prices(problem, constraints)
+
+
+Recourse = Penalty | Projection
+
+
+def check_recourse(problem: Problem, constraints: ConstraintMap | None, recourse: Any) -> None:
+    """A recourse comes with predicted rows, and fits them; it may still be None, which ``recourse_model`` refuses.
+
+    Raises:
+        ProblemError: there are no such rows, or it does not fit the problem.
+    """
+    if constraints is None:
+        if recourse is not None:
+            raise ProblemError("recourse is about predicted right-hand sides, and there are none; pass constraint_map=")
+        return
+    constraints.check(problem)
+    if problem.phi is not None:
+        raise ProblemError("right-hand sides of a problem with a smooth term φ cannot be predicted; leave out phi")
+    if recourse is None:
+        return
+    if not isinstance(recourse, (Penalty, Projection)):
+        raise ProblemError(
+            f"recourse must be pear.Penalty(h=…), a price per unit, or pear.Projection(); got {type(recourse).__name__}"
+        )
+    if isinstance(recourse, Projection):
+        recourse.metric(problem)
+        if problem.is_integer:
+            raise ProblemError(
+                "the nearest integer point of the true feasible set is not computed; use recourse=pear.Penalty(…), or "
+                "problem.relaxed()"
+            )
+    recourse.prices(problem, constraints)
+
+
+def _prices(name: str, given: ArrayLike, predicted: Tensor) -> Tensor:
+    """(r,) prices; those that are not given are infinite."""
+    rows = len(predicted)
+    if given is None:
+        return torch.full((rows,), torch.inf, dtype=torch.float64)
+    value = to_float64(f"the price of {name}", given).cpu()
+    if shape(value) not in ((), (rows,)):
+        raise ProblemError(
+            f"Penalty({name}=…) must be a number, or {rows} of them, one for each row; got shape {shape(value)}"
+        )
+    if bool((value.isnan() | (value < 0)).any()):
+        raise ProblemError(f"Penalty({name}=…) must not be negative, nor NaN; got {given!r}")
+    if value.ndim:
+        return value
+    if not bool(predicted.any()):
+        raise ProblemError(
+            f"Penalty({name}={given!r}) prices predicted rows, and {name} is not predicted; leave it out, or give one "
+            "price for each row"
+        )
+    return torch.where(predicted, value, torch.inf)
