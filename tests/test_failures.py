@@ -142,7 +142,9 @@ def message(status: Status, what: str) -> str:
 @every_case
 def test_default_raises_and_names_the_sample(name: str, call: str) -> None:
     case, (function, what, _) = CASES[name], CALLS[call]
-    expected = message(case.status, what) + ". Pass on_failure='mask' to leave them out"
+    expected = (
+        message(case.status, what) + ". To go on, leave them out, or pass on_failure='mask' where it is an argument"
+    )
     with pytest.raises(pear.SolveError, match=f"^{re.escape(expected)}$") as caught:
         function(case, slice(None), case.cost)
     assert caught.value.samples == [BAD]
@@ -234,7 +236,7 @@ def test_a_bad_true_cost(name: str) -> None:
         assert predicted.grad is not None
         return value.detach(), predicted.grad
 
-    with pytest.raises(pear.SolveError, match=f"^{re.escape(expected)}. Pass on_failure='mask'") as caught:
+    with pytest.raises(pear.SolveError, match=f"^{re.escape(expected)}. To go on, leave them out") as caught:
         regret(slice(None), "raise")
     assert caught.value.samples == [BAD]
     with pytest.warns(pear.FailedSamplesWarning, match=f"^{re.escape(expected)}$"):

@@ -127,3 +127,22 @@ def test_change_rate_is_repeatable_and_grows_with_the_perturbation() -> None:
     for arguments, message in (({"draws": 0}, "draws"), ({"scale": -1.0}, "scale")):
         with pytest.raises(pear.ProblemError, match=message):
             metrics.active_change_rate(task.problem, true, **arguments)  # type: ignore[arg-type]
+
+
+def test_tables_in_another_order_are_refused():
+    pandas = pytest.importorskip("pandas")
+    problem = pear.Problem(A=[[1.0, 2.0]], b=[2.0], lb=0.0)
+    costs = pandas.DataFrame({"x0": [1.0, 3.0], "x1": [3.0, 1.0]})
+    for model in (problem, pear.Model(problem)):
+        assert pear.regret(model, costs, costs).tolist() == [0.0, 0.0]
+        with pytest.raises(pear.ProblemError, match=r"the columns of predicted .* in another order"):
+            pear.normalized_regret(model, costs[["x1", "x0"]], costs)
+        with pytest.raises(pear.ProblemError, match=r"the columns of cost .* in another order"):
+            pear.solve(model, costs[["x1", "x0"]])
+        with pytest.raises(pear.ProblemError, match=r"the columns of costs .* in another order"):
+            pear.advise(model, costs[["x1", "x0"]])
+        with pytest.raises(pear.ProblemError, match="same index in different orders"):
+            pear.regret(model, costs.iloc[::-1], costs)
+    prices = costs.rename(columns={"x0": "a", "x1": "b"})
+    with pytest.raises(pear.ProblemError, match=r"same columns in the same order.*pass predicted\[true.columns\]"):
+        pear.regret(problem, prices[["b", "a"]], prices)

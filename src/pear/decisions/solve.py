@@ -22,6 +22,7 @@ from pear.problem import Model, Problem
 from pear.problem.canonical import matvec
 from pear.problem.convert import as_batch, is_per_sample, present
 from pear.problem.model import recourse_model, unwrap
+from pear.problem.tables import check_order_of_values, column_names
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
 from pear.solvers.registry import get, resolve
@@ -74,8 +75,10 @@ def solve(
     check_on_failure(on_failure)
     model = recourse_model(problem)
     if model is not None:
+        check_order_of_values(model, column_names(cost), "cost")
         return _solve_forecast(model, as_batch(cost), smoothing, solver, on_failure, time_limit, overrides)
-    problem, cost_map = unwrap(problem)
+    whole, (problem, cost_map) = problem, unwrap(problem)
+    check_order_of_values(whole, column_names(cost), "cost")
     costs = as_batch(cost) if cost_map is None else cost_map(as_batch(cost))
     with within(time_limit):
         if problem.is_integer:
@@ -256,7 +259,8 @@ def fail(status: Tensor, on_failure: str, what: str, spreads: bool = False, gap:
     )
     message = f"{len(bad)} of {len(status)} samples could not be solved for {what}: {named}"
     if on_failure == "raise":
-        raise SolveError(f"{message}. Pass on_failure='mask' to leave them out", bad, statuses)
+        hint = "leave them out, or pass on_failure='mask' where it is an argument"
+        raise SolveError(f"{message}. To go on, {hint}", bad, statuses)
     if spreads and Status.NOT_FINITE in statuses:
         message += (
             ". Behind a prediction that is not finite the gradient of the weights is NaN where a feature is, because "

@@ -15,7 +15,7 @@ from pear.losses.regret import check_pair
 from pear.problem import CostMap, Model, Problem
 from pear.problem.convert import as_batch
 from pear.problem.model import unwrap
-from pear.train.estimator.names import check_order_of_values, column_names
+from pear.problem.tables import check_tables, column_names
 
 Array = NDArray[Any]
 
@@ -53,15 +53,8 @@ def read_inputs(problem: Problem | Model, predicted: Any, true: Any, names: Sequ
             "pear.regret(model, predicted, true) gives what each sample loses, or diagnose a model that predicts costs"
         )
     plain, cost_map = unwrap(problem)
+    check_tables(problem, predicted, true)
     columns = [column_names(table) for table in (predicted, true)]
-    for own in columns:
-        check_order_of_values(problem, own)
-    if None not in columns and columns[0] != columns[1]:
-        raise ProblemError(
-            f"predicted and true must have the same columns in the same order; got {list(columns[0] or ())[:5]} and "
-            f"{list(columns[1] or ())[:5]}: pass predicted[true.columns]"
-        )
-    _check_rows(predicted, true)
     forecast, truth = (as_batch(table).detach().double().to(plain.device) for table in (predicted, true))
     check_pair(forecast, truth)
     if not len(forecast):
@@ -75,17 +68,6 @@ def read_inputs(problem: Problem | Model, predicted: Any, true: Any, names: Sequ
     if len(named) != forecast.shape[1]:
         raise ProblemError(f"names must name the {forecast.shape[1]} predicted values; got {len(named)} names")
     return Inputs(plain, cost_map, forecast, truth, costs[0], costs[1], named, variables)
-
-
-def _check_rows(predicted: Any, true: Any) -> None:
-    """Refuse tables with the same labels in another order."""
-    if not (hasattr(predicted, "iloc") and hasattr(true, "iloc")):
-        return
-    if not predicted.index.equals(true.index) and set(predicted.index) == set(true.index):
-        raise ProblemError(
-            "predicted and true have the same index in different orders, and rows are paired by their place; bring "
-            "them together: predicted.loc[true.index]"
-        )
 
 
 def read_groups(groups: Any, count: int) -> tuple[Array | None, str]:

@@ -16,6 +16,7 @@ from pear.problem import CostMap, Model, Problem
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.convert import as_batch
 from pear.problem.model import recourse_model, unwrap
+from pear.problem.tables import check_tables
 from pear.sensitivity.projection import inject_normal, project
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
@@ -167,6 +168,7 @@ def _judged_with_recourse(
 ) -> Outcome:
     if Q is not None:
         raise ProblemError("Q came with a model that predicts right-hand sides; predict the one or the other")
+    check_tables(model, predicted, true)
     values, came_true = as_batch(predicted).detach().double(), as_batch(true).detach().double()
     check_pair(values, came_true)
     with within(time_limit):
@@ -233,6 +235,7 @@ def gradient_error(solved: Verified, predicted: Tensor, true: Tensor, Q: Any, tr
 def _costs(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Problem, CostMap | None, Tensor, Tensor]:
     """The plain problem, its cost map, and predicted and true costs (B, n), detached."""
     plain, cost_map = unwrap(problem)
+    check_tables(problem, predicted, true)
     pair = as_batch(predicted).detach(), as_batch(true).detach()
     check_pair(*pair)
     forecast, costs = pair if cost_map is None else (cost_map(pair[0]), cost_map(pair[1]))

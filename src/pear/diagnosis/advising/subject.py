@@ -19,6 +19,7 @@ from pear.problem.convert import as_batch, is_per_sample
 from pear.problem.model import inputs_of, plain_of, recourse_model
 from pear.problem.problem import FIELDS
 from pear.problem.sparse import SparseMatrix
+from pear.problem.tables import check_order_of_values, column_names
 from pear.train.samples.arrays import read_rows
 from pear.train.validation import own_rows
 
@@ -147,6 +148,7 @@ def _values(problem: Problem | Model, costs: Any) -> tuple[Tensor | None, tuple[
             return None, (Finding("samples", said, to_do=True),)
         said = "No costs were given: the model's own stand in, as one sample; pass a row for each sample as costs."
         return own.double().cpu().reshape(1, -1), (Finding("samples", said, to_do=True),)
+    check_order_of_values(problem, column_names(costs), "costs")
     tensor = read_rows(costs, "costs").detach().cpu()
     values = as_batch(tensor, "costs").double()
     wanted, own_samples = inputs_of(problem), own_rows(problem)

@@ -18,11 +18,12 @@ from pear.losses.methods import make_loss
 from pear.losses.regret import normalized_regret
 from pear.problem import Model, Problem
 from pear.problem.model import inputs_of, plain_of
+from pear.problem.tables import check_order_of_values, column_names, is_frame
 from pear.train.config import FitConfig
 from pear.train.estimator import model_file
 from pear.train.estimator.display import displayed
 from pear.train.estimator.forecaster import Standardise, make_network
-from pear.train.estimator.names import as_table, check_order_of_values, column_names, is_frame, variable_names
+from pear.train.estimator.names import as_table, variable_names
 from pear.train.estimator.scorer import as_tensor, as_values, minus_regret
 from pear.train.fit import fit
 from pear.train.loss import keyed

@@ -1,0 +1,68 @@
+"""Tables of predicted values: their columns, and that rows and columns mean what their places say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from pear.errors import ProblemError
+from pear.problem.model import Model
+from pear.problem.problem import Problem
+
+
+def is_frame(value: Any) -> bool:
+    """True of a pandas DataFrame; pandas is not imported for it."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(value, pandas.DataFrame)
+
+
+def column_names(value: Any) -> tuple[Any, ...] | None:
+    """Of a DataFrame; None of anything else."""
+    return tuple(value.columns) if is_frame(value) else None
+
+
+def check_order_of_values(problem: Problem | Model, columns: Sequence[Any] | None, name: str = "C") -> None:
+    """A table whose columns are named as the predicted values has them in the model's order.
+
+    Args:
+        problem: a plain one has the names x0, x1, …
+        columns: of the table, or None where it has no names.
+        name: of the table, as the user knows it.
+
+    Raises:
+        ProblemError: the same names in another order.
+    """
+    if columns is None:
+        return
+    names = problem.names if isinstance(problem, Model) else tuple(f"x{i}" for i in range(problem.n))
+    if tuple(columns) != names and set(columns) == set(names):
+        raise ProblemError(
+            f"the columns of {name} are named as the values of the model, but in another order: {list(columns)[:5]} "
+            f"for {list(names)[:5]}; pass {name}[list(model.names)]"
+        )
+
+
+def check_tables(problem: Problem | Model, predicted: Any, true: Any) -> None:
+    """Predicted and true values, where they are tables, have the same columns and rows in the same order.
+
+    Raises:
+        ProblemError: they do not, so that numbers that do not belong together would be compared.
+    """
+    columns = [column_names(table) for table in (predicted, true)]
+    for name, own in zip(("predicted", "true"), columns, strict=True):
+        check_order_of_values(problem, own, name)
+    if None not in columns and columns[0] != columns[1]:
+        same = set(columns[0] or ()) == set(columns[1] or ())
+        advice = "pass predicted[true.columns]" if same else "give both the names of the predicted values"
+        raise ProblemError(
+            f"predicted and true must have the same columns in the same order; got {list(columns[0] or ())[:5]} and "
+            f"{list(columns[1] or ())[:5]}: {advice}"
+        )
+    if None in columns or predicted.index.equals(true.index):
+        return
+    if set(predicted.index) == set(true.index):
+        raise ProblemError(
+            "predicted and true have the same index in different orders, and rows are paired by their place; bring "
+            "them together: predicted.loc[true.index]"
+        )
