@@ -250,6 +250,32 @@ def test_a_tie_under_the_truth_is_no_loss_and_no_change():
     np.testing.assert_allclose(one.attribution.sum(1), [2.0, 1.0, 0.0], atol=1e-12)
 
 
+def margin_sentence(one):
+    return next(line for line in one.sentences if "that of the truth" in line)
+
+
+def test_the_margin_is_told_of_what_it_is_of():
+    """Decisions of linear programs, also where two are as good; sets of binding constraints of quadratic ones."""
+    curved = pear.diagnose(pear.Problem(Q=[[1.0]], lb=0.0), [[1.0]], [[-1.0]])
+    assert not curved.linear
+    assert margin_sentence(curved) == (
+        "In 0 of 1 samples the set of binding constraints is that of the truth; in the others it first changes at 50 % "
+        "of the error (median)."
+    )
+    choose = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
+    tied = pear.diagnose(choose, [[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]], [[1.0, 2.0, 1.0], [1.0, 2.0, 3.0]])
+    assert tied.linear
+    same = int((tied.decision == tied.best_decision).all(1).sum())
+    more = f"; in {2 - same} more it is another one, as good under the true costs" if same < 2 else ""
+    assert margin_sentence(tied) == f"In {same} of 2 samples the decision is that of the truth{more}."
+    lost = pear.diagnose(choose, [[2.0, 2.0, 2.0]] * 3, 2 - np.eye(3))  # tied under the forecast alone
+    assert (lost.margin == 1).all()
+    assert margin_sentence(lost) == (
+        "In 1 of 3 samples the decision is that of the truth; in the others it first changes at 100 % of the error "
+        "(median)."
+    )
+
+
 def test_worst_samples_say_why():
     choose = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
     one = pear.diagnose(choose, [[2.0, 1.0], [1.0, 2.0]], [[1.0, 3.0], [1.0, 3.0]], names=["coal", "gas"])

@@ -92,6 +92,7 @@ def diagnose(
         grouped_by=grouped_by,
         sense=given.problem.sense,
         integer=given.problem.is_integer,
+        linear=given.problem.phi is None and qp.is_linear,
         smoothing=error.smoothing.note,
     )
     found.sentences.extend([*said(found), *parts.notes])

@@ -49,7 +49,8 @@ class Diagnosis:
         predicted, true: (B, k) the values.
         names: k of the predicted values; variables: n of the decisions.
         groups: (B,) labels, or None; grouped_by: what they are: "group", a name, "hour of day", "month", "weekday".
-        sense: "min" or "max"; integer: whether the problem has integers; smoothing: a sentence about λ.
+        sense: "min" or "max"; integer: whether the problem has integers; linear: whether its objective is linear.
+        smoothing: a sentence about λ.
 
     Example:
         >>> import pear
@@ -93,6 +94,7 @@ class Diagnosis:
     grouped_by: str
     sense: str
     integer: bool
+    linear: bool
     smoothing: str
 
     @property

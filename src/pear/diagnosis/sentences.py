@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.diagnosis.reasons import percent
+from pear.diagnosis.reasons import CHANGE, percent
 from pear.errors import ProblemError
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _MOST = 0.7  # share of the loss that the named samples or values make
 _FEW = 3  # values that are named
+_TIE = 1e-9  # of the best value: what loses no more is as good
 
 
 def said(found: Diagnosis) -> list[str]:
@@ -112,21 +113,33 @@ def _tangent(found: Diagnosis) -> str:
 
 
 def _margin(found: Diagnosis) -> str:
-    known = found.margin[np.isfinite(found.margin)]
-    if not len(known):
+    """How many decisions are those of the truth; of a quadratic program, which move all along, how many active sets."""
+    known = np.isfinite(found.margin)
+    if not known.any():
         return ""
-    what = "decision" if found.integer or not _moves(found) else "set of binding constraints"
-    text = f"In {int((known >= 1).sum())} of {len(known)} samples the {what} is that of the truth"
-    changed = known[known < 1]
+    still = known & (found.margin >= 1)
+    if found.linear or found.integer:
+        what, tie = "decision", "it is another one, as good under the true costs"
+        same = still & _alike(found.decision, found.best_decision)
+        tied = still & ~same & (found.regret <= _TIE * np.maximum(np.abs(found.best), np.abs(found.best).mean()))
+    else:
+        what, tie = "set of binding constraints", "it differs by a tie"
+        same = still & (found.active == found.best_active).all(1)
+        tied = still & ~same
+    text = f"In {int(same.sum())} of {int(known.sum())} samples the {what} is that of the truth"
+    if tied.any():
+        text += f"; in {int(tied.sum())} more {tie}"
+    changed = found.margin[known & ~same & ~tied]
     if not len(changed):
         return f"{text}."
     return f"{text}; in the others it first changes at {percent(float(np.median(changed)))} of the error (median)."
 
 
-def _moves(found: Diagnosis) -> bool:
-    """Whether decisions differ where the margin says that nothing changes: those of a quadratic program do."""
-    same = found.margin >= 1
-    return bool((np.abs(found.decision[same] - found.best_decision[same]) > 1e-9).any())
+def _alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """(B,) bool, where two decisions are the same up to rounding."""
+    size = np.maximum(np.abs(one), np.abs(other)).max(1)
+    alike: NDArray[Any] = np.abs(one - other).max(1) <= CHANGE * size
+    return alike
 
 
 def _constraints(found: Diagnosis) -> list[str]:
