@@ -321,8 +321,26 @@ def test_comparison_says_what_fell():
         "The tangent share of the squared error, which moves decisions, falls from 100 % (MSE) to 0 % (PEAR)."
     )
     assert lines[2] == "PEAR decides better in 2 of 2 samples and worse in 0."
+    other = pear.diagnose(problem, normal, true, smoothing=1.0)
+    assert found[0].compare(other)[1] == (
+        "Their tangent shares are not compared: they are of different smoothed problems (the first: smoothing is 10, "
+        "as it was given; the second: smoothing is 1, as it was given); pass both the same smoothing."
+    )
+    with pytest.raises(ProblemError, match="compare takes a Diagnosis; got int"):
+        found[0].compare(3)
     with pytest.raises(ProblemError, match="of the same samples"):
         found[0].compare(pear.diagnose(problem, tangent[:1], true[:1]))
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_the_share_that_is_lost_is_the_same_in_every_unit(unit):
+    choose = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+    true = unit * np.array([[2.0, 5.0]])
+    one = pear.diagnose(choose, true[:, ::-1].copy(), true)
+    assert one.sentences[0].startswith(f"The decisions lose 150 % of the best value ({3 * unit:.4g} of {2 * unit:.4g})")
+    assert one.compare(one)[0].startswith("The second loses 150 % of the best value where the first loses 150 %")
+    free = pear.diagnose(choose, [[2.0, 1.0]], [[0.0, 3.0]])
+    assert free.sentences[0].startswith("The decisions lose 3, where the best value is 0; all of it in 1 of 1")
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pear.diagnosis import frames
 from pear.diagnosis.sentences import compared
+from pear.errors import ProblemError
 
 if TYPE_CHECKING:
     import pandas
@@ -132,7 +133,15 @@ class Diagnosis:
         Args:
             other: of another forecaster.
             names: what the two are called.
+
+        Raises:
+            ProblemError: ``other`` is no diagnosis, or of other samples.
         """
+        if not isinstance(other, Diagnosis):
+            raise ProblemError(
+                f"compare takes a Diagnosis; got {type(other).__name__}: pass what pear.diagnose finds of another "
+                "forecaster"
+            )
         return compared(self, other, names)
 
     def plot(self) -> Figure:

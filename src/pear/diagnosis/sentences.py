@@ -30,17 +30,23 @@ def said(found: Diagnosis) -> list[str]:
 
 def compared(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> list[str]:
     """What changes from the first to the second, of the same samples."""
-    if first.regret.shape != second.regret.shape or not np.allclose(first.best, second.best, rtol=1e-6):
+    if first.regret.shape != second.regret.shape or not _same_best(first, second):
         raise ProblemError(
             f"only diagnoses of the same samples can be compared; got {len(first.regret)} and {len(second.regret)} "
             "samples with other best values: diagnose both forecasters on one test set"
         )
     old, new = names
-    lost = [100 * one.normalized_regret for one in (first, second)]
+    lost = [float(one.regret.sum()) for one in (first, second)]
     verb = "less" if lost[1] < lost[0] else "more" if lost[1] > lost[0] else "the same"
-    lines = [f"{new} loses {_points(lost[1])} of the best value where {old} loses {_points(lost[0])}: {verb}."]
+    of = " of the best value" if np.abs(first.best).sum() > 1e-12 * max(lost) else ""
+    lines = [f"{new} loses {_lost(second)}{of} where {old} loses {_lost(first)}: {verb}."]
     shares = first.tangent_share, second.tangent_share
-    if np.isfinite(shares).all():
+    if first.smoothing != second.smoothing:
+        lines.append(
+            f"Their tangent shares are not compared: they are of different smoothed problems ({old}: "
+            f"{first.smoothing}; {new}: {second.smoothing}); pass both the same smoothing."
+        )
+    elif np.isfinite(shares).all():
         moved = "falls" if shares[1] < shares[0] else "rises" if shares[1] > shares[0] else "stays"
         lines.append(
             f"The tangent share of the squared error, which moves decisions, {moved} from {percent(shares[0])} ({old}) "
@@ -51,12 +57,14 @@ def compared(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> lis
     return [f"{line[0].upper()}{line[1:]}" for line in lines]
 
 
+def _same_best(first: Diagnosis, second: Diagnosis) -> bool:
+    """Whether the best values are the same, whatever their unit."""
+    near = 1e-6 * float(np.abs(first.best).max(initial=0.0))
+    return bool(np.allclose(first.best, second.best, rtol=1e-6, atol=near))
+
+
 def _changes(first: Diagnosis, second: Diagnosis) -> tuple[NDArray[Any], NDArray[Any]]:
     return first.regret - second.regret, second.regret - first.regret
-
-
-def _points(number: float) -> str:
-    return percent(number / 100)
 
 
 def _loss(found: Diagnosis, total: float) -> str:
@@ -69,8 +77,17 @@ def _loss(found: Diagnosis, total: float) -> str:
         most = f"all of it in {few} of {count} samples"
     else:
         most = f"{percent(part)} of it comes from {few} of {count} samples"
-    lost = percent(found.normalized_regret)
-    return f"The decisions lose {lost} of the best value ({total:.4g} of {whole:.4g}); {most}."
+    if whole <= 1e-12 * total:
+        return f"The decisions lose {_lost(found)}, where the best value is 0; {most}."
+    return f"The decisions lose {_lost(found)} of the best value ({total:.4g} of {whole:.4g}); {most}."
+
+
+def _lost(found: Diagnosis) -> str:
+    """Which share of the best value is lost: without the 1e-7 that keeps the normalised regret finite."""
+    total, whole = float(found.regret.sum()), float(np.abs(found.best).sum())
+    if whole > 1e-12 * total:
+        return percent(total / whole)
+    return f"{total:.4g}" if total > 0 else percent(0.0)
 
 
 def _how_many(costs: NDArray[Any], part: float) -> int:
