@@ -309,6 +309,33 @@ def test_groups(groups, kind, labels):
     assert (np.diff(table["regret"]) <= 0).all()
 
 
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NaT, pd.NA])
+def test_a_sample_without_a_label_is_named(missing):
+    problem = PROBLEMS["LP"]
+    dates = [*pd.date_range("2024-01-01", periods=7, freq="3h"), missing]
+    for labels in (["a"] * 7 + [missing], pd.Series(["a"] * 7 + [missing]), dates, pd.Series(dates)):
+        with pytest.raises(ProblemError, match="sample 7 has no group"):
+            pear.diagnose(problem, *pair(problem), groups=labels)
+
+
+def test_groups_named_as_a_column_keep_their_labels():
+    problem = PROBLEMS["LP"]
+    one = pear.diagnose(problem, *pair(problem))
+    dated = pear.diagnose(problem, *pair(problem), groups=["a"] * 8)
+    for name in {*one.worst(1).reset_index().columns, *dated.by_group().columns} - {"group"}:
+        grouped = pear.diagnose(problem, *pair(problem), groups=pd.Series(["a", "b"] * 4, name=name))
+        assert set(grouped.by_group()[f"group {name}"]) == {"a", "b"}
+        assert list(grouped.samples()[f"group {name}"]) == ["a", "b"] * 4
+
+
+def test_a_missing_gradient_is_told_where_it_costs():
+    choose = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+    for predicted, told in (([[9.0, 1.0]], True), ([[1.0, 9.0]], False)):
+        one = pear.diagnose(choose, predicted, [[1.0, 3.0]], smoothing=0.1)
+        assert one.zero_gradient.all()
+        assert any("no gradient" in line and "train with guidance" in line for line in one.sentences) == told
+
+
 def test_comparison_says_what_fell():
     """A forecaster whose error is normal beside one whose error is tangent, of the same size."""
     problem = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
@@ -400,6 +427,7 @@ def refusals():
         "names must name the 6": lambda: pear.diagnose(problem, predicted, true, names=["a"]),
         "one label for each of the 8": lambda: pear.diagnose(problem, predicted, true, groups=["a"]),
         "no groups were given": lambda: pear.diagnose(problem, predicted, true).by_group(),
+        "worst takes the number": lambda: pear.diagnose(problem, predicted, true).worst(-1),
         "smoothing must be": lambda: pear.diagnose(problem, predicted, true, smoothing=-1.0),
         "no sample to diagnose": lambda: pear.diagnose(problem, predicted[:0], true[:0]),
         "pass its problem": lambda: pear.diagnose(pear.tasks.shortest_path((3, 3)), predicted, true),

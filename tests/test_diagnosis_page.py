@@ -215,7 +215,7 @@ def test_labels_that_are_no_dates_and_costs_of_some_variables(run: Run) -> None:
     assert "By shop" in result.output
     assert "A[red]" in result.output  # no markup
     assert (
-        "2 of the 5 costs of bag.lp are taken from the tables; variables stove, rope, map have the cost"
+        "2 of the 5 costs of bag.lp are taken from the tables; the file's own cost is that of stove, rope, map."
         in result.output
     )
     assert Path("diagnosis.html").is_file()
@@ -228,8 +228,7 @@ def test_columns_of_both_tables_may_be_read_differently(run: Run) -> None:
     result = run(*FILES, "--costs", "tent,lamp,rope,map")
     assert result.exit_code == 0, result.output
     assert (
-        "4 of the 5 costs of bag.lp are taken from the tables; variable stove has the cost of the file."
-        in result.output
+        "4 of the 5 costs of bag.lp are taken from the tables; the file's own cost is that of stove." in result.output
     )
 
 

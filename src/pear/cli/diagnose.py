@@ -15,7 +15,7 @@ from pear.cli.csv_table import columns, meant, read_table
 from pear.cli.options import words
 from pear.cli.output import writable_file
 from pear.cli.train import model_and_costs
-from pear.errors import DataError, listed
+from pear.errors import DataError
 from pear.report import style
 from pear.train.threads import one_thread
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pear
     from pear.report.section import Grid
 
-_ROWS = 5  # of a table in the terminal; the page has more
+_ROWS = 5  # of a table in the terminal, and names of a list; the page has more
 
 
 def diagnose(
@@ -128,7 +128,8 @@ def _introduction(problem: pear.Model, paid: list[str], model: Path) -> str:
     """How many costs come from the tables, and whose are those of the file."""
     count = problem.problem.n
     rest = [name for name in problem.variables if name not in paid] if len(paid) < count else []
-    fixed = f"; {listed('variable', rest)} {'have' if len(rest) > 1 else 'has'} the cost of the file" if rest else ""
+    more = f" and {len(rest) - _ROWS} more" if len(rest) > _ROWS else ""
+    fixed = f"; the file's own cost is that of {', '.join(rest[:_ROWS])}{more}" if rest else ""
     return f"{len(paid)} of the {count} costs of {model} are taken from the tables{fixed}.\n"
 
 

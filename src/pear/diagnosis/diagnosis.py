@@ -49,7 +49,8 @@ class Diagnosis:
         decision, best_decision: (B, n) under the forecast, and under the truth.
         predicted, true: (B, k) the values.
         names: k of the predicted values; variables: n of the decisions.
-        groups: (B,) labels, or None; grouped_by: what they are: "group", a name, "hour of day", "month", "weekday".
+        groups: (B,) labels, or None; grouped_by: what they are: "group", a name ("group regret" where a table has a
+            column "regret"), "hour of day", "month", "weekday".
         sense: "min" or "max"; integer: whether the problem has integers; linear: whether its objective is linear.
         smoothing: a sentence about λ.
 
@@ -124,7 +125,11 @@ class Diagnosis:
         return frames.by_group(self)
 
     def worst(self, count: int = 10) -> pandas.DataFrame:
-        """The samples that lose most, each with the reason."""
+        """The samples that lose most, each with the reason.
+
+        Raises:
+            ProblemError: ``count`` is less than 1.
+        """
         return frames.worst(self, count)
 
     def compare(self, other: Diagnosis, names: tuple[str, str] = ("the first", "the second")) -> list[str]:

@@ -174,11 +174,12 @@ def _constraints(found: Diagnosis) -> list[str]:
 
 def _flags(found: Diagnosis) -> list[str]:
     count, lines = len(found.regret), []
-    if found.zero_gradient.any():
-        lost = found.zero_gradient & (found.regret > 1e-12 * np.abs(found.best))
+    lost = found.zero_gradient & (found.regret > 1e-12 * np.abs(found.best))
+    if lost.any():
         lines.append(
             f"{int(found.zero_gradient.sum())} of {count} samples have an error and no gradient of the smoothed "
-            f"regret; {int(lost.sum())} of them lose something all the same."
+            f"regret; {int(lost.sum())} of them lose something all the same: where many do, train with guidance or "
+            "with more smoothing."
         )
     if found.degenerate.any():
         lines.append(
