@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _MOST = 0.7  # share of the loss that the named samples or values make
 _FEW = 3  # values that are named
-_TIE = 1e-9  # of the best value: what loses no more is as good
+_AS_GOOD = 1e-9  # of the best value: what loses no more is as good
 
 
 def said(found: Diagnosis) -> list[str]:
@@ -138,7 +138,7 @@ def _margin(found: Diagnosis) -> str:
     if found.linear or found.integer:
         what, tie = "decision", "it is another one, as good under the true costs"
         same = still & _alike(found.decision, found.best_decision)
-        tied = still & ~same & (found.regret <= _TIE * np.maximum(np.abs(found.best), np.abs(found.best).mean()))
+        tied = still & ~same & (found.regret <= _AS_GOOD * np.maximum(np.abs(found.best), np.abs(found.best).mean()))
     else:
         what, tie = "set of binding constraints", "it differs by a tie"
         same = still & (found.active == found.best_active).all(1)
