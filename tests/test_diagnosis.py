@@ -250,6 +250,32 @@ def test_a_tie_under_the_truth_is_no_loss_and_no_change():
     np.testing.assert_allclose(one.attribution.sum(1), [2.0, 1.0, 0.0], atol=1e-12)
 
 
+def margin_sentence(one):
+    return next(line for line in one.sentences if "that of the truth" in line)
+
+
+def test_the_margin_is_told_of_what_it_is_of():
+    """Decisions of linear programs, also where two are as good; sets of binding constraints of quadratic ones."""
+    curved = pear.diagnose(pear.Problem(Q=[[1.0]], lb=0.0), [[1.0]], [[-1.0]])
+    assert not curved.linear
+    assert margin_sentence(curved) == (
+        "In 0 of 1 samples the set of binding constraints is that of the truth; in the others it first changes at 50 % "
+        "of the error (median)."
+    )
+    choose = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
+    tied = pear.diagnose(choose, [[3.0, 2.0, 1.0], [1.0, 2.0, 3.0]], [[1.0, 2.0, 1.0], [1.0, 2.0, 3.0]])
+    assert tied.linear
+    same = int((tied.decision == tied.best_decision).all(1).sum())
+    more = f"; in {2 - same} more it is another one, as good under the true costs" if same < 2 else ""
+    assert margin_sentence(tied) == f"In {same} of 2 samples the decision is that of the truth{more}."
+    lost = pear.diagnose(choose, [[2.0, 2.0, 2.0]] * 3, 2 - np.eye(3))  # tied under the forecast alone
+    assert (lost.margin == 1).all()
+    assert margin_sentence(lost) == (
+        "In 1 of 3 samples the decision is that of the truth; in the others it first changes at 100 % of the error "
+        "(median)."
+    )
+
+
 def test_worst_samples_say_why():
     choose = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
     one = pear.diagnose(choose, [[2.0, 1.0], [1.0, 2.0]], [[1.0, 3.0], [1.0, 3.0]], names=["coal", "gas"])
@@ -283,6 +309,33 @@ def test_groups(groups, kind, labels):
     assert (np.diff(table["regret"]) <= 0).all()
 
 
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NaT, pd.NA])
+def test_a_sample_without_a_label_is_named(missing):
+    problem = PROBLEMS["LP"]
+    dates = [*pd.date_range("2024-01-01", periods=7, freq="3h"), missing]
+    for labels in (["a"] * 7 + [missing], pd.Series(["a"] * 7 + [missing]), dates, pd.Series(dates)):
+        with pytest.raises(ProblemError, match="sample 7 has no group"):
+            pear.diagnose(problem, *pair(problem), groups=labels)
+
+
+def test_groups_named_as_a_column_keep_their_labels():
+    problem = PROBLEMS["LP"]
+    one = pear.diagnose(problem, *pair(problem))
+    dated = pear.diagnose(problem, *pair(problem), groups=["a"] * 8)
+    for name in {*one.worst(1).reset_index().columns, *dated.by_group().columns} - {"group"}:
+        grouped = pear.diagnose(problem, *pair(problem), groups=pd.Series(["a", "b"] * 4, name=name))
+        assert set(grouped.by_group()[f"group {name}"]) == {"a", "b"}
+        assert list(grouped.samples()[f"group {name}"]) == ["a", "b"] * 4
+
+
+def test_a_missing_gradient_is_told_where_it_costs():
+    choose = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+    for predicted, told in (([[9.0, 1.0]], True), ([[1.0, 9.0]], False)):
+        one = pear.diagnose(choose, predicted, [[1.0, 3.0]], smoothing=0.1)
+        assert one.zero_gradient.all()
+        assert any("no gradient" in line and "train with guidance" in line for line in one.sentences) == told
+
+
 def test_comparison_says_what_fell():
     """A forecaster whose error is normal beside one whose error is tangent, of the same size."""
     problem = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
@@ -295,8 +348,26 @@ def test_comparison_says_what_fell():
         "The tangent share of the squared error, which moves decisions, falls from 100 % (MSE) to 0 % (PEAR)."
     )
     assert lines[2] == "PEAR decides better in 2 of 2 samples and worse in 0."
+    other = pear.diagnose(problem, normal, true, smoothing=1.0)
+    assert found[0].compare(other)[1] == (
+        "Their tangent shares are not compared: they are of different smoothed problems (the first: smoothing is 10, "
+        "as it was given; the second: smoothing is 1, as it was given); pass both the same smoothing."
+    )
+    with pytest.raises(ProblemError, match="compare takes a Diagnosis; got int"):
+        found[0].compare(3)
     with pytest.raises(ProblemError, match="of the same samples"):
         found[0].compare(pear.diagnose(problem, tangent[:1], true[:1]))
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_the_share_that_is_lost_is_the_same_in_every_unit(unit):
+    choose = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+    true = unit * np.array([[2.0, 5.0]])
+    one = pear.diagnose(choose, true[:, ::-1].copy(), true)
+    assert one.sentences[0].startswith(f"The decisions lose 150 % of the best value ({3 * unit:.4g} of {2 * unit:.4g})")
+    assert one.compare(one)[0].startswith("The second loses 150 % of the best value where the first loses 150 %")
+    free = pear.diagnose(choose, [[2.0, 1.0]], [[0.0, 3.0]])
+    assert free.sentences[0].startswith("The decisions lose 3, where the best value is 0; all of it in 1 of 1")
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -356,6 +427,7 @@ def refusals():
         "names must name the 6": lambda: pear.diagnose(problem, predicted, true, names=["a"]),
         "one label for each of the 8": lambda: pear.diagnose(problem, predicted, true, groups=["a"]),
         "no groups were given": lambda: pear.diagnose(problem, predicted, true).by_group(),
+        "worst takes the number": lambda: pear.diagnose(problem, predicted, true).worst(-1),
         "smoothing must be": lambda: pear.diagnose(problem, predicted, true, smoothing=-1.0),
         "no sample to diagnose": lambda: pear.diagnose(problem, predicted[:0], true[:0]),
         "pass its problem": lambda: pear.diagnose(pear.tasks.shortest_path((3, 3)), predicted, true),

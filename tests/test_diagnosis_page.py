@@ -214,7 +214,22 @@ def test_labels_that_are_no_dates_and_costs_of_some_variables(run: Run) -> None:
     assert result.exit_code == 0, result.output
     assert "By shop" in result.output
     assert "A[red]" in result.output  # no markup
+    assert (
+        "2 of the 5 costs of bag.lp are taken from the tables; the file's own cost is that of stove, rope, map."
+        in result.output
+    )
     assert Path("diagnosis.html").is_file()
+
+
+def test_columns_of_both_tables_may_be_read_differently(run: Run) -> None:
+    """Numbers beside an empty cell become 1.0; costs that --costs leaves out may differ."""
+    for name, shop in zip(FILES[1:], ([1, 2, 3], [1.0, 2.0, 3.0]), strict=True):
+        pandas.read_csv(name).assign(shop=shop * 10, note=[None, "wet", "dry"] * 10).to_csv(name, index=False)
+    result = run(*FILES, "--costs", "tent,lamp,rope,map")
+    assert result.exit_code == 0, result.output
+    assert (
+        "4 of the 5 costs of bag.lp are taken from the tables; the file's own cost is that of stove." in result.output
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,6 +237,16 @@ def test_labels_that_are_no_dates_and_costs_of_some_variables(run: Run) -> None:
     [
         (lambda table: table[:20], (), "costs.csv has 30 rows and predictions.csv 20; expected a row of each"),
         (lambda table: table[::-1], (), "in different orders, first in line 2; rows are paired by their place: sort"),
+        (
+            lambda table: table.assign(day=["2025-01-02", *table["day"][:-1]]),
+            (),
+            "column 'day' is '2025-01-01T00:00+01:00' in line 2 of costs.csv and '2025-01-02' in that of predictions",
+        ),
+        (
+            lambda table: table.assign(day=[*table["day"][:-1], None]),
+            (),
+            "in line 31 of costs.csv and '' in that of predictions.csv; rows are paired by their place",
+        ),
         (lambda table: table.rename(columns={"lamp": "lmap"}), (), "no column 'lamp', did you mean 'lmap'?; predicted"),
         (lambda table: table.assign(rope="much"), (), "column 'rope' of predictions.csv holds text, such as 'much'"),
         (

@@ -22,9 +22,10 @@ from pear.train.threads import one_thread
 if TYPE_CHECKING:
     import pandas
 
+    import pear
     from pear.report.section import Grid
 
-_ROWS = 5  # of a table in the terminal; the page has more
+_ROWS = 5  # of a table in the terminal, and names of a list; the page has more
 
 
 def diagnose(
@@ -50,10 +51,11 @@ def diagnose(
     problem, paid = model_and_costs(model, words(named), truth, {})
     labels = None if groups is None else _labels(groups, truth, forecast, costs, predictions)
     true, predicted = columns(truth, paid, "costs", costs), columns(forecast, paid, "predicted costs", predictions)
-    _check_rows(truth, forecast, paid, costs, predictions)
+    _check_rows(truth, forecast, [*paid, *problem.variables], costs, predictions)
     writable_file(to)
     with one_thread():
         found = diagnose(problem, predicted.to_numpy(), true.to_numpy(), labels, paid)
+    out.print(Text(_introduction(problem, paid, model)), soft_wrap=True)
     for sentence in found.sentences:
         out.print(Text(f"• {sentence}"), soft_wrap=True)
     for grid in grids(found, _ROWS).values():
@@ -91,7 +93,7 @@ def _labels(
 def _check_rows(
     truth: pandas.DataFrame, forecast: pandas.DataFrame, paid: list[str], costs: Path, predictions: Path
 ) -> None:
-    """Refuse tables whose rows do not belong together: other numbers of them, or the same in another order."""
+    """Refuse tables whose rows do not belong together: a column of both that is no cost tells other samples."""
     if len(truth) != len(forecast):
         raise DataError(
             f"{costs} has {len(truth)} rows and {predictions} {len(forecast)}; expected a row of each for every "
@@ -100,13 +102,35 @@ def _check_rows(
     for name in truth.columns:
         if name in paid or name not in forecast.columns:
             continue
-        one, other = (table[name].astype(str).to_list() for table in (truth, forecast))
-        if one != other and sorted(one) == sorted(other):
-            line = next(i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]) + 2
+        one, other = ([_entry(value) for value in table[name]] for table in (truth, forecast))
+        if one == other:
+            continue
+        at = next(i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
+        if sorted(one) == sorted(other):
             raise DataError(
                 f"column {name!r} has the same entries in {costs} and {predictions} in different orders, first in line "
-                f"{line}; rows are paired by their place: sort both files by {name!r}"
+                f"{at + 2}; rows are paired by their place: sort both files by {name!r}"
             )
+        raise DataError(
+            f"column {name!r} is {one[at]!r} in line {at + 2} of {costs} and {other[at]!r} in that of {predictions}; "
+            "rows are paired by their place: bring both files to the same samples, or drop the column from one of them"
+        )
+
+
+def _entry(value: Any) -> str:
+    """An entry of a table as text: 1 and 1.0 are the same, and what is empty is so."""
+    if value != value:
+        return ""
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def _introduction(problem: pear.Model, paid: list[str], model: Path) -> str:
+    """How many costs come from the tables, and whose are those of the file."""
+    count = problem.problem.n
+    rest = [name for name in problem.variables if name not in paid] if len(paid) < count else []
+    more = f" and {len(rest) - _ROWS} more" if len(rest) > _ROWS else ""
+    fixed = f"; the file's own cost is that of {', '.join(rest[:_ROWS])}{more}" if rest else ""
+    return f"{len(paid)} of the {count} costs of {model} are taken from the tables{fixed}.\n"
 
 
 def _show(grid: Grid) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from pear.decisions.solve import check_smoothing, check_solver, fail, solve, solve_verified
 from pear.diagnosis.constraints import binding_prices, named_constraints
 from pear.diagnosis.diagnosis import Diagnosis
+from pear.diagnosis.frames import column_of_groups
 from pear.diagnosis.inputs import Inputs, read_groups, read_inputs
 from pear.diagnosis.path import ACCURACY, follow
 from pear.diagnosis.sentences import said
@@ -89,9 +90,10 @@ def diagnose(
         names=given.names,
         variables=given.variables,
         groups=labels,
-        grouped_by=grouped_by,
+        grouped_by=column_of_groups(grouped_by),
         sense=given.problem.sense,
         integer=given.problem.is_integer,
+        linear=given.problem.phi is None and qp.is_linear,
         smoothing=error.smoothing.note,
     )
     found.sentences.extend([*said(found), *parts.notes])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pear.diagnosis import frames
 from pear.diagnosis.sentences import compared
+from pear.errors import ProblemError
 
 if TYPE_CHECKING:
     import pandas
@@ -48,8 +49,10 @@ class Diagnosis:
         decision, best_decision: (B, n) under the forecast, and under the truth.
         predicted, true: (B, k) the values.
         names: k of the predicted values; variables: n of the decisions.
-        groups: (B,) labels, or None; grouped_by: what they are: "group", a name, "hour of day", "month", "weekday".
-        sense: "min" or "max"; integer: whether the problem has integers; smoothing: a sentence about λ.
+        groups: (B,) labels, or None; grouped_by: what they are: "group", a name ("group regret" where a table has a
+            column "regret"), "hour of day", "month", "weekday".
+        sense: "min" or "max"; integer: whether the problem has integers; linear: whether its objective is linear.
+        smoothing: a sentence about λ.
 
     Example:
         >>> import pear
@@ -93,6 +96,7 @@ class Diagnosis:
     grouped_by: str
     sense: str
     integer: bool
+    linear: bool
     smoothing: str
 
     @property
@@ -121,7 +125,11 @@ class Diagnosis:
         return frames.by_group(self)
 
     def worst(self, count: int = 10) -> pandas.DataFrame:
-        """The samples that lose most, each with the reason."""
+        """The samples that lose most, each with the reason.
+
+        Raises:
+            ProblemError: ``count`` is less than 1.
+        """
         return frames.worst(self, count)
 
     def compare(self, other: Diagnosis, names: tuple[str, str] = ("the first", "the second")) -> list[str]:
@@ -130,7 +138,15 @@ class Diagnosis:
         Args:
             other: of another forecaster.
             names: what the two are called.
+
+        Raises:
+            ProblemError: ``other`` is no diagnosis, or of other samples.
         """
+        if not isinstance(other, Diagnosis):
+            raise ProblemError(
+                f"compare takes a Diagnosis; got {type(other).__name__}: pass what pear.diagnose finds of another "
+                "forecaster"
+            )
         return compared(self, other, names)
 
     def plot(self) -> Figure:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pear.diagnosis.diagnosis import Diagnosis
 
 TINY = 1e-7  # as of the normalised regret
+_OF_SAMPLES = ("sample", "regret", "share", "best", "squared_error", "tangent", "normal", "margin", "pieces", "why")
+_FLAGS = ("degenerate", "zero_gradient", "attributed")
+_OF_GROUPS = ("samples", "mean_regret", "normalized_regret", "tangent_share", "dearest_value")
+_TAKEN = frozenset([*_OF_SAMPLES, *_FLAGS, *_OF_GROUPS])
 
 
 def share(part: NDArray[Any], whole: NDArray[Any]) -> float:
@@ -23,6 +27,11 @@ def share(part: NDArray[Any], whole: NDArray[Any]) -> float:
     known = np.isfinite(part) & np.isfinite(whole)
     total = float(whole[known].sum())
     return float(part[known].sum()) / total if total > 0 else float("nan")
+
+
+def column_of_groups(name: str) -> str:
+    """What groups are called, so that no other column of a table is: "group regret" of those named "regret"."""
+    return f"group {name}" if name in _TAKEN else name
 
 
 def samples(found: Diagnosis) -> pandas.DataFrame:
@@ -108,6 +117,8 @@ def by_group(found: Diagnosis) -> pandas.DataFrame:
 
 def worst(found: Diagnosis, count: int) -> pandas.DataFrame:
     """The samples that lose most."""
+    if not isinstance(count, int | np.integer) or count < 1:
+        raise ProblemError(f"worst takes the number of samples to show, 1 or more; got {count!r}")
     order = np.argsort(-found.regret, kind="stable")[:count]
     table = samples(found).loc[order, :]
     table["why"] = [reason(found, int(i)) for i in order]

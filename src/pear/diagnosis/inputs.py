@@ -76,7 +76,7 @@ def read_groups(groups: Any, count: int) -> tuple[Array | None, str]:
     Dates are grouped by the hour of day where it varies, else by month where they span more than one, else by weekday.
 
     Raises:
-        ProblemError: there are not as many as samples.
+        ProblemError: there are not as many as samples, or one has none.
     """
     if groups is None:
         return None, ""
@@ -84,6 +84,8 @@ def read_groups(groups: Any, count: int) -> tuple[Array | None, str]:
     labels = groups.to_numpy() if hasattr(groups, "to_numpy") else np.asarray(groups)
     if labels.shape != (count,):
         raise ProblemError(f"groups must have one label for each of the {count} samples; got shape {labels.shape}")
+    # Of a list itself: NumPy would make a text of the NaN between texts.
+    _check_labels(groups if isinstance(groups, list | tuple) else labels)
     if not _are_dates(labels):
         return labels, "group" if named is None else str(named)
     local = labels if labels.dtype.kind == "M" else np.array([_without_zone(one) for one in labels])
@@ -97,6 +99,16 @@ def read_groups(groups: Any, count: int) -> tuple[Array | None, str]:
         return months.astype(str), "month"
     week = np.array(["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"])
     return week[(days.astype("datetime64[D]").astype(int) + 3) % 7], "weekday"  # 1 January 1970 was a Thursday
+
+
+def _check_labels(labels: Any) -> None:
+    """Refuse None, NaN, NaT and pandas' NA, by the first sample."""
+    for i, label in enumerate(labels):
+        if label is None or type(label).__name__ == "NAType" or bool(label != label):
+            raise ProblemError(
+                f"sample {i} has no group, but {label}; give every sample a label, or leave it out of predicted, true "
+                "and groups"
+            )
 
 
 def _without_zone(date: Any) -> Any:

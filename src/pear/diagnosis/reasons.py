@@ -9,7 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from pear.diagnosis.diagnosis import Diagnosis
 
-_CHANGE = 1e-6  # of the largest decision: what differs by less is the same
+CHANGE = 1e-6
+"""Of the largest entry of two decisions: what differs by less is the same."""
 
 
 def reason(found: Diagnosis, i: int) -> str:
@@ -35,7 +36,7 @@ def _decision(found: Diagnosis, i: int) -> str:
     """The variable that differs most from the best decision, and a row that binds in one of the two only."""
     z, best = found.decision[i], found.best_decision[i]
     change = np.abs(z - best)
-    if change.max() <= _CHANGE * max(np.abs(z).max(), np.abs(best).max()):
+    if change.max() <= CHANGE * max(np.abs(z).max(), np.abs(best).max()):
         return ""
     # Of variables that change alike, as binary ones do, the one that is worth most.
     worth = np.abs(found.true[i]) if len(found.names) == len(z) else np.ones_like(z)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.diagnosis.reasons import percent
+from pear.diagnosis.reasons import CHANGE, percent
 from pear.errors import ProblemError
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _MOST = 0.7  # share of the loss that the named samples or values make
 _FEW = 3  # values that are named
+_AS_GOOD = 1e-9  # of the best value: what loses no more is as good
 
 
 def said(found: Diagnosis) -> list[str]:
@@ -29,17 +30,23 @@ def said(found: Diagnosis) -> list[str]:
 
 def compared(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> list[str]:
     """What changes from the first to the second, of the same samples."""
-    if first.regret.shape != second.regret.shape or not np.allclose(first.best, second.best, rtol=1e-6):
+    if first.regret.shape != second.regret.shape or not _same_best(first, second):
         raise ProblemError(
             f"only diagnoses of the same samples can be compared; got {len(first.regret)} and {len(second.regret)} "
             "samples with other best values: diagnose both forecasters on one test set"
         )
     old, new = names
-    lost = [100 * one.normalized_regret for one in (first, second)]
+    lost = [float(one.regret.sum()) for one in (first, second)]
     verb = "less" if lost[1] < lost[0] else "more" if lost[1] > lost[0] else "the same"
-    lines = [f"{new} loses {_points(lost[1])} of the best value where {old} loses {_points(lost[0])}: {verb}."]
+    of = " of the best value" if np.abs(first.best).sum() > 1e-12 * max(lost) else ""
+    lines = [f"{new} loses {_lost(second)}{of} where {old} loses {_lost(first)}: {verb}."]
     shares = first.tangent_share, second.tangent_share
-    if np.isfinite(shares).all():
+    if first.smoothing != second.smoothing:
+        lines.append(
+            f"Their tangent shares are not compared: they are of different smoothed problems ({old}: "
+            f"{first.smoothing}; {new}: {second.smoothing}); pass both the same smoothing."
+        )
+    elif np.isfinite(shares).all():
         moved = "falls" if shares[1] < shares[0] else "rises" if shares[1] > shares[0] else "stays"
         lines.append(
             f"The tangent share of the squared error, which moves decisions, {moved} from {percent(shares[0])} ({old}) "
@@ -50,12 +57,14 @@ def compared(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> lis
     return [f"{line[0].upper()}{line[1:]}" for line in lines]
 
 
+def _same_best(first: Diagnosis, second: Diagnosis) -> bool:
+    """Whether the best values are the same, whatever their unit."""
+    near = 1e-6 * float(np.abs(first.best).max(initial=0.0))
+    return bool(np.allclose(first.best, second.best, rtol=1e-6, atol=near))
+
+
 def _changes(first: Diagnosis, second: Diagnosis) -> tuple[NDArray[Any], NDArray[Any]]:
     return first.regret - second.regret, second.regret - first.regret
-
-
-def _points(number: float) -> str:
-    return percent(number / 100)
 
 
 def _loss(found: Diagnosis, total: float) -> str:
@@ -68,8 +77,17 @@ def _loss(found: Diagnosis, total: float) -> str:
         most = f"all of it in {few} of {count} samples"
     else:
         most = f"{percent(part)} of it comes from {few} of {count} samples"
-    lost = percent(found.normalized_regret)
-    return f"The decisions lose {lost} of the best value ({total:.4g} of {whole:.4g}); {most}."
+    if whole <= 1e-12 * total:
+        return f"The decisions lose {_lost(found)}, where the best value is 0; {most}."
+    return f"The decisions lose {_lost(found)} of the best value ({total:.4g} of {whole:.4g}); {most}."
+
+
+def _lost(found: Diagnosis) -> str:
+    """Which share of the best value is lost: without the 1e-7 that keeps the normalised regret finite."""
+    total, whole = float(found.regret.sum()), float(np.abs(found.best).sum())
+    if whole > 1e-12 * total:
+        return percent(total / whole)
+    return f"{total:.4g}" if total > 0 else percent(0.0)
 
 
 def _how_many(costs: NDArray[Any], part: float) -> int:
@@ -112,21 +130,33 @@ def _tangent(found: Diagnosis) -> str:
 
 
 def _margin(found: Diagnosis) -> str:
-    known = found.margin[np.isfinite(found.margin)]
-    if not len(known):
+    """How many decisions are those of the truth; of a quadratic program, which move all along, how many active sets."""
+    known = np.isfinite(found.margin)
+    if not known.any():
         return ""
-    what = "decision" if found.integer or not _moves(found) else "set of binding constraints"
-    text = f"In {int((known >= 1).sum())} of {len(known)} samples the {what} is that of the truth"
-    changed = known[known < 1]
+    still = known & (found.margin >= 1)
+    if found.linear or found.integer:
+        what, tie = "decision", "it is another one, as good under the true costs"
+        same = still & _alike(found.decision, found.best_decision)
+        tied = still & ~same & (found.regret <= _AS_GOOD * np.maximum(np.abs(found.best), np.abs(found.best).mean()))
+    else:
+        what, tie = "set of binding constraints", "it differs by a tie"
+        same = still & (found.active == found.best_active).all(1)
+        tied = still & ~same
+    text = f"In {int(same.sum())} of {int(known.sum())} samples the {what} is that of the truth"
+    if tied.any():
+        text += f"; in {int(tied.sum())} more {tie}"
+    changed = found.margin[known & ~same & ~tied]
     if not len(changed):
         return f"{text}."
     return f"{text}; in the others it first changes at {percent(float(np.median(changed)))} of the error (median)."
 
 
-def _moves(found: Diagnosis) -> bool:
-    """Whether decisions differ where the margin says that nothing changes: those of a quadratic program do."""
-    same = found.margin >= 1
-    return bool((np.abs(found.decision[same] - found.best_decision[same]) > 1e-9).any())
+def _alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """(B,) bool, where two decisions are the same up to rounding."""
+    size = np.maximum(np.abs(one), np.abs(other)).max(1)
+    alike: NDArray[Any] = np.abs(one - other).max(1) <= CHANGE * size
+    return alike
 
 
 def _constraints(found: Diagnosis) -> list[str]:
@@ -144,11 +174,12 @@ def _constraints(found: Diagnosis) -> list[str]:
 
 def _flags(found: Diagnosis) -> list[str]:
     count, lines = len(found.regret), []
-    if found.zero_gradient.any():
-        lost = found.zero_gradient & (found.regret > 1e-12 * np.abs(found.best))
+    lost = found.zero_gradient & (found.regret > 1e-12 * np.abs(found.best))
+    if lost.any():
         lines.append(
             f"{int(found.zero_gradient.sum())} of {count} samples have an error and no gradient of the smoothed "
-            f"regret; {int(lost.sum())} of them lose something all the same."
+            f"regret; {int(lost.sum())} of them lose something all the same: where many do, train with guidance or "
+            "with more smoothing."
         )
     if found.degenerate.any():
         lines.append(
