@@ -137,10 +137,11 @@ class Model:
             lb: of the lower bounds.
             ub: of the upper bounds.
             recourse: what happens where the decision under the forecast violates the truth.
-            known: (n,) or (N, n) costs, which predicted ones are added to; left out, 0.
+            known: (n,) or (N, n) costs of those that are not predicted, with 0 at those that are; left out, 0.
 
         Raises:
-            ProblemError: an index is out of range, nothing is predicted, or the recourse does not fit.
+            ProblemError: an index is out of range, nothing is predicted, a predicted cost is also known, or the
+                recourse does not fit.
 
         Example:
             >>> import pear

@@ -28,6 +28,9 @@ def predicted_entries(
         problem: what is decided.
         cost: which costs are predicted; sides: which entries of b, h, lb and ub.
         known: (n,) or (N, n) costs, or None.
+
+    Raises:
+        ProblemError: an index is out of range, nothing is predicted, or a predicted cost is also known.
     """
     if not isinstance(problem, Problem):
         raise ProblemError(f"Model.predicting takes a pear.Problem; got {type(problem).__name__}: pass its problem")
@@ -49,7 +52,22 @@ def predicted_entries(
     names = [_name(name, i) for name, at in chosen.items() for i in at.tolist()]
     rows = ConstraintMap(**{name: maps[name] for name in changed}) if changed else None
     batch = next((len(value) for value in changed.values() if value.ndim == 2), problem.batch)
-    return problem._with(**changed, batch=batch), CostMap(maps["cost"], fixed, names), rows
+    cost_map = CostMap(maps["cost"], fixed, names)
+    _check_known(cost_map.known, chosen["cost"])
+    return problem._with(**changed, batch=batch), cost_map, rows
+
+
+def _check_known(known: Tensor, predicted: Any) -> None:
+    """Nothing is known of the costs that are predicted, to which it would be added."""
+    nonzero = known.reshape(-1, known.shape[-1])[:, predicted] != 0
+    if bool(nonzero.any()):
+        sample, at = nonzero.nonzero()[0].tolist()
+        i = int(predicted[at])
+        raise ProblemError(
+            f"known is {float(known.reshape(-1, known.shape[-1])[sample, i]):g} at index {i}, and that cost is "
+            "predicted; expected 0 there: leave it 0, predict fewer costs (cost=[…], or False for none), or write "
+            "pear.Model(problem, cost_map=pear.CostMap(M, known), …) where the prediction is to be added to it"
+        )
 
 
 def no_entries(rows: int, k: int) -> Any:
