@@ -17,7 +17,7 @@ from pear.problem.convert import as_batch
 from pear.problem.cost_map import CostMap
 from pear.problem.elastic import Elastic
 from pear.problem.html import facts, some, table
-from pear.problem.predicting import no_entries, predicted_entries
+from pear.problem.predicting import no_entries, predicted_entries, read_known
 from pear.problem.problem import Problem
 from pear.problem.recourse import Penalty, Projection, check_recourse
 
@@ -67,9 +67,11 @@ class Model:
 
     def __post_init__(self) -> None:
         n, rows = self.problem.n, self.constraint_map
+        object.__setattr__(self, "known", read_known(self.known, n))
+        given = self.known.numel() > 0
         check_recourse(self.problem, rows, self.recourse)
         if rows is not None and self.cost_map is None:
-            known = self.known if self.known.numel() else torch.zeros(n, dtype=torch.float64)
+            known = self.known if given else torch.zeros(n, dtype=torch.float64)
             object.__setattr__(self, "cost_map", CostMap(no_entries(n, rows.inputs), known))
         own = self.cost_map
         if rows is not None and own is not None and rows.inputs != own.inputs:
@@ -79,7 +81,7 @@ class Model:
             )
         if own is not None and own.n != n:
             raise ProblemError(f"the cost map gives {own.n} costs, and the problem has {n} variables; make them equal")
-        if not self.known.numel():
+        if not given:
             object.__setattr__(self, "known", torch.zeros(n, dtype=torch.float64) if own is None else own.known)
         object.__setattr__(self, "variables", tuple(self.variables) or tuple(f"x{i}" for i in range(n)))
         if len(self.variables) != n:

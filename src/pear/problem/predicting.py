@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem.constraint_map import ConstraintMap, own_sides
+from pear.problem.convert import shape, to_float64
 from pear.problem.cost_map import CostMap
 from pear.problem.problem import Problem
 
@@ -68,6 +69,21 @@ def _check_known(known: Tensor, predicted: Any) -> None:
             "predicted; expected 0 there: leave it 0, predict fewer costs (cost=[…], or False for none), or write "
             "pear.Model(problem, cost_map=pear.CostMap(M, known), …) where the prediction is to be added to it"
         )
+
+
+def read_known(known: Any, n: int) -> Tensor:
+    """The known costs of a model, (n,) or (N, n) float64; empty where none were given.
+
+    Raises:
+        ProblemError: a map came in their place, or they have another shape.
+    """
+    if isinstance(known, (CostMap, ConstraintMap)):
+        name = "cost_map" if isinstance(known, CostMap) else "constraint_map"
+        raise ProblemError(f"known must be numbers; a {type(known).__name__} came in their place; pass {name}=")
+    found = to_float64("known", () if known is None else known)
+    if found.numel() and (found.ndim not in (1, 2) or found.shape[-1] != n):
+        raise ProblemError(f"known must have shape ({n},) or (N, {n}), a cost for each variable; got {shape(found)}")
+    return found
 
 
 def no_entries(rows: int, k: int) -> Any:
