@@ -315,7 +315,7 @@ def test_a_model_file_holds_the_constraint_map_and_the_recourse(name: str, tmp_p
     recourse, predicts_b = RECOURSES[name], name == "a pair"
     problem = pear.Problem(A=np.eye(2), b=[1.0, 2.0], G=[[1.0, 1.0], [1.0, -1.0]], h=[9.0, 9.0])
     rows = pear.ConstraintMap(b=np.eye(2) if predicts_b else None, h=np.array([[1.0, 0.0], [0.0, 0.0]]))
-    own = pear.Model(problem, constraint_map=rows, recourse=recourse)
+    own = pear.Model(problem, known=[1.0, 2.0], constraint_map=rows, recourse=recourse)
     X, Y = np.random.default_rng(0).normal(size=(2, 20, 2))
     estimator = pear.DecisionRegressor(own, max_epochs=2).fit(X, Y)
     estimator.save(tmp_path / "model.pear")
