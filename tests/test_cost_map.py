@@ -159,3 +159,24 @@ def test_a_task_and_swapped_arguments_get_a_sentence() -> None:
     for loss in (pear.PEARLoss(task.problem, guidance=0.0), pear.losses.SPOPlusLoss(task.problem)):
         with pytest.raises(ProblemError, match=r"probably swapped; call loss\(predicted, true\)"):
             loss(torch.rand(2, 12), y)
+
+
+@pytest.mark.parametrize("known", [[1, 2], (1.0, 2.0), np.array([1.0, 2.0]), torch.tensor([1.0, 2.0]), [[1.0, 2.0]]])
+def test_known_costs_of_a_model_may_be_any_array(known) -> None:
+    for rows in (None, pear.ConstraintMap(h=[[1.0]])):
+        m = pear.Model(pear.Problem(G=[[1.0, 1.0]], h=[0.0]), known=known, constraint_map=rows)
+        assert m.known.dtype == torch.float64
+        assert m.known.reshape(-1).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("known", "sentence"),
+    [
+        (pear.CostMap([[1.0], [2.0]]), "a CostMap came in their place; pass cost_map="),
+        (pear.ConstraintMap(h=[[1.0]]), "a ConstraintMap came in their place; pass constraint_map="),
+        ([1.0, 2.0, 3.0], r"known must have shape \(2,\) or \(N, 2\), a cost for each variable; got \(3,\)"),
+    ],
+)
+def test_what_known_costs_are_not(known, sentence: str) -> None:
+    with pytest.raises(ProblemError, match=sentence):
+        pear.Model(pear.Problem(n=2), known)

@@ -421,6 +421,13 @@ MODELS = {
     "an index twice": lambda: pear.Model.predicting(BOX, h=[1, 1], recourse=pear.Penalty(h=1.0)),
     "a list of indices": lambda: pear.Model.predicting(BOX, h="all", recourse=pear.Penalty(h=1.0)),
     "nothing is predicted": lambda: pear.Model.predicting(BOX, cost=False),
+    "known is 7 at index 0, and that cost is predicted; expected 0 there: leave it 0": lambda: pear.Model.predicting(
+        BOX, cost=[0], b=True, known=[7.0, 1.0], recourse=pear.Penalty(b=5.0)
+    ),
+    "all costs are zero: no cost is predicted, no known costs were given": lambda: pear.Model(
+        BOX, constraint_map=pear.ConstraintMap(b=[[1.0]]), recourse=pear.Penalty(b=5.0)
+    ),
+    "and the objective has no Q; pass known=…": lambda: pear.Model.predicting(BOX, cost=False, b=True),
     "has no b": lambda: pear.Model.predicting(pear.Problem(lb=0, n=2), b=True, recourse=pear.Penalty(b=1.0)),
     "takes a pear.Problem; got Model": lambda: pear.Model.predicting(pear.Model(BOX), b=True),
     "weights=…) must be a positive number": lambda: pear.Model.predicting(
@@ -460,6 +467,23 @@ def test_rows_without_a_prediction_may_have_a_price_too():
         recourse = pear.Penalty(h=[9.0, price])
         model = pear.Model.predicting(problem, cost=False, h=[0], recourse=recourse, known=[1.0])
         assert pear.solve(model, [[-5.0]]).x.tolist() == [[z]]
+
+
+def test_known_costs_are_those_that_are_not_predicted():
+    model = pear.Model.predicting(BOX, cost=[0], b=True, known=[0.0, 1.0], recourse=pear.Penalty(b=5.0))
+    assert model.cost([[3.0, 2.0]]).tolist() == [[3.0, 1.0]]
+    with pytest.raises(pear.ProblemError, match="known is 2 at index 0"):
+        pear.Model.predicting(BOX, cost=[0], b=True, known=[[0.0, 1.0], [2.0, 1.0]])
+
+
+def test_costs_may_be_zero_where_somebody_says_so_or_there_is_a_curvature():
+    for how in ({"known": [0.0, 0.0]}, {"known": np.zeros(2)}):
+        model = pear.Model.predicting(BOX, cost=False, b=True, recourse=pear.Penalty(b=5.0), **how)
+        assert model.with_recourse(pear.Projection()).known.tolist() == [0.0, 0.0]
+        assert pear.Model(BOX, constraint_map=pear.ConstraintMap(b=[[1.0]]), **how).known.tolist() == [0.0, 0.0]
+    curved = pear.Problem(Q=torch.eye(2), A=[[1.0, 1.0]], b=[1.0])
+    model = pear.Model.predicting(curved, cost=False, b=True, recourse=pear.Penalty(b=5.0))
+    assert pear.solve(model, [[2.0]]).x.tolist() == pytest.approx(np.ones((1, 2)), abs=1e-9)
 
 
 def test_names_and_display():

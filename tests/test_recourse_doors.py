@@ -175,6 +175,11 @@ def test_what_is_refused(name: str) -> None:
         pear.from_cvxpy(cp.Problem(cp.Minimize(cp.sum(X)), rows), [P], recourse)
 
 
+def test_a_number_is_no_recourse() -> None:
+    with pytest.raises(ProblemError, match=r"must be a dictionary from constraints, .*\{constraint: 9.0\}.*; got 2.0"):
+        pear.from_cvxpy(cp.Problem(cp.Minimize(cp.sum(X)), [X <= P]), [P], 2.0)
+
+
 def test_a_parameter_in_a_constraint_may_not_also_stand_inside_a_function_of_the_objective() -> None:
     problem = cp.Problem(cp.Minimize(cp.norm1(X - P)), [X <= P])
     with pytest.raises(DataError, match="the predicted parameter p stands inside a nonlinear function"):
@@ -243,7 +248,18 @@ def test_rows_of_a_pyomo_model_are_predicted_by_their_names() -> None:
         ),
         ({"rows": ["cover", "cover"]}, "got 'cover', twice"),
         ({"rows": ["cover"], "recourse": {"hours": 1.0}}, "recourse names 'hours', which is no row of it"),
-        ({"rows": ["cover"], "recourse": {"limit": 1.0}}, r"h\[1\] is predicted and has no finite price"),
+        (
+            {"rows": "cover", "recourse": {"limit": 1.0}},
+            r"row cover is predicted, and recourse has no finite price for it; .*recourse=\{'cover': price, …\}",
+        ),
+        (
+            {"rows": ["meet"], "recourse": {"meet": (1.0, float("inf"))}},
+            "row meet is predicted, and recourse has no finite",
+        ),
+        (
+            {"rows": "cover", "recourse": 9.0},
+            r"must be a dictionary from names of rows to prices, \{'cover': 9.0\}, .*; got 9.0",
+        ),
         ({"recourse": {"limit": 1.0}}, "recourse is about predicted right-hand sides, and there are none"),
     ],
 )
@@ -315,7 +331,7 @@ def test_a_model_file_holds_the_constraint_map_and_the_recourse(name: str, tmp_p
     recourse, predicts_b = RECOURSES[name], name == "a pair"
     problem = pear.Problem(A=np.eye(2), b=[1.0, 2.0], G=[[1.0, 1.0], [1.0, -1.0]], h=[9.0, 9.0])
     rows = pear.ConstraintMap(b=np.eye(2) if predicts_b else None, h=np.array([[1.0, 0.0], [0.0, 0.0]]))
-    own = pear.Model(problem, constraint_map=rows, recourse=recourse)
+    own = pear.Model(problem, known=[1.0, 2.0], constraint_map=rows, recourse=recourse)
     X, Y = np.random.default_rng(0).normal(size=(2, 20, 2))
     estimator = pear.DecisionRegressor(own, max_epochs=2).fit(X, Y)
     estimator.save(tmp_path / "model.pear")

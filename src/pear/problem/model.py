@@ -17,7 +17,7 @@ from pear.problem.convert import as_batch
 from pear.problem.cost_map import CostMap
 from pear.problem.elastic import Elastic
 from pear.problem.html import facts, some, table
-from pear.problem.predicting import no_entries, predicted_entries
+from pear.problem.predicting import no_entries, predicted_entries, read_known
 from pear.problem.problem import Problem
 from pear.problem.recourse import Penalty, Projection, check_recourse
 
@@ -38,7 +38,7 @@ class Model:
             original; left out, one number for each of ``variables``.
         report: what was understood, in sentences.
         constraint_map: from the predicted values to right-hand sides and bounds; None where costs alone are predicted.
-            With one and without a cost map, nothing of the costs is predicted: they are ``known``.
+            With one and without a cost map, nothing of the costs is predicted: they are ``known``, and must be given.
         recourse: with a constraint map, what happens where the decision under the forecast violates the truth; needed
             to decide, and may be added later (``with_recourse``).
         constraints: names of the rows of A, then of those of G; empty where nobody has named them.
@@ -67,9 +67,11 @@ class Model:
 
     def __post_init__(self) -> None:
         n, rows = self.problem.n, self.constraint_map
+        object.__setattr__(self, "known", read_known(self.known, n))
+        given = self.known.numel() > 0
         check_recourse(self.problem, rows, self.recourse)
         if rows is not None and self.cost_map is None:
-            known = self.known if self.known.numel() else torch.zeros(n, dtype=torch.float64)
+            known = self.known if given else torch.zeros(n, dtype=torch.float64)
             object.__setattr__(self, "cost_map", CostMap(no_entries(n, rows.inputs), known))
         own = self.cost_map
         if rows is not None and own is not None and rows.inputs != own.inputs:
@@ -79,7 +81,13 @@ class Model:
             )
         if own is not None and own.n != n:
             raise ProblemError(f"the cost map gives {own.n} costs, and the problem has {n} variables; make them equal")
-        if not self.known.numel():
+        silent = rows is not None and not given and not self.predicts_costs and self.problem.Q is None
+        if silent and own is not None and not bool(own.known.any()):
+            raise ProblemError(
+                "all costs are zero: no cost is predicted, no known costs were given, and the objective has no Q; pass "
+                "known=…, a cost for each variable (zeros, where violations alone are to count)"
+            )
+        if not given:
             object.__setattr__(self, "known", torch.zeros(n, dtype=torch.float64) if own is None else own.known)
         object.__setattr__(self, "variables", tuple(self.variables) or tuple(f"x{i}" for i in range(n)))
         if len(self.variables) != n:
@@ -137,10 +145,12 @@ class Model:
             lb: of the lower bounds.
             ub: of the upper bounds.
             recourse: what happens where the decision under the forecast violates the truth.
-            known: (n,) or (N, n) costs, which predicted ones are added to; left out, 0.
+            known: (n,) or (N, n) costs of those that are not predicted, with 0 at those that are; left out, 0, where
+                some cost is predicted or the problem has a Q.
 
         Raises:
-            ProblemError: an index is out of range, nothing is predicted, or the recourse does not fit.
+            ProblemError: an index is out of range, nothing is predicted, a predicted cost is also known, or the
+                recourse does not fit.
 
         Example:
             >>> import pear
@@ -150,7 +160,8 @@ class Model:
             (('x0', 'x1', 'b[0]'), {'b': tensor([[3.]], dtype=torch.float64)})
         """
         plain, cost_map, rows = predicted_entries(problem, cost, {"b": b, "h": h, "lb": lb, "ub": ub}, known)
-        return cls(plain, cost_map=cost_map, constraint_map=rows, recourse=recourse)
+        fixed = torch.empty(0) if known is None else cost_map.known
+        return cls(plain, known=fixed, cost_map=cost_map, constraint_map=rows, recourse=recourse)
 
     def right_hand_sides(self, predicted: Any, keys: Sequence[Hashable] | None = None) -> dict[str, Tensor]:
         """The right-hand sides and bounds of predicted values, by name, differentiable; those that are predicted.

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem.constraint_map import ConstraintMap, own_sides
+from pear.problem.convert import shape, to_float64
 from pear.problem.cost_map import CostMap
 from pear.problem.problem import Problem
 
@@ -28,6 +29,9 @@ def predicted_entries(
         problem: what is decided.
         cost: which costs are predicted; sides: which entries of b, h, lb and ub.
         known: (n,) or (N, n) costs, or None.
+
+    Raises:
+        ProblemError: an index is out of range, nothing is predicted, or a predicted cost is also known.
     """
     if not isinstance(problem, Problem):
         raise ProblemError(f"Model.predicting takes a pear.Problem; got {type(problem).__name__}: pass its problem")
@@ -49,7 +53,37 @@ def predicted_entries(
     names = [_name(name, i) for name, at in chosen.items() for i in at.tolist()]
     rows = ConstraintMap(**{name: maps[name] for name in changed}) if changed else None
     batch = next((len(value) for value in changed.values() if value.ndim == 2), problem.batch)
-    return problem._with(**changed, batch=batch), CostMap(maps["cost"], fixed, names), rows
+    cost_map = CostMap(maps["cost"], fixed, names)
+    _check_known(cost_map.known, chosen["cost"])
+    return problem._with(**changed, batch=batch), cost_map, rows
+
+
+def _check_known(known: Tensor, predicted: Any) -> None:
+    """Nothing is known of the costs that are predicted, to which it would be added."""
+    nonzero = known.reshape(-1, known.shape[-1])[:, predicted] != 0
+    if bool(nonzero.any()):
+        sample, at = nonzero.nonzero()[0].tolist()
+        i = int(predicted[at])
+        raise ProblemError(
+            f"known is {float(known.reshape(-1, known.shape[-1])[sample, i]):g} at index {i}, and that cost is "
+            "predicted; expected 0 there: leave it 0, predict fewer costs (cost=[…], or False for none), or write "
+            "pear.Model(problem, cost_map=pear.CostMap(M, known), …) where the prediction is to be added to it"
+        )
+
+
+def read_known(known: Any, n: int) -> Tensor:
+    """The known costs of a model, (n,) or (N, n) float64; empty where none were given.
+
+    Raises:
+        ProblemError: a map came in their place, or they have another shape.
+    """
+    if isinstance(known, (CostMap, ConstraintMap)):
+        name = "cost_map" if isinstance(known, CostMap) else "constraint_map"
+        raise ProblemError(f"known must be numbers; a {type(known).__name__} came in their place; pass {name}=")
+    found = to_float64("known", () if known is None else known)
+    if found.numel() and (found.ndim not in (1, 2) or found.shape[-1] != n):
+        raise ProblemError(f"known must have shape ({n},) or (N, {n}), a cost for each variable; got {shape(found)}")
+    return found
 
 
 def no_entries(rows: int, k: int) -> Any:

@@ -128,7 +128,10 @@ def check_recourse(problem: Problem, constraints: ConstraintMap | None, recourse
     """
     if constraints is None:
         if recourse is not None:
-            raise ProblemError("recourse is about predicted right-hand sides, and there are none; pass constraint_map=")
+            raise ProblemError(
+                "recourse is about predicted right-hand sides, and there are none; pass constraint_map=, "
+                "or to an importer rows=…"
+            )
         return
     constraints.check(problem)
     if problem.phi is not None:
@@ -137,7 +140,8 @@ def check_recourse(problem: Problem, constraints: ConstraintMap | None, recourse
         return
     if not isinstance(recourse, (Penalty, Projection)):
         raise ProblemError(
-            f"recourse must be pear.Penalty(h=…), a price per unit, or pear.Projection(); got {type(recourse).__name__}"
+            "recourse must be pear.Penalty(h=…), a price per unit, or pear.Projection() (importers also take a "
+            f"dictionary from names of rows to prices); got {type(recourse).__name__}"
         )
     if isinstance(recourse, Projection):
         recourse.metric(problem)

@@ -115,7 +115,7 @@ class Arrays:
         made = replace(self, rows=rows, variables=variables).model(
             cost_map=CostMap(M, own.known, labels), notes=[*told, *notes]
         )
-        recourse = recourse_of(self.where, self.rows, recourse)
+        recourse = recourse_of(self.where, self.rows, recourse, at)
         return replace(made, constraint_map=constraint_map(rows, D), recourse=recourse)
 
     def _problem(self) -> Problem:

@@ -13,7 +13,7 @@ from scipy import sparse
 from pear.errors import DataError
 from pear.problem.importers.arrays import count, listed
 from pear.problem.importers.cvxpy_checks import WHERE, constraint_name
-from pear.problem.importers.limits import check_price
+from pear.problem.importers.limits import check_kind, check_price
 from pear.problem.importers.rows import Array
 
 
@@ -55,8 +55,10 @@ def prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
 
     Raises:
         DataError: a key is no constraint of the problem.
+        ProblemError: it is no recourse at all.
     """
     if not isinstance(recourse, Mapping):
+        check_kind(WHERE, recourse, "constraints, or their names, to prices, {constraint: 9.0}")
         return {}
     names = [constraint_name(row, i) for i, row in enumerate(constraints)]
     found: dict[int, Any] = {}

@@ -12,7 +12,7 @@ from scipy import sparse
 from pear.errors import DataError, ProblemError
 from pear.problem.constraint_map import ConstraintMap
 from pear.problem.importers.rows import Array, Rows
-from pear.problem.recourse import Penalty
+from pear.problem.recourse import Penalty, Projection
 
 
 def constraint_map(rows: Rows, D: sparse.csr_array) -> ConstraintMap | None:
@@ -68,13 +68,21 @@ def without_limits(rows: Rows, at: NDArray[np.int_]) -> Rows:
     return Rows(rows.matrix, low, high, rows.names, rows.numbers)
 
 
-def recourse_of(where: str, rows: Rows, given: Any) -> Any:
-    """A dictionary from names of rows to prices as a ``Penalty``; anything else stays as it is.
+def recourse_of(where: str, rows: Rows, given: Any, predicted: Sequence[int] | NDArray[np.int_] = ()) -> Any:
+    """A dictionary from names of rows to prices as a ``Penalty``; a ``Penalty`` or ``Projection`` stays as it is.
+
+    Args:
+        where: what to call the source in an error.
+        rows: of the source.
+        given: what the user passed.
+        predicted: numbers of the rows whose right-hand sides are predicted, which need a price.
 
     Raises:
-        ProblemError: a key is no row.
+        ProblemError: it is something else, a key is no row, or a predicted row has no price.
     """
     if not isinstance(given, Mapping):
+        name = rows.names[predicted[0]] if len(predicted) else "row"
+        check_kind(where, given, f"names of rows to prices, {{{name!r}: 9.0}}")
         return given
     little, much = np.full(len(rows.low), np.inf), np.full(len(rows.low), np.inf)
     for name, price in given.items():
@@ -82,7 +90,27 @@ def recourse_of(where: str, rows: Rows, given: Any) -> Any:
             raise ProblemError(f"{where}: recourse names {name!r}, which is no row of it; give names of rows")
         at = rows.names.index(name)
         little[at], much[at] = check_price(where, name, price, bool(rows.low[at] == rows.high[at]))
+    for at in predicted:
+        if not np.isfinite([little[at], much[at]]).all():
+            name = rows.names[at]
+            raise ProblemError(
+                f"{where}: row {name} is predicted, and recourse has no finite price for it; say what a unit of its "
+                f"violation costs: recourse={{{name!r}: price, …}}"
+            )
     return penalty(rows, little, much)
+
+
+def check_kind(where: str, given: Any, expected: str) -> None:
+    """What is no dictionary must be a recourse, or None.
+
+    Raises:
+        ProblemError: it is neither; says which dictionary was ``expected``.
+    """
+    if given is not None and not isinstance(given, (Penalty, Projection)):
+        raise ProblemError(
+            f"{where}: recourse must be a dictionary from {expected}, pear.Penalty(…) or pear.Projection(); "
+            f"got {given!r}"
+        )
 
 
 def check_price(where: str, name: str, price: Any, equality: bool) -> tuple[Any, Any]:
