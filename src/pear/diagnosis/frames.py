@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from pear.diagnosis.reasons import reason
 from pear.errors import MissingExtraError, ProblemError
+from pear.losses.regret import TINY
 
 if TYPE_CHECKING:
     import pandas
 
     from pear.diagnosis.diagnosis import Diagnosis
 
-TINY = 1e-7  # as of the normalised regret
 _OF_SAMPLES = ("sample", "regret", "share", "best", "squared_error", "tangent", "normal", "margin", "pieces", "why")
 _FLAGS = ("degenerate", "zero_gradient", "attributed")
 _OF_GROUPS = ("samples", "mean_regret", "normalized_regret", "tangent_share", "dearest_value")

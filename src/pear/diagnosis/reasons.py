@@ -11,11 +11,13 @@ if TYPE_CHECKING:
 
 CHANGE = 1e-6
 """Of the largest entry of two decisions: what differs by less is the same."""
+NOTHING = 1e-12
+"""Of what it is compared with: an amount of money that is none."""
 
 
 def reason(found: Diagnosis, i: int) -> str:
     """One or two sentences about sample i."""
-    if found.regret[i] <= 1e-12 * abs(found.best[i]):
+    if found.regret[i] <= NOTHING * abs(found.best[i]):
         return "Nothing is lost."
     return " ".join(part for part in (_error(found, i), _decision(found, i)) if part)
 

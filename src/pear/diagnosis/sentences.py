@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.diagnosis.reasons import CHANGE, percent
+from pear.diagnosis.reasons import CHANGE, NOTHING, percent
 from pear.errors import ProblemError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def compared(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> lis
     old, new = names
     lost = [float(one.regret.sum()) for one in (first, second)]
     verb = "less" if lost[1] < lost[0] else "more" if lost[1] > lost[0] else "the same"
-    of = " of the best value" if np.abs(first.best).sum() > 1e-12 * max(lost) else ""
+    of = " of the best value" if np.abs(first.best).sum() > NOTHING * max(lost) else ""
     lines = [f"{new} loses {_lost(second)}{of} where {old} loses {_lost(first)}: {verb}."]
     shares = first.tangent_share, second.tangent_share
     if first.smoothing != second.smoothing:
@@ -52,7 +52,7 @@ def compared(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> lis
             f"The tangent share of the squared error, which moves decisions, {moved} from {percent(shares[0])} ({old}) "
             f"to {percent(shares[1])} ({new})."
         )
-    better, worse = (int((change > 1e-9 * np.abs(first.best)).sum()) for change in _changes(first, second))
+    better, worse = (int((change > _AS_GOOD * np.abs(first.best)).sum()) for change in _changes(first, second))
     lines.append(f"{new} decides better in {better} of {len(first.regret)} samples and worse in {worse}.")
     return [f"{line[0].upper()}{line[1:]}" for line in lines]
 
@@ -69,15 +69,15 @@ def _changes(first: Diagnosis, second: Diagnosis) -> tuple[NDArray[Any], NDArray
 
 def _loss(found: Diagnosis, total: float) -> str:
     whole, count = float(np.abs(found.best).sum()), len(found.regret)
-    if total <= 1e-12 * whole:
+    if total <= NOTHING * whole:
         return f"The decisions lose nothing: all {count} are as good as the best ones."
     few = _how_many(found.regret, _MOST)
     part = float(np.sort(found.regret)[::-1][:few].sum()) / total
-    if int((found.regret > 1e-12 * total).sum()) == few:
+    if int((found.regret > NOTHING * total).sum()) == few:
         most = f"all of it in {few} of {count} samples"
     else:
         most = f"{percent(part)} of it comes from {few} of {count} samples"
-    if whole <= 1e-12 * total:
+    if whole <= NOTHING * total:
         return f"The decisions lose {_lost(found)}, where the best value is 0; {most}."
     return f"The decisions lose {_lost(found)} of the best value ({total:.4g} of {whole:.4g}); {most}."
 
@@ -85,7 +85,7 @@ def _loss(found: Diagnosis, total: float) -> str:
 def _lost(found: Diagnosis) -> str:
     """Which share of the best value is lost: without the 1e-7 that keeps the normalised regret finite."""
     total, whole = float(found.regret.sum()), float(np.abs(found.best).sum())
-    if whole > 1e-12 * total:
+    if whole > NOTHING * total:
         return percent(total / whole)
     return f"{total:.4g}" if total > 0 else percent(0.0)
 
@@ -174,7 +174,7 @@ def _constraints(found: Diagnosis) -> list[str]:
 
 def _flags(found: Diagnosis) -> list[str]:
     count, lines = len(found.regret), []
-    lost = found.zero_gradient & (found.regret > 1e-12 * np.abs(found.best))
+    lost = found.zero_gradient & (found.regret > NOTHING * np.abs(found.best))
     if lost.any():
         lines.append(
             f"{int(found.zero_gradient.sum())} of {count} samples have an error and no gradient of the smoothed "
