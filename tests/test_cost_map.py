@@ -180,3 +180,10 @@ def test_known_costs_of_a_model_may_be_any_array(known) -> None:
 def test_what_known_costs_are_not(known, sentence: str) -> None:
     with pytest.raises(ProblemError, match=sentence):
         pear.Model(pear.Problem(n=2), known)
+
+
+def test_known_costs_beside_a_map_that_has_others_are_refused():
+    problem, own = pear.Problem(lb=0.0, ub=1.0, n=2), pear.CostMap([[1.0], [-1.0]])
+    assert pear.Model(problem, known=[0.0, 0.0], cost_map=own).known.tolist() == [0.0, 0.0]
+    with pytest.raises(pear.ProblemError, match="pass them to the map"):
+        pear.Model(problem, known=[1.0, 2.0], cost_map=own)

@@ -81,6 +81,10 @@ class Model:
             )
         if own is not None and own.n != n:
             raise ProblemError(f"the cost map gives {own.n} costs, and the problem has {n} variables; make them equal")
+        if given and own is not None and not torch.equal(self.known, own.known.to(self.known)):
+            raise ProblemError(
+                "known costs came beside a cost map that has others; pass them to the map: pear.CostMap(M, known=…)"
+            )
         silent = rows is not None and not given and not self.predicts_costs and self.problem.Q is None
         if silent and own is not None and not bool(own.known.any()):
             raise ProblemError(
