@@ -58,7 +58,7 @@ def test_rounding_of_a_large_cost_is_no_multiplier_of_another_variable() -> None
     for large, counts in ((1e6, False), (1.0, True)):
         qp = pear.Problem(lb=0.0, n=2).canonical(torch.tensor([[large, 0.0]]))
         duals = Duals(none, none, torch.tensor([[-large, -1e-7]], dtype=torch.float64))
-        assert (float(measured(qp, x, duals).multiplier_lower[0, 1]) > 1e-9) == counts
+        assert (float(-measured(qp, x, duals).multiplier_bound[0, 1]) > 1e-9) == counts
 
 
 def test_no_samples() -> None:

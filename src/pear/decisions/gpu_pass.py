@@ -8,8 +8,8 @@ says no to goes down the pipeline, which reports a status for each.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -26,8 +26,7 @@ from pear.optimality.scale import Sizes
 from pear.optimality.verify import Verdict, verify
 from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram, matvec
-from pear.problem.convert import float_type, is_per_sample
-from pear.problem.problem import FIELDS
+from pear.problem.convert import float_type
 from pear.problem.validate import SYMMETRY
 from pear.sensitivity.curvature import singular
 from pear.sensitivity.projection import add_normal
@@ -69,19 +68,33 @@ class Curved:
         return first + matvec(self.inverse, e - matvec(self.qp.H, first))
 
     @cached_property
-    def twice(self) -> Sizes:
-        """The sizes of the batch below itself."""
-        return self.sizes if len(self.sizes.top) == 1 else sizes_of_both(self, self, len(self.sizes.top))
+    def twice(self) -> Curved:
+        """The batch below itself, but for H."""
+        return replace(self, qp=replace(self.qp, **_doubled(self.qp, _CONSTRAINTS)), sizes=_all_doubled(self.sizes))
+
+    def above(self, other: Curved, B: int) -> Curved:
+        """The batch and, below it, another one of B programs with the same constraints, but for H."""
+
+        def both(name: str) -> Tensor:
+            rows = (getattr(one.sizes, name) for one in (self, other))
+            return torch.cat([row.expand(B, -1) for row in rows])
+
+        twice = self.twice
+        return replace(twice, sizes=replace(twice.sizes, **{name: both(name) for name in _CURVATURE}))
 
 
-def sizes_of_both(first: Curved, second: Curved, B: int) -> Sizes:
-    """The sizes of two batches of B programs with the same constraints, below each other."""
+_CONSTRAINTS = ("A", "b", "G", "h", "lb", "ub")
+_CURVATURE = ("top", "root", "root_top")
 
-    def both(name: str) -> Tensor:
-        rows = (getattr(one.sizes, name) for one in (first, second))
-        return torch.cat([row.expand(B, -1) for row in rows])
 
-    return replace(first.sizes, top=both("top"), root=both("root"), root_top=both("root_top"))
+def _doubled(fields: Any, names: Iterable[str]) -> dict[str, Any]:
+    """What is not shared by all samples, below itself."""
+    values = ((name, getattr(fields, name)) for name in names)
+    return {name: v if v is None or len(v) == 1 else torch.cat([v, v]) for name, v in values}
+
+
+def _all_doubled(sizes: Sizes) -> Sizes:
+    return Sizes(**_doubled(sizes, (one.name for one in fields(sizes))))
 
 
 class Judged(NamedTuple):
@@ -104,13 +117,14 @@ class Tangent:
     Attributes:
         descent: the kernel's own projector, with the working sets held.
         tight: (B, n) bool, free variables at a bound; tight_rows: (B, m) bool, rows that are tight and not held.
-        G: (1, m, n) the rows.
+        G, norms: (B or 1, m, n) the rows, and (B or 1, m) their lengths.
     """
 
     descent: gpu.Descent
     tight: Tensor
     tight_rows: Tensor
     G: Tensor
+    norms: Tensor
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """P e (B, n), and (B,) bool where it is right: it has converged, and moves along all tight constraints.
@@ -121,9 +135,8 @@ class Tangent:
         g, converged = self.descent.project(e)
         off = torch.where(self.tight, g, 0.0)
         if self.tight_rows.shape[1]:
-            off = torch.cat([off, torch.where(self.tight_rows, matvec(self.G, g), 0.0)], 1)
-        sizes = (torch.linalg.vector_norm(part, torch.inf, dim=1) for part in (off, g))
-        most_off, most = sizes
+            off = torch.cat([off, torch.where(self.tight_rows, matvec(self.G, g) / self.norms, 0.0)], 1)
+        most_off, most = (torch.linalg.vector_norm(part, torch.inf, dim=1) for part in (off, g))
         return g.masked_fill(self.tight, 0.0), converged & (most_off <= ROUNDOFF * most)
 
 
@@ -144,9 +157,7 @@ class GPUPass:
     @staticmethod
     def supports(problem: Problem) -> bool:
         """True where the pass takes this problem."""
-        fields = ((name, getattr(problem, name)) for name in FIELDS if name != "Q")
-        shared = not any(value is not None and is_per_sample(name, value) for name, value in fields)
-        return problem.phi is None and problem.device.type == "cuda" and not problem.is_sparse and shared
+        return problem.phi is None and problem.device.type == "cuda" and not problem.is_sparse
 
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
@@ -162,48 +173,53 @@ class GPUPass:
         programs = None if set(fields) - {"Q"} else self._programs(cost, smoothing, keys, fields.get("Q"))
         if programs is None:
             return None
-        decided, flags = self.decide_unread(cost, programs)
+        decided, flags, found = self.decide_unread(cost, programs)
         solved, sure = flags.tolist()  # the one wait for the device
+        if not solved:
+            self._learn(found)
         return replace(decided, doubtful=not sure) if solved else None
 
-    def decide_unread(self, cost: Tensor, programs: Curved) -> tuple[Decided, Tensor]:
-        """The decisions, and (2,) bool on the device: whether all may be trusted, and all of their derivatives.
+    def decide_unread(self, cost: Tensor, programs: Curved) -> tuple[Decided, Tensor, gpu.Descent]:
+        """The decisions, (2,) bool on the device: whether all may be trusted, and all their derivatives; the points.
 
         A projection of any error shows whether the factors are good, so that the backward pass need not look again.
         """
-        c = self.problem.sign * cost.double()
+        c = cost.double() if self.problem.sign == 1 else -cost.double()
+        assert self._plan is not None
         found = self._plan.solve(replace(programs.qp, c=c))
-        judged = self._judge(programs.qp, programs.sizes, c, [found])
-        tangent, sure = self._tangent(found, judged, programs.definite)
+        judged = _judge(programs, c, found)
+        tangent, sure = _tangent(found, judged, programs, len(c))
         probed = tangent.project(self._any_error(c))[1]
         sure = probed if sure is None else probed & sure
         good = judged.good if programs.usable is None else judged.good & programs.usable
-        return Decided(found.x, tangent, doubtful=False, proven=True), torch.stack([good, sure]).all(1)
+        return Decided(found.x, tangent, doubtful=False, proven=True), torch.stack([good, sure]).all(1), found
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
         """Regrets and gradients of a batch, and the (k,) samples that are left; None where the pass does not apply."""
         pair = self._pair(call)
         if pair is None:
             return None
-        parts, good = self.regret_unread(call, *pair)
+        parts, good, found = self.regret_unread(call, *pair)
         left = (~good.cpu()).nonzero()[:, 0]  # the one wait for the device
-        for Q in (call.Q, call.true_Q) if len(left) else ():
-            self.problem.checked(call.predicted, Q=Q)  # which names the sample whose curvature is not symmetric
+        if len(left):
+            self._learn(found)
+            for Q in (call.Q, call.true_Q):
+                self.problem.checked(call.predicted, Q=Q)  # which names the sample whose curvature is not symmetric
         return parts, left
 
-    def regret_unread(self, call: RegretCall, programs: Curved, true: Curved) -> tuple[Regrets, Tensor]:
-        """Regrets and gradients of a batch, and (B,) bool on the device: the samples that may be trusted."""
+    def regret_unread(self, call: RegretCall, programs: Curved, true: Curved) -> tuple[Regrets, Tensor, gpu.Descent]:
+        """Regrets and gradients of a batch, (B,) bool on the device: the samples that may be trusted, and the points."""
         B, qp = len(call.predicted), programs.qp
         c = torch.cat([call.predicted, call.true]).double()
         c = c if self.problem.sign == 1 else -c
-        found, ideal = self._plan.solve(replace(qp, c=c[:B])), self._plan.solve(replace(true.qp, c=c[B:]))
-        d = found.x - ideal.x
-        both, curved = _curvature_terms(qp.H, true.qp.H, found.x, ideal.x, d)
-        sizes = programs.twice if programs is true else sizes_of_both(programs, true, B)
-        judged = self._judge(qp, sizes, c, [found, ideal], both)
+        found = self._solve_both(programs, true, c)
+        x, best = found.x[:B], found.x[B:]
+        d = x - best
+        Hx, curved = _curvature_terms(qp.H, true.qp.H, x, best, d)
+        judged = _judge(programs.twice if programs is true else programs.above(true, B), c, found, Hx)
         verdict = judged.verdict
-        tangent, sure = self._tangent(found, judged, programs.definite)
-        error = self._error(call, c, found.x, programs is true)
+        tangent, sure = _tangent(found, judged, programs, B)
+        error = self._error(call, c, x, programs is true)
         g, converged = tangent.project(error)
         injected = g
         if call.injection > 0:
@@ -216,15 +232,15 @@ class GPUPass:
             value=objective_gap(d, curved, verdict.left.rows[:B], verdict.duals[B:]),
             exact=g,
             injected=injected,
-            x=found.x,
-            best=ideal.x,
+            x=x,
+            best=best,
             status=status,
             true_status=true_status,
             kkt_residual=verdict.kkt_residual[:B],
             reused=never[0].view(torch.bool),
             repaired=never[1].view(torch.bool),
         )
-        return parts, good
+        return parts, good, found
 
     def time_phases(self, call: RegretCall) -> tuple[float, float] | None:
         """Nothing: the parts of the pass are not told apart."""
@@ -232,42 +248,20 @@ class GPUPass:
 
     # -- points ------------------------------------------------------------------------------------------------------
 
-    def _judge(
-        self, qp: QuadraticProgram, sizes: Sizes, c: Tensor, found: list[gpu.Descent], Hx: Tensor | None = None
-    ) -> Judged:
-        """The verdict on points of the kernel, (K, n) below each other, with the multipliers that belong to them."""
-        qp = replace(qp, c=c)
+    def _solve_both(self, programs: Curved, true: Curved, c: Tensor) -> gpu.Descent:
+        """The solutions for predicted and true costs (2B, n); only the first B can be projected at."""
+        plan, B = self._plan, len(c) // 2
+        assert plan is not None
+        if programs is true:
+            return plan.solve_all(programs.qp, c.view(2, B, -1))
+        found, ideal = (plan.solve(replace(one.qp, c=part)) for one, part in ((programs, c[:B]), (true, c[B:])))
+        names = ("x", "curvature", "y", "lower", "upper", "rows", "ended", "crowded")
+        return replace(found, **{name: torch.cat([getattr(found, name), getattr(ideal, name)]) for name in names})
 
-        def joined(name: str) -> Tensor:
-            parts = [getattr(one, name) for one in found]
-            return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-        x, y, lower, upper, ended = (joined(name) for name in ("x", "y", "lower", "upper", "ended"))
-        inequality, rows = y[:, qp.p :], lower[:, :0]
-        if qp.m:
-            rows = joined("rows")
-            inequality = torch.where(rows, inequality, 0.0)
-        duals, fixed = Duals(y[:, : qp.p], inequality, x), lower | upper
-        left = residuals(qp, x, duals, Hx)
-        # the multiplier of a bound takes all that is left of the gradient of its variable
-        duals = replace(duals, bound=left.gradient.masked_fill(fixed, 0.0) - left.gradient)
-        verdict = verify(qp, x, duals, ActiveSet(rows, lower, upper), left, sizes)
-        good = verdict.solved & ended & (verdict.units.cost[:, 0] <= LARGEST)
-        return Judged(verdict, good, ~fixed)
-
-    def _tangent(self, found: gpu.Descent, judged: Judged, definite: bool) -> tuple[Tangent, Tensor | None]:
-        """The tangent space of the first batch of points, and (B,) bool where it is certain; None where it always is.
-
-        A weakly active constraint may hide that the decision is not unique, unless H is definite.
-        """
-        s, B, G = judged.verdict.measured, len(found.x), judged.verdict.qp.G
-        tight = (torch.minimum(s.slack_lower[:B], s.slack_upper[:B]) <= TIGHT) & judged.free[:B]
-        tight_rows = (s.slack_rows[:B] <= TIGHT) & ~found.rows if G.shape[1] else found.rows
-        tangent = Tangent(found, tight, tight_rows, G)
-        if definite:
-            return tangent, None
-        _, weak = tight_constraints(judged.verdict.qp, s, judged.verdict.working)
-        return tangent, weak.count()[:B] == 0
+    def _learn(self, found: gpu.Descent) -> None:
+        """Have more room next time, where that was missing."""
+        assert self._plan is not None
+        self._plan.learn(found)
 
     def _error(self, call: RegretCall, c: Tensor, x: Tensor, same: bool) -> Tensor:
         """(B, n) error of the objective's gradient at the decisions x, (ĉ − c) + (Q̂ − Q) x, in the user's sense."""
@@ -310,9 +304,10 @@ class GPUPass:
             return self._given_programs(own, Q, len(cost), smoothing)
         if problem.batch is None or (keys is None and len(cost) == problem.batch):
             return own
-        if keys is None:
-            return None
-        return own if keys == list(range(problem.batch)) else own[torch.tensor(keys, device=problem.device)]
+        if keys is not None and keys == list(range(problem.batch)):
+            return own
+        shared = own.qp.shares_constraints  # those of some samples would be another problem to the kernel
+        return own[torch.tensor(keys, device=problem.device)] if shared and keys is not None else None
 
     def _own_programs(self, smoothing: float) -> Curved:
         """The problem's own programs, brought into form once for each λ."""
@@ -322,7 +317,9 @@ class GPUPass:
             qp = problem.canonical(nothing, smoothing)
             if problem.Q is not None and problem.sign == 1 and smoothing == 0:
                 qp = replace(qp, H=problem.Q if problem.Q.dim() == 3 else problem.Q[None])  # without the copy
-            self._own = Curved(qp, Sizes.of(qp), definite=not bool(singular(qp).any()))
+            sizes = Sizes.of(qp)
+            sizes = sizes if _any(qp.lb == qp.ub) else replace(sizes, pinned=None)
+            self._own = Curved(qp, sizes, definite=not _any(singular(qp)))
             self._smoothing = smoothing
         return self._own
 
@@ -331,7 +328,7 @@ class GPUPass:
         n, problem = self.problem.n, self.problem
         if not (isinstance(Q, Tensor) and Q.shape in ((n, n), (B, n, n)) and Q.device == problem.device):
             return None
-        if not Q.is_floating_point() or problem.batch not in (None, B):
+        if not Q.is_floating_point() or not (own.qp.shares_constraints or problem.batch == B):
             return None
         wide = Q.detach().double()
         wide = wide if wide.dim() == 3 else wide[None]
@@ -350,6 +347,40 @@ class GPUPass:
         """What the kernel needs to know of the constraints; None where it does not take them."""
         qp = self._own_programs(self._smoothing or 0.0).qp
         return qp.prepared(self._solver, gpu.prepare) if gpu.supports(qp) else None
+
+
+def _judge(programs: Curved, c: Tensor, found: gpu.Descent, Hx: Tensor | None = None) -> Judged:
+    """The verdict on the kernel's points for costs c (K, n), with the multipliers that belong to them."""
+    qp = replace(programs.qp, c=c)
+    fixed = found.lower | found.upper
+    duals = Duals(found.y[:, : qp.p], found.y[:, qp.p :], found.x)
+    left = residuals(qp, found.x, duals, Hx)
+    # the multiplier of a bound takes all that is left of the gradient of its variable
+    duals = replace(duals, bound=left.gradient.masked_fill(fixed, 0.0) - left.gradient)
+    working = ActiveSet(found.rows, found.lower, found.upper)
+    verdict = verify(qp, found.x, duals, working, left, programs.sizes)
+    good = verdict.solved & found.ended & (verdict.units.cost[:, 0] <= LARGEST)
+    return Judged(verdict, good, ~fixed)
+
+
+def _tangent(found: gpu.Descent, judged: Judged, programs: Curved, B: int) -> tuple[Tangent, Tensor | None]:
+    """The tangent spaces of the first B points, and (B,) bool where they are certain; None where they all are.
+
+    A weakly active constraint may hide that the decision is not unique, unless H is definite.
+    """
+    s, qp = judged.verdict.measured, judged.verdict.qp
+    tight = (torch.minimum(s.slack_lower[:B], s.slack_upper[:B]) <= TIGHT) & judged.free[:B]
+    tight_rows = (s.slack_rows[:B] <= TIGHT) & ~found.rows[:B] if qp.m else found.rows[:B]
+    tangent = Tangent(found, tight, tight_rows, programs.qp.G, programs.sizes.norms_G)
+    if programs.definite:
+        return tangent, None
+    _, weak = tight_constraints(qp, s, judged.verdict.working)
+    return tangent, weak.count()[:B] == 0
+
+
+def _any(flags: Tensor) -> bool:
+    """Whether one of them is true: asked once, of a problem's own data."""
+    return bool(flags.any())
 
 
 def _curvature_terms(H: Tensor, true_H: Tensor, x: Tensor, best: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:

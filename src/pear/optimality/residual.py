@@ -9,8 +9,8 @@ from torch import Tensor
 
 from pear.optimality.point import Batched, Duals
 from pear.optimality.rule import SHARE_OF_FORCE, SHARE_OF_TERMS
-from pear.optimality.scale import Sizes, Units, positive
-from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
+from pear.optimality.scale import Sizes, Units, plus_matvec, plus_tmatvec, positive
+from pear.problem.canonical import QuadraticProgram, matvec
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def residuals(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor |
     """The residuals of points x (B, n) with multipliers; ``curvature`` is Hx, where it is known already."""
     curvature = matvec(qp.H, x) if curvature is None else curvature
     gradient = _lagrangian_gradient(qp, curvature, duals)
-    equality = matvec(qp.A, x) - qp.b if qp.p else duals.equality
+    equality = plus_matvec(qp.b, qp.A, x, -1.0) if qp.p else duals.equality
     rows = qp.h - matvec(qp.G, x) if qp.m else duals.inequality
     return Residuals(curvature, gradient, equality, rows, x - qp.lb, qp.ub - x)
 
@@ -48,8 +48,8 @@ def lagrangian_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor
 
 def _lagrangian_gradient(qp: QuadraticProgram, curvature: Tensor, duals: Duals) -> Tensor:
     gradient = curvature + qp.c
-    gradient = gradient + tmatvec(qp.A, duals.equality) if qp.p else gradient
-    return gradient + tmatvec(qp.G, duals.inequality) if qp.m else gradient
+    gradient = plus_tmatvec(gradient, qp.A, duals.equality) if qp.p else gradient
+    return plus_tmatvec(gradient, qp.G, duals.inequality) if qp.m else gradient
 
 
 def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:

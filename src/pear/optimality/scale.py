@@ -31,7 +31,8 @@ class Measured:
 
     Attributes:
         slack_rows, slack_lower, slack_upper: (B, m), (B, n), (B, n); infinite where absent, negative where violated.
-        multiplier_rows, multiplier_lower, multiplier_upper: positive where rightly signed.
+        multiplier_rows: positive where rightly signed; multiplier_bound: at an upper bound, too, and the other way round
+            at a lower one.
         equality: (B, p) residuals of the equalities.
         stationarity: (B, n) residuals of the gradient, multipliers of the bounds included.
     """
@@ -40,8 +41,7 @@ class Measured:
     slack_lower: Tensor
     slack_upper: Tensor
     multiplier_rows: Tensor
-    multiplier_lower: Tensor
-    multiplier_upper: Tensor
+    multiplier_bound: Tensor
     equality: Tensor
     stationarity: Tensor
 
@@ -53,8 +53,10 @@ class Sizes:
     Attributes:
         abs_A, abs_G: (B or 1, p, n) and (B or 1, m, n) entries without their signs.
         norms_A, norms_G: (B or 1, p) and (B or 1, m) lengths of the rows, 1 where a row is empty.
-        abs_b, abs_h, abs_lb, abs_ub: right-hand sides and bounds without their signs, 0 where infinite.
-        width: (B or 1, n) distances between the bounds; pinned: (B or 1, n) bool, where they coincide.
+        abs_b, abs_h: right-hand sides without their signs, 0 where infinite, and so little above it that a sum with them
+            can be divided by; abs_lb, abs_ub: bounds, 0 where infinite.
+        width: (B or 1, n) distances between the bounds, at least as little; pinned: (B or 1, n) bool, where the bounds
+            coincide, or None where they are known not to.
         limit: (B or 1, 1) the least size that bounds and rows suggest for a decision, infinite where they suggest none.
         top: (B or 1, 1) the largest diagonal entry of H; root: (B or 1, n) roots of the diagonal, with the largest,
             ``root_top`` (B or 1, 1).
@@ -69,7 +71,7 @@ class Sizes:
     abs_lb: Tensor
     abs_ub: Tensor
     width: Tensor
-    pinned: Tensor
+    pinned: Tensor | None
     limit: Tensor
     top: Tensor
     root: Tensor
@@ -86,11 +88,11 @@ class Sizes:
             abs_G=qp.G.abs(),
             norms_A=norms_A,
             norms_G=norms_G,
-            abs_b=qp.b.abs(),
-            abs_h=finite_abs(qp.h),
+            abs_b=_divisor(qp.b.abs()),
+            abs_h=_divisor(finite_abs(qp.h)),
             abs_lb=finite_abs(qp.lb),
             abs_ub=finite_abs(qp.ub),
-            width=qp.ub - qp.lb,
+            width=_divisor(qp.ub - qp.lb),
             pinned=qp.lb == qp.ub,
             limit=functools.reduce(torch.minimum, least),
             **_curvature(qp.H),
@@ -151,25 +153,23 @@ class Units:
 def measure(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: Units) -> Measured:
     """Measure multipliers and what is left of the optimality conditions, at points with these units."""
     terms = units.abs_Hx + units.abs_c
-    terms = terms + tmatvec(sizes.abs_A, duals.equality.abs()) if qp.p else terms
-    terms = terms + tmatvec(sizes.abs_G, duals.inequality.abs()) if qp.m else terms
+    terms = plus_tmatvec(terms, sizes.abs_A, duals.equality.abs()) if qp.p else terms
+    terms = plus_tmatvec(terms, sizes.abs_G, duals.inequality.abs()) if qp.m else terms
     largest = torch.maximum(torch.maximum(terms.amax(-1, keepdim=True), units.least), units.curvature)
     dual_scale = _divisor(torch.maximum(terms, SHARE_OF_FORCE * largest))
     size = torch.maximum(units.abs_x, torch.minimum(SHARE_OF_SIZE * units.size, sizes.width))
     slack_rows, multiplier_rows, equality = left.rows, duals.inequality, left.equality
     if qp.m:
-        slack_rows = left.rows / _divisor(matvec(sizes.abs_G, size) + sizes.abs_h)
+        slack_rows = left.rows / plus_matvec(sizes.abs_h, sizes.abs_G, size)
         multiplier_rows = duals.inequality / (positive(matvec(sizes.abs_G, dual_scale)) / sizes.norms_G.square())
     if qp.p:
-        equality = left.equality / _divisor(matvec(sizes.abs_A, size) + sizes.abs_b)
-    upper = duals.bound / dual_scale
+        equality = left.equality / plus_matvec(sizes.abs_b, sizes.abs_A, size)
     return Measured(
         slack_rows=slack_rows,
-        slack_lower=left.lower / _divisor(size + sizes.abs_lb),
-        slack_upper=left.upper / _divisor(size + sizes.abs_ub),
+        slack_lower=left.lower / (size + sizes.abs_lb),
+        slack_upper=left.upper / (size + sizes.abs_ub),
         multiplier_rows=multiplier_rows,
-        multiplier_lower=-upper,
-        multiplier_upper=upper,
+        multiplier_bound=duals.bound / dual_scale,
         equality=equality,
         stationarity=units.gradient / dual_scale,
     )
@@ -201,6 +201,20 @@ def positive(value: Tensor) -> Tensor:
 def finite_abs(value: Tensor) -> Tensor:
     """|value|, and 0 where it is infinite: a limit that is absent has no size."""
     return torch.where(value.isfinite(), value.abs(), torch.zeros_like(value))
+
+
+def plus_matvec(base: Tensor, matrix: Matrix, vector: Tensor, scale: float = 1.0) -> Tensor:
+    """``scale · base + M x``, (B, r), in one operation where the matrix is shared."""
+    if isinstance(matrix, Tensor) and matrix.shape[0] == 1:
+        return torch.addmm(base, vector, matrix[0].mT, beta=scale)
+    return scale * base + matvec(matrix, vector)
+
+
+def plus_tmatvec(base: Tensor, matrix: Matrix, vector: Tensor) -> Tensor:
+    """``base + Mᵀ y``, (B, n), in one operation where the matrix is shared."""
+    if isinstance(matrix, Tensor) and matrix.shape[0] == 1:
+        return torch.addmm(base, vector, matrix[0])
+    return base + tmatvec(matrix, vector)
 
 
 def _divisor(scale: Tensor) -> Tensor:

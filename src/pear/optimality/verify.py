@@ -41,21 +41,23 @@ class Verdict:
         s, held = self.measured, self.working
         return (
             torch.where(held.rows, s.multiplier_rows + SIGN, s.slack_rows + FEASIBLE) if self.qp.m else s.slack_rows,
-            torch.where(held.lower, s.multiplier_lower + SIGN, s.slack_lower + FEASIBLE),
-            torch.where(held.upper, s.multiplier_upper + SIGN, s.slack_upper + FEASIBLE),
+            torch.where(held.lower, SIGN - s.multiplier_bound, s.slack_lower + FEASIBLE),
+            torch.where(held.upper, s.multiplier_bound + SIGN, s.slack_upper + FEASIBLE),
         )
 
     @cached_property
     def wrong(self) -> ActiveSet:
         """Constraints that are violated, or held with a multiplier of the wrong sign."""
-        (rows, lower, upper), free = self._margins, ~self.sizes.pinned
-        return ActiveSet(rows < 0, (lower < 0) & free, (upper < 0) & free)
+        (rows, lower, upper), pinned = self._margins, self.sizes.pinned
+        lower, upper = lower < 0, upper < 0
+        return ActiveSet(rows < 0, *((lower, upper) if pinned is None else (lower & ~pinned, upper & ~pinned)))
 
     @cached_property
     def none_wrong(self) -> Tensor:
         """(B,) bool: no constraint is on the wrong side."""
         rows, *bounds = self._margins
-        least = torch.minimum(*bounds).masked_fill(self.sizes.pinned, 0.0)
+        least = torch.minimum(*bounds)
+        least = least if self.sizes.pinned is None else least.masked_fill(self.sizes.pinned, 0.0)
         least = torch.cat([least, rows], -1) if self.qp.m else least
         return least.amin(-1) >= 0
 
@@ -64,7 +66,8 @@ class Verdict:
         """(B,) how far stationarity, equalities and held constraints are from zero."""
         s, held = self.measured, self.working
         upper = torch.where(held.upper, s.slack_upper, 0.0)
-        parts = [s.stationarity, torch.where(held.lower | self.sizes.pinned, s.slack_lower, upper)]
+        lower = held.lower if self.sizes.pinned is None else held.lower | self.sizes.pinned
+        parts = [s.stationarity, torch.where(lower, s.slack_lower, upper)]
         parts += [s.equality] if self.qp.p else []
         parts += [torch.where(held.rows, s.slack_rows, 0.0)] if self.qp.m else []
         return torch.linalg.vector_norm(torch.cat(parts, -1), torch.inf, dim=-1)
