@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set import batch as compiled
 from pear.solvers.active_set.gpu.start import ElasticStart, VertexStart
 
@@ -83,10 +83,12 @@ class GPUPlan:
         first, second = _Launch(self.start, qp, self.slots).run(torch.stack([qp.c, cost]))
         return first, second
 
-    def learn(self, found: Descent) -> None:
-        """Make room where a working set did not find any; this waits for the device."""
+    def learn(self, found: Descent) -> bool:
+        """Make room where a working set did not find any; True where there is more now. This waits for the device."""
+        before = self.slots
         if bool(found.crowded.any()):
-            self.slots = next((k for k in _SLOTS if k > self.slots), self.slots)
+            self.slots = next((k for k in _SLOTS if k > before), before)
+        return self.slots > before
 
 
 def prepare(qp: QuadraticProgram) -> GPUPlan | None:
