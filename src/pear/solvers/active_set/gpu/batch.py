@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set import batch as compiled
 from pear.solvers.active_set.gpu.start import ElasticStart, VertexStart, WorkingSet
 
@@ -91,10 +91,12 @@ class GPUPlan:
             self._begin[slots] = self.start.working_set(slots)
         return _Launch(self.start, qp, slots, self._begin[slots])
 
-    def learn(self, found: Descent) -> None:
-        """Make room where a working set did not find any; this waits for the device."""
+    def learn(self, found: Descent) -> bool:
+        """Make room where a working set did not find any; True where there is more now. This waits for the device."""
+        before = self.slots
         if bool(found.crowded.any()):
-            self.slots = next((k for k in _SLOTS if k > self.slots), self.slots)
+            self.slots = next((k for k in _SLOTS if k > before), before)
+        return self.slots > before
 
 
 def prepare(qp: QuadraticProgram) -> GPUPlan | None:

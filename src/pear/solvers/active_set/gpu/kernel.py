@@ -231,10 +231,15 @@ def descend(  # type: ignore[no-untyped-def]
             gradient = tl.where((slot >= 0) & (slot < n), gradient, 0.0)
             terms = M * gradient[None, :]
             step = -tl.sum(terms, axis=1)
-            rounding = tl.abs(step) <= _ROUNDOFF * tl.sum(tl.abs(terms), axis=1)
-            p = _off_slots(tl.where(rounding, 0.0, step), position)
+            # At a vertex nothing can move. Elsewhere the variables that the rows hold still have rounding in M, so that
+            # a step is compared with the terms of the largest one.
+            freedom = tl.sum(tl.where(slot >= 0, tl.where(slot < n, 1, -1), 0))
+            free = (slot >= 0) & (slot < n) & (freedom > 0)
+            largest = tl.max(tl.where(free, tl.sum(tl.abs(terms), axis=1), 0.0))
+            moving = tl.where(free & (tl.abs(step) > _ROUNDOFF * largest), step, 0.0)
+            p = _off_slots(moving, position)
             # ratio test: to the first bound, or the first row
-            moves = tl.abs(p) > _ROUNDOFF * tl.max(tl.abs(p))
+            moves = p != 0.0
             distance = tl.where(moves, (tl.where(p > 0, up, lo) - x) / tl.where(moves, p, 1.0), float("inf"))
             length, met = tl.min(tl.maximum(distance, 0.0), axis=0, return_indices=True)
             products = _row_block(J, r, j, R, n) * p[None, :]
@@ -254,10 +259,8 @@ def descend(  # type: ignore[no-untyped-def]
             if diagonal:
                 slope += length * _curvature_times(H, j, p, n, n, j, diagonal, chunk)
             else:
-                free = (slot >= 0) & (slot < n)
-                last = tl.max(tl.where(free, s, -1)) + 1
-                moved = tl.where(free & ~rounding, length * step, 0.0)
-                slope += _curvature_times(H, slot, moved, last, n, j, diagonal, chunk)
+                last = tl.max(tl.where(moving != 0.0, s, -1)) + 1
+                slope += _curvature_times(H, slot, length * moving, last, n, j, diagonal, chunk)
             entering = -1
             leaving = -1
             if blocked:
@@ -309,6 +312,8 @@ def descend(  # type: ignore[no-untyped-def]
                 gone = slot == leaving
                 column = tl.sum(tl.where(gone[None, :], M, 0.0), axis=1)
                 pivot = tl.sum(tl.where(gone, column, 0.0))
+                if not tl.where(leaving < n, pivot > 0.0, pivot < 0.0):
+                    outcome = SINGULAR
                 M -= column[:, None] * (column / pivot)[None, :]
                 M = tl.where(gone[:, None] | gone[None, :], 0.0, M)
                 slot = tl.where(gone, -1, slot)
