@@ -19,7 +19,7 @@ from pear.decisions.gpu_pass import GPUPass
 from pear.decisions.one_pass import OnePass
 from pear.decisions.regrets import RegretCall
 from pear.optimality.point import Status
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.canonical import QuadraticProgram, matvec
 from pear.solvers.active_set import solve as active_set
 from pear.solvers.base import Projector
 from zoo import ZOO, Planted
@@ -57,7 +57,7 @@ class Compiled:
         assert there.projector is not None
         y, held = torch.cat([there.duals.equality, there.duals.inequality], 1), there.working
         solved = there.status == Status.SOLVED
-        return Found(there.x, there.x, y, held.lower, held.upper, held.rows, solved, ~solved, there.projector)
+        return Found(there.x, matvec(qp.H, there.x), y, held.lower, held.upper, held.rows, solved, ~solved, there.projector)
 
     def solve_all(self, qp: QuadraticProgram, costs: Tensor) -> Any:
         found = [vars(self.solve(replace(qp, c=cost))) for cost in costs]
@@ -65,8 +65,8 @@ class Compiled:
         parts = {name: torch.cat([one[name] for one in found]) for name in found[0] if name != "projector"}
         return Found(**parts, projector=projector)
 
-    def learn(self, found: Any) -> None:
-        pass
+    def learn(self, found: Any) -> bool:
+        return False
 
 
 def as_on_gpu(problem: pear.Problem) -> bool:
@@ -237,7 +237,7 @@ def test_a_regret_waits_for_nothing(name: str, given: bool, launches: Counter) -
     with launches:
         _, good, _ = one_pass.regret_unread(call, *one_pass._pair(call))  # type: ignore[misc]
     assert good.shape == (4,)
-    assert len(launches.names) <= (210 if given else 180 if name == "knapsack" else 150), launches.names
+    assert len(launches.names) <= (230 if given else 180 if name == "knapsack" else 150), launches.names
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -254,4 +254,4 @@ def test_a_decision_waits_for_nothing_nor_does_its_derivative(name: str, launche
         g = decided.project(cost)
     assert g is not None
     assert g.shape == cost.shape
-    assert len(launches.names) <= 10, launches.names
+    assert len(launches.names) <= 1, launches.names

@@ -118,6 +118,7 @@ class Tangent:
         descent: the kernel's own projector, with the working sets held.
         tight: (B, n) bool, free variables at a bound; tight_rows: (B, m) bool, rows that are tight and not held.
         G, norms: (B or 1, m, n) the rows, and (B or 1, m) their lengths.
+        proven: True where an earlier projection has shown that every one is right.
     """
 
     descent: gpu.Descent
@@ -125,6 +126,7 @@ class Tangent:
     tight_rows: Tensor
     G: Tensor
     norms: Tensor
+    proven: bool = False
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """P e (B, n), and (B,) bool where it is right: it has converged, and moves along all tight constraints.
@@ -133,6 +135,8 @@ class Tangent:
         degenerate vertex, where tight constraints depend on those that are held, it always does.
         """
         g, converged = self.descent.project(e)
+        if self.proven:
+            return g.masked_fill(self.tight, 0.0), converged
         off = torch.where(self.tight, g, 0.0)
         if self.tight_rows.shape[1]:
             off = torch.cat([off, torch.where(self.tight_rows, matvec(self.G, g) / self.norms, 0.0)], 1)
@@ -173,11 +177,13 @@ class GPUPass:
         programs = None if set(fields) - {"Q"} else self._programs(cost, smoothing, keys, fields.get("Q"))
         if programs is None:
             return None
-        decided, flags, found = self.decide_unread(cost, programs)
-        solved, sure = flags.tolist()  # the one wait for the device
-        if not solved:
-            self._learn(found)
-        return replace(decided, doubtful=not sure) if solved else None
+        while True:
+            decided, flags, found = self.decide_unread(cost, programs)
+            solved, sure = flags.tolist()  # the one wait for the device
+            if solved:
+                return replace(decided, doubtful=not sure)
+            if not self._learn(found):
+                return None
 
     def decide_unread(self, cost: Tensor, programs: Curved) -> tuple[Decided, Tensor, gpu.Descent]:
         """The decisions, (2,) bool on the device: whether all may be trusted, and all their derivatives; the points.
@@ -192,31 +198,32 @@ class GPUPass:
         probed = tangent.project(self._any_error(c))[1]
         sure = probed if sure is None else probed & sure
         good = judged.good if programs.usable is None else judged.good & programs.usable
-        return Decided(found.x, tangent, doubtful=False, proven=True), torch.stack([good, sure]).all(1), found
+        decided = Decided(found.x, replace(tangent, proven=True), doubtful=False, proven=True)
+        return decided, torch.stack([good, sure]).all(1), found
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
         """Regrets and gradients of a batch, and the (k,) samples that are left; None where the pass does not apply."""
         pair = self._pair(call)
         if pair is None:
             return None
-        parts, good, found = self.regret_unread(call, *pair)
-        left = (~good.cpu()).nonzero()[:, 0]  # the one wait for the device
-        if len(left):
-            self._learn(found)
-            for Q in (call.Q, call.true_Q):
-                self.problem.checked(call.predicted, Q=Q)  # which names the sample whose curvature is not symmetric
+        while True:
+            parts, good, found = self.regret_unread(call, *pair)
+            left = (~good.cpu()).nonzero()[:, 0]  # the one wait for the device
+            if not len(left) or not self._learn(found):
+                break
+        for Q in (call.Q, call.true_Q) if len(left) and call.Q is not None else ():
+            self.problem.checked(call.predicted, Q=Q)  # which names a sample whose curvature is not symmetric
         return parts, left
 
     def regret_unread(self, call: RegretCall, programs: Curved, true: Curved) -> tuple[Regrets, Tensor, gpu.Descent]:
         """Regrets and gradients of a batch, (B,) bool on the device: the samples that may be trusted, and the points."""
-        B, qp = len(call.predicted), programs.qp
+        B = len(call.predicted)
         c = torch.cat([call.predicted, call.true]).double()
         c = c if self.problem.sign == 1 else -c
         found = self._solve_both(programs, true, c)
         x, best = found.x[:B], found.x[B:]
         d = x - best
-        Hx, curved = _curvature_terms(qp.H, true.qp.H, x, best, d)
-        judged = _judge(programs.twice if programs is true else programs.above(true, B), c, found, Hx)
+        judged = _judge(programs.twice if programs is true else programs.above(true, B), c, found)
         verdict = judged.verdict
         tangent, sure = _tangent(found, judged, programs, B)
         error = self._error(call, c, x, programs is true)
@@ -229,7 +236,7 @@ class GPUPass:
             good = good if more is None else good & more
         status, true_status, *never = torch.zeros(4, B, dtype=torch.int8, device=c.device)
         parts = Regrets(
-            value=objective_gap(d, curved, verdict.left.rows[:B], verdict.duals[B:]),
+            value=objective_gap(d, matvec(true.qp.H, d), verdict.left.rows[:B], verdict.duals[B:]),
             exact=g,
             injected=injected,
             x=x,
@@ -253,15 +260,15 @@ class GPUPass:
         plan, B = self._plan, len(c) // 2
         assert plan is not None
         if programs is true:
-            return plan.solve_all(programs.qp, c.view(2, B, -1))
+            return plan.solve_all(replace(programs.qp, c=c[:B]), c.view(2, B, -1))
         found, ideal = (plan.solve(replace(one.qp, c=part)) for one, part in ((programs, c[:B]), (true, c[B:])))
         names = ("x", "curvature", "y", "lower", "upper", "rows", "ended", "crowded")
         return replace(found, **{name: torch.cat([getattr(found, name), getattr(ideal, name)]) for name in names})
 
-    def _learn(self, found: gpu.Descent) -> None:
-        """Have more room next time, where that was missing."""
+    def _learn(self, found: gpu.Descent) -> bool:
+        """Whether room was missing, and there is more now."""
         assert self._plan is not None
-        self._plan.learn(found)
+        return self._plan.learn(found)
 
     def _error(self, call: RegretCall, c: Tensor, x: Tensor, same: bool) -> Tensor:
         """(B, n) error of the objective's gradient at the decisions x, (ĉ − c) + (Q̂ − Q) x, in the user's sense."""
@@ -349,12 +356,12 @@ class GPUPass:
         return qp.prepared(self._solver, gpu.prepare) if gpu.supports(qp) else None
 
 
-def _judge(programs: Curved, c: Tensor, found: gpu.Descent, Hx: Tensor | None = None) -> Judged:
+def _judge(programs: Curved, c: Tensor, found: gpu.Descent) -> Judged:
     """The verdict on the kernel's points for costs c (K, n), with the multipliers that belong to them."""
     qp = replace(programs.qp, c=c)
     fixed = found.lower | found.upper
     duals = Duals(found.y[:, : qp.p], found.y[:, qp.p :], found.x)
-    left = residuals(qp, found.x, duals, Hx)
+    left = residuals(qp, found.x, duals, found.curvature)
     # the multiplier of a bound takes all that is left of the gradient of its variable
     duals = replace(duals, bound=left.gradient.masked_fill(fixed, 0.0) - left.gradient)
     working = ActiveSet(found.rows, found.lower, found.upper)
@@ -381,19 +388,3 @@ def _tangent(found: gpu.Descent, judged: Judged, programs: Curved, B: int) -> tu
 def _any(flags: Tensor) -> bool:
     """Whether one of them is true: asked once, of a problem's own data."""
     return bool(flags.any())
-
-
-def _curvature_terms(H: Tensor, true_H: Tensor, x: Tensor, best: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
-    """(2B, n) Hx below the true H times the best decisions, and (B, n) the true H times d; H is read once."""
-    if H is not true_H:
-        theirs = _times(true_H, best, d)
-        return torch.cat([matvec(H, x), theirs[0]]), theirs[1]
-    terms = _times(H, x, best, d)
-    return terms[:2].reshape(-1, x.shape[1]), terms[2]
-
-
-def _times(H: Tensor, *vectors: Tensor) -> Tensor:
-    """(k, B, n) the symmetric H (B or 1, n, n) times each of k vectors (B, n)."""
-    if len(H) == 1:
-        return torch.stack(vectors) @ H[0]
-    return torch.bmm(torch.stack(vectors, 1), H).transpose(0, 1)

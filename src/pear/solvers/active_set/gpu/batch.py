@@ -82,7 +82,7 @@ class GPUPlan:
     def solve_all(self, qp: QuadraticProgram, costs: Tensor) -> Descent:
         """Solve the programs for (K, B, n) costs, one from the solution of the other; the K·B solutions in this order.
 
-        The cost of ``qp`` is not looked at.
+        The first of the costs is that of ``qp``.
         """
         return self._launch(qp, self.slots).run(costs)
 
