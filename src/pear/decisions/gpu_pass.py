@@ -216,7 +216,7 @@ class GPUPass:
         return parts, left
 
     def regret_unread(self, call: RegretCall, programs: Curved, true: Curved) -> tuple[Regrets, Tensor, gpu.Descent]:
-        """Regrets and gradients of a batch, (B,) bool on the device: the samples that may be trusted, and the points."""
+        """Regrets and gradients of a batch, (B,) bool on the device where they may be trusted, and the points."""
         B = len(call.predicted)
         c = torch.cat([call.predicted, call.true]).double()
         c = c if self.problem.sign == 1 else -c
@@ -263,7 +263,8 @@ class GPUPass:
             return plan.solve_all(replace(programs.qp, c=c[:B]), c.view(2, B, -1))
         found, ideal = (plan.solve(replace(one.qp, c=part)) for one, part in ((programs, c[:B]), (true, c[B:])))
         names = ("x", "curvature", "y", "lower", "upper", "rows", "ended", "crowded")
-        return replace(found, **{name: torch.cat([getattr(found, name), getattr(ideal, name)]) for name in names})
+        both: dict[str, Any] = {name: torch.cat([getattr(found, name), getattr(ideal, name)]) for name in names}
+        return replace(found, **both)
 
     def _learn(self, found: gpu.Descent) -> bool:
         """Whether room was missing, and there is more now."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -108,9 +110,32 @@ def verify(
         qp: the programs.
         x: (B, n) points; duals: their multipliers; working: the constraints that were held.
         left: what is left of the optimality conditions there, where it is known already, or more exactly than x shows.
-        sizes: what the natural sizes take from the data, where that is known already.
+        sizes: what the natural sizes take from the data, where other programs have the same.
     """
     left = residuals(qp, x, duals) if left is None else left
-    sizes = Sizes.of(qp) if sizes is None else sizes
+    sizes = Sizes.kept(qp) if sizes is None else sizes
     units = Units.at(qp, x, duals, left, sizes)
     return Verdict(qp, x, duals, working, left, sizes, units, measure(qp, duals, left, sizes, units))
+
+
+def as_tensors(verdict: Verdict) -> list[Tensor]:
+    """All that a verdict says, for ``from_tensors``."""
+    parts = [verdict.duals, verdict.working, verdict.left, verdict.units, verdict.measured, verdict.wrong]
+    said = [verdict.none_wrong, verdict.unbalanced, verdict.kkt_residual, verdict.solved]
+    return [verdict.x, *(getattr(part, f.name) for part in parts for f in fields(part)), *said]
+
+
+def from_tensors(qp: QuadraticProgram, tensors: Sequence[Tensor]) -> tuple[Verdict, Sequence[Tensor]]:
+    """The verdict on points of these programs that ``as_tensors`` gave, and what tensors are left."""
+    x, *rest = tensors
+    parts: list[Any] = []
+    for kind in (Duals, ActiveSet, Residuals, Units, Measured, ActiveSet):
+        count = len(fields(kind))
+        parts.append(kind(*rest[:count]))
+        rest = rest[count:]
+    duals, working, left, units, measured, wrong = parts
+    none_wrong, unbalanced, residual, solved, *more = rest
+    verdict = Verdict(qp, x, duals, working, left, Sizes.kept(qp), units, measured)
+    said = {"wrong": wrong, "none_wrong": none_wrong, "unbalanced": unbalanced}
+    vars(verdict).update(said, kkt_residual=residual, solved=solved)
+    return verdict, more
