@@ -42,12 +42,14 @@ class Curved:
         sizes: what their natural sizes take from the data.
         definite: whether every H is positive definite; a sample that is an exception is marked in ``usable``.
         usable: (B or 1,) bool, where H is as it should be; None where it is known to be.
+        factor: (B or 1, n, n) Cholesky's, where it is known.
     """
 
     qp: QuadraticProgram
     sizes: Sizes
     definite: bool
     usable: Tensor | None = None
+    factor: Tensor | None = None
 
     def __getitem__(self, rows: Tensor) -> Curved:
         """The programs of some samples, of a problem that has a curvature for each."""
@@ -61,9 +63,12 @@ class Curved:
         return torch.cholesky_inverse(torch.linalg.cholesky_ex(self.qp.H).L)
 
     def inverse_times(self, e: Tensor) -> Tensor:
-        """(B, n) H⁻¹e, refined to rounding."""
+        """(B, n) H⁻¹e: by the factor, or, where H comes again and again, by the inverse, refined to rounding."""
         if self.qp.diagonal:
             return e / self.sizes.top
+        if self.factor is not None:
+            half = torch.linalg.solve_triangular(self.factor, e[:, :, None], upper=False)
+            return torch.linalg.solve_triangular(self.factor.mT, half, upper=True)[:, :, 0]
         first = matvec(self.inverse, e)
         return first + matvec(self.inverse, e - matvec(self.qp.H, first))
 
@@ -156,6 +161,7 @@ class GPUPass:
         self.problem, self._solver = problem, solver
         self._smoothing: float | None = None
         self._own: Curved | None = None
+        self._plan: gpu.GPUPlan | None = None
         self._probe: Tensor | None = None
 
     @staticmethod
@@ -305,9 +311,9 @@ class GPUPass:
         problem = self.problem
         if cost.device != problem.device or not len(cost) or cost.dim() != 2 or cost.shape[1] != problem.n:
             return None
-        if self._plan is None:
-            return None
         own = self._own_programs(smoothing)
+        if own is None:
+            return None
         if Q is not None:
             return self._given_programs(own, Q, len(cost), smoothing)
         if problem.batch is None or (keys is None and len(cost) == problem.batch):
@@ -317,18 +323,20 @@ class GPUPass:
         shared = own.qp.shares_constraints  # those of some samples would be another problem to the kernel
         return own[torch.tensor(keys, device=problem.device)] if shared and keys is not None else None
 
-    def _own_programs(self, smoothing: float) -> Curved:
-        """The problem's own programs, brought into form once for each λ."""
-        if self._own is None or self._smoothing != smoothing:
-            problem = self.problem
+    def _own_programs(self, smoothing: float) -> Curved | None:
+        """The problem's own programs, brought into form once for each λ; None where the kernel does not take them."""
+        if self._smoothing != smoothing:
+            problem, self._own, self._smoothing = self.problem, None, smoothing
             nothing = torch.zeros(problem.batch or 1, problem.n, dtype=torch.float64, device=problem.device)
             qp = problem.canonical(nothing, smoothing)
-            if problem.Q is not None and problem.sign == 1 and smoothing == 0:
-                qp = replace(qp, H=problem.Q if problem.Q.dim() == 3 else problem.Q[None])  # without the copy
-            sizes = Sizes.of(qp)
-            sizes = sizes if _any(qp.lb == qp.ub) else replace(sizes, pinned=None)
-            self._own = Curved(qp, sizes, definite=not _any(singular(qp)))
-            self._smoothing = smoothing
+            curved = problem.Q is not None or smoothing > 0
+            self._plan = qp.prepared(self._solver, gpu.prepare) if curved and gpu.supports(qp) else None
+            if self._plan is not None:
+                if problem.Q is not None and problem.sign == 1 and smoothing == 0:
+                    qp = replace(qp, H=problem.Q if problem.Q.dim() == 3 else problem.Q[None])  # without the copy
+                sizes = Sizes.of(qp)
+                sizes = sizes if _any(qp.lb == qp.ub) else replace(sizes, pinned=None)
+                self._own = Curved(qp, sizes, definite=not _any(singular(qp)))
         return self._own
 
     def _given_programs(self, own: Curved, Q: Any, B: int, smoothing: float) -> Curved | None:
@@ -346,15 +354,10 @@ class GPUPass:
             H.diagonal(dim1=1, dim2=2).add_(smoothing)
         sizes = own.sizes.with_curvature(H)
         largest = sizes.top[:, 0] - smoothing  # no entry of a definite matrix exceeds its diagonal
-        usable = (torch.linalg.cholesky_ex(H).info == 0) & (sizes.top[:, 0] <= LARGEST)
+        factor, info = torch.linalg.cholesky_ex(H)
+        usable = (info == 0) & (sizes.top[:, 0] <= LARGEST)
         usable = usable & (asymmetry <= SYMMETRY[float_type(Q) or torch.float64] * largest)
-        return Curved(replace(own.qp, H=H, diagonal=False), sizes, definite=True, usable=usable)
-
-    @cached_property
-    def _plan(self) -> gpu.GPUPlan | None:
-        """What the kernel needs to know of the constraints; None where it does not take them."""
-        qp = self._own_programs(self._smoothing or 0.0).qp
-        return qp.prepared(self._solver, gpu.prepare) if gpu.supports(qp) else None
+        return Curved(replace(own.qp, H=H, diagonal=False), sizes, definite=True, usable=usable, factor=factor)
 
 
 def _judge(programs: Curved, c: Tensor, found: gpu.Descent) -> Judged:
