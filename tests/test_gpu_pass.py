@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import pear
-from pear.decisions import gpu_pass
+from pear.decisions import gpu_pass, gpu_points, graphs
 from pear.decisions.decider import Decider
 from pear.decisions.gpu_pass import GPUPass
 from pear.decisions.one_pass import OnePass
@@ -40,9 +40,14 @@ class Found:
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         return self.projector.project(e)
 
+    def copied(self) -> Found:
+        return replace(self)  # whose projector has new arrays in every call
+
 
 class Compiled:
     """The compiled method in the kernel's place; the pipeline finds its own plan here, too."""
+
+    slots = 32
 
     def __init__(self, qp: QuadraticProgram) -> None:
         self.plan = active_set.prepare(qp)
@@ -323,3 +328,93 @@ def test_a_decision_that_is_not_unique_has_no_derivative(here: None) -> None:
         z.sum().backward()
     with pytest.raises(pear.NotUniqueError):
         pear.PEARLoss(flat, 0.0, injection=0.0)(leaf(cost), -cost)
+
+
+# ------------------------------------------------------------------------------------------------------------ graphs
+
+
+def overwrite(old: Any, new: Any) -> None:
+    """Write the tensors of one result over those of another, as a graph does when it is replayed."""
+    if isinstance(old, Tensor):
+        old.copy_(new)
+    elif isinstance(old, tuple):
+        for mine, theirs in zip(old, new, strict=True):
+            overwrite(mine, theirs)
+    elif isinstance(old, (Found, gpu_points.Tangent)):
+        for name, mine in vars(old).items():
+            overwrite(mine, getattr(new, name))
+        if isinstance(old, Found):
+            object.__setattr__(old, "projector", new.projector)
+
+
+@pytest.fixture
+def captured(here: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Graphs on the CPU: a replay calls the function again, and writes over what it gave before."""
+    made: list[Any] = []
+
+    def capture(function: Any, device: torch.device) -> Any:
+        first = function()
+        made.append(function)
+        return first, lambda: overwrite(first, function())
+
+    monkeypatch.setattr(graphs, "captures", lambda device: True)
+    monkeypatch.setattr(graphs, "stream_of", lambda device: 0)
+    monkeypatch.setattr(graphs, "capture", capture)
+    return made
+
+
+def test_what_a_graph_gave_is_not_written_to(captured: list[Any]) -> None:
+    """Values, decisions and derivatives of every call are those of that call, however late they are asked for."""
+    problem = pear.Problem(**SIMPLEX, Q=torch.eye(3))
+    loss, layer = pear.PEARLoss(problem, 0.2, 0.1, guidance=0.0), pear.DecisionLayer(problem, 0.2)
+    batches = [COSTS * k for k in (1.0, -0.5, 2.0, 0.3, -1.0)]
+    expected = []
+    for batch in batches:
+        fresh = pear.PEARLoss(problem, 0.2, 0.1, guidance=0.0), pear.DecisionLayer(problem, 0.2)
+        leaves = leaf(batch), leaf(batch)
+        value, z = fresh[0](leaves[0], COSTS.flip(0)), fresh[1](leaves[1])
+        (value + (z * COSTS).sum()).backward()
+        assert fresh[0].last is not None
+        expected.append([value.detach(), z.detach(), leaves[0].grad, leaves[1].grad, fresh[0].last.decision])
+    assert not captured  # a first call is not worth it
+    pending = []
+    for batch in batches:
+        leaves = leaf(batch), leaf(batch)
+        value, z = loss(leaves[0], COSTS.flip(0)), layer(leaves[1])
+        pending.append((value, z, leaves, loss.last))
+    assert len(captured) == 2
+    for (value, z, leaves, last), right in zip(pending, expected, strict=True):
+        (value + (z * COSTS).sum()).backward()
+        agree([value.detach(), z.detach(), leaves[0].grad, leaves[1].grad, last.decision], right)  # type: ignore[list-item, union-attr]
+
+
+def test_a_graph_is_for_one_shape_and_one_setting(captured: list[Any]) -> None:
+    loss = pear.PEARLoss(pear.Problem(**SIMPLEX), 0.2, 0.1, guidance=0.0)
+    for count in (3, 3, 3, 2, 2):
+        loss(COSTS[:count], COSTS[:count].flip(0))
+    assert len(captured) == 2
+    loss.injection = 0.0
+    for _ in range(3):
+        loss(COSTS, COSTS.flip(0))
+    assert len(captured) == 3
+    loss.smoothing = 0.4
+    for _ in range(2):
+        value = loss(COSTS, COSTS.flip(0))
+    assert len(captured) == 4
+    fresh = pear.PEARLoss(pear.Problem(**SIMPLEX), 0.4, 0.0, guidance=0.0)(COSTS, COSTS.flip(0))
+    assert value.item() == pytest.approx(fresh.item(), rel=1e-12)
+
+
+def test_where_nothing_can_be_captured_it_is_said_once(
+    captured: list[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(function: Any, device: torch.device) -> Any:
+        raise RuntimeError("not here")
+
+    monkeypatch.setattr(graphs, "capture", refuse)
+    loss = pear.PEARLoss(pear.Problem(**SIMPLEX), 0.2, 0.1, guidance=0.0)
+    values = [loss(COSTS, COSTS.flip(0)).item() for _ in range(4)]
+    assert len(set(values)) == 1
+    assert [record.message for record in caplog.records] == [
+        "no CUDA graphs, because this installation refuses to capture: not here"
+    ]

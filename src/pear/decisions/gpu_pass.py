@@ -8,145 +8,28 @@ says no to goes down the pipeline, which reports a status for each.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from pear.decisions.gpu_points import Curved, Tangent, Unread, judge, tangent_of
+from pear.decisions.graphs import Graphs
 from pear.decisions.regrets import Decided, RegretCall, Regrets
-from pear.optimality.active import tight_constraints
 from pear.optimality.gap import objective_gap
-from pear.optimality.point import ActiveSet, Duals
-from pear.optimality.residual import residuals
-from pear.optimality.rule import LARGEST, ROUNDOFF, TIGHT
+from pear.optimality.rule import LARGEST
 from pear.optimality.scale import Sizes
-from pear.optimality.verify import Verdict, verify
 from pear.problem import Problem
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import matvec
 from pear.problem.convert import float_type
 from pear.problem.validate import SYMMETRY
 from pear.sensitivity.curvature import singular
 from pear.sensitivity.projection import add_normal
 from pear.solvers.active_set.gpu import batch as gpu
 
-
-@dataclass(frozen=True)
-class Curved:
-    """Programs of a batch but for their costs, and what is known of them.
-
-    Attributes:
-        qp: the programs, with a cost that is not looked at; H (B or 1, n, n).
-        sizes: what their natural sizes take from the data.
-        definite: whether every H is positive definite; a sample that is an exception is marked in ``usable``.
-        usable: (B or 1,) bool, where H is as it should be; None where it is known to be.
-        factor: (B or 1, n, n) Cholesky's, where it is known.
-    """
-
-    qp: QuadraticProgram
-    sizes: Sizes
-    definite: bool
-    usable: Tensor | None = None
-    factor: Tensor | None = None
-
-    def __getitem__(self, rows: Tensor) -> Curved:
-        """The programs of some samples, of a problem that has a curvature for each."""
-        sizes = self.sizes
-        some = replace(sizes, top=sizes.top[rows], root=sizes.root[rows], root_top=sizes.root_top[rows])
-        return replace(self, qp=replace(self.qp, H=self.qp.H[rows]), sizes=some)
-
-    @cached_property
-    def inverse(self) -> Tensor:
-        """(B or 1, n, n) H⁻¹."""
-        return torch.cholesky_inverse(torch.linalg.cholesky_ex(self.qp.H).L)
-
-    def inverse_times(self, e: Tensor) -> Tensor:
-        """(B, n) H⁻¹e: by the factor, or, where H comes again and again, by the inverse, refined to rounding."""
-        if self.qp.diagonal:
-            return e / self.sizes.top
-        if self.factor is not None:
-            half = torch.linalg.solve_triangular(self.factor, e[:, :, None], upper=False)
-            return torch.linalg.solve_triangular(self.factor.mT, half, upper=True)[:, :, 0]
-        first = matvec(self.inverse, e)
-        return first + matvec(self.inverse, e - matvec(self.qp.H, first))
-
-    @cached_property
-    def twice(self) -> Curved:
-        """The batch below itself, but for H."""
-        return replace(self, qp=replace(self.qp, **_doubled(self.qp, _CONSTRAINTS)), sizes=_all_doubled(self.sizes))
-
-    def above(self, other: Curved, B: int) -> Curved:
-        """The batch and, below it, another one of B programs with the same constraints, but for H."""
-
-        def both(name: str) -> Tensor:
-            rows = (getattr(one.sizes, name) for one in (self, other))
-            return torch.cat([row.expand(B, -1) for row in rows])
-
-        twice = self.twice
-        return replace(twice, sizes=replace(twice.sizes, **{name: both(name) for name in _CURVATURE}))
-
-
-_CONSTRAINTS = ("A", "b", "G", "h", "lb", "ub")
-_CURVATURE = ("top", "root", "root_top")
-
-
-def _doubled(fields: Any, names: Iterable[str]) -> dict[str, Any]:
-    """What is not shared by all samples, below itself."""
-    values = ((name, getattr(fields, name)) for name in names)
-    return {name: v if v is None or len(v) == 1 else torch.cat([v, v]) for name, v in values}
-
-
-def _all_doubled(sizes: Sizes) -> Sizes:
-    return Sizes(**_doubled(sizes, (one.name for one in fields(sizes))))
-
-
-class Judged(NamedTuple):
-    """Points of the kernel with the verdict on them.
-
-    Attributes:
-        verdict: on all points; good: (K,) bool, where the kernel ended, the cost is finite and the verdict holds.
-        free: (K, n) bool, variables that are not held at a bound.
-    """
-
-    verdict: Verdict
-    good: Tensor
-    free: Tensor
-
-
-@dataclass(frozen=True)
-class Tangent:
-    """Projects at solutions of the kernel, where constraints may be tight that are not in the working set.
-
-    Attributes:
-        descent: the kernel's own projector, with the working sets held.
-        tight: (B, n) bool, free variables at a bound; tight_rows: (B, m) bool, rows that are tight and not held.
-        G, norms: (B or 1, m, n) the rows, and (B or 1, m) their lengths.
-        proven: True where an earlier projection has shown that every one is right.
-    """
-
-    descent: gpu.Descent
-    tight: Tensor
-    tight_rows: Tensor
-    G: Tensor
-    norms: Tensor
-    proven: bool = False
-
-    def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """P e (B, n), and (B,) bool where it is right: it has converged, and moves along all tight constraints.
-
-        A projection onto a larger space that lies in the smaller one is the projection onto that one, too. At a
-        degenerate vertex, where tight constraints depend on those that are held, it always does.
-        """
-        g, converged = self.descent.project(e)
-        if self.proven:
-            return g.masked_fill(self.tight, 0.0), converged
-        off = torch.where(self.tight, g, 0.0)
-        if self.tight_rows.shape[1]:
-            off = torch.cat([off, torch.where(self.tight_rows, matvec(self.G, g) / self.norms, 0.0)], 1)
-        most_off, most = (torch.linalg.vector_norm(part, torch.inf, dim=1) for part in (off, g))
-        return g.masked_fill(self.tight, 0.0), converged & (most_off <= ROUNDOFF * most)
+Result = TypeVar("Result")
 
 
 class GPUPass:
@@ -162,6 +45,7 @@ class GPUPass:
         self._smoothing: float | None = None
         self._own: Curved | None = None
         self._plan: gpu.GPUPlan | None = None
+        self._graphs = Graphs()
         self._probe: Tensor | None = None
 
     @staticmethod
@@ -184,28 +68,29 @@ class GPUPass:
         if programs is None:
             return None
         while True:
-            decided, flags, found = self.decide_unread(cost, programs)
+            x, tangent, flags = self._run(
+                "decide", programs, (cost,), lambda cost: self.decide_unread(cost, programs), _copied_decisions
+            )
             solved, sure = flags.tolist()  # the one wait for the device
             if solved:
-                return replace(decided, doubtful=not sure)
-            if not self._learn(found):
+                return Decided(x, replace(tangent, proven=True), doubtful=not sure, proven=True)
+            if not self._learn(tangent.descent):
                 return None
 
-    def decide_unread(self, cost: Tensor, programs: Curved) -> tuple[Decided, Tensor, gpu.Descent]:
-        """The decisions, (2,) bool on the device: whether all may be trusted, and all their derivatives; the points.
+    def decide_unread(self, cost: Tensor, programs: Curved) -> tuple[Tensor, Tangent, Tensor]:
+        """The decisions with their tangents, and (2,) bool: whether all may be trusted, and all their derivatives.
 
         A projection of any error shows whether the factors are good, so that the backward pass need not look again.
         """
         c = cost.double() if self.problem.sign == 1 else -cost.double()
         assert self._plan is not None
         found = self._plan.solve(replace(programs.qp, c=c))
-        judged = _judge(programs, c, found)
-        tangent, sure = _tangent(found, judged, programs, len(c))
+        judged = judge(programs, c, found)
+        tangent, sure = tangent_of(found, judged, programs, len(c))
         probed = tangent.project(self._any_error(c))[1]
         sure = probed if sure is None else probed & sure
         good = judged.good if programs.usable is None else judged.good & programs.usable
-        decided = Decided(found.x, replace(tangent, proven=True), doubtful=False, proven=True)
-        return decided, torch.stack([good, sure]).all(1), found
+        return found.x, tangent, torch.stack([good, sure]).all(1)
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
         """Regrets and gradients of a batch, and the (k,) samples that are left; None where the pass does not apply."""
@@ -213,25 +98,65 @@ class GPUPass:
         if pair is None:
             return None
         while True:
-            parts, good, found = self.regret_unread(call, *pair)
-            left = (~good.cpu()).nonzero()[:, 0]  # the one wait for the device
-            if not len(left) or not self._learn(found):
+            unread = self._regret_unread(call, *pair)
+            left = (~unread.good.cpu()).nonzero()[:, 0]  # the one wait for the device
+            if not len(left) or not self._learn(unread.found):
                 break
         for Q in (call.Q, call.true_Q) if len(left) and call.Q is not None else ():
             self.problem.checked(call.predicted, Q=Q)  # which names a sample whose curvature is not symmetric
+        status, true_status, *never = torch.zeros(4, len(unread.value), dtype=torch.int8, device=unread.value.device)
+        parts = Regrets(
+            value=unread.value,
+            exact=unread.exact,
+            injected=unread.injected,
+            x=unread.x,
+            best=unread.best,
+            status=status,
+            true_status=true_status,
+            kkt_residual=unread.kkt_residual,
+            reused=never[0].view(torch.bool),
+            repaired=never[1].view(torch.bool),
+        )
         return parts, left
 
-    def regret_unread(self, call: RegretCall, programs: Curved, true: Curved) -> tuple[Regrets, Tensor, gpu.Descent]:
-        """Regrets and gradients of a batch, (B,) bool on the device where they may be trusted, and the points."""
-        B = len(call.predicted)
-        c = torch.cat([call.predicted, call.true]).double()
+    def _regret_unread(self, call: RegretCall, programs: Curved, true: Curved) -> Unread:
+        if programs is not true:
+            return self.regret_unread(call.predicted, call.true, call, programs, true)
+        plain = call._replace(keys=None, Q=None, true_Q=None)  # what a graph may refer to
+        return self._run(
+            ("regret", call.injection),
+            programs,
+            (call.predicted, call.true),
+            lambda predicted, true: self.regret_unread(predicted, true, plain, programs, programs),
+            Unread.copied,
+        )
+
+    def _run(
+        self,
+        name: Hashable,
+        programs: Curved,
+        tensors: tuple[Tensor, ...],
+        function: Callable[..., Result],
+        copied: Callable[[Result], Result],
+    ) -> Result:
+        """``function(*tensors)``, as a graph where the programs are the problem's own, which stay."""
+        if programs is not self._own or self._plan is None:
+            return function(*tensors)
+        return self._graphs.run((name, self._plan.slots), function, tensors, copied)
+
+    def regret_unread(
+        self, predicted: Tensor, ideal: Tensor, call: RegretCall, programs: Curved, true: Curved
+    ) -> Unread:
+        """Regrets and gradients of a batch with these predicted and true costs."""
+        B = len(predicted)
+        c = torch.cat([predicted, ideal]).double()
         c = c if self.problem.sign == 1 else -c
         found = self._solve_both(programs, true, c)
         x, best = found.x[:B], found.x[B:]
         d = x - best
-        judged = _judge(programs.twice if programs is true else programs.above(true, B), c, found)
+        judged = judge(programs.twice if programs is true else programs.above(true, B), c, found)
         verdict = judged.verdict
-        tangent, sure = _tangent(found, judged, programs, B)
+        tangent, sure = tangent_of(found, judged, programs, B)
         error = self._error(call, c, x, programs is true)
         g, converged = tangent.project(error)
         injected = g
@@ -240,20 +165,8 @@ class GPUPass:
         good = judged.good.view(2, B).all(0) & converged
         for more in (sure, programs.usable, None if true is programs else true.usable):
             good = good if more is None else good & more
-        status, true_status, *never = torch.zeros(4, B, dtype=torch.int8, device=c.device)
-        parts = Regrets(
-            value=objective_gap(d, matvec(true.qp.H, d), verdict.left.rows[:B], verdict.duals[B:]),
-            exact=g,
-            injected=injected,
-            x=x,
-            best=best,
-            status=status,
-            true_status=true_status,
-            kkt_residual=verdict.kkt_residual[:B],
-            reused=never[0].view(torch.bool),
-            repaired=never[1].view(torch.bool),
-        )
-        return parts, good, found
+        value = objective_gap(d, matvec(true.qp.H, d), verdict.left.rows[:B], verdict.duals[B:])
+        return Unread(value, verdict.kkt_residual[:B], g, injected, x, best, good, found)
 
     def time_phases(self, call: RegretCall) -> tuple[float, float] | None:
         """Nothing: the parts of the pass are not told apart."""
@@ -326,7 +239,7 @@ class GPUPass:
     def _own_programs(self, smoothing: float) -> Curved | None:
         """The problem's own programs, brought into form once for each λ; None where the kernel does not take them."""
         if self._smoothing != smoothing:
-            problem, self._own, self._smoothing = self.problem, None, smoothing
+            problem, self._own, self._smoothing, self._graphs = self.problem, None, smoothing, Graphs()
             nothing = torch.zeros(problem.batch or 1, problem.n, dtype=torch.float64, device=problem.device)
             qp = problem.canonical(nothing, smoothing)
             curved = problem.Q is not None or smoothing > 0
@@ -360,33 +273,10 @@ class GPUPass:
         return Curved(replace(own.qp, H=H, diagonal=False), sizes, definite=True, usable=usable, factor=factor)
 
 
-def _judge(programs: Curved, c: Tensor, found: gpu.Descent) -> Judged:
-    """The verdict on the kernel's points for costs c (K, n), with the multipliers that belong to them."""
-    qp = replace(programs.qp, c=c)
-    fixed = found.lower | found.upper
-    duals = Duals(found.y[:, : qp.p], found.y[:, qp.p :], found.x)
-    left = residuals(qp, found.x, duals, found.curvature)
-    # the multiplier of a bound takes all that is left of the gradient of its variable
-    duals = replace(duals, bound=left.gradient.masked_fill(fixed, 0.0) - left.gradient)
-    working = ActiveSet(found.rows, found.lower, found.upper)
-    verdict = verify(qp, found.x, duals, working, left, programs.sizes)
-    good = verdict.solved & found.ended & (verdict.units.cost[:, 0] <= LARGEST)
-    return Judged(verdict, good, ~fixed)
-
-
-def _tangent(found: gpu.Descent, judged: Judged, programs: Curved, B: int) -> tuple[Tangent, Tensor | None]:
-    """The tangent spaces of the first B points, and (B,) bool where they are certain; None where they all are.
-
-    A weakly active constraint may hide that the decision is not unique, unless H is definite.
-    """
-    s, qp = judged.verdict.measured, judged.verdict.qp
-    tight = (torch.minimum(s.slack_lower[:B], s.slack_upper[:B]) <= TIGHT) & judged.free[:B]
-    tight_rows = (s.slack_rows[:B] <= TIGHT) & ~found.rows[:B] if qp.m else found.rows[:B]
-    tangent = Tangent(found, tight, tight_rows, programs.qp.G, programs.sizes.norms_G)
-    if programs.definite:
-        return tangent, None
-    _, weak = tight_constraints(qp, s, judged.verdict.working)
-    return tangent, weak.count()[:B] == 0
+def _copied_decisions(decided: tuple[Tensor, Tangent, Tensor]) -> tuple[Tensor, Tangent, Tensor]:
+    """The same in memory of their own."""
+    x, tangent, flags = decided
+    return x.clone(), tangent.copied(), flags.clone()
 
 
 def _any(flags: Tensor) -> bool:

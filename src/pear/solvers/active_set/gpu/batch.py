@@ -6,7 +6,8 @@ Nothing here looks at a value on the device, so that launches queue up; whoever 
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -55,6 +56,12 @@ class Descent:
         Of the solutions of ``solve_all`` only the first B can be projected at.
         """
         return self._launch.project(e)
+
+    def copied(self) -> Descent:
+        """The same with a copy of what projections need."""
+        launch = copy(self._launch)
+        launch.kept = tuple(part.clone() for part in launch.kept)
+        return replace(self, _launch=launch)
 
 
 @dataclass
