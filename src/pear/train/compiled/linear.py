@@ -43,7 +43,7 @@ class LinearEpochs:
         self.units = loss.times_units(torch.ones(loss.problem.n, dtype=features.dtype)).numpy()
         self._regret: int | None = None  # address of the compiled function
         self.flat = 0.0  # samples of the last pass with a regret whose gradient is exactly zero
-        assert loss.decider.one_pass is not None
+        assert isinstance(loss.decider.one_pass, OnePass)
         self.one_pass: OnePass = loss.decider.one_pass
         n, rows, p = loss.problem.n, self.one_pass.rows, self.one_pass.equalities
         size = min(batch_size, len(features))
@@ -69,7 +69,8 @@ class LinearEpochs:
         plain = plain and all(group.get(name) == value for name, value in _PLAIN.items()) and not group.get("fused")
         curved = loss.problem.Q is not None or not (loss.chosen_smoothing or 0.0) > 0
         mean = loss.reduction == "mean" and model.out_features == loss.problem.n
-        return bool(plain and fits and mean and not (hooks or curved or loss.profile) and loss.decider.one_pass)
+        compiled = isinstance(loss.decider.one_pass, OnePass)
+        return bool(plain and fits and mean and not (hooks or curved or loss.profile) and compiled)
 
     def run(
         self, order: Tensor, step: Callable[[Tensor], Tensor], over_time_cap: Callable[[], bool]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set import batch as compiled
-from pear.solvers.active_set.gpu.start import ElasticStart, VertexStart
+from pear.solvers.active_set.gpu.start import ElasticStart, VertexStart, WorkingSet
 
 _MOST_VARIABLES = 1024
 _MOST_ROWS = 32
@@ -52,7 +52,7 @@ class Descent:
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """``g = P e`` with the working sets held, (B, n), refined to rounding, and (B,) bool where it converged.
 
-        Of the two solutions of ``solve_both`` only the first can be projected at.
+        Of the solutions of ``solve_all`` only the first B can be projected at.
         """
         return self._launch.project(e)
 
@@ -68,6 +68,7 @@ class GPUPlan:
 
     start: VertexStart | ElasticStart
     slots: int
+    _begin: dict[int, WorkingSet] = field(default_factory=dict)
 
     def solve(self, qp: QuadraticProgram, slots: int | None = None) -> Descent:
         """Solve a batch with these constraints.
@@ -76,12 +77,19 @@ class GPUPlan:
             qp: the programs.
             slots: room for the working set, where it shall not be the plan's own.
         """
-        return _Launch(self.start, qp, slots or self.slots).run(qp.c[None])[0]
+        return self._launch(qp, slots or self.slots).run(qp.c[None])
 
-    def solve_both(self, qp: QuadraticProgram, cost: Tensor) -> tuple[Descent, Descent]:
-        """Solve the programs and, from there, those with other costs (B, n)."""
-        first, second = _Launch(self.start, qp, self.slots).run(torch.stack([qp.c, cost]))
-        return first, second
+    def solve_all(self, qp: QuadraticProgram, costs: Tensor) -> Descent:
+        """Solve the programs for (K, B, n) costs, one from the solution of the other; the K·B solutions in this order.
+
+        The first of the costs is that of ``qp``.
+        """
+        return self._launch(qp, self.slots).run(costs)
+
+    def _launch(self, qp: QuadraticProgram, slots: int) -> _Launch:
+        if slots not in self._begin:
+            self._begin[slots] = self.start.working_set(slots)
+        return _Launch(self.start, qp, slots, self._begin[slots])
 
     def learn(self, found: Descent) -> bool:
         """Make room where a working set did not find any; True where there is more now. This waits for the device."""
@@ -113,6 +121,7 @@ class _Launch:
     start: VertexStart | ElasticStart
     qp: QuadraticProgram
     slots: int
+    begin: WorkingSet
     H: Tensor = field(init=False)
     sizes: dict[str, int] = field(init=False)
     kept: tuple[Tensor, ...] = field(init=False, default=())
@@ -130,8 +139,8 @@ class _Launch:
     def _strides(self) -> tuple[int, int]:
         return (_stride(self.H), _stride(self.start.J))
 
-    def run(self, costs: Tensor) -> list[Descent]:
-        """Solve for (K, B, n) costs, one after another."""
+    def run(self, costs: Tensor) -> Descent:
+        """Solve for (K, B, n) costs, one after another; the solutions are below each other."""
         from pear.solvers.active_set.gpu.kernel import CROWDED, OPTIMAL, descend
 
         start, qp = self.start, self.qp
@@ -142,7 +151,7 @@ class _Launch:
                     ((K, B, n), (K, B, R), (B, n), (B, slots), (K, B))]  # fmt: skip
         place, row_position, position, slot, status = integers
         M = x.new_empty(B, slots, slots)
-        begin = start.working_set(slots)
+        begin = self.begin
         descend[(B,)](
             self.H, start.J, start.limit, start.lower, start.upper, costs, start.x, start.place,
             begin.slot, begin.position, begin.row_position, begin.M, x, y, curvature, place, row_position, position, slot, M, status,
@@ -154,7 +163,7 @@ class _Launch:
         ended = start.arrived(x, place) & (status == OPTIMAL.value)
         lower, upper, held = place[..., : qp.n] == 1, place[..., : qp.n] == 2, row_position[..., qp.p :] >= 0
         parts = (x[..., : qp.n], curvature[..., : qp.n], y, lower, upper, held, ended, status == CROWDED.value)
-        return [Descent(qp, *(part[k] for part in parts), self) for k in range(K)]
+        return Descent(qp, *(part.flatten(0, 1) for part in parts), self)
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """See ``Descent.project``."""
