@@ -36,7 +36,7 @@ class GPUPass:
     """The pass over batch after batch of one problem on a GPU.
 
     Args:
-        problem: what is decided: continuous, dense, on a GPU, without φ, with constraints that all samples share.
+        problem: what is decided: continuous, dense, on a GPU, without φ.
         solver: the name that the plan of the constraints is kept under, which the pipeline uses, too.
     """
 
@@ -121,15 +121,14 @@ class GPUPass:
 
     def _regret_unread(self, call: RegretCall, programs: Curved, true: Curved) -> Unread:
         if programs is not true:
-            return self.regret_unread(call.predicted, call.true, call, programs, true)
-        plain = call._replace(keys=None, Q=None, true_Q=None)  # what a graph may refer to
-        return self._run(
-            ("regret", call.injection),
-            programs,
-            (call.predicted, call.true),
-            lambda predicted, true: self.regret_unread(predicted, true, plain, programs, programs),
-            Unread.copied,
-        )
+            change = call.Q.double() - torch.as_tensor(call.true_Q).double()
+            return self.regret_unread(call.predicted, call.true, call.injection, (programs, true), change)
+        injection, costs = call.injection, (call.predicted, call.true)  # a graph may not refer to the whole call
+
+        def regret(predicted: Tensor, true: Tensor) -> Unread:
+            return self.regret_unread(predicted, true, injection, (programs, programs))
+
+        return self._run(("regret", injection), programs, costs, regret, Unread.copied)
 
     def _run(
         self,
@@ -145,11 +144,23 @@ class GPUPass:
         return self._graphs.run((name, self._plan.slots), function, tensors, copied)
 
     def regret_unread(
-        self, predicted: Tensor, ideal: Tensor, call: RegretCall, programs: Curved, true: Curved
+        self,
+        predicted: Tensor,
+        true_cost: Tensor,
+        injection: float,
+        pair: tuple[Curved, Curved],
+        change: Tensor | None = None,
     ) -> Unread:
-        """Regrets and gradients of a batch with these predicted and true costs."""
-        B = len(predicted)
-        c = torch.cat([predicted, ideal]).double()
+        """Regrets and gradients of a batch.
+
+        Args:
+            predicted, true_cost: (B, n).
+            injection: β.
+            pair: the programs under the predicted and under the true objective.
+            change: (B, n, n) or (n, n) predicted less true curvature, in the user's sense, where they differ.
+        """
+        (programs, true), B = pair, len(predicted)
+        c = torch.cat([predicted, true_cost]).double()
         c = c if self.problem.sign == 1 else -c
         found = self._solve_both(programs, true, c)
         x, best = found.x[:B], found.x[B:]
@@ -157,11 +168,11 @@ class GPUPass:
         judged = judge(programs.twice if programs is true else programs.above(true, B), c, found)
         verdict = judged.verdict
         tangent, sure = tangent_of(found, judged, programs, B)
-        error = self._error(call, c, x, programs is true)
+        error = c[:B] - c[B:] if self.problem.sign == 1 else c[B:] - c[:B]
+        if change is not None:
+            error = error + matvec(change if change.dim() == 3 else change[None], x)
         g, converged = tangent.project(error)
-        injected = g
-        if call.injection > 0:
-            injected = add_normal(programs.inverse_times(error), g, call.injection)
+        injected = g if injection == 0 else add_normal(programs.inverse_times(error), g, injection)
         good = judged.good.view(2, B).all(0) & converged
         for more in (sure, programs.usable, None if true is programs else true.usable):
             good = good if more is None else good & more
@@ -189,15 +200,6 @@ class GPUPass:
         """Whether room was missing, and there is more now."""
         assert self._plan is not None
         return self._plan.learn(found)
-
-    def _error(self, call: RegretCall, c: Tensor, x: Tensor, same: bool) -> Tensor:
-        """(B, n) error of the objective's gradient at the decisions x, (ĉ − c) + (Q̂ − Q) x, in the user's sense."""
-        B = len(x)
-        error = c[:B] - c[B:] if self.problem.sign == 1 else c[B:] - c[:B]
-        if same or call.Q is None:
-            return error
-        change = call.Q.double() - torch.as_tensor(call.true_Q).double()
-        return error + matvec(change if change.dim() == 3 else change[None], x)
 
     def _any_error(self, c: Tensor) -> Tensor:
         """(B, n) the same error for every sample."""

@@ -162,8 +162,8 @@ class Tangent:
 
     def copied(self) -> Tangent:
         """The same in memory of its own."""
-        sets = {"tight": self.tight.clone(), "tight_rows": self.tight_rows.clone()}
-        return replace(self, descent=self.descent.copied(), **sets)
+        tight, tight_rows = self.tight.clone(), self.tight_rows.clone()
+        return replace(self, descent=self.descent.copied(), tight=tight, tight_rows=tight_rows)
 
 
 def judge(programs: Curved, c: Tensor, found: gpu.Descent) -> Judged:

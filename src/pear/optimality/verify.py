@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -116,26 +114,3 @@ def verify(
     sizes = Sizes.kept(qp) if sizes is None else sizes
     units = Units.at(qp, x, duals, left, sizes)
     return Verdict(qp, x, duals, working, left, sizes, units, measure(qp, duals, left, sizes, units))
-
-
-def as_tensors(verdict: Verdict) -> list[Tensor]:
-    """All that a verdict says, for ``from_tensors``."""
-    parts = [verdict.duals, verdict.working, verdict.left, verdict.units, verdict.measured, verdict.wrong]
-    said = [verdict.none_wrong, verdict.unbalanced, verdict.kkt_residual, verdict.solved]
-    return [verdict.x, *(getattr(part, f.name) for part in parts for f in fields(part)), *said]
-
-
-def from_tensors(qp: QuadraticProgram, tensors: Sequence[Tensor]) -> tuple[Verdict, Sequence[Tensor]]:
-    """The verdict on points of these programs that ``as_tensors`` gave, and what tensors are left."""
-    x, *rest = tensors
-    parts: list[Any] = []
-    for kind in (Duals, ActiveSet, Residuals, Units, Measured, ActiveSet):
-        count = len(fields(kind))
-        parts.append(kind(*rest[:count]))
-        rest = rest[count:]
-    duals, working, left, units, measured, wrong = parts
-    none_wrong, unbalanced, residual, solved, *more = rest
-    verdict = Verdict(qp, x, duals, working, left, Sizes.kept(qp), units, measured)
-    said = {"wrong": wrong, "none_wrong": none_wrong, "unbalanced": unbalanced}
-    vars(verdict).update(said, kkt_residual=residual, solved=solved)
-    return verdict, more
