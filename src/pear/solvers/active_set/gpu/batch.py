@@ -61,6 +61,7 @@ class Descent:
         """The same with a copy of what projections need."""
         launch = copy(self._launch)
         launch.kept = tuple(part.clone() for part in launch.kept)
+        launch.H = launch.H.clone() if launch.start.elastic else launch.H  # which has a price of the call in it
         return replace(self, _launch=launch)
 
 
