@@ -70,6 +70,13 @@ def _row_block(J, r, j, R, n):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _row_products(columns, v, r, j, R, n):  # type: ignore[no-untyped-def]
+    """(rows,) J v for v (width,), from Jᵀ, so that threads add up what they hold."""
+    there = (j < n)[:, None] & (r < R)[None, :]
+    return tl.sum(tl.load(columns + j[:, None] * R + r[None, :], mask=there, other=0.0) * v[:, None], axis=0)
+
+
+@triton.jit
 def _on_slots(by_variable, by_row, slot, n):  # type: ignore[no-untyped-def]
     """(slots,) the entries of the working set of two vectors, of the variables and of the rows."""
     free = (slot >= 0) & (slot < n)
@@ -123,6 +130,8 @@ def _border(H, J, slot, entering, n, diagonal: tl.constexpr, rows: tl.constexpr)
 def descend(  # type: ignore[no-untyped-def]
     H,
     J,
+    columns,
+    size,
     limit,
     lower,
     upper,
@@ -149,6 +158,7 @@ def descend(  # type: ignore[no-untyped-def]
     H_stride,
     J_stride,
     limit_stride,
+    size_stride,
     bound_stride,
     start_stride,
     begun,
@@ -167,8 +177,8 @@ def descend(  # type: ignore[no-untyped-def]
     Strides are 0 where all samples share a field.
 
     Args:
-        H: (B or 1, n, n), or (B or 1, n) where it is ``diagonal``; J: (B or 1, R, n), equalities first.
-        limit: (B or 1, R); lower, upper: (B or 1, n) bounds.
+        H: (B or 1, n, n), or (B or 1, n) where it is ``diagonal``; J: (B or 1, R, n), equalities first; columns: (B or 1, n, R) Jᵀ.
+        size: (B or 1, R) the largest entry of each row; limit: (B or 1, R); lower, upper: (B or 1, n) bounds.
         cost: (costs, B, n); every further one starts from the solution under the one before.
         start_x, start_place: (B or 1, n) a feasible point and where its variables are.
         start_slot: (slots,) int32 the working set there: ``begun`` free variables, as many held rows, then −1; where it
@@ -193,6 +203,7 @@ def descend(  # type: ignore[no-untyped-def]
     equality = r < equalities
     H += sample * H_stride
     J += sample * J_stride
+    columns += sample * J_stride
     lo = tl.load(lower + sample * bound_stride + j, mask=real, other=0.0)
     up = tl.load(upper + sample * bound_stride + j, mask=real, other=0.0)
     most = tl.load(limit + sample * limit_stride + r, mask=there, other=float("inf"))
@@ -219,13 +230,13 @@ def descend(  # type: ignore[no-untyped-def]
     if elastic:
         corner = tl.load(H + (n - 1 if diagonal else n * n - 1))
         M = tl.where((s == 0)[:, None] & (s == 0)[None, :], 1.0 / corner, M)
-    on_diagonal = tl.sum(tl.where(s[:, None] == s[None, :], M, 0.0), axis=1)
+    on_diagonal = tl.sum(tl.where(s[:, None] == s[None, :], M, 0.0), axis=0)
     # kept along, because every pass over a vector makes the whole block wait
     freedom = 1 if elastic else 0
     used = 2 * begun + freedom
-    row_size = tl.max(tl.abs(_row_block(J, r, j, R, n)), axis=1)
+    row_size = tl.load(size + sample * size_stride + r, mask=there, other=0.0)
     outcome = RUNNING
-    room = most - tl.sum(_row_block(J, r, j, R, n) * x[None, :], axis=1)
+    room = most - _row_products(columns, x, r, j, R, n)
     slope = c + _curvature_times(H, j, x, n, n, j, diagonal, chunk)
     if elastic:
         last_variable = j == n - 1
@@ -245,7 +256,7 @@ def descend(  # type: ignore[no-untyped-def]
             # the step to the minimum of the working set, and the multipliers there
             free = (slot >= 0) & (slot < n)
             gradient = tl.where(free, tl.gather(slope, tl.where(free, slot, 0), 0), 0.0)
-            step = -tl.sum(M * gradient[None, :], axis=1)
+            step = -tl.sum(M * gradient[:, None], axis=0)
             # At a vertex nothing can move. Elsewhere the variables that the rows hold still have rounding in M, so that
             # a step is compared with the terms of the largest one, |M_jt| being at most √(M_jj M_tt).
             root = tl.sqrt(tl.where(free, tl.maximum(on_diagonal, 0.0), 0.0))
@@ -261,7 +272,7 @@ def descend(  # type: ignore[no-untyped-def]
             rising = met % 2 == 1
             met = met // 2
             if rows:
-                rate = tl.sum(_row_block(J, r, j, R, n) * p[None, :], axis=1)
+                rate = _row_products(columns, p, r, j, R, n)
                 pace = tl.where(equality, tl.abs(rate), rate)  # an equality not held may be left on neither side
                 blocks = there & (row_position < 0) & (pace > _ROUNDOFF * row_size * far)
                 reach = tl.where(equality, 0.0, tl.maximum(room, 0.0)) / tl.where(blocks, pace, 1.0)
@@ -286,7 +297,7 @@ def descend(  # type: ignore[no-untyped-def]
                     x = tl.where(at, tl.where(rising, up, lo), x)
                     place = tl.where(at, tl.where(rising, AT_UPPER, AT_LOWER), place)
                     leaving = met
-                    if elastic:
+                    if elastic:  # noqa: SIM102 (a constant that keeps the rest from being compiled)
                         if met == n - 1:  # feasible: from here on it is the problem itself
                             up = tl.where(at, 0.0, up)
                             c = tl.where(at, 0.0, c)
@@ -316,8 +327,8 @@ def descend(  # type: ignore[no-untyped-def]
                         leaving = (n + first_row).to(tl.int32)
                 else:
                     outcome = OPTIMAL
-                    if elastic:
-                        if tl.sum(tl.where(last_variable & (place == FREE), 1, 0)) > 0:
+                    if elastic:  # noqa: SIM102
+                        if tl.sum(tl.where(last_variable & (place == FREE), 1, 0)) > 0:  # noqa: SIM102
                             if pushes < _PUSHES:
                                 pushes += 1
                                 more = tl.where(last_variable, (_PUSH - 1.0) * c, 0.0)
@@ -334,7 +345,7 @@ def descend(  # type: ignore[no-untyped-def]
             gone = (slot == leaving) & (slot >= 0)
             border, corner = _border(H, J, slot, entering, n, diagonal, rows)
             border = tl.where(gone, 1.0, border)
-            w = tl.sum(M * border[None, :], axis=1)
+            w = tl.sum(M * border[:, None], axis=0)
             product = tl.sum(border * w)
             # a variable brings curvature, a row takes a direction away
             pivot = tl.where(entering >= 0, corner - product, -product)
@@ -347,7 +358,9 @@ def descend(  # type: ignore[no-untyped-def]
             factor = tl.where(changes, 1.0 / pivot, 0.0)
             freedom += tl.where(changes, tl.where(more, -1, 1), 0)
             used = tl.maximum(used, tl.where(entering >= 0, empty + 1, 0))
-            M = tl.where(gone[:, None] | gone[None, :], 0.0, M + w[:, None] * (w * factor)[None, :])
+            M += w[:, None] * (w * factor)[None, :]
+            if leaving >= 0:  # exactly nothing is left
+                M = tl.where(gone[:, None] | gone[None, :], 0.0, M)
             on_diagonal = tl.where(gone, 0.0, on_diagonal + w * w * factor)
             slot = tl.where(gone, -1, tl.where(s == empty, entering, slot))
             position = tl.where(real & (j == leaving), -1, tl.where(real & (j == entering), empty, position))
@@ -361,15 +374,14 @@ def descend(  # type: ignore[no-untyped-def]
             residual = c + _curvature_times(H, j, x, n, n, j, diagonal, chunk)
             off = tl.zeros((height,), tl.float64)
             if rows:
-                block = _row_block(J, r, j, R, n)
-                residual += tl.sum(block * y[:, None], axis=0)
-                off = tl.where(row_position >= 0, tl.sum(block * x[None, :], axis=1) - most, 0.0)
-            step = -tl.sum(M * _on_slots(residual, off, slot, n)[None, :], axis=1)
+                residual += tl.sum(_row_block(J, r, j, R, n) * y[:, None], axis=0)
+                off = tl.where(row_position >= 0, _row_products(columns, x, r, j, R, n) - most, 0.0)
+            step = -tl.sum(M * _on_slots(residual, off, slot, n)[:, None], axis=0)
             x += _off_slots(step, position)
             y += _off_slots(step, row_position)
         curvature = _curvature_times(H, j, x, n, n, j, diagonal, chunk)
         slope = c + curvature
-        room = most - tl.sum(_row_block(J, r, j, R, n) * x[None, :], axis=1)
+        room = most - _row_products(columns, x, r, j, R, n)
         out = k * B + sample
         tl.store(x_all + out * n + j, x, mask=real)
         tl.store(curvature_all + out * n + j, curvature, mask=real)
@@ -387,6 +399,7 @@ def descend(  # type: ignore[no-untyped-def]
 def project(  # type: ignore[no-untyped-def]
     H,
     J,
+    columns,
     error,
     slot_all,
     position_all,
@@ -408,7 +421,7 @@ def project(  # type: ignore[no-untyped-def]
     """P e on the working sets, refined to rounding, and zero where it is no more than the rounding of H⁻¹e.
 
     Args:
-        H, J, their strides, slot_all, position_all, row_position_all, M_all: as ``descend`` leaves them.
+        H, J, columns, their strides, slot_all, position_all, row_position_all, M_all: as ``descend`` leaves them.
         error: (B, n); g_all: (B, n), written; converged: (B,) int8, written: whether the last correction is small.
     """
     sample = tl.program_id(0).to(tl.int64)
@@ -418,6 +431,7 @@ def project(  # type: ignore[no-untyped-def]
     real = j < n
     H += sample * H_stride
     J += sample * J_stride
+    columns += sample * J_stride
     e = tl.load(error + sample * n + j, mask=real, other=0.0)
     slot = tl.load(slot_all + sample * slots + s)
     position = tl.load(position_all + sample * n + j, mask=real, other=-1)
@@ -434,10 +448,9 @@ def project(  # type: ignore[no-untyped-def]
         residual = e - _curvature_times(H, j, g, n, n, j, diagonal, chunk)
         off = tl.zeros((height,), tl.float64)
         if rows:
-            block = _row_block(J, r, j, R, n)
-            residual -= tl.sum(block * v[:, None], axis=0)
-            off = -tl.sum(block * g[None, :], axis=1)
-        step = tl.sum(M * _on_slots(residual, off, slot, n)[None, :], axis=1)
+            residual -= tl.sum(_row_block(J, r, j, R, n) * v[:, None], axis=0)
+            off = -_row_products(columns, g, r, j, R, n)
+        step = tl.sum(M * _on_slots(residual, off, slot, n)[:, None], axis=0)
         correction = _off_slots(step, position)
         g += correction
         v += _off_slots(step, row_position)
