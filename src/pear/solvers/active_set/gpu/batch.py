@@ -172,7 +172,7 @@ class _Launch:
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """See ``Descent.project``."""
-        from pear.solvers.active_set.gpu.kernel import project
+        from pear.solvers.active_set.gpu.project import project
 
         start, B = self.start, len(e)
         e = start.errors(e).contiguous()
