@@ -176,7 +176,8 @@ class _Launch:
         ended = start.arrived(x, place) & (status == OPTIMAL.value)
         lower, upper, held = place[..., : qp.n] == 1, place[..., : qp.n] == 2, row_position[..., qp.p :] >= 0
         parts = (x[..., : qp.n], curvature[..., : qp.n], y, lower, upper, held, ended, status == CROWDED.value)
-        return Descent(qp, *(part.flatten(0, 1) for part in parts), self)
+        x, curvature, y, lower, upper, held, ended, crowded = (part.flatten(0, 1) for part in parts)
+        return Descent(qp, x, curvature, y, lower, upper, held, ended, crowded, self)
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """See ``Descent.project``."""
