@@ -132,7 +132,7 @@ class _Launch:
         width = max(16, 1 << (self.start.n - 1).bit_length())
         height = max(2, 1 << (self.start.J.shape[1] - 1).bit_length())
         chunk = min(16, self.slots, max(2, _TILE // width))
-        self.sizes = {"width": width, "height": height, "slots": self.slots, "chunk": chunk}
+        self.sizes = {"rows": self.start.J.shape[1] > 0, "width": width, "height": height, "slots": self.slots, "chunk": chunk}
         self.sizes["num_warps"] = 16 if self.slots > 64 else 8 if self.slots > 32 or width > 256 else 4
 
     @property

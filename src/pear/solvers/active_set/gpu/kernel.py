@@ -86,28 +86,20 @@ def _off_slots(by_slot, position):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _entered(  # type: ignore[no-untyped-def]
-    M, slot, entering, empty, H, J, n, s, diagonal: tl.constexpr
-):
-    """M with one more index, bordered by its column of K, and whether K is regular still."""
+def _border(H, J, slot, entering, n, diagonal: tl.constexpr, rows: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The column of K that comes with an index: (slots,) on the working set, and its corner; zeros for −1."""
     free = (slot >= 0) & (slot < n)
-    held = slot >= n
-    new_variable = entering < n
+    new_variable = (entering >= 0) & (entering < n)
     if diagonal:
         border = tl.zeros_like(slot).to(tl.float64)
         corner = tl.load(H + entering, mask=new_variable, other=0.0)
     else:
         border = tl.load(H + entering * n + slot, mask=free & new_variable, other=0.0)
         corner = tl.load(H + entering * n + entering, mask=new_variable, other=0.0)
-    border += tl.load(J + (slot - n) * n + entering, mask=held & new_variable, other=0.0)
-    border += tl.load(J + (entering - n) * n + slot, mask=free & (entering >= n), other=0.0)
-    u = tl.sum(M * border[None, :], axis=1)
-    pivot = corner - tl.sum(border * u)
-    # a variable brings curvature, a row takes a direction away
-    sound = tl.where(new_variable, pivot > _ROUNDOFF * corner, pivot < 0.0)
-    u = tl.where(s == empty, -1.0, u)
-    M += u[:, None] * (u / pivot)[None, :]
-    return M, sound
+    if rows:
+        border += tl.load(J + (slot - n) * n + entering, mask=(slot >= n) & new_variable, other=0.0)
+        border += tl.load(J + (entering - n) * n + slot, mask=free & (entering >= n), other=0.0)
+    return border, corner
 
 
 @triton.jit
@@ -147,6 +139,7 @@ def descend(  # type: ignore[no-untyped-def]
     costs,
     elastic: tl.constexpr,
     diagonal: tl.constexpr,
+    rows: tl.constexpr,
     width: tl.constexpr,
     height: tl.constexpr,
     slots: tl.constexpr,
@@ -209,6 +202,7 @@ def descend(  # type: ignore[no-untyped-def]
     if elastic:
         corner = tl.load(H + (n - 1 if diagonal else n * n - 1))
         M = tl.where((s == 0)[:, None] & (s == 0)[None, :], 1.0 / corner, M)
+    on_diagonal = tl.sum(tl.where(s[:, None] == s[None, :], M, 0.0), axis=1)
     outcome = RUNNING
     room = most - tl.sum(_row_block(J, r, j, R, n) * x[None, :], axis=1)
     slope = c + _curvature_times(H, j, x, n, n, j, diagonal, chunk)
@@ -227,35 +221,35 @@ def descend(  # type: ignore[no-untyped-def]
         while (outcome == RUNNING) & (taken < rounds):
             taken += 1
             # the step to the minimum of the working set, and the multipliers there
-            gradient = tl.gather(slope, tl.where((slot >= 0) & (slot < n), slot, 0), 0)
-            gradient = tl.where((slot >= 0) & (slot < n), gradient, 0.0)
-            terms = M * gradient[None, :]
-            step = -tl.sum(terms, axis=1)
+            free = (slot >= 0) & (slot < n)
+            gradient = tl.where(free, tl.gather(slope, tl.where(free, slot, 0), 0), 0.0)
+            step = -tl.sum(M * gradient[None, :], axis=1)
             # At a vertex nothing can move. Elsewhere the variables that the rows hold still have rounding in M, so that
-            # a step is compared with the terms of the largest one.
+            # a step is compared with the terms of the largest one, |M_jt| being at most √(M_jj M_tt).
             freedom = tl.sum(tl.where(slot >= 0, tl.where(slot < n, 1, -1), 0))
-            free = (slot >= 0) & (slot < n) & (freedom > 0)
-            largest = tl.max(tl.where(free, tl.sum(tl.abs(terms), axis=1), 0.0))
-            moving = tl.where(free & (tl.abs(step) > _ROUNDOFF * largest), step, 0.0)
+            root = tl.sqrt(tl.where(free, tl.maximum(on_diagonal, 0.0), 0.0))
+            largest = tl.max(root) * tl.sum(root * tl.abs(gradient))
+            moving = tl.where(free & (freedom > 0) & (tl.abs(step) > _ROUNDOFF * largest), step, 0.0)
             p = _off_slots(moving, position)
             # ratio test: to the first bound, or the first row
             moves = p != 0.0
             distance = tl.where(moves, (tl.where(p > 0, up, lo) - x) / tl.where(moves, p, 1.0), float("inf"))
             length, met = tl.min(tl.maximum(distance, 0.0), axis=0, return_indices=True)
-            products = _row_block(J, r, j, R, n) * p[None, :]
-            rate = tl.sum(products, axis=1)
-            size = tl.sum(tl.abs(products), axis=1)
-            pace = tl.where(equality, tl.abs(rate), rate)  # an equality that is not held may be left on neither side
-            blocks = there & (row_position < 0) & (pace > _ROUNDOFF * size)
-            reach = tl.where(equality, 0.0, tl.maximum(room, 0.0)) / tl.where(blocks, pace, 1.0)
-            reach, row_met = tl.min(tl.where(blocks, reach, float("inf")), axis=0, return_indices=True)
-            if reach < length:
-                length = reach
-                met = n + row_met
+            if rows:
+                products = _row_block(J, r, j, R, n) * p[None, :]
+                rate = tl.sum(products, axis=1)
+                size = tl.sum(tl.abs(products), axis=1)
+                pace = tl.where(equality, tl.abs(rate), rate)  # an equality not held may be left on neither side
+                blocks = there & (row_position < 0) & (pace > _ROUNDOFF * size)
+                reach = tl.where(equality, 0.0, tl.maximum(room, 0.0)) / tl.where(blocks, pace, 1.0)
+                reach, row_met = tl.min(tl.where(blocks, reach, float("inf")), axis=0, return_indices=True)
+                if reach < length:
+                    length = reach
+                    met = n + row_met
+                room -= tl.minimum(length, 1.0) * rate
             blocked = length < 1.0
             length = tl.minimum(length, 1.0)
             x += length * p
-            room -= length * rate
             if diagonal:
                 slope += length * _curvature_times(H, j, p, n, n, j, diagonal, chunk)
             else:
@@ -280,24 +274,28 @@ def descend(  # type: ignore[no-untyped-def]
                     entering = met
             else:
                 # whose multiplier has the wrong sign?
-                y = _off_slots(step, row_position)
-                rows = _row_block(J, r, j, R, n)
-                reduced = slope + tl.sum(rows * y[:, None], axis=0)
-                allowed = _WRONG * tl.max(tl.abs(slope))
+                slope_size = tl.max(tl.abs(slope))
+                allowed = _WRONG * slope_size
+                reduced = slope
+                worst_row = slope_size * 0.0
+                if rows:
+                    y = _off_slots(step, row_position)
+                    block = _row_block(J, r, j, R, n)
+                    reduced += tl.sum(block * y[:, None], axis=0)
+                    wrong_row = tl.where(row_position >= 0, -y * tl.max(tl.abs(block), axis=1), 0.0)
+                    worst_row, first_row = tl.max(tl.where(equality, 0.0, wrong_row), axis=0, return_indices=True)
                 wrong = tl.where(place == AT_LOWER, -reduced, tl.where(place == AT_UPPER, reduced, 0.0))
                 wrong = tl.where(lo < up, wrong, 0.0)
                 wrong = tl.where(place == UNBOUNDED, tl.abs(reduced) + 2.0 * allowed + 1e-300, wrong)
-                wrong_row = tl.where(row_position >= 0, -y * tl.max(tl.abs(rows), axis=1), 0.0)
-                wrong_row = tl.where(equality, 0.0, wrong_row)
                 worst, first = tl.max(wrong, axis=0, return_indices=True)
-                worst_row, first_row = tl.max(wrong_row, axis=0, return_indices=True)
                 if idle > _STALLED:  # the first instead of the worst, so that no circle closes
                     first = tl.min(tl.where(wrong > allowed, j, width))
                 if (worst > allowed) & (worst >= worst_row):
                     entering = first.to(tl.int32)
                     place = tl.where(j == entering, FREE, place)
                 elif worst_row > allowed:
-                    leaving = (n + first_row).to(tl.int32)
+                    if rows:
+                        leaving = (n + first_row).to(tl.int32)
                 else:
                     outcome = OPTIMAL
                     if elastic:
@@ -308,36 +306,41 @@ def descend(  # type: ignore[no-untyped-def]
                                 c += more
                                 slope += more
                                 outcome = RUNNING
+            # the working set changes by one index, and M by a matrix of rank one
+            empty = tl.min(tl.where(slot < 0, s, slots))
+            if (entering >= 0) & (empty == slots):
+                outcome = CROWDED
+                entering = -1
+            gone = (slot == leaving) & (slot >= 0)
+            border, corner = _border(H, J, slot, entering, n, diagonal, rows)
+            w = tl.sum(M * tl.where(gone, 1.0, border)[None, :], axis=1)
+            pivot = corner - tl.sum(border * w)
+            # a variable brings curvature, a row takes a direction away
+            sound = tl.where(entering < n, pivot > _ROUNDOFF * corner, pivot < 0.0) | (entering < 0)
+            w = tl.where((s == empty) & (entering >= 0), -1.0, w)
             if leaving >= 0:
-                gone = slot == leaving
-                column = tl.sum(tl.where(gone[None, :], M, 0.0), axis=1)
-                pivot = tl.sum(tl.where(gone, column, 0.0))
-                if not tl.where(leaving < n, pivot > 0.0, pivot < 0.0):
-                    outcome = SINGULAR
-                M -= column[:, None] * (column / pivot)[None, :]
-                M = tl.where(gone[:, None] | gone[None, :], 0.0, M)
-                slot = tl.where(gone, -1, slot)
-                position = tl.where(real & (j == leaving), -1, position)
+                pivot = -tl.sum(tl.where(gone, w, 0.0))
+                sound = tl.where(leaving < n, pivot < 0.0, pivot > 0.0)
+            factor = tl.where((entering >= 0) | (leaving >= 0), 1.0 / pivot, 0.0)
+            if not sound:
+                outcome = SINGULAR
+            M = tl.where(gone[:, None] | gone[None, :], 0.0, M + w[:, None] * (w * factor)[None, :])
+            on_diagonal = tl.where(gone, 0.0, on_diagonal + w * w * factor)
+            slot = tl.where(gone, -1, tl.where((s == empty) & (entering >= 0), entering, slot))
+            position = tl.where(real & (j == leaving), -1, tl.where(real & (j == entering), empty, position))
+            if rows:
                 row_position = tl.where(r == leaving - n, -1, row_position)
-            if entering >= 0:
-                empty = tl.min(tl.where(slot < 0, s, slots))
-                if empty == slots:
-                    outcome = CROWDED
-                else:
-                    M, sound = _entered(M, slot, entering, empty, H, J, n, s, diagonal)
-                    if not sound:
-                        outcome = SINGULAR
-                    slot = tl.where(s == empty, entering, slot)
-                    position = tl.where(real & (j == entering), empty, position)
-                    row_position = tl.where(r == entering - n, empty, row_position)
+                row_position = tl.where((r == entering - n) & (entering >= n), empty, row_position)
         # the solution on the working set to rounding: M is a good inverse, and refinement does the rest
         x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
         y = tl.zeros((height,), tl.float64)
         for _ in range(_REFINEMENTS):
-            rows = _row_block(J, r, j, R, n)
-            curvature = _curvature_times(H, j, x, n, n, j, diagonal, chunk)
-            residual = curvature + c + tl.sum(rows * y[:, None], axis=0)
-            off = tl.where(row_position >= 0, tl.sum(rows * x[None, :], axis=1) - most, 0.0)
+            residual = c + _curvature_times(H, j, x, n, n, j, diagonal, chunk)
+            off = tl.zeros((height,), tl.float64)
+            if rows:
+                block = _row_block(J, r, j, R, n)
+                residual += tl.sum(block * y[:, None], axis=0)
+                off = tl.where(row_position >= 0, tl.sum(block * x[None, :], axis=1) - most, 0.0)
             step = -tl.sum(M * _on_slots(residual, off, slot, n)[None, :], axis=1)
             x += _off_slots(step, position)
             y += _off_slots(step, row_position)
@@ -373,6 +376,7 @@ def project(  # type: ignore[no-untyped-def]
     H_stride,
     J_stride,
     diagonal: tl.constexpr,
+    rows: tl.constexpr,
     width: tl.constexpr,
     height: tl.constexpr,
     slots: tl.constexpr,
@@ -404,9 +408,12 @@ def project(  # type: ignore[no-untyped-def]
     first = tl.max(tl.abs(e)) * 0.0
     change = first
     for k in range(0, 1 + _REFINEMENTS):
-        rows = _row_block(J, r, j, R, n)
-        residual = e - _curvature_times(H, j, g, n, n, j, diagonal, chunk) - tl.sum(rows * v[:, None], axis=0)
-        off = -tl.sum(rows * g[None, :], axis=1)
+        residual = e - _curvature_times(H, j, g, n, n, j, diagonal, chunk)
+        off = tl.zeros((height,), tl.float64)
+        if rows:
+            block = _row_block(J, r, j, R, n)
+            residual -= tl.sum(block * v[:, None], axis=0)
+            off = -tl.sum(block * g[None, :], axis=1)
         step = tl.sum(M * _on_slots(residual, off, slot, n)[None, :], axis=1)
         correction = _off_slots(step, position)
         g += correction
