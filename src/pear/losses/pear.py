@@ -302,9 +302,7 @@ class PEARLoss(DecisionModule):
         self.samples += samples
         self.reused += reused
 
-    def record(
-        self, call: RegretCall, parts: Regrets, wanted: bool = True, reused: int | None = None
-    ) -> LastCall:
+    def record(self, call: RegretCall, parts: Regrets, wanted: bool = True, reused: int | None = None) -> LastCall:
         """Make a call the last one, and count its samples.
 
         Args:

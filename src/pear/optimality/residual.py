@@ -60,15 +60,15 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
     largest entry of the decision, the dual unit the largest of the cost, of the curvature term Hx and of a share of
     what Hx is summed from; bounds that are never met do not count.
     """
-    left, sizes = residuals(qp, x, duals), Sizes.of(qp)
-    return scaled_residual(qp, duals, left, sizes, Units.at(qp, x, duals, left, sizes)) if qp.batch else qp.c.new_zeros(0)
+    left, sizes = residuals(qp, x, duals), Sizes.kept(qp)
+    return scaled_residual(qp, duals, left, sizes, Units.at(qp, x, duals, left, sizes))
 
 
 def scaled_residual(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: Units) -> Tensor:
     """The same from what is ``left`` of the conditions, and the units of the points."""
     # where x runs away along a flat direction, rounding of Hx must not outweigh the cost
     limit = torch.where(units.cost > 0, units.cost / SHARE_OF_FORCE, torch.inf)
-    largest = torch.maximum(units.abs_c, units.abs_Hx).amax(-1, keepdim=True)
+    largest = torch.maximum(units.abs_c, units.abs_hx).amax(-1, keepdim=True)
     largest = torch.maximum(largest, torch.minimum(SHARE_OF_TERMS * units.curvature, limit))
     unit, size = positive(torch.maximum(largest, units.least)), units.size
     slack = torch.where(duals.bound < 0, left.lower, left.upper)  # of the bound that the multiplier belongs to

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -31,8 +31,7 @@ class Measured:
 
     Attributes:
         slack_rows, slack_lower, slack_upper: (B, m), (B, n), (B, n); infinite where absent, negative where violated.
-        multiplier_rows: positive where rightly signed; multiplier_bound: at an upper bound, too, and the other way round
-            at a lower one.
+        multiplier_rows: positive where rightly signed; multiplier_bound: so at an upper bound, and negative at a lower.
         equality: (B, p) residuals of the equalities.
         stationarity: (B, n) residuals of the gradient, multipliers of the bounds included.
     """
@@ -53,9 +52,9 @@ class Sizes:
     Attributes:
         abs_A, abs_G: (B or 1, p, n) and (B or 1, m, n) entries without their signs.
         norms_A, norms_G: (B or 1, p) and (B or 1, m) lengths of the rows, 1 where a row is empty.
-        abs_b, abs_h: right-hand sides without their signs, 0 where infinite, and so little above it that a sum with them
-            can be divided by; abs_lb, abs_ub: bounds, 0 where infinite.
-        width: (B or 1, n) distances between the bounds, at least as little; pinned: (B or 1, n) bool, where the bounds
+        abs_b, abs_h: right-hand sides without their signs, 0 where infinite, but for the least that can be divided by;
+            abs_lb, abs_ub: bounds without their signs, 0 where infinite.
+        width: (B or 1, n) distances between the bounds, at least as much; pinned: (B or 1, n) bool, where the bounds
             coincide, or None where they are known not to.
         limit: (B or 1, 1) the least size that bounds and rows suggest for a decision, infinite where they suggest none.
         top: (B or 1, 1) the largest diagonal entry of H; root: (B or 1, n) roots of the diagonal, with the largest,
@@ -98,6 +97,15 @@ class Sizes:
             **_curvature(qp.H),
         )
 
+    @classmethod
+    def kept(cls, qp: QuadraticProgram) -> Sizes:
+        """The same, computed once for these very programs, which cannot be changed."""
+        kept: dict[str, Any] = vars(qp)
+        if "sizes" not in kept:
+            kept["sizes"] = cls.of(qp)
+        sizes: Sizes = kept["sizes"]
+        return sizes
+
     def with_curvature(self, H: Matrix) -> Sizes:
         """The same constraints with another curvature (B or 1, n, n)."""
         return replace(self, **_curvature(H))
@@ -114,7 +122,7 @@ class Units:
     """The units of one point, which both the natural sizes and the KKT residual are made from.
 
     Attributes:
-        abs_x, abs_c, abs_Hx: (B, n) decision, cost and curvature term without their signs.
+        abs_x, abs_c, abs_hx: (B, n) decision, cost and curvature term without their signs.
         gradient: (B, n) what is left of the gradient, multipliers of the bounds included.
         cost: (B, 1) the largest cost.
         size: (B, 1) the largest decision, and no less than FLOOR of what the data suggests.
@@ -125,7 +133,7 @@ class Units:
 
     abs_x: Tensor
     abs_c: Tensor
-    abs_Hx: Tensor
+    abs_hx: Tensor
     gradient: Tensor
     cost: Tensor
     size: Tensor
@@ -141,7 +149,7 @@ class Units:
         return cls(
             abs_x=abs_x,
             abs_c=abs_c,
-            abs_Hx=left.curvature.abs(),
+            abs_hx=left.curvature.abs(),
             gradient=left.gradient + duals.bound,
             cost=cost,
             size=torch.maximum(abs_x.amax(-1, keepdim=True), floor),
@@ -152,7 +160,7 @@ class Units:
 
 def measure(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: Units) -> Measured:
     """Measure multipliers and what is left of the optimality conditions, at points with these units."""
-    terms = units.abs_Hx + units.abs_c
+    terms = units.abs_hx + units.abs_c
     terms = plus_tmatvec(terms, sizes.abs_A, duals.equality.abs()) if qp.p else terms
     terms = plus_tmatvec(terms, sizes.abs_G, duals.inequality.abs()) if qp.m else terms
     largest = torch.maximum(torch.maximum(terms.amax(-1, keepdim=True), units.least), units.curvature)

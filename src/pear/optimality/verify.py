@@ -108,9 +108,9 @@ def verify(
         qp: the programs.
         x: (B, n) points; duals: their multipliers; working: the constraints that were held.
         left: what is left of the optimality conditions there, where it is known already, or more exactly than x shows.
-        sizes: what the natural sizes take from the data, where that is known already.
+        sizes: what the natural sizes take from the data, where other programs have the same.
     """
     left = residuals(qp, x, duals) if left is None else left
-    sizes = Sizes.of(qp) if sizes is None else sizes
+    sizes = Sizes.kept(qp) if sizes is None else sizes
     units = Units.at(qp, x, duals, left, sizes)
     return Verdict(qp, x, duals, working, left, sizes, units, measure(qp, duals, left, sizes, units))

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pear.decisions.one_pass import OnePass, RegretCall, regrets_of
+from pear.decisions.one_pass import OnePass, regrets_of
+from pear.decisions.regrets import RegretCall
 from pear.losses import PEARLoss
 from pear.losses.guided import DECAY
 from pear.losses.pear import no_regrets

@@ -6,7 +6,8 @@ Nothing here looks at a value on the device, so that launches queue up; whoever 
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -55,6 +56,13 @@ class Descent:
         Of the solutions of ``solve_all`` only the first B can be projected at.
         """
         return self._launch.project(e)
+
+    def copied(self) -> Descent:
+        """The same with a copy of what projections need."""
+        launch = copy(self._launch)
+        launch.kept = tuple(part.clone() for part in launch.kept)
+        launch.H = launch.H.clone() if launch.start.elastic else launch.H  # which has a price of the call in it
+        return replace(self, _launch=launch)
 
 
 @dataclass
@@ -131,9 +139,11 @@ class _Launch:
         self.H = self.start.curvature(H, self.qp).contiguous()
         width = max(16, 1 << (self.start.n - 1).bit_length())
         height = max(2, 1 << (self.start.J.shape[1] - 1).bit_length())
-        chunk = min(16, self.slots, max(2, _TILE // width))
-        self.sizes = {"rows": self.start.J.shape[1] > 0, "width": width, "height": height, "slots": self.slots, "chunk": chunk}
-        self.sizes["num_warps"] = 16 if self.slots > 64 else 8 if self.slots > 32 or width > 256 else 4
+        warps = 8 if self.slots > 64 or width > 256 else 4 if self.slots > 32 else 2
+        chunk = min(self.slots, max(2, min(4 * warps, _TILE // width)))
+        self.sizes = {"rows": self.start.J.shape[1] > 0, "width": width, "height": height, "slots": self.slots}
+        # a block may take all registers: M is better kept there than blocks side by side
+        self.sizes |= {"chunk": chunk, "num_warps": warps, "maxnreg": 255}
 
     @property
     def _strides(self) -> tuple[int, int]:
@@ -154,7 +164,8 @@ class _Launch:
         begin = self.begin
         descend[(B,)](
             self.H, start.J, start.limit, start.lower, start.upper, costs, start.x, start.place,
-            begin.slot, begin.position, begin.row_position, begin.M, x, y, curvature, place, row_position, position, slot, M, status,
+            begin.slot, begin.position, begin.row_position, begin.M,
+            x, y, curvature, place, row_position, position, slot, M, status,
             B, n, R, start.equalities, *self._strides, _stride(start.limit), _stride(start.lower), _stride(start.x),
             begin.free, 5 * (n + R) + 50, K,
             elastic=start.elastic, diagonal=qp.diagonal, **self.sizes,

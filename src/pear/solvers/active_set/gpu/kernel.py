@@ -86,6 +86,23 @@ def _off_slots(by_slot, position):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _nearest(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
+    """Of two candidates the nearer one, and the sum of their sizes: several answers for one pass over a vector."""
+    first = (distance < other_distance) | ((distance == other_distance) & (code < other_code))
+    return (
+        tl.where(first, distance, other_distance),
+        tl.where(first, code, other_code),
+        size + other_size,
+    )
+
+
+@triton.jit
+def _largest_and_sum(largest, total, other_largest, other_total):  # type: ignore[no-untyped-def]
+    """The larger one and the sum."""
+    return tl.maximum(largest, other_largest), total + other_total
+
+
+@triton.jit
 def _border(H, J, slot, entering, n, diagonal: tl.constexpr, rows: tl.constexpr):  # type: ignore[no-untyped-def]
     """The column of K that comes with an index: (slots,) on the working set, and its corner; zeros for −1."""
     free = (slot >= 0) & (slot < n)
@@ -203,6 +220,10 @@ def descend(  # type: ignore[no-untyped-def]
         corner = tl.load(H + (n - 1 if diagonal else n * n - 1))
         M = tl.where((s == 0)[:, None] & (s == 0)[None, :], 1.0 / corner, M)
     on_diagonal = tl.sum(tl.where(s[:, None] == s[None, :], M, 0.0), axis=1)
+    # kept along, because every pass over a vector makes the whole block wait
+    freedom = 1 if elastic else 0
+    used = 2 * begun + freedom
+    row_size = tl.max(tl.abs(_row_block(J, r, j, R, n)), axis=1)
     outcome = RUNNING
     room = most - tl.sum(_row_block(J, r, j, R, n) * x[None, :], axis=1)
     slope = c + _curvature_times(H, j, x, n, n, j, diagonal, chunk)
@@ -216,6 +237,7 @@ def descend(  # type: ignore[no-untyped-def]
             other = tl.load(cost + (k * B + sample) * n + j, mask=real, other=0.0)
             slope += other - c
             c = other
+        allowed = _WRONG * tl.maximum(tl.max(tl.abs(slope)), tl.max(tl.abs(c)))
         taken = 0
         idle = 0
         while (outcome == RUNNING) & (taken < rounds):
@@ -226,21 +248,22 @@ def descend(  # type: ignore[no-untyped-def]
             step = -tl.sum(M * gradient[None, :], axis=1)
             # At a vertex nothing can move. Elsewhere the variables that the rows hold still have rounding in M, so that
             # a step is compared with the terms of the largest one, |M_jt| being at most √(M_jj M_tt).
-            freedom = tl.sum(tl.where(slot >= 0, tl.where(slot < n, 1, -1), 0))
             root = tl.sqrt(tl.where(free, tl.maximum(on_diagonal, 0.0), 0.0))
-            largest = tl.max(root) * tl.sum(root * tl.abs(gradient))
-            moving = tl.where(free & (freedom > 0) & (tl.abs(step) > _ROUNDOFF * largest), step, 0.0)
+            most_root, terms = tl.reduce((root, root * tl.abs(gradient)), 0, _largest_and_sum)
+            rounding = _ROUNDOFF * most_root * terms
+            moving = tl.where(free & (freedom > 0) & (tl.abs(step) > rounding), step, 0.0)
             p = _off_slots(moving, position)
             # ratio test: to the first bound, or the first row
             moves = p != 0.0
             distance = tl.where(moves, (tl.where(p > 0, up, lo) - x) / tl.where(moves, p, 1.0), float("inf"))
-            length, met = tl.min(tl.maximum(distance, 0.0), axis=0, return_indices=True)
+            code = 2 * j + tl.where(p > 0, 1, 0)
+            length, met, far = tl.reduce((tl.maximum(distance, 0.0), code, tl.abs(p)), 0, _nearest)
+            rising = met % 2 == 1
+            met = met // 2
             if rows:
-                products = _row_block(J, r, j, R, n) * p[None, :]
-                rate = tl.sum(products, axis=1)
-                size = tl.sum(tl.abs(products), axis=1)
+                rate = tl.sum(_row_block(J, r, j, R, n) * p[None, :], axis=1)
                 pace = tl.where(equality, tl.abs(rate), rate)  # an equality not held may be left on neither side
-                blocks = there & (row_position < 0) & (pace > _ROUNDOFF * size)
+                blocks = there & (row_position < 0) & (pace > _ROUNDOFF * row_size * far)
                 reach = tl.where(equality, 0.0, tl.maximum(room, 0.0)) / tl.where(blocks, pace, 1.0)
                 reach, row_met = tl.min(tl.where(blocks, reach, float("inf")), axis=0, return_indices=True)
                 if reach < length:
@@ -253,15 +276,13 @@ def descend(  # type: ignore[no-untyped-def]
             if diagonal:
                 slope += length * _curvature_times(H, j, p, n, n, j, diagonal, chunk)
             else:
-                last = tl.max(tl.where(moving != 0.0, s, -1)) + 1
-                slope += _curvature_times(H, slot, length * moving, last, n, j, diagonal, chunk)
+                slope += _curvature_times(H, slot, length * moving, used, n, j, diagonal, chunk)
             entering = -1
             leaving = -1
             if blocked:
                 idle = tl.where(length > 0.0, 0, idle + 1)
                 if met < n:
                     at = j == met
-                    rising = tl.sum(tl.where(at, p, 0.0)) > 0
                     x = tl.where(at, tl.where(rising, up, lo), x)
                     place = tl.where(at, tl.where(rising, AT_UPPER, AT_LOWER), place)
                     leaving = met
@@ -274,15 +295,12 @@ def descend(  # type: ignore[no-untyped-def]
                     entering = met
             else:
                 # whose multiplier has the wrong sign?
-                slope_size = tl.max(tl.abs(slope))
-                allowed = _WRONG * slope_size
                 reduced = slope
-                worst_row = slope_size * 0.0
+                worst_row = allowed * 0.0
                 if rows:
                     y = _off_slots(step, row_position)
-                    block = _row_block(J, r, j, R, n)
-                    reduced += tl.sum(block * y[:, None], axis=0)
-                    wrong_row = tl.where(row_position >= 0, -y * tl.max(tl.abs(block), axis=1), 0.0)
+                    reduced += tl.sum(_row_block(J, r, j, R, n) * y[:, None], axis=0)
+                    wrong_row = tl.where(row_position >= 0, -y * row_size, 0.0)
                     worst_row, first_row = tl.max(tl.where(equality, 0.0, wrong_row), axis=0, return_indices=True)
                 wrong = tl.where(place == AT_LOWER, -reduced, tl.where(place == AT_UPPER, reduced, 0.0))
                 wrong = tl.where(lo < up, wrong, 0.0)
@@ -307,26 +325,31 @@ def descend(  # type: ignore[no-untyped-def]
                                 slope += more
                                 outcome = RUNNING
             # the working set changes by one index, and M by a matrix of rank one
-            empty = tl.min(tl.where(slot < 0, s, slots))
-            if (entering >= 0) & (empty == slots):
-                outcome = CROWDED
-                entering = -1
+            empty = tl.full((), slots, tl.int32)
+            if entering >= 0:
+                empty = tl.min(tl.where(slot < 0, s, slots))
+                if empty == slots:
+                    outcome = CROWDED
+                    entering = -1
             gone = (slot == leaving) & (slot >= 0)
             border, corner = _border(H, J, slot, entering, n, diagonal, rows)
-            w = tl.sum(M * tl.where(gone, 1.0, border)[None, :], axis=1)
-            pivot = corner - tl.sum(border * w)
+            border = tl.where(gone, 1.0, border)
+            w = tl.sum(M * border[None, :], axis=1)
+            product = tl.sum(border * w)
             # a variable brings curvature, a row takes a direction away
-            sound = tl.where(entering < n, pivot > _ROUNDOFF * corner, pivot < 0.0) | (entering < 0)
-            w = tl.where((s == empty) & (entering >= 0), -1.0, w)
-            if leaving >= 0:
-                pivot = -tl.sum(tl.where(gone, w, 0.0))
-                sound = tl.where(leaving < n, pivot < 0.0, pivot > 0.0)
-            factor = tl.where((entering >= 0) | (leaving >= 0), 1.0 / pivot, 0.0)
-            if not sound:
+            pivot = tl.where(entering >= 0, corner - product, -product)
+            more = (entering >= n) | ((leaving >= 0) & (leaving < n))
+            sound = tl.where(more, pivot < 0.0, pivot > _ROUNDOFF * corner)
+            changes = (entering >= 0) | (leaving >= 0)
+            if changes & (sound == 0):
                 outcome = SINGULAR
+            w = tl.where(s == empty, -1.0, w)
+            factor = tl.where(changes, 1.0 / pivot, 0.0)
+            freedom += tl.where(changes, tl.where(more, -1, 1), 0)
+            used = tl.maximum(used, tl.where(entering >= 0, empty + 1, 0))
             M = tl.where(gone[:, None] | gone[None, :], 0.0, M + w[:, None] * (w * factor)[None, :])
             on_diagonal = tl.where(gone, 0.0, on_diagonal + w * w * factor)
-            slot = tl.where(gone, -1, tl.where((s == empty) & (entering >= 0), entering, slot))
+            slot = tl.where(gone, -1, tl.where(s == empty, entering, slot))
             position = tl.where(real & (j == leaving), -1, tl.where(real & (j == entering), empty, position))
             if rows:
                 row_position = tl.where(r == leaving - n, -1, row_position)
