@@ -139,11 +139,12 @@ class _Launch:
         self.H = self.start.curvature(H, self.qp).contiguous()
         width = max(16, 1 << (self.start.n - 1).bit_length())
         height = max(2, 1 << (self.start.J.shape[1] - 1).bit_length())
-        warps = 8 if self.slots > 64 or width > 256 else 4 if self.slots > 32 else 2
+        # measured on an H200: M stays in registers, and one block of few warps leaves room for others
+        warps, registers = {32: (4, 128), 64: (8, 128), 128: (8, 255)}[self.slots]
+        warps = max(warps, 8) if width > 256 else warps
         chunk = min(self.slots, max(2, min(4 * warps, _TILE // width)))
         self.sizes = {"rows": self.start.J.shape[1] > 0, "width": width, "height": height, "slots": self.slots}
-        # a block may take all registers: M is better kept there than blocks side by side
-        self.sizes |= {"chunk": chunk, "num_warps": warps, "maxnreg": 255}
+        self.sizes |= {"chunk": chunk, "num_warps": warps, "maxnreg": registers}
 
     @property
     def _strides(self) -> tuple[int, int]:
@@ -163,10 +164,11 @@ class _Launch:
         M = x.new_empty(B, slots, slots)
         begin = self.begin
         descend[(B,)](
-            self.H, start.J, start.limit, start.lower, start.upper, costs, start.x, start.place,
+            self.H, start.J, *start.rows, start.limit, start.lower, start.upper, costs, start.x, start.place,
             begin.slot, begin.position, begin.row_position, begin.M,
             x, y, curvature, place, row_position, position, slot, M, status,
-            B, n, R, start.equalities, *self._strides, _stride(start.limit), _stride(start.lower), _stride(start.x),
+            B, n, R, start.equalities, *self._strides, _stride(start.limit), _stride(start.J[:, :, 0]),
+            _stride(start.lower), _stride(start.x),
             begin.free, 5 * (n + R) + 50, K,
             elastic=start.elastic, diagonal=qp.diagonal, **self.sizes,
         )  # fmt: skip
@@ -178,13 +180,13 @@ class _Launch:
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """See ``Descent.project``."""
-        from pear.solvers.active_set.gpu.kernel import project
+        from pear.solvers.active_set.gpu.project import project
 
         start, B = self.start, len(e)
         e = start.errors(e).contiguous()
         g, converged = torch.empty_like(e), torch.empty(B, dtype=torch.int8, device=e.device)
         project[(B,)](
-            self.H, start.J, e, *self.kept, g, converged, start.n, start.J.shape[1], *self._strides,
+            self.H, start.J, start.rows[0], e, *self.kept, g, converged, start.n, start.J.shape[1], *self._strides,
             diagonal=self.qp.diagonal, **self.sizes,
         )  # fmt: skip
         return g[:, : self.qp.n], converged.bool()

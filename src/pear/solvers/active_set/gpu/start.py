@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -39,8 +40,20 @@ class WorkingSet:
         return cls(slot, where[:n], where[n:], M, free)
 
 
+class _Rows:
+    """What is worked out from the rows J (B or 1, R, n)."""
+
+    J: Tensor
+
+    @cached_property
+    def rows(self) -> tuple[Tensor, Tensor]:
+        """(B or 1, n, R) Jᵀ, and (B or 1, R) the largest entry of each row."""
+        size = self.J.abs().amax(2) if self.J.shape[1] else self.J[:, :, 0]
+        return self.J.mT.contiguous(), size
+
+
 @dataclass(frozen=True)
-class VertexStart:
+class VertexStart(_Rows):
     """Constraints that all samples share, and a feasible vertex.
 
     Attributes:
@@ -48,7 +61,7 @@ class VertexStart:
         J, limit: (1, R, n) and (1, R) rows, equalities first; lower, upper: (1, n) bounds.
         equalities: how many of the rows are equalities.
         x, place: (1, n) the vertex, and int32 where its variables are.
-        free, held: (k,) and (k,) int64, its free variables and held rows; inverse: (k, k) of these columns of these rows.
+        free, held: (k,) int64, its free variables and held rows; inverse: (k, k) of these columns of these rows.
         elastic: False.
     """
 
@@ -114,7 +127,7 @@ class VertexStart:
 
 
 @dataclass(frozen=True)
-class ElasticStart:
+class ElasticStart(_Rows):
     """Constraints of each sample's own, and one more variable: the share t of the violation at the start that is left.
 
     With x⁰ at the bounds and v = Jx⁰ − limit where that violates a row, (x⁰, 1) satisfies Jx − vt ≤ limit, 0 ≤ t ≤ 1,
