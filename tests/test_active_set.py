@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -57,7 +60,7 @@ def test_what_a_workspace_held_before_does_not_count() -> None:
     P, cost = batch.programs(fields, 6, Q=(F @ F.T)[None]), rng.normal(size=(8, 6))
     outcomes = []
     for left in (0.0, 7.0, 1e12):
-        room = batch.memory_for(6, 4)
+        room = batch.team_for(6, 4).memory
         for part in (room.v, room.inverse, room.scratch, room.W, room.L):
             part[...] = left
         outcomes.append(run(P, cost)[0])
@@ -204,13 +207,40 @@ def test_neighbours_change_no_bit() -> None:
             assert np.array_equal(mine[0], theirs[i])
 
 
-def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("openmp", [True, False], ids=["torch's threads", "threads of our own"])
+@pytest.mark.parametrize(("threads", "parts"), [(3, 8), (3, 1), (7, 1_000), (16, 2)])
+def test_threads_change_no_bit(openmp: bool, threads: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does the number of samples that a thread takes at a time, down to one."""
     P, cost = of_paths(300)
     one, _ = run(P, cost)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    three, _ = run(P, cost)
-    for mine, theirs in zip(one, three, strict=True):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(batch, "_PARTS", parts)
+    if not openmp:
+        monkeypatch.setattr(batch, "fork_address", lambda: 0)
+    several, _ = run(P, cost)
+    for mine, theirs in zip(one, several, strict=True):
         assert np.array_equal(mine, theirs)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_process_does_not_wait_for_threads_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    P, cost = of_paths(300)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    here, _ = run(P, cost)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, run(P, cost)[0].x.sum().tobytes())
+        os._exit(0)
+    os.close(writer)
+    try:
+        ready, _, _ = select.select([reader], [], [], 60)
+        assert ready, "the child waits"
+        assert np.frombuffer(os.read(reader, 8))[0] == here.x.sum()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(reader)
 
 
 def test_callers_in_several_threads_do_not_meet() -> None:

@@ -25,11 +25,13 @@ from pear.solvers.active_set.layout import (
     Samples,
     States,
     Table,
+    Team,
     Work,
 )
 from pear.solvers.active_set.linear import set_reduced_gradient, set_slope, subtract_rows
 from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong
 from pear.solvers.active_set.tangent import centre, hold_tight, project_error
+from pear.solvers.active_set.team import in_threads, take
 from pear.solvers.active_set.verdict import accept_multipliers, feasible, hold_working, imbalance, kkt_residual, write
 
 
@@ -42,11 +44,10 @@ def run(
     default: States,
     strength: float,
     results: Results,
-    memory: Memory,
-    first: int,
-    last: int,
+    team: Team,
+    count: int,
 ) -> None:
-    """Do one task for the samples ``first`` to ``last`` (left out) of a batch.
+    """Do one task for the first ``count`` samples of a batch.
 
     =======  ==========================================================================================================
     START    find a feasible working set, and keep it in ``table.predicted``; no row there where there is none
@@ -66,47 +67,82 @@ def run(
             must not depend on other samples, so that no result does.
         strength: β of the injection, for programs without Q; negative to be given the error instead.
         results: written to, row i for sample i.
-        memory: room to work in.
-        first, last: which samples.
+        team: threads, the counter that they take samples by, and room for each to work in.
+        count: how many samples.
     """
-    pair, samples, table, default, results = refer(pair), refer(samples), refer(table), refer(default), refer(results)
-    w, P = refer(named(refer(memory))), pair.decision
-    for i in span(first, last):
-        slot, at, cost = samples.slots[i], samples.at[i], samples.predicted[i]
-        D = refer(sample.select(P, at))
-        reset(results.outcome, i)
-        if task == ix.REGRET:
-            T = refer(sample.select(pair.true, at))
-            if solve_true(T, pair, samples, i, table, default, w):
-                if sample.load_program(P, D, cost, at, w):
-                    sample.solve_sample(D, table.predicted, slot, table.true, slot, results.outcome, i, w)
-                if results.outcome.code[i] == ix.SOLVED:
-                    set_regret(D, T, pair, samples, i, table, strength, results, w)
-        elif task == ix.PROJECT:
-            sample.measure_curvature(D, w)
-            sample.load_norms(P, D, at, w)
-            if project(D, cost, table.predicted, slot, results.exact[i], w):
-                results.outcome.code[i] = ix.SOLVED
-        elif sample.load_program(P, D, cost, at, w):
-            if task == ix.SOLVE:
-                solve(D, table.predicted, slot, default, results.outcome, i, w)
-            elif task == ix.VERIFY:
-                verify(D, table.best, slot, results.outcome, i, w)
-            elif sample.feasible_start(D, w):
-                sample.save_start(D, table.predicted, slot, np.bool_(True), w)
+    what = refer(pair), refer(samples), refer(table), refer(default)
+    in_threads(team.fork, team.threads, work, (task, *what, strength, refer(results), refer(team), count))
 
 
 @inner
-def named(m: Memory) -> Work:
-    """The rows of the room by their names."""
-    v, k = m.v, m.k
+def work(
+    task: int,
+    pair: Pair,
+    samples: Samples,
+    table: Table,
+    default: States,
+    strength: float,
+    results: Results,
+    team: Team,
+    count: int,
+) -> None:
+    """Do a task as one of a team, for some samples at a time, until there are none left."""
+    w = refer(named(team.memory, take(team.turn, ix.WORKER, 1)))
+    first = take(team.turn, ix.SAMPLE, team.step)
+    while first < count:
+        for i in span(first, min(first + team.step, count)):
+            do(task, pair, samples, i, table, default, strength, results, w)
+        first = take(team.turn, ix.SAMPLE, team.step)
+
+
+@inner
+def do(
+    task: int,
+    pair: Pair,
+    samples: Samples,
+    i: int,
+    table: Table,
+    default: States,
+    strength: float,
+    results: Results,
+    w: Work,
+) -> None:
+    """Do a task for one sample."""
+    slot, at, cost, P = samples.slots[i], samples.at[i], samples.predicted[i], pair.decision
+    D = refer(sample.select(P, at))
+    reset(results.outcome, i)
+    if task == ix.REGRET:
+        T = refer(sample.select(pair.true, at))
+        if solve_true(T, pair, samples, i, table, default, w):
+            if sample.load_program(P, D, cost, at, w):
+                sample.solve_sample(D, table.predicted, slot, table.true, slot, results.outcome, i, w)
+            if results.outcome.code[i] == ix.SOLVED:
+                set_regret(D, T, pair, samples, i, table, strength, results, w)
+    elif task == ix.PROJECT:
+        sample.measure_curvature(D, w)
+        sample.load_norms(P, D, at, w)
+        if project(D, cost, table.predicted, slot, results.exact[i], w):
+            results.outcome.code[i] = ix.SOLVED
+    elif sample.load_program(P, D, cost, at, w):
+        if task == ix.SOLVE:
+            solve(D, table.predicted, slot, default, results.outcome, i, w)
+        elif task == ix.VERIFY:
+            verify(D, table.best, slot, results.outcome, i, w)
+        elif sample.feasible_start(D, w):
+            sample.save_start(D, table.predicted, slot, np.bool_(True), w)
+
+
+@inner
+def named(m: Memory, worker: int) -> Work:
+    """The rows of a worker's room by their names."""
+    v, k = m.v[worker], m.k[worker]
     return Work(
         *(v[0], v[1], v[2], v[3], v[4], v[5], v[6]),
         *(v[7], v[8], v[9], v[10]),
         *(v[11], v[12], v[13], v[14], v[15], v[16]),
         *(v[17], v[18]),
         *(k[0], k[1], k[2], k[3]),
-        *(m.tally, m.inverse, m.scratch, m.W, m.L),
+        *(m.tally[worker], m.inverse[worker], m.scratch[worker], m.W[worker], m.L[worker]),
     )
 
 

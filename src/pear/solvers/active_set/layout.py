@@ -31,7 +31,11 @@ LEAST_SIZE, MAX_CURVATURE, KKT, PIVOT = range(4)
 START, SOLVE, VERIFY, PROJECT, REGRET = range(5)
 """What the compiled code is asked for; see ``kernels``."""
 
+SAMPLE, WORKER = range(2)
+"""Places in Team.turn: the next sample, the next worker."""
+
 _VECTORS, _INTEGERS = 19, 4  # of Work
+_APART = 16  # numbers of two cache lines: what two workers write to is never in the same one
 
 
 class Programs(NamedTuple):
@@ -92,7 +96,7 @@ class States(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Room for one sample, as Python keeps it; ``Work`` has names for the rows.
+    """Room for one sample for each worker, the first dimension, as Python keeps it; ``Work`` has names for the rows.
 
     Attributes:
         v: vectors, k: integers, one row each; tally: single integers.
@@ -106,6 +110,23 @@ class Memory(NamedTuple):
     scratch: Array
     W: Array
     L: Array
+
+
+class Team(NamedTuple):
+    """The threads that share a batch.
+
+    Attributes:
+        fork: the address of ``GOMP_parallel``, see ``team``; threads: how many it is asked for, 1 for this one alone.
+        step: samples that a thread takes at a time.
+        turn: (2,) SAMPLE and WORKER, zero when a batch begins; they are the same for all threads.
+        memory: room for as many workers as there are threads.
+    """
+
+    fork: int
+    threads: int
+    step: int
+    turn: Array
+    memory: Memory
 
 
 class Work(NamedTuple):
@@ -232,17 +253,17 @@ class Results(NamedTuple):
     injected: Array
 
 
-def new_memory(n: int, R: int, most: int) -> Memory:
-    """Room for programs of n variables and R rows with up to ``most`` superbasics."""
-    width = n + R + 3
+def new_memory(n: int, R: int, most: int, workers: int) -> Memory:
+    """Room for programs of n variables and R rows with up to ``most`` superbasics, for each worker."""
+    width = n + R + 3 + _APART
     return Memory(
-        v=np.zeros((_VECTORS, width)),
-        k=np.zeros((_INTEGERS, width), np.int64),
-        tally=np.zeros(4, np.int64),
-        inverse=np.zeros((R, R)),
-        scratch=np.zeros((R, R)),
-        W=np.zeros((most + 1, R)),
-        L=np.zeros((most + 1, most + 1)),
+        v=np.zeros((workers, _VECTORS, width)),
+        k=np.zeros((workers, _INTEGERS, width), np.int64),
+        tally=np.zeros((workers, 4 + _APART), np.int64),
+        inverse=np.zeros((workers, R, R)),
+        scratch=np.zeros((workers, R, R)),
+        W=np.zeros((workers, most + 1, R)),
+        L=np.zeros((workers, most + 1, most + 1)),
     )
 
 
