@@ -109,14 +109,14 @@ def project(P: Programs, error: Array, at: Index, states: States, slots: Index) 
     rank-revealing factorisation tells.
     """
     B, n = error.shape
-    outcome, g = layout.new_outcome(B, 0, 0, 0), np.zeros((B, n))
+    outcome, g = layout.new_outcome(B, 0, 0, 0), np.empty((B, n))
     samples, results = Samples(error, _NO_ROWS, at, slots), Results(outcome, _NO_NUMBERS, g, _NO_ROWS)
     _run(layout.PROJECT, pair_of(P, P), samples, _table(states, outcome), states, 0.0, results)
     return g, outcome.code == layout.SOLVED
 
 
 def regret(pair: Pair, samples: Samples, table: Table, default: States, strength: float) -> Results:
-    """Regrets and gradients of a batch; see ``kernels.run``."""
+    """Regrets and gradients of a batch; see ``kernels.run``. Without slots, ``table`` needs no states."""
     B, n = samples.predicted.shape
     rows, p = pair.decision.J.shape[1], pair.decision.equalities
     results = layout.new_results(B, n, p, rows - p)
@@ -131,6 +131,12 @@ def verify(P: Programs, cost: Array, at: Index, point: Outcome) -> Outcome:
     samples = Samples(cost, _NO_ROWS, at, np.arange(B))
     _run(layout.VERIFY, pair_of(P, P), samples, _table(none, point), none, 0.0, _results(outcome))
     return outcome
+
+
+def no_table(size: int, n: int, p: int, m: int) -> Table:
+    """A table for ``size`` regrets of which nothing is kept, for samples without slots."""
+    states = layout.new_states(0, n, p + m)
+    return Table(states, states, layout.new_outcome(size, n, p, m), _NO_ROWS)
 
 
 def pair_of(decision: Programs, true: Programs) -> Pair:
@@ -158,6 +164,8 @@ def _run(
     (B, n), rows = samples.predicted.shape, pair.decision.J.shape[1]
     threads = torch.get_num_threads() if B * (n + rows) >= _WORTH_THREADS else 1
     team = team_for(n, rows, threads)._replace(step=max(1, B // (threads * _PARTS)))
+    if not len(samples.slots):
+        table = table._replace(predicted=layout.new_states(threads, n, rows), true=layout.new_states(threads, n, rows))
     what = (task, pair, samples, table, default, strength, results)
     if team.threads == threads:
         return kernels.run(*what, team, B)

@@ -21,6 +21,7 @@ from pear.solvers.active_set.layout import (
     Memory,
     Outcome,
     Pair,
+    Programs,
     Results,
     Samples,
     States,
@@ -62,7 +63,8 @@ def run(
         task: START … REGRET.
         pair, samples: the two problems and their costs; ``pair.true`` is for REGRET.
         table: where sample i starts from and is written back to, row ``slots[i]``. A predicted problem without a start
-            takes the solution of the true one.
+            takes the solution of the true one. Without slots nothing is kept: ``best`` has row i for sample i, and the
+            states a row for each worker.
         default: States with one row, the start of samples that have none, or with none, and each finds its own. It
             must not depend on other samples, so that no result does.
         strength: β of the injection, for programs without Q; negative to be given the error instead.
@@ -87,49 +89,42 @@ def work(
     count: int,
 ) -> None:
     """Do a task as one of a team, for some samples at a time, until there are none left."""
-    w = refer(named(team.memory, take(team.turn, ix.WORKER, 1)))
+    worker = take(team.turn, ix.WORKER, 1)
+    w = refer(named(team.memory, worker))
     first = take(team.turn, ix.SAMPLE, team.step)
     while first < count:
         for i in span(first, min(first + team.step, count)):
-            do(task, pair, samples, i, table, default, strength, results, w)
+            if task == ix.REGRET:
+                set_regret(pair, samples, i, table, worker, default, strength, results, w)
+            else:
+                do(task, pair.decision, samples, i, table, default, results, w)
+            if results.outcome.code[i] == ix.GIVEN_UP and task != ix.VERIFY:
+                clear(results, i)
         first = take(team.turn, ix.SAMPLE, team.step)
 
 
 @inner
 def do(
-    task: int,
-    pair: Pair,
-    samples: Samples,
-    i: int,
-    table: Table,
-    default: States,
-    strength: float,
-    results: Results,
-    w: Work,
+    task: int, P: Programs, samples: Samples, i: int, table: Table, default: States, results: Results, w: Work
 ) -> None:
-    """Do a task for one sample."""
-    slot, at, cost, P = samples.slots[i], samples.at[i], samples.predicted[i], pair.decision
+    """Do a task other than REGRET for one sample."""
+    slot, at, cost, outcome = samples.slots[i], samples.at[i], samples.predicted[i], results.outcome
     D = refer(sample.select(P, at))
-    reset(results.outcome, i)
-    if task == ix.REGRET:
-        T = refer(sample.select(pair.true, at))
-        if solve_true(T, pair, samples, i, table, default, w):
-            if sample.load_program(P, D, cost, at, w):
-                sample.solve_sample(D, table.predicted, slot, table.true, slot, results.outcome, i, w)
-            if results.outcome.code[i] == ix.SOLVED:
-                set_regret(D, T, pair, samples, i, table, strength, results, w)
-    elif task == ix.PROJECT:
+    reset(outcome, i)
+    if task == ix.PROJECT:
         sample.measure_curvature(D, w)
         sample.load_norms(P, D, at, w)
         if project(D, cost, table.predicted, slot, results.exact[i], w):
-            results.outcome.code[i] = ix.SOLVED
+            outcome.code[i] = ix.SOLVED
     elif sample.load_program(P, D, cost, at, w):
         if task == ix.SOLVE:
-            solve(D, table.predicted, slot, default, results.outcome, i, w)
+            solve(D, table.predicted, slot, default, outcome, i, w)
         elif task == ix.VERIFY:
-            verify(D, table.best, slot, results.outcome, i, w)
+            verify(D, table.best, slot, outcome, i, w)
         elif sample.feasible_start(D, w):
             sample.save_start(D, table.predicted, slot, np.bool_(True), w)
+    elif task == ix.VERIFY:
+        clear(results, i)
 
 
 @inner
@@ -171,30 +166,43 @@ def project(D: Data, error: Array, states: States, slot: int, g: Array, w: Work)
 
 
 @inner
-def solve_true(T: Data, pair: Pair, samples: Samples, i: int, table: Table, default: States, w: Work) -> bool:
-    """Solve the true problem of a sample, unless it was solved under these costs already; False where it is not."""
-    best, slot, true = table.best, samples.slots[i], samples.true[i]
-    if not (best.code[slot] == ix.SOLVED and is_current(table, slot, true)):
-        reset(best, slot)
-        if sample.load_program(pair.true, T, true, samples.at[i], w):
-            sample.solve_sample(T, table.true, slot, default, np.int64(0), best, slot, w)
+def set_regret(
+    pair: Pair,
+    samples: Samples,
+    i: int,
+    table: Table,
+    worker: int,
+    default: States,
+    strength: float,
+    results: Results,
+    w: Work,
+) -> None:
+    """Solve both problems of a sample; then its regret and gradient."""
+    kept = len(samples.slots) > 0
+    slot = samples.slots[i] if kept else i
+    row = slot if kept else worker
+    if not kept:
+        table.true.has_start[row] = table.predicted.has_start[row] = 0
+    at, cost, true, outcome = samples.at[i], samples.predicted[i], samples.true[i], results.outcome
+    D, T = refer(sample.select(pair.decision, at)), refer(sample.select(pair.true, at))
+    reset(outcome, i)
+    if not (table.best.code[slot] == ix.SOLVED and is_current(table, slot, true)):
+        reset(table.best, slot)
+        if sample.load_program(pair.true, T, true, at, w):
+            sample.solve_sample(T, table.true, row, default, np.int64(0), table.best, slot, w)
         if len(table.fingerprints) > 0:
             for j in span(T.n):
                 table.fingerprints[slot, j] = true[j]
-    return best.code[slot] == ix.SOLVED
-
-
-@inner
-def set_regret(
-    D: Data, T: Data, pair: Pair, samples: Samples, i: int, table: Table, strength: float, results: Results, w: Work
-) -> None:
-    """Regret and gradient of the sample whose problem of the decision has just been solved."""
-    injected, exact = results.injected[i], results.exact[i]
-    results.value[i] = realised_regret(T, table.best, samples.slots[i], w)
-    set_error(D, T, pair.curved, samples.predicted[i], samples.true[i], injected, w)
-    if not project_error(D, injected, exact, w):
-        results.outcome.code[i] = ix.GIVEN_UP
-    inject(D, strength, injected, exact)
+    if table.best.code[slot] != ix.SOLVED or not sample.load_program(pair.decision, D, cost, at, w):
+        return
+    sample.solve_sample(D, table.predicted, row, table.true, row, outcome, i, w)
+    if outcome.code[i] == ix.SOLVED:
+        injected, exact = results.injected[i], results.exact[i]
+        results.value[i] = realised_regret(T, table.best, slot, w)
+        set_error(D, T, pair.curved, cost, true, injected, w)
+        if not project_error(D, injected, exact, w):
+            outcome.code[i] = ix.GIVEN_UP
+        inject(D, strength, injected, exact)
 
 
 @inner
@@ -236,6 +244,29 @@ def reset(outcome: Outcome, k: int) -> None:
     """Row k is given up until it is solved."""
     outcome.code[k] = ix.GIVEN_UP
     outcome.changes[k] = 0
+
+
+@inner
+def clear(results: Results, k: int) -> None:
+    """Zeros in row k, which nothing was written to, or nothing that counts."""
+    outcome, no = results.outcome, np.bool_(False)
+    for j in span(outcome.x.shape[1]):
+        outcome.x[k, j] = outcome.bound[k, j] = 0.0
+        outcome.lower[k, j] = outcome.upper[k, j] = outcome.weak_lower[k, j] = outcome.weak_upper[k, j] = no
+    for j in span(outcome.equality.shape[1]):
+        outcome.equality[k, j] = 0.0
+    for j in span(outcome.inequality.shape[1]):
+        outcome.inequality[k, j] = 0.0
+        outcome.rows[k, j] = outcome.weak_rows[k, j] = no
+    outcome.kkt_residual[k], outcome.weak[k] = 0.0, no
+    if len(results.value) > 0:
+        results.value[k] = 0.0
+    if len(results.exact) > 0:
+        for j in span(results.exact.shape[1]):
+            results.exact[k, j] = 0.0
+    if len(results.injected) > 0:
+        for j in span(results.injected.shape[1]):
+            results.injected[k, j] = 0.0
 
 
 @inner

@@ -184,6 +184,7 @@ class Outcome(NamedTuple):
         code: SOLVED, CLOSE or GIVEN_UP; changes: of the working set.
         x, equality, inequality, bound, kkt_residual: the solution.
         rows, lower, upper: active set; weak_rows, weak_lower, weak_upper: its weakly active part.
+        weak: whether there is such a part.
     """
 
     code: Array
@@ -199,6 +200,7 @@ class Outcome(NamedTuple):
     weak_rows: Array
     weak_lower: Array
     weak_upper: Array
+    weak: Array
 
 
 class Pair(NamedTuple):
@@ -214,7 +216,8 @@ class Samples(NamedTuple):
 
     Attributes:
         predicted, true: (B, n) costs in the user's sense.
-        at: (B,) row of each sample in fields that are not shared; slots: (B,) its row in the ``Table``.
+        at: (B,) row of each sample in fields that are not shared; slots: (B,) its row in the ``Table``, or (0,) where
+            nothing is kept.
     """
 
     predicted: Array
@@ -268,26 +271,26 @@ def new_memory(n: int, R: int, most: int, workers: int) -> Memory:
 
 
 def new_states(size: int, n: int, R: int) -> States:
-    """An empty table."""
+    """A table without a start; what it has room for is written before it is read."""
     return States(
         has_start=np.zeros(size, np.int8),
-        place=np.zeros((size, n + R), np.int8),
-        basis=np.zeros((size, R), np.int32),
-        inverse=np.zeros((size, R, R)),
-        x=np.zeros((size, n + R)),
+        place=np.empty((size, n + R), np.int8),
+        basis=np.empty((size, R), np.int32),
+        inverse=np.empty((size, R, R)),
+        x=np.empty((size, n + R)),
         age=np.zeros(size, np.int32),
     )
 
 
 def new_results(size: int, n: int, p: int, m: int) -> Results:
     """Room for ``size`` regrets of programs with p equalities and m inequalities."""
-    return Results(new_outcome(size, n, p, m), np.zeros(size), np.zeros((size, n)), np.zeros((size, n)))
+    return Results(new_outcome(size, n, p, m), np.empty(size), np.empty((size, n)), np.empty((size, n)))
 
 
 def new_outcome(size: int, n: int, p: int, m: int) -> Outcome:
-    """Room for ``size`` solutions of programs with p equalities and m inequalities."""
+    """Room for ``size`` solutions of programs with p equalities and m inequalities; compiled code fills all of it."""
     code = np.full(size, GIVEN_UP, np.int8)
     changes = np.zeros(size, np.int32)
-    x, equality, inequality, bound = (np.zeros((size, k)) for k in (n, p, m, n))
-    sets = (np.zeros((size, k), np.bool_) for k in (m, n, n, m, n, n))
-    return Outcome(code, changes, x, equality, inequality, bound, np.zeros(size), *sets)
+    x, equality, inequality, bound = (np.empty((size, k)) for k in (n, p, m, n))
+    sets = (np.empty((size, k), np.bool_) for k in (m, n, n, m, n, n))
+    return Outcome(code, changes, x, equality, inequality, bound, np.zeros(size), *sets, np.zeros(size, np.bool_))

@@ -1,8 +1,8 @@
 """Compiled code in threads: those that torch computes with, where they can be had, so that nobody else needs a core.
 
 After every operation in threads, torch's OpenMP threads spin for some milliseconds, to be quick when the next one
-comes. Threads of our own would have to share the cores with them; and they take longer to wake. ``GOMP_parallel``, which
-GNU's, LLVM's and Intel's libraries have, runs a function in just these threads.
+comes. Threads of our own would share the cores with them, and take longer to wake. ``GOMP_parallel``, which GNU's,
+LLVM's and Intel's libraries have, runs a function in just these threads.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _in_threads(typing: Any, fork: Any, threads: Any, function: Any, arguments: 
     Called in compiled code with the address of ``GOMP_parallel``, the number of threads, the function, and its
     arguments, the same for all. OpenMP may take fewer threads.
     """
-    kinds = tuple(types.unliteral(kind) for kind in arguments)
+    kinds = tuple(arguments)
     function.get_call_type(typing, kinds, {})
     compiled = function.dispatcher.overloads[kinds]
 
@@ -62,11 +62,9 @@ def _in_threads(typing: Any, fork: Any, threads: Any, function: Any, arguments: 
         plain = ir.FunctionType(ir.VoidType(), [_ADDRESS])
         one = ir.Function(module, plain, module.get_unique_name("pear_one_thread"))
         one.linkage = "internal"
-        handed = [context.cast(builder, value, *pair) for value, *pair in _cast(builder, values[3], call.args[3], kinds)]
-        held = context.make_tuple(builder, types.Tuple(kinds), handed)
-        place = builder.bitcast(alloca_once_value(builder, held), _ADDRESS)
+        place = builder.bitcast(alloca_once_value(builder, values[3]), _ADDRESS)
         inside = ir.IRBuilder(one.append_basic_block())
-        here = inside.load(inside.bitcast(one.args[0], held.type.as_pointer()))
+        here = inside.load(inside.bitcast(one.args[0], values[3].type.as_pointer()))
         context.add_linking_libs([compiled.library])
         target = context.declare_function(module, compiled.fndesc)
         context.call_conv.call_function(inside, target, types.none, kinds, unpack_tuple(inside, here))
@@ -82,11 +80,6 @@ def _in_threads(typing: Any, fork: Any, threads: Any, function: Any, arguments: 
         return context.get_dummy_value()
 
     return signature(types.none, types.intp, types.intp, function, arguments), generate
-
-
-def _cast(builder: Any, values: Any, given: Any, wanted: Any) -> Any:
-    """Each value with its type and the one that it is to have."""
-    return zip(unpack_tuple(builder, values), given, wanted, strict=True)
 
 
 in_threads: Any = intrinsic(_in_threads)
