@@ -166,10 +166,13 @@ def _run(
     team = team_for(n, rows, threads)._replace(step=max(1, B // (threads * _PARTS)))
     if not len(samples.slots):
         table = table._replace(predicted=layout.new_states(threads, n, rows), true=layout.new_states(threads, n, rows))
-    what = (task, pair, samples, table, default, strength, results)
+
+    def run() -> None:
+        kernels.run(task, pair, samples, table, default, strength, results, team, B)
+
     if team.threads == threads:
-        return kernels.run(*what, team, B)
-    for future in [_threads(threads).submit(kernels.run, *what, team, B) for _ in range(threads)]:
+        return run()
+    for future in [_threads(threads).submit(run) for _ in range(threads)]:
         future.result()
 
 

@@ -292,5 +292,5 @@ def new_outcome(size: int, n: int, p: int, m: int) -> Outcome:
     code = np.full(size, GIVEN_UP, np.int8)
     changes = np.zeros(size, np.int32)
     x, equality, inequality, bound = (np.empty((size, k)) for k in (n, p, m, n))
-    sets = (np.empty((size, k), np.bool_) for k in (m, n, n, m, n, n))
-    return Outcome(code, changes, x, equality, inequality, bound, np.zeros(size), *sets, np.zeros(size, np.bool_))
+    sets = (np.empty((size, *k), np.bool_) for k in ((m,), (n,), (n,), (m,), (n,), (n,), ()))
+    return Outcome(code, changes, x, equality, inequality, bound, np.empty(size), *sets)
