@@ -1,0 +1,285 @@
+"""One iteration of the batched interior point: a predictor and a corrector on tensors that never leave their device.
+
+All samples take every step; what is finished stays where it is by a mask. No number is looked at on the way, so that an
+iteration can be queued on a GPU, or captured once and replayed (``solvers.interior_point.graphs``).
+
+With R = [A; G], the weights W of its rows (1/δ for equalities, multiplier over slack for inequalities) and the diagonal
+D of the bounds, a step factors the smaller of
+
+    H + ρI + D + RᵀWR   (n × n)        and, for diagonal H,        R (H + ρI + D)⁻¹ Rᵀ + W⁻¹   (rows × rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pear.problem.canonical import matvec, tmatvec
+
+_Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+_RHO = 1e-10
+_DELTA = 1e-8
+_LIFT = 1e-9  # of a diagonal whose matrix is not numerically positive definite
+_NOTHING = 1e-200  # the multiplier of an absent constraint: one that can be divided by
+_HUGE = 1e200  # an iterate beyond this has overflowed
+_MARGIN = 1e-3
+"""Complementarity is driven this much further than feasibility: it is what sets slacks apart from multipliers, while
+feasibility is the repair's to restore."""
+_TO_BOUNDARY = 0.995
+_DIVERGED = 1e4
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A batch in units of its own, inequalities and bounds as one stack [G; −I; I]; K = m + 2n.
+
+    Attributes:
+        H: (B or 1, n, n) curvature, or (B or 1, n) where it is diagonal.
+        c: (B, n) cost.
+        R: (B or 1, p + m, n) rows [A; G].
+        limit: (B, p + K) right-hand sides [b, h, −lb, ub]; 1 where absent, which is the slack kept there.
+        present: (B, K) 1.0, and 0.0 where an inequality is absent.
+        sign: (B, 2n) −1 for lower and 1 for upper bounds, 0 where absent.
+        tol: (1,) bound on the residuals.
+    """
+
+    H: Tensor
+    c: Tensor
+    R: Tensor
+    limit: Tensor
+    present: Tensor
+    sign: Tensor
+    tol: Tensor
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All of them, in a fixed order."""
+        return [getattr(self, field.name) for field in fields(self)]
+
+
+class _Left(NamedTuple):
+    """What is left of the optimality conditions.
+
+    Attributes:
+        slope: (B, n) the gradient of the Lagrangian.
+        rest: (B, p + K) what is left of each limit, its slack taken off.
+        product: (B, K) slack times multiplier; mu: (B, 1) its mean.
+    """
+
+    slope: Tensor
+    rest: Tensor
+    product: Tensor
+    mu: Tensor
+
+
+class Newton:
+    """The iterates of a batch.
+
+    A state (B, n + p + 2K) holds the point x, the multipliers y of the equalities and λ of the inequalities, and the
+    slacks s, beside each other: it is moved, compared and kept as a whole.
+
+    Args:
+        data: the programs; read in place, so that others of the same shapes may be copied into them.
+    """
+
+    def __init__(self, data: Scaled) -> None:
+        self.data = data
+        B, self.n = data.c.shape
+        self.k, self.K = data.R.shape[1], data.present.shape[1]
+        self.m = self.K - 2 * self.n
+        self.p = self.k - self.m
+        self.state = data.c.new_zeros(B, self.n + self.p + 2 * self.K)
+        self.best = torch.zeros_like(self.state)
+        self.residual = data.c.new_zeros(B)
+        self.least = data.c.new_zeros(B)
+        self.lift = data.c.new_ones(B, 1)
+        self.count = data.c.new_zeros(B, 1)
+        self._factored = torch.ones_like(self.residual, dtype=torch.bool)
+
+    def begin(self) -> None:
+        """Minimise objective + ½‖violation‖², and shift slacks and multipliers inside."""
+        d, p, m, n = self.data, self.p, self.m, self.n
+        B = len(d.c)
+        self.lift.fill_(1.0)
+        self.count.copy_(d.present.sum(1, keepdim=True).clamp(min=1))
+        weight = d.present.expand(B, -1)
+        pulled = d.limit[:, p:] * weight
+        t = torch.cat([d.limit[:, :p].expand(B, -1) / -_DELTA, -pulled[:, :m]], 1)
+        right = -d.c - pulled[:, m : m + n] + pulled[:, m + n :]
+        x, v = self._factor(weight, 1 / weight.clamp(min=_NOTHING))(right, t)
+        gap = (d.limit[:, p:] - self._times(x)[:, p:]) * weight  # slack if positive, multiplier if negative
+
+        def inside(value: Tensor) -> Tensor:
+            shift = -torch.where(weight > 0, value, torch.inf).amin(1, keepdim=True)
+            return value + torch.where(shift > -1e-3, 1 + shift, 0.0)
+
+        s = torch.where(weight > 0, inside(gap), 1.0)
+        self.state.copy_(torch.cat([x, v[:, :p], torch.where(weight > 0, inside(-gap), _NOTHING), s], 1))
+        self.best.copy_(self.state)
+        self.least.fill_(torch.inf)
+
+    def advance(self) -> None:
+        """One step of every sample that is not finished; keeps the best state of each."""
+        self.move(self.measure())
+
+    def finished(self) -> Tensor:
+        """(B,) bool: as accurate as was asked for, or on the way out.
+
+        Once rounding has the upper hand the iterates run away, so that only the best one counts.
+        """
+        return (self.least <= self.data.tol) | (self.residual > _DIVERGED * self.least)
+
+    def only(self, index: Tensor) -> Newton:
+        """The samples at ``index`` (k,), where they are."""
+        data = (tensor if len(tensor) == 1 else tensor[index] for tensor in self.data.tensors)
+        some = Newton(Scaled(*data))
+        some.state, some.best, some.lift = self.state[index], self.best[index], self.lift[index]
+        some.residual, some.least, some.count = self.residual[index], self.least[index], self.count[index]
+        return some
+
+    def measure(self) -> _Left:
+        """What is left of the optimality conditions at every state; notes its size, and the best state so far."""
+        d, state, n, p, m = self.data, self.state, self.n, self.p, self.m
+        x, lam, s = self._parts()
+        curvature_term = d.H * x if d.H.dim() == 2 else matvec(d.H, x)
+        slope = curvature_term + d.c + lam[:, m + n :] - lam[:, m : m + n]
+        slope = slope + tmatvec(d.R, state[:, n : n + self.k]) if self.k else slope
+        rest = d.limit - self._times(x)
+        rest[:, p:] -= s
+        product = s * lam
+        mu = product.sum(1, keepdim=True) / self.count
+        # not relative to the multipliers: they grow without limit where there is no feasible point
+        unit, dual, size, primal = (_largest(value) for value in (curvature_term, slope, x, rest))
+        dual = torch.maximum(dual, mu[:, 0] / _MARGIN) / (1 + unit)
+        torch.maximum(dual, primal / (1 + size), out=self.residual)
+        better = self.residual < self.least
+        torch.where(better[:, None], state, self.best, out=self.best)
+        torch.where(better, self.residual, self.least, out=self.least)
+        return _Left(slope, rest, product, mu)
+
+    def move(self, left: _Left) -> None:
+        """Mehrotra's predictor and corrector."""
+        d, n, p, m = self.data, self.n, self.p, self.m
+        slope, rest, product, mu = left
+        _, lam, s = self._parts()
+        both = self.state[:, n + p :]
+        W = lam / s
+        solve = self._factor(W, s / lam)
+
+        def direction(pull: Tensor) -> Tensor:
+            """The step in which multipliers change by ``pull`` (B, K) where slacks do not."""
+            t = torch.addcmul(pull, W, rest[:, p:], value=-1)
+            dx, v = solve(t[:, m : m + n] - t[:, m + n :] - slope, torch.cat([rest[:, :p] / -_DELTA, t[:, :m]], 1))
+            ds = rest[:, p:] - self._times(dx)[:, p:]
+            return torch.cat([dx, v[:, :p], torch.addcmul(pull, W, ds, value=-1), ds], 1)
+
+        step = direction(-lam)[:, n + p :]
+        ahead = torch.addcmul(both, _longest(both, step), step)
+        mu_ahead = (ahead[:, : self.K] * ahead[:, self.K :]).sum(1, keepdim=True) / self.count
+        target = (mu_ahead / mu.clamp(min=1e-300)).clamp(max=1.0) ** 3 * mu
+        product = torch.addcmul(product, step[:, : self.K], step[:, self.K :])
+        step = direction((target - product) / s * d.present)
+        moved = torch.addcmul(self.state, _longest(both, step[:, n + p :]), step)
+        # a step that overflowed, for an unbounded sample say, is not taken; nor is any by a sample that is finished
+        moves = (_largest(moved) < _HUGE) & self._factored & (self.residual > d.tol)
+        torch.where(moves[:, None], moved, self.state, out=self.state)
+
+    def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """x (B, n), λ and s (B, K) of the state."""
+        x, _, lam, s = self.state.split([self.n, self.p, self.K, self.K], 1)
+        return x, lam, s
+
+    def _times(self, x: Tensor) -> Tensor:
+        """(B, p + K) the rows and signed bounds at x (B, n); zero where absent."""
+        d, B = self.data, len(x)
+        bounds = (d.sign.view(-1, 2, self.n) * x[:, None]).view(B, 2 * self.n)
+        if not self.k:
+            return bounds
+        rows = matvec(d.R, x)
+        if self.m:
+            rows[:, self.p :] *= d.present[:, : self.m]
+        return torch.cat([rows, bounds], 1)
+
+    def _factor(self, W: Tensor, inverse_W: Tensor) -> _Solve:
+        """Factor the Newton system for weights W (B, K) of the inequalities.
+
+        Returns:
+            A function of r (B, n) and t (B, p + m) that gives dx and v with (H + ρI + D) dx + Rᵀv = r and
+            v = W R dx + t: the steps of x and of the rows' multipliers.
+        """
+        d, p, m, n, k = self.data, self.p, self.m, self.n, self.k
+        bounds = W[:, m : m + n] + W[:, m + n :] + _RHO
+        if d.H.dim() == 2 and k < n:
+            shift = torch.full_like(W[:, :1], _DELTA).expand(-1, p)
+            return self._factor_rows(d.H + bounds, torch.cat([shift, inverse_W[:, :m]], 1) if m else shift)
+        M = torch.diag_embed(d.H + bounds) if d.H.dim() == 2 else d.H + torch.diag_embed(bounds)
+        if not k:
+            solve_bare = self._inverse(M)
+            return lambda r, t: (solve_bare(r), t)
+        W = torch.cat([torch.full_like(W[:, :1], 1 / _DELTA).expand(-1, p), W[:, :m]], 1)
+        return self._factor_variables(M, W)
+
+    def _factor_variables(self, M: Tensor, W: Tensor) -> _Solve:
+        R = self.data.R
+        inverse = self._inverse(torch.baddbmm(M, R.mT.expand(len(W), -1, -1), W[:, :, None] * R))
+
+        def solve(r: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+            dx = inverse(r - tmatvec(R, t))
+            v = torch.addcmul(t, W, matvec(R, dx))
+            # W is as large as 1/δ and v a difference of large numbers; one refinement gives the lost digits back
+            again = inverse(r - matvec(M, dx) - tmatvec(R, v))
+            return dx + again, torch.addcmul(v, W, matvec(R, again))
+
+        return solve
+
+    def _factor_rows(self, diagonal: Tensor, inverse_W: Tensor) -> _Solve:
+        """The same from the side of the rows, whose weights may be as large as they like."""
+        R, by = self.data.R, 1 / diagonal
+        S = by[:, None, :] * R
+        S = S @ R[0].mT if len(R) == 1 else torch.bmm(S, R.mT)
+        S.diagonal(dim1=1, dim2=2).add_(inverse_W)
+        inverse = self._inverse(S)
+
+        def solve(r: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+            v = inverse(torch.addcmul(matvec(R, by * r), inverse_W, t))
+            return by * (r - tmatvec(R, v)), v
+
+        return solve
+
+    def _inverse(self, M: Tensor) -> Callable[[Tensor], Tensor]:
+        """Solve with M (B, k, k), which is overwritten.
+
+        Where a matrix is not numerically positive definite, the sample rests for one iteration, and its diagonal is
+        lifted from then on.
+        """
+        M.diagonal(dim1=1, dim2=2).mul_(self.lift)
+        L, info = torch.linalg.cholesky_ex(M)
+        self._factored = info == 0
+        self.lift.copy_(torch.where(self._factored[:, None], self.lift, 1 + _LIFT))
+        return _by_inverse(L) if M.is_cuda else lambda right: torch.cholesky_solve(right.unsqueeze(-1), L).squeeze(-1)
+
+
+def _by_inverse(L: Tensor) -> Callable[[Tensor], Tensor]:
+    """Solve with LLᵀ by the inverse of L (B, k, k).
+
+    On a GPU a batch of triangular solves with one vector each is slow, and in some libraries cannot be captured.
+    """
+    eye = torch.eye(L.shape[1], dtype=L.dtype, device=L.device)
+    T = torch.linalg.solve_triangular(L, eye.expand_as(L), upper=False)
+    return lambda right: tmatvec(T, matvec(T, right))
+
+
+def _largest(values: Tensor) -> Tensor:
+    """(B,) the largest magnitude of each row; 0 of nothing."""
+    return torch.linalg.vector_norm(values, torch.inf, 1) if values.shape[1] else values.sum(1)
+
+
+def _longest(values: Tensor, change: Tensor) -> Tensor:
+    """(B, 1) the longest step, at most 1, that keeps positive values (B, 2K) positive, with a margin."""
+    fall = (change / values).amin(1, keepdim=True).neg()
+    return _TO_BOUNDARY / fall.clamp(min=_TO_BOUNDARY)

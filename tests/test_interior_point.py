@@ -1,0 +1,72 @@
+"""The batched interior point: an iteration that looks at nothing, as it runs on a GPU, and its CPU form agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import pear
+from pear.optimality.point import Status
+from pear.problem.canonical import QuadraticProgram
+from pear.solvers.interior_point import dense, newton
+from pear.solvers.interior_point.newton import Newton
+from zoo import ZOO, Planted
+
+TOL = 1e-8
+CURVED = [name for name, case in ZOO.items() if case.smoothing > 0 or case.problem.Q is not None]
+
+
+def program(case: Planted) -> QuadraticProgram:
+    return case.problem.canonical(case.cost, case.smoothing)
+
+
+@pytest.mark.parametrize("name", CURVED)
+def test_without_looks_the_same_point_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four iterations at a time, with the inverse of the factor: what a GPU does, on the CPU."""
+    case = ZOO[name]
+    here = dense.solve(program(case), TOL)
+
+    def inverse(self: Newton, M: torch.Tensor) -> Any:
+        L, info = torch.linalg.cholesky_ex(M)
+        self._factored = info == 0
+        return newton._by_inverse(L)
+
+    monkeypatch.setattr(dense, "_on_cpu", dense._on_gpu)
+    monkeypatch.setattr(Newton, "_inverse", inverse)
+    there = dense.solve(program(case), TOL)
+    assert there.status.tolist() == here.status.tolist() == [Status.SOLVED] * case.B
+    torch.testing.assert_close(there.x, here.x, rtol=0, atol=1e-6 * case.size)
+    torch.testing.assert_close(there.x, case.x, rtol=0, atol=1e-5 * case.size)
+
+
+def test_samples_that_take_longer_go_on_alone() -> None:
+    """Easy samples are finished at once; the hard ones come out as they do by themselves."""
+    generator = torch.Generator().manual_seed(0)
+    cost = torch.randn(12, 20, generator=generator, dtype=torch.float64)
+    cost[:9] = 0.0  # the origin is optimal, and where the method starts
+    problem = pear.Problem(A=torch.ones(1, 20), b=[0.0], lb=-1.0, ub=1.0)
+    together = dense.solve(problem.canonical(cost, 0.1), TOL)
+    alone = dense.solve(problem.canonical(cost[9:], 0.1), TOL)
+    assert together.status.tolist() == [Status.SOLVED] * 12
+    torch.testing.assert_close(together.x[9:], alone.x, rtol=0, atol=1e-7)
+    torch.testing.assert_close(together.x[:9], torch.zeros(9, 20, dtype=torch.float64), rtol=0, atol=1e-7)
+
+
+def test_a_matrix_that_is_not_definite_is_lifted_from_the_next_step_on() -> None:
+    case = ZOO["box"]
+    data = dense._scaled(program(case), dense._size(program(case)), TOL)[0]
+    iterates = Newton(data)
+    iterates.begin()
+    M = torch.eye(4, dtype=torch.float64).repeat(case.B, 1, 1)
+    M[1, 0, 0] = 0.0
+    iterates._inverse(M)
+    assert iterates._factored.tolist() == [i != 1 for i in range(case.B)]
+    assert [float(v) > 1 for v in iterates.lift[:, 0]] == [i == 1 for i in range(case.B)]
+    before, left = iterates.state.clone(), iterates.measure()
+    iterates._inverse = lambda M: (setattr(iterates, "_factored", torch.arange(case.B) != 1), lambda right: right)[1]  # type: ignore[method-assign]
+    iterates.move(left)
+    still = (iterates.state == before).all(1)
+    assert bool(still[1])
+    assert not bool(still[0])
