@@ -25,6 +25,7 @@ from pear.optimality.scale import is_noise
 from pear.problem.canonical import QuadraticProgram, tmatvec
 from pear.sensitivity.null_space import NullSpace
 from pear.sensitivity.refine import homogeneous, refine
+from pear.solvers.linalg import cholesky
 
 _Step = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """A preconditioner: residuals (rest_f, rest_r) in, corrections (dx, dv) out."""
@@ -48,11 +49,10 @@ class ReducedKKT:
     def __init__(self, qp: QuadraticProgram, active: ActiveSet) -> None:
         self._qp, self._active = qp, active
         self._shape = (qp.batch, qp.n, qp.p, qp.m)
-        self._free, self._free_mask = _pack(~active.fixed)
-        self._rows, self._rows_mask = _pack(active.rows)
+        (self._free, self._free_mask), (self._rows, self._rows_mask) = _pack(~active.fixed, active.rows)
         self._H = _block(qp.H, self._free, self._free_mask)
-        self._J = torch.cat([_columns(qp.A.expand(qp.batch, -1, -1), self._free), self._active_rows(qp)], 1)
-        self._J = self._J * self._free_mask[:, None, :]
+        J = torch.cat([_columns(qp.A.expand(qp.batch, -1, -1), self._free), self._active_rows(qp)], 1)
+        self._J = J * self._free_mask[:, None, :]
         # rows of length one: neither the shift nor the rank may depend on the units in which a row is written
         length = torch.linalg.vector_norm(self._J, dim=2)
         self._length = torch.where(length > 0, length, torch.ones_like(length))
@@ -76,14 +76,13 @@ class ReducedKKT:
             where the residual vanished.
         """
         f_free, r = self._gather(f, r_eq, r_in)
-        x, v = torch.zeros_like(f_free), torch.zeros_like(r)
-        rest_f, rest_r = f_free, r
-        for _ in range(_REFINEMENTS):
-            dx, dv = self._step(rest_f, rest_r)
-            x, v = x + dx, v + dv
-            rest_f, rest_r = self._residual(f_free, r, x, v)
-        good = self._vanished(rest_f, rest_r, f_free, r, x, v)
+        x, v = self._refined(f_free, r)
+        good = self._vanished(*self._residual(f_free, r, x, v), f_free, r, x, v)
         return *self._scatter(x, v), good
+
+    def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same without a word on the residual: for steps whose end is verified."""
+        return self._scatter(*self._refined(*self._gather(f, r_eq, r_in)))
 
     def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Solve by rank decision: least residual in the rows, least norm among the solutions.
@@ -193,11 +192,10 @@ class ReducedKKT:
     def _factor_free(self, delta: Tensor) -> _Step:
         """|F| side: Cholesky of H + JᵀJ/δ."""
         H, J = self._H, self._J
-        L, info = torch.linalg.cholesky_ex(H + J.mT @ (J / delta[:, :, None]))
-        L = torch.where((info > 0)[:, None, None], torch.full_like(L, torch.nan), L)
+        solve, good = cholesky.factor(torch.baddbmm(H, J.mT, J / delta[:, :, None]) if J.shape[1] else H)
 
         def step(rest_f: Tensor, rest_r: Tensor) -> tuple[Tensor, Tensor]:
-            dx = _cho(L, rest_f + _mv(J.mT, rest_r / delta))
+            dx = torch.where(good[:, None], solve(rest_f + _mv(J.mT, rest_r / delta)), torch.nan)
             return dx, (_mv(J, dx) - rest_r) / delta
 
         return step
@@ -206,15 +204,22 @@ class ReducedKKT:
         """|K| side, for diagonal H: Cholesky of the Schur complement J H⁻¹ Jᵀ + δI."""
         J = self._J
         inverse = 1 / self._H.diagonal(dim1=1, dim2=2)
-        shift = torch.diag_embed(delta.expand(-1, J.shape[1]))
-        L, info = torch.linalg.cholesky_ex((J * inverse[:, None, :]) @ J.mT + shift)
-        L = torch.where((info > 0)[:, None, None], torch.full_like(L, torch.nan), L)
+        S = (J * inverse[:, None, :]) @ J.mT
+        S.diagonal(dim1=1, dim2=2).add_(delta)
+        solve, good = cholesky.factor(S)
 
         def step(rest_f: Tensor, rest_r: Tensor) -> tuple[Tensor, Tensor]:
-            dv = _cho(L, _mv(J, inverse * rest_f) - rest_r)
+            dv = torch.where(good[:, None], solve(_mv(J, inverse * rest_f) - rest_r), torch.nan)
             return inverse * (rest_f - _mv(J.mT, dv)), dv
 
         return step
+
+    def _refined(self, f: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+        x, v = self._step(f, r)
+        for _ in range(_REFINEMENTS - 1):
+            dx, dv = self._step(*self._residual(f, r, x, v))
+            x, v = x + dx, v + dv
+        return x, v
 
     def _residual(self, f: Tensor, r: Tensor, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         return f - _mv(self._H, x) - _mv(self._J.mT, v), r - _mv(self._J, x)
@@ -278,12 +283,20 @@ def _spread(size: Tensor) -> Tensor:
     return size.amax(1) / torch.where(size > 0, size, torch.inf).amin(1) if size.shape[1] else size.sum(1)
 
 
-def _pack(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Positions of the True entries of each row, (B, k) padded with 0, and which of them are real."""
-    k = int(mask.sum(1).max()) if mask.numel() else 0
-    order = torch.argsort((~mask).to(torch.int8), dim=1, stable=True)[:, :k]
-    real = mask.gather(1, order)
-    return torch.where(real, order, torch.zeros_like(order)), real
+def _pack(*masks: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Of each mask (B, w): positions of the True entries of each row, (B, k) padded with 0, and which are real."""
+    # the sizes are all that the host has to know, and it asks once
+    sizes = torch.stack([mask.sum(1).amax() if mask.numel() else mask.new_zeros(()).long() for mask in masks]).tolist()
+    return [_positions(mask, k) for mask, k in zip(masks, sizes, strict=True)]
+
+
+def _positions(mask: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    count = mask.cumsum(1)
+    place = torch.where(mask, count - 1, k)  # the others all to one column behind the last
+    column = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+    found = column.new_zeros(len(mask), k + 1).scatter_(1, place, column)[:, :k]
+    real = torch.arange(k, device=mask.device) < count[:, -1:] if mask.shape[1] else found > 0
+    return torch.where(real, found, 0), real
 
 
 def _block(H: Tensor, index: Tensor, real: Tensor) -> Tensor:
@@ -307,7 +320,3 @@ def _take(rows: Tensor, index: Tensor) -> Tensor:
 
 def _mv(matrix: Tensor, vector: Tensor) -> Tensor:
     return torch.bmm(matrix, vector.unsqueeze(-1)).squeeze(-1)
-
-
-def _cho(L: Tensor, rhs: Tensor) -> Tensor:
-    return torch.cholesky_solve(rhs.unsqueeze(-1), L).squeeze(-1)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from pear.problem.canonical import matvec, tmatvec
+from pear.solvers.linalg.cholesky import Solve, factor
 
 _Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
@@ -251,27 +252,16 @@ class Newton:
 
         return solve
 
-    def _inverse(self, M: Tensor) -> Callable[[Tensor], Tensor]:
+    def _inverse(self, M: Tensor) -> Solve:
         """Solve with M (B, k, k), which is overwritten.
 
         Where a matrix is not numerically positive definite, the sample rests for one iteration, and its diagonal is
         lifted from then on.
         """
         M.diagonal(dim1=1, dim2=2).mul_(self.lift)
-        L, info = torch.linalg.cholesky_ex(M)
-        self._factored = info == 0
+        solve, self._factored = factor(M)
         self.lift.copy_(torch.where(self._factored[:, None], self.lift, 1 + _LIFT))
-        return _by_inverse(L) if M.is_cuda else lambda right: torch.cholesky_solve(right.unsqueeze(-1), L).squeeze(-1)
-
-
-def _by_inverse(L: Tensor) -> Callable[[Tensor], Tensor]:
-    """Solve with LLᵀ by the inverse of L (B, k, k).
-
-    On a GPU a batch of triangular solves with one vector each is slow, and in some libraries cannot be captured.
-    """
-    eye = torch.eye(L.shape[1], dtype=L.dtype, device=L.device)
-    T = torch.linalg.solve_triangular(L, eye.expand_as(L), upper=False)
-    return lambda right: tmatvec(T, matvec(T, right))
+        return solve
 
 
 def _largest(values: Tensor) -> Tensor:
