@@ -33,6 +33,7 @@ _MARGIN = 1e-3
 feasibility is the repair's to restore."""
 _TO_BOUNDARY = 0.995
 _DIVERGED = 1e4
+_FURTHER = 1e-4  # of the tolerance: where a sample stops in any case
 
 
 @dataclass(frozen=True)
@@ -186,8 +187,9 @@ class Newton:
         product = torch.addcmul(product, step[:, : self.K], step[:, self.K :])
         step = direction((target - product) / s * d.present)
         moved = torch.addcmul(self.state, _longest(both, step[:, n + p :]), step)
-        # a step that overflowed, for an unbounded sample say, is not taken; nor is any by a sample that is finished
-        moves = (_largest(moved) < _HUGE) & self._factored & (self.residual > d.tol)
+        # a step that overflowed, for an unbounded sample say, is not taken; what is finished goes on beside the others,
+        # because the further it gets, the fewer constraints are guessed wrong
+        moves = (_largest(moved) < _HUGE) & self._factored & (self.residual > _FURTHER * d.tol)
         torch.where(moves[:, None], moved, self.state, out=self.state)
 
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
