@@ -9,7 +9,8 @@ import pear
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.interior_point import dense
-from pear.solvers.interior_point.newton import Newton
+from pear.solvers.interior_point.newton import Newton, _from_pairs, _normal_matrix
+from pear.solvers.interior_point.rows import _pairs, rows_of
 from pear.solvers.linalg import cholesky
 from zoo import ZOO, Planted
 
@@ -50,8 +51,9 @@ def test_samples_that_take_longer_go_on_alone() -> None:
 
 def test_a_matrix_that_is_not_definite_is_lifted_from_the_next_step_on() -> None:
     case = ZOO["box"]
-    data = dense._scaled(program(case), dense._size(program(case)), TOL)[0]
-    iterates = Newton(data)
+    qp = program(case)
+    rows = rows_of(qp)
+    iterates = Newton(dense._scaled(qp, rows, rows.size.expand(qp.batch, 1), TOL)[0])
     iterates.begin()
     M = torch.eye(4, dtype=torch.float64).repeat(case.B, 1, 1)
     M[1, 0, 0] = 0.0
@@ -64,3 +66,17 @@ def test_a_matrix_that_is_not_definite_is_lifted_from_the_next_step_on() -> None
     still = (iterates.state == before).all(1)
     assert bool(still[1])
     assert not bool(still[0])
+
+
+def test_products_of_pairs_of_rows_make_up_the_normal_matrix() -> None:
+    """Rows of a chain share one variable with their neighbours; rows that are full share too many to be worth it."""
+    chain = torch.zeros(30, 60, dtype=torch.float64)
+    for i in range(30):
+        chain[i, 2 * i : 2 * i + 4] = torch.tensor([1.0, -2.0, 0.5, 3.0])[: 60 - 2 * i]
+    by = torch.rand(5, 60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    pairs = _pairs(chain)
+    assert pairs is not None
+    assert pairs.column.shape == (29, 2)
+    torch.testing.assert_close(_from_pairs(pairs, by), torch.tril(_normal_matrix(chain[None], by)))
+    assert _pairs(torch.ones_like(chain)) is None
+    assert _pairs(torch.eye(30, 60, dtype=torch.float64)) is None

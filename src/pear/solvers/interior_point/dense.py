@@ -10,8 +10,6 @@ The result is a candidate like any other solver's: the pipeline verifies it and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -20,6 +18,7 @@ from pear.problem.canonical import QuadraticProgram
 from pear.solvers.base import Candidate, empty_candidate
 from pear.solvers.interior_point import graphs
 from pear.solvers.interior_point.newton import Newton, Scaled
+from pear.solvers.interior_point.rows import Rows, pairs_of, peak, rows_of
 
 _MAX_ITER = 60
 _RESIZES = 3
@@ -28,16 +27,6 @@ _LEAST = 1e-6
 _BEFORE, _BETWEEN, _AFTER = 8, 2, 2
 """Iterations that a GPU is given before it is first asked how far it is, between two such looks, and when all samples
 are finished: there they take less time than the exchange of a constraint that was guessed wrong."""
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """Factors between the user's units and the solver's: x = size·x', objective = cost·objective'."""
-
-    size: Tensor  # (B, 1)
-    cost: Tensor  # (B, 1)
-    rows_a: Tensor  # (B or 1, p)
-    rows_g: Tensor  # (B or 1, m)
 
 
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
@@ -52,7 +41,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     """
     if not qp.batch:
         return empty_candidate(0, qp.n, qp.p, qp.m, qp.c)
-    size = _size(qp)
+    size = rows_of(qp).size.expand(qp.batch, 1)
     candidate = _solve_at(qp, size, tol)
     for _ in range(_RESIZES):
         # a bound of 1e8 that nobody reaches made the unit of x; look again in the decision's own units
@@ -69,9 +58,11 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
 
 def _solve_at(qp: QuadraticProgram, size: Tensor, tol: float) -> Candidate:
     """Solve with x measured in units of ``size`` (B, 1)."""
-    data, scale = _scaled(qp, size, tol)
+    rows = rows_of(qp)
+    data, cost = _scaled(qp, rows, size, tol)
     best, least = _on_gpu(data) if qp.c.is_cuda else _on_cpu(data)
-    return _unscaled(qp, scale, best, data.present, least <= tol)
+    status = torch.where(least <= tol, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8)
+    return Candidate(*_unscaled(qp, rows, size, cost, best), status)
 
 
 def _on_gpu(data: Scaled) -> tuple[Tensor, Tensor]:
@@ -109,60 +100,29 @@ def _on_cpu(data: Scaled) -> tuple[Tensor, Tensor]:
     return best, least
 
 
-def _size(qp: QuadraticProgram) -> Tensor:
-    """(B, 1) a first guess of how large decisions are: the largest right-hand side, or nearer bound of a variable."""
-    nearer = torch.minimum(qp.lb.abs(), qp.ub.abs())
-    size = _peak(qp.b / _row_norm(qp.A), qp.h / _row_norm(qp.G), nearer)
-    size = torch.where(size > 0, size, _peak(qp.lb, qp.ub))
-    return torch.where(size > 0, size, torch.ones_like(size)).expand(qp.batch, 1)
-
-
-def _peak(*values: Tensor) -> Tensor:
-    """(B or 1, 1) largest finite magnitude of each sample."""
-    total = values[0].new_zeros(1, 1)
-    for value in values:
-        if value[0].numel():
-            peak = value.flatten(1).abs().nan_to_num(posinf=0.0).amax(1, keepdim=True)
-            total = torch.maximum(total, peak)
-    return total
-
-
-def _row_norm(rows: Tensor) -> Tensor:
-    norm = rows.abs().amax(2)
-    return torch.where(norm > 0, norm, torch.ones_like(norm))
-
-
-def _scaled(qp: QuadraticProgram, size: Tensor, tol: float) -> tuple[Scaled, _Scale]:
-    """Bring decisions, rows and cost to size one."""
-    rows_a, rows_g = _row_norm(qp.A), _row_norm(qp.G)
+def _scaled(qp: QuadraticProgram, rows: Rows, size: Tensor, tol: float) -> tuple[Scaled, Tensor]:
+    """Bring decisions and cost to size one; also gives the (B, 1) unit of the cost."""
     H = qp.H.diagonal(dim1=1, dim2=2) if qp.diagonal else qp.H.flatten(1)
-    cost = torch.maximum(_peak(qp.c) * size, _peak(H) * size**2)
-    cost = torch.where(cost > 0, cost, torch.ones_like(cost))
+    cost = torch.maximum(peak(qp.c) * size, peak(H) * size**2)
+    cost = torch.where(cost > 0, cost, 1.0)
     H = H * (size**2 / cost)
-    limit = [qp.b / rows_a / size, qp.h / rows_g / size, -qp.lb / size, qp.ub / size]
-    stacked = torch.cat([value.expand(qp.batch, -1) for value in limit], 1)
-    there = stacked.isfinite()
-    rows = [qp.A / rows_a[:, :, None], qp.G / rows_g[:, :, None]]
-    most = max(len(value) for value in rows)
-    present = there[:, qp.p :].to(qp.c.dtype)
-    sign = present[:, qp.m :].clone()
-    sign[:, : qp.n].neg_()
     data = Scaled(
         H=H if qp.diagonal else H.view(-1, qp.n, qp.n),
         c=qp.c * size / cost,
-        R=torch.cat([value.expand(most, -1, -1) for value in rows], 1),
-        limit=torch.where(there, stacked, torch.ones_like(stacked)),
-        present=present,
-        sign=sign,
+        R=rows.R,
+        limit=torch.where(rows.there, rows.limit / size, 1.0),
+        present=rows.present.expand(qp.batch, -1),
+        sign=rows.sign.expand(qp.batch, -1),
         tol=torch.full_like(size[:1, 0], tol),
+        pairs=pairs_of(qp, rows.R),
     )
-    return data, _Scale(size, cost, rows_a, rows_g)
+    return data, cost
 
 
-def _unscaled(qp: QuadraticProgram, scale: _Scale, state: Tensor, present: Tensor, done: Tensor) -> Candidate:
+def _unscaled(qp: QuadraticProgram, rows: Rows, size: Tensor, cost: Tensor, state: Tensor) -> tuple[Tensor, Duals]:
+    """Points and multipliers in the user's units."""
     x, y, lam, _ = state.split([qp.n, qp.p, qp.m + 2 * qp.n, qp.m + 2 * qp.n], 1)
-    unit = scale.cost / scale.size
-    rows, lower, upper = (lam * present * unit).split([qp.m, qp.n, qp.n], 1)
-    duals = Duals(equality=y * unit / scale.rows_a, inequality=rows / scale.rows_g, bound=upper - lower)
-    status = torch.where(done, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8)
-    return Candidate(x * scale.size, duals, status)
+    unit = cost / size
+    inequality, lower, upper = (lam * rows.present * unit).split([qp.m, qp.n, qp.n], 1)
+    norms_a, norms_g = rows.norms.split([qp.p, qp.m], 1)
+    return x * size, Duals(equality=y * unit / norms_a, inequality=inequality / norms_g, bound=upper - lower)

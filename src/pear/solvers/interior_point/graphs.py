@@ -47,7 +47,7 @@ class Captured(Newton):
     """
 
     def __init__(self, data: Scaled) -> None:
-        super().__init__(Scaled(*(tensor.clone() for tensor in data.tensors)))
+        super().__init__(data.clone())
         self.numbers = _numbers(data)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())

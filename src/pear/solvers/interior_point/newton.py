@@ -36,18 +36,35 @@ _DIVERGED = 1e4
 _FURTHER = 1e-4  # of the tolerance: where a sample stops in any case
 
 
+class Pairs(NamedTuple):
+    """Rows that are shared and mostly zero: E pairs of them have a variable in common, none more than w.
+
+    Attributes:
+        column: (E, w) these variables; product: (E, w) the products of both rows' entries there, 0 where there are
+            fewer.
+        place: (E,) where a pair stands in the lower triangle of a (k, k) matrix, row after row.
+        square: (k, n) the squares of all entries.
+    """
+
+    column: Tensor
+    product: Tensor
+    place: Tensor
+    square: Tensor
+
+
 @dataclass(frozen=True)
 class Scaled:
     """A batch in units of its own, inequalities and bounds as one stack [G; −I; I]; K = m + 2n.
 
     Attributes:
-        H: (B or 1, n, n) curvature, or (B or 1, n) where it is diagonal.
+        H: (B, n, n) curvature, or (B, n) where it is diagonal.
         c: (B, n) cost.
         R: (B or 1, p + m, n) rows [A; G].
         limit: (B, p + K) right-hand sides [b, h, −lb, ub]; 1 where absent, which is the slack kept there.
         present: (B, K) 1.0, and 0.0 where an inequality is absent.
         sign: (B, 2n) −1 for lower and 1 for upper bounds, 0 where absent.
         tol: (1,) bound on the residuals.
+        pairs: what R D Rᵀ is made of, where few rows have a variable in common.
     """
 
     H: Tensor
@@ -57,11 +74,23 @@ class Scaled:
     present: Tensor
     sign: Tensor
     tol: Tensor
+    pairs: Pairs | None = None
 
     @property
     def tensors(self) -> list[Tensor]:
         """All of them, in a fixed order."""
-        return [getattr(self, field.name) for field in fields(self)]
+        return [self.H, self.c, self.R, self.limit, self.present, self.sign, self.tol, *(self.pairs or ())]
+
+    def clone(self) -> Scaled:
+        """A copy of every tensor."""
+        *mine, pairs = (getattr(self, field.name) for field in fields(self))
+        return Scaled(*(tensor.clone() for tensor in mine), None if pairs is None else Pairs(*map(torch.clone, pairs)))
+
+    def only(self, index: Tensor) -> Scaled:
+        """The samples at ``index`` (k,)."""
+        R = self.R if len(self.R) == 1 else self.R[index]
+        own = (value[index] for value in (self.limit, self.present, self.sign))
+        return Scaled(self.H[index], self.c[index], R, *own, self.tol, self.pairs)
 
 
 class _Left(NamedTuple):
@@ -138,8 +167,7 @@ class Newton:
 
     def only(self, index: Tensor) -> Newton:
         """The samples at ``index`` (k,), where they are."""
-        data = (tensor if len(tensor) == 1 else tensor[index] for tensor in self.data.tensors)
-        some = Newton(Scaled(*data))
+        some = Newton(self.data.only(index))
         some.state, some.best, some.lift = self.state[index], self.best[index], self.lift[index]
         some.residual, some.least, some.count = self.residual[index], self.least[index], self.count[index]
         return some
@@ -243,8 +271,7 @@ class Newton:
     def _factor_rows(self, diagonal: Tensor, inverse_W: Tensor) -> _Solve:
         """The same from the side of the rows, whose weights may be as large as they like."""
         R, by = self.data.R, 1 / diagonal
-        S = by[:, None, :] * R
-        S = S @ R[0].mT if len(R) == 1 else torch.bmm(S, R.mT)
+        S = _normal_matrix(R, by) if self.data.pairs is None else _from_pairs(self.data.pairs, by)
         S.diagonal(dim1=1, dim2=2).add_(inverse_W)
         inverse = self._inverse(S)
 
@@ -264,6 +291,22 @@ class Newton:
         solve, self._factored = factor(M)
         self.lift.copy_(torch.where(self._factored[:, None], self.lift, 1 + _LIFT))
         return solve
+
+
+def _normal_matrix(R: Tensor, by: Tensor) -> Tensor:
+    """(B, k, k) R D Rᵀ for R (B or 1, k, n) and the diagonal of D (B, n)."""
+    scaled = by[:, None, :] * R
+    return scaled @ R[0].mT if len(R) == 1 else torch.bmm(scaled, R.mT)
+
+
+def _from_pairs(pairs: Pairs, by: Tensor) -> Tensor:
+    """The lower triangle of the same, above which there are zeros."""
+    B, k = len(by), len(pairs.square)
+    S = by.new_zeros(B, k * k)
+    S[:, pairs.place] = (by[:, pairs.column] * pairs.product).sum(2)
+    S = S.view(B, k, k)
+    S.diagonal(dim1=1, dim2=2).copy_(by @ pairs.square.mT)
+    return S
 
 
 def _largest(values: Tensor) -> Tensor:
