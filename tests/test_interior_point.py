@@ -80,3 +80,13 @@ def test_products_of_pairs_of_rows_make_up_the_normal_matrix() -> None:
     torch.testing.assert_close(_from_pairs(pairs, by), torch.tril(_normal_matrix(chain[None], by)))
     assert _pairs(torch.ones_like(chain)) is None
     assert _pairs(torch.eye(30, 60, dtype=torch.float64)) is None
+
+
+@pytest.mark.parametrize("k", [1, 7, 96, 97, 250])
+def test_the_inverse_of_a_factor_solves_as_substitution_does(k: int) -> None:
+    generator = torch.Generator().manual_seed(k)
+    M = torch.randn(3, k, k, generator=generator, dtype=torch.float64)
+    L = torch.linalg.cholesky(M @ M.mT + k * torch.eye(k, dtype=torch.float64))
+    right = torch.randn(3, k, generator=generator, dtype=torch.float64)
+    torch.testing.assert_close(cholesky.triangular_inverse(L) @ L, torch.eye(k, dtype=torch.float64).expand_as(L))
+    torch.testing.assert_close(cholesky.by_inverse(L)(right), cholesky.by_substitution(L)(right))

@@ -12,6 +12,8 @@ from pear.problem.canonical import matvec, tmatvec
 Solve = Callable[[Tensor], Tensor]
 """Right-hand sides (B, k) in, solutions (B, k) out."""
 
+_BLOCK = 96  # rows up to which substitution is as fast as products of matrices
+
 
 def factor(M: Tensor) -> tuple[Solve, Tensor]:
     """Factor M (B, k, k); gives the function that solves with it, and (B,) bool, where M is positive definite.
@@ -32,6 +34,25 @@ def by_inverse(L: Tensor) -> Solve:
 
     On a GPU a batch of triangular solves with one vector each is slow, and in some libraries cannot be captured.
     """
-    eye = torch.eye(L.shape[1], dtype=L.dtype, device=L.device)
-    T = torch.linalg.solve_triangular(L, eye.expand_as(L), upper=False)
+    T = triangular_inverse(L)
     return lambda right: tmatvec(T, matvec(T, right))
+
+
+def triangular_inverse(L: Tensor) -> Tensor:
+    """The inverse of lower triangular L (B, k, k): halves by products of matrices, small blocks by substitution."""
+    B, k, _ = L.shape
+    if k <= _BLOCK:
+        return torch.linalg.solve_triangular(L, torch.eye(k, dtype=L.dtype, device=L.device).expand_as(L), upper=False)
+    if k % 2:  # with a one in the corner both halves are of one size
+        larger = L.new_zeros(B, k + 1, k + 1)
+        larger[:, :k, :k] = L
+        larger[:, k, k] = 1.0
+        return triangular_inverse(larger)[:, :k, :k].contiguous()
+    half = k // 2
+    both = triangular_inverse(torch.cat([L[:, :half, :half], L[:, half:, half:]]))
+    upper, lower = both[:B], both[B:]
+    inverse = torch.zeros_like(L)
+    inverse[:, :half, :half] = upper
+    inverse[:, half:, half:] = lower
+    inverse[:, half:, :half] = torch.bmm(lower, torch.bmm(L[:, half:, :half], upper)).neg_()
+    return inverse

@@ -1,0 +1,137 @@
+"""Functions of tensors as CUDA graphs: one launch for what would be hundreds.
+
+Where tensors are small, a GPU works less long on a function than Python takes to ask for it step by step. The function
+is then captured once, and replayed for all tensors of the same shapes. The rules:
+
+- On a CPU nothing is captured.
+- Capturing takes as long as some calls, so that the first call with its shapes runs step by step; the second captures.
+- What is large keeps a GPU busy by itself and is never captured; of what is captured, the oldest makes room.
+- Where the installation refuses to capture, a warning says so once, and everything runs step by step.
+
+The arithmetic is the same in every case. A function may be captured if it looks at no number on the way (no ``bool``,
+``int`` or ``tolist`` of a tensor, no mask as an index) and what it gives depends on its tensors and its name alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+logger = logging.getLogger("pear")
+
+_LARGE = 2**26  # numbers that a function works on, from which on it is not captured
+_KEPT = 2**28  # and of all that is kept
+_REMEMBERED = 256  # names with shapes
+
+Function = Callable[[Sequence[Tensor]], Sequence[Tensor]]
+Made = TypeVar("Made")
+
+
+class _Store(threading.local):
+    """Of one thread, in the order of their last use: what was captured and how large it is, or None if seen once."""
+
+    def __init__(self) -> None:
+        self.found: OrderedDict[Hashable, tuple[Any, int] | None] = OrderedDict()
+        self.refused = False
+
+
+_store = _Store()
+
+
+def replay(name: Hashable, function: Function, tensors: Sequence[Tensor], numbers: int) -> list[Tensor]:
+    """``function(tensors)``, captured where that is worth it.
+
+    Args:
+        name: of the function, with all that it depends on beside the tensors.
+        function: tensors in, tensors out.
+        tensors: on one device.
+        numbers: about how many numbers it works on.
+    """
+    found = captured(name, tensors, numbers, lambda: _Replayed(function, tensors))
+    return list(function(tensors)) if found is None else found(tensors)
+
+
+def captured(name: Hashable, tensors: Sequence[Tensor], numbers: int, make: Callable[[], Made]) -> Made | None:
+    """What ``make`` captures for tensors of these shapes; None where, by the rules, nothing is captured."""
+    device = tensors[0].device
+    if device.type != "cuda" or numbers > _LARGE or _store.refused:
+        return None
+    found, key = _store.found, (name, device, *((tensor.shape, tensor.dtype) for tensor in tensors))
+    if key not in found:
+        found[key] = None
+        if len(found) > _REMEMBERED:
+            found.popitem(last=False)
+        return None
+    found.move_to_end(key)
+    entry = found[key]
+    if entry is None:
+        _make_room(numbers)
+        try:
+            with torch.cuda.device(device):
+                entry = found[key] = make(), numbers
+        except RuntimeError as error:
+            logger.warning("no CUDA graphs, because this installation refuses to capture %s: %s", name, error)
+            _store.refused = True
+            return None
+    made: Made = entry[0]
+    return made
+
+
+def capture(function: Callable[[], None], times: int = 1) -> torch.cuda.CUDAGraph:
+    """Run a function, so that libraries make their handles and workspaces, and capture it."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(times):
+            function()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        function()
+    return graph
+
+
+def copy_all(into: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
+    """Copy tensors onto others of the same shapes, those of one type together."""
+    for dtype in {tensor.dtype for tensor in into}:
+        pairs = [(a, b) for a, b in zip(into, tensors, strict=True) if a.dtype == dtype and a.numel()]
+        if pairs:
+            torch._foreach_copy_([a for a, _ in pairs], [b for _, b in pairs])
+
+
+class _Replayed:
+    """A captured function with tensors of its own, which those of a call are copied to."""
+
+    def __init__(self, function: Function, tensors: Sequence[Tensor]) -> None:
+        self._given = [tensor.clone(memory_format=torch.contiguous_format) for tensor in tensors]
+        self._results: list[Tensor] = []
+
+        def run() -> None:
+            self._results = [tensor.contiguous() for tensor in function(self._given)]
+
+        self._graph = capture(run)
+
+    def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        copy_all(self._given, tensors)
+        self._graph.replay()
+        # the next call writes over what this one gives
+        results = [torch.empty_like(tensor) for tensor in self._results]
+        copy_all(results, self._results)
+        return results
+
+
+def _make_room(numbers: int) -> None:
+    """Forget the oldest of what is captured until there is room for more."""
+    kept = {key: entry[1] for key, entry in _store.found.items() if entry is not None}
+    total = sum(kept.values()) + numbers
+    for key, size in kept.items():
+        if total <= _KEPT:
+            return
+        _store.found[key] = None
+        total -= size
