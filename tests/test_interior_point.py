@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
 import pear
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.interior_point import dense
+from pear.solvers.interior_point import dense, newton
 from pear.solvers.interior_point.newton import Newton, _from_pairs, _normal_matrix
 from pear.solvers.interior_point.rows import _pairs, rows_of
 from pear.solvers.linalg import cholesky
@@ -29,7 +31,7 @@ def test_without_looks_the_same_point_is_found(name: str, monkeypatch: pytest.Mo
     here = dense.solve(program(case), TOL)
 
     monkeypatch.setattr(dense, "_on_cpu", dense._on_gpu)
-    monkeypatch.setattr(cholesky, "by_substitution", cholesky.by_inverse)
+    monkeypatch.setattr(newton, "factor", partial(cholesky.factor, invert=True))
     there = dense.solve(program(case), TOL)
     assert there.status.tolist() == here.status.tolist() == [Status.SOLVED] * case.B
     torch.testing.assert_close(there.x, here.x, rtol=0, atol=1e-6 * case.size)
@@ -86,7 +88,8 @@ def test_products_of_pairs_of_rows_make_up_the_normal_matrix() -> None:
 def test_the_inverse_of_a_factor_solves_as_substitution_does(k: int) -> None:
     generator = torch.Generator().manual_seed(k)
     M = torch.randn(3, k, k, generator=generator, dtype=torch.float64)
-    L = torch.linalg.cholesky(M @ M.mT + k * torch.eye(k, dtype=torch.float64))
+    M = M @ M.mT + k * torch.eye(k, dtype=torch.float64)
     right = torch.randn(3, k, generator=generator, dtype=torch.float64)
-    torch.testing.assert_close(cholesky.triangular_inverse(L) @ L, torch.eye(k, dtype=torch.float64).expand_as(L))
-    torch.testing.assert_close(cholesky.by_inverse(L)(right), cholesky.by_substitution(L)(right))
+    L, T = cholesky.factor(M), cholesky.factor(M, invert=True)
+    torch.testing.assert_close(T.matrix @ L.matrix, torch.eye(k, dtype=torch.float64).expand_as(M))
+    torch.testing.assert_close(T.solve(right), L.solve(right))

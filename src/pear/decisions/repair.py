@@ -20,11 +20,13 @@ from pear.optimality.rule import FEASIBLE, ROUNDOFF, SHARP
 from pear.optimality.verify import Verdict, verify
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.sparse import SparseProgram
+from pear.sensitivity.reduced import ReducedKKT
 from pear.sensitivity.sharpen import sharpen
 from pear.sensitivity.systems import ReducedSystems, reduced_systems
 
 _Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
 
+_SAID = ("wrong", "unbalanced", "none_wrong", "kkt_residual", "solved")
 _PATIENCE = 3  # exchanges in a row that need not bring down the number of wrong constraints
 
 
@@ -61,8 +63,8 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
         working: guessed working sets.
         max_exchanges: how often a sample's set may be changed.
     """
-    factored = reduced_systems(qp, working)
-    point, multipliers, wrong, verdict = _solve_on(qp, factored, x, duals, working)
+    factored, first = _replayed(qp, x, duals, working) if x.is_cuda else _first(qp, x, duals, working)
+    point, multipliers, wrong, verdict = _refined(factored, first, working)
     good, none = verdict.solved, torch.zeros(qp.batch, dtype=torch.long, device=x.device)
     exact = torch.full_like(x[:, 0], torch.nan)
     if bool(good.all()):
@@ -100,8 +102,8 @@ def _exchange(
             todo, sub, held, fewest, patience = todo[on], sub[on], held[on], fewest[on], patience[on]
         if not len(todo):
             return
-        systems = reduced_systems(sub, held)
-        point, multipliers, wrong, verdict = _solve_on(sub, systems, found.x[todo], start[todo], held)
+        systems, first = _first(sub, found.x[todo], start[todo], held)
+        point, multipliers, wrong, verdict = _refined(systems, first, held)
         good = verdict.solved.clone()
         found.sharpened[todo] = _sharpen(verdict, held, good, point, multipliers)
         found.x[todo], found.solved[todo] = point, good
@@ -141,15 +143,39 @@ def _sharpen(verdict: Verdict, working: ActiveSet, good: Tensor, x: Tensor, dual
     return sharpened
 
 
-def _solve_on(
-    qp: QuadraticProgram, systems: ReducedSystems, x: Tensor, duals: Duals, working: ActiveSet
-) -> tuple[Tensor, Duals, ActiveSet, Verdict]:
-    """Solve with the working set held; returns point, multipliers, the wrong constraints, and the verdict."""
+def _first(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ReducedSystems, Verdict]:
+    """Solve with the working set held: the systems, and the verdict on their solution."""
+    systems = reduced_systems(qp, working)
+    return systems, _solve_on(qp, systems, x, duals, working)
+
+
+def _solve_on(qp: QuadraticProgram, systems: ReducedSystems, x: Tensor, duals: Duals, working: ActiveSet) -> Verdict:
     x = torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x)).nan_to_num()
     inequality = torch.where(working.rows, duals.inequality, 0.0).nan_to_num()
     duals = Duals(duals.equality.nan_to_num(), inequality, duals.bound)
     x, duals = _step(qp, working, x, duals, systems.step)
-    verdict = verify(qp, x, duals, working)
+    return verify(qp, x, duals, working)
+
+
+def _replayed(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ReducedSystems, Verdict]:
+    """``_first`` of dense programs on a GPU, in one launch where that is worth it."""
+    systems, verdict = ReducedKKT.replayed(qp, working, _judged, x, duals)
+    vars(verdict)["qp"] = qp
+    return systems, verdict
+
+
+def _judged(systems: ReducedKKT, qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals) -> Verdict:
+    """``_solve_on``, with all that the verdict says worked out, and without the programs."""
+    verdict = _solve_on(qp, systems, x, duals, working)
+    for name in _SAID:
+        getattr(verdict, name)
+    vars(verdict)["qp"] = None
+    return verdict
+
+
+def _refined(systems: ReducedSystems, verdict: Verdict, working: ActiveSet) -> tuple[Tensor, Duals, ActiveSet, Verdict]:
+    """Refine where nothing is to be exchanged; returns point, multipliers, the wrong constraints, and the verdict."""
+    qp, x, duals = verdict.qp, verdict.x, verdict.duals
     # nothing to exchange, and not yet exact: refine once more, then look closer
     for solve in (systems.step, systems.solve_carefully):
         stuck = verdict.none_wrong & (verdict.unbalanced > SHARP)

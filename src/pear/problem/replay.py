@@ -9,7 +9,8 @@ is then captured once, and replayed for all tensors of the same shapes. The rule
 - Where the installation refuses to capture, a warning says so once, and everything runs step by step.
 
 The arithmetic is the same in every case. A function may be captured if it looks at no number on the way (no ``bool``,
-``int`` or ``tolist`` of a tensor, no mask as an index) and what it gives depends on its tensors and its name alone.
+``int`` or ``tolist`` of a tensor, no mask as an index) and what it gives depends on its name and its arguments alone.
+Arguments and results are tensors, constants, sequences of these, or objects of this package that are made of them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ _LARGE = 2**26  # numbers that a function works on, from which on it is not capt
 _KEPT = 2**28  # and of all that is kept
 _REMEMBERED = 256  # names with shapes
 
-Function = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 Made = TypeVar("Made")
 
 
@@ -44,17 +44,19 @@ class _Store(threading.local):
 _store = _Store()
 
 
-def replay(name: Hashable, function: Function, tensors: Sequence[Tensor], numbers: int) -> list[Tensor]:
-    """``function(tensors)``, captured where that is worth it.
+def replay(name: Hashable, function: Callable[..., Any], arguments: Sequence[Any], numbers: int) -> Any:
+    """``function(*arguments)``, captured where that is worth it.
 
     Args:
-        name: of the function, with all that it depends on beside the tensors.
-        function: tensors in, tensors out.
-        tensors: on one device.
-        numbers: about how many numbers it works on.
+        name: of the function, with all that it depends on beside its arguments.
+        function: what to call.
+        arguments: with all tensors on one device. Dictionaries in them are taken for empty.
+        numbers: about how many numbers the function works on.
     """
-    found = captured(name, tensors, numbers, lambda: _Replayed(function, tensors))
-    return list(function(tensors)) if found is None else found(tensors)
+    tensors: list[Tensor] = []
+    form = _taken_apart(list(arguments), tensors)
+    found = captured((name, form), tensors, numbers, lambda: _Replayed(function, form, tensors))
+    return function(*arguments) if found is None else found(tensors)
 
 
 def captured(name: Hashable, tensors: Sequence[Tensor], numbers: int, make: Callable[[], Made]) -> Made | None:
@@ -108,22 +110,61 @@ def copy_all(into: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
 class _Replayed:
     """A captured function with tensors of its own, which those of a call are copied to."""
 
-    def __init__(self, function: Function, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, function: Callable[..., Any], form: Any, tensors: Sequence[Tensor]) -> None:
         self._given = [tensor.clone(memory_format=torch.contiguous_format) for tensor in tensors]
         self._results: list[Tensor] = []
 
         def run() -> None:
-            self._results = [tensor.contiguous() for tensor in function(self._given)]
+            self._results = []
+            self._form = _taken_apart(function(*_put_together(form, self._given)), self._results)
 
         self._graph = capture(run)
 
-    def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def __call__(self, tensors: Sequence[Tensor]) -> Any:
         copy_all(self._given, tensors)
         self._graph.replay()
         # the next call writes over what this one gives
-        results = [torch.empty_like(tensor) for tensor in self._results]
-        copy_all(results, self._results)
-        return results
+        same = {id(mine): given for mine, given in zip(self._given, tensors, strict=True)}
+        results = [same.get(id(tensor), torch.empty_like(tensor)) for tensor in self._results]
+        new = [(a, b) for a, b in zip(results, self._results, strict=True) if id(b) not in same]
+        copy_all([a for a, _ in new], [b for _, b in new])
+        return _put_together(self._form, results)
+
+
+def _taken_apart(value: Any, tensors: list[Tensor]) -> Hashable:
+    """The form of a value, without its tensors, which are put into the list."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return Tensor, len(tensors) - 1
+    if isinstance(value, dict):
+        return dict, ()
+    if isinstance(value, (list, tuple)):
+        return type(value), tuple(_taken_apart(one, tensors) for one in value)
+    if type(value).__module__.startswith("pear."):
+        return type(value), tuple((name, _taken_apart(one, tensors)) for name, one in vars(value).items())
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return None, value
+    raise TypeError(
+        f"a captured function came with {type(value).__name__}; expected tensors, constants, sequences of them, or "
+        "objects of this package that hold nothing else"
+    )
+
+
+def _put_together(form: Any, tensors: Sequence[Tensor]) -> Any:
+    """The value of this form with these tensors."""
+    kind, parts = form
+    if kind is None:
+        return parts
+    if kind is Tensor:
+        return tensors[parts]
+    if kind is dict:
+        return {}
+    if issubclass(kind, (list, tuple)):
+        values = [_put_together(part, tensors) for part in parts]
+        return kind(*values) if hasattr(kind, "_fields") else kind(values)
+    made = object.__new__(kind)
+    vars(made).update((name, _put_together(part, tensors)) for name, part in parts)
+    return made
 
 
 def _make_room(numbers: int) -> None:

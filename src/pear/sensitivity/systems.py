@@ -74,6 +74,8 @@ def reduced_systems(qp: QuadraticProgram, active: ActiveSet) -> ReducedSystems:
     """The systems of these programs with the constraints ``active`` held."""
     if isinstance(qp, SparseProgram):
         return SparseSystems(qp, active, [None] * qp.batch)
+    if qp.c.is_cuda:
+        return ReducedKKT.replayed(qp, active)[0]
     sparse = on_nonzeros(qp) if qp.n >= _LARGE else None
     return ReducedKKT(qp, active) if sparse is None else RankedSystems(qp, sparse, active)
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from pear.problem.canonical import matvec, tmatvec
-from pear.solvers.linalg.cholesky import Solve, factor
+from pear.solvers.linalg.cholesky import factor
 
 _Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
@@ -281,16 +281,17 @@ class Newton:
 
         return solve
 
-    def _inverse(self, M: Tensor) -> Solve:
+    def _inverse(self, M: Tensor) -> Callable[[Tensor], Tensor]:
         """Solve with M (B, k, k), which is overwritten.
 
         Where a matrix is not numerically positive definite, the sample rests for one iteration, and its diagonal is
         lifted from then on.
         """
         M.diagonal(dim1=1, dim2=2).mul_(self.lift)
-        solve, self._factored = factor(M)
-        self.lift.copy_(torch.where(self._factored[:, None], self.lift, 1 + _LIFT))
-        return solve
+        factored = factor(M)
+        self._factored = factored.good
+        self.lift.copy_(torch.where(factored.good[:, None], self.lift, 1 + _LIFT))
+        return factored.solve
 
 
 def _normal_matrix(R: Tensor, by: Tensor) -> Tensor:

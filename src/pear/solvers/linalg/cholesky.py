@@ -2,40 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pear.problem.canonical import matvec, tmatvec
 
-Solve = Callable[[Tensor], Tensor]
-"""Right-hand sides (B, k) in, solutions (B, k) out."""
-
 _BLOCK = 96  # rows up to which substitution is as fast as products of matrices
+_FEW = 256  # matrices up to which an inverse takes less time than the substitutions that it saves
 
 
-def factor(M: Tensor) -> tuple[Solve, Tensor]:
-    """Factor M (B, k, k); gives the function that solves with it, and (B,) bool, where M is positive definite.
+@dataclass(frozen=True)
+class Factor:
+    """The factors LLᵀ of a batch.
 
-    Where it is not, what the function gives is of no meaning.
+    On a GPU triangular solves with one vector each take as long for one matrix as for some hundred; there the inverse
+    of L serves small batches. No way to solve looks at a number, and all on a GPU can be captured up to 512 rows.
+
+    Attributes:
+        matrix: (B, k, k) L, or its inverse.
+        good: (B,) bool, where the matrix was positive definite; elsewhere a solution is of no meaning.
+        is_inverse: which of the two is kept.
+    """
+
+    matrix: Tensor
+    good: Tensor
+    is_inverse: bool
+
+    def solve(self, right: Tensor) -> Tensor:
+        """Solutions (B, k) for right-hand sides (B, k)."""
+        if self.is_inverse:
+            return tmatvec(self.matrix, matvec(self.matrix, right))
+        column = right.unsqueeze(-1)
+        if not right.is_cuda:
+            return torch.cholesky_solve(column, self.matrix).squeeze(-1)
+        half = torch.linalg.solve_triangular(self.matrix, column, upper=False)
+        return torch.linalg.solve_triangular(self.matrix.mT, half, upper=True).squeeze(-1)
+
+
+def factor(M: Tensor, invert: bool | None = None) -> Factor:
+    """Factor M (B, k, k), of which only the lower triangle is looked at.
+
+    Args:
+        M: (B, k, k), symmetric.
+        invert: whether to keep the inverse; by default for small batches on a GPU.
     """
     L, info = torch.linalg.cholesky_ex(M)
-    return by_inverse(L) if M.is_cuda else by_substitution(L), info == 0
-
-
-def by_substitution(L: Tensor) -> Solve:
-    """Solve with LLᵀ (B, k, k)."""
-    return lambda right: torch.cholesky_solve(right.unsqueeze(-1), L).squeeze(-1)
-
-
-def by_inverse(L: Tensor) -> Solve:
-    """The same by the inverse of L.
-
-    On a GPU a batch of triangular solves with one vector each is slow, and in some libraries cannot be captured.
-    """
-    T = triangular_inverse(L)
-    return lambda right: tmatvec(T, matvec(T, right))
+    invert = M.is_cuda and len(M) <= _FEW if invert is None else invert
+    return Factor(triangular_inverse(L) if invert else L, info == 0, invert)
 
 
 def triangular_inverse(L: Tensor) -> Tensor:
