@@ -12,8 +12,8 @@ D of the bounds, a step factors the smaller of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from pear.solvers.linalg.cholesky import factor
 
 _Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
+_OWN = ("H", "c", "limit", "present", "sign")  # of every sample
 _RHO = 1e-10
 _DELTA = 1e-8
 _LIFT = 1e-9  # of a diagonal whose matrix is not numerically positive definite
@@ -83,14 +84,15 @@ class Scaled:
 
     def clone(self) -> Scaled:
         """A copy of every tensor."""
-        *mine, pairs = (getattr(self, field.name) for field in fields(self))
-        return Scaled(*(tensor.clone() for tensor in mine), None if pairs is None else Pairs(*map(torch.clone, pairs)))
+        mine: dict[str, Any] = {name: getattr(self, name).clone() for name in (*_OWN, "R", "tol")}
+        return replace(
+            self, **mine, pairs=None if self.pairs is None else Pairs(*(part.clone() for part in self.pairs))
+        )
 
     def only(self, index: Tensor) -> Scaled:
         """The samples at ``index`` (k,)."""
-        R = self.R if len(self.R) == 1 else self.R[index]
-        own = (value[index] for value in (self.limit, self.present, self.sign))
-        return Scaled(self.H[index], self.c[index], R, *own, self.tol, self.pairs)
+        own: dict[str, Any] = {name: getattr(self, name)[index] for name in _OWN}
+        return replace(self, **own, R=self.R if len(self.R) == 1 else self.R[index])
 
 
 class _Left(NamedTuple):
