@@ -79,7 +79,11 @@ def test_products_of_pairs_of_rows_make_up_the_normal_matrix() -> None:
     pairs = _pairs(chain)
     assert pairs is not None
     assert pairs.column.shape == (29, 2)
-    torch.testing.assert_close(_from_pairs(pairs, by), torch.tril(_normal_matrix(chain[None], by)))
+    shift = torch.arange(1.0, 31.0, dtype=torch.float64).expand(5, -1)
+    expected = torch.tril(chain @ torch.diag_embed(by) @ chain.T + torch.diag_embed(shift))
+    torch.testing.assert_close(_from_pairs(pairs, by, shift), expected)
+    torch.testing.assert_close(torch.tril(_normal_matrix(chain[None], by, shift)), expected)
+    torch.testing.assert_close(torch.tril(_normal_matrix(chain.repeat(5, 1, 1), by, shift)), expected)
     assert _pairs(torch.ones_like(chain)) is None
     assert _pairs(torch.eye(30, 60, dtype=torch.float64)) is None
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pear.problem.canonical import matvec, tmatvec
+from pear.problem.canonical import matvec
 from pear.solvers.linalg.cholesky import factor
 
 _Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -100,11 +100,13 @@ class _Left(NamedTuple):
 
     Attributes:
         slope: (B, n) the gradient of the Lagrangian.
-        rest: (B, p + K) what is left of each limit, its slack taken off.
+        equality: (B, p) what is left of the right-hand sides; rest: (B, K) of the other limits, their slacks taken
+            off.
         product: (B, K) slack times multiplier; mu: (B, 1) its mean.
     """
 
     slope: Tensor
+    equality: Tensor
     rest: Tensor
     product: Tensor
     mu: Tensor
@@ -133,19 +135,19 @@ class Newton:
         self.lift = data.c.new_ones(B, 1)
         self.count = data.c.new_zeros(B, 1)
         self._factored = torch.ones_like(self.residual, dtype=torch.bool)
+        self._shift = data.c.new_full((B, self.p), _DELTA)
 
     def begin(self) -> None:
         """Minimise objective + ½‖violation‖², and shift slacks and multipliers inside."""
         d, p, m, n = self.data, self.p, self.m, self.n
-        B = len(d.c)
         self.lift.fill_(1.0)
         self.count.copy_(d.present.sum(1, keepdim=True).clamp(min=1))
-        weight = d.present.expand(B, -1)
-        pulled = d.limit[:, p:] * weight
-        t = torch.cat([d.limit[:, :p].expand(B, -1) / -_DELTA, -pulled[:, :m]], 1)
-        right = -d.c - pulled[:, m : m + n] + pulled[:, m + n :]
-        x, v = self._factor(weight, 1 / weight.clamp(min=_NOTHING))(right, t)
-        gap = (d.limit[:, p:] - self._times(x)[:, p:]) * weight  # slack if positive, multiplier if negative
+        weight, limit = d.present, d.limit[:, p:]
+        pulled = limit * weight
+        right = pulled[:, m + n :] - pulled[:, m : m + n] - d.c
+        solve = self._factor(weight, 1 / weight[:, :m].clamp(min=_NOTHING), d.limit[:, :p])
+        x, v = solve(right, -pulled[:, :m])
+        gap = self._less(limit, x) * weight  # slack if positive, multiplier if negative
 
         def inside(value: Tensor) -> Tensor:
             shift = -torch.where(weight > 0, value, torch.inf).amin(1, keepdim=True)
@@ -180,34 +182,35 @@ class Newton:
         x, lam, s = self._parts()
         curvature_term = d.H * x if d.H.dim() == 2 else matvec(d.H, x)
         slope = curvature_term + d.c + lam[:, m + n :] - lam[:, m : m + n]
-        slope = slope + tmatvec(d.R, state[:, n : n + self.k]) if self.k else slope
-        rest = d.limit - self._times(x)
-        rest[:, p:] -= s
+        slope = _plus_tmatvec(slope, d.R, state[:, n : n + self.k]) if self.k else slope
+        equality = _plus_matvec(d.limit[:, :p], d.R[:, :p], x, -1) if p else d.limit[:, :p]
+        rest = self._less(d.limit[:, p:], x) - s
         product = s * lam
         mu = product.sum(1, keepdim=True) / self.count
         # not relative to the multipliers: they grow without limit where there is no feasible point
         unit, dual, size, primal = (_largest(value) for value in (curvature_term, slope, x, rest))
+        primal = torch.maximum(primal, _largest(equality)) if p else primal
         dual = torch.maximum(dual, mu[:, 0] / _MARGIN) / (1 + unit)
         torch.maximum(dual, primal / (1 + size), out=self.residual)
         better = self.residual < self.least
         torch.where(better[:, None], state, self.best, out=self.best)
         torch.where(better, self.residual, self.least, out=self.least)
-        return _Left(slope, rest, product, mu)
+        return _Left(slope, equality, rest, product, mu)
 
     def move(self, left: _Left) -> None:
         """Mehrotra's predictor and corrector."""
         d, n, p, m = self.data, self.n, self.p, self.m
-        slope, rest, product, mu = left
+        slope, equality, rest, product, mu = left
         _, lam, s = self._parts()
         both = self.state[:, n + p :]
         W = lam / s
-        solve = self._factor(W, s / lam)
+        solve = self._factor(W, s[:, :m] / lam[:, :m], equality)
 
         def direction(pull: Tensor) -> Tensor:
             """The step in which multipliers change by ``pull`` (B, K) where slacks do not."""
-            t = torch.addcmul(pull, W, rest[:, p:], value=-1)
-            dx, v = solve(t[:, m : m + n] - t[:, m + n :] - slope, torch.cat([rest[:, :p] / -_DELTA, t[:, :m]], 1))
-            ds = rest[:, p:] - self._times(dx)[:, p:]
+            t = torch.addcmul(pull, W, rest, value=-1)
+            dx, v = solve(t[:, m : m + n] - t[:, m + n :] - slope, t[:, :m])
+            ds = self._less(rest, dx)
             return torch.cat([dx, v[:, :p], torch.addcmul(pull, W, ds, value=-1), ds], 1)
 
         step = direction(-lam)[:, n + p :]
@@ -227,59 +230,59 @@ class Newton:
         x, _, lam, s = self.state.split([self.n, self.p, self.K, self.K], 1)
         return x, lam, s
 
-    def _times(self, x: Tensor) -> Tensor:
-        """(B, p + K) the rows and signed bounds at x (B, n); zero where absent."""
-        d, B = self.data, len(x)
-        bounds = (d.sign.view(-1, 2, self.n) * x[:, None]).view(B, 2 * self.n)
-        if not self.k:
+    def _less(self, start: Tensor, x: Tensor) -> Tensor:
+        """(B, K) ``start`` less the inequalities and signed bounds at x (B, n), where they are present."""
+        d, m, shape = self.data, self.m, (len(x), 2, self.n)
+        bounds = torch.addcmul(start[:, m:].view(shape), d.sign.view(shape), x[:, None], value=-1).view(len(x), -1)
+        if not m:
             return bounds
-        rows = matvec(d.R, x)
-        if self.m:
-            rows[:, self.p :] *= d.present[:, : self.m]
-        return torch.cat([rows, bounds], 1)
+        rows = matvec(d.R[:, self.p :], x)
+        return torch.cat([torch.addcmul(start[:, :m], d.present[:, :m], rows, value=-1), bounds], 1)
 
-    def _factor(self, W: Tensor, inverse_W: Tensor) -> _Solve:
-        """Factor the Newton system for weights W (B, K) of the inequalities.
+    def _factor(self, W: Tensor, inverse_W: Tensor, equality: Tensor) -> _Solve:
+        """Factor the Newton system for weights W (B, K) of the inequalities, ``inverse_W`` (B, m) for the rows.
 
         Returns:
-            A function of r (B, n) and t (B, p + m) that gives dx and v with (H + ρI + D) dx + Rᵀv = r and
-            v = W R dx + t: the steps of x and of the rows' multipliers.
+            A function of r (B, n) and t (B, m) that gives dx and v with (H + ρI + D) dx + Rᵀv = r and v = W R dx + t,
+            where t is −equality/δ for the equalities: the steps of x and of the rows' multipliers.
         """
-        d, p, m, n, k = self.data, self.p, self.m, self.n, self.k
+        d, m, n, k = self.data, self.m, self.n, self.k
         bounds = W[:, m : m + n] + W[:, m + n :] + _RHO
         if d.H.dim() == 2 and k < n:
-            shift = torch.full_like(W[:, :1], _DELTA).expand(-1, p)
-            return self._factor_rows(d.H + bounds, torch.cat([shift, inverse_W[:, :m]], 1) if m else shift)
-        M = torch.diag_embed(d.H + bounds) if d.H.dim() == 2 else d.H + torch.diag_embed(bounds)
-        if not k:
-            solve_bare = self._inverse(M)
-            return lambda r, t: (solve_bare(r), t)
-        W = torch.cat([torch.full_like(W[:, :1], 1 / _DELTA).expand(-1, p), W[:, :m]], 1)
-        return self._factor_variables(M, W)
+            return self._factor_rows(d.H + bounds, _beside(self._shift, inverse_W), -equality)
+        M = torch.diag_embed(d.H) if d.H.dim() == 2 else d.H
+        weight = _beside(1 / self._shift, W[:, :m])
+        return self._factor_variables(M, bounds, weight, equality / -_DELTA)
 
-    def _factor_variables(self, M: Tensor, W: Tensor) -> _Solve:
+    def _factor_variables(self, H: Tensor, bounds: Tensor, W: Tensor, t_equality: Tensor) -> _Solve:
         R = self.data.R
-        inverse = self._inverse(torch.baddbmm(M, R.mT.expand(len(W), -1, -1), W[:, :, None] * R))
+        M = torch.baddbmm(H, R.mT.expand(len(W), -1, -1), W[:, :, None] * R) if self.k else H.clone()
+        M.diagonal(dim1=1, dim2=2).add_(bounds)
+        inverse = self._inverse(M)
 
         def solve(r: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-            dx = inverse(r - tmatvec(R, t))
+            t = _beside(t_equality, t)
+            if not self.k:
+                return inverse(r), t
+            dx = inverse(_plus_tmatvec(r, R, t, -1))
             v = torch.addcmul(t, W, matvec(R, dx))
             # W is as large as 1/δ and v a difference of large numbers; one refinement gives the lost digits back
-            again = inverse(r - matvec(M, dx) - tmatvec(R, v))
+            rest = torch.addcmul(r - matvec(H, dx), bounds, dx, value=-1)
+            again = inverse(_plus_tmatvec(rest, R, v, -1))
             return dx + again, torch.addcmul(v, W, matvec(R, again))
 
         return solve
 
-    def _factor_rows(self, diagonal: Tensor, inverse_W: Tensor) -> _Solve:
+    def _factor_rows(self, diagonal: Tensor, inverse_W: Tensor, q_equality: Tensor) -> _Solve:
         """The same from the side of the rows, whose weights may be as large as they like."""
-        R, by = self.data.R, 1 / diagonal
-        S = _normal_matrix(R, by) if self.data.pairs is None else _from_pairs(self.data.pairs, by)
-        S.diagonal(dim1=1, dim2=2).add_(inverse_W)
+        R, by, pairs = self.data.R, 1 / diagonal, self.data.pairs
+        S = _normal_matrix(R, by, inverse_W) if pairs is None else _from_pairs(pairs, by, inverse_W)
         inverse = self._inverse(S)
 
         def solve(r: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-            v = inverse(torch.addcmul(matvec(R, by * r), inverse_W, t))
-            return by * (r - tmatvec(R, v)), v
+            q = _beside(q_equality, inverse_W[:, self.p :] * t)
+            v = inverse(_plus_matvec(q, R, by * r))
+            return by * _plus_tmatvec(r, R, v, -1), v
 
         return solve
 
@@ -292,24 +295,33 @@ class Newton:
         M.diagonal(dim1=1, dim2=2).mul_(self.lift)
         factored = factor(M)
         self._factored = factored.good
-        self.lift.copy_(torch.where(factored.good[:, None], self.lift, 1 + _LIFT))
+        self.lift.masked_fill_(~factored.good[:, None], 1 + _LIFT)
         return factored.solve
 
 
-def _normal_matrix(R: Tensor, by: Tensor) -> Tensor:
-    """(B, k, k) R D Rᵀ for R (B or 1, k, n) and the diagonal of D (B, n)."""
+def _normal_matrix(R: Tensor, by: Tensor, shift: Tensor) -> Tensor:
+    """(B, k, k) R D Rᵀ plus a diagonal, for R (B or 1, k, n), the diagonal of D (B, n) and ``shift`` (B, k)."""
     scaled = by[:, None, :] * R
-    return scaled @ R[0].mT if len(R) == 1 else torch.bmm(scaled, R.mT)
+    S = scaled @ R[0].mT if len(R) == 1 else torch.bmm(scaled, R.mT)
+    S.diagonal(dim1=1, dim2=2).add_(shift)
+    return S
 
 
-def _from_pairs(pairs: Pairs, by: Tensor) -> Tensor:
+def _from_pairs(pairs: Pairs, by: Tensor, shift: Tensor) -> Tensor:
     """The lower triangle of the same, above which there are zeros."""
     B, k = len(by), len(pairs.square)
     S = by.new_zeros(B, k * k)
     S[:, pairs.place] = (by[:, pairs.column] * pairs.product).sum(2)
     S = S.view(B, k, k)
-    S.diagonal(dim1=1, dim2=2).copy_(by @ pairs.square.mT)
+    S.diagonal(dim1=1, dim2=2).copy_(torch.addmm(shift, by, pairs.square.mT))
     return S
+
+
+def _beside(first: Tensor, second: Tensor) -> Tensor:
+    """Columns beside each other; without a copy where one side has none."""
+    if not second.shape[1]:
+        return first
+    return torch.cat([first, second], 1) if first.shape[1] else second
 
 
 def _largest(values: Tensor) -> Tensor:
@@ -319,5 +331,18 @@ def _largest(values: Tensor) -> Tensor:
 
 def _longest(values: Tensor, change: Tensor) -> Tensor:
     """(B, 1) the longest step, at most 1, that keeps positive values (B, 2K) positive, with a margin."""
-    fall = (change / values).amin(1, keepdim=True).neg()
-    return _TO_BOUNDARY / fall.clamp(min=_TO_BOUNDARY)
+    return ((change / values).amin(1, keepdim=True) / -_TO_BOUNDARY).clamp(min=1.0).reciprocal()
+
+
+def _plus_matvec(start: Tensor, matrix: Tensor, x: Tensor, times: float = 1.0) -> Tensor:
+    """``start + times · M x``, (B, r), for M (B or 1, r, n) and x (B, n)."""
+    if len(matrix) == 1:
+        return torch.addmm(start, x, matrix[0].mT, alpha=times)
+    return torch.baddbmm(start[:, :, None], matrix, x[:, :, None], alpha=times)[:, :, 0]
+
+
+def _plus_tmatvec(start: Tensor, matrix: Tensor, y: Tensor, times: float = 1.0) -> Tensor:
+    """``start + times · Mᵀ y``, (B, n), for M (B or 1, r, n) and y (B, r)."""
+    if len(matrix) == 1:
+        return torch.addmm(start, y, matrix[0], alpha=times)
+    return torch.baddbmm(start[:, None], y[:, None], matrix, alpha=times)[:, 0]
