@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -99,3 +101,56 @@ def test_the_first_pass_of_the_repair_is_the_same(name: str, made: dict[Any, Any
         torch.testing.assert_close(found.x, verdict.x, rtol=1e-12, atol=1e-12 * case.size)
         for here, there in zip(systems.project(case.true), again.project(case.true), strict=True):
             torch.testing.assert_close(there, here, rtol=1e-9, atol=1e-9)
+
+
+class OnGPU(NamedTuple):
+    """What the rules look at of a tensor."""
+
+    shape: tuple[int, ...]
+    device: torch.device = torch.device("cuda", 0)
+    dtype: torch.dtype = torch.float64
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> float:
+    """The numbers that a GPU of 8 GB has room for, and an empty store."""
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=8e9))
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(replay, "_store", replay._Store())
+    return 1e9
+
+
+def ask(name: str, numbers: float, make: Callable[[], Any] = object, shape: tuple[int, ...] = (2, 3)) -> Any:
+    return replay.captured(name, [OnGPU(shape)], int(numbers), make)  # type: ignore[list-item]
+
+
+def test_the_second_call_with_its_shapes_captures(room: float) -> None:
+    assert ask("a", 1) is None
+    assert ask("a", 1, shape=(3, 3)) is None
+    first = ask("a", 1)
+    assert first is not None
+    assert ask("a", 1) is first
+    assert ask("a", 1, shape=(3, 3)) not in (None, first)
+    assert [ask("large", room / 100) for _ in range(3)] == [None] * 3
+
+
+def test_the_oldest_makes_room(room: float) -> None:
+    for name in "abcde":
+        ask(name, room / 130)
+        assert ask(name, room / 130) is not None
+    kept = [key for key, entry in replay._store.found.items() if entry is not None]
+    assert [key[0] for key in kept] == ["b", "c", "d", "e"]  # type: ignore[index]
+    assert ask("a", room / 130) is not None  # it was seen before
+
+
+def test_where_capturing_is_refused_a_warning_says_so_once(room: float, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse() -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    for _ in range(3):
+        assert ask("a", 1, refuse) is None
+    assert ask("b", 1) is None
+    assert ask("b", 1) is None
+    assert len(caplog.records) == 1
+    assert "no CUDA graphs" in caplog.text
+    assert "not permitted" in caplog.text

@@ -26,8 +26,10 @@ from torch import Tensor
 
 logger = logging.getLogger("pear")
 
-_LARGE = 2**26  # numbers that a function works on, from which on it is not captured
-_KEPT = 2**28  # and of all that is kept
+_LARGE = (
+    1 / 128
+)  # of the GPU's memory: a function that works on more is not captured, since it may hold some times that
+_KEPT = 1 / 32  # and of all that is kept
 _REMEMBERED = 256  # names with shapes
 
 Made = TypeVar("Made")
@@ -62,7 +64,10 @@ def replay(name: Hashable, function: Callable[..., Any], arguments: Sequence[Any
 def captured(name: Hashable, tensors: Sequence[Tensor], numbers: int, make: Callable[[], Made]) -> Made | None:
     """What ``make`` captures for tensors of these shapes; None where, by the rules, nothing is captured."""
     device = tensors[0].device
-    if device.type != "cuda" or numbers > _LARGE or _store.refused:
+    if device.type != "cuda" or _store.refused:
+        return None
+    room = torch.cuda.get_device_properties(device).total_memory / 8
+    if numbers > _LARGE * room:
         return None
     found, key = _store.found, (name, device, *((tensor.shape, tensor.dtype) for tensor in tensors))
     if key not in found:
@@ -73,7 +78,7 @@ def captured(name: Hashable, tensors: Sequence[Tensor], numbers: int, make: Call
     found.move_to_end(key)
     entry = found[key]
     if entry is None:
-        _make_room(numbers)
+        _make_room(numbers, int(_KEPT * room))
         try:
             with torch.cuda.device(device):
                 entry = found[key] = make(), numbers
@@ -167,12 +172,12 @@ def _put_together(form: Any, tensors: Sequence[Tensor]) -> Any:
     return made
 
 
-def _make_room(numbers: int) -> None:
-    """Forget the oldest of what is captured until there is room for more."""
+def _make_room(numbers: int, most: int) -> None:
+    """Forget the oldest of what is captured until there is room for more, with ``most`` numbers in all."""
     kept = {key: entry[1] for key, entry in _store.found.items() if entry is not None}
     total = sum(kept.values()) + numbers
     for key, size in kept.items():
-        if total <= _KEPT:
+        if total <= most:
             return
         _store.found[key] = None
         total -= size
