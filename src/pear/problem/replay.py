@@ -24,6 +24,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from pear.problem.canonical import QuadraticProgram
+
 logger = logging.getLogger("pear")
 
 _LARGE = (
@@ -59,6 +61,13 @@ def replay(name: Hashable, function: Callable[..., Any], arguments: Sequence[Any
     form = _taken_apart(list(arguments), tensors)
     found = captured((name, form), tensors, numbers, lambda: _Replayed(function, form, tensors))
     return function(*arguments) if found is None else found(tensors)
+
+
+def replay_programs(name: str, function: Callable[..., Any], qp: QuadraticProgram, *given: Any) -> Any:
+    """``function(qp, *given)``; dense programs on a GPU are replayed."""
+    if not qp.c.is_cuda:
+        return function(qp, *given)
+    return replay(name, function, (qp, *given), sum(matrix.numel() for matrix in (qp.H, qp.A, qp.G)))
 
 
 def captured(name: Hashable, tensors: Sequence[Tensor], numbers: int, make: Callable[[], Made]) -> Made | None:
