@@ -19,17 +19,19 @@ from typer.testing import CliRunner, Result
 
 import pear
 from pear.bench import gradient, integers, memory, plain_loop, scaling, training
-from pear.bench.evaluation import Markets, summarize
+from pear.bench.evaluation import summarize
 from pear.bench.gradient import ratio
+from pear.bench.instances import Instances
 from pear.bench.record import Record
 from pear.bench.scaling import fitted_exponent
 from pear.bench.settings import Callbacks
+from pear.bench.structures import STRUCTURES, Structure
 from pear.bench.table import Table
 from pear.cli.app import app
 from pear.errors import PearError, ProblemError
 from pear.experiments.protocols.lp import make_split, make_task, paper_model, train
 from pear.peers import Peer, PeerError, PeerTimeoutError, choose, environment, interpreter, measure, registry
-from pear.peers.workers.worker import portfolios
+from pear.peers.workers.worker import regrets
 
 Run = Callable[..., Result]
 
@@ -122,16 +124,21 @@ def test_summaries_of_trainings_pair_seeds() -> None:
 # --- the reference of the gradient benchmark ------------------------------------------------------------------------
 
 
-def test_markets_are_judged_from_the_first_sample_on_and_do_not_depend_on_the_batch() -> None:
-    few, many = Markets(5, 4, references=4, seed=3), Markets(5, 9, references=4, seed=3)
-    assert np.array_equal(few.Q, many.Q[:4])
+@pytest.mark.parametrize("structure", STRUCTURES[:-1], ids=lambda one: one.name)
+def test_instances_are_judged_from_the_first_sample_on_and_do_not_depend_on_the_batch(structure: Structure) -> None:
+    n = 8 if structure.any_size else structure.size
+    few, many = Instances(structure, n, 4, references=4, seed=3), Instances(structure, n, 9, references=4, seed=3)
+    for name, value in few.data(4).items():
+        assert np.array_equal(value, many.data(4)[name])
     assert np.array_equal(few.moved, many.moved[:4])
     assert few.answers.comparable[0]
-    assert few.moved_answers.comparable[0]
+    assert few.moved_answers is None or few.moved_answers.comparable[0]
     assert few.answers.errors(few.answers.gradient).largest == 0.0
+    assert few.answers.decision_errors(few.answers.decision).largest == 0.0
     off = few.answers.gradient.copy()
     off[0] *= 1.25
     assert few.answers.errors(off[:1]).largest == pytest.approx(0.25)
+    assert few.answers.decision_errors(1.25 * few.answers.decision).largest == pytest.approx(0.25)
 
 
 # --- the plain loop -------------------------------------------------------------------------------------------------
@@ -256,7 +263,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pee
 
 def test_a_peer_may_be_a_layer_alone() -> None:
     Q, cost, true = np.array([[[2.0, 0.5], [0.5, 1.0]]]), np.array([[1.0, -1.0]]), np.array([[0.5, 2.0]])
-    step = portfolios(lambda Q: lambda costs: -costs, {"Q": Q, "cost": cost, "true": true}, "cpu")
+    step = regrets(lambda data: lambda costs: -costs, {"Q": Q, "cost": cost, "true": true}, "cpu")
     np.testing.assert_allclose(step()["gradient"], (Q @ cost[:, :, None])[:, :, 0] - true)
 
 
@@ -303,7 +310,7 @@ def test_a_worker_that_hangs_is_ended_and_larger_batches_are_left_out(
     with pytest.raises(PeerTimeoutError, match="fake was ended after 3 s"):
         measure(peer, Path(sys.executable), {"Q": np.ones(1)}, limit=1.0)
     notes: list[str] = []
-    settings = gradient.GradientSettings((4,), (2, 3), repeats=1, limit=0.4)
+    settings = gradient.GradientSettings(sizes=(4,), batches=(2, 3), repeats=1, limit=0.4)
     gradient.run(settings, Callbacks(lambda row: None, notes.append), [(peer, Path(sys.executable))])
     assert [note for note in notes if note.startswith("Fake")] == [
         "Fake: 4 assets with a batch of 2 and larger left out: fake was ended after 1 s"
@@ -315,7 +322,7 @@ def test_a_gradient_of_the_wrong_shape_is_refused(fake: Callable[[str], Peer]) -
         "import numpy as np\nPACKAGES = ()\ndef prepare(data, device):\n    return lambda: {'gradient': np.ones(3)}\n"
     )
     notes: list[str] = []
-    settings = gradient.GradientSettings((4,), (2,), repeats=1)
+    settings = gradient.GradientSettings(sizes=(4,), batches=(2,), repeats=1)
     gradient.run(settings, Callbacks(lambda row: None, notes.append), [(fake(code), Path(sys.executable))])
     assert notes[-1].endswith("fake returned a gradient of shape (3,); expected (2, 4)")
 
@@ -333,7 +340,7 @@ def test_unknown_and_unsuitable_peers(run: Run) -> None:
     assert "dqp takes no part in `pear bench epoch`" in result.stderr
     with pytest.raises(PeerError, match="does not compute on cuda"):
         choose(["dqp"], "gradient", "cuda")
-    assert [peer.name for peer in choose(["all"], "gradient", "cuda")] == ["qpth"]
+    assert [peer.name for peer in choose(["all"], "gradient", "cuda")] == ["qpth", "qpax", "qpax", "mpax"]
     assert [peer.name for peer in choose(["all"], "training")] == ["pyepo"]
     assert [peer.worker.name for peer in choose(["qpth"], "epoch")] == ["run_qpth_epoch.py"]
 
@@ -410,7 +417,8 @@ def test_environments_are_reused_until_asked_otherwise(tmp_path: Path, monkeypat
 def test_every_peer_has_its_worker_and_no_open_torch() -> None:
     for peer in registry.PEERS:
         assert peer.worker.is_file()
-        assert any(requirement.startswith("torch==") for requirement in peer.requirements)
+        needs_torch = "torch" in peer.worker.read_text("utf-8")
+        assert needs_torch == any(requirement.startswith("torch==") for requirement in peer.requirements)
 
 
 # --- commands -------------------------------------------------------------------------------------------------------
@@ -444,12 +452,16 @@ def test_bad_arguments_are_one_sentence(run: Run, arguments: tuple[str, ...], me
 
 def test_what_the_usual_grid_leaves_out_is_said() -> None:
     points, left_out = gradient.GradientSettings().grid()
-    assert dict(points)[100] == [1, 64, 512]
-    assert dict(points)[500] == [1, 64]
+    assert [(point.structure.name, point.n, point.batches) for point in points] == [
+        ("portfolio", 20, [1, 64, 512]),
+        ("portfolio", 100, [1, 64, 512]),
+        ("portfolio", 500, [1, 64]),
+    ]
     assert left_out == [
         "500 assets with a batch of 512 and larger left out: name --sizes and --batches to have it",
     ]
-    assert gradient.GradientSettings((500,), (512,)).grid() == ([(500, [512])], [])
+    asked = gradient.GradientSettings(sizes=(500,), batches=(512,)).grid()
+    assert asked == ([gradient.Point(STRUCTURES[0], 500, [512])], [])
 
 
 def test_training_compares_both_sides(run: Run, tmp_path: Path) -> None:
@@ -563,7 +575,7 @@ def test_every_option_reaches_the_settings(run: Run, monkeypatch: pytest.MonkeyP
     found = asked(
         run, monkeypatch, gradient, "gradient", "--sizes", "7,3-4", "--limit", "2", "--profile", "--seed", "5"
     )
-    assert found == gradient.GradientSettings((7, 3, 4), limit=2.0, profile=True, seed=5)
+    assert found == gradient.GradientSettings(sizes=(7, 3, 4), limit=2.0, profile=True, seed=5)
     found = asked(run, monkeypatch, scaling, "scaling", "--grids", "none", "--spread", "0")
     assert found == scaling.ScalingSettings(grids=(), spread=0)
     found = asked(run, monkeypatch, training, "training", "--tasks", "paths,", "--full", "--degree", "2")
@@ -575,7 +587,7 @@ def test_every_option_reaches_the_settings(run: Run, monkeypatch: pytest.MonkeyP
 
 def test_quick_leaves_what_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     found = asked(run, monkeypatch, gradient, "gradient", "--quick", "--batches", "4")
-    assert found == gradient.GradientSettings((20,), (4,), repeats=3)
+    assert found == gradient.GradientSettings(sizes=(20,), batches=(4,), repeats=3)
     found = asked(run, monkeypatch, training, "training", "--quick")
     assert found == training.TrainingSettings(seeds=(0,), quick=True)
     assert asked(run, monkeypatch, scaling, "scaling", "--quick").grids == scaling.QUICK_GRIDS
@@ -625,6 +637,9 @@ def test_settings_are_checked_before_anything_is_measured() -> None:
 def test_gradients_are_measured_on_a_gpu() -> None:
     pytest.importorskip("qpsolvers", reason="the reference is another solver's")
     rows: list[gradient.GradientRow] = []
-    gradient.run(gradient.GradientSettings((8,), (4,), device="cuda", repeats=1, profile=True), Callbacks(rows.append))
+    gradient.run(
+        gradient.GradientSettings(sizes=(8,), batches=(4,), device="cuda", repeats=1, profile=True),
+        Callbacks(rows.append),
+    )
     assert [row.who for row in rows] == OURS
     assert all(row.error_largest < 1e-8 and row.compared for row in rows)

@@ -92,7 +92,7 @@ PEERS: tuple[Peer, ...] = (
     ),
     Peer(
         "qpax", "qpax", "qpax", WORKERS / "run_qpax.py", _QPAX, devices=("cpu", "cuda"),
-        options=(("solver_tol", 1e-8), ("target_kappa", 1e-8)), note="batched interior point in JAX, float64",
+        options=(("solver_tol", 1e-10), ("target_kappa", 1e-10)), note="batched interior point in JAX, float64",
     ),
     Peer(
         "qpax", "qpax, loose", "qpax", WORKERS / "run_qpax.py", _QPAX, devices=("cpu", "cuda"), loose=True,

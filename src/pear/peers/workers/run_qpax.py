@@ -21,6 +21,7 @@ def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
     if os.environ.get("OMP_NUM_THREADS") == "1":
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # another process has data on the same GPU
+    os.environ["JAX_TRACEBACK_FILTERING"] = "off"  # so that the last line of an error is the error
     jax: Any = import_module("jax")
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_platforms", device)

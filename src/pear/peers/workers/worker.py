@@ -8,8 +8,8 @@ each shared by all samples or with a first dimension for them. ``prepare(data, d
 arguments: one measurement, forward and backward, that returns named arrays. The arrays of the last measurement and the
 seconds of all are written.
 
-The file has Q, A, b, G, h, lb and ub, the costs ``cost`` (B, n) and ``true`` (B, n), and the peer's options; C and d are
-G, h and the finite bounds as rows.
+The file has Q, A, b, G, h, lb and ub, ``cost`` (B, n) and ``true`` (B, n), and the peer's options; C and d are G, h and
+the finite bounds as rows.
 """
 
 from __future__ import annotations
