@@ -31,7 +31,7 @@ from pear.cli.app import app
 from pear.errors import PearError, ProblemError
 from pear.experiments.protocols.lp import make_split, make_task, paper_model, train
 from pear.peers import Peer, PeerError, PeerTimeoutError, choose, environment, interpreter, measure, registry
-from pear.peers.workers.worker import regrets
+from pear.peers.workers.worker import regrets, with_bounds_as_rows
 
 Run = Callable[..., Result]
 
@@ -97,6 +97,36 @@ def test_the_fastest_exact_peer_is_what_we_compare_with() -> None:
     assert math.isnan(gradient.to_pear(rows, rows[5]))
     wrong = replace(rows[0], error_largest=1e-3)
     assert math.isnan(gradient.ahead([wrong, *rows[1:]], wrong))
+
+
+def test_several_structures_are_summed_up_point_by_point() -> None:
+    at_box = {"structure": "box"}
+    rows = [
+        gradient_row("pear layer", 0.001),
+        gradient_row("quick", 0.006),
+        gradient_row("pear layer", 0.002, **at_box),
+        gradient_row("pear layer, one CPU core", 0.05, **at_box),
+        gradient_row("slow", 0.3, largest=1e-4, **at_box),
+        gradient_row("quick", 0.1, largest=1e-3, **at_box),
+        gradient_row("quick, loose", 0.004, largest=0.5, loose=True, **at_box),
+        gradient_row("forward pass", 0.001, measured="decision", **at_box),
+        gradient_row("unjudged", 0.001, largest=math.nan, compared=0, **at_box),
+    ]
+    table = gradient.summary(rows)
+    assert [heading.split(",")[0] for heading in table.headings[3::3]] == ["ours", "÷ ours", "÷ ours", "÷ ours"]
+    core = ("–", "–", "–")
+    assert table.rows == [
+        ("portfolio", "20", "64", "1", "6 (quick)", "1e-13", "6", "–", "–", "–", *core),
+        ("box", "20", "64", "2", "100 (quick)", "1e-04", "50", "4 (quick, loose)", "5e-02", "2", "50", "1e-13", "25"),
+    ]
+    assert len(table.headings) == len(table.rows[0])
+    whole = gradient.tables(rows)
+    assert whole[0].headings[0] == "structure"
+    assert whole[-1] == table
+    assert [table.headings[0] for table in gradient.tables(rows[:2])] == ["who"]
+    without_core = gradient.summary([row for row in rows if "core" not in row.who])
+    assert len(without_core.headings) == len(table.headings) - 3
+    assert not rows[7].exact
 
 
 def test_no_time_is_shown_without_its_error() -> None:
@@ -428,6 +458,12 @@ def test_every_peer_has_its_worker_and_no_open_torch() -> None:
     ("arguments", "message"),
     [
         (("gradient", "--sizes", "1"), "--sizes must be whole numbers of at least 2; got [1]"),
+        (
+            ("gradient", "--structures", "boxes"),
+            "--structures must be some of portfolio, box, rows, own-rows, knapsack",
+        ),
+        (("gradient", "--structures", "boxes"), "got 'boxes'; did you mean box?"),
+        (("gradient", "--structures", ","), "or all; got none"),
         (("gradient", "--sizes", "many"), "--sizes must be whole numbers"),
         (("gradient", "--batches", "0"), "--batches must be whole numbers of at least 1"),
         (("gradient", "--device", "tpu"), "--device must be cpu or cuda; got 'tpu'"),
@@ -462,6 +498,64 @@ def test_what_the_usual_grid_leaves_out_is_said() -> None:
     ]
     asked = gradient.GradientSettings(sizes=(500,), batches=(512,)).grid()
     assert asked == ([gradient.Point(STRUCTURES[0], 500, [512])], [])
+
+
+def test_every_structure_has_its_own_size_and_batches() -> None:
+    points, left_out = gradient.GradientSettings(("all",)).grid()
+    assert [(point.structure.name, point.n) for point in points][4:] == [
+        ("knapsack", 100),
+        ("path-5", 40),
+        ("path-12", 264),
+    ]
+    assert all(point.batches == [64, 512] for point in points)
+    assert left_out == []
+    points, _ = gradient.GradientSettings(("path-5", "box"), sizes=(7,), batches=(3,)).grid()
+    assert [(point.structure.name, point.n, point.batches) for point in points] == [
+        ("path-5", 40, [3]),
+        ("box", 7, [3]),
+    ]
+    for structure in STRUCTURES:
+        assert structure.draw(np.random.default_rng(0), structure.size, 2).cost.shape == (2, structure.size)
+
+
+def test_every_structure_is_measured_and_each_peer_where_it_takes_part(
+    fake: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solver = """
+        import numpy as np
+        PACKAGES = ()
+        def prepare(data, device):
+            assert data["C"].shape[-2] == data["d"].shape[-1] > 0 and data["accuracy"] == 0.5
+            assert np.linalg.matrix_rank(data["A"]) == len(data["b"])
+            return lambda: {"decision": np.zeros_like(data["cost"])}
+    """
+    peer = replace(fake(solver), measures="decision", structures=("knapsack", "path-5"), options=(("accuracy", 0.5),))
+    rows: list[gradient.GradientRow] = []
+    notes: list[str] = []
+    names = tuple(structure.name for structure in STRUCTURES[:-1])
+    settings = gradient.GradientSettings(names, sizes=(6,), batches=(3,), repeats=1)
+    gradient.run(settings, Callbacks(rows.append, notes.append), [(peer, Path(sys.executable))])
+    assert notes == []
+    assert [row.structure for row in rows if row.who == "Fake"] == ["knapsack", "path-5"]
+    assert all(row.error_median == 1.0 and not row.exact for row in rows if row.who == "Fake")
+    assert {row.structure for row in rows if row.who == "pear warm"} == {"portfolio"}
+    for who in ("pear", "pear layer"):
+        assert [row.structure for row in rows if row.who == who] == list(names)
+    assert all(row.error_largest < 1e-9 and row.compared for row in rows if row.ours)
+    assert len(gradient.series(rows)) == len(rows)
+
+
+def test_bounds_become_rows_of_every_sample() -> None:
+    data = {
+        "G": np.arange(8.0).reshape(2, 2, 2),
+        "h": np.ones((2, 2)),
+        "lb": np.zeros(2),
+        "ub": np.array([np.inf, 3.0]),
+    }
+    found = with_bounds_as_rows(data)
+    assert found["C"].shape == (2, 5, 2)
+    np.testing.assert_array_equal(found["C"][1, 2:], [[-1, 0], [0, -1], [0, 1]])
+    np.testing.assert_array_equal(found["d"][1], [1, 1, 0, 0, 3])
 
 
 def test_training_compares_both_sides(run: Run, tmp_path: Path) -> None:

@@ -223,7 +223,8 @@ class _Sides:
         self.forecasts.known[who] = self.batch, min(seconds)
         times = min(seconds), float(np.median(seconds))
         structure, n = self.instances.structure.name, self.instances.n
-        return GradientRow(who, ours, n, self.batch, *times, *e, structure=structure, **more)
+        errors = e.median, e.q90, e.largest
+        return GradientRow(who, ours, n, self.batch, *times, *errors, e.compared, structure=structure, **more)
 
 
 def _checked(arrays: dict[str, Any], shape: tuple[int, ...], peer: Peer) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pear.bench.evaluation import EXACT
@@ -119,31 +119,35 @@ def tables(rows: list[GradientRow]) -> list[Table]:
 
 
 def summary(rows: list[GradientRow]) -> Table:
-    """For every point our layer beside the fastest peer, the fastest one at a loose setting, and one CPU core."""
-    beside = ("ms", "median\nerror", "÷ ours")
-    headings = ("structure", "n", "batch", "ours,\nms", "fastest peer", *beside, "loose", *beside, "one core,\nms")
-    title = f"Summary: {LAYER} (ours) beside the peers that differentiate, and beside one CPU core"
-    table = Table(title, (*headings, "÷ ours"))
+    """For every point our layer beside the fastest peer, the fastest one at a loose setting, and one CPU core.
+
+    Where a kind of row was not measured at any point there is no column of it.
+    """
+    known = [row for row in rows if row.compared and row.measured == "gradient"]
+    kinds: dict[str, Callable[[GradientRow], bool]] = {
+        "fastest peer": lambda row: not row.ours and not row.loose,
+        "loose peer": lambda row: row.loose,
+        "one core": lambda row: row.who == ONE_CORE,
+    }
+    kinds = {name: fits for name, fits in kinds.items() if any(map(fits, known))}
+    beside = (heading for name in kinds for heading in (f"{name},\nms", "median\nerror", "÷ ours"))
+    title = f"{LAYER} (ours) beside the peers that differentiate, and beside one CPU core"
+    table = Table(title, ("structure", "n", "batch", "ours,\nms", *beside))
     for point in dict.fromkeys(row.point for row in _sorted(rows)):
-        here = [row for row in rows if row.point == point and row.compared and row.measured == "gradient"]
+        here = [row for row in known if row.point == point]
         ours = next((row for row in here if row.who == LAYER), None)
-        core = next((row for row in here if row.who == ONE_CORE), None)
-        peers = (_fastest(row for row in here if not row.ours and row.loose is loose) for loose in (False, True))
-        cells = [cell for peer in peers for cell in (peer.who if peer else "–", *_beside(peer, ours))]
-        first, _, last = _beside(core, ours)
-        table.rows.append((point[0], f"{point[1]:,}", f"{point[2]:,}", _ms(ours), *cells, first, last))
+        fastest = (min(filter(fits, here), key=lambda row: row.seconds, default=None) for fits in kinds.values())
+        cells = [cell for row in fastest for cell in _beside(row, ours)]
+        table.rows.append((point[0], f"{point[1]:,}", f"{point[2]:,}", _ms(ours), *cells))
     return table
 
 
-def _fastest(rows: Iterable[GradientRow]) -> GradientRow | None:
-    return min(rows, key=lambda row: row.seconds, default=None)
-
-
 def _beside(row: GradientRow | None, ours: GradientRow | None) -> tuple[str, str, str]:
-    """Milliseconds, median error, and how many times longer than ours."""
+    """Milliseconds and, of a peer, whose they are; the median error; how many times longer than ours."""
     if row is None:
         return "–", "–", "–"
-    return _ms(row), error(row.error_median), number(ratio(row.seconds, ours.seconds if ours else None))
+    who = "" if row.ours else f" ({row.who})"
+    return _ms(row) + who, error(row.error_median), number(ratio(row.seconds, ours.seconds if ours else None))
 
 
 def _ms(row: GradientRow | None) -> str:
