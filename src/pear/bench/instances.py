@@ -75,7 +75,7 @@ class Instances:
         }
 
     def curvature(self, batch: int) -> Array:
-        """Q + λI of the first ``batch`` samples, (n, n) or (B, n, n)."""
+        """The curvatures Q + λI of the first ``batch`` samples, (n, n) or (B, n, n)."""
         Q = self.part(batch).get("Q", np.zeros((self.n, self.n)))
         return np.asarray(Q + self.smoothing * np.eye(self.n) if self.smoothing else Q)
 
