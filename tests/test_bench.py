@@ -22,6 +22,7 @@ from pear.bench import gradient, integers, memory, plain_loop, scaling, training
 from pear.bench.evaluation import summarize
 from pear.bench.gradient import ratio
 from pear.bench.instances import Instances
+from pear.bench.ours import Ours
 from pear.bench.record import Record
 from pear.bench.scaling import fitted_exponent
 from pear.bench.settings import Callbacks
@@ -543,6 +544,36 @@ def test_every_structure_is_measured_and_each_peer_where_it_takes_part(
         assert [row.structure for row in rows if row.who == who] == list(names)
     assert all(row.error_largest < 1e-9 and row.compared for row in rows if row.ours)
     assert len(gradient.series(rows)) == len(rows)
+
+
+def test_on_a_gpu_one_core_is_measured_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient, "check_device", lambda device: device)
+    monkeypatch.setattr(gradient, "Ours", lambda instances, batch, device: Ours(instances, batch, "cpu"))
+
+    def measured(*structures: str) -> list[str]:
+        settings = gradient.GradientSettings(structures or None, (4,), (2,), device="cuda", repeats=1)
+        rows: list[gradient.GradientRow] = []
+        gradient.run(settings, Callbacks(rows.append))
+        assert all(row.error_largest < 1e-9 and row.compared for row in rows)
+        return [row.who for row in rows]
+
+    assert measured("box") == ["pear", "pear layer", "pear layer, one CPU core"]
+    assert measured() == OURS
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "structure"), [("qpth", "own-rows"), ("qpax", "box"), ("mpax", "path-5")])
+def test_a_peer_solves_what_we_solve(name: str, structure: str) -> None:
+    if not (environment.cache_folder() / "peers" / name / environment.READY).is_file():
+        pytest.skip(f"no environment of {name}; pear bench gradient --peers {name} makes one")
+    rows: list[gradient.GradientRow] = []
+    notes: list[str] = []
+    peers = [(peer, interpreter(peer)) for peer in choose([name], "gradient")]
+    settings = gradient.GradientSettings((structure,), sizes=(6,), batches=(3,), repeats=1)
+    gradient.run(settings, Callbacks(rows.append, notes.append), peers)
+    assert notes == []
+    assert [row.who for row in rows if not row.ours] == [peer.title for peer, _ in peers]
+    assert all(row.error_median < 0.05 and row.loose == ("loose" in row.who) for row in rows)
 
 
 def test_bounds_become_rows_of_every_sample() -> None:

@@ -99,7 +99,7 @@ PEERS: tuple[Peer, ...] = (
         options=(("solver_tol", 1e-5), ("target_kappa", 1e-6)), note="the same with its default tolerance",
     ),
     Peer(
-        "mpax", "MPAX, decision only", "mpax", WORKERS / "run_mpax.py", ("mpax==0.2.4", "jax>=0.10,<0.12"),
+        "mpax", "MPAX, forward", "mpax", WORKERS / "run_mpax.py", ("mpax==0.2.4", "jax>=0.10,<0.12"),
         devices=("cpu", "cuda"), structures=_LINEAR, measures="decision",
         note="first-order LP and QP solver in JAX; the forward pass alone, it has no layer for this derivative",
     ),
