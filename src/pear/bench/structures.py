@@ -19,8 +19,8 @@ from pear.bench.program import Array
 from pear.errors import ProblemError
 
 SHARED_ROWS, OWN_ROWS, KNAPSACK_ROWS = 30, 10, 5
-SMOOTHING = 0.1
-"""λ of the linear programs, the paper's."""
+KNAPSACK_SMOOTHING, PATH_SMOOTHING = 1.0, 0.1
+"""λ of the linear programs."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +48,19 @@ class Structure:
 
     Attributes:
         name: what users write.
-        text: what it is.
+        label: says what it is and how large, given n.
         draw: takes a random generator, the number of variables and the number of samples.
         size: the default number of variables.
         batches: the default numbers of samples on a GPU; those of at most 512 are the default on a CPU.
-        label: says how large a problem is, given n.
         any_size: whether it can have other numbers of variables.
         warm: whether warm starts are measured, too.
     """
 
     name: str
-    text: str
+    label: str
     draw: Callable[[np.random.Generator, int, int], Draw]
     size: int
     batches: tuple[int, ...]
-    label: str
     any_size: bool = True
     warm: bool = False
 
@@ -80,30 +78,30 @@ def _box(rng: np.random.Generator, n: int, B: int) -> Draw:
 
 def _rows(rng: np.random.Generator, n: int, B: int) -> Draw:
     rows, curvatures, costs = rng.spawn(3)
-    G, h = rows.normal(size=(SHARED_ROWS, n)), _room(rows, n, (SHARED_ROWS,))
-    return Draw(*_costs(costs, n, B), {"Q": random_curvature(curvatures, n, B), "G": G, "h": h})
+    fields = {"G": rows.normal(size=(SHARED_ROWS, n)), "h": rows.uniform(0.1, 1.1, SHARED_ROWS), "lb": -1.0, "ub": 1.0}
+    return Draw(*_costs(costs, n, B), {"Q": random_curvature(curvatures, n, B), **fields})
 
 
 def _own_rows(rng: np.random.Generator, n: int, B: int) -> Draw:
     rows, limits, curvatures, costs = rng.spawn(4)
-    G, h = rows.normal(size=(B, OWN_ROWS, n)), _room(limits, n, (B, OWN_ROWS))
-    return Draw(*_costs(costs, n, B), {"Q": random_curvature(curvatures, n, B), "G": G, "h": h})
+    G, h = rows.normal(size=(B, OWN_ROWS, n)), limits.uniform(0.1, 1.1, (B, OWN_ROWS))
+    return Draw(*_costs(costs, n, B), {"Q": random_curvature(curvatures, n, B), "G": G, "h": h, "lb": -1.0, "ub": 1.0})
 
 
 def _knapsack(rng: np.random.Generator, n: int, B: int) -> Draw:
     items, values, errors = rng.spawn(3)
-    weights = items.integers(1, 11, (KNAPSACK_ROWS, n)).astype(float)
-    true = -values.uniform(1.0, 5.0, (B, n))
-    fields = {"G": weights, "h": 0.5 * weights.sum(1), "lb": 0.0, "ub": 1.0}
-    return Draw(true * errors.uniform(0.7, 1.3, (B, n)), true, fields, SMOOTHING)
+    weights = items.uniform(1.0, 9.0, (KNAPSACK_ROWS, n))
+    true = -values.uniform(1.0, 6.0, (B, n))
+    fields = {"G": weights, "h": 0.3 * weights.sum(1), "lb": 0.0, "ub": 1.0}
+    return Draw(true + errors.normal(size=(B, n)), true, fields, KNAPSACK_SMOOTHING)
 
 
 def _path(side: int, rng: np.random.Generator, n: int, B: int) -> Draw:
     costs, errors = rng.spawn(2)
     A, b = flow_balance(side)
     true = costs.uniform(0.5, 1.5, (B, n))
-    fields = {"A": A, "b": b, "lb": 0.0}
-    return Draw(true * errors.uniform(0.7, 1.3, (B, n)), true, fields, SMOOTHING, redundant=1)
+    fields = {"A": A, "b": b, "lb": 0.0, "ub": 1.0}
+    return Draw(true + 0.3 * errors.normal(size=(B, n)), true, fields, PATH_SMOOTHING, redundant=1)
 
 
 def _costs(rng: np.random.Generator, n: int, B: int) -> tuple[Array, Array]:
@@ -113,38 +111,15 @@ def _costs(rng: np.random.Generator, n: int, B: int) -> tuple[Array, Array]:
     return c + 0.5 * errors.normal(size=(B, n)), c
 
 
-def _room(rng: np.random.Generator, n: int, shape: tuple[int, ...]) -> Array:
-    """Right-hand sides of standard normal rows that the origin satisfies."""
-    return rng.uniform(0.0, 0.5 * np.sqrt(n), shape)
-
-
 STRUCTURES: tuple[Structure, ...] = (
-    Structure(
-        "portfolio", "long-only portfolio, own covariance", _portfolio, 100, (64, 512, 4096), "{n:,} assets",
-        warm=True,
-    ),
-    Structure("box", "box QP, own dense Q", _box, 100, (64, 512, 1024), "box QP of {n:,} variables"),
-    Structure(
-        "rows", f"dense QP, {SHARED_ROWS} shared inequalities, own dense Q", _rows, 100, (64, 512, 1024),
-        f"QP of {{n:,}} variables with {SHARED_ROWS} rows",
-    ),
-    Structure(
-        "own-rows", f"dense QP, {OWN_ROWS} inequalities of its own, own dense Q", _own_rows, 60, (64, 512, 1024),
-        f"QP of {{n:,}} variables with {OWN_ROWS} rows of its own",
-    ),
-    Structure(
-        "knapsack", f"relaxed knapsack, {KNAPSACK_ROWS} capacities, λ = {SMOOTHING}", _knapsack, 100, (64, 512, 4096),
-        "knapsack of {n:,} items",
-    ),
-    Structure(
-        "path-5", f"path through a 5×5 grid, 25 rows, λ = {SMOOTHING}", partial(_path, 5), 40, (64, 512, 4096),
-        "5×5 grid of {n:,} edges", any_size=False,
-    ),
-    Structure(
-        "path-12", f"path through a 12×12 grid, 144 rows, λ = {SMOOTHING}", partial(_path, 12), 264, (64, 512, 1024),
-        "12×12 grid of {n:,} edges", any_size=False,
-    ),
-)  # fmt: skip
+    Structure("portfolio", "{n:,} assets", _portfolio, 100, (64, 512, 4096), warm=True),
+    Structure("box", "box QP of {n:,} variables", _box, 100, (64, 512, 1024)),
+    Structure("rows", f"QP of {{n:,}} variables with {SHARED_ROWS} rows", _rows, 100, (64, 512, 1024)),
+    Structure("own-rows", f"QP of {{n:,}} variables with {OWN_ROWS} rows of its own", _own_rows, 60, (64, 512, 1024)),
+    Structure("knapsack", f"knapsack of {{n:,}} items, {KNAPSACK_ROWS} rows", _knapsack, 100, (64, 512, 4096)),
+    Structure("path-5", "5×5 grid of {n:,} edges", partial(_path, 5), 40, (64, 512, 4096), any_size=False),
+    Structure("path-12", "12×12 grid of {n:,} edges", partial(_path, 12), 264, (64, 512, 1024), any_size=False),
+)
 
 
 def choose_structures(names: Sequence[str]) -> list[Structure]:
