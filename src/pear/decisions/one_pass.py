@@ -19,7 +19,6 @@ from torch import Tensor
 
 from pear.decisions.regrets import Decided, RegretCall, Regrets
 from pear.decisions.warm_starts import Table, WarmStarts, curvature_mark
-from pear.optimality.rule import LARGEST
 from pear.problem import Problem
 from pear.problem.problem import FIELDS
 from pear.problem.sparse import MIN_VARIABLES
@@ -74,13 +73,9 @@ class OnePass:
         if prepared is None:
             return None
         P, default, at = prepared
-        if keys is None:
-            states, slots = layout.new_states(len(cost), self.problem.n, self.rows), np.arange(len(cost))
-        else:
-            table, slots = self._table(keys, len(cost))
-            states = table.predicted
+        states, slots = self._states(keys, len(cost))
         outcome = compiled.solve(P, _array(cost), at, states, slots, default)
-        if not (outcome.code == SOLVED).all() or not float(cost.abs().max()) <= LARGEST:
+        if not (outcome.code == SOLVED).all():
             return None
         # the table goes on changing, and the backward pass comes later
         mine = states if keys is None else States._make(part[slots] for part in states)
@@ -96,7 +91,7 @@ class OnePass:
         P, default, at = prepared
         table, slots = self._table(call.keys, len(predicted))
         shared = Q is not None and call.true_Q is Q
-        if call.keys is None or shared:  # what is predicted is new every time: an answer under it cannot be kept
+        if shared:  # what is predicted is new every time: an answer under it cannot be kept
             self._void(table, slots)
             table = table._replace(fingerprints=_ALWAYS_ANEW)
         true = P if Q is None or shared else self._true_programs(P, call, table, slots)
@@ -109,12 +104,9 @@ class OnePass:
         samples = layout.Samples(_array(predicted), _array(call.true), at, slots)
         results = compiled.regret(compiled.pair_of(P, true), samples, table, default, strength)
         left, weak = results.outcome.code != SOLVED, _weak(results.outcome)
-        for cost in samples[:2]:  # what the pipeline's screen turns away is not solved here either
-            if not np.abs(cost).max() <= LARGEST:
-                left |= ~(np.abs(cost) <= LARGEST).all(1)
         if weak.any() and not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
             left |= weak
-        parts = regrets_of(results, table.best.x[slots])
+        parts = regrets_of(results, table.best.x[slots] if len(slots) else table.best.x)
         if strength < 0:
             rescaled = _inverse_times(P, at, parts.injected)
             parts = replace(parts, injected=add_normal(rescaled, parts.exact, call.injection))
@@ -142,8 +134,8 @@ class OnePass:
         if prepared is None:
             return None
         P, default, at = prepared
-        table, slots = self._table(call.keys, len(call.predicted))
-        states, rows = States._make(part[slots] for part in table.predicted), np.arange(len(slots))
+        kept, slots = self._states(call.keys, len(call.predicted))
+        states, rows = States._make(part[slots] for part in kept), np.arange(len(slots))
         array = _array(call.predicted)
         compiled.solve(P, array, at, states, rows, default)  # to where it was solved, if there is no warm start
         began = time.perf_counter()
@@ -247,13 +239,20 @@ class OnePass:
     # -- the store ---------------------------------------------------------------------------------------------------
 
     def _table(self, keys: list[Hashable] | None, B: int) -> tuple[layout.Table, compiled.Index]:
-        """The rows of the samples in the store, or new ones where they have no keys, or there is no room."""
+        """The samples' rows in the store; no rows, and room for ``B`` results, without keys, or where it is full."""
         if keys is not None:
             slots = self.starts.slots(keys)
             if compiled.fits(len(self.starts), self.problem.n, self.rows):
                 kept: Table[layout.Table] = self.starts.table("compiled", self._new_rows)
                 return kept.rows, slots
-        return self._new_rows(B), np.arange(B)
+        return compiled.no_table(B, self.problem.n, self.equalities, self.rows - self.equalities), np.zeros(0, np.int64)
+
+    def _states(self, keys: list[Hashable] | None, B: int) -> tuple[States, compiled.Index]:
+        """Starts of the decisions and the samples' rows there: those of the store, or new ones."""
+        table, slots = self._table(keys, 0)
+        if len(slots):
+            return table.predicted, slots
+        return layout.new_states(B, self.problem.n, self.rows), np.arange(B)
 
     def _new_rows(self, size: int) -> layout.Table:
         """Rows whose fingerprint is the true cost (n), the mark of the true curvature (n), and λ."""
@@ -273,8 +272,9 @@ class OnePass:
 
     def _marked(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array | float) -> NDArray[np.bool_]:
         """(B,) bool: the rows that belong to the curvature with this mark, (B, n) or one number, and to λ."""
-        rows = table.fingerprints[slots, self.problem.n :]
-        same: NDArray[np.bool_] = (rows[:, :-1] == mark).all(1) & (rows[:, -1] == self._smoothing)
+        n, rows = self.problem.n, table.fingerprints
+        like = rows[slots, n] == mark if isinstance(mark, float) else (rows[slots, n:-1] == mark).all(1)
+        same: NDArray[np.bool_] = like & (rows[slots, -1] == self._smoothing)
         return same
 
     def _void(self, table: layout.Table, slots: compiled.Index) -> None:
@@ -305,8 +305,8 @@ def _all_definite(P: Programs) -> bool:
 
 def _weak(outcome: Outcome) -> NDArray[np.bool_]:
     """(B,) bool: some active constraint has no multiplier."""
-    sets = (outcome.weak_rows, outcome.weak_lower, outcome.weak_upper)
-    return np.logical_or.reduce([weak.any(1) for weak in sets])
+    weak: NDArray[np.bool_] = outcome.weak
+    return weak
 
 
 def _inverse_times(P: Programs, at: compiled.Index, e: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from pear.losses import PEARLoss
 from pear.losses.guided import DECAY
 from pear.losses.pear import no_regrets
 from pear.optimality.point import Status
-from pear.solvers.active_set.batch import memory_for
+from pear.solvers.active_set.batch import team_for
 from pear.solvers.active_set.layout import Array, Outcome, Results, Samples, new_results
 from pear.train.compiled import epoch as kernel
 
@@ -50,7 +50,7 @@ class LinearEpochs:
         size = min(batch_size, len(features))
         costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), [np.zeros(size, np.int64) for _ in range(3)]
         samples, results = Samples(*costs_room, *numbers[:2]), new_results(size, n, p, rows - p)
-        self.room = kernel.Room(samples, results, memory_for(n, rows), numbers[2], np.zeros(3))
+        self.room = kernel.Room(samples, results, team_for(n, rows), numbers[2], np.zeros(3))
 
     @staticmethod
     def supports(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:
