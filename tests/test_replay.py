@@ -28,11 +28,11 @@ class Graph:
         self.function, self.made = function, made
 
     def replay(self) -> None:
-        before = self.made._results
+        before = self.made.result
         self.function()
-        for old, new in zip(before, self.made._results, strict=True):
+        for old, new in zip(before[1], self.made.result[1], strict=True):
             old.copy_(new) if old is not new else None
-        self.made._results = before
+        self.made.result = before
 
 
 @pytest.fixture
@@ -116,12 +116,27 @@ def room(monkeypatch: pytest.MonkeyPatch) -> float:
     """The numbers that a GPU of 8 GB has room for, and an empty store."""
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=8e9))
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    monkeypatch.setattr(replay, "_store", replay._Store())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(replay, "_store", replay.Store())
     return 1e9
 
 
 def ask(name: str, numbers: float, make: Callable[[], Any] = object, shape: tuple[int, ...] = (2, 3)) -> Any:
-    return replay.captured(name, [OnGPU(shape)], int(numbers), make)  # type: ignore[list-item]
+    return replay.captured(name, [OnGPU(shape)], int(numbers), make, replay._store)  # type: ignore[list-item]
+
+
+def test_calls_in_another_queue_have_a_graph_of_their_own(room: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask("a", 1)
+    first = ask("a", 1)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=1))
+    assert ask("a", 1) is None
+    assert ask("a", 1) not in (None, first)
+
+
+def test_nothing_is_captured_within_another_graph(room: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert [ask("a", 1) for _ in range(3)] == [None] * 3
 
 
 def test_the_second_call_with_its_shapes_captures(room: float) -> None:

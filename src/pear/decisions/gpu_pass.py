@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from pear.decisions.gpu_points import Curved, Tangent, Unread, judge, tangent_of
-from pear.decisions.graphs import Graphs
 from pear.decisions.regrets import Decided, RegretCall, Regrets
 from pear.optimality.gap import objective_gap
 from pear.optimality.rule import LARGEST
@@ -25,6 +24,7 @@ from pear.optimality.scale import Sizes
 from pear.problem import Problem
 from pear.problem.canonical import matvec
 from pear.problem.convert import float_type
+from pear.problem.replay import Replayed, Store, captured
 from pear.problem.validate import SYMMETRY
 from pear.sensitivity.curvature import singular
 from pear.sensitivity.projection import add_normal
@@ -32,7 +32,7 @@ from pear.solvers.active_set.gpu import batch as gpu
 
 Result = TypeVar("Result")
 
-_LARGE = 2**24  # numbers that come with a call, from which on they keep a GPU busy, and are not copied for a graph
+_TIMES = 16  # numbers that the pass works on for each that comes with a call
 
 
 class GPUPass:
@@ -48,7 +48,7 @@ class GPUPass:
         self._smoothing: float | None = None
         self._own: Curved | None = None
         self._plan: gpu.GPUPlan | None = None
-        self._graphs = Graphs()
+        self._store = Store()
         self._probe: Tensor | None = None
 
     @staticmethod
@@ -154,10 +154,14 @@ class GPUPass:
         copied: Callable[[Result], Result],
     ) -> Result:
         """``function(*tensors)``, as a graph where ``own`` are the problem's own programs, which stay."""
-        if own is not self._own or self._plan is None or sum(tensor.numel() for tensor in tensors) > _LARGE:
-            return function(*tensors)
-        detached = tuple(tensor.detach() for tensor in tensors)
-        return self._graphs.run((name, self._plan.slots), function, detached, copied)
+        assert self._plan is not None
+        given = [tensor.detach() for tensor in tensors]
+        found = None
+        if own is self._own:
+            numbers = _TIMES * sum(tensor.numel() for tensor in given)
+            make = partial(Replayed, lambda given: function(*given), given)
+            found = captured((name, self._plan.slots), given, numbers, make, self._store)
+        return function(*given) if found is None else copied(found(given))
 
     def regret_unread(
         self,
@@ -253,7 +257,7 @@ class GPUPass:
     def _own_programs(self, smoothing: float) -> Curved | None:
         """The problem's own programs, brought into form once for each λ; None where the kernel does not take them."""
         if self._smoothing != smoothing:
-            problem, self._own, self._smoothing, self._graphs = self.problem, None, smoothing, Graphs()
+            problem, self._own, self._smoothing, self._store = self.problem, None, smoothing, Store()
             nothing = torch.zeros(problem.batch or 1, problem.n, dtype=torch.float64, device=problem.device)
             qp = problem.canonical(nothing, smoothing)
             curved = problem.Q is not None or smoothing > 0

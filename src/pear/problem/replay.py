@@ -28,24 +28,26 @@ from pear.problem.canonical import QuadraticProgram
 
 logger = logging.getLogger("pear")
 
-_LARGE = (
-    1 / 128
-)  # of the GPU's memory: a function that works on more is not captured, since it may hold some times that
+_LARGE = 1 / 128  # of the GPU's memory: a function that works on more may hold some times that, and is not captured
 _KEPT = 1 / 32  # and of all that is kept
 _REMEMBERED = 256  # names with shapes
 
 Made = TypeVar("Made")
 
 
-class _Store(threading.local):
-    """Of one thread, in the order of their last use: what was captured and how large it is, or None if seen once."""
+class Store(threading.local):
+    """Of one thread, in the order of their last use: what was captured and how large it is, or None if seen once.
+
+    Functions of the arguments alone share one. Whoever captures functions that refer to tensors of its own, which stay
+    where they are and are not copied, has a store of its own, and drops it with these tensors.
+    """
 
     def __init__(self) -> None:
         self.found: OrderedDict[Hashable, tuple[Any, int] | None] = OrderedDict()
         self.refused = False
 
 
-_store = _Store()
+_store = Store()
 
 
 def replay(name: Hashable, function: Callable[..., Any], arguments: Sequence[Any], numbers: int) -> Any:
@@ -59,8 +61,13 @@ def replay(name: Hashable, function: Callable[..., Any], arguments: Sequence[Any
     """
     tensors: list[Tensor] = []
     form = _taken_apart(list(arguments), tensors)
-    found = captured((name, form), tensors, numbers, lambda: _Replayed(function, form, tensors))
-    return function(*arguments) if found is None else found(tensors)
+
+    def flat(given: Sequence[Tensor]) -> tuple[Any, list[Tensor]]:
+        results: list[Tensor] = []
+        return _taken_apart(function(*_put_together(form, given)), results), results
+
+    found = captured((name, form), tensors, numbers, lambda: Replayed(flat, tensors))
+    return function(*arguments) if found is None else _copied(found, tensors)
 
 
 def replay_programs(name: str, function: Callable[..., Any], qp: QuadraticProgram, *given: Any) -> Any:
@@ -70,15 +77,18 @@ def replay_programs(name: str, function: Callable[..., Any], qp: QuadraticProgra
     return replay(name, function, (qp, *given), sum(matrix.numel() for matrix in (qp.H, qp.A, qp.G)))
 
 
-def captured(name: Hashable, tensors: Sequence[Tensor], numbers: int, make: Callable[[], Made]) -> Made | None:
+def captured(
+    name: Hashable, tensors: Sequence[Tensor], numbers: int, make: Callable[[], Made], store: Store = _store
+) -> Made | None:
     """What ``make`` captures for tensors of these shapes; None where, by the rules, nothing is captured."""
     device = tensors[0].device
-    if device.type != "cuda" or _store.refused:
+    if device.type != "cuda" or store.refused or torch.cuda.is_current_stream_capturing():
         return None
     room = torch.cuda.get_device_properties(device).total_memory / 8
     if numbers > _LARGE * room:
         return None
-    found, key = _store.found, (name, device, *((tensor.shape, tensor.dtype) for tensor in tensors))
+    queue = torch.cuda.current_stream(device).cuda_stream  # in which one call follows the other
+    found, key = store.found, (name, device, queue, *((tensor.shape, tensor.dtype) for tensor in tensors))
     if key not in found:
         found[key] = None
         if len(found) > _REMEMBERED:
@@ -87,13 +97,13 @@ def captured(name: Hashable, tensors: Sequence[Tensor], numbers: int, make: Call
     found.move_to_end(key)
     entry = found[key]
     if entry is None:
-        _make_room(numbers, int(_KEPT * room))
+        _make_room(store, numbers, int(_KEPT * room))
         try:
             with torch.cuda.device(device):
                 entry = found[key] = make(), numbers
         except RuntimeError as error:
             logger.warning("no CUDA graphs, because this installation refuses to capture %s: %s", name, error)
-            _store.refused = True
+            store.refused = True
             return None
     made: Made = entry[0]
     return made
@@ -121,28 +131,38 @@ def copy_all(into: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
             torch._foreach_copy_([a for a, _ in pairs], [b for _, b in pairs])
 
 
-class _Replayed:
-    """A captured function with tensors of its own, which those of a call are copied to."""
+class Replayed:
+    """A captured function with tensors of its own, which those of a call are copied to.
 
-    def __init__(self, function: Callable[..., Any], form: Any, tensors: Sequence[Tensor]) -> None:
-        self._given = [tensor.clone(memory_format=torch.contiguous_format) for tensor in tensors]
-        self._results: list[Tensor] = []
+    Args:
+        function: of a sequence of tensors; what it refers to beside them has to stay where it is.
+        tensors: as the function will be given them.
+    """
 
-        def run() -> None:
-            self._results = []
-            self._form = _taken_apart(function(*_put_together(form, self._given)), self._results)
+    def __init__(self, function: Callable[[Sequence[Tensor]], Any], tensors: Sequence[Tensor]) -> None:
+        self.given = [tensor.clone(memory_format=torch.contiguous_format) for tensor in tensors]
+        self.result: Any = None
+        self._function = function
+        self._graph = capture(self._run)
 
-        self._graph = capture(run)
+    def _run(self) -> None:
+        self.result = self._function(self.given)
 
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
-        copy_all(self._given, tensors)
+        """The function's result, which the next call writes over."""
+        copy_all(self.given, tensors)
         self._graph.replay()
-        # the next call writes over what this one gives
-        same = {id(mine): given for mine, given in zip(self._given, tensors, strict=True)}
-        results = [same.get(id(tensor), torch.empty_like(tensor)) for tensor in self._results]
-        new = [(a, b) for a, b in zip(results, self._results, strict=True) if id(b) not in same]
-        copy_all([a for a, _ in new], [b for _, b in new])
-        return _put_together(self._form, results)
+        return self.result
+
+
+def _copied(found: Replayed, tensors: Sequence[Tensor]) -> Any:
+    """The result of a replay in memory of its own; what was given comes back as it is."""
+    form, results = found(tensors)
+    same = {id(mine): given for mine, given in zip(found.given, tensors, strict=True)}
+    own = [same.get(id(tensor), torch.empty_like(tensor)) for tensor in results]
+    new = [(a, b) for a, b in zip(own, results, strict=True) if id(b) not in same]
+    copy_all([a for a, _ in new], [b for _, b in new])
+    return _put_together(form, own)
 
 
 def _taken_apart(value: Any, tensors: list[Tensor]) -> Hashable:
@@ -181,12 +201,12 @@ def _put_together(form: Any, tensors: Sequence[Tensor]) -> Any:
     return made
 
 
-def _make_room(numbers: int, most: int) -> None:
+def _make_room(store: Store, numbers: int, most: int) -> None:
     """Forget the oldest of what is captured until there is room for more, with ``most`` numbers in all."""
-    kept = {key: entry[1] for key, entry in _store.found.items() if entry is not None}
+    kept = {key: entry[1] for key, entry in store.found.items() if entry is not None}
     total = sum(kept.values()) + numbers
     for key, size in kept.items():
         if total <= most:
             return
-        _store.found[key] = None
+        store.found[key] = None
         total -= size
