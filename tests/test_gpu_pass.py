@@ -405,6 +405,34 @@ def test_a_graph_is_for_one_shape_and_one_setting(captured: list[Any]) -> None:
     assert value.item() == pytest.approx(fresh.item(), rel=1e-12)
 
 
+def test_a_predicted_curvature_is_part_of_the_graph(captured: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = pear.Problem(**SIMPLEX, Q=torch.eye(3))
+    loss, layer = pear.PEARLoss(problem, 0.0, 0.1, guidance=0.0), pear.DecisionLayer(problem)
+    for k in (1.0, 2.0, 3.0):
+        Q = k * torch.eye(3, dtype=torch.float64).repeat(3, 1, 1)
+        found = loss(COSTS, COSTS.flip(0), Q=leaf(Q), true_Q=Q + torch.eye(3)), layer(COSTS, Q=leaf(Q))
+        fresh = pear.PEARLoss(problem, 0.0, 0.1, guidance=0.0), pear.DecisionLayer(problem)
+        with monkeypatch.context() as without:
+            without.setattr(Decider, "one_pass", None)
+            agree(
+                [one.detach() for one in found],
+                [fresh[0](COSTS, COSTS.flip(0), Q=Q, true_Q=Q + torch.eye(3)), fresh[1](COSTS, Q=Q)],
+            )
+    assert len(captured) == 2
+    for true_Q in (Q, None):  # the same, and the problem's own, are two functions of one curvature
+        values = [loss(COSTS, COSTS.flip(0), Q=Q, true_Q=true_Q).item() for _ in range(3)]
+        with monkeypatch.context() as without:
+            without.setattr(Decider, "one_pass", None)
+            fresh_loss = pear.PEARLoss(problem, 0.0, 0.1, guidance=0.0)
+            right = fresh_loss(COSTS, COSTS.flip(0), Q=Q, true_Q=true_Q).item()
+        assert values == [pytest.approx(right, rel=1e-12)] * 3
+    assert len(captured) == 4
+    monkeypatch.setattr(gpu_pass, "_LARGE", 20)  # more than the costs, and less than Q
+    for _ in range(3):
+        loss(COSTS[:2], COSTS[:2], Q=Q[:2])
+    assert len(captured) == 4
+
+
 def test_where_nothing_can_be_captured_it_is_said_once(
     captured: list[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

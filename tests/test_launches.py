@@ -93,7 +93,7 @@ def ready(name: str, smoothing: float) -> tuple[GPUPass, Tensor]:
     """The pass after a first call, which prepares it."""
     one_pass, cost = GPUPass(nowhere(PROBLEMS[name]), "any"), torch.empty(4, 5, dtype=torch.float64)
     one_pass._own_programs(smoothing)
-    programs = one_pass._programs(cost, smoothing, None, None)
+    programs = one_pass._programs(cost, smoothing, None, ())
     assert programs is not None
     assert programs.twice.inverse is not None
     one_pass._any_error(cost)
@@ -106,9 +106,12 @@ def test_a_regret_waits_for_nothing(name: str, given: bool, launches: Counter) -
     one_pass, cost = ready(name, 0.5)
     Q = torch.empty(4, 5, 5) if given else None
     call = RegretCall(cost, cost, 0.5, 0.1, Q=Q, true_Q=None if Q is None else Q + 1.0)
-    one_pass._regret_unread(call, *one_pass._pair(call))  # type: ignore[misc]
+    function, curvatures, _ = one_pass._regret_of(call)
+    own = one_pass._programs(cost, 0.5, None, curvatures)
+    assert own is not None
+    assert len(curvatures) == (2 if given else 0)
     with launches:
-        found = one_pass._regret_unread(call, *one_pass._pair(call))  # type: ignore[misc]
+        found = function(own, cost, cost, *curvatures)
     assert found.good.shape == (4,)
     assert len(launches.names) <= (230 if given else 180 if name == "knapsack" else 150), launches.names
 
@@ -116,7 +119,7 @@ def test_a_regret_waits_for_nothing(name: str, given: bool, launches: Counter) -
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_decision_waits_for_nothing_nor_does_its_derivative(name: str, launches: Counter) -> None:
     one_pass, cost = ready(name, 0.5)
-    programs = one_pass._programs(cost, 0.5, None, None)
+    programs = one_pass._programs(cost, 0.5, None, ())
     assert programs is not None
     with launches:
         _, tangent, flags = one_pass.decide_unread(cost, programs)

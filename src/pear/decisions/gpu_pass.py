@@ -8,8 +8,9 @@ says no to goes down the pipeline, which reports a status for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -30,6 +31,8 @@ from pear.sensitivity.projection import add_normal
 from pear.solvers.active_set.gpu import batch as gpu
 
 Result = TypeVar("Result")
+
+_LARGE = 2**24  # numbers that come with a call, from which on they keep a GPU busy, and are not copied for a graph
 
 
 class GPUPass:
@@ -64,13 +67,15 @@ class GPUPass:
             keys: of the samples, or None.
             fields: what replaces the problem's fields in this call.
         """
-        programs = None if set(fields) - {"Q"} else self._programs(cost, smoothing, keys, fields.get("Q"))
-        if programs is None:
+        own = None if set(fields) - {"Q"} else self._programs(cost, smoothing, keys, fields.values())
+        if own is None:
             return None
+
+        def decide(cost: Tensor, *Q: Tensor) -> tuple[Tensor, Tangent, Tensor]:
+            return self.decide_unread(cost, self._with_curvature(own, Q[0], smoothing) if Q else own)
+
         while True:
-            x, tangent, flags = self._run(
-                "decide", programs, (cost,), lambda cost: self.decide_unread(cost, programs), _copied_decisions
-            )
+            x, tangent, flags = self._run("decide", own, (cost, *fields.values()), decide, _copied_decisions)
             solved, sure = flags.tolist()  # the one wait for the device
             if solved:
                 return Decided(x, replace(tangent, proven=True), doubtful=not sure, proven=True)
@@ -94,11 +99,12 @@ class GPUPass:
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
         """Regrets and gradients of a batch, and the (k,) samples that are left; None where the pass does not apply."""
-        pair = self._pair(call)
-        if pair is None:
+        function, given, name = self._regret_of(call)
+        own = self._programs(call.predicted, call.smoothing, call.keys, given)
+        if own is None or (call.injection > 0 and not given and not own.definite):
             return None
         while True:
-            unread = self._regret_unread(call, *pair)
+            unread = self._run(name, own, (call.predicted, call.true, *given), partial(function, own), Unread.copied)
             left = (~unread.good.cpu()).nonzero()[:, 0]  # the one wait for the device
             if not len(left) or not self._learn(unread.found):
                 break
@@ -119,29 +125,39 @@ class GPUPass:
         )
         return parts, left
 
-    def _regret_unread(self, call: RegretCall, programs: Curved, true: Curved) -> Unread:
-        if programs is not true:
-            change = call.Q.double() - torch.as_tensor(call.true_Q).double()
-            return self.regret_unread(call.predicted, call.true, call.injection, (programs, true), change)
-        injection, costs = call.injection, (call.predicted, call.true)  # a graph may not refer to the whole call
+    def _regret_of(self, call: RegretCall) -> tuple[Callable[..., Unread], tuple[Any, ...], Hashable]:
+        """The function of own programs, costs and curvatures that a call is, these curvatures, and its name."""
+        injection, smoothing, shared = call.injection, call.smoothing, call.true_Q is call.Q
+        own_true = call.true_Q is self.problem.Q
+        given = () if call.Q is None else (call.Q,) if shared or own_true else (call.Q, call.true_Q)
 
-        def regret(predicted: Tensor, true: Tensor) -> Unread:
-            return self.regret_unread(predicted, true, injection, (programs, programs))
+        def regret(own: Curved, predicted: Tensor, true: Tensor, *given: Tensor) -> Unread:
+            if not given:
+                return self.regret_unread(predicted, true, injection, (own, own))
+            programs = self._with_curvature(own, given[0], smoothing)
+            if shared:
+                return self.regret_unread(predicted, true, injection, (programs, programs))
+            ideal = own if own_true else self._with_curvature(own, given[1], smoothing)
+            true_Q = self.problem.Q if own_true else given[1]
+            assert true_Q is not None
+            change = given[0].double() - true_Q.double()
+            return self.regret_unread(predicted, true, injection, (programs, ideal), change)
 
-        return self._run(("regret", injection), programs, costs, regret, Unread.copied)
+        return regret, given, ("regret", injection, shared, own_true)
 
     def _run(
         self,
         name: Hashable,
-        programs: Curved,
+        own: Curved,
         tensors: tuple[Tensor, ...],
         function: Callable[..., Result],
         copied: Callable[[Result], Result],
     ) -> Result:
-        """``function(*tensors)``, as a graph where the programs are the problem's own, which stay."""
-        if programs is not self._own or self._plan is None:
+        """``function(*tensors)``, as a graph where ``own`` are the problem's own programs, which stay."""
+        if own is not self._own or self._plan is None or sum(tensor.numel() for tensor in tensors) > _LARGE:
             return function(*tensors)
-        return self._graphs.run((name, self._plan.slots), function, tensors, copied)
+        detached = tuple(tensor.detach() for tensor in tensors)
+        return self._graphs.run((name, self._plan.slots), function, detached, copied)
 
     def regret_unread(
         self,
@@ -210,28 +226,24 @@ class GPUPass:
 
     # -- programs ----------------------------------------------------------------------------------------------------
 
-    def _pair(self, call: RegretCall) -> tuple[Curved, Curved] | None:
-        """The programs of a call under the predicted and the true objective."""
-        programs = self._programs(call.predicted, call.smoothing, call.keys, call.Q)
-        if programs is None or (call.injection > 0 and not programs.definite):
-            return None
-        if call.Q is None or call.true_Q is call.Q:
-            return programs, programs
-        own = call.true_Q is self.problem.Q
-        true = self._programs(call.true, call.smoothing, call.keys, None if own else call.true_Q)
-        return None if true is None else (programs, true)
+    def _programs(
+        self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, given: Collection[Any]
+    ) -> Curved | None:
+        """The problem's own programs for a call, but for their costs; None where the pass does not take it.
 
-    def _programs(self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, Q: Any) -> Curved | None:
-        """The programs of a call, but for their costs; None where the pass does not take them."""
-        problem = self.problem
-        if cost.device != problem.device or not len(cost) or cost.dim() != 2 or cost.shape[1] != problem.n:
+        Args:
+            cost: (B, n); smoothing: λ; keys: of the samples, or None.
+            given: curvatures that come with the call.
+        """
+        problem, B = self.problem, len(cost)
+        if cost.device != problem.device or not B or cost.dim() != 2 or cost.shape[1] != problem.n:
             return None
+        shapes = (problem.n, problem.n), (B, problem.n, problem.n)
+        for Q in given:
+            if not (isinstance(Q, Tensor) and Q.shape in shapes and Q.device == cost.device and Q.is_floating_point()):
+                return None
         own = self._own_programs(smoothing)
-        if own is None:
-            return None
-        if Q is not None:
-            return self._given_programs(own, Q, len(cost), smoothing)
-        if problem.batch is None or (keys is None and len(cost) == problem.batch):
+        if own is None or problem.batch is None or (keys is None and problem.batch == B):
             return own
         if keys is not None and keys == list(range(problem.batch)):
             return own
@@ -254,16 +266,11 @@ class GPUPass:
                 self._own = Curved(qp, sizes, definite=not _any(singular(qp)))
         return self._own
 
-    def _given_programs(self, own: Curved, Q: Any, B: int, smoothing: float) -> Curved | None:
+    def _with_curvature(self, own: Curved, Q: Tensor, smoothing: float) -> Curved:
         """The programs with a curvature that comes with the call: (n, n) or (B, n, n), and any numbers."""
-        n, problem = self.problem.n, self.problem
-        if not (isinstance(Q, Tensor) and Q.shape in ((n, n), (B, n, n)) and Q.device == problem.device):
-            return None
-        if not Q.is_floating_point() or not (own.qp.shares_constraints or problem.batch == B):
-            return None
         wide = Q.detach().double()
         wide = wide if wide.dim() == 3 else wide[None]
-        H = torch.add(wide, wide.mT).mul_(0.5 * problem.sign)
+        H = torch.add(wide, wide.mT).mul_(0.5 * self.problem.sign)
         asymmetry = torch.linalg.vector_norm(wide - wide.mT, torch.inf, dim=(1, 2))
         if smoothing:
             H.diagonal(dim1=1, dim2=2).add_(smoothing)
