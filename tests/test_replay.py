@@ -14,8 +14,10 @@ from torch import Tensor
 from pear.decisions import repair
 from pear.optimality.active import guess_active
 from pear.optimality.point import ActiveSet, Duals
+from pear.optimality.screen import screen
 from pear.problem import replay
 from pear.solvers.interior_point import dense
+from pear.solvers.interior_point.rows import rows_of
 from zoo import ZOO
 
 CURVED = [name for name, case in ZOO.items() if case.smoothing > 0 or case.problem.Q is not None]
@@ -101,6 +103,29 @@ def test_the_first_pass_of_the_repair_is_the_same(name: str, made: dict[Any, Any
         torch.testing.assert_close(found.x, verdict.x, rtol=1e-12, atol=1e-12 * case.size)
         for here, there in zip(systems.project(case.true), again.project(case.true), strict=True):
             torch.testing.assert_close(there, here, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", CURVED)
+def test_what_the_pipeline_replays_is_the_same(name: str, made: dict[Any, Any]) -> None:
+    """The screen, the units of the interior point and the guess, for one batch after another."""
+    case = ZOO[name]
+    for cost in (case.cost, case.true, case.cost):
+        qp = case.problem.canonical(cost, case.smoothing)
+        rows = rows_of(qp)
+        size = rows.size.expand(qp.batch, 1)
+        candidate = dense.solve(qp, 1e-6)
+        calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+            (screen, (qp,)),
+            (guess_active, (qp, candidate.x, candidate.duals)),
+            (dense._scaled, (qp, rows, size, 1e-6)),
+        ]
+        for function, arguments in calls:
+            here: list[Tensor] = []
+            there: list[Tensor] = []
+            form = replay._taken_apart(function(*arguments), here)
+            assert replay._taken_apart(replay.replay(function.__name__, function, arguments, 1), there) == form
+            for a, b in zip(here, there, strict=True):
+                assert bool((a == b).all())
 
 
 class OnGPU(NamedTuple):

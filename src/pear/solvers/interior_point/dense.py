@@ -10,11 +10,14 @@ The result is a candidate like any other solver's: the pipeline verifies it and 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from pear.optimality.point import Duals, Status
 from pear.problem.canonical import QuadraticProgram
+from pear.problem.replay import replay_programs
 from pear.solvers.base import Candidate, empty_candidate
 from pear.solvers.interior_point import graphs
 from pear.solvers.interior_point.newton import Newton, Scaled
@@ -59,7 +62,8 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
 def _solve_at(qp: QuadraticProgram, size: Tensor, tol: float) -> Candidate:
     """Solve with x measured in units of ``size`` (B, 1)."""
     rows = rows_of(qp)
-    data, cost = _scaled(qp, rows, size, tol)
+    data, cost = replay_programs("scaled", _scaled, qp, rows, size, tol)
+    data = replace(data, pairs=pairs_of(qp, rows.R))
     best, least = _on_gpu(data) if qp.c.is_cuda else _on_cpu(data)
     status = torch.where(least <= tol, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8)
     return Candidate(*_unscaled(qp, rows, size, cost, best), status)
@@ -114,7 +118,6 @@ def _scaled(qp: QuadraticProgram, rows: Rows, size: Tensor, tol: float) -> tuple
         present=rows.present.expand(qp.batch, -1),
         sign=rows.sign.expand(qp.batch, -1),
         tol=torch.full_like(size[:1, 0], tol),
-        pairs=pairs_of(qp, rows.R),
     )
     return data, cost
 

@@ -152,7 +152,7 @@ class _Launch:
 
     def run(self, costs: Tensor) -> Descent:
         """Solve for (K, B, n) costs, one after another; the solutions are below each other."""
-        from pear.solvers.active_set.gpu.kernel import CROWDED, OPTIMAL, descend
+        from pear.solvers.active_set.gpu.kernel import AT_LOWER, AT_UPPER, CROWDED, OPTIMAL, descend
 
         start, qp = self.start, self.qp
         (K, B, _), n, R, slots = costs.shape, start.n, start.J.shape[1], self.slots
@@ -173,11 +173,19 @@ class _Launch:
             elastic=start.elastic, diagonal=qp.diagonal, **self.sizes,
         )  # fmt: skip
         self.kept = (slot, position, row_position[0], M)
-        ended = start.arrived(x, place) & (status == OPTIMAL.value)
-        lower, upper, held = place[..., : qp.n] == 1, place[..., : qp.n] == 2, row_position[..., qp.p :] >= 0
-        parts = (x[..., : qp.n], curvature[..., : qp.n], y, lower, upper, held, ended, status == CROWDED.value)
-        x, curvature, y, lower, upper, held, ended, crowded = (part.flatten(0, 1) for part in parts)
-        return Descent(qp, x, curvature, y, lower, upper, held, ended, crowded, self)
+        ends, one = place[..., : qp.n].flatten(0, 1), status.flatten()
+        return Descent(
+            qp=qp,
+            x=x[..., : qp.n].flatten(0, 1),
+            curvature=curvature[..., : qp.n].flatten(0, 1),
+            y=y.flatten(0, 1),
+            lower=ends == AT_LOWER.value,
+            upper=ends == AT_UPPER.value,
+            rows=row_position[..., qp.p :].flatten(0, 1) >= 0,
+            ended=start.arrived(x, place).flatten() & (one == OPTIMAL.value),
+            crowded=one == CROWDED.value,
+            _launch=self,
+        )
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """See ``Descent.project``."""

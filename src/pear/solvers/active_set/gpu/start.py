@@ -121,9 +121,9 @@ class VertexStart(_Rows):
         """(B, n) to be projected in the kernel's programs."""
         return e
 
-    def arrived(self, x: Tensor, place: Tensor) -> Tensor | bool:
-        """(K, B) bool: solutions (K, B, n) satisfy the constraints."""
-        return True
+    def arrived(self, x: Tensor, place: Tensor) -> Tensor:
+        """(K, B) bool: solutions (K, B, n) satisfy the constraints, as all points on the way do."""
+        return torch.ones_like(place[..., 0], dtype=torch.bool)
 
 
 @dataclass(frozen=True)
