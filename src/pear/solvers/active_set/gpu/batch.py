@@ -18,7 +18,8 @@ from pear.solvers.active_set.gpu.start import ElasticStart, VertexStart, Working
 
 _MOST_VARIABLES = 1024
 _MOST_ROWS = 32
-_SLOTS = (32, 64, 128)
+_SLOTS = {32: (4, 128), 64: (8, 128), 128: (8, 255)}
+"""Room for the working set, each with the warps of a block and the registers of a thread: M stays in registers."""
 _TILE = 4096  # numbers of H, or of the rows, that a block looks at together
 
 
@@ -114,7 +115,8 @@ def prepare(qp: QuadraticProgram) -> GPUPlan | None:
     constraints of their own, each starts outside and finds its way in.
     """
     rows = qp.p + qp.m
-    slots = next((k for k in _SLOTS[:-1] if qp.n + rows < k), _SLOTS[1])
+    some, more, *_ = _SLOTS
+    slots = some if qp.n + rows < some else more
     if not qp.shares_constraints:
         return GPUPlan(ElasticStart.of(qp), slots)
     fields = {name: getattr(qp, name).cpu() for name in ("A", "b", "G", "h", "lb", "ub")}
@@ -139,8 +141,7 @@ class _Launch:
         self.H = self.start.curvature(H, self.qp).contiguous()
         width = max(16, 1 << (self.start.n - 1).bit_length())
         height = max(2, 1 << (self.start.J.shape[1] - 1).bit_length())
-        # measured on an H200: M stays in registers, and one block of few warps leaves room for others
-        warps, registers = {32: (4, 128), 64: (8, 128), 128: (8, 255)}[self.slots]
+        warps, registers = _SLOTS[self.slots]
         warps = max(warps, 8) if width > 256 else warps
         chunk = min(self.slots, max(2, min(4 * warps, _TILE // width)))
         self.sizes = {"rows": self.start.J.shape[1] > 0, "width": width, "height": height, "slots": self.slots}
