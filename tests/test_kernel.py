@@ -54,7 +54,7 @@ PROGRAMS = {
         h=-torch.ones(4, 3),
         lb=-2 * torch.ones(1, 6),
         ub=torch.ones(1, 6),
-    ),  # fmt: skip
+    ),
     "own equalities": program(6, A=rows_of(6, 2), b=points(4, 6) @ rows_of(6, 2)[0].mT),
     "own bounds": program(5, lb=points(4, 5) - 1.0),
     "without bounds": program(6, lb=torch.full((1, 6), -torch.inf), G=-rows_of(6, 2), h=-torch.ones(1, 2)),
@@ -63,7 +63,7 @@ PROGRAMS = {
         program(7, A=torch.ones(1, 1, 7), b=torch.ones(1, 1), ub=0.4 * torch.ones(1, 7)),
         H=torch.diag_embed(torch.linspace(0.5, 2.0, 7).double())[None],
         diagonal=True,
-    ),  # fmt: skip
+    ),
     "both": program(
         8, A=torch.ones(1, 1, 8), b=torch.ones(1, 1), G=rows_of(8, 2), h=0.45 * torch.ones(1, 2), ub=torch.ones(1, 8)
     ),

@@ -6,7 +6,7 @@ is then captured once, and replayed for all tensors of the same shapes. The rule
 - On a CPU nothing is captured.
 - Capturing takes as long as some calls, so that the first call with its shapes runs step by step; the second captures.
 - What is large keeps a GPU busy by itself and is never captured; of what is captured, the oldest makes room.
-- Where the installation refuses to capture, a warning says so once, and everything runs step by step.
+- Where the installation refuses to capture three times, a warning says so, and everything runs step by step.
 
 The arithmetic is the same in every case. A function may be captured if it looks at no number on the way (no ``bool``,
 ``int`` or ``tolist`` of a tensor, no mask as an index) and what it gives depends on its name and its arguments alone.
@@ -15,6 +15,7 @@ Arguments and results are tensors, constants, sequences of these, or objects of 
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from collections import OrderedDict
@@ -31,6 +32,7 @@ logger = logging.getLogger("pear")
 _LARGE = 1 / 128  # of the GPU's memory: a function that works on more may hold some times that, and is not captured
 _KEPT = 1 / 32  # and of all that is kept
 _REMEMBERED = 256  # names with shapes
+_TRIES = 3
 
 Made = TypeVar("Made")
 
@@ -44,7 +46,12 @@ class Store(threading.local):
 
     def __init__(self) -> None:
         self.found: OrderedDict[Hashable, tuple[Any, int] | None] = OrderedDict()
-        self.refused = False
+        self.refusals = 0
+
+    @property
+    def refused(self) -> bool:
+        """True where capturing has failed too often for it to be chance."""
+        return self.refusals >= _TRIES
 
 
 _store = Store()
@@ -102,8 +109,9 @@ def captured(
             with torch.cuda.device(device):
                 entry = found[key] = make(), numbers
         except RuntimeError as error:
-            logger.warning("no CUDA graphs, because this installation refuses to capture %s: %s", name, error)
-            store.refused = True
+            store.refusals += 1
+            if store.refused:
+                logger.warning("no CUDA graphs, because this installation refuses to capture %s: %s", name, error)
             return None
     made: Made = entry[0]
     return made
@@ -117,9 +125,14 @@ def capture(function: Callable[[], None], times: int = 1) -> torch.cuda.CUDAGrap
         for _ in range(times):
             function()
     torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        function()
+    graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
+    gc.disable()  # what a collection frees may belong to the device, and to free that breaks the capture off
+    try:
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            function()
+    finally:
+        if collects:
+            gc.enable()
     return graph
 
 
