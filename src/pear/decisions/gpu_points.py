@@ -46,8 +46,10 @@ class Curved:
 
     @cached_property
     def inverse(self) -> Tensor:
-        """(B or 1, n, n) H⁻¹."""
-        return torch.cholesky_inverse(torch.linalg.cholesky_ex(self.qp.H).L)
+        """(B or 1, n, n) H⁻¹, by operations that a CUDA graph can hold."""
+        one = torch.eye(self.qp.n, dtype=self.qp.H.dtype, device=self.qp.H.device)
+        half = torch.linalg.solve_triangular(torch.linalg.cholesky_ex(self.qp.H).L, one, upper=False)
+        return half.mT @ half
 
     def inverse_times(self, e: Tensor) -> Tensor:
         """(B, n) H⁻¹e: by the factor, or, where H comes again and again, by the inverse, refined to rounding."""
