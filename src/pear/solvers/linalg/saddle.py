@@ -57,11 +57,14 @@ class SaddlePattern:
         """
         joined = np.diff(self.JT.indptr) > _FEW
         joined |= np.bincount(np.concatenate(coupled.nonzero()), minlength=self.n) > 0
-        kept, self.alone = np.flatnonzero(joined), np.flatnonzero(~joined)
-        self.left = np.concatenate([kept, np.arange(self.n, self.n + self.rows)])
+        kept, size = np.flatnonzero(joined), int(joined.sum()) + self.rows
+        self.alone: Array | slice = np.flatnonzero(~joined)
+        self.left: Array | slice = np.concatenate([kept, np.arange(self.n, self.n + self.rows)])
+        if not len(kept):  # nothing to gather
+            self.alone, self.left = slice(self.n), slice(self.n, None)
         self.alone_JT = sparse.csr_array(self.JT[self.alone])
         self.alone_J = sparse.csr_array(self.alone_JT.T)
-        H, J, size = sparse.coo_array(coupled[kept][:, kept]), sparse.coo_array(self.JT[kept]), len(self.left)
+        H, J = sparse.coo_array(coupled[kept][:, kept]), sparse.coo_array(self.JT[kept])
         pairs, shift, everything = _pairs(self.alone_JT), len(kept), np.arange(size)
         row = np.concatenate([everything, H.row, J.row, pairs.first + shift])
         column = np.concatenate([everything, H.col, J.col + shift, pairs.second + shift])
@@ -69,7 +72,9 @@ class SaddlePattern:
         parts = np.split(place, np.cumsum([size, len(H.data), len(J.data)]))
         self._data = np.zeros(len(keys))
         self._data[parts[1]], self._data[parts[2]], self._diagonal = H.data, J.data, parts[0]
-        self._taken = sparse.csr_array((-pairs.product, (parts[3], pairs.variable)), shape=(len(keys), len(self.alone)))
+        self._taken = sparse.csr_array(
+            (-pairs.product, (parts[3], pairs.variable)), shape=(len(keys), self.n - len(kept))
+        )
         indptr = np.searchsorted(keys, np.arange(size + 1) * size)
         self._upper = sparse.csc_array((self._data, keys % size, indptr), shape=(size, size))
 
@@ -139,10 +144,9 @@ class Saddle:
     def _solved(self, rhs: Array) -> Array:
         """By the factor, and by hand for the variables that are not in it."""
         pattern = self._pattern
-        if not len(pattern.alone):
+        if not pattern.alone_J.shape[1]:
             return self._factor.solve(rhs)
-        own, solution = rhs[pattern.alone], np.empty_like(rhs)
-        rest = rhs.copy()
+        own, solution, rest = rhs[pattern.alone], np.empty_like(rhs), rhs.copy()
         rest[pattern.n :] -= pattern.alone_J @ (own * self._inverse)
         solution[pattern.left] = self._factor.solve(rest[pattern.left])
         solution[pattern.alone] = self._inverse * (own - pattern.alone_JT @ solution[pattern.n :])

@@ -16,7 +16,7 @@ from pear.solvers.active_set.compile import guarded
 from pear.solvers.linalg.ordering import Array
 
 _SMALL = 8  # columns up to which a whole subtree is one supernode
-_ZEROS = 0.15  # share of a block that may be zeros
+_ZEROS = 0.1  # share of a block that may be zeros
 _LINES, _DEPTH, _WIDTH = 32, 64, 128  # of dense products: 2^18 multiplications, up to which OpenBLAS starts no threads
 _DENSE = 16  # columns from which a dense product pays
 
