@@ -495,6 +495,7 @@ def test_scaling_measures_verified_solutions_and_fits_their_growth() -> None:
     known = [replace(row, seconds=1e-6 * row.n**1.5) for row in rows]
     assert scaling.exponents(known) == {"grid": pytest.approx(1.5), "sparse QP": pytest.approx(1.5)}
     assert [cells[-1] for cells in scaling.tables(known)[1].rows] == ["1.5", "1.5"]
+    assert [cells[-2] for cells in scaling.tables(known)[0].rows] == ["–", "1.5", "–", "1.5"]
 
 
 def test_scaling_compares_sources_of_candidates() -> None:

@@ -21,7 +21,7 @@ from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.tasks import shortest_path
 
-GRIDS = (20, 40, 60, 100, 140, 200)
+GRIDS = (20, 50, 100, 140, 200, 280, 400)
 QPS = (1_000, 3_000, 10_000, 30_000, 100_000)
 QUICK_GRIDS, QUICK_QPS = (5, 10), (100, 200)
 
@@ -202,12 +202,14 @@ def fitted_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 
 def tables(rows: list[ScalingRow]) -> list[Table]:
     """The points, and the exponents fitted to them."""
-    headings = ("family", "size", "variables", "rows", "batch", "s a sample", "KKT\nresidual")
+    headings = ("family", "size", "variables", "rows", "batch", "s a sample", "exponent\nsince last", "KKT\nresidual")
     points = Table("PEARLoss, forward and backward", headings)
-    for row in rows:
+    for before, row in zip([None, *rows], rows, strict=False):
+        pair = [] if before is None or before.line != row.line else [before]
+        since = fitted_exponent(*_lines([*pair, row])[row.line])
         size = f"{row.size}×{row.size}" if row.family == GRID else f"{row.size:,}"
         counts = (f"{row.n:,}", f"{row.rows:,}", str(row.batch))
-        points.rows.append((row.line, size, *counts, number(row.seconds), error(row.kkt_residual)))
+        points.rows.append((row.line, size, *counts, number(row.seconds), number(since), error(row.kkt_residual)))
     fits = Table("Time ~ variables^exponent", ("family", "exponent"))
     fits.rows.extend((line, number(value)) for line, value in exponents(rows).items())
     return [points, fits]
