@@ -57,8 +57,8 @@ def blocks(order: Array, upper: tuple[Array, Array, Array], parent: Array, count
     """
     first = _merged(parent, counts)
     owner, above, row_start, start, children, room = _tree(first, parent, counts)
-    below, *entries = _rows(*upper, first, owner, above, row_start, start)
-    return Blocks(order, first, row_start, below, start, children, *entries, room)
+    rows, entry_start, source, place = _rows(*upper, first, owner, above, row_start, start)
+    return Blocks(order, first, row_start, rows, start, children, entry_start, source, place, room)
 
 
 @guarded
