@@ -10,7 +10,7 @@ cost before it is computed, as ``max_work`` does here: 4,000 variables coupled a
 packages with supernodes CHOLMOD (scikit-sparse) has no wheels, and PARDISO comes with MKL alone.
 
 Nested dissection (METIS, pymetis 2025.2) in place of minimum degree saves 14 % of the multiplications on a grid of
-100×100 and 26 % on one of 400×400, and takes 1.6 to 2.5 times as long to find.
+100×100 and 26 % on one of 400×400, and takes 1.5 to 2.5 times as long to find.
 """
 
 from __future__ import annotations
