@@ -37,6 +37,8 @@ class SaddlePattern:
 
     def __init__(self, H: sparse.csr_array, J: sparse.csr_array) -> None:
         self.H, self.J, self.JT = H, J, sparse.csr_array(J.T)
+        self.JT.sum_duplicates()
+        self.JT.eliminate_zeros()
         self.n, self.rows = H.shape[0], J.shape[0]
         self.curvature: Array = H.diagonal()
         coupled = sparse.triu(H, 1, format="csr")
@@ -68,15 +70,17 @@ class SaddlePattern:
         pairs, shift, everything = _pairs(self.alone_JT), len(kept), np.arange(size)
         row = np.concatenate([everything, H.row, J.row, pairs.first + shift])
         column = np.concatenate([everything, H.col, J.col + shift, pairs.second + shift])
-        keys, place = np.unique(column * size + row, return_inverse=True)  # in the order of the columns
-        parts = np.split(place, np.cumsum([size, len(H.data), len(J.data)]))
-        self._data = np.zeros(len(keys))
-        self._data[parts[1]], self._data[parts[2]], self._diagonal = H.data, J.data, parts[0]
-        self._taken = sparse.csr_array(
-            (-pairs.product, (parts[3], pairs.variable)), shape=(len(keys), self.n - len(kept))
-        )
-        indptr = np.searchsorted(keys, np.arange(size + 1) * size)
-        self._upper = sparse.csc_array((self._data, keys % size, indptr), shape=(size, size))
+        numbered = sparse.coo_array((np.arange(len(row)), (row, column)), shape=(size, size))
+        numbered.has_canonical_format = True  # there are no duplicates, and nobody needs the rows in order
+        self._upper = sparse.csc_array(numbered)
+        place = np.empty_like(self._upper.data)
+        place[self._upper.data] = np.arange(len(row))
+        self._diagonal, in_H, in_J, in_pairs = np.split(place, np.cumsum([size, len(H.data), len(J.data)]))
+        self._data = np.zeros(len(row))
+        self._data[in_H], self._data[in_J] = H.data, J.data
+        at = np.concatenate([self._diagonal[self.alone_JT.indices + shift], in_pairs[pairs.which]])
+        taken = -pairs.products, (at, pairs.variables)
+        self._taken = sparse.csr_array(taken, shape=(len(row), self.n - len(kept)))
 
     def factor(self, D: Array, E: Array) -> Saddle:
         """Factor with the diagonals D (n,) and E (r,), both such that the matrix is quasi-definite."""
@@ -88,23 +92,31 @@ class SaddlePattern:
 
 
 class _Pairs(NamedTuple):
-    """Products of two entries of the same variable: their rows, first ≤ second, the product, and the variable."""
+    """What variables with two entries at most join.
+
+    Attributes:
+        first, second: the pairs of rows that are joined, each pair once, the smaller row first.
+        which: of every variable with two entries its pair.
+        products, variables: squares of all entries, then the products of two; and the variable of each.
+    """
 
     first: Array
     second: Array
-    product: Array
-    variable: Array
+    which: Array
+    products: Array
+    variables: Array
 
 
 def _pairs(columns: sparse.csr_array) -> _Pairs:
-    """Of variables with two entries at most, one variable a row of the matrix."""
+    """The pairs of these variables, one a row of the matrix."""
     rows, values, entries = columns.indices.astype(np.int64), columns.data, np.diff(columns.indptr)
     two = np.flatnonzero(entries == 2)
-    a, b = columns.indptr[two], columns.indptr[two] + 1
-    low, high = np.minimum(rows[a], rows[b]), np.maximum(rows[a], rows[b])
-    variable = np.repeat(np.arange(len(entries)), entries)
+    a, b, size = columns.indptr[two], columns.indptr[two] + 1, columns.shape[1]
+    keys = np.minimum(rows[a], rows[b]) * size + np.maximum(rows[a], rows[b])
+    pairs, which = np.unique(keys, return_inverse=True)
+    variables = np.concatenate([np.repeat(np.arange(len(entries)), entries), two])
     products = np.concatenate([values**2, values[a] * values[b]])
-    return _Pairs(np.concatenate([rows, low]), np.concatenate([rows, high]), products, np.concatenate([variable, two]))
+    return _Pairs(*(np.divmod(pairs, size) if size else (pairs, pairs)), which, products, variables)
 
 
 class Saddle:
