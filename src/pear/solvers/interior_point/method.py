@@ -4,10 +4,11 @@ Mehrotra's predictor and corrector, and a few centrality correctors, on the quas
 ``solvers.linalg.saddle``, whose structure is analysed once for all iterations and all samples. Its point is only a
 candidate; it stops early, because the exchange of constraints that follows is exact.
 
-Measured beside packaged ones (``pear bench scaling --solvers pear,piqp,clarabel``), to a verified solution: Clarabel
-takes 0.9 to 7 times as long; PIQP 0.4 to 0.9 of its time where the system factors cheaply, but 1.4 times on a 200×200
-grid. Where curvature couples variables at random PIQP, without conjugate gradients, takes 10 times as long at 2,000
-variables and 55 times at 4,000. It also holds the interpreter's lock, so that the samples of a batch wait in turn.
+Measured beside packaged ones (``pear bench scaling --solvers pear,piqp,clarabel``), to a verified solution, before the
+factors came in dense blocks, which make grids faster: Clarabel takes 0.9 to 7 times as long; PIQP 0.4 to 0.9 of its
+time where the system factors cheaply, but 1.4 times on a 200×200 grid. Where curvature couples variables at random
+PIQP, without conjugate gradients, takes 10 times as long at 2,000 variables and 55 times at 4,000. It also holds the
+interpreter's lock, so that the samples of a batch wait in turn.
 """
 
 from __future__ import annotations
