@@ -88,7 +88,8 @@ class Factor:
 
     def solve(self, rhs: Array) -> Array:
         """(n,) the solution for one right-hand side (n,)."""
-        return solved(self._blocks, self._L, self._pivots, rhs)
+        plan = self._blocks
+        return solved(plan.order, plan.first, plan.row_start, plan.rows, self._L, self._pivots, rhs)
 
 
 @guarded

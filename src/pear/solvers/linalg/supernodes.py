@@ -15,9 +15,11 @@ from numba import njit
 from pear.solvers.active_set.compile import guarded
 from pear.solvers.linalg.ordering import Array
 
-_SMALL = 8  # columns up to which a whole subtree is one supernode
-_ZEROS = 0.1  # share of a block that may be zeros
+_SMALL = 4  # columns up to which a whole subtree is one supernode
+_ZEROS = 0.2  # share of a block that may be zeros
 _LINES, _DEPTH, _WIDTH = 32, 64, 128  # of dense products: 2^18 multiplications, up to which OpenBLAS starts no threads
+_at = np.uint64  # of an index that is not negative: numba then does not look whether it counts from the end
+_NARROW = 4  # columns up to which they are eliminated one by one
 _DENSE = 16  # columns from which a dense product pays
 
 
@@ -128,7 +130,7 @@ def _rows(
     """The rows below every supernode, and the entries of the matrix by supernode."""
     count, n = len(above), len(owner)
     put, seen = row_start[:count].copy(), np.full(count, -1, np.int64)
-    below, entry_start = np.empty(row_start[count], np.int64), np.zeros(count + 1, np.int64)
+    below, entry_start = np.empty(row_start[count], np.uint32), np.zeros(count + 1, np.int64)
     for i in rows:
         entry_start[owner[i] + 1] += 1
     for s in range(count):
@@ -163,62 +165,92 @@ def factored(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
         L: the blocks, written to.
     """
     first, row_start, rows, start = plan.first, plan.row_start, plan.rows, plan.start
+    source, place = plan.source, plan.place
     count, n = len(first) - 1, len(plan.order)
-    pivots, local, found = np.zeros(n), np.empty(n, np.int64), np.empty(n, np.int64)
+    pivots, local, found = np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
     stack, waiting = np.empty(plan.room), np.empty(count, np.int64)
-    tiles = np.empty((3, max(_LINES * _DEPTH, _DEPTH * _WIDTH, _LINES * _WIDTH)))
+    tiles = np.empty((3, _DEPTH * _WIDTH))
     top, depth = 0, 0
     for s in range(count):
-        begin, w, u = first[s], first[s + 1] - first[s], row_start[s + 1] - row_start[s]
-        block, rest = L[start[s] : start[s + 1]].reshape(w, w + u), stack[top : top + u * (u + 1) // 2]
-        block[:] = 0.0
-        rest[:] = 0.0
+        begin, w, r, u = first[s], first[s + 1] - first[s], row_start[s], row_start[s + 1] - row_start[s]
+        at, left, below = start[s], u * (u + 1) // 2, top
+        for k in range(at, start[s + 1]):
+            L[_at(k)] = 0.0
+        for k in range(top, top + left):
+            stack[_at(k)] = 0.0
         for k in range(plan.entry_start[s], plan.entry_start[s + 1]):
-            L[plan.place[k]] = data[plan.source[k]]
-        below = top
+            L[_at(place[_at(k)])] = data[_at(source[_at(k)])]
         if plan.children[s] > 0:
             for k in range(w):
-                local[begin + k] = k
+                local[_at(begin + k)] = k
             for k in range(u):
-                local[rows[row_start[s] + k]] = w + k
+                local[rows[_at(r + k)]] = w + k
         for _ in range(plan.children[s]):
             depth -= 1
-            theirs = rows[row_start[waiting[depth]] : row_start[waiting[depth] + 1]]
-            taken = len(theirs) * (len(theirs) + 1) // 2
-            below -= taken
-            at = found[: len(theirs)]
-            for k in range(len(theirs)):
-                at[k] = local[theirs[k]]
-            _add(stack[below : below + taken], at, block, rest)
-        if not _eliminated(block, rest, pivots[begin : begin + w], tiles):
+            child = row_start[waiting[depth]]
+            size = row_start[waiting[depth] + 1] - child
+            below -= size * (size + 1) // 2
+            for k in range(size):
+                found[_at(k)] = local[rows[_at(child + k)]]
+            _add(stack, below, found, size, L, at, w, u, top)
+        if w <= _NARROW:
+            done = _narrow(L, at, w, u, stack, top, pivots, begin)
+        else:
+            block, rest = L[at : start[s + 1]].reshape(w, w + u), stack[top : top + left]
+            done = _eliminated(block, rest, pivots[begin : begin + w], tiles)
+        if not done:
             return pivots, begin
         if below < top:
-            for k in range(len(rest)):
-                stack[below + k] = rest[k]
-        top = below + len(rest)
+            for k in range(left):
+                stack[_at(below + k)] = stack[_at(top + k)]
+        top = below + left
         waiting[depth] = s
         depth += 1
     return pivots, n
 
 
 @njit(nogil=True)
-def _add(left: Array, at: Array, block: Array, rest: Array) -> None:
-    """Add what a child left, an upper triangle packed row by row, at these places of the block and the rest."""
-    w, size = block.shape
-    u, used = size - w, 0
-    for a in range(len(at)):
-        row = at[a]
-        shift = used - a
+def _add(stack: Array, left: int, found: Array, size: int, L: Array, at: int, w: int, u: int, rest: int) -> None:
+    """Add what a child left, an upper triangle packed row by row, at the places found in the block and the rest."""
+    for a in range(size):
+        row = found[_at(a)]
+        left -= a
         if row < w:
-            target = block[row]
-            for b in range(a, len(at)):
-                target[at[b]] += left[shift + b]
+            to = at + row * (w + u)
+            for b in range(a, size):
+                L[_at(to + found[_at(b)])] += stack[_at(left + b)]
         else:
             row -= w
-            to = row * u - row * (row - 1) // 2 - row - w
-            for b in range(a, len(at)):
-                rest[to + at[b]] += left[shift + b]
-        used += len(at) - a
+            to = rest + row * u - row * (row + 1) // 2 - w
+            for b in range(a, size):
+                stack[_at(to + found[_at(b)])] += stack[_at(left + b)]
+        left += size
+
+
+@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+def _narrow(L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: Array, begin: int) -> bool:
+    """As ``_eliminated``, for the block at this place: column by column, where loops are too short for anything else."""
+    size = w + u
+    for k in range(w):
+        line = at + k * size
+        pivot = L[_at(line + k)]
+        if pivot == 0.0 or not np.isfinite(pivot):
+            return False
+        pivots[_at(begin + k)] = pivot
+        inverse = 1.0 / pivot
+        for t in range(k + 1, w):
+            factor, to = L[_at(line + t)] * inverse, at + t * size
+            for i in range(t, size):
+                L[_at(to + i)] -= factor * L[_at(line + i)]
+        to = rest - w
+        for t in range(w, size):
+            factor = L[_at(line + t)] * inverse
+            for i in range(t, size):
+                stack[_at(to + i)] -= factor * L[_at(line + i)]
+            to += size - t - 1
+        for i in range(line + k + 1, line + size):
+            L[_at(i)] *= inverse
+    return True
 
 
 @njit(nogil=True, error_model="numpy", fastmath={"contract"})
@@ -298,41 +330,90 @@ def _subtract_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, firs
 
 
 @guarded
-@njit(nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
-def solved(plan: Blocks, L: Array, pivots: Array, rhs: Array) -> Array:
+@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+def solved(order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array) -> Array:
     """Forward, divide, backward."""
-    order, first, row_start, rows, start = plan.order, plan.first, plan.row_start, plan.rows, plan.start
-    count, n = len(first) - 1, len(order)
-    x, gathered = np.empty(n), np.empty(n)
+    n = len(order)
+    x, result = np.empty(n), np.empty(n)
     for j in range(n):
         x[j] = rhs[order[j]]
-    for s in range(count):
-        begin, w, u = first[s], first[s + 1] - first[s], row_start[s + 1] - row_start[s]
-        own, below = x[begin : begin + w], rows[row_start[s] : row_start[s + 1]]
-        far = gathered[:u]
-        far[:] = 0.0
-        for k in range(w):
-            line, value = L[start[s] + k * (w + u) : start[s] + (k + 1) * (w + u)], own[k]
-            for i in range(k + 1, w):
-                own[i] -= line[i] * value
-            for i in range(u):
-                far[i] += line[w + i] * value
-        for i in range(u):
-            x[below[i]] -= far[i]
-    for s in range(count - 1, -1, -1):
-        begin, w, u = first[s], first[s + 1] - first[s], row_start[s + 1] - row_start[s]
-        own, below = x[begin : begin + w], rows[row_start[s] : row_start[s + 1]]
-        far = gathered[:u]
-        for i in range(u):
-            far[i] = x[below[i]]
-        for k in range(w - 1, -1, -1):
-            line = L[start[s] + k * (w + u) : start[s] + (k + 1) * (w + u)]
-            value = 0.0
-            for i in range(k + 1, w):
-                value += line[i] * own[i]
-            for i in range(u):
-                value += line[w + i] * far[i]
-            own[k] = own[k] / pivots[begin + k] - value
+    _forward(first, row_start, rows, L, x)
+    _backward(first, row_start, rows, L, pivots, x)
     for j in range(n):
-        gathered[order[j]] = x[j]
-    return gathered
+        result[order[j]] = x[j]
+    return result
+
+
+@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+def _forward(first: Array, row_start: Array, rows: Array, L: Array, x: Array) -> None:
+    """Solve with L in place; by four columns where there are four, so that one look-up of a row serves four."""
+    at = 0
+    for s in range(len(first) - 1):
+        j, end, begin, stop = first[s], first[s + 1], row_start[s], row_start[s + 1]
+        size = end - j + stop - begin
+        # of the column L[at + i] belongs to x[i], and L[at + end - begin + i] to row i below
+        at -= j
+        while j + 3 < end:
+            a, b, c, d = at, at + size, at + 2 * size, at + 3 * size
+            p = x[_at(j)]
+            q = x[_at(j + 1)] - L[_at(a + j + 1)] * p
+            v = x[_at(j + 2)] - L[_at(a + j + 2)] * p - L[_at(b + j + 2)] * q
+            w = x[_at(j + 3)] - L[_at(a + j + 3)] * p - L[_at(b + j + 3)] * q - L[_at(c + j + 3)] * v
+            x[_at(j + 1)], x[_at(j + 2)], x[_at(j + 3)] = q, v, w
+            for i in range(j + 4, end):
+                x[_at(i)] -= L[_at(a + i)] * p + L[_at(b + i)] * q + L[_at(c + i)] * v + L[_at(d + i)] * w
+            for i in range(begin, stop):
+                k = end - begin + i
+                x[rows[_at(i)]] -= L[_at(a + k)] * p + L[_at(b + k)] * q + L[_at(c + k)] * v + L[_at(d + k)] * w
+            at += 4 * size
+            j += 4
+        while j < end:
+            p = x[_at(j)]
+            for i in range(j + 1, end):
+                x[_at(i)] -= L[_at(at + i)] * p
+            for i in range(begin, stop):
+                x[rows[_at(i)]] -= L[_at(at + end - begin + i)] * p
+            at += size
+            j += 1
+        at += first[s]
+
+
+@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+def _backward(first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, x: Array) -> None:
+    """Divide by the pivots and solve with the transpose of L in place, as ``_forward``."""
+    at = len(L)
+    for s in range(len(first) - 2, -1, -1):
+        j, end, begin, stop = first[s + 1], first[s + 1], row_start[s], row_start[s + 1]
+        size = end - first[s] + stop - begin
+        at -= first[s]
+        while j - 3 > first[s]:
+            j -= 4
+            at -= 4 * size
+            a, b, c, d = at, at + size, at + 2 * size, at + 3 * size
+            p, q = x[_at(j)] / pivots[_at(j)], x[_at(j + 1)] / pivots[_at(j + 1)]
+            v, w = x[_at(j + 2)] / pivots[_at(j + 2)], x[_at(j + 3)] / pivots[_at(j + 3)]
+            for i in range(j + 4, end):
+                p -= L[_at(a + i)] * x[_at(i)]
+                q -= L[_at(b + i)] * x[_at(i)]
+                v -= L[_at(c + i)] * x[_at(i)]
+                w -= L[_at(d + i)] * x[_at(i)]
+            for i in range(begin, stop):
+                k, y = end - begin + i, x[rows[_at(i)]]
+                p -= L[_at(a + k)] * y
+                q -= L[_at(b + k)] * y
+                v -= L[_at(c + k)] * y
+                w -= L[_at(d + k)] * y
+            v -= L[_at(c + j + 3)] * w
+            q -= L[_at(b + j + 2)] * v + L[_at(b + j + 3)] * w
+            p -= L[_at(a + j + 1)] * q + L[_at(a + j + 2)] * v + L[_at(a + j + 3)] * w
+            x[_at(j)], x[_at(j + 1)], x[_at(j + 2)], x[_at(j + 3)] = p, q, v, w
+        while j > first[s]:
+            j -= 1
+            at -= size
+            p = x[_at(j)] / pivots[_at(j)]
+            for i in range(j + 1, end):
+                p -= L[_at(at + i)] * x[_at(i)]
+            for i in range(begin, stop):
+                p -= L[_at(at + end - begin + i)] * x[rows[_at(i)]]
+            x[_at(j)] = p
+        at += first[s]
