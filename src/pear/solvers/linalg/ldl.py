@@ -88,8 +88,7 @@ class Factor:
 
     def solve(self, rhs: Array) -> Array:
         """(n,) the solution for one right-hand side (n,)."""
-        plan = self._blocks
-        return solved(plan.order, plan.first, plan.row_start, plan.rows, self._L, self._pivots, rhs)
+        return solved(self._blocks, self._L, self._pivots, rhs)
 
 
 @guarded

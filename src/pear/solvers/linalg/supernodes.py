@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from pear.solvers.active_set.compile import guarded
+from pear.solvers.active_set.compile import entry, guarded, inner
 from pear.solvers.linalg.ordering import Array
 
 _SMALL = 4  # columns up to which a whole subtree is one supernode
@@ -102,7 +102,8 @@ def _tree(first: Array, parent: Array, counts: Array) -> tuple[Array, Array, Arr
     row_start, start = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     for s in range(count):
         w, u = first[s + 1] - first[s], counts[first[s + 1] - 1]
-        owner[first[s] : first[s + 1]] = s
+        for j in range(first[s], first[s + 1]):
+            owner[j] = s
         row_start[s + 1] = row_start[s] + u
         start[s + 1] = start[s] + w * (w + u)
     waiting, depth, top, room = np.empty(count, np.int64), 0, 0, 0
@@ -154,8 +155,6 @@ def _rows(
     return below, entry_start, source, place
 
 
-@guarded
-@njit(nogil=True, error_model="numpy", fastmath={"contract"})
 def factored(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
     """The pivots (n,), and how many were found: n, unless one is zero or not a number.
 
@@ -164,12 +163,25 @@ def factored(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
         data: its numbers.
         L: the blocks, written to.
     """
+    n = len(plan.order)
+    pivots, tiles = np.empty(n), np.empty((3, max(_LINES * _DEPTH, _DEPTH * _WIDTH, _LINES * _WIDTH)))
+    return pivots, _factored(plan, data, L, pivots, np.empty(plan.room), tiles, np.empty((3, n), np.int64))
+
+
+def solved(plan: Blocks, L: Array, pivots: Array, rhs: Array) -> Array:
+    """(n,) the solution."""
+    memory = np.empty((2, len(rhs)))
+    _solved(plan.order, plan.first, plan.row_start, plan.rows, L, pivots, rhs, memory)
+    return memory[1]
+
+
+@entry
+def _factored(plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array) -> int:
+    """``factored``, with memory for the pivots (n,), what is left to parents, dense products, and indices (3, n)."""
     first, row_start, rows, start = plan.first, plan.row_start, plan.rows, plan.start
     source, place = plan.source, plan.place
     count, n = len(first) - 1, len(plan.order)
-    pivots, local, found = np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64)
-    stack, waiting = np.empty(plan.room), np.empty(count, np.int64)
-    tiles = np.empty((3, _DEPTH * _WIDTH))
+    local, found, waiting = scratch[0], scratch[1], scratch[2]
     top, depth = 0, 0
     for s in range(count):
         begin, w, r, u = first[s], first[s + 1] - first[s], row_start[s], row_start[s + 1] - row_start[s]
@@ -199,17 +211,17 @@ def factored(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
             block, rest = L[at : start[s + 1]].reshape(w, w + u), stack[top : top + left]
             done = _eliminated(block, rest, pivots[begin : begin + w], tiles)
         if not done:
-            return pivots, begin
+            return begin
         if below < top:
             for k in range(left):
                 stack[_at(below + k)] = stack[_at(top + k)]
         top = below + left
         waiting[depth] = s
         depth += 1
-    return pivots, n
+    return n
 
 
-@njit(nogil=True)
+@inner
 def _add(stack: Array, left: int, found: Array, size: int, L: Array, at: int, w: int, u: int, rest: int) -> None:
     """Add what a child left, an upper triangle packed row by row, at the places found in the block and the rest."""
     for a in range(size):
@@ -227,7 +239,7 @@ def _add(stack: Array, left: int, found: Array, size: int, L: Array, at: int, w:
         left += size
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+@inner
 def _narrow(L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: Array, begin: int) -> bool:
     """As ``_eliminated``, for the block at this place: column by column, where loops are too short for anything else."""
     size = w + u
@@ -253,7 +265,7 @@ def _narrow(L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: 
     return True
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+@inner
 def _eliminated(block: Array, rest: Array, pivots: Array, tiles: Array) -> bool:
     """Turn the block (w, w + u) into columns of L, and subtract from the rest what they explain of it.
 
@@ -282,7 +294,7 @@ def _eliminated(block: Array, rest: Array, pivots: Array, tiles: Array) -> bool:
     return True
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+@inner
 def _subtract(target: Array, block: Array, pivots: Array, t: int, k: int, known: int) -> None:
     """Subtract the columns k to known from row t; by fours, so that each number is loaded and stored once for four."""
     while k + 3 < known:
@@ -299,7 +311,7 @@ def _subtract(target: Array, block: Array, pivots: Array, t: int, k: int, known:
         k += 1
 
 
-@njit(nogil=True)
+@njit(nogil=True, _nrt=True)
 def _subtract_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, first: int, last: int) -> None:
     """Subtract all columns before them from the rows first to last, by products of small dense matrices.
 
@@ -317,7 +329,8 @@ def _subtract_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, firs
             width = min(_WIDTH, size - i0)
             right = tiles[1, : depth * width].reshape(depth, width)
             for k in range(depth):
-                right[k] = block[k0 + k, i0 : i0 + width]
+                for i in range(width):
+                    right[k, i] = block[k0 + k, i0 + i]
             product = tiles[2, : height * width].reshape(height, width)
             np.dot(left, right, product)
             used = 0
@@ -329,22 +342,21 @@ def _subtract_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, firs
                     target[i - row] -= product[t, i - i0]
 
 
-@guarded
-@njit(nogil=True, error_model="numpy", fastmath={"contract"})
-def solved(order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array) -> Array:
-    """Forward, divide, backward."""
-    n = len(order)
-    x, result = np.empty(n), np.empty(n)
+@entry
+def _solved(
+    order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
+) -> None:
+    """Forward, divide, backward, with memory (2, n): the solution comes to lie in the second row."""
+    n, x, result = len(order), memory[0], memory[1]
     for j in range(n):
         x[j] = rhs[order[j]]
     _forward(first, row_start, rows, L, x)
     _backward(first, row_start, rows, L, pivots, x)
     for j in range(n):
         result[order[j]] = x[j]
-    return result
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+@inner
 def _forward(first: Array, row_start: Array, rows: Array, L: Array, x: Array) -> None:
     """Solve with L in place; by four columns where there are four, so that one look-up of a row serves four."""
     at = 0
@@ -378,7 +390,7 @@ def _forward(first: Array, row_start: Array, rows: Array, L: Array, x: Array) ->
         at += first[s]
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"contract"})
+@inner
 def _backward(first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, x: Array) -> None:
     """Divide by the pivots and solve with the transpose of L in place, as ``_forward``."""
     at = len(L)
