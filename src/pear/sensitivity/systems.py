@@ -89,8 +89,6 @@ class SparseSystems:
         kept: systems that are there already, one per sample or None.
     """
 
-    cheap = False
-
     def __init__(self, qp: SparseProgram, active: ActiveSet, kept: Sequence[SparseReduced | None]) -> None:
         self.qp, self.active, self.kept = qp, active, list(kept)
 
@@ -108,6 +106,11 @@ class SparseSystems:
     def usable(self) -> Tensor:
         """(B,) bool, False where a system could not be factored."""
         return torch.tensor([self.of(i).usable for i in range(self.qp.batch)])
+
+    @property
+    def cheap(self) -> bool:
+        """Whether so few variables are free that an exchange takes much less time than an iteration of a solver."""
+        return all(self.of(i).small for i in range(self.qp.batch))
 
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> Solved:
         """Solve for one right-hand side per sample, in threads; the last entry says where the residual vanished."""

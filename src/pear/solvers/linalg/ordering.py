@@ -112,7 +112,8 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
             room += length[other] if k < start[pivot] + cliques[pivot] else 1
         if end + room > len(lists):
             grown = np.empty(2 * len(lists) + room, np.int64)
-            grown[:end] = lists[:end]
+            for k in range(end):  # to assign a slice takes seconds to compile
+                grown[k] = lists[k]
             lists = grown
         begin = end
         for k in range(start[pivot], start[pivot] + length[pivot]):
