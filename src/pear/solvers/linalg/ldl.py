@@ -16,11 +16,9 @@ Nested dissection (METIS, pymetis 2025.2) in place of minimum degree saves 14 % 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 
-from pear.solvers.active_set.compile import guarded
-from pear.solvers.linalg.ordering import Array, minimum_degree, mirrored
+from pear.solvers.linalg.ordering import Array, minimum_degree, mirrored, structural
 from pear.solvers.linalg.supernodes import Blocks, blocks, factored, solved
 
 
@@ -91,8 +89,7 @@ class Factor:
         return solved(self._blocks, self._L, self._pivots, rhs)
 
 
-@guarded
-@njit(nogil=True)
+@structural
 def _permuted(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array, Array, Array]:
     """The upper triangle in the new order, and where each of its numbers is found."""
     rank = np.empty(n, np.int64)
@@ -116,8 +113,7 @@ def _permuted(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Arra
     return ptr, rows, found
 
 
-@guarded
-@njit(nogil=True)
+@structural
 def _tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
     """Elimination tree, entries of every column of L, and the multiplications the factor takes."""
     parent, counts, seen = np.full(n, -1, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
@@ -137,8 +133,7 @@ def _tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
     return parent, counts, work
 
 
-@guarded
-@njit(nogil=True)
+@structural
 def _postorder(parent: Array) -> Array:
     """Every node after all of its children."""
     n = len(parent)

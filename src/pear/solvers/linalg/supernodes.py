@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from pear.solvers.active_set.compile import entry, guarded, inner
-from pear.solvers.linalg.ordering import Array
+from pear.solvers.active_set.compile import entry, inner, njit
+from pear.solvers.linalg.ordering import Array, structural
 
 _SMALL = 4  # columns up to which a whole subtree is one supernode
 _ZEROS = 0.2  # share of a block that may be zeros
@@ -63,8 +62,7 @@ def blocks(order: Array, upper: tuple[Array, Array, Array], parent: Array, count
     return Blocks(order, first, row_start, rows, start, children, entry_start, source, place, room)
 
 
-@guarded
-@njit(nogil=True)
+@structural
 def _merged(parent: Array, counts: Array) -> Array:
     """(s + 1,) the first columns of supernodes: neighbours with nearly the same rows, and subtrees of few columns."""
     n = len(parent)
@@ -93,8 +91,7 @@ def _merged(parent: Array, counts: Array) -> Array:
     return first[: found + 1].copy()
 
 
-@guarded
-@njit(nogil=True)
+@structural
 def _tree(first: Array, parent: Array, counts: Array) -> tuple[Array, Array, Array, Array, Array, int]:
     """Of every column its supernode; of every supernode its parent; the fields of ``Blocks`` that follow from these."""
     count, n = len(first) - 1, len(parent)
@@ -123,8 +120,7 @@ def _tree(first: Array, parent: Array, counts: Array) -> tuple[Array, Array, Arr
     return owner, above, row_start, start, children, room
 
 
-@guarded
-@njit(nogil=True)
+@structural
 def _rows(
     ptr: Array, rows: Array, found: Array, first: Array, owner: Array, above: Array, row_start: Array, start: Array
 ) -> tuple[Array, Array, Array, Array]:
@@ -241,7 +237,7 @@ def _add(stack: Array, left: int, found: Array, size: int, L: Array, at: int, w:
 
 @inner
 def _narrow(L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: Array, begin: int) -> bool:
-    """As ``_eliminated``, for the block at this place: column by column, where loops are too short for anything else."""
+    """As ``_eliminated``, for the block at this place: column by column, as its loops are short."""
     size = w + u
     for k in range(w):
         line = at + k * size
@@ -311,7 +307,7 @@ def _subtract(target: Array, block: Array, pivots: Array, t: int, k: int, known:
         k += 1
 
 
-@njit(nogil=True, _nrt=True)
+@inner
 def _subtract_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, first: int, last: int) -> None:
     """Subtract all columns before them from the rows first to last, by products of small dense matrices.
 
@@ -332,7 +328,7 @@ def _subtract_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, firs
                 for i in range(width):
                     right[k, i] = block[k0 + k, i0 + i]
             product = tiles[2, : height * width].reshape(height, width)
-            np.dot(left, right, product)
+            _product(left, right, product)
             used = 0
             for t in range(height):
                 row = first + t
@@ -340,6 +336,12 @@ def _subtract_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, firs
                 used += size - row
                 for i in range(max(i0, row), i0 + width):
                     target[i - row] -= product[t, i - i0]
+
+
+@njit(nogil=True, _nrt=True)
+def _product(left: Array, right: Array, product: Array) -> None:
+    """By BLAS, which numba calls from functions alone that may allocate."""
+    np.dot(left, right, product)
 
 
 @entry

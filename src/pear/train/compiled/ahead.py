@@ -66,7 +66,7 @@ def _dynamic_programming() -> None:
 
 def _sparse() -> None:
     pattern = SaddlePattern(sparse.csr_array(np.eye(2)), sparse.csr_array(np.ones((1, 2))))
-    InteriorPoint(pattern, 1, np.zeros(2), np.ones(1), np.zeros(2), np.ones(2)).run(0.1)
+    InteriorPoint(pattern, 1, np.arange(2.0), np.ones(1), np.zeros(2), np.ones(2)).run(0.1)
 
 
 PARTS: dict[str, Callable[[], None]] = {
