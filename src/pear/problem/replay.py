@@ -110,7 +110,7 @@ def captured(
                 entry = found[key] = make(), numbers
         except RuntimeError as error:
             store.refusals += 1
-            if store.refused:
+            if store.refusals == _TRIES:
                 logger.warning("no CUDA graphs, because this installation refuses to capture %s: %s", name, error)
             return None
     made: Made = entry[0]
