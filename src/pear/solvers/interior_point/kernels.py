@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 
-from pear.solvers.linalg.ordering import Array, structural
+from pear.solvers.active_set.compile import guarded
+from pear.solvers.linalg.ordering import Array
 
 
 class Point(NamedTuple):
@@ -22,7 +24,8 @@ class Point(NamedTuple):
     multiplier: Array
 
 
-@structural
+@guarded
+@njit(nogil=True, error_model="numpy")
 def pull_of_bounds(q: Point, present: Array, off: Array, goal: Array) -> Array:
     """(n,) what the bounds add to the right-hand side of a Newton step.
 
@@ -44,7 +47,8 @@ def pull_of_bounds(q: Point, present: Array, off: Array, goal: Array) -> Array:
     return pull
 
 
-@structural
+@guarded
+@njit(nogil=True, error_model="numpy")
 def along_limits(q: Point, present: Array, off: Array, goal: Array, dx: Array, dv: Array) -> tuple[Array, Array]:
     """(2n + m,) the changes of distances and multipliers that belong to a Newton step.
 
@@ -67,7 +71,8 @@ def along_limits(q: Point, present: Array, off: Array, goal: Array, dx: Array, d
     return distance, multiplier
 
 
-@structural
+@guarded
+@njit(nogil=True, error_model="numpy")
 def ratio_test(value: Array, change: Array, longest: float) -> float:
     """The longest step up to ``longest`` that keeps the values positive."""
     for k in range(len(value)):
