@@ -492,7 +492,7 @@ def test_scaling_measures_verified_solutions_and_fits_their_growth() -> None:
     scaling.run(scaling.ScalingSettings(grids=(3, 5), qps=(20, 40), batch=2, repeats=1), Callbacks(rows.append))
     assert [(row.family, row.n) for row in rows] == [("grid", 12), ("grid", 40), ("sparse QP", 20), ("sparse QP", 40)]
     assert all(row.kkt_residual < 1e-9 for row in rows)
-    assert all(0 < row.processor for row in rows)
+    assert all(row.processor > 0 for row in rows)
     known = [replace(row, processor=1e-6 * row.n**1.5) for row in rows]
     assert scaling.exponents(known) == {"grid": pytest.approx(1.5), "sparse QP": pytest.approx(1.5)}
     assert [cells[-1] for cells in scaling.tables(known)[1].rows] == ["1.5", "1.5"]
