@@ -19,7 +19,8 @@ import numpy as np
 from scipy import sparse
 
 from pear.solvers.linalg.ordering import Array, minimum_degree, mirrored, structural
-from pear.solvers.linalg.supernodes import Blocks, blocks, factored, solved
+from pear.solvers.linalg.supernodes import Blocks, blocks, factored
+from pear.solvers.linalg.triangular import solved
 
 
 class Ordering:

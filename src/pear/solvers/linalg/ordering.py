@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pear.solvers.active_set.compile import guarded, njit
 
 Array = NDArray[Any]
+index = np.uint64  # of an index that is not negative: numba then does not look whether it counts from the end
 
 _CROWDED = 10.0  # a row with more than this times √n neighbours is ordered last without being looked at
 
