@@ -140,7 +140,7 @@ class Newton:
     def begin(self) -> None:
         """Minimise objective + ½‖violation‖², and shift slacks and multipliers inside."""
         d, p, m, n = self.data, self.p, self.m, self.n
-        self.lift.fill_(1.0)
+        self.lift.fill_(1 + _LIFT)  # where to begin need not be exact, but there has to be a factor
         self.count.copy_(d.present.sum(1, keepdim=True).clamp(min=1))
         weight, limit = d.present, d.limit[:, p:]
         pulled = limit * weight
@@ -157,6 +157,7 @@ class Newton:
         self.state.copy_(torch.cat([x, v[:, :p], torch.where(weight > 0, inside(-gap), _NOTHING), s], 1))
         self.best.copy_(self.state)
         self.least.fill_(torch.inf)
+        self.lift.fill_(1.0)
 
     def advance(self) -> None:
         """One step of every sample that is not finished; keeps the best state of each."""
