@@ -4,13 +4,9 @@ A quasi-definite matrix ``[H Jᵀ; J −D]`` with H and D positive definite has 
 pivoting. The order may therefore be chosen for little fill alone (approximate minimum degree), once for all matrices
 with the same non-zeros, and the numbers follow in a loop that needs no search.
 
-Measured beside qdldl 0.1.9 on KKT systems of 1,160 to 160,000 unknowns, at the same residual: a factor takes 0.3 to 0.5
-times as long on grids, and 0.65 to 1.05 times on systems that are nearly banded. qdldl cannot tell what a factor will
-cost before it is computed, as ``max_work`` does here: 4,000 variables coupled at random take it 6 s each time. Of the
-packages with supernodes CHOLMOD (scikit-sparse) has no wheels, and PARDISO comes with MKL alone.
-
-Nested dissection (METIS, pymetis 2025.2) in place of minimum degree saves 14 % of the multiplications on a grid of
-100×100 and 26 % on one of 400×400, and takes 1.5 to 2.5 times as long to find.
+qdldl cannot tell what a factor will cost before it is computed, as ``max_work`` does here. Of the packages with
+supernodes CHOLMOD (scikit-sparse) has no wheels, and PARDISO comes with MKL alone. Nested dissection (METIS) in place
+of minimum degree saves few multiplications on grids and takes longer to find.
 """
 
 from __future__ import annotations

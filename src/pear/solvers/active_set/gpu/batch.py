@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set import batch as compiled
-from pear.solvers.active_set.gpu.start import ElasticStart, VertexStart, WorkingSet
+from pear.solvers.active_set.gpu.start import AT_LOWER, AT_UPPER, ElasticStart, VertexStart, WorkingSet
 
 _MOST_VARIABLES = 1024
 _MOST_ROWS = 32
@@ -79,14 +79,9 @@ class GPUPlan:
     slots: int
     _begin: dict[int, WorkingSet] = field(default_factory=dict)
 
-    def solve(self, qp: QuadraticProgram, slots: int | None = None) -> Descent:
-        """Solve a batch with these constraints.
-
-        Args:
-            qp: the programs.
-            slots: room for the working set, where it shall not be the plan's own.
-        """
-        return self._launch(qp, slots or self.slots).run(qp.c[None])
+    def solve(self, qp: QuadraticProgram) -> Descent:
+        """Solve a batch with these constraints."""
+        return self._launch(qp, self.slots).run(qp.c[None])
 
     def solve_all(self, qp: QuadraticProgram, costs: Tensor) -> Descent:
         """Solve the programs for (K, B, n) costs, one from the solution of the other; the K·B solutions in this order.
@@ -153,7 +148,7 @@ class _Launch:
 
     def run(self, costs: Tensor) -> Descent:
         """Solve for (K, B, n) costs, one after another; the solutions are below each other."""
-        from pear.solvers.active_set.gpu.kernel import AT_LOWER, AT_UPPER, CROWDED, OPTIMAL, descend
+        from pear.solvers.active_set.gpu.kernel import CROWDED, OPTIMAL, descend
 
         start, qp = self.start, self.qp
         (K, B, _), n, R, slots = costs.shape, start.n, start.J.shape[1], self.slots
@@ -180,8 +175,8 @@ class _Launch:
             x=x[..., : qp.n].flatten(0, 1),
             curvature=curvature[..., : qp.n].flatten(0, 1),
             y=y.flatten(0, 1),
-            lower=ends == AT_LOWER.value,
-            upper=ends == AT_UPPER.value,
+            lower=ends == AT_LOWER,
+            upper=ends == AT_UPPER,
             rows=row_position[..., qp.p :].flatten(0, 1) >= 0,
             ended=start.arrived(x, place).flatten() & (one == OPTIMAL.value),
             crowded=one == CROWDED.value,

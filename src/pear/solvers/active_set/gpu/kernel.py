@@ -17,6 +17,7 @@ import triton.language as tl
 
 from pear.optimality import rule
 from pear.solvers.active_set import settings
+from pear.solvers.active_set.gpu import start
 from pear.solvers.active_set.gpu.parts import (
     border,
     curvature_times,
@@ -41,12 +42,11 @@ OPTIMAL = tl.constexpr(1)
 CROWDED = tl.constexpr(2)  # the working set has no room left
 SINGULAR = tl.constexpr(3)  # no curvature along a direction that would have to be followed
 
-# where a variable is
-FREE = tl.constexpr(0)
-AT_LOWER = tl.constexpr(1)
-AT_UPPER = tl.constexpr(2)
-NOWHERE = tl.constexpr(3)  # padding
-UNBOUNDED = tl.constexpr(4)  # without bounds and not yet free
+FREE = tl.constexpr(start.MOVABLE)
+AT_LOWER = tl.constexpr(start.AT_LOWER)
+AT_UPPER = tl.constexpr(start.AT_UPPER)
+NOWHERE = tl.constexpr(start.NOWHERE)
+UNBOUNDED = tl.constexpr(start.UNBOUNDED)
 
 
 @triton.jit

@@ -11,7 +11,9 @@ from torch import Tensor
 from pear.problem.canonical import QuadraticProgram, matvec, row_squares
 from pear.solvers.active_set.layout import BASIC, FREE, UPPER, States
 
-_AT_LOWER, _AT_UPPER, _UNBOUNDED = 1, 2, 4  # the kernel's words for where a variable is
+MOVABLE, AT_LOWER, AT_UPPER, NOWHERE, UNBOUNDED = range(5)
+"""Where a variable is: in the working set, at a bound, padding, or without bounds and not yet in the working set."""
+
 _DEAR = 10.0  # what a violation costs at first, against what ending it may cost
 
 
@@ -40,29 +42,15 @@ class WorkingSet:
         return cls(slot, where[:n], where[n:], M, free)
 
 
-class _Rows:
-    """What is worked out from the rows J (B or 1, R, n)."""
-
-    J: Tensor
-
-    @cached_property
-    def rows(self) -> tuple[Tensor, Tensor]:
-        """(B or 1, n, R) Jᵀ, and (B or 1, R) the largest entry of each row."""
-        size = self.J.abs().amax(2) if self.J.shape[1] else self.J[:, :, 0]
-        return self.J.mT.contiguous(), size
-
-
 @dataclass(frozen=True)
-class VertexStart(_Rows):
-    """Constraints that all samples share, and a feasible vertex.
+class _Start:
+    """Constraints in the kernel's form, and a point that satisfies them; a leading dimension is 1 where it is shared.
 
     Attributes:
         n: variables of the kernel's programs.
-        J, limit: (1, R, n) and (1, R) rows, equalities first; lower, upper: (1, n) bounds.
+        J, limit: (B or 1, R, n) and (B or 1, R) rows, equalities first; lower, upper: (B or 1, n) bounds.
         equalities: how many of the rows are equalities.
-        x, place: (1, n) the vertex, and int32 where its variables are.
-        free, held: (k,) int64, its free variables and held rows; inverse: (k, k) of these columns of these rows.
-        elastic: False.
+        x, place: (B or 1, n) the point, and int32 where its variables are.
     """
 
     n: int
@@ -73,6 +61,23 @@ class VertexStart(_Rows):
     equalities: int
     x: Tensor
     place: Tensor
+
+    @cached_property
+    def rows(self) -> tuple[Tensor, Tensor]:
+        """(B or 1, n, R) Jᵀ, and (B or 1, R) the largest entry of each row."""
+        size = self.J.abs().amax(2) if self.J.shape[1] else self.J[:, :, 0]
+        return self.J.mT.contiguous(), size
+
+
+@dataclass(frozen=True)
+class VertexStart(_Start):
+    """Constraints that all samples share, and a feasible vertex.
+
+    Attributes:
+        free, held: (k,) int64, its free variables and held rows; inverse: (k, k) of these columns of these rows.
+        elastic: False.
+    """
+
     free: Tensor
     held: Tensor
     inverse: Tensor
@@ -84,7 +89,7 @@ class VertexStart(_Rows):
         n, device, place = qp.n, qp.c.device, start.place[0]
         free = [int(v) for v in start.basis[0] if v < n]
         held = [i for i in range(qp.p + qp.m) if place[n + i] != BASIC]
-        where = {BASIC: 0, UPPER: _AT_UPPER, FREE: _UNBOUNDED}
+        where = {BASIC: MOVABLE, UPPER: AT_UPPER, FREE: UNBOUNDED}
         J = torch.cat([qp.A, qp.G], 1).contiguous()
         columns, rows = (torch.tensor(index, dtype=torch.long, device=device) for index in (free, held))
         return cls(
@@ -95,7 +100,7 @@ class VertexStart(_Rows):
             upper=qp.ub.contiguous(),
             equalities=qp.p,
             x=torch.from_numpy(start.x[:1, :n].copy()).to(device),
-            place=torch.tensor([[where.get(int(v), _AT_LOWER) for v in place[:n]]], dtype=torch.int32, device=device),
+            place=torch.tensor([[where.get(int(v), AT_LOWER) for v in place[:n]]], dtype=torch.int32, device=device),
             free=columns,
             held=rows,
             inverse=torch.linalg.inv(J[0][rows][:, columns]),
@@ -127,26 +132,18 @@ class VertexStart(_Rows):
 
 
 @dataclass(frozen=True)
-class ElasticStart(_Rows):
+class ElasticStart(_Start):
     """Constraints of each sample's own, and one more variable: the share t of the violation at the start that is left.
 
     With x⁰ at the bounds and v = Jx⁰ − limit where that violates a row, (x⁰, 1) satisfies Jx − vt ≤ limit, 0 ≤ t ≤ 1,
     and t costs more than any decision does. Once it is zero the kernel leaves it there.
+    There are n + 1 variables, and the working set is t alone.
 
     Attributes:
-        as ``VertexStart`` has them, with n + 1 variables and a leading dimension B; the working set is t alone.
         distance: (B,) how far the rows are from x⁰, at most.
         elastic: True.
     """
 
-    n: int
-    J: Tensor
-    limit: Tensor
-    lower: Tensor
-    upper: Tensor
-    equalities: int
-    x: Tensor
-    place: Tensor
     distance: Tensor
     elastic: bool = True
 
@@ -164,8 +161,8 @@ class ElasticStart(_Rows):
         at_upper = upper.abs() < lower.abs()
         unbounded = lower.isinf() & upper.isinf()
         x = torch.where(unbounded, 0.0, torch.where(at_upper, upper, lower))
-        place = torch.where(at_upper, _AT_UPPER, _AT_LOWER).to(torch.int32)
-        place = torch.where(unbounded, _UNBOUNDED, place)
+        place = torch.where(at_upper, AT_UPPER, AT_LOWER).to(torch.int32)
+        place = torch.where(unbounded, UNBOUNDED, place)
         violation = matvec(J, x) - limit
         violation = torch.where(torch.arange(limit.shape[1], device=device) < qp.p, violation, violation.clamp(min=0))
         norm = row_squares(J).sqrt()
@@ -209,7 +206,7 @@ class ElasticStart(_Rows):
 
     def arrived(self, x: Tensor, place: Tensor) -> Tensor:
         """(K, B) bool: nothing of the violation is left."""
-        return (place[..., -1] == _AT_LOWER) & (x[..., -1] == 0)
+        return (place[..., -1] == AT_LOWER) & (x[..., -1] == 0)
 
     def _price(self, costs: Tensor, qp: QuadraticProgram) -> Tensor:
         """(B,) what ending the violation costs, at a guess, and some more."""
