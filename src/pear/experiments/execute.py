@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
+import io
 import os
 import platform
 import time
@@ -22,6 +23,7 @@ from pear.experiments.errors import DatabaseError, RunError
 from pear.experiments.protocols import PROTOCOLS
 from pear.experiments.record import Record
 from pear.experiments.specs import Run
+from pear.experiments.whole_file import write_whole
 from pear.train import Progress
 
 WEIGHTS = "weights"
@@ -41,21 +43,39 @@ def execute(run: Run, database: Database, progress: Callable[[Progress], None] |
         progress: called after every epoch of a training.
 
     Raises:
-        DatabaseError: the record cannot be written.
+        DatabaseError: the weights or the record cannot be written.
         KeyboardInterrupt: stopped by the user; no record is written.
     """
     there = database.get(run.key)
     if there is not None and there.status == "done":
         return there
+    record = attempt(run, database.path.parent, database.get(run.training().key), progress)
+    database.add(record)
+    return record
+
+
+def attempt(
+    run: Run, folder: Path, trained: Record | None = None, progress: Callable[[Progress], None] | None = None
+) -> Record:
+    """Train or measure, and return the record without writing it; the weights of a training are written.
+
+    Args:
+        run: what to do.
+        folder: of the database; weights are in a folder below.
+        trained: the record of the training that is measured; a training needs none.
+        progress: called after every epoch of a training.
+
+    Raises:
+        DatabaseError: the weights cannot be written, which is no failure of the run.
+        KeyboardInterrupt: stopped by the user.
+    """
     try:
-        found = _train(run, database.path.parent, progress) if run.variant is None else _measure(run, database)
-        record = make_record(run, "done", **found)
+        found = _train(run, folder, progress) if run.variant is None else _measure(run, folder, trained)
     except DatabaseError:
         raise
     except Exception as error:  # noqa: BLE001 (one run that fails, for whatever reason, must not end the others)
-        record = make_record(run, "failed", reason=_reason(error))
-    database.add(record)
-    return record
+        return make_record(run, "failed", reason=_reason(error))
+    return make_record(run, "done", **found)
 
 
 def _train(run: Run, folder: Path, progress: Callable[[Progress], None] | None) -> dict[str, Any]:
@@ -77,13 +97,12 @@ def _train(run: Run, folder: Path, progress: Callable[[Progress], None] | None) 
     }
 
 
-def _measure(run: Run, database: Database) -> dict[str, Any]:
-    trained = database.get(run.training().key)
+def _measure(run: Run, folder: Path, trained: Record | None) -> dict[str, Any]:
     if trained is None:
         raise RunError("the training it measures has not been run")
     if trained.status != "done":
         raise RunError(f"the training it measures failed: {trained.reason}")
-    path = database.path.parent / trained.weights
+    path = folder / trained.weights
     if not path.is_file():
         raise RunError(f"the trained weights are gone: {path}; train again into another folder (--out)")
     began = time.perf_counter()
@@ -97,13 +116,9 @@ def _measure(run: Run, database: Database) -> dict[str, Any]:
 def _save(model: nn.Module, folder: Path, key: str) -> str:
     """Write weights so that a file of that name is always whole; the path relative to the folder."""
     target = folder / WEIGHTS / f"{key}.pt"
-    target.parent.mkdir(exist_ok=True)
-    temporary = target.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        torch.save(model.state_dict(), temporary)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    data = io.BytesIO()
+    torch.save(model.state_dict(), data)
+    write_whole(target, data.getvalue())
     return f"{WEIGHTS}/{target.name}"
 
 
