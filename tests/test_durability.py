@@ -20,8 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import pear
+from pear.bench.stress.kill import Verdict
+from pear.cli.app import app
 from pear.experiments import (
     FILE_NAME,
     Database,
@@ -353,3 +356,26 @@ def test_ctrl_c_twice_ends_at_once_and_leaves_a_database_that_is_whole(tmp_path:
         assert list(database.statuses().values()) == ["done"]
     assert len(list((tmp_path / "out" / "weights").iterdir())) == 1
     json.loads((tmp_path / "out" / f"{FILE_NAME}.lock").read_text("utf-8"))
+
+
+# --- all of it, at random moments -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_and_resumed_is_that_of_an_undisturbed_one(terminal: None) -> None:
+    result = CliRunner().invoke(app, ["stress", "kill", "--times", "2", "--seed", "3"])
+    assert result.exit_code == 0, result.output
+    assert "Nothing is lost, nothing is repeated, nothing is wrong." in result.output
+    refused = CliRunner().invoke(app, ["stress", "kill", "--engine", "steam"])
+    assert refused.exit_code == 2
+    assert "there is no engine 'steam' to kill; there is local" in refused.output
+
+
+def test_what_is_lost_repeated_or_wrong_is_counted_and_said(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = Verdict()
+    verdict.compare({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 0}, ["a", "b", "a"])
+    assert (verdict.rows, verdict.lost, verdict.repeated, verdict.wrong) == (2, 1, 1, 1)
+    monkeypatch.setattr("pear.bench.stress.kill.kill_and_compare", lambda *given: verdict)
+    result = CliRunner().invoke(app, ["stress", "kill", "--times", "1"])
+    assert result.exit_code == 1
+    assert "3 things differ. the row c is missing; the row b is 0, and undisturbed 2; " in result.output
