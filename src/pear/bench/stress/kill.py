@@ -18,7 +18,7 @@ from typing import Any
 
 from pear.bench.stress.sweep import OPEN, ROW, STARTED, runs
 from pear.errors import ProblemError
-from pear.experiments import FILE_NAME, Record, open_folder, run_all
+from pear.experiments import FILE_NAME, Database, Record, open_folder, run_all
 from pear.experiments.database import read_records
 
 DRIVER, WORKER, EVERYTHING = "the driver", "a worker", "driver and workers"
@@ -140,6 +140,7 @@ class _Sweep:
     def _command(self) -> int:
         """Start the sweep, kill some or all of it, and wait; its exit code."""
         self.verdict.commands += 1
+        self._note_rows()
         process = subprocess.Popen(
             [*_COMMAND, str(self.folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True,
@@ -157,6 +158,12 @@ class _Sweep:
             self.verdict.examples.append(f"the command ended with exit code {process.returncode}: {complaint[-500:]}")
             return 0
         return process.returncode
+
+    def _note_rows(self) -> None:
+        """Rows that were written, but whose line the driver did not live to say; this also checks the file."""
+        if (self.folder / FILE_NAME).exists():
+            with Database(self.folder / FILE_NAME) as database:
+                self.rows += [key for key in database.statuses() if key not in self.rows]
 
     def _plan(self) -> list[tuple[str, str]]:
         """Often a worker or two, then the driver or everything; the sweep ends where its runs do before that."""
