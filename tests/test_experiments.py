@@ -7,12 +7,10 @@ import errno
 import json
 import multiprocessing
 import os
-import signal
 import sqlite3
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -598,40 +596,6 @@ def test_an_interruption_stops_the_workers_and_the_rest_is_done_the_next_time(da
         run_all(runs, database, jobs=2, listen=stop)
     assert not multiprocessing.active_children()
     assert waiting(runs, database.statuses()) == [long]
-
-
-@pytest.mark.slow
-def test_workers_end_when_nobody_is_left_to_tell_them(tmp_path: Path) -> None:
-    script = (
-        "import os, sys; from pathlib import Path; from pear.experiments import *\n"
-        f"runs = [Run('x', 'shortest_path', 'pear', seed, {LONG!r}) for seed in range(2)]\n"
-        "def listen(event):\n"
-        "    if event.progress is not None:\n"
-        "        import multiprocessing\n"
-        "        print(*[process.pid for process in multiprocessing.active_children()], flush=True)\n"
-        "        os.kill(os.getpid(), 9)\n"
-        "if __name__ == '__main__':\n"
-        "    run_all(runs, open_folder(Path(sys.argv[1])), 2, listen)\n"
-    )
-    (tmp_path / "script.py").write_text(script, encoding="utf-8")
-    ended = subprocess.run(
-        [sys.executable, str(tmp_path / "script.py"), str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    workers = [int(word) for word in ended.stdout.split()]
-    assert len(workers) == 2
-    until = time.monotonic() + 20
-    while (alive := [pid for pid in workers if _is_alive(pid)]) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not alive
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        # A process that has ended but that nobody has waited for is not alive.
-        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 # --- how long it takes ----------------------------------------------------------------------------------------------

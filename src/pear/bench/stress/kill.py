@@ -141,23 +141,32 @@ class _Sweep:
         """Start the sweep, kill some or all of it, and wait; its exit code."""
         self.verdict.commands += 1
         self._note_rows()
-        process = subprocess.Popen(
-            [*_COMMAND, str(self.folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            start_new_session=True,
-        )  # fmt: skip
-        with process:
-            self._listen(process, (OPEN,))
-            for who, when in self._plan():
-                if not self._wait_for(process, when):
-                    break
-                self._kill(process, who, when)
-            self._listen(process, None)
-            complaint = process.stderr.read() if process.stderr is not None else ""
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
+            with subprocess.Popen(
+                [*_COMMAND, str(self.folder)], stdout=subprocess.PIPE, stderr=complaints, text=True,
+                start_new_session=True,
+            ) as process:  # fmt: skip
+                try:
+                    self._disturb(process)
+                except BaseException:
+                    os.killpg(process.pid, signal.SIGKILL)  # Ctrl-C does not reach it
+                    raise
+            complaints.seek(0)
+            complaint = complaints.read()[-500:]
         if process.returncode not in (0, -signal.SIGKILL):
             self.verdict.wrong += 1
-            self.verdict.examples.append(f"the command ended with exit code {process.returncode}: {complaint[-500:]}")
+            self.verdict.examples.append(f"the command ended with exit code {process.returncode}: {complaint}")
             return 0
         return process.returncode
+
+    def _disturb(self, process: subprocess.Popen[str]) -> None:
+        """Kill what the plan says, and read what is said to the end."""
+        self._listen(process, (OPEN,))
+        for who, when in self._plan():
+            if not self._wait_for(process, when):
+                break
+            self._kill(process, who, when)
+        self._listen(process, None)
 
     def _note_rows(self) -> None:
         """Rows that were written, but whose line the driver did not live to say; this also checks the file."""
