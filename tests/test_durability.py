@@ -23,7 +23,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pear
-from pear.bench.stress.kill import Verdict
+from pear.bench.stress import kill
 from pear.cli.app import app
 from pear.experiments import (
     FILE_NAME,
@@ -370,8 +370,15 @@ def test_a_sweep_that_is_killed_and_resumed_is_that_of_an_undisturbed_one(termin
     assert "there is no engine 'steam' to kill; there is local" in refused.output
 
 
+def test_a_command_that_ends_with_an_error_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kill, "_COMMAND", (sys.executable, "-c", "raise SystemExit('no luck')"))
+    verdict = kill.kill_and_compare(2)
+    assert (verdict.wrong, verdict.lost, sum(verdict.kills.values())) == (1, 15, 0)
+    assert verdict.examples[0] == "the command ended with exit code 1: no luck\n"
+
+
 def test_what_is_lost_repeated_or_wrong_is_counted_and_said(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = Verdict()
+    verdict = kill.Verdict()
     verdict.compare({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 0}, ["a", "b", "a"])
     assert (verdict.rows, verdict.lost, verdict.repeated, verdict.wrong) == (2, 1, 1, 1)
     monkeypatch.setattr("pear.bench.stress.kill.kill_and_compare", lambda *given: verdict)

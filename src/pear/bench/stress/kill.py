@@ -19,7 +19,6 @@ from typing import Any
 from pear.bench.stress.sweep import OPEN, ROW, STARTED, runs
 from pear.errors import ProblemError
 from pear.experiments import FILE_NAME, Database, Record, open_folder, run_all
-from pear.experiments.database import read_records
 
 DRIVER, WORKER, EVERYTHING = "the driver", "a worker", "driver and workers"
 STARTING, AT_WORK = "while workers start", "while runs are under way"
@@ -82,7 +81,7 @@ class Verdict:
 
 
 def kill_and_compare(times: int, seed: int = 0, show: Callable[[Verdict], None] = lambda verdict: None) -> Verdict:
-    """Kill a small sweep until that has happened ``times`` times, each time letting it go on.
+    """Kill a small sweep ``times`` times, each time letting it go on; ends before that where something differs.
 
     Args:
         times: how many kills.
@@ -102,7 +101,7 @@ def kill_and_compare(times: int, seed: int = 0, show: Callable[[Verdict], None] 
         with open_folder(Path(place) / "undisturbed") as database:
             run_all(runs(), database)
         expected = outcome(Path(place) / "undisturbed")
-        while sum(verdict.kills.values()) < times:
+        while sum(verdict.kills.values()) < times and not verdict.bad:
             folder = Path(place) / f"sweep-{verdict.sweeps}"
             rows = _Sweep(folder, draw, verdict, times, show).run()
             verdict.compare(expected, outcome(folder), rows)
@@ -111,7 +110,8 @@ def kill_and_compare(times: int, seed: int = 0, show: Callable[[Verdict], None] 
 
 def outcome(folder: Path) -> dict[str, Any]:
     """Key → all that a row says apart from times and place, with the digest of its weights."""
-    return {record.key: _facts(record, folder) for record in read_records(folder / FILE_NAME)}
+    with Database(folder / FILE_NAME) as database:
+        return {record.key: _facts(record, folder) for record in database.records()}
 
 
 def _facts(record: Record, folder: Path) -> tuple[Any, ...]:
