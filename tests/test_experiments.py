@@ -45,6 +45,7 @@ from pear.experiments.table import CONDITIONS, METRICS
 from pear.report import published as paper
 from pear.report import read, write_report
 from pear.tasks.paths import Graph
+from pear.train.checkpoint import read_weights
 
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
 LONG: dict[str, Any] = {**PATHS, "grid": [8, 8], "samples": 400, "max_epochs": 10**6}
@@ -435,7 +436,7 @@ def test_the_weights_are_those_that_were_tested(database: Database) -> None:
     done = execute(run, database)
     task = lp.make_task(run)
     model = nn.Linear(5, task.problem.n)
-    model.load_state_dict(torch.load(database.path.parent / done.weights, weights_only=True))
+    read_weights(model, database.path.parent / done.weights, "")
     test = lp.make_split(run, task).test
     with torch.no_grad():
         assert task.normalized_regret(model(test.features), test.costs) == done.metrics["normalized_regret"]

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 import pear
@@ -23,10 +22,12 @@ from pear.experiments.protocols import PROTOCOLS
 from pear.experiments.record import Record
 from pear.experiments.specs import Run
 from pear.train import Progress
+from pear.train.checkpoint import read_weights, save_weights
 
 WEIGHTS = "weights"
 """The folder of trained weights, beside the database."""
 
+_REMEDY = "train again into another folder (--out)"
 _PACKAGES = ("torch", "numpy", "scipy", "highspy", "osqp")
 
 
@@ -83,27 +84,43 @@ def _measure(run: Run, database: Database) -> dict[str, Any]:
         raise RunError("the training it measures has not been run")
     if trained.status != "done":
         raise RunError(f"the training it measures failed: {trained.reason}")
-    path = database.path.parent / trained.weights
+    path = weights_path(database.path.parent, trained.weights)
     if not path.is_file():
-        raise RunError(f"the trained weights are gone: {path}; train again into another folder (--out)")
+        raise RunError(f"the trained weights are gone: {path}; {_REMEDY}")
     began = time.perf_counter()
     protocol = PROTOCOLS[run.task]
     model = protocol.model(run)
-    model.load_state_dict(torch.load(path, weights_only=True))
+    read_weights(model, path, _REMEDY)
     metrics = protocol.measure(run, model)
     return {"metrics": metrics, "timings": {"total": time.perf_counter() - began}, "weights": trained.weights}
 
 
+def weights_path(folder: Path, said: Any) -> Path:
+    """Where the weights of a row lie, which is in the folder of the database and nowhere else.
+
+    Args:
+        folder: of the database.
+        said: the row's own words, which may be anybody's.
+
+    Raises:
+        RunError: the path leads out of the folder: it is absolute, climbs, or follows a link.
+    """
+    if not isinstance(said, str) or not said or "\0" in said:
+        raise RunError(f"the row names no file of weights but {said!r}; {_REMEDY}")
+    path = folder / said
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise RunError(
+            f"the row says that its weights are at {said!r}, which leads out of the folder of the database; only "
+            f"files in {folder} are read; {_REMEDY}"
+        )
+    return path
+
+
 def _save(model: nn.Module, folder: Path, key: str) -> str:
     """Write weights so that a file of that name is always whole; the path relative to the folder."""
-    target = folder / WEIGHTS / f"{key}.pt"
+    target = folder / WEIGHTS / f"{key}.weights"
     target.parent.mkdir(exist_ok=True)
-    temporary = target.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        torch.save(model.state_dict(), temporary)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    save_weights(model, target)
     return f"{WEIGHTS}/{target.name}"
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.train.checkpoint import Checkpoint
+from pear.train.checkpoint import Checkpoint, data_identity
 from pear.train.config import FitConfig
 from pear.train.history import Callback, Check, History, Progress
 from pear.train.loss import keyed
@@ -174,7 +174,9 @@ def _train(
     generator = config.generator()
     try:
         if checkpoint is not None:
-            run.checkpoint = Checkpoint(checkpoint, model, optimizer, loss, generator)
+            data = data_identity(train, job.validation)
+            states = (model, optimizer, loss, generator, run.stopping, run.schedule)
+            run.checkpoint = Checkpoint(checkpoint, *states, data)
         if not run.resume():
             run.go_on_from(before)
             if hasattr(loss, "calibrate"):
