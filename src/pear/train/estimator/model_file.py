@@ -177,6 +177,11 @@ def _problem(said: dict[str, Any]) -> Problem | Model:
 
 def _restore_weights(estimator: DecisionRegressor, weights: dict[str, torch.Tensor], path: Path) -> None:
     """A model of the right shape, with the weights of the file."""
+    if isinstance(estimator.model, str):  # no layer is made that is wider than the weights in the file
+        asked = [estimator.n_features_in_, *(estimator.hidden_layer_sizes if estimator.model == "mlp" else ())]
+        sizes = {size for weight in weights.values() for size in weight.shape}
+        if not set(asked) <= sizes:
+            raise DataError(f"{path} asks for layers of {asked}, and holds weights of {sorted(sizes)}; {_REMEDY}")
     like = weights.get("0.mean", next(iter(weights.values())))
     estimator.model_ = estimator._architecture(torch.zeros(1, estimator.n_features_in_, dtype=like.dtype))
     try:
