@@ -22,7 +22,7 @@ from torch import nn
 import pear
 from pear.errors import DataError, ProblemError
 from pear.train import archive
-from pear.train.checkpoint import read_weights, save_weights
+from pear.train.checkpoint import packed_weights, read_weights
 from pear.train.errors import TrainingError
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
@@ -60,7 +60,10 @@ def write_model_file(path: Path) -> None:
 
 KINDS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
     "checkpoint": (resume, resume),
-    "weights": (lambda path: save_weights(network(), path), lambda path: read_weights(network(), path, "train again")),
+    "weights": (
+        lambda path: path.write_bytes(packed_weights(network())),
+        lambda path: read_weights(network(), path, "train again"),
+    ),
     "model file": (write_model_file, pear.DecisionRegressor.load),
 }
 
@@ -96,7 +99,7 @@ def test_three_flipped_bits_are_refused_wherever_they_are(file: tuple[Path, Any]
 def test_a_bit_of_every_part_of_the_end_is_watched(tmp_path: Path) -> None:
     """The zip's directory, its comment and the checksum: what zip itself does not watch."""
     path = tmp_path / "file"
-    save_weights(network(), path)
+    path.write_bytes(packed_weights(network()))
     content = path.read_bytes()
     for at in range(len(content) - 700, len(content), 3):
         path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
@@ -318,7 +321,7 @@ def test_a_resumed_training_ends_with_the_weights_of_an_undisturbed_one(
 
 
 def test_weights_of_another_model_leave_it_unchanged(tmp_path: Path) -> None:
-    save_weights(network(4), tmp_path / "w")
+    (tmp_path / "w").write_bytes(packed_weights(network(4)))
     model = network()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with pytest.raises(DataError, match=r"do not belong to this model: its tensors 0\.weight is .*; train again"):

@@ -22,7 +22,8 @@ from pear.experiments.protocols import PROTOCOLS
 from pear.experiments.record import Record
 from pear.experiments.specs import Run
 from pear.train import Progress
-from pear.train.checkpoint import read_weights, save_weights
+from pear.train.archive import replace_file
+from pear.train.checkpoint import packed_weights, read_weights
 
 WEIGHTS = "weights"
 """The folder of trained weights, beside the database."""
@@ -120,7 +121,7 @@ def _save(model: nn.Module, folder: Path, key: str) -> str:
     """Write weights so that a file of that name is always whole; the path relative to the folder."""
     target = folder / WEIGHTS / f"{key}.weights"
     target.parent.mkdir(exist_ok=True)
-    save_weights(model, target)
+    replace_file(target, packed_weights(model))
     return f"{WEIGHTS}/{target.name}"
 
 

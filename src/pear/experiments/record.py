@@ -88,7 +88,8 @@ _NO_JSON = object()
 def _fits(name: str, value: Any) -> bool:
     if value is None:
         return name in _MAY_BE_MISSING
-    if not isinstance(value, _KINDS.get(name, str)):
+    kind: Any = _KINDS.get(name, str)
+    if not isinstance(value, kind):
         return False
     if name == "timings":
         return all(isinstance(seconds, (int, float)) for seconds in value.values())

@@ -7,6 +7,7 @@ whole file has been verified. Arrays are raw bytes, stored as they are: nothing 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -36,10 +37,14 @@ MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, Runtim
 
 
 def write(path: Path, kind: str, version: int, content: Mapping[str, Any]) -> None:
-    """Replace the file as a whole, so that a break while writing leaves the last one.
+    """Pack the content, and replace the file as a whole."""
+    replace_file(path, packed(kind, version, content))
+
+
+def packed(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
+    """Everything that is in a file of this content.
 
     Args:
-        path: of the file.
         kind: what it calls itself; version: of what ``content`` means.
         content: by name: None, truth values, numbers, texts, tensors, arrays, sparse matrices, and lists, tuples and
             dicts of these. All come back as they are, floats to the bit; tensors come back on the CPU.
@@ -50,17 +55,26 @@ def write(path: Path, kind: str, version: int, content: Mapping[str, Any]) -> No
     arrays: list[bytes] = []
     document = {name: _encode(value, name, arrays) for name, value in content.items()}
     text = json.dumps({"format": kind, "version": version, **document}, indent=1, allow_nan=False).encode()
+    room = io.BytesIO()
+    with zipfile.ZipFile(room, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(zipfile.ZipInfo(DOCUMENT, _DATE), text)
+        for at, raw in enumerate(arrays):
+            archive.writestr(zipfile.ZipInfo(_member(at), _DATE), raw)
+        archive.comment = _MARK + b"0" * _DIGITS
+    digest = _digest(room, room.seek(0, os.SEEK_END) - _DIGITS)
+    room.seek(-_DIGITS, os.SEEK_END)
+    room.write(digest)
+    return room.getvalue()
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file so that one of that name is always whole: the last one until the new one is on the disk."""
     half = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with half.open("w+b") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                archive.writestr(zipfile.ZipInfo(DOCUMENT, _DATE), text)
-                for at, raw in enumerate(arrays):
-                    archive.writestr(zipfile.ZipInfo(_member(at), _DATE), raw)
-                archive.comment = _MARK + b"0" * _DIGITS
-            digest = _digest(file, file.seek(0, os.SEEK_END) - _DIGITS)
-            file.seek(-_DIGITS, os.SEEK_END)
-            file.write(digest)
+        with half.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # or the new name could come to the disk before what it names
         os.replace(half, path)
     finally:
         half.unlink(missing_ok=True)

@@ -127,10 +127,10 @@ class Checkpoint:
                 )
 
 
-def save_weights(model: nn.Module, path: Path) -> None:
-    """Write the weights of a model, and what they belong to."""
+def packed_weights(model: nn.Module) -> bytes:
+    """A file with the weights of a model, and what they belong to."""
     content = {"identity": model_identity(model), "weights": dict(model.state_dict())}
-    archive.write(path, WEIGHTS_KIND, VERSION, content)
+    return archive.packed(WEIGHTS_KIND, VERSION, content)
 
 
 def read_weights(model: nn.Module, path: Path, remedy: str) -> None:
