@@ -218,7 +218,7 @@ def test_a_file_is_the_old_or_the_new_one(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
     open_folder(tmp_path).close()
-    (tmp_path / "weights" / "key.pt.123.tmp").write_bytes(b"half")
+    (tmp_path / "weights" / "key.pt.123.part").write_bytes(b"half")
     (tmp_path / "weights" / "key.pt").write_bytes(b"whole")
     open_folder(tmp_path).close()
     assert [one.name for one in (tmp_path / "weights").iterdir()] == ["key.pt"]

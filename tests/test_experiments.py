@@ -38,11 +38,14 @@ from pear.experiments import (
     waiting,
 )
 from pear.experiments.catalogue import TASKS
+from pear.experiments.errors import RunError
+from pear.experiments.execute import weights_path
 from pear.experiments.protocols import PROTOCOLS, lp
 from pear.experiments.table import CONDITIONS, METRICS
 from pear.report import published as paper
 from pear.report import read, write_report
 from pear.tasks.paths import Graph
+from pear.train.checkpoint import packed_weights, read_weights
 
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
 LONG: dict[str, Any] = {**PATHS, "grid": [8, 8], "samples": 400, "max_epochs": 10**6}
@@ -433,7 +436,7 @@ def test_the_weights_are_those_that_were_tested(database: Database) -> None:
     done = execute(run, database)
     task = lp.make_task(run)
     model = nn.Linear(5, task.problem.n)
-    model.load_state_dict(torch.load(database.path.parent / done.weights, weights_only=True))
+    read_weights(model, database.path.parent / done.weights, "")
     test = lp.make_split(run, task).test
     with torch.no_grad():
         assert task.normalized_regret(model(test.features), test.costs) == done.metrics["normalized_regret"]
@@ -506,6 +509,31 @@ def test_measuring_without_a_training_or_without_its_weights_fails_with_a_reason
     done = execute(path_run(), database)
     (database.path.parent / done.weights).unlink()
     assert "the trained weights are gone" in execute(path_run(variant="accuracy"), database).reason
+
+
+def test_weights_are_read_from_the_folder_of_the_database_alone(database: Database, tmp_path: Path) -> None:
+    done = execute(path_run(), database)
+    folder, outside = database.path.parent, tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.write_bytes((folder / done.weights).read_bytes())
+    (folder / "weights" / "link").symlink_to(outside)
+    for said in (str(outside), f"../{outside.name}", f"weights/../../{outside.name}", "weights/link", "", None):
+        reason = r"names no file of weights" if not said else "leads out of the folder of the database"
+        with pytest.raises(RunError, match=f"{reason}.*; train again into another folder"):
+            weights_path(folder, said)
+    with sqlite3.connect(database.path) as connection:
+        connection.execute("UPDATE runs SET weights = ?", (str(outside),))
+    assert "leads out of the folder" in execute(path_run(variant="accuracy"), database).reason
+
+
+def test_weights_that_are_a_pickle_or_of_another_model_are_a_reason(database: Database) -> None:
+    done = execute(path_run(), database)
+    path = database.path.parent / done.weights
+    torch.save(nn.Linear(2, 2).state_dict(), path)
+    assert "holds a pickle" in execute(path_run(variant="accuracy"), database).reason
+    path.write_bytes(packed_weights(nn.Linear(2, 2)))
+    reason = execute(path_run(variant="accuracy"), database).reason
+    assert "do not belong to this model" in reason
+    assert "train again into another folder (--out)" in reason
 
 
 def test_an_interrupted_run_leaves_nothing(database: Database) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pear.experiments.errors import DatabaseError
 from pear.experiments.lock import Lock
-from pear.experiments.record import Record
+from pear.experiments.record import JSON_FIELDS, Record
 
 SCHEMA_VERSION = 1
 FILE_NAME = "results.sqlite"
@@ -26,7 +26,6 @@ BUSY_SECONDS = 60.0
 
 
 _COLUMNS = tuple(column.name for column in fields(Record))
-_JSON = ("settings", "metrics", "timings", "history", "versions")
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT)",
     "CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, experiment TEXT, task TEXT, method TEXT, seed INTEGER, "
@@ -82,7 +81,7 @@ class Database:
 
     def add(self, record: Record) -> bool:
         """Write a record; False where its key is there already and says "done"."""
-        values = [json.dumps(v, sort_keys=True) if k in _JSON else v for k, v in asdict(record).items()]
+        values = [json.dumps(v, sort_keys=True) if k in JSON_FIELDS else v for k, v in asdict(record).items()]
         replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
         with _explained(self.path), self._transaction():
             cursor = self._connection.execute(
@@ -184,7 +183,7 @@ def read_records(path: Path) -> list[Record]:
                     "with --db"
                 )
             records = _records(connection, "ORDER BY created, key")
-    except (sqlite3.Error, json.JSONDecodeError) as error:
+    except sqlite3.Error as error:
         raise DatabaseError(f"{path} cannot be read as a database of runs ({error}); {remedy}") from error
     if not records:
         raise DatabaseError(f"the database {path} holds no runs yet; {remedy}")
@@ -249,8 +248,7 @@ def read_only(path: Path) -> sqlite3.Connection:
 
 def _records(connection: sqlite3.Connection, where: str, *values: object) -> list[Record]:
     found = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM runs {where}", values).fetchall()
-    named = (dict(zip(_COLUMNS, row, strict=True)) for row in found)
-    return [Record(**{k: json.loads(v) if k in _JSON else v for k, v in row.items()}) for row in named]
+    return [Record.read(dict(zip(_COLUMNS, row, strict=True))) for row in found]
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
-import io
 import os
 import platform
 import time
@@ -13,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 import pear
@@ -25,10 +23,12 @@ from pear.experiments.record import Record
 from pear.experiments.specs import Run
 from pear.experiments.whole_file import write_whole
 from pear.train import Progress
+from pear.train.checkpoint import packed_weights, read_weights
 
 WEIGHTS = "weights"
 """The folder of trained weights, beside the database."""
 
+_REMEDY = "train again into another folder (--out)"
 _PACKAGES = ("torch", "numpy", "scipy", "highspy", "osqp")
 
 
@@ -102,23 +102,42 @@ def _measure(run: Run, folder: Path, trained: Record | None) -> dict[str, Any]:
         raise RunError("the training it measures has not been run")
     if trained.status != "done":
         raise RunError(f"the training it measures failed: {trained.reason}")
-    path = folder / trained.weights
+    path = weights_path(folder, trained.weights)
     if not path.is_file():
-        raise RunError(f"the trained weights are gone: {path}; train again into another folder (--out)")
+        raise RunError(f"the trained weights are gone: {path}; {_REMEDY}")
     began = time.perf_counter()
     protocol = PROTOCOLS[run.task]
     model = protocol.model(run)
-    model.load_state_dict(torch.load(path, weights_only=True))
+    read_weights(model, path, _REMEDY)
     metrics = protocol.measure(run, model)
     return {"metrics": metrics, "timings": {"total": time.perf_counter() - began}, "weights": trained.weights}
 
 
+def weights_path(folder: Path, said: Any) -> Path:
+    """Where the weights of a row lie, which is in the folder of the database and nowhere else.
+
+    Args:
+        folder: of the database.
+        said: the row's own words, which may be anybody's.
+
+    Raises:
+        RunError: the path leads out of the folder: it is absolute, climbs, or follows a link.
+    """
+    if not isinstance(said, str) or not said or "\0" in said:
+        raise RunError(f"the row names no file of weights but {said!r}; {_REMEDY}")
+    path = folder / said
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise RunError(
+            f"the row says that its weights are at {said!r}, which leads out of the folder of the database; only "
+            f"files in {folder} are read; {_REMEDY}"
+        )
+    return path
+
+
 def _save(model: nn.Module, folder: Path, key: str) -> str:
     """Write weights so that a file of that name is always whole; the path relative to the folder."""
-    target = folder / WEIGHTS / f"{key}.pt"
-    data = io.BytesIO()
-    torch.save(model.state_dict(), data)
-    write_whole(target, data.getvalue())
+    target = folder / WEIGHTS / f"{key}.weights"
+    write_whole(target, packed_weights(model))
     return f"{WEIGHTS}/{target.name}"
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from pear.experiments.errors import DatabaseError
-
-TEMPORARY = ".tmp"
-"""How the name of a file ends that is not whole yet; one that is left was its writer's last."""
+from pear.train.archive import replace_file
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -28,17 +25,9 @@ def write_whole(path: Path, data: bytes) -> None:
         ...     [(one.name, one.read_bytes()) for one in Path(folder).iterdir()]
         [('a.bin', b'new')]
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
     try:
         path.parent.mkdir(exist_ok=True)
-        try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())  # or the new name could come to the disk before what it names
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        replace_file(path, data)
     except OSError as error:
         raise DatabaseError(
             f"cannot write {path}: {error.strerror or error}; make room or allow writing, then start the same command "
@@ -48,5 +37,5 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def remove_temporary(folder: Path) -> None:
     """Delete what writers that were killed have left; nobody else may be writing there."""
-    for left in folder.glob(f"*{TEMPORARY}"):
+    for left in folder.glob("*.part"):
         left.unlink(missing_ok=True)
