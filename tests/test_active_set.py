@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -57,7 +60,7 @@ def test_what_a_workspace_held_before_does_not_count() -> None:
     P, cost = batch.programs(fields, 6, Q=(F @ F.T)[None]), rng.normal(size=(8, 6))
     outcomes = []
     for left in (0.0, 7.0, 1e12):
-        room = batch.memory_for(6, 4)
+        room = batch.team_for(6, 4).memory
         for part in (room.v, room.inverse, room.scratch, room.W, room.L):
             part[...] = left
         outcomes.append(run(P, cost)[0])
@@ -204,13 +207,98 @@ def test_neighbours_change_no_bit() -> None:
             assert np.array_equal(mine[0], theirs[i])
 
 
-def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("openmp", [True, False], ids=["torch's threads", "threads of our own"])
+@pytest.mark.parametrize(("threads", "parts"), [(3, 8), (3, 1), (7, 1_000), (16, 2)])
+def test_threads_change_no_bit(openmp: bool, threads: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does the number of samples that a thread takes at a time, down to one."""
     P, cost = of_paths(300)
     one, _ = run(P, cost)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    three, _ = run(P, cost)
-    for mine, theirs in zip(one, three, strict=True):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(batch, "_PARTS", parts)
+    if not openmp:
+        monkeypatch.setattr(batch, "fork_address", lambda: 0)
+    several, _ = run(P, cost)
+    for mine, theirs in zip(one, several, strict=True):
         assert np.array_equal(mine, theirs)
+
+
+def regrets(P: layout.Programs, cost: Array) -> tuple[layout.Results, Array]:
+    """Of costs in the reverse order, without slots."""
+    (B, n), (_, R, _) = cost.shape, P.J.shape
+    table = batch.no_table(B, n, P.equalities, R - P.equalities)
+    samples = layout.Samples(cost, cost[:, ::-1].copy(), np.arange(B), np.zeros(0, np.int64))
+    return batch.regret(batch.pair_of(P, P), samples, table, batch.default_start(P), 0.1), table.best.x
+
+
+@pytest.mark.parametrize("openmp", [True, False], ids=["torch's threads", "threads of our own"])
+def test_regrets_of_which_nothing_is_kept(openmp: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row for each worker in place of one for each sample changes no bit, nor does the number of workers."""
+    P, cost = of_paths(300)
+    (B, n), R = cost.shape, P.J.shape[1]
+    slots, best = np.arange(B), layout.new_outcome(B, n, R, 0)
+    table = layout.Table(layout.new_states(B, n, R), layout.new_states(B, n, R), best, np.zeros((0, 0)))
+    samples = layout.Samples(cost, cost[:, ::-1].copy(), slots, slots)
+    kept = batch.regret(batch.pair_of(P, P), samples, table, batch.default_start(P), 0.1)
+    assert (kept.outcome.code == layout.SOLVED).all()
+    if not openmp:
+        monkeypatch.setattr(batch, "fork_address", lambda: 0)
+    for threads in (1, 5):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        found, x = regrets(P, cost)
+        assert np.array_equal(x, best.x)
+        assert all(np.array_equal(a, b) for a, b in zip(found[1:], kept[1:], strict=True))
+        assert all(np.array_equal(a, b) for a, b in zip(found.outcome, kept.outcome, strict=True))
+
+
+def litter(make: Any) -> Any:
+    """A function that makes arrays full of sevens."""
+
+    def littered(*sizes: int) -> Any:
+        made = make(*sizes)
+        for part in made:
+            if isinstance(part, np.ndarray):
+                part[...] = 7
+        return made
+
+    return littered
+
+
+@pytest.mark.parametrize("bad", [np.nan, 2e150])
+def test_samples_that_are_given_up_are_zero(bad: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was in the room: nothing is filled before the compiled code runs."""
+    P, cost = of_paths(6)
+    cost[2, 3] = bad
+    littered = {name: litter(getattr(layout, name)) for name in ("new_outcome", "new_results")}
+    for name, make in littered.items():
+        monkeypatch.setattr(layout, name, make)
+    results, _ = regrets(P, cost)
+    for found in (results.outcome, run(P, cost)[0]):
+        solved = np.arange(6) != 2
+        assert np.array_equal(found.code == layout.SOLVED, solved)
+        assert found.code[2] == GIVEN_UP
+        assert not any(part[2].any() for name, part in found._asdict().items() if name != "code")
+    assert not any(part[2].any() for part in results[1:])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_process_does_not_wait_for_threads_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    P, cost = of_paths(300)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    here, _ = run(P, cost)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, run(P, cost)[0].x.sum().tobytes())
+        os._exit(0)
+    os.close(writer)
+    try:
+        ready, _, _ = select.select([reader], [], [], 60)
+        assert ready, "the child waits"
+        assert np.frombuffer(os.read(reader, 8))[0] == here.x.sum()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(reader)
 
 
 def test_callers_in_several_threads_do_not_meet() -> None:

@@ -19,17 +19,20 @@ from typer.testing import CliRunner, Result
 
 import pear
 from pear.bench import gradient, integers, memory, plain_loop, scaling, training
-from pear.bench.evaluation import Markets, summarize
+from pear.bench.evaluation import summarize
 from pear.bench.gradient import ratio
+from pear.bench.instances import Instances
+from pear.bench.ours import Ours
 from pear.bench.record import Record
 from pear.bench.scaling import fitted_exponent
 from pear.bench.settings import Callbacks
+from pear.bench.structures import STRUCTURES, Structure
 from pear.bench.table import Table
 from pear.cli.app import app
 from pear.errors import PearError, ProblemError
 from pear.experiments.protocols.lp import make_split, make_task, paper_model, train
 from pear.peers import Peer, PeerError, PeerTimeoutError, choose, environment, interpreter, measure, registry
-from pear.peers.workers.worker import portfolios
+from pear.peers.workers.worker import regrets, with_bounds_as_rows
 
 Run = Callable[..., Result]
 
@@ -97,6 +100,36 @@ def test_the_fastest_exact_peer_is_what_we_compare_with() -> None:
     assert math.isnan(gradient.ahead([wrong, *rows[1:]], wrong))
 
 
+def test_several_structures_are_summed_up_point_by_point() -> None:
+    at_box = {"structure": "box"}
+    rows = [
+        gradient_row("pear layer", 0.001),
+        gradient_row("quick", 0.006),
+        gradient_row("pear layer", 0.002, **at_box),
+        gradient_row("pear layer, one CPU core", 0.05, **at_box),
+        gradient_row("slow", 0.3, largest=1e-4, **at_box),
+        gradient_row("quick", 0.1, largest=1e-3, **at_box),
+        gradient_row("quick, loose", 0.004, largest=0.5, loose=True, **at_box),
+        gradient_row("forward pass", 0.001, measured="decision", **at_box),
+        gradient_row("unjudged", 0.001, largest=math.nan, compared=0, **at_box),
+    ]
+    table = gradient.summary(rows)
+    assert [heading.split(",")[0] for heading in table.headings[3::3]] == ["ours", "÷ ours", "÷ ours", "÷ ours"]
+    core = ("–", "–", "–")
+    assert table.rows == [
+        ("portfolio", "20", "64", "1", "6 (quick)", "1e-13", "6", "–", "–", "–", *core),
+        ("box", "20", "64", "2", "100 (quick)", "1e-04", "50", "4 (quick, loose)", "5e-02", "2", "50", "1e-13", "25"),
+    ]
+    assert len(table.headings) == len(table.rows[0])
+    whole = gradient.tables(rows)
+    assert whole[0].headings[0] == "structure"
+    assert whole[-1] == table
+    assert [table.headings[0] for table in gradient.tables(rows[:2])] == ["who"]
+    without_core = gradient.summary([row for row in rows if "core" not in row.who])
+    assert len(without_core.headings) == len(table.headings) - 3
+    assert not rows[7].exact
+
+
 def test_no_time_is_shown_without_its_error() -> None:
     rows = [gradient_row("pear", 0.002), gradient_row("unjudged", 0.777, largest=math.nan, compared=0)]
     (table,) = gradient.tables(rows)
@@ -122,16 +155,21 @@ def test_summaries_of_trainings_pair_seeds() -> None:
 # --- the reference of the gradient benchmark ------------------------------------------------------------------------
 
 
-def test_markets_are_judged_from_the_first_sample_on_and_do_not_depend_on_the_batch() -> None:
-    few, many = Markets(5, 4, references=4, seed=3), Markets(5, 9, references=4, seed=3)
-    assert np.array_equal(few.Q, many.Q[:4])
+@pytest.mark.parametrize("structure", STRUCTURES[:-1], ids=lambda one: one.name)
+def test_instances_are_judged_from_the_first_sample_on_and_do_not_depend_on_the_batch(structure: Structure) -> None:
+    n = 8 if structure.any_size else structure.size
+    few, many = Instances(structure, n, 4, references=4, seed=3), Instances(structure, n, 9, references=4, seed=3)
+    for name, value in few.data(4).items():
+        assert np.array_equal(value, many.data(4)[name])
     assert np.array_equal(few.moved, many.moved[:4])
     assert few.answers.comparable[0]
-    assert few.moved_answers.comparable[0]
+    assert few.moved_answers is None or few.moved_answers.comparable[0]
     assert few.answers.errors(few.answers.gradient).largest == 0.0
+    assert few.answers.decision_errors(few.answers.decision).largest == 0.0
     off = few.answers.gradient.copy()
     off[0] *= 1.25
     assert few.answers.errors(off[:1]).largest == pytest.approx(0.25)
+    assert few.answers.decision_errors(1.25 * few.answers.decision).largest == pytest.approx(0.25)
 
 
 # --- the plain loop -------------------------------------------------------------------------------------------------
@@ -256,7 +294,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pee
 
 def test_a_peer_may_be_a_layer_alone() -> None:
     Q, cost, true = np.array([[[2.0, 0.5], [0.5, 1.0]]]), np.array([[1.0, -1.0]]), np.array([[0.5, 2.0]])
-    step = portfolios(lambda Q: lambda costs: -costs, {"Q": Q, "cost": cost, "true": true}, "cpu")
+    step = regrets(lambda data: lambda costs: -costs, {"Q": Q, "cost": cost, "true": true}, "cpu")
     np.testing.assert_allclose(step()["gradient"], (Q @ cost[:, :, None])[:, :, 0] - true)
 
 
@@ -303,7 +341,7 @@ def test_a_worker_that_hangs_is_ended_and_larger_batches_are_left_out(
     with pytest.raises(PeerTimeoutError, match="fake was ended after 3 s"):
         measure(peer, Path(sys.executable), {"Q": np.ones(1)}, limit=1.0)
     notes: list[str] = []
-    settings = gradient.GradientSettings((4,), (2, 3), repeats=1, limit=0.4)
+    settings = gradient.GradientSettings(sizes=(4,), batches=(2, 3), repeats=1, limit=0.4)
     gradient.run(settings, Callbacks(lambda row: None, notes.append), [(peer, Path(sys.executable))])
     assert [note for note in notes if note.startswith("Fake")] == [
         "Fake: 4 assets with a batch of 2 and larger left out: fake was ended after 1 s"
@@ -315,7 +353,7 @@ def test_a_gradient_of_the_wrong_shape_is_refused(fake: Callable[[str], Peer]) -
         "import numpy as np\nPACKAGES = ()\ndef prepare(data, device):\n    return lambda: {'gradient': np.ones(3)}\n"
     )
     notes: list[str] = []
-    settings = gradient.GradientSettings((4,), (2,), repeats=1)
+    settings = gradient.GradientSettings(sizes=(4,), batches=(2,), repeats=1)
     gradient.run(settings, Callbacks(lambda row: None, notes.append), [(fake(code), Path(sys.executable))])
     assert notes[-1].endswith("fake returned a gradient of shape (3,); expected (2, 4)")
 
@@ -333,7 +371,7 @@ def test_unknown_and_unsuitable_peers(run: Run) -> None:
     assert "dqp takes no part in `pear bench epoch`" in result.stderr
     with pytest.raises(PeerError, match="does not compute on cuda"):
         choose(["dqp"], "gradient", "cuda")
-    assert [peer.name for peer in choose(["all"], "gradient", "cuda")] == ["qpth"]
+    assert [peer.name for peer in choose(["all"], "gradient", "cuda")] == ["qpth", "qpax", "qpax", "mpax"]
     assert [peer.name for peer in choose(["all"], "training")] == ["pyepo"]
     assert [peer.worker.name for peer in choose(["qpth"], "epoch")] == ["run_qpth_epoch.py"]
 
@@ -410,7 +448,8 @@ def test_environments_are_reused_until_asked_otherwise(tmp_path: Path, monkeypat
 def test_every_peer_has_its_worker_and_no_open_torch() -> None:
     for peer in registry.PEERS:
         assert peer.worker.is_file()
-        assert any(requirement.startswith("torch==") for requirement in peer.requirements)
+        needs_torch = "torch" in peer.worker.read_text("utf-8")
+        assert needs_torch == any(requirement.startswith("torch==") for requirement in peer.requirements)
 
 
 # --- commands -------------------------------------------------------------------------------------------------------
@@ -420,6 +459,12 @@ def test_every_peer_has_its_worker_and_no_open_torch() -> None:
     ("arguments", "message"),
     [
         (("gradient", "--sizes", "1"), "--sizes must be whole numbers of at least 2; got [1]"),
+        (
+            ("gradient", "--structures", "boxes"),
+            "--structures must be some of portfolio, box, rows, own-rows, knapsack",
+        ),
+        (("gradient", "--structures", "boxes"), "got 'boxes'; did you mean box?"),
+        (("gradient", "--structures", ","), "or all; got none"),
         (("gradient", "--sizes", "many"), "--sizes must be whole numbers"),
         (("gradient", "--batches", "0"), "--batches must be whole numbers of at least 1"),
         (("gradient", "--device", "tpu"), "--device must be cpu or cuda; got 'tpu'"),
@@ -444,12 +489,104 @@ def test_bad_arguments_are_one_sentence(run: Run, arguments: tuple[str, ...], me
 
 def test_what_the_usual_grid_leaves_out_is_said() -> None:
     points, left_out = gradient.GradientSettings().grid()
-    assert dict(points)[100] == [1, 64, 512]
-    assert dict(points)[500] == [1, 64]
+    assert [(point.structure.name, point.n, point.batches) for point in points] == [
+        ("portfolio", 20, [1, 64, 512]),
+        ("portfolio", 100, [1, 64, 512]),
+        ("portfolio", 500, [1, 64]),
+    ]
     assert left_out == [
         "500 assets with a batch of 512 and larger left out: name --sizes and --batches to have it",
     ]
-    assert gradient.GradientSettings((500,), (512,)).grid() == ([(500, [512])], [])
+    asked = gradient.GradientSettings(sizes=(500,), batches=(512,)).grid()
+    assert asked == ([gradient.Point(STRUCTURES[0], 500, [512])], [])
+
+
+def test_every_structure_has_its_own_size_and_batches() -> None:
+    points, left_out = gradient.GradientSettings(("all",)).grid()
+    assert [(point.structure.name, point.n) for point in points][4:] == [
+        ("knapsack", 100),
+        ("path-5", 40),
+        ("path-12", 264),
+    ]
+    assert all(point.batches == [64, 512] for point in points)
+    assert left_out == []
+    points, _ = gradient.GradientSettings(("path-5", "box"), sizes=(7,), batches=(3,)).grid()
+    assert [(point.structure.name, point.n, point.batches) for point in points] == [
+        ("path-5", 40, [3]),
+        ("box", 7, [3]),
+    ]
+    for structure in STRUCTURES:
+        assert structure.draw(np.random.default_rng(0), structure.size, 2).cost.shape == (2, structure.size)
+
+
+def test_every_structure_is_measured_and_each_peer_where_it_takes_part(
+    fake: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solver = """
+        import numpy as np
+        PACKAGES = ()
+        def prepare(data, device):
+            assert data["C"].shape[-2] == data["d"].shape[-1] > 0 and data["accuracy"] == 0.5
+            assert np.linalg.matrix_rank(data["A"]) == len(data["b"])
+            return lambda: {"decision": np.zeros_like(data["cost"])}
+    """
+    peer = replace(fake(solver), measures="decision", structures=("knapsack", "path-5"), options=(("accuracy", 0.5),))
+    rows: list[gradient.GradientRow] = []
+    notes: list[str] = []
+    names = tuple(structure.name for structure in STRUCTURES[:-1])
+    settings = gradient.GradientSettings(names, sizes=(6,), batches=(3,), repeats=1)
+    gradient.run(settings, Callbacks(rows.append, notes.append), [(peer, Path(sys.executable))])
+    assert notes == []
+    assert [row.structure for row in rows if row.who == "Fake"] == ["knapsack", "path-5"]
+    assert all(row.error_median == 1.0 and not row.exact for row in rows if row.who == "Fake")
+    assert {row.structure for row in rows if row.who == "pear warm"} == {"portfolio"}
+    for who in ("pear", "pear layer"):
+        assert [row.structure for row in rows if row.who == who] == list(names)
+    assert all(row.error_largest < 1e-9 and row.compared for row in rows if row.ours)
+    assert len(gradient.series(rows)) == len(rows)
+
+
+def test_on_a_gpu_one_core_is_measured_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient, "check_device", lambda device: device)
+    monkeypatch.setattr(gradient, "Ours", lambda instances, batch, device: Ours(instances, batch, "cpu"))
+
+    def measured(*structures: str) -> list[str]:
+        settings = gradient.GradientSettings(structures or None, (4,), (2,), device="cuda", repeats=1)
+        rows: list[gradient.GradientRow] = []
+        gradient.run(settings, Callbacks(rows.append))
+        assert all(row.error_largest < 1e-9 and row.compared for row in rows)
+        return [row.who for row in rows]
+
+    assert measured("box") == ["pear", "pear layer", "pear layer, one CPU core"]
+    assert measured() == OURS
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "structure"), [("qpth", "own-rows"), ("qpax", "box"), ("mpax", "path-5")])
+def test_a_peer_solves_what_we_solve(name: str, structure: str) -> None:
+    if not (environment.cache_folder() / "peers" / name / environment.READY).is_file():
+        pytest.skip(f"no environment of {name}; pear bench gradient --peers {name} makes one")
+    rows: list[gradient.GradientRow] = []
+    notes: list[str] = []
+    peers = [(peer, interpreter(peer)) for peer in choose([name], "gradient")]
+    settings = gradient.GradientSettings((structure,), sizes=(6,), batches=(3,), repeats=1)
+    gradient.run(settings, Callbacks(rows.append, notes.append), peers)
+    assert notes == []
+    assert [row.who for row in rows if not row.ours] == [peer.title for peer, _ in peers]
+    assert all(row.error_median < 0.05 and row.loose == ("loose" in row.who) for row in rows)
+
+
+def test_bounds_become_rows_of_every_sample() -> None:
+    data = {
+        "G": np.arange(8.0).reshape(2, 2, 2),
+        "h": np.ones((2, 2)),
+        "lb": np.zeros(2),
+        "ub": np.array([np.inf, 3.0]),
+    }
+    found = with_bounds_as_rows(data)
+    assert found["C"].shape == (2, 5, 2)
+    np.testing.assert_array_equal(found["C"][1, 2:], [[-1, 0], [0, -1], [0, 1]])
+    np.testing.assert_array_equal(found["d"][1], [1, 1, 0, 0, 3])
 
 
 def test_training_compares_both_sides(run: Run, tmp_path: Path) -> None:
@@ -492,9 +629,11 @@ def test_scaling_measures_verified_solutions_and_fits_their_growth() -> None:
     scaling.run(scaling.ScalingSettings(grids=(3, 5), qps=(20, 40), batch=2, repeats=1), Callbacks(rows.append))
     assert [(row.family, row.n) for row in rows] == [("grid", 12), ("grid", 40), ("sparse QP", 20), ("sparse QP", 40)]
     assert all(row.kkt_residual < 1e-9 for row in rows)
-    known = [replace(row, seconds=1e-6 * row.n**1.5) for row in rows]
+    assert all(row.processor > 0 for row in rows)
+    known = [replace(row, processor=1e-6 * row.n**1.5) for row in rows]
     assert scaling.exponents(known) == {"grid": pytest.approx(1.5), "sparse QP": pytest.approx(1.5)}
     assert [cells[-1] for cells in scaling.tables(known)[1].rows] == ["1.5", "1.5"]
+    assert [cells[-2] for cells in scaling.tables(known)[0].rows] == ["–", "1.5", "–", "1.5"]
 
 
 def test_scaling_compares_sources_of_candidates() -> None:
@@ -563,7 +702,7 @@ def test_every_option_reaches_the_settings(run: Run, monkeypatch: pytest.MonkeyP
     found = asked(
         run, monkeypatch, gradient, "gradient", "--sizes", "7,3-4", "--limit", "2", "--profile", "--seed", "5"
     )
-    assert found == gradient.GradientSettings((7, 3, 4), limit=2.0, profile=True, seed=5)
+    assert found == gradient.GradientSettings(sizes=(7, 3, 4), limit=2.0, profile=True, seed=5)
     found = asked(run, monkeypatch, scaling, "scaling", "--grids", "none", "--spread", "0")
     assert found == scaling.ScalingSettings(grids=(), spread=0)
     found = asked(run, monkeypatch, training, "training", "--tasks", "paths,", "--full", "--degree", "2")
@@ -575,7 +714,7 @@ def test_every_option_reaches_the_settings(run: Run, monkeypatch: pytest.MonkeyP
 
 def test_quick_leaves_what_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     found = asked(run, monkeypatch, gradient, "gradient", "--quick", "--batches", "4")
-    assert found == gradient.GradientSettings((20,), (4,), repeats=3)
+    assert found == gradient.GradientSettings(sizes=(20,), batches=(4,), repeats=3)
     found = asked(run, monkeypatch, training, "training", "--quick")
     assert found == training.TrainingSettings(seeds=(0,), quick=True)
     assert asked(run, monkeypatch, scaling, "scaling", "--quick").grids == scaling.QUICK_GRIDS
@@ -625,6 +764,9 @@ def test_settings_are_checked_before_anything_is_measured() -> None:
 def test_gradients_are_measured_on_a_gpu() -> None:
     pytest.importorskip("qpsolvers", reason="the reference is another solver's")
     rows: list[gradient.GradientRow] = []
-    gradient.run(gradient.GradientSettings((8,), (4,), device="cuda", repeats=1, profile=True), Callbacks(rows.append))
+    gradient.run(
+        gradient.GradientSettings(sizes=(8,), batches=(4,), device="cuda", repeats=1, profile=True),
+        Callbacks(rows.append),
+    )
     assert [row.who for row in rows] == OURS
     assert all(row.error_largest < 1e-8 and row.compared for row in rows)

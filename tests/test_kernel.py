@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,17 +16,12 @@ from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set import solve as active_set
 from pear.solvers.active_set.gpu import batch as gpu
 
-KERNEL = "pear.solvers.active_set.gpu.kernel"
-
 
 @pytest.fixture(autouse=True)
 def reference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The kernel's module, imported with the reference in Triton's place."""
-    for name, module in triton_reference.modules().items():
-        monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.delitem(sys.modules, KERNEL, raising=False)
-    yield
-    sys.modules.pop(KERNEL, None)
+    """The kernels, imported with the reference in Triton's place."""
+    with triton_reference.in_place(monkeypatch):
+        yield
 
 
 def program(n: int, B: int = 4, own_Q: bool = False, seed: int = 0, **rows: Any) -> QuadraticProgram:
@@ -45,11 +39,31 @@ def rows_of(n: int, m: int) -> Tensor:
     return torch.rand(1, m, n, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
+def points(B: int, n: int) -> Tensor:
+    return torch.rand(B, n, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+
 PROGRAMS = {
     "portfolio": program(24, A=torch.ones(1, 1, 24), b=torch.ones(1, 1)),
     "portfolio with own curvature": program(10, own_Q=True, A=torch.ones(1, 1, 10), b=torch.ones(1, 1)),
     "box": program(9, lb=-0.2 * torch.ones(1, 9), ub=0.3 * torch.ones(1, 9)),
     "knapsack": program(12, G=rows_of(12, 3), h=torch.ones(1, 3), ub=0.5 * torch.ones(1, 12)),
+    "own rows": program(
+        6,
+        G=rows_of(6, 3).repeat(4, 1, 1) * torch.tensor([1.0, 1.3, 0.7, 2.0])[:, None, None],
+        h=-torch.ones(4, 3),
+        lb=-2 * torch.ones(1, 6),
+        ub=torch.ones(1, 6),
+    ),
+    "own equalities": program(6, A=rows_of(6, 2), b=points(4, 6) @ rows_of(6, 2)[0].mT),
+    "own bounds": program(5, lb=points(4, 5) - 1.0),
+    "without bounds": program(6, lb=torch.full((1, 6), -torch.inf), G=-rows_of(6, 2), h=-torch.ones(1, 2)),
+    "repeated equality": program(5, A=torch.ones(1, 2, 5), b=torch.ones(1, 2)),
+    "diagonal": replace(
+        program(7, A=torch.ones(1, 1, 7), b=torch.ones(1, 1), ub=0.4 * torch.ones(1, 7)),
+        H=torch.diag_embed(torch.linspace(0.5, 2.0, 7).double())[None],
+        diagonal=True,
+    ),
     "both": program(
         8, A=torch.ones(1, 1, 8), b=torch.ones(1, 1), G=rows_of(8, 2), h=0.45 * torch.ones(1, 2), ub=torch.ones(1, 8)
     ),
@@ -85,24 +99,50 @@ def test_a_plan_serves_every_cost() -> None:
 
 
 def test_more_free_variables_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel says that it has no room left, and is started again with more."""
-    monkeypatch.setattr(gpu, "_SLOTS", (4, 32))
+    """The kernel says that it has no room left, and the plan makes more."""
+    monkeypatch.setattr(gpu, "_SLOTS", {4: (1, 255), 32: (1, 255)})
     qp = PROGRAMS["portfolio"]
     plan = planned(qp)
-    assert not bool(plan._run(qp, 4).ended.all())
+    plan.slots = 4
+    found = plan.solve(qp)
+    assert bool(found.crowded.any())
+    assert not bool((found.ended & found.crowded).any())
+    assert plan.learn(found)
     assert bool(plan.solve(qp).ended.all())
+    assert not plan.learn(plan.solve(qp))
+
+
+def test_one_cost_after_another() -> None:
+    """The second starts from where the first ended, and ends where it would have by itself."""
+    qp = PROGRAMS["own rows"]
+    costs = torch.stack([qp.c, qp.c.flip(0, 1)])
+    both, plan = planned(qp).solve_all(qp, costs), planned(qp)
+    assert bool(both.ended.all())
+    for found, cost in zip(both.x.split(qp.batch), costs, strict=True):
+        torch.testing.assert_close(found, plan.solve(replace(qp, c=cost)).x, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(both.curvature, (qp.H @ both.x.T).mT[0], rtol=1e-12, atol=1e-13)
 
 
 def test_what_has_not_converged_is_said() -> None:
     qp = PROGRAMS["portfolio"]
     found = planned(qp).solve(qp)
-    spoilt = replace(found, _M=found._M * torch.tensor([1.0, 1.3, 1.0, 1.0], dtype=torch.float64)[:, None, None])
-    assert spoilt.project(qp.c.flip(1))[1].tolist() == [True, False, True, True]
+    *others, M = found._launch.kept
+    found._launch.kept = (*others, M * torch.tensor([1.0, 1.3, 1.0, 1.0], dtype=torch.float64)[:, None, None])
+    assert found.project(qp.c.flip(1))[1].tolist() == [True, False, True, True]
 
 
 def test_nothing_to_start_from() -> None:
-    A = torch.ones(1, 2, 6)
-    assert gpu.prepare(program(6, A=A, b=torch.tensor([[1.0, 2.0]]))) is None  # infeasible
-    assert gpu.prepare(program(6, lb=torch.full((1, 6), -torch.inf))) is None  # free variables
-    # an equality that holds at the start without being held would never be taken in
-    assert gpu.prepare(program(2, A=torch.tensor([[[0.5, -1.0]]]), b=torch.zeros(1, 1))) is None
+    assert gpu.prepare(program(6, A=torch.ones(1, 2, 6), b=torch.tensor([[1.0, 2.0]]))) is None
+
+
+def test_a_sample_without_a_feasible_point_does_not_end() -> None:
+    b = torch.ones(4, 2)
+    b[1, 1] = 2.0  # of two equal rows
+    qp = program(6, A=torch.ones(1, 2, 6), b=b)
+    assert planned(qp).solve(qp).ended.tolist() == [True, False, True, True]
+
+
+def test_flat_curvature_does_not_end() -> None:
+    qp = program(3, lb=-torch.ones(1, 3), ub=torch.ones(1, 3))
+    flat = replace(qp, H=torch.zeros_like(qp.H))
+    assert not bool(planned(flat).solve(flat).ended.any())

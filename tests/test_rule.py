@@ -7,7 +7,6 @@ both.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -208,16 +207,18 @@ def _() -> None:
 # ----------------------------------------------------------------------------------------------------- the GPU's kernel
 
 
-def kernel_solves(monkeypatch: pytest.MonkeyPatch, H: Any, cost: list[float], **fields: Any) -> gpu.Descent:
-    """A program on the kernel's own source, by a reference of Triton's language."""
-    for name, module in triton_reference.modules().items():
-        monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.delitem(sys.modules, "pear.solvers.active_set.gpu.kernel", raising=False)
+def kernel_solves(H: Any, cost: list[float], **fields: Any) -> gpu.Descent:
+    """A program on the kernel's own source, by a reference of Triton's language, which stays for the projection."""
     qp = program(H, cost, **fields)
     plan = gpu.prepare(qp)
     assert plan is not None
-    found = plan.solve(qp)
-    sys.modules.pop("pear.solvers.active_set.gpu.kernel", None)
+    return plan.solve(qp)
+
+
+def with_inverse(found: gpu.Descent, change: Any) -> gpu.Descent:
+    """The same with another inverse of its reduced systems."""
+    *others, M = found._launch.kept
+    found._launch.kept = (*others, change(M))
     return found
 
 
@@ -231,8 +232,8 @@ def program(H: Any, cost: list[float], **fields: Any) -> QuadraticProgram:
 @holds("ROUNDOFF", "kernel")
 def _() -> None:
     """The second variable moves by 1e-10 of what the first does, and meets its bound."""
-    with pytest.MonkeyPatch.context() as patch:
-        found = kernel_solves(patch, [[1.0, -10.0], [-10.0, 1e11]], [-1.0, -10.0], ub=[INF, 1.3e-10])
+    with pytest.MonkeyPatch.context() as patch, triton_reference.in_place(patch):
+        found = kernel_solves([[1.0, -10.0], [-10.0, 1e11]], [-1.0, -10.0], ub=[INF, 1.3e-10])
     assert bool(found.ended.all())
     assert float(found.x[0, 1]) == 1.3e-10
 
@@ -240,23 +241,25 @@ def _() -> None:
 @holds("PROJECTED", "kernel")
 def _() -> None:
     """Two refinements with an inverse that is wrong by 1e-4 leave a correction of 1e-8."""
-    with pytest.MonkeyPatch.context() as patch:
-        found = kernel_solves(patch, np.diag([1.0, 2.0, 3.0]), [0.0] * 3, A=np.ones((1, 3)), b=[3.0])
     e = torch.tensor([[1.0, 2.0, -1.0]], dtype=torch.float64)
-    assert bool(found.project(e)[1])
-    assert not bool(replace(found, _M=found._M * (1.0 + 1e-4)).project(e)[1])
+    with pytest.MonkeyPatch.context() as patch, triton_reference.in_place(patch):
+        found = kernel_solves(np.diag([1.0, 2.0, 3.0]), [0.0] * 3, A=np.ones((1, 3)), b=[3.0])
+        assert bool(found.project(e)[1])
+        assert not bool(with_inverse(found, lambda M: M * (1.0 + 1e-4)).project(e)[1])
 
 
 @holds("NEGLIGIBLE", "kernel")
 def _() -> None:
     """An error across the row alone has no projection; a last correction by 1e-10 of it has not converged."""
-    with pytest.MonkeyPatch.context() as patch:
-        found = kernel_solves(patch, np.eye(2), [0.0] * 2, A=np.ones((1, 2)), b=[1.0])
     e = torch.ones(1, 2, dtype=torch.float64)
-    assert bool(found.project(e)[1])
-    tilt = torch.zeros_like(found._M)
-    tilt[0, 0, 0] = 1e-5
-    assert not bool(replace(found, _M=found._M + tilt).project(e)[1])
+
+    def tilted(M: torch.Tensor) -> torch.Tensor:
+        return M.index_put((torch.tensor(0),) * 3, M[0, 0, 0] + 1e-5)
+
+    with pytest.MonkeyPatch.context() as patch, triton_reference.in_place(patch):
+        found = kernel_solves(np.eye(2), [0.0] * 2, A=np.ones((1, 2)), b=[1.0])
+        assert bool(found.project(e)[1])
+        assert not bool(with_inverse(found, tilted).project(e)[1])
 
 
 # --------------------------------------------------------------------------------------------------------------- torch

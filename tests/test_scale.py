@@ -13,7 +13,7 @@ from pear.optimality.active import guess_active
 from pear.optimality.point import Duals
 from pear.optimality.residual import kkt_residual, residuals
 from pear.optimality.rule import LARGEST
-from pear.optimality.scale import is_noise, least_size, measure
+from pear.optimality.scale import Sizes, Units, is_noise, least_size, measure
 from pear.optimality.screen import screen
 
 n, p, m = 4, 2, 3
@@ -37,7 +37,8 @@ def point(force: float = 1.0, size: float = 1.0, rows: float = 1.0) -> tuple[Any
 
 
 def measured(qp: Any, x: Any, duals: Duals) -> Any:
-    return measure(qp, x, duals, residuals(qp, x, duals))
+    left, sizes = residuals(qp, x, duals), Sizes.of(qp)
+    return measure(qp, duals, left, sizes, Units.at(qp, x, duals, left, sizes))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_rounding_of_a_large_cost_is_no_multiplier_of_another_variable() -> None
     for large, counts in ((1e6, False), (1.0, True)):
         qp = pear.Problem(lb=0.0, n=2).canonical(torch.tensor([[large, 0.0]]))
         duals = Duals(none, none, torch.tensor([[-large, -1e-7]], dtype=torch.float64))
-        assert (float(measured(qp, x, duals).multiplier_lower[0, 1]) > 1e-9) == counts
+        assert (float(-measured(qp, x, duals).multiplier_bound[0, 1]) > 1e-9) == counts
 
 
 def test_no_samples() -> None:
@@ -91,7 +92,7 @@ def test_an_equality_is_measured_by_its_own_terms() -> None:
 def test_the_least_size_is_that_of_the_smallest_limit() -> None:
     for bounds, expected in (([1e6, 1e15], 1e6), ([np.inf, np.inf], 1.0), ([0.0, 3.0], 3.0)):
         qp = pear.Problem(ub=bounds, n=2).canonical(torch.ones(1, 2))
-        assert float(least_size(qp, qp.H.diagonal(dim1=1, dim2=2))) == expected
+        assert float(least_size(qp.c.abs().amax(1, keepdim=True), Sizes.of(qp))) == expected
 
 
 def test_noise_is_small_beside_the_largest_error() -> None:

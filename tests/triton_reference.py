@@ -6,8 +6,10 @@ Triton; a pointer is an array and offsets into it, and reading outside of it is 
 
 from __future__ import annotations
 
+import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,18 +71,52 @@ def arange(begin: int, end: int) -> Any:
     return block(np.arange(begin, end))
 
 
-def reduction(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda value, axis=None: block(function(np.asarray(value), axis=axis))
+def reduction(function: Callable[..., Any], where: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """A sum, or an extremum that says where it is, too, if it is asked."""
+
+    def reduce_one(value: Any, axis: int | None = None, return_indices: bool = False) -> Any:
+        found = block(function(np.asarray(value), axis=axis))
+        return (found, block(where(np.asarray(value), axis=axis))) if return_indices and where else found
+
+    return reduce_one
+
+
+def reduce_several(values: tuple[Any, ...], axis: int, combine: Callable[..., Any]) -> tuple[Any, ...]:
+    """Several vectors at once, with a function of two entries of each."""
+    assert axis == 0
+    found = tuple(value[0] for value in values)
+    for i in range(1, len(values[0])):
+        found = combine(*found, *(value[i] for value in values))
+    return tuple(block(value) for value in found)
+
+
+def gather(source: Any, index: Any, axis: int) -> Any:
+    index = np.asarray(index)
+    if index.size and not (index.min() >= 0 and index.max() < source.shape[axis]):
+        raise IndexError(f"the kernel gathers entry {index.min()} or {index.max()} of {source.shape[axis]}")
+    return block(np.take_along_axis(np.asarray(source), index, axis))
+
+
+class Constant(int):
+    """A whole number that is known when the kernel is compiled."""
+
+    @property
+    def value(self) -> int:
+        return int(self)
 
 
 class Kernel:
     """What ``triton.jit`` makes of a function: launched over a grid, tensors given as pointers to their entries."""
 
-    def __init__(self, function: Callable[..., None]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
+    def __call__(self, *arguments: Any) -> Any:
+        """From within another one."""
+        return self.function(*arguments)
+
     def __getitem__(self, grid: tuple[int]) -> Callable[..., None]:
-        def launch(*arguments: Any, num_warps: int, **constants: Any) -> None:
+        def launch(*arguments: Any, num_warps: int, maxnreg: int, **constants: Any) -> None:
             global _program
             given = [self._argument(value) for value in arguments]
             with np.errstate(all="ignore"):
@@ -101,9 +137,15 @@ def modules() -> dict[str, types.ModuleType]:
     """``triton`` and ``triton.language``, to be put in the place of the real ones."""
     language = types.ModuleType("triton.language")
     names: dict[str, Any] = {
-        "constexpr": lambda value: value,
+        "constexpr": lambda value: Constant(value) if isinstance(value, int) else value,
         "program_id": lambda axis: block(_program),
-        "int64": np.int64,
+        **{name: getattr(np, name) for name in ("int8", "int32", "int64", "float64")},
+        "zeros": lambda shape, kind: block(np.zeros(shape, kind)),
+        "zeros_like": lambda value: block(np.zeros_like(value)),
+        "full": lambda shape, value, kind: block(np.full(shape, value, kind)),
+        "gather": gather,
+        "reduce": reduce_several,
+        "sqrt": lambda value: block(np.sqrt(value)),
         "arange": arange,
         "load": load,
         "store": store,
@@ -112,12 +154,23 @@ def modules() -> dict[str, types.ModuleType]:
         "minimum": lambda a, b: block(np.minimum(a, b)),
         "abs": lambda value: block(np.abs(value)),
         "sum": reduction(np.sum),
-        "max": reduction(np.max),
-        "min": reduction(np.min),
-        "argmax": reduction(np.argmax),
-        "argmin": reduction(np.argmin),
+        "max": reduction(np.max, np.argmax),
+        "min": reduction(np.min, np.argmin),
     }
     vars(language).update(names)
     triton = types.ModuleType("triton")
     vars(triton).update(jit=Kernel, language=language)
     return {"triton": triton, "triton.language": language}
+
+
+@contextmanager
+def in_place(monkeypatch: Any) -> Iterator[None]:
+    """Within it our kernels are run by this reference."""
+    ours = [f"pear.solvers.active_set.gpu.{name}" for name in ("kernel", "project", "parts")]
+    for name, module in modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    for name in ours:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield
+    for name in ours:
+        sys.modules.pop(name, None)

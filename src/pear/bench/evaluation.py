@@ -1,4 +1,4 @@
-"""The portfolios of the gradient benchmark, and how far gradients are from the exact ones."""
+"""How far gradients, and decisions, are from the exact ones."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pear.bench.families import long_only, markets
-from pear.bench.program import Array, Mask, programs
-from pear.bench.reference import Reference, reference
+from pear.bench.program import Array, Mask
+from pear.bench.reference import Reference
 
-MOVE = 0.01
-"""How far costs move between two visits of a sample, relative to themselves."""
 EXACT = 1e-6
 """Largest error up to which a gradient counts as exact, so that its time is worth comparing with."""
 _ZERO = 1e-9
@@ -63,14 +60,16 @@ def _quantile(values: Array, share: float) -> float:
 
 @dataclass(frozen=True)
 class Answers:
-    """What the reference says of the gradients of a batch.
+    """What the reference says of the decisions and gradients of a batch.
 
     Attributes:
+        decision: (k, n) exact decisions.
         gradient: (k, n) exact gradients of the regret.
         zero, on_edge: (k,) bool; where the gradient is zero, and where it does not exist.
         scale: (k,) what an error is compared with: ‖g‖, or ‖H⁻¹e‖ where g is zero.
     """
 
+    decision: Array
     gradient: Array
     zero: Mask
     on_edge: Mask
@@ -84,7 +83,8 @@ class Answers:
         whole = np.asarray([np.linalg.norm(np.linalg.solve(r.program.H, e)) for r, e in pairs])
         size = np.linalg.norm(gradient, axis=1)
         zero = size <= _ZERO * whole
-        return cls(gradient, zero, np.asarray([r.on_edge for r in references]), np.where(zero, whole, size))
+        decision, on_edge = np.stack([r.x for r in references]), np.asarray([r.on_edge for r in references])
+        return cls(decision, gradient, zero, on_edge, np.where(zero, whole, size))
 
     @property
     def comparable(self) -> Mask:
@@ -101,50 +101,19 @@ class Answers:
         first = gradient[: len(self.gradient)]
         return summarize(self.relative(first)[self.comparable[: len(first)]])
 
+    def decision_errors(self, decision: Array) -> Errors:
+        """Relative 2-norms of the errors of decisions (B, n), over the same samples."""
+        first = decision[: len(self.decision)]
+        exact, compared = self.decision[: len(first)], self.comparable[: len(first)]
+        error = np.linalg.norm(first - exact, axis=1) / np.linalg.norm(exact, axis=1)
+        return summarize(error[compared])
+
     def swap(self, i: int) -> None:
         """Exchange the first sample with sample ``i``."""
-        for part in (self.gradient, self.zero, self.on_edge, self.scale):
-            _swap(part, i)
+        for part in (self.decision, self.gradient, self.zero, self.on_edge, self.scale):
+            swap(part, i)
 
 
-class Markets:
-    """Portfolios of n assets, each with a covariance of its own; smaller batches are the start of larger ones.
-
-    Args:
-        n: number of assets.
-        largest: B, samples to draw.
-        references: samples for which the exact gradient is computed, from the first on.
-        seed: of the draws.
-
-    Attributes:
-        cost, true: (B, n) −μ̂ and −μ.
-        moved: (B, n) −μ̂ after a step of training.
-        Q: (B, n, n) 2Σ.
-        answers, moved_answers: exact gradients at ``cost`` and at ``moved``.
-
-    The first sample is one that is comparable, so that a batch of one is, too.
-    """
-
-    def __init__(self, n: int, largest: int, references: int, seed: int = 0) -> None:
-        draws, steps = np.random.default_rng([seed, n]).spawn(2)
-        drawn = max(largest, references)
-        self.cost, self.true, self.Q = markets(draws, n, drawn)
-        self.moved = self.cost * (1 + MOVE * steps.normal(size=(drawn, n)))
-        first = slice(references)
-        self.answers = _ask(self.cost[first], self.true[first], self.Q[first])
-        self.moved_answers = _ask(self.moved[first], self.true[first], self.Q[first])
-        both = np.flatnonzero(self.answers.comparable & self.moved_answers.comparable)
-        if len(both):
-            for part in (self.cost, self.true, self.Q, self.moved):
-                _swap(part, int(both[0]))
-            for answers in (self.answers, self.moved_answers):
-                answers.swap(int(both[0]))
-
-
-def _swap(rows: Array | Mask, i: int) -> None:
+def swap(rows: Array | Mask, i: int) -> None:
     """Exchange the first row with row ``i``."""
     rows[[0, i]] = rows[[i, 0]]
-
-
-def _ask(cost: Array, true: Array, Q: Array) -> Answers:
-    return Answers.of([reference(program, "auto") for program in programs(long_only(Q), cost, 0.0)], cost - true)

@@ -51,13 +51,13 @@ def dense_qps(rng: np.random.Generator, share: float) -> Iterator[Case]:
         fields = _polytope(rng, n)
         fields["lb"][rng.random(n) < 1 / 3] = -np.inf
         fields["ub"][rng.random(n) < 1 / 3] = np.inf
-        yield _case(rng, Problem(Q=_curvature(rng, n), **fields), _some(count, share))
+        yield _case(rng, Problem(Q=random_curvature(rng, n), **fields), _some(count, share))
 
 
 def box_qps(rng: np.random.Generator, share: float) -> Iterator[Case]:
     """Dense curvature and nothing but bounds."""
     for n, count in ((2, 120), (10, 100), (50, 60), (200, 16)):
-        yield _case(rng, Problem(Q=_curvature(rng, n), lb=-0.5, ub=rng.uniform(0.0, 1.0, n)), _some(count, share))
+        yield _case(rng, Problem(Q=random_curvature(rng, n), lb=-0.5, ub=rng.uniform(0.0, 1.0, n)), _some(count, share))
 
 
 def smoothed_lps(rng: np.random.Generator, share: float) -> Iterator[Case]:
@@ -70,7 +70,7 @@ def smoothed_lps(rng: np.random.Generator, share: float) -> Iterator[Case]:
 def network_flows(rng: np.random.Generator, share: float) -> Iterator[Case]:
     """Paths through square grids with every flow-balance row, so that the rows are rank deficient by one."""
     for size, count in ((3, 120), (5, 120), (7, 60), (10, 24)):
-        A, b = _grid(size)
+        A, b = flow_balance(size)
         for lam in (0.1, 1.0):
             true = rng.uniform(0.5, 1.5, (_some(count // 2, share), A.shape[1]))
             predicted = true * rng.uniform(0.7, 1.3, true.shape)
@@ -153,7 +153,7 @@ def per_sample(rng: np.random.Generator, share: float) -> Iterator[Case]:
         f["lb"][rng.random((B, n)) < 0.2] = -np.inf
         pinned = (rng.random((B, n)) < 0.1) & np.isfinite(f["lb"])
         f["lb"][pinned] = f["ub"][pinned] = inside[pinned]
-        yield _case(rng, Problem(Q=_curvature(rng, n, B), **f), B)
+        yield _case(rng, Problem(Q=random_curvature(rng, n, B), **f), B)
 
 
 def maximisation(rng: np.random.Generator, share: float) -> Iterator[Case]:
@@ -161,9 +161,9 @@ def maximisation(rng: np.random.Generator, share: float) -> Iterator[Case]:
     for n, count in ((3, 120), (20, 80), (60, 30)):
         for lam in (0.0, 0.2):
             B = _some(count // 2, share)
-            case = _case(rng, Problem(Q=-_curvature(rng, n), **_polytope(rng, n), sense="max"), B, lam)
+            case = _case(rng, Problem(Q=-random_curvature(rng, n), **_polytope(rng, n), sense="max"), B, lam)
             if lam:
-                Q, true_Q = (torch.from_numpy(-_curvature(rng, n, B)) for _ in range(2))
+                Q, true_Q = (torch.from_numpy(-random_curvature(rng, n, B)) for _ in range(2))
                 case = case._replace(Q=Q, true_Q=true_Q)
             yield case
 
@@ -181,7 +181,7 @@ def badly_scaled(rng: np.random.Generator, share: float) -> Iterator[Case]:
         f = {name: value if name in "AG" else 1e3 * value for name, value in f.items()}
         units = 10.0 ** rng.uniform(-3, 3, len(f["h"]))
         f |= {"G": units[:, None] * f["G"], "h": units * f["h"]}
-        yield _case(rng, Problem(Q=_curvature(rng, n), **f), _some(count, share), cost=1e3)
+        yield _case(rng, Problem(Q=random_curvature(rng, n), **f), _some(count, share), cost=1e3)
         f = _polytope(rng, n) | {"ub": np.full(n, 1e8)}
         case = _case(rng, Problem(**f), _some(count, share), 0.5)
         case.predicted[:, 0] = case.true[:, 0] = 1e6
@@ -245,11 +245,11 @@ def _changed(
         for curved in (True, False):
             fields, B = _polytope(rng, n), _some(count // 2, share)
             change(fields, n)
-            curvature: Fields = {"Q": _curvature(rng, n)} if curved else {}
+            curvature: Fields = {"Q": random_curvature(rng, n)} if curved else {}
             yield _case(rng, Problem(**curvature, **fields), B, smoothing=0.0 if curved else 0.5)
 
 
-def _curvature(rng: np.random.Generator, n: int, B: int | None = None) -> Array:
+def random_curvature(rng: np.random.Generator, n: int, B: int | None = None) -> Array:
     """Symmetric with eigenvalues of at least 0.1, (n, n) or (B, n, n)."""
     M = rng.normal(size=(n, n) if B is None else (B, n, n))
     return np.asarray(M @ np.swapaxes(M, -1, -2) / n + 0.1 * np.eye(n))
@@ -275,7 +275,7 @@ def _around(rng: np.random.Generator, inside: Array) -> Fields:
     }
 
 
-def _grid(size: int) -> tuple[Array, Array]:
+def flow_balance(size: int) -> tuple[Array, Array]:
     """Flow balance on a square grid from the first corner to the last: (nodes, edges) and (nodes,)."""
     node = np.arange(size * size).reshape(size, size)
     right = np.column_stack([node[:, :-1].ravel(), node[:, 1:].ravel()])

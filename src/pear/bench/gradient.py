@@ -1,42 +1,77 @@
-"""How long does the gradient of a portfolio's regret take, forward and backward, and how wrong is it?
+"""How long does the gradient of a decision's regret take, forward and backward, and how wrong is it?
 
 A time is never shown without the error of what it bought.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pear.bench.clock import check_device, measure, synchronize
-from pear.bench.evaluation import EXACT, Answers, Markets
-from pear.bench.ours import Ours
-from pear.bench.plot import Series
+from pear.bench.clock import check_device, measure, synchronize, threads
+from pear.bench.evaluation import Errors
+from pear.bench.gradient_rows import GradientRow, ahead, label, ratio, series, summary, tables, to_pear
+from pear.bench.instances import Instances
+from pear.bench.ours import LAYER, ONE_CORE, Ours
 from pear.bench.settings import Callbacks, Labels, Settings, option
-from pear.bench.table import Table, error, number, profiles, share
-from pear.peers import Peer, PeerError, PeerTimeoutError
+from pear.bench.structures import STRUCTURES, Structure, choose_structures
+from pear.peers import Measured, Peer, PeerError, PeerTimeoutError
 from pear.peers import measure as measure_peer
+
+__all__ = [
+    "LABELS",
+    "PEERS",
+    "SETTINGS",
+    "GradientRow",
+    "GradientSettings",
+    "Point",
+    "ahead",
+    "ratio",
+    "run",
+    "series",
+    "summary",
+    "tables",
+    "to_pear",
+]
 
 SIZES = (20, 100, 500)
 BATCHES = {"cpu": (1, 64, 512), "cuda": (1, 16, 64, 512, 4096)}
+"""Of portfolios, where no structure is asked for."""
 MOST_NUMBERS = 2**26
-"""Numbers in the covariances of a batch beyond which it is left out on a CPU unless it is asked for by name."""
-
+"""Numbers in the curvatures of a batch beyond which it is left out on a CPU unless it is asked for by name."""
+LARGEST_ON_CPU = 512
+"""Samples in a batch beyond which a structure's own batches are left out on a CPU."""
+REFERENCES, FEW_REFERENCES, LARGE = 64, 16, 200
+"""Samples that are compared, and how many above so many variables."""
 
 PEERS = "gradient"
-LABELS = Labels("Gradient of a portfolio's regret, forward and backward", "samples in a batch", "seconds a batch")
+LABELS = Labels("Gradient of the regret, forward and backward", "samples in a batch", "seconds a batch")
+
+
+class Point(NamedTuple):
+    """A structure, its number of variables, and the batches, smallest first."""
+
+    structure: Structure
+    n: int
+    batches: list[int]
 
 
 @dataclass(frozen=True)
 class GradientSettings(Settings):
-    """Time gradients of a portfolio's regret, forward and backward, beside their errors and beside other libraries."""
+    """Time gradients of the regret, forward and backward, beside their errors and beside other libraries."""
 
-    sizes: tuple[int, ...] | None = option(None, "Numbers of assets.", least=2, quick=(20,), shown="20,100,500")
+    structures: tuple[str, ...] | None = option(
+        None,
+        f"{', '.join(one.name for one in STRUCTURES)}, or all; each at its own size and batches.",
+        shown="portfolios of several sizes",
+    )
+    sizes: tuple[int, ...] | None = option(
+        None, "Numbers of assets or variables; paths have their own.", least=2, quick=(20,), shown="20,100,500"
+    )
     batches: tuple[int, ...] | None = option(
         None, "Numbers of samples.", least=1, quick=(1, 16), shown="1,64,512; cuda: 1,16,64,512,4096"
     )
@@ -45,62 +80,39 @@ class GradientSettings(Settings):
     repeats: int = option(7, "Measurements of each point; the fastest counts.", least=1, quick=3)
     limit: float = option(60.0, "Seconds that one side may take for one point.", positive=True)
     profile: bool = option(False, "Also show where our time goes.")
-    seed: int = option(0, "Of the portfolios.")
+    seed: int = option(0, "Of the problems.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.structures is not None:
+            choose_structures(self.structures)
         check_device(self.device)
 
-    def grid(self) -> tuple[list[tuple[int, list[int]]], list[str]]:
-        """For every size its batches, smallest first; and what is left out."""
-        sizes, batches = self.sizes or SIZES, self.batches or BATCHES[self.device]
+    def grid(self) -> tuple[list[Point], list[str]]:
+        """The points, and what is left out."""
         points, left_out = [], []
-        for n in sorted(set(sizes)):
-            kept = sorted(set(batches))
-            if self.device == "cpu" and (self.sizes is None or self.batches is None):
-                kept = [batch for batch in kept if n * n * batch <= MOST_NUMBERS]
-            points.append((n, kept))
-            left_out += [_left_out(n, b, "name --sizes and --batches to have it") for b in batches if b not in kept]
+        for structure, sizes, batches in self._asked():
+            for n in sorted(set(sizes)):
+                kept = sorted(set(batches))
+                if self.device == "cpu" and (self.sizes is None or self.batches is None):
+                    kept = [batch for batch in kept if n * n * batch <= MOST_NUMBERS]
+                points.append(Point(structure, n, kept))
+                why = "name --sizes and --batches to have it"
+                left_out += [_left_out(label(structure.name, n), b, why) for b in batches if b not in kept]
         return points, left_out
+
+    def _asked(self) -> Iterator[tuple[Structure, tuple[int, ...], tuple[int, ...]]]:
+        """Structures with sizes and batches."""
+        if self.structures is None:
+            yield STRUCTURES[0], self.sizes or SIZES, self.batches or BATCHES[self.device]
+            return
+        for structure in choose_structures(self.structures):
+            sizes = self.sizes if self.sizes and structure.any_size else (structure.size,)
+            own = tuple(b for b in structure.batches if self.device == "cuda" or b <= LARGEST_ON_CPU)
+            yield structure, sizes, self.batches or own
 
 
 SETTINGS = GradientSettings
-
-
-@dataclass(frozen=True)
-class GradientRow:
-    """One side at one point.
-
-    Attributes:
-        who: one of ``Ours.steps``, or a peer's title.
-        ours: whether it is this package.
-        n, batch: the point.
-        seconds: the fastest measurement; median_seconds: the median one. For the whole batch.
-        error_median, error_q90, error_largest: relative errors of the gradients against the reference.
-        compared: samples that they come from.
-        reuse_rate: share of samples for which no solver was called; None without warm starts.
-        versions: of a peer's packages.
-        profile: seconds by what they were spent on, of one more measurement.
-    """
-
-    who: str
-    ours: bool
-    n: int
-    batch: int
-    seconds: float
-    median_seconds: float
-    error_median: float
-    error_q90: float
-    error_largest: float
-    compared: int
-    reuse_rate: float | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    profile: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def exact(self) -> bool:
-        """True where even the largest error is small."""
-        return self.error_largest <= EXACT
 
 
 def run(settings: GradientSettings, callbacks: Callbacks, peers: Sequence[tuple[Peer, Path]] = ()) -> None:
@@ -108,163 +120,117 @@ def run(settings: GradientSettings, callbacks: Callbacks, peers: Sequence[tuple[
     points, left_out = settings.grid()
     for text in left_out:
         callbacks.on_note(text)
-    for n, batches in points:
+    for structure, n, batches in points:
         if not batches:
             continue
-        callbacks.say(f"{n} assets: exact gradients to compare with")
-        markets = Markets(n, max(batches), references=64 if n <= 200 else 16, seed=settings.seed)
-        forecasts = _Forecasts(settings.limit, callbacks.on_note)
+        callbacks.say(f"{label(structure.name, n)}: exact gradients to compare with")
+        references = REFERENCES if n <= LARGE else FEW_REFERENCES
+        instances = Instances(structure, n, max(batches), references, settings.seed)
+        taking_part = [(peer, python) for peer, python in peers if peer.takes(structure.name)]
+        forecasts = _Forecasts(label(structure.name, n), settings.limit, callbacks.on_note)
         for batch in batches:
-            for row in _point(settings, markets, batch, peers, forecasts, callbacks.say):
+            side = _Sides(settings, instances, batch, forecasts, callbacks.say)
+            for row in (*side.ours(), *side.peers(taking_part)):
                 callbacks.on_row(row)
 
 
 class _Forecasts:
     """Leaves out what would take too long, going by the smaller batch before, and says so."""
 
-    def __init__(self, limit: float, on_note: Callable[[str], None]) -> None:
-        self.limit, self.on_note = limit, on_note
+    def __init__(self, where: str, limit: float, on_note: Callable[[str], None]) -> None:
+        self.where, self.limit, self.on_note = where, limit, on_note
         self.known: dict[str, tuple[int, float]] = {}
         self.gone: set[str] = set()
 
-    def allows(self, who: str, n: int, batch: int) -> bool:
+    def allows(self, who: str, batch: int) -> bool:
         if who in self.gone:
             return False
         before, seconds = self.known.get(who, (batch, 0.0))
         if 2 * seconds * batch / before > self.limit:  # a warm-up and one measurement
-            self.drop(who, n, batch, f"would take more than {self.limit:g} s (--limit)")
+            self.drop(who, batch, f"would take more than {self.limit:g} s (--limit)")
             return False
         return True
 
-    def drop(self, who: str, n: int, batch: int, why: str) -> None:
+    def drop(self, who: str, batch: int, why: str) -> None:
         self.gone.add(who)
-        self.on_note(f"{who}: {_left_out(n, batch, why)}")
+        self.on_note(f"{who}: {_left_out(self.where, batch, why)}")
 
 
-def _left_out(n: int, batch: int, why: str) -> str:
-    return f"{n} assets with a batch of {batch:,} and larger left out: {why}"
+def _left_out(where: str, batch: int, why: str) -> str:
+    return f"{where} with a batch of {batch:,} and larger left out: {why}"
 
 
-def _point(
-    settings: GradientSettings,
-    markets: Markets,
-    batch: int,
-    peers: Sequence[tuple[Peer, Path]],
-    forecasts: _Forecasts,
-    say: Callable[[str], None],
-) -> Iterator[GradientRow]:
-    n, ours = markets.cost.shape[1], Ours(markets, batch, settings.device)
-    for who in ours.steps:
-        if forecasts.allows(who, n, batch):
-            say(f"{n} assets, batch of {batch:,}: {who}")
-            row = _our_row(settings, ours, who)
-            forecasts.known[who] = batch, row.seconds
-            yield row
-    data = {"Q": markets.Q[:batch], "cost": markets.cost[:batch], "true": markets.true[:batch]}
-    for peer, python in peers:
-        if not forecasts.allows(peer.title, n, batch):
-            continue
-        say(f"{n} assets, batch of {batch:,}: {peer.title}")
-        options = (settings.device, settings.threads, settings.repeats, settings.limit)
-        try:
-            found = measure_peer(peer, python, data, *options)
-            gradient = _gradient_of(found.arrays, (batch, n), peer)
-        except PeerTimeoutError as error:
-            forecasts.drop(peer.title, n, batch, str(error))
-            continue
-        except PeerError as error:
-            forecasts.on_note(f"{peer.title}: {n} assets with a batch of {batch:,} left out: {error}")
-            continue
-        forecasts.known[peer.title] = batch, min(found.seconds)
-        yield _row(peer.title, False, found.seconds, gradient, markets.answers, versions=found.versions)
+class _Sides:
+    """Every side at one point."""
+
+    def __init__(
+        self,
+        settings: GradientSettings,
+        instances: Instances,
+        batch: int,
+        forecasts: _Forecasts,
+        say: Callable[[str], None],
+    ) -> None:
+        self.settings, self.instances, self.batch, self.forecasts = settings, instances, batch, forecasts
+        self._say = say
+
+    def ours(self) -> Iterator[GradientRow]:
+        ours = Ours(self.instances, self.batch, self.settings.device)
+        for who in ours.steps:
+            if self._may(who):
+                yield self._our_row(ours, who, who)
+        if self.settings.device == "cuda" and self.settings.structures is not None and self._may(ONE_CORE):
+            with threads(1):
+                yield self._our_row(Ours(self.instances, self.batch, "cpu"), LAYER, ONE_CORE)
+
+    def peers(self, peers: Sequence[tuple[Peer, Path]]) -> Iterator[GradientRow]:
+        data, settings = self.instances.data(self.batch), self.settings
+        for peer, python in peers:
+            if not self._may(peer.title):
+                continue
+            options = (settings.device, settings.threads, settings.repeats, settings.limit)
+            try:
+                found = measure_peer(peer, python, data, *options)
+                yield self._peer_row(peer, found)
+            except PeerTimeoutError as error:
+                self.forecasts.drop(peer.title, self.batch, str(error))
+            except PeerError as error:
+                where = f"{self.forecasts.where} with a batch of {self.batch:,}"
+                self.forecasts.on_note(f"{peer.title}: {where} left out: {error}")
+
+    def _may(self, who: str) -> bool:
+        """Whether a side is measured here; says so if it is."""
+        if not self.forecasts.allows(who, self.batch):
+            return False
+        self._say(f"{self.forecasts.where}, batch of {self.batch:,}: {who}")
+        return True
+
+    def _our_row(self, ours: Ours, step: str, who: str) -> GradientRow:
+        settings, wait = self.settings, synchronize(ours.device)
+        arrays, seconds = measure(ours.steps[step], settings.repeats, settings.limit, True, wait)
+        errors = ours.answers(step).errors(arrays["gradient"])
+        profile = ours.profile(step) if settings.profile else {}
+        return self._row(who, True, seconds, errors, reuse_rate=ours.reuse_rate(step), profile=profile)
+
+    def _peer_row(self, peer: Peer, found: Measured) -> GradientRow:
+        answers = self.instances.answers
+        errors = {"gradient": answers.errors, "decision": answers.decision_errors}[peer.measures]
+        came = _checked(found.arrays, self.instances.cost[: self.batch].shape, peer)
+        more = {"versions": found.versions, "measured": peer.measures, "loose": peer.loose}
+        return self._row(peer.title, False, found.seconds, errors(came), **more)
+
+    def _row(self, who: str, ours: bool, seconds: list[float], e: Errors, **more: Any) -> GradientRow:
+        self.forecasts.known[who] = self.batch, min(seconds)
+        times = min(seconds), float(np.median(seconds))
+        structure, n = self.instances.structure.name, self.instances.n
+        errors = e.median, e.q90, e.largest
+        return GradientRow(who, ours, n, self.batch, *times, *errors, e.compared, structure=structure, **more)
 
 
-def _gradient_of(arrays: dict[str, Any], shape: tuple[int, int], peer: Peer) -> Any:
-    gradient = arrays.get("gradient")
-    if gradient is None or gradient.shape != shape:
-        came = None if gradient is None else gradient.shape
-        raise PeerError(f"{peer.name} returned a gradient of shape {came}; expected {shape}")
-    return gradient
-
-
-def _our_row(settings: GradientSettings, ours: Ours, who: str) -> GradientRow:
-    fresh, wait = ours.steps[who], synchronize(settings.device)
-    arrays, seconds = measure(fresh, settings.repeats, settings.limit, True, wait)
-    answers, reuse = ours.answers(who), ours.reuse_rate(who)
-    profile = ours.profile(who) if settings.profile else {}
-    return _row(who, True, seconds, arrays["gradient"], answers, reuse_rate=reuse, profile=profile)
-
-
-def _row(who: str, ours: bool, seconds: list[float], gradient: Any, answers: Answers, **more: Any) -> GradientRow:
-    batch, n = gradient.shape
-    times, e = (min(seconds), float(np.median(seconds))), answers.errors(gradient)
-    return GradientRow(who, ours, n, batch, *times, e.median, e.q90, e.largest, e.compared, **more)
-
-
-def ratio(theirs: float | None, ours: float | None) -> float:
-    """How many times longer theirs takes; NaN where one of them is not known.
-
-    Example:
-        >>> ratio(0.1, 0.02), ratio(None, 0.02)
-        (5.0, nan)
-    """
-    return theirs / ours if theirs is not None and ours else math.nan
-
-
-def ahead(rows: list[GradientRow], row: GradientRow) -> float:
-    """How many times longer the fastest exact peer takes than this row of ours; NaN where that means nothing.
-
-    A peer is exact where its largest error at this point is small.
-    """
-    there = [one for one in rows if (one.n, one.batch) == (row.n, row.batch) and one.exact and one.compared]
-    fastest = min((one.seconds for one in there if not one.ours), default=None)
-    return ratio(fastest, row.seconds) if row.ours and row.exact else math.nan
-
-
-def to_pear(rows: list[GradientRow], row: GradientRow) -> float:
-    """How many times longer a row takes than ``pear`` at the same point."""
-    base = next((r for r in rows if r.who == "pear" and (r.n, r.batch) == (row.n, row.batch)), None)
-    return ratio(row.seconds, base.seconds if base else None)
-
-
-def tables(rows: list[GradientRow]) -> list[Table]:
-    """The comparison and, where there are profiles, where our time goes."""
-    errors, ratios = ("median\nerror", "90 %\nerror", "largest\nerror"), ("time /\npear", "peer /\nours")
-    headings = ("who", "n", "batch", "ms", *errors, "compared", "reuse", *ratios)
-    title = "Gradient of the regret of portfolios of n assets, forward and backward\n"
-    title += f"peer / ours: the fastest peer whose largest error is at most {EXACT:.0e}"
-    tables = [Table(title, headings, [_cells(rows, row) for row in _sorted(rows)])]
-    if spent := [row for row in _sorted(rows) if row.profile]:
-        in_ms = [((row.who, *_point_cells(row)), {k: 1e3 * v for k, v in row.profile.items()}) for row in spent]
-        tables.append(profiles("Where the time goes, ms a batch", ("who", "assets", "batch"), in_ms))
-    return tables
-
-
-def _sorted(rows: list[GradientRow]) -> list[GradientRow]:
-    return sorted(rows, key=lambda row: (row.n, row.batch))
-
-
-def _cells(rows: list[GradientRow], row: GradientRow) -> tuple[str, ...]:
-    # a gradient that could not be compared with the reference is shown without its time
-    milliseconds = number(1e3 * row.seconds) if row.compared else "–"
-    errors = [error(value) for value in (row.error_median, row.error_q90, row.error_largest)]
-    ratios = [number(value) if row.compared else "–" for value in (to_pear(rows, row), ahead(rows, row))]
-    return (row.who, *_point_cells(row), milliseconds, *errors, str(row.compared), share(row.reuse_rate), *ratios)
-
-
-def _point_cells(row: GradientRow) -> tuple[str, str]:
-    return f"{row.n:,}", f"{row.batch:,}"
-
-
-def series(rows: list[GradientRow]) -> list[Series]:
-    """Seconds a batch over its size, a panel for every number of assets; peers that are not exact say so."""
-    lines = []
-    for n in sorted({row.n for row in rows}):
-        here = [row for row in _sorted(rows) if row.n == n and row.compared]
-        for who in dict.fromkeys(row.who for row in here):
-            own = [row for row in here if row.who == who]
-            worst = max(row.error_largest for row in own)
-            remark = "" if all(row.exact for row in own) else f" (off by up to {error(worst)})"
-            points = [row.batch for row in own], [row.seconds for row in own]
-            lines.append(Series(who, *points, own[0].ours, f"{n:,} assets", remark=remark))
-    return lines
+def _checked(arrays: dict[str, Any], shape: tuple[int, ...], peer: Peer) -> Any:
+    """What a peer computed, if it has the right shape."""
+    found = arrays.get(peer.measures)
+    if found is None or found.shape != shape:
+        came = None if found is None else found.shape
+        raise PeerError(f"{peer.name} returned a {peer.measures} of shape {came}; expected {shape}")
+    return found

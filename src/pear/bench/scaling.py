@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.tasks import shortest_path
 
-GRIDS = (20, 40, 60, 100, 140, 200)
+GRIDS = (20, 50, 100, 140, 200, 280, 400)
 QPS = (1_000, 3_000, 10_000, 30_000, 100_000)
 QUICK_GRIDS, QUICK_QPS = (5, 10), (100, 200)
 
@@ -29,7 +30,7 @@ GRID, QP = "grid", "sparse QP"
 _PER_ROW = 5  # entries of a row of the random programs
 
 
-LABELS = Labels("PEARLoss, forward and backward", "variables", "seconds a sample")
+LABELS = Labels("PEARLoss, forward and backward", "variables", "processor seconds a sample")
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class ScalingRow:
         n, rows: variables, and equality and inequality rows.
         batch: samples a measurement.
         seconds: a sample, forward and backward, of the fastest measurement.
+        processor: the least seconds a sample that the process was computing; others on the machine hardly change it.
         kkt_residual: largest of the batch, as the loss reports it.
     """
 
@@ -78,6 +80,7 @@ class ScalingRow:
     rows: int
     batch: int
     seconds: float
+    processor: float
     kkt_residual: float
 
     @property
@@ -112,11 +115,19 @@ def _point(settings: ScalingSettings, family: str, solver: str, size: int) -> Sc
     problem, true, predicted = (_grid if family == GRID else _program)(settings, size)
     smoothing, injection = (0.1, 0.1) if family == GRID else (0.0, 0.0)
     last: list[PEARLoss] = []
+    processor: list[float] = []
 
     def fresh() -> Step:
         loss = PEARLoss(problem, smoothing=smoothing, injection=injection, guidance=0.0, solver=solver, reduction="sum")
         last[:] = [loss]
-        return lambda: {"gradient": gradient_at(predicted, lambda cost: loss(cost, true))}
+
+        def step() -> dict[str, Tensor]:
+            began = time.process_time()
+            gradient = gradient_at(predicted, lambda cost: loss(cost, true))
+            processor.append(time.process_time() - began)
+            return {"gradient": gradient}
+
+        return step
 
     # the first measurement is the warm-up; where it takes long, it is the only one
     _, seconds = measure(fresh, 1, settings.limit, False, synchronize("cpu"))
@@ -125,8 +136,9 @@ def _point(settings: ScalingSettings, family: str, solver: str, size: int) -> Sc
     (loss,) = last
     assert loss.last is not None
     rows = sum(0 if side is None else side.shape[-1] for side in (problem.b, problem.h))
+    best, least = min(seconds) / settings.batch, min(processor) / settings.batch
     residual = float(loss.last.kkt_residual.max())
-    return ScalingRow(family, solver, size, problem.n, rows, settings.batch, min(seconds) / settings.batch, residual)
+    return ScalingRow(family, solver, size, problem.n, rows, settings.batch, best, least, residual)
 
 
 def _grid(settings: ScalingSettings, side: int) -> tuple[Problem, Tensor, Tensor]:
@@ -174,17 +186,17 @@ def _sparse_rows(rng: np.random.Generator, m: int, n: int, spread: int) -> sp.cs
 
 
 def exponents(rows: list[ScalingRow]) -> dict[str, float]:
-    """For every family and solver the exponent of time in n; NaN where there are less than two points."""
+    """For every family and solver the exponent of processor time in n; NaN where there are less than two points."""
     return {line: fitted_exponent(*points) for line, points in _lines(rows).items()}
 
 
 def _lines(rows: list[ScalingRow]) -> dict[str, tuple[list[float], list[float]]]:
-    """For every family and solver n and seconds of its points."""
+    """For every family and solver n and processor time of its points."""
     found: dict[str, tuple[list[float], list[float]]] = {}
     for row in rows:
         n, seconds = found.setdefault(row.line, ([], []))
         n.append(row.n)
-        seconds.append(row.seconds)
+        seconds.append(row.processor)
     return found
 
 
@@ -202,18 +214,21 @@ def fitted_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 
 def tables(rows: list[ScalingRow]) -> list[Table]:
     """The points, and the exponents fitted to them."""
-    headings = ("family", "size", "variables", "rows", "batch", "s a sample", "KKT\nresidual")
-    points = Table("PEARLoss, forward and backward", headings)
-    for row in rows:
+    what, times = ("family", "size", "variables", "rows", "batch"), ("s a sample", "processor\ns a sample")
+    points = Table("PEARLoss, forward and backward", (*what, *times, "exponent\nsince last", "KKT\nresidual"))
+    for before, row in zip([None, *rows], rows, strict=False):
+        pair = [] if before is None or before.line != row.line else [before]
+        since = fitted_exponent(*_lines([*pair, row])[row.line])
         size = f"{row.size}×{row.size}" if row.family == GRID else f"{row.size:,}"
         counts = (f"{row.n:,}", f"{row.rows:,}", str(row.batch))
-        points.rows.append((row.line, size, *counts, number(row.seconds), error(row.kkt_residual)))
-    fits = Table("Time ~ variables^exponent", ("family", "exponent"))
+        measured = number(row.seconds), number(row.processor), number(since)
+        points.rows.append((row.line, size, *counts, *measured, error(row.kkt_residual)))
+    fits = Table("Processor time ~ variables^exponent", ("family", "exponent"))
     fits.rows.extend((line, number(value)) for line, value in exponents(rows).items())
     return [points, fits]
 
 
 def series(rows: list[ScalingRow]) -> list[Series]:
-    """Seconds a sample over the number of variables, with the exponent in the name."""
+    """Processor time a sample over the number of variables, with the exponent in the name."""
     fits = exponents(rows)
     return [Series(f"{line}: exponent {number(fits[line])}", *points) for line, points in _lines(rows).items()]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pear.decisions.gpu_pass import GPUPass
 from pear.decisions.one_pass import OnePass
 from pear.decisions.solve import solve_verified
 from pear.decisions.warm_starts import Table, WarmStarts, fingerprint, rows_of
@@ -38,10 +39,12 @@ class Decider:
         self.starts = WarmStarts()
 
     @cached_property
-    def one_pass(self) -> OnePass | None:
-        """The compiled pass, where solver and problem allow it."""
+    def one_pass(self) -> OnePass | GPUPass | None:
+        """The pass over a whole batch, compiled or on a GPU, where solver and problem allow it."""
         row = choose("qp") if self.solver == "auto" else get(self.solver)
-        return OnePass(self.problem, self.starts) if row.one_pass and OnePass.supports(self.problem) else None
+        if row.one_pass and OnePass.supports(self.problem):
+            return OnePass(self.problem, self.starts)
+        return GPUPass(self.problem, row.name) if row.one_pass and GPUPass.supports(self.problem) else None
 
     def locked(self, keys: list[Hashable] | None) -> AbstractContextManager[Any]:
         """Held while samples with keys are decided, so that several threads may share a loss."""

@@ -18,6 +18,10 @@ class Guesses:
     def __init__(self) -> None:
         self._in_vain: dict[tuple[int, bytes], str] = {}
 
+    def __bool__(self) -> bool:
+        """Whether any guess was tried in vain."""
+        return bool(self._in_vain)
+
     def keep(self, index: Tensor, guess: ActiveSet, solver: str) -> None:
         """Note that the repair of a candidate of ``solver`` failed from the guesses (k, …) of the samples ``index``."""
         for name in _names(index, guess):

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pear.decisions.regrets import Decided, RegretCall, Regrets
 from pear.decisions.warm_starts import Table, WarmStarts, curvature_mark
-from pear.optimality.point import Batched
-from pear.optimality.rule import LARGEST
 from pear.problem import Problem
 from pear.problem.problem import FIELDS
 from pear.problem.sparse import MIN_VARIABLES
@@ -32,91 +31,6 @@ from pear.solvers.active_set.solve import CompiledProjector, supports
 
 _ALWAYS_ANEW = np.zeros((0, 0))  # fingerprints without rows: the true problems are solved in every call
 _OWN = np.inf  # marks the problem's own curvature
-
-
-class RegretCall(NamedTuple):
-    """What one call of a regret is given, detached.
-
-    Attributes:
-        predicted, true: (B, n) costs.
-        smoothing: λ; injection: β; guidance: α.
-        keys: of the samples, or None.
-        Q, true_Q: predicted curvature and the one of the true objective, or None.
-        rows: without keys, the samples' numbers in the problem, or None where they are all there.
-        fields: right-hand sides that replace the problem's, where they are predicted.
-    """
-
-    predicted: Tensor
-    true: Tensor
-    smoothing: float
-    injection: float
-    keys: list[Hashable] | None = None
-    Q: Any = None
-    true_Q: Any = None
-    rows: Tensor | None = None
-    guidance: float = 0.0
-    fields: dict[str, Tensor] | None = None
-
-    def only(self, index: Tensor) -> RegretCall:
-        """Some of the samples; what they share stays shared."""
-        keys = None if self.keys is None else [self.keys[i] for i in index.tolist()]
-        Q, true_Q = (v[index] if isinstance(v, Tensor) and v.dim() == 3 else v for v in (self.Q, self.true_Q))
-        true_Q = Q if self.true_Q is self.Q else true_Q
-        predicted, true = self.predicted[index], self.true[index]
-        return self._replace(predicted=predicted, true=true, keys=keys, rows=index, Q=Q, true_Q=true_Q)
-
-
-@dataclass(frozen=True)
-class Regrets(Batched):
-    """Regrets of a batch and their gradients.
-
-    Attributes:
-        value: (B,) regrets.
-        exact, injected: (B, n) gradients by the predicted cost, without and with the normal component.
-        x, best: (B, n) decisions under the predicted and under the true costs.
-        status, true_status: (B,) int8 of ``Status``, of the two problems.
-        kkt_residual: (B,) of the predicted problem.
-        reused: (B,) bool, where the warm start is still optimal.
-        repaired: (B,) bool, where a candidate's active set was wrong.
-    """
-
-    value: Tensor
-    exact: Tensor
-    injected: Tensor
-    x: Tensor
-    best: Tensor
-    status: Tensor
-    true_status: Tensor
-    kkt_residual: Tensor
-    reused: Tensor
-    repaired: Tensor
-
-
-@dataclass(frozen=True)
-class Decided:
-    """A batch that the pass has solved.
-
-    Attributes:
-        outcome: the solutions.
-        projector: projects at them.
-        doubtful: True where some decision may not be unique, so that no derivative is given here.
-    """
-
-    outcome: Outcome
-    projector: CompiledProjector
-    doubtful: bool
-
-    @property
-    def x(self) -> Tensor:
-        """(B, n) decisions."""
-        return torch.from_numpy(self.outcome.x)
-
-    def project(self, error: Tensor) -> Tensor | None:
-        """(B, n) P·error at the decisions; None where some of them needs the reduced systems."""
-        if self.doubtful:
-            return None
-        g, converged = self.projector.project(error)
-        return g if bool(converged.all()) else None
 
 
 class OnePass:
@@ -159,17 +73,14 @@ class OnePass:
         if prepared is None:
             return None
         P, default, at = prepared
-        if keys is None:
-            states, slots = layout.new_states(len(cost), self.problem.n, self.rows), np.arange(len(cost))
-        else:
-            table, slots = self._table(keys, len(cost))
-            states = table.predicted
+        states, slots = self._states(keys, len(cost))
         outcome = compiled.solve(P, _array(cost), at, states, slots, default)
-        if not (outcome.code == SOLVED).all() or not float(cost.abs().max()) <= LARGEST:
+        if not (outcome.code == SOLVED).all():
             return None
         # the table goes on changing, and the backward pass comes later
         mine = states if keys is None else States._make(part[slots] for part in states)
-        return Decided(outcome, CompiledProjector(P, mine, at), bool(_weak(outcome).any()) and not self._definite(P))
+        doubtful = bool(_weak(outcome).any()) and not self._definite(P)
+        return Decided(torch.from_numpy(outcome.x), CompiledProjector(P, mine, at), doubtful)
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
         """Regrets and gradients of a batch, and the (k,) samples that are left; None where the pass does not apply."""
@@ -180,7 +91,7 @@ class OnePass:
         P, default, at = prepared
         table, slots = self._table(call.keys, len(predicted))
         shared = Q is not None and call.true_Q is Q
-        if call.keys is None or shared:  # what is predicted is new every time: an answer under it cannot be kept
+        if shared:  # what is predicted is new every time: an answer under it cannot be kept
             self._void(table, slots)
             table = table._replace(fingerprints=_ALWAYS_ANEW)
         true = P if Q is None or shared else self._true_programs(P, call, table, slots)
@@ -193,12 +104,9 @@ class OnePass:
         samples = layout.Samples(_array(predicted), _array(call.true), at, slots)
         results = compiled.regret(compiled.pair_of(P, true), samples, table, default, strength)
         left, weak = results.outcome.code != SOLVED, _weak(results.outcome)
-        for cost in samples[:2]:  # what the pipeline's screen turns away is not solved here either
-            if not np.abs(cost).max() <= LARGEST:
-                left |= ~(np.abs(cost) <= LARGEST).all(1)
         if weak.any() and not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
             left |= weak
-        parts = regrets_of(results, table.best.x[slots])
+        parts = regrets_of(results, table.best.x[slots] if len(slots) else table.best.x)
         if strength < 0:
             rescaled = _inverse_times(P, at, parts.injected)
             parts = replace(parts, injected=add_normal(rescaled, parts.exact, call.injection))
@@ -226,8 +134,8 @@ class OnePass:
         if prepared is None:
             return None
         P, default, at = prepared
-        table, slots = self._table(call.keys, len(call.predicted))
-        states, rows = States._make(part[slots] for part in table.predicted), np.arange(len(slots))
+        kept, slots = self._states(call.keys, len(call.predicted))
+        states, rows = States._make(part[slots] for part in kept), np.arange(len(slots))
         array = _array(call.predicted)
         compiled.solve(P, array, at, states, rows, default)  # to where it was solved, if there is no warm start
         began = time.perf_counter()
@@ -331,13 +239,20 @@ class OnePass:
     # -- the store ---------------------------------------------------------------------------------------------------
 
     def _table(self, keys: list[Hashable] | None, B: int) -> tuple[layout.Table, compiled.Index]:
-        """The rows of the samples in the store, or new ones where they have no keys, or there is no room."""
+        """The samples' rows in the store; no rows, and room for ``B`` results, without keys, or where it is full."""
         if keys is not None:
             slots = self.starts.slots(keys)
             if compiled.fits(len(self.starts), self.problem.n, self.rows):
                 kept: Table[layout.Table] = self.starts.table("compiled", self._new_rows)
                 return kept.rows, slots
-        return self._new_rows(B), np.arange(B)
+        return compiled.no_table(B, self.problem.n, self.equalities, self.rows - self.equalities), np.zeros(0, np.int64)
+
+    def _states(self, keys: list[Hashable] | None, B: int) -> tuple[States, compiled.Index]:
+        """Starts of the decisions and the samples' rows there: those of the store, or new ones."""
+        table, slots = self._table(keys, 0)
+        if len(slots):
+            return table.predicted, slots
+        return layout.new_states(B, self.problem.n, self.rows), np.arange(B)
 
     def _new_rows(self, size: int) -> layout.Table:
         """Rows whose fingerprint is the true cost (n), the mark of the true curvature (n), and λ."""
@@ -357,8 +272,9 @@ class OnePass:
 
     def _marked(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array | float) -> NDArray[np.bool_]:
         """(B,) bool: the rows that belong to the curvature with this mark, (B, n) or one number, and to λ."""
-        rows = table.fingerprints[slots, self.problem.n :]
-        same: NDArray[np.bool_] = (rows[:, :-1] == mark).all(1) & (rows[:, -1] == self._smoothing)
+        n, rows = self.problem.n, table.fingerprints
+        like = rows[slots, n] == mark if isinstance(mark, float) else (rows[slots, n:-1] == mark).all(1)
+        same: NDArray[np.bool_] = like & (rows[slots, -1] == self._smoothing)
         return same
 
     def _void(self, table: layout.Table, slots: compiled.Index) -> None:
@@ -389,8 +305,8 @@ def _all_definite(P: Programs) -> bool:
 
 def _weak(outcome: Outcome) -> NDArray[np.bool_]:
     """(B,) bool: some active constraint has no multiplier."""
-    sets = (outcome.weak_rows, outcome.weak_lower, outcome.weak_upper)
-    return np.logical_or.reduce([weak.any(1) for weak in sets])
+    weak: NDArray[np.bool_] = outcome.weak
+    return weak
 
 
 def _inverse_times(P: Programs, at: compiled.Index, e: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ from pear.optimality.screen import screen
 from pear.optimality.verify import Verdict, verify
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.nonzeros import on_nonzeros
+from pear.problem.replay import replay_programs
 from pear.problem.sparse import SparseProgram
 from pear.sensitivity.curvature import is_convex, least_curvature
 from pear.sensitivity.systems import ReducedSystems, SparseSystems, in_threads, reduced_systems
@@ -85,7 +86,8 @@ class _Run:
         self.x = qp.c.new_zeros(B, n)
         self.duals = Duals(qp.c.new_zeros(B, p), qp.c.new_zeros(B, m), qp.c.new_zeros(B, n))
         self.working = ActiveSet.none(B, n, m, qp.c.device)
-        self.status = screen(qp)
+        self.status = replay_programs("screen", screen, qp)
+        self.complete = False  # whether the last solver's points have all been verified, as one batch
         if known is not None:
             self.status = torch.where(self.status == Status.SOLVED, known, self.status)
         infeasible = known_infeasible(qp)
@@ -126,6 +128,8 @@ class _Run:
                     self.ask_on_nonzeros(solver, some, start)
                 if bool(some.any()):
                     self.ask(solver, some, start, last_only=first is not None)
+            if self.complete and not seek_vertex:
+                return self.finish()
             first = first or solver
             self.name_failures(self.todo())
         self.status[self.todo()] = int(Status.INACCURATE)
@@ -179,7 +183,7 @@ class _Run:
 
     def ask(self, solver: Backend, wanted: Tensor, start: Start | None, last_only: bool) -> None:
         """Let one solver propose points, ever more accurate, for the samples ``wanted``."""
-        self.asking = solver.name
+        self.asking, self.complete = solver.name, False
         rounds, takes_start = solver.rounds_for(self.qp), solver.takes_start(self.qp)
         rounds = rounds[-1:] if last_only and not takes_start else rounds
         for warm in (start, None) if takes_start and start is not None else (None,):
@@ -189,6 +193,9 @@ class _Run:
                 candidate = solver.solve(self.at(left), tol, begun)
                 most = rounds[-1][1] if candidate.exhausted else exchanges
                 good = self.take(left, candidate, min(most, _OTHERS) if last_only else most)
+                if self.complete:
+                    wanted.fill_(False)
+                    return
                 wanted[left[good]] = False
                 self.suspect(left, good, candidate)
                 left = left[~good & (self.status[left] == Status.SOLVED)]
@@ -240,6 +247,8 @@ class _Run:
         if len(rest):
             # what a method of ours leaves is few and hard, and goes alone: rounding depends on the shape of a batch
             for some in rest.split(1) if candidate.verified and not rest.is_cuda else (rest,):
+                if len(some) == len(index):
+                    return self._mend(index, qp, candidate, max_exchanges)
                 passed[some] = self._mend(index[some], qp[some], candidate[some], max_exchanges)
         return passed
 
@@ -251,15 +260,21 @@ class _Run:
             # multipliers of a solver that ran away are worse than none
             diverged = doubtful & (kkt_residual(qp, x, duals) > _DIVERGED)
             duals = duals.map(lambda value: torch.where(diverged[:, None], 0.0, value))
-        passed = torch.zeros_like(doubtful)
         if candidate.working is not None and candidate.verified:
             # every condition holds there by its natural size: the point only wants more digits
             passed = self._settle(index, sharpened(qp, x, duals, candidate.working))
-        left = (~passed).nonzero()[:, 0]
-        guess = guess_active(qp[left], x[left], duals[left]) if guess is None else guess[left]
-        new = ~self._tried(index[left], guess)
-        left, guess = left[new], guess[new]
-        good = self._repair(index[left], x[left], duals[left], guess, max_exchanges)
+            left = (~passed).nonzero()[:, 0]
+            qp, x, duals = qp[left], x[left], duals[left]
+            guess = guess if guess is None else guess[left]
+        else:
+            passed, left = torch.zeros_like(doubtful), torch.arange(len(index), device=index.device)
+        guess = replay_programs("guess", guess_active, qp, x, duals) if guess is None else guess
+        if self.guesses:
+            new = (~self._tried(index[left], guess)).nonzero()[:, 0]
+            left, guess, x, duals = left[new], guess[new], x[new], duals[new]
+        good = self._repair(index[left], x, duals, guess, max_exchanges)
+        if self.complete:
+            return self.verified
         self.guesses.keep(index[left[~good]], guess[~good], self.asking)
         passed[left] = good
         return passed
@@ -295,6 +310,7 @@ class _Run:
         if len(index) == self.qp.batch and bool(good.all()):
             self.x, self.duals, self.working = x, duals, working
             self.verified = good.clone()
+            self.complete = True
             return
         done = index[good]
         self.x[done] = x[good]
@@ -305,7 +321,7 @@ class _Run:
     def finish(self) -> Verified:
         """Final active sets and residuals."""
         failed = ~self.verified
-        qp = _without_nonfinite(self.qp, failed) if bool(failed.any()) else self.qp
+        qp = self.qp if self.complete or not bool(failed.any()) else _without_nonfinite(self.qp, failed)
         verdict = verify(qp, self.x, self.duals, self.working) if self.verdict is None else self.verdict
         tight, weak = tight_constraints(qp, verdict.measured, self.working)
         active, weak = tight.only(self.verified), weak.only(self.verified)

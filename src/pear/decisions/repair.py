@@ -20,11 +20,13 @@ from pear.optimality.rule import FEASIBLE, ROUNDOFF, SHARP
 from pear.optimality.verify import Verdict, verify
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.sparse import SparseProgram
+from pear.sensitivity.reduced import ReducedKKT
 from pear.sensitivity.sharpen import sharpen
 from pear.sensitivity.systems import ReducedSystems, reduced_systems
 
-_Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]]
+_Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
 
+_SAID = ("wrong", "unbalanced", "none_wrong", "kkt_residual", "solved")
 _PATIENCE = 3  # exchanges in a row that need not bring down the number of wrong constraints
 
 
@@ -61,38 +63,55 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
         working: guessed working sets.
         max_exchanges: how often a sample's set may be changed.
     """
-    start, x, duals, working = duals, x.clone(), duals.map(torch.clone), working.map(torch.clone)
-    exchanges = torch.zeros(qp.batch, dtype=torch.long, device=x.device)
-    solved = torch.zeros(qp.batch, dtype=torch.bool, device=x.device)
-    sharpened = torch.full_like(x[:, 0], torch.nan)
-    fewest = torch.full_like(exchanges, torch.iinfo(torch.long).max)
-    patience = torch.full_like(exchanges, _PATIENCE)
-    todo = torch.arange(qp.batch, device=x.device)
-    whole: tuple[ReducedSystems, Verdict] | tuple[()] = ()
-    for attempt in range(max_exchanges + 1):
-        sub, held = (qp, working) if attempt == 0 else (qp[todo], working[todo])
-        factored = reduced_systems(sub, held)
+    factored, first = _replayed(qp, x, duals, working) if x.is_cuda else _first(qp, x, duals, working)
+    point, multipliers, wrong, verdict = _refined(factored, first, working)
+    good, none = verdict.solved, torch.zeros(qp.batch, dtype=torch.long, device=x.device)
+    exact = torch.full_like(x[:, 0], torch.nan)
+    if bool(good.all()):
+        return Repaired(point, multipliers, working, good, none, exact, factored, verdict)
+    good = good.clone()
+    exact = _sharpen(verdict, working, good, point, multipliers)
+    found = Repaired(point, multipliers, working.map(torch.clone), good, none, exact)
+    todo = (~good & (wrong.count() > 0) & factored.usable).nonzero()[:, 0]
+    if len(todo) and max_exchanges:
         # from the candidate's multipliers each time: on a contradictory set they grow without limit, and stay large
-        point, multipliers, wrong, verdict = _solve_on(sub, factored, x[todo], start[todo], held)
-        good = verdict.solved.clone()
-        if not bool(good.all()):
-            sharpened[todo] = _sharpen(verdict, held, good, point, multipliers)
-        x[todo] = point
-        duals.put(todo, multipliers)
-        solved[todo] = good
-        if bool(verdict.solved.all()) and len(todo) == qp.batch:
-            whole = factored, verdict
-        bad = ~good & wrong.count().gt(0) & factored.usable
-        todo, wrong, held = todo[bad], wrong[bad], held[bad]
-        if attempt == max_exchanges or not len(todo):
-            break
-        exchange, fewest[todo], patience[todo] = _choose(wrong, fewest[todo], patience[todo])
-        working.put(todo, _flip(sub[bad], held, exchange, x[todo]))
-        exchanges[todo] += 1
-        todo = todo if factored.cheap else todo[patience[todo] > 0]
+        _exchange(qp, found, duals, wrong[todo], todo, factored.cheap, max_exchanges)
+    return found
+
+
+def _exchange(
+    qp: QuadraticProgram, found: Repaired, start: Duals, wrong: ActiveSet, todo: Tensor, cheap: bool, most: int
+) -> None:
+    """Exchange constraints of the samples ``todo`` (k,), and write into ``found`` what they come to.
+
+    Args:
+        qp: the programs of the batch; found: where its samples are; start: the multipliers they started from.
+        wrong: (k,) the constraints to exchange.
+        cheap: whether single constraints are worth a factorisation; most: exchanges of each sample at most.
+    """
+    held, sub = found.working[todo], qp[todo]
+    fewest = torch.full_like(todo, torch.iinfo(torch.long).max)
+    patience = torch.full_like(todo, _PATIENCE)
+    for _ in range(most):
+        chosen, fewest, patience = _choose(wrong, fewest, patience)
+        held = _flip(sub, held, chosen, found.x[todo])
+        found.working.put(todo, held)
+        found.exchanges[todo] += 1
+        if not cheap:
+            on = (patience > 0).nonzero()[:, 0]
+            todo, sub, held, fewest, patience = todo[on], sub[on], held[on], fewest[on], patience[on]
         if not len(todo):
-            break
-    return Repaired(x, duals, working, solved, exchanges, sharpened, *whole)
+            return
+        systems, first = _first(sub, found.x[todo], start[todo], held)
+        point, multipliers, wrong, verdict = _refined(systems, first, held)
+        good = verdict.solved.clone()
+        found.sharpened[todo] = _sharpen(verdict, held, good, point, multipliers)
+        found.x[todo], found.solved[todo] = point, good
+        found.duals.put(todo, multipliers)
+        on = (~good & (wrong.count() > 0) & systems.usable).nonzero()[:, 0]
+        if not len(on):
+            return
+        todo, sub, held, wrong, fewest, patience = todo[on], sub[on], held[on], wrong[on], fewest[on], patience[on]
 
 
 def sharpened(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> Repaired:
@@ -124,25 +143,52 @@ def _sharpen(verdict: Verdict, working: ActiveSet, good: Tensor, x: Tensor, dual
     return sharpened
 
 
-def _solve_on(
-    qp: QuadraticProgram, systems: ReducedSystems, x: Tensor, duals: Duals, working: ActiveSet
-) -> tuple[Tensor, Duals, ActiveSet, Verdict]:
-    """Solve with the working set held; returns point, multipliers, the wrong constraints, and the verdict."""
+def _first(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ReducedSystems, Verdict]:
+    """Solve with the working set held: the systems, and the verdict on their solution."""
+    systems = reduced_systems(qp, working)
+    return systems, _solve_on(qp, systems, x, duals, working)
+
+
+def _solve_on(qp: QuadraticProgram, systems: ReducedSystems, x: Tensor, duals: Duals, working: ActiveSet) -> Verdict:
     x = torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x)).nan_to_num()
-    inequality = torch.where(working.rows, duals.inequality, torch.zeros_like(duals.inequality)).nan_to_num()
-    duals = Duals(duals.equality.nan_to_num(), inequality, torch.zeros_like(x))
-    everywhere = torch.ones(qp.batch, dtype=torch.bool, device=x.device)
-    x, duals = _step(qp, working, x, duals, systems.solve, everywhere)
-    verdict = verify(qp, x, duals, working)
+    inequality = torch.where(working.rows, duals.inequality, 0.0).nan_to_num()
+    duals = Duals(duals.equality.nan_to_num(), inequality, duals.bound)
+    x, duals = _step(qp, working, x, duals, systems.step)
+    return verify(qp, x, duals, working)
+
+
+def _replayed(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ReducedSystems, Verdict]:
+    """``_first`` of dense programs on a GPU, in one launch where that is worth it."""
+    systems, verdict = ReducedKKT.replayed(qp, working, _judged, x, duals)
+    vars(verdict)["qp"] = qp
+    return systems, verdict
+
+
+def _judged(systems: ReducedKKT, qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals) -> Verdict:
+    """``_solve_on``, with all that the verdict says worked out, and without the programs."""
+    verdict = _solve_on(qp, systems, x, duals, working)
+    for name in _SAID:
+        getattr(verdict, name)
+    vars(verdict)["qp"] = None
+    return verdict
+
+
+def _refined(systems: ReducedSystems, verdict: Verdict, working: ActiveSet) -> tuple[Tensor, Duals, ActiveSet, Verdict]:
+    """Refine where nothing is to be exchanged; returns point, multipliers, the wrong constraints, and the verdict."""
+    qp, x, duals = verdict.qp, verdict.x, verdict.duals
     # nothing to exchange, and not yet exact: refine once more, then look closer
-    for solve in (systems.solve, systems.solve_carefully):
+    for solve in (systems.step, systems.solve_carefully):
         stuck = verdict.none_wrong & (verdict.unbalanced > SHARP)
-        if not bool(stuck.any()):
+        lost = verdict.none_wrong & ~(verdict.unbalanced <= FEASIBLE)
+        some_stuck, some_lost = torch.stack([stuck.any(), lost.any()]).tolist()
+        if not some_stuck:
             break
         x, duals = _step(qp, working, x, duals, solve, stuck)
         verdict = verify(qp, x, duals, working)
-    lost = verdict.none_wrong & ~(verdict.unbalanced <= FEASIBLE)
-    if not bool(lost.any()):
+    else:
+        lost = verdict.none_wrong & ~(verdict.unbalanced <= FEASIBLE)
+        some_lost = bool(lost.any())
+    if not some_lost:
         return x, duals, verdict.wrong, verdict
     # still nothing to exchange: the objective falls along a direction in which it is flat
     downhill = systems.flat(-lagrangian_gradient(qp, x, duals))
@@ -173,21 +219,26 @@ def _ratio_test(verdict: Verdict, direction: Tensor, working: ActiveSet, where: 
 
 
 def _step(
-    qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals, solve: _Solve, where: Tensor
+    qp: QuadraticProgram,
+    working: ActiveSet,
+    x: Tensor,
+    duals: Duals,
+    solve: _Solve,
+    where: Tensor | None = None,
 ) -> tuple[Tensor, Duals]:
     """Add a solution of the reduced system, and read the bounds' multipliers off the gradient.
 
     A sample whose system could not be factored has no finite solution and stays where it is; so do those not in
     ``where``, so that no sample's result depends on its neighbours.
     """
-    rows = torch.where(working.rows, qp.h - matvec(qp.G, x), torch.zeros_like(duals.inequality))
-    dx, d_equality, d_inequality, _ = solve(-lagrangian_gradient(qp, x, duals), qp.b - matvec(qp.A, x), rows)
-    take = where & torch.cat([dx, d_equality, d_inequality], 1).isfinite().all(1)
-    x = x + torch.where(take[:, None], dx, 0.0)
-    equality = duals.equality + torch.where(take[:, None], d_equality, 0.0)
-    inequality = duals.inequality + torch.where(take[:, None], d_inequality, 0.0)
+    rows = torch.where(working.rows, qp.h - matvec(qp.G, x), 0.0)
+    changes = solve(-lagrangian_gradient(qp, x, duals), qp.b - matvec(qp.A, x), rows)[:3]
+    change = torch.cat(changes, 1)
+    take = (change.abs() < torch.inf).all(1) if where is None else where & (change.abs() < torch.inf).all(1)
+    dx, d_equality, d_inequality = torch.where(take[:, None], change, 0.0).split([qp.n, qp.p, qp.m], 1)
+    x, equality, inequality = x + dx, duals.equality + d_equality, duals.inequality + d_inequality
     slope = lagrangian_gradient(qp, x, Duals(equality, inequality, x))
-    return x, Duals(equality, inequality, torch.where(working.fixed, -slope, torch.zeros_like(x)))
+    return x, Duals(equality, inequality, torch.where(working.fixed, -slope, 0.0))
 
 
 def _choose(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tuple[ActiveSet, Tensor, Tensor]:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.one_pass import RegretCall, Regrets
+from pear.decisions.regrets import RegretCall, Regrets
 from pear.errors import ProblemError
 from pear.problem.canonical import matvec
 
@@ -32,14 +32,14 @@ def check_guidance(guidance: float) -> None:
         raise ProblemError(f"guidance must be a number of at least 0; got {guidance!r}")
 
 
-def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int) -> Tensor:
+def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int, all_good: bool = False) -> Tensor:
     """(B,) F of every sample, from its regret; zero where a sample failed.
 
     Args:
         call: what the regrets were computed from.
         parts: the regrets; sign: −1 for maximisation.
+        all_good: whether no sample is known to have failed.
     """
-    good = (parts.status == 0) & (parts.true_status == 0)
     to_best = parts.best - parts.x
     both = ((call.predicted.double() - call.true.double()) * to_best).sum(1)
     if call.Q is not None:
@@ -47,13 +47,15 @@ def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int) -> Tensor:
         change = change if change.dim() == 3 else change[None]
         # ½z°ᵀΔz° − ½z*ᵀΔz* without cancellation
         both = both + 0.5 * (matvec(change, to_best) * (parts.best + parts.x)).sum(1)
-    return torch.where(good, sign * both - parts.value, 0.0).clamp(min=0)
+    gap = ((both if sign == 1 else -both) - parts.value).clamp(min=0)
+    return gap if all_good else torch.where((parts.status == 0) & (parts.true_status == 0), gap, 0.0)
 
 
 class GuidedRegret(torch.autograd.Function):
     """Puts gradients that are known in closed form behind the value ``R + α F``.
 
-    ``shares`` is what the sum over the samples is divided by, 0 where they are to stay apart.
+    ``shares`` is what the sum over the samples is divided by, 0 where they are to stay apart; ``all_good`` says that
+    no sample has failed.
     """
 
     @staticmethod
@@ -67,13 +69,14 @@ class GuidedRegret(torch.autograd.Function):
         parts: Regrets,
         shares: int,
         sign: int,
+        all_good: bool = False,
     ) -> Tensor:
         """The value, in the dtype of ``predicted``: a scalar, or (B,) where the samples stay apart."""
         ctx.parts, ctx.shares, ctx.sign, ctx.guidance = parts, shares, sign, call.guidance
         ctx.inputs = [None if t is None else (t.dtype, t.dim()) for t in (predicted, true, Q, true_Q)]
         each = parts.value
         if call.guidance > 0:
-            each = each + call.guidance * gap_under_forecast(call, parts, sign)
+            each = each + call.guidance * gap_under_forecast(call, parts, sign, all_good)
         value = each.clone() if shares == 0 else each.sum() / shares
         return value.to(predicted.dtype)
 
@@ -99,4 +102,4 @@ class GuidedRegret(torch.autograd.Function):
             grad = grads[i] if ctx.needs_input_grad[i] else None
             shared = i >= 2 and kind is not None and kind[1] == 2
             grads[i] = None if grad is None or kind is None else (grad.sum(0) if shared else grad).to(kind[0])
-        return (*grads, None, None, None, None)
+        return (*grads, *[None] * 5)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pear.decisions.decider import Decider
-from pear.decisions.one_pass import RegretCall, Regrets
+from pear.decisions.regrets import RegretCall, Regrets
 from pear.decisions.solution import described, worst_residual
 from pear.sensitivity.verified import Verified
 

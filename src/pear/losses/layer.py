@@ -8,8 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pear.decisions.one_pass import Decided
 from pear.decisions.recourse import Values
+from pear.decisions.regrets import Decided
 from pear.decisions.solve import OnFailure, fail
 from pear.decisions.warm_starts import as_keys, check_rows
 from pear.errors import ProblemError
@@ -112,9 +112,12 @@ class DecisionLayer(DecisionModule):
                 solved = decider.one_pass.decide(cost.detach(), lam, ids, given)
             if solved is None:
                 solved = decider.solve(cost.detach(), lam, ids, **given)
-        self.status = torch.zeros(len(cost), dtype=torch.int8) if isinstance(solved, Decided) else solved.status
-        trained = torch.is_grad_enabled() and cost.requires_grad
-        fail(self.status, self.on_failure, "the decision layer", spreads=trained)
+        if isinstance(solved, Decided):
+            self.status = torch.zeros(len(cost), dtype=torch.int8, device=solved.x.device)
+        else:
+            self.status = solved.status
+            trained = torch.is_grad_enabled() and cost.requires_grad
+            fail(self.status, self.on_failure, "the decision layer", spreads=trained)
 
         def verified() -> Verified:
             """The solutions with everything that is known about them."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pear.decisions.one_pass import RegretCall, Regrets
+from pear.decisions.regrets import RegretCall, Regrets
 from pear.decisions.solve import OnFailure, fail
 from pear.decisions.warm_starts import as_keys, check_rows
 from pear.errors import NotUniqueError, ProblemError
@@ -174,19 +174,22 @@ class PEARLoss(DecisionModule):
                 "a derivative by the true costs was asked for, and guidance has none; pass guidance=0 or true.detach()"
             )
         curvature = None if Q is None else Q.detach()
-        true_curve = curvature if true_Q is Q else None if true_Q is None else torch.as_tensor(true_Q).detach()
+        true_curve = curvature if true_Q is Q else true_Q.detach() if _requires_grad(true_Q) else true_Q
         call = RegretCall(
             predicted.detach(), true.detach(), lam, self.injection, ids, curvature, true_curve, guidance=self._alpha
         )
         with self.decider.locked(ids):
             known = self._known_failures(call)
             parts, good = self._regrets(call, wanted) if known is None else self._regrets_without(call, wanted, known)
+            fresh = good is not None and parts.reused.is_cuda  # a pass on a GPU solves everything afresh
             if good is None:
                 self._fail(parts, known, wanted)
                 good = int(((parts.status == 0) & (parts.true_status == 0)).sum())
-            last = self.record(call, parts, wanted)
+            last = self.record(call, parts, wanted, reused=0 if fresh else None)
         shares = {"none": 0, "sum": 1, "mean": max(good, 1)}[self.reduction]
-        value: Tensor = GuidedRegret.apply(predicted, true, Q, true_Q, call, parts, shares, self.problem.sign)
+        value: Tensor = GuidedRegret.apply(
+            predicted, true, Q, true_Q, call, parts, shares, self.problem.sign, good == len(parts.value)
+        )
         self.guided(int(wanted))
         return value, last
 
@@ -299,15 +302,16 @@ class PEARLoss(DecisionModule):
         self.samples += samples
         self.reused += reused
 
-    def record(self, call: RegretCall, parts: Regrets, wanted: bool = True) -> LastCall:
+    def record(self, call: RegretCall, parts: Regrets, wanted: bool = True, reused: int | None = None) -> LastCall:
         """Make a call the last one, and count its samples.
 
         Args:
             call: what it was given.
             parts: what came of it.
             wanted: whether gradients were asked for.
+            reused: how many samples kept their working set, where that is known without looking.
         """
-        reused, samples = int(parts.reused.sum()), len(parts.value)
+        reused, samples = int(parts.reused.sum()) if reused is None else reused, len(parts.value)
         self.count(samples, reused)
         self.last = last = LastCall(
             decision=parts.x if self.recourse_model is not None else self.times_units(parts.x),

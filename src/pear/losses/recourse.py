@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pear.decisions.one_pass import RegretCall, Regrets
 from pear.decisions.recourse import Forecast, Realised, RecourseDecider, Values
+from pear.decisions.regrets import RegretCall, Regrets
 from pear.decisions.solve import fail
 from pear.decisions.warm_starts import rows_of
 from pear.errors import ProblemError

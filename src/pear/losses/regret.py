@@ -11,6 +11,7 @@ from torch import Tensor
 from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve, solve_verified
 from pear.errors import ProblemError
 from pear.losses.recourse_outcome import RecourseOutcome
+from pear.optimality.gap import objective_gap
 from pear.optimality.point import Status
 from pear.problem import CostMap, Model, Problem
 from pear.problem.canonical import QuadraticProgram, matvec
@@ -208,19 +209,11 @@ def outcome(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q
 
 
 def regret_of_program(problem: Problem, z: Tensor, ideal: Start, true: QuadraticProgram) -> Tensor:
-    """(B,) regret of feasible decisions z (B, n) under the ``true`` programs, whose solutions are ``ideal``.
-
-    With d = z − z° it is ½dᵀHd plus multiplier times slack of every constraint that is active at z°. All terms are at
-    least zero, so that nothing cancels and the value is right to rounding however small it is.
-    """
-    d = z - ideal.x
+    """(B,) regret of feasible decisions z (B, n) under the ``true`` programs, whose solutions are ``ideal``."""
     if problem.phi is not None:
         return _regret_by_values(problem, z, ideal.x, true)
-    slack = true.h - matvec(true.G, z)
-    rows = torch.where(ideal.duals.inequality > 0, ideal.duals.inequality * slack, torch.zeros_like(slack))
-    bounds = -ideal.duals.bound * d
-    curved = 0.5 * (d * matvec(true.H, d)).sum(1)
-    return curved.clamp(min=0) + rows.clamp(min=0).sum(1) + bounds.clamp(min=0).sum(1)
+    d = z - ideal.x
+    return objective_gap(d, matvec(true.H, d), true.h - matvec(true.G, z), ideal.duals)
 
 
 def gradient_error(solved: Verified, predicted: Tensor, true: Tensor, Q: Any, true_Q: Any) -> Tensor:

@@ -59,7 +59,7 @@ def tight_constraints(qp: QuadraticProgram, measured: Measured, working: ActiveS
     active = ActiveSet(working.rows | (s.slack_rows <= TIGHT), lower, upper)
     weak = ActiveSet(
         active.rows & (s.multiplier_rows <= WEAK),
-        active.lower & (s.multiplier_lower <= WEAK) & ~pinned,
-        active.upper & (s.multiplier_upper <= WEAK) & ~pinned,
+        active.lower & (-s.multiplier_bound <= WEAK) & ~pinned,
+        active.upper & (s.multiplier_bound <= WEAK) & ~pinned,
     )
     return active, weak

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from pear.optimality.point import Batched, Duals
-from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SHARE_OF_TERMS
-from pear.optimality.scale import curvature_terms, least_size, positive
-from pear.problem.canonical import QuadraticProgram, matvec, row_squares, tmatvec
+from pear.optimality.rule import SHARE_OF_FORCE, SHARE_OF_TERMS
+from pear.optimality.scale import Sizes, Units, plus_matvec, plus_tmatvec, positive
+from pear.problem.canonical import QuadraticProgram, matvec
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,13 @@ class Residuals(Batched):
     upper: Tensor
 
 
-def residuals(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Residuals:
-    """The residuals of points x (B, n) with multipliers."""
-    curvature = matvec(qp.H, x)
+def residuals(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor | None = None) -> Residuals:
+    """The residuals of points x (B, n) with multipliers; ``curvature`` is Hx, where it is known already."""
+    curvature = matvec(qp.H, x) if curvature is None else curvature
     gradient = _lagrangian_gradient(qp, curvature, duals)
-    return Residuals(curvature, gradient, matvec(qp.A, x) - qp.b, qp.h - matvec(qp.G, x), x - qp.lb, qp.ub - x)
+    equality = plus_matvec(qp.b, qp.A, x, -1.0) if qp.p else duals.equality
+    rows = qp.h - matvec(qp.G, x) if qp.m else duals.inequality
+    return Residuals(curvature, gradient, equality, rows, x - qp.lb, qp.ub - x)
 
 
 def lagrangian_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
@@ -45,41 +47,44 @@ def lagrangian_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor
 
 
 def _lagrangian_gradient(qp: QuadraticProgram, curvature: Tensor, duals: Duals) -> Tensor:
-    return curvature + qp.c + tmatvec(qp.A, duals.equality) + tmatvec(qp.G, duals.inequality)
+    gradient = curvature + qp.c
+    gradient = plus_tmatvec(gradient, qp.A, duals.equality) if qp.p else gradient
+    return plus_tmatvec(gradient, qp.G, duals.inequality) if qp.m else gradient
 
 
-def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals, left: Residuals | None = None) -> Tensor:
-    """Largest scaled violation of the optimality conditions, (B,).
+def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
+    """Largest scaled violation of the optimality conditions at points x (B, n) with multipliers, (B,).
 
     Primal: |Az − b|, (Gz − h)₊ and bound violations, per unit row and unit of size. Dual: stationarity and the signs of
     multipliers, per dual unit. Complementarity: multiplier times slack, per unit of both. The unit of size is the
     largest entry of the decision, the dual unit the largest of the cost, of the curvature term Hx and of a share of
     what Hx is summed from; bounds that are never met do not count.
-
-    Args:
-        qp: the programs.
-        x: (B, n) points; duals: their multipliers.
-        left: what is left of the conditions there, if it is known already.
     """
-    if not qp.batch:
-        return qp.c.new_zeros(0)
-    left = residuals(qp, x, duals) if left is None else left
-    norms_a, norms_g = (positive(row_squares(rows).sqrt()) for rows in (qp.A, qp.G))
-    diagonal = qp.H.diagonal(dim1=1, dim2=2)
-    least = FLOOR * least_size(qp, diagonal)
-    size = torch.maximum(x.abs().amax(1, keepdim=True), least)
-    largest = torch.maximum(qp.c.abs(), left.curvature.abs()).amax(1, keepdim=True)
-    cost = qp.c.abs().amax(1, keepdim=True)
+    left, sizes = residuals(qp, x, duals), Sizes.kept(qp)
+    return scaled_residual(qp, duals, left, sizes, Units.at(qp, x, duals, left, sizes))
+
+
+def scaled_residual(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: Units) -> Tensor:
+    """The same from what is ``left`` of the conditions, and the units of the points."""
     # where x runs away along a flat direction, rounding of Hx must not outweigh the cost
-    limit = torch.where(cost > 0, cost / SHARE_OF_FORCE, torch.inf)
-    largest = torch.maximum(largest, torch.minimum(SHARE_OF_TERMS * curvature_terms(diagonal, x), limit))
-    unit = positive(torch.maximum(largest, least * diagonal.amax(1, keepdim=True)))
-    slack = torch.cat([left.rows / norms_g, left.lower, left.upper], 1) / size
-    bounds = [-duals.bound.clamp(max=0), duals.bound.clamp(min=0)]
-    multiplier = torch.cat([duals.inequality * norms_g, *bounds], 1) / unit
-    stationarity = (left.gradient + duals.bound) / unit
-    equality = left.equality / norms_a / size
-    # an absent constraint has an infinite slack: it may carry no multiplier at all
-    complementarity = torch.where(slack.isinf(), multiplier, multiplier * slack)
-    parts = [equality, stationarity, (-slack).clamp(min=0), (-multiplier).clamp(min=0), complementarity]
-    return torch.cat(parts, 1).abs().amax(1)
+    limit = torch.where(units.cost > 0, units.cost / SHARE_OF_FORCE, torch.inf)
+    largest = torch.maximum(units.abs_c, units.abs_hx).amax(-1, keepdim=True)
+    largest = torch.maximum(largest, torch.minimum(SHARE_OF_TERMS * units.curvature, limit))
+    unit, size = positive(torch.maximum(largest, units.least)), units.size
+    slack = torch.where(duals.bound < 0, left.lower, left.upper)  # of the bound that the multiplier belongs to
+    parts = [
+        units.gradient / unit,
+        torch.minimum(left.lower, left.upper).clamp(max=0) / size,
+        duals.bound / unit * _unit_where_absent(slack / size),
+    ]
+    if qp.p:
+        parts.append(left.equality / sizes.norms_A / size)
+    if qp.m:
+        slack, multiplier = left.rows / sizes.norms_G / size, duals.inequality * sizes.norms_G / unit
+        parts += [slack.clamp(max=0), multiplier.clamp(max=0), multiplier * _unit_where_absent(slack)]
+    return torch.linalg.vector_norm(torch.cat(parts, -1), torch.inf, dim=-1)
+
+
+def _unit_where_absent(slack: Tensor) -> Tensor:
+    """An absent constraint has an infinite slack: it may carry no multiplier at all."""
+    return slack.masked_fill(slack == torch.inf, 1.0)

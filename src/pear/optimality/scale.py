@@ -9,18 +9,20 @@ spreads to all. A variable's share is no larger than the distance between its bo
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from pear.optimality.point import Duals
 from pear.optimality.rule import FLOOR, NEGLIGIBLE, SHARE_OF_FORCE, SHARE_OF_SIZE
-from pear.problem.canonical import QuadraticProgram, matvec, row_squares, tmatvec
+from pear.problem.canonical import Matrix, QuadraticProgram, matvec, row_squares, tmatvec
 
 if TYPE_CHECKING:
     from pear.optimality.residual import Residuals  # which measures by these sizes
+
+_TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Measured:
 
     Attributes:
         slack_rows, slack_lower, slack_upper: (B, m), (B, n), (B, n); infinite where absent, negative where violated.
-        multiplier_rows, multiplier_lower, multiplier_upper: positive where rightly signed.
+        multiplier_rows: positive where rightly signed; multiplier_bound: so at an upper bound, and negative at a lower.
         equality: (B, p) residuals of the equalities.
         stationarity: (B, n) residuals of the gradient, multipliers of the bounds included.
     """
@@ -38,59 +40,159 @@ class Measured:
     slack_lower: Tensor
     slack_upper: Tensor
     multiplier_rows: Tensor
-    multiplier_lower: Tensor
-    multiplier_upper: Tensor
+    multiplier_bound: Tensor
     equality: Tensor
     stationarity: Tensor
 
 
-def measure(qp: QuadraticProgram, x: Tensor, duals: Duals, left: Residuals) -> Measured:
-    """Measure points x (B, n), their multipliers, and what is left of the optimality conditions there."""
-    diagonal = qp.H.diagonal(dim1=1, dim2=2)
-    abs_a, abs_g, abs_x = qp.A.abs(), qp.G.abs(), x.abs()
-    terms = left.curvature.abs() + qp.c.abs()
-    terms = terms + tmatvec(abs_a, duals.equality.abs()) + tmatvec(abs_g, duals.inequality.abs())
-    floor = FLOOR * least_size(qp, diagonal)
-    largest = torch.maximum(terms.amax(1, keepdim=True), floor * diagonal.amax(1, keepdim=True))
-    largest = torch.maximum(largest, curvature_terms(diagonal, x))
-    dual_scale = positive(torch.maximum(terms, SHARE_OF_FORCE * largest))
-    row_scale = positive(matvec(abs_g, dual_scale)) / positive(row_squares(qp.G))
-    spread = SHARE_OF_SIZE * torch.maximum(abs_x.amax(1, keepdim=True), floor)
-    abs_x = torch.maximum(abs_x, torch.minimum(spread, qp.ub - qp.lb))
+@dataclass(frozen=True)
+class Sizes:
+    """What the natural sizes take from the data alone, computed once where the same data comes with many costs.
+
+    Attributes:
+        abs_A, abs_G: (B or 1, p, n) and (B or 1, m, n) entries without their signs.
+        norms_A, norms_G: (B or 1, p) and (B or 1, m) lengths of the rows, 1 where a row is empty.
+        abs_b, abs_h: right-hand sides without their signs, 0 where infinite, but for the least that can be divided by;
+            abs_lb, abs_ub: bounds without their signs, 0 where infinite.
+        width: (B or 1, n) distances between the bounds, at least as much; pinned: (B or 1, n) bool, where the bounds
+            coincide, or None where they are known not to.
+        limit: (B or 1, 1) the least size that bounds and rows suggest for a decision, infinite where they suggest none.
+        top: (B or 1, 1) the largest diagonal entry of H; root: (B or 1, n) roots of the diagonal, with the largest,
+            ``root_top`` (B or 1, 1).
+    """
+
+    abs_A: Matrix
+    abs_G: Matrix
+    norms_A: Tensor
+    norms_G: Tensor
+    abs_b: Tensor
+    abs_h: Tensor
+    abs_lb: Tensor
+    abs_ub: Tensor
+    width: Tensor
+    pinned: Tensor | None
+    limit: Tensor
+    top: Tensor
+    root: Tensor
+    root_top: Tensor
+
+    @classmethod
+    def of(cls, qp: QuadraticProgram) -> Sizes:
+        """The sizes of these programs."""
+        norms_A, norms_G = (positive(row_squares(rows).sqrt()) for rows in (qp.A, qp.G))
+        limits = [qp.lb, qp.ub] + ([qp.h / norms_G] if qp.m else [])
+        least = [torch.where(limit == 0, torch.inf, limit.abs()).amin(1, keepdim=True) for limit in limits]
+        return cls(
+            abs_A=qp.A.abs(),
+            abs_G=qp.G.abs(),
+            norms_A=norms_A,
+            norms_G=norms_G,
+            abs_b=_divisor(qp.b.abs()),
+            abs_h=_divisor(finite_abs(qp.h)),
+            abs_lb=finite_abs(qp.lb),
+            abs_ub=finite_abs(qp.ub),
+            width=_divisor(qp.ub - qp.lb),
+            pinned=qp.lb == qp.ub,
+            limit=functools.reduce(torch.minimum, least),
+            **_curvature(qp.H),
+        )
+
+    @classmethod
+    def kept(cls, qp: QuadraticProgram) -> Sizes:
+        """The same, computed once for these very programs, which cannot be changed."""
+        kept: dict[str, Any] = vars(qp)
+        if "sizes" not in kept:
+            kept["sizes"] = cls.of(qp)
+        sizes: Sizes = kept["sizes"]
+        return sizes
+
+    def with_curvature(self, H: Matrix) -> Sizes:
+        """The same constraints with another curvature (B or 1, n, n)."""
+        return replace(self, **_curvature(H))
+
+
+def _curvature(H: Matrix) -> dict[str, Tensor]:
+    diagonal = H.diagonal(dim1=1, dim2=2)
+    root = diagonal.clamp(min=0).sqrt()
+    return {"top": diagonal.amax(1, keepdim=True), "root": root, "root_top": root.amax(1, keepdim=True)}
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units of one point, which both the natural sizes and the KKT residual are made from.
+
+    Attributes:
+        abs_x, abs_c, abs_hx: (B, n) decision, cost and curvature term without their signs.
+        gradient: (B, n) what is left of the gradient, multipliers of the bounds included.
+        cost: (B, 1) the largest cost.
+        size: (B, 1) the largest decision, and no less than FLOOR of what the data suggests.
+        least: (B, 1) what that much of a decision comes to by the curvature.
+        curvature: (B, 1) the largest term that Hx is summed from, at most: ``|H_ij x_j| ≤ √H_ii √H_jj |x_j|``. Where
+            these terms cancel, Hx is rounding, and would be measured by rounding.
+    """
+
+    abs_x: Tensor
+    abs_c: Tensor
+    abs_hx: Tensor
+    gradient: Tensor
+    cost: Tensor
+    size: Tensor
+    least: Tensor
+    curvature: Tensor
+
+    @classmethod
+    def at(cls, qp: QuadraticProgram, x: Tensor, duals: Duals, left: Residuals, sizes: Sizes) -> Units:
+        """The units of points x (B, n) with multipliers."""
+        abs_x, abs_c = x.abs(), qp.c.abs()
+        cost = abs_c.amax(-1, keepdim=True)
+        floor = FLOOR * least_size(cost, sizes)
+        return cls(
+            abs_x=abs_x,
+            abs_c=abs_c,
+            abs_hx=left.curvature.abs(),
+            gradient=left.gradient + duals.bound,
+            cost=cost,
+            size=torch.maximum(abs_x.amax(-1, keepdim=True), floor),
+            least=floor * sizes.top,
+            curvature=sizes.root_top * (sizes.root * abs_x).amax(-1, keepdim=True),
+        )
+
+
+def measure(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: Units) -> Measured:
+    """Measure multipliers and what is left of the optimality conditions, at points with these units."""
+    terms = units.abs_hx + units.abs_c
+    terms = plus_tmatvec(terms, sizes.abs_A, duals.equality.abs()) if qp.p else terms
+    terms = plus_tmatvec(terms, sizes.abs_G, duals.inequality.abs()) if qp.m else terms
+    largest = torch.maximum(torch.maximum(terms.amax(-1, keepdim=True), units.least), units.curvature)
+    dual_scale = _divisor(torch.maximum(terms, SHARE_OF_FORCE * largest))
+    size = torch.maximum(units.abs_x, torch.minimum(SHARE_OF_SIZE * units.size, sizes.width))
+    slack_rows, multiplier_rows, equality = left.rows, duals.inequality, left.equality
+    if qp.m:
+        slack_rows = left.rows / plus_matvec(sizes.abs_h, sizes.abs_G, size)
+        multiplier_rows = duals.inequality / (positive(matvec(sizes.abs_G, dual_scale)) / sizes.norms_G.square())
+    if qp.p:
+        equality = left.equality / plus_matvec(sizes.abs_b, sizes.abs_A, size)
     return Measured(
-        slack_rows=left.rows / positive(matvec(abs_g, abs_x) + finite_abs(qp.h)),
-        slack_lower=left.lower / positive(abs_x + finite_abs(qp.lb)),
-        slack_upper=left.upper / positive(abs_x + finite_abs(qp.ub)),
-        multiplier_rows=duals.inequality / row_scale,
-        multiplier_lower=-duals.bound / dual_scale,
-        multiplier_upper=duals.bound / dual_scale,
-        equality=left.equality / positive(matvec(abs_a, abs_x) + qp.b.abs()),
-        stationarity=(left.gradient + duals.bound) / dual_scale,
+        slack_rows=slack_rows,
+        slack_lower=left.lower / (size + sizes.abs_lb),
+        slack_upper=left.upper / (size + sizes.abs_ub),
+        multiplier_rows=multiplier_rows,
+        multiplier_bound=duals.bound / dual_scale,
+        equality=equality,
+        stationarity=units.gradient / dual_scale,
     )
 
 
-def least_size(qp: QuadraticProgram, diagonal: Tensor) -> Tensor:
+def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
     """(B, 1) the least size that the data of a sample suggests for its decision; 1 where it suggests none.
 
-    It is the smallest of the cost against the curvature, the bounds and the distances of the rows from the origin,
-    zeros left out: a bound of 1e15 that nobody meets is no unit for a decision of size 1. It matters only where the
-    decision itself is zero, and rounding would be measured by rounding.
+    It is the smallest of the largest ``cost`` (B, 1) against the curvature, the bounds and the distances of the rows
+    from the origin, zeros left out: a bound of 1e15 that nobody meets is no unit for a decision of size 1. It matters
+    only where the decision itself is zero, and rounding would be measured by rounding.
     """
-    curvature = diagonal.amax(1, keepdim=True)
-    sizes = [torch.where(curvature > 0, qp.c.abs().amax(1, keepdim=True) / positive(curvature), 0.0)]
-    limits = [qp.lb, qp.ub] + ([qp.h / positive(row_squares(qp.G).sqrt())] if qp.m else [])
-    sizes += [torch.where(limit == 0, torch.inf, limit.abs()).amin(1, keepdim=True) for limit in limits]
-    least = functools.reduce(torch.minimum, [torch.where(size > 0, size, torch.inf) for size in sizes])
-    return torch.where(least.isfinite(), least, 1.0)
-
-
-def curvature_terms(diagonal: Tensor, x: Tensor) -> Tensor:
-    """(B, 1) the largest term that Hx (B, n) is summed from, at most: ``|H_ij x_j| ≤ √H_ii √H_jj |x_j|``.
-
-    Where these terms cancel, Hx is rounding, and would be measured by rounding.
-    """
-    root = diagonal.clamp(min=0).sqrt()
-    return root.amax(1, keepdim=True) * (root * x.abs()).amax(1, keepdim=True)
+    by_curvature = cost / sizes.top  # infinite or not a number without curvature, and below zero where that is wrong
+    least = torch.minimum(torch.where(by_curvature > 0, by_curvature, torch.inf), sizes.limit)
+    return torch.where(least < torch.inf, least, 1.0)
 
 
 def is_noise(qp: QuadraticProgram, g: Tensor, e: Tensor) -> Tensor:
@@ -101,9 +203,28 @@ def is_noise(qp: QuadraticProgram, g: Tensor, e: Tensor) -> Tensor:
 
 def positive(value: Tensor) -> Tensor:
     """The value, and 1 where it is zero, so that it can be divided by."""
-    return torch.where(value > 0, value, torch.ones_like(value))
+    return torch.where(value > 0, value, 1.0)
 
 
 def finite_abs(value: Tensor) -> Tensor:
     """|value|, and 0 where it is infinite: a limit that is absent has no size."""
     return torch.where(value.isfinite(), value.abs(), torch.zeros_like(value))
+
+
+def plus_matvec(base: Tensor, matrix: Matrix, vector: Tensor, scale: float = 1.0) -> Tensor:
+    """``scale · base + M x``, (B, r), in one operation where the matrix is shared."""
+    if isinstance(matrix, Tensor) and matrix.shape[0] == 1:
+        return torch.addmm(base, vector, matrix[0].mT, beta=scale)
+    return scale * base + matvec(matrix, vector)
+
+
+def plus_tmatvec(base: Tensor, matrix: Matrix, vector: Tensor) -> Tensor:
+    """``base + Mᵀ y``, (B, n), in one operation where the matrix is shared."""
+    if isinstance(matrix, Tensor) and matrix.shape[0] == 1:
+        return torch.addmm(base, vector, matrix[0])
+    return base + tmatvec(matrix, vector)
+
+
+def _divisor(scale: Tensor) -> Tensor:
+    """A scale that can be divided by: where it is zero, so is, or infinite, what it measures."""
+    return scale.clamp(min=_TINY)

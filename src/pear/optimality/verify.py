@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from pear.optimality.point import ActiveSet, Duals
-from pear.optimality.residual import Residuals, kkt_residual, residuals
+from pear.optimality.residual import Residuals, residuals, scaled_residual
 from pear.optimality.rule import FEASIBLE, OPTIMAL, SIGN
-from pear.optimality.scale import Measured, measure
+from pear.optimality.scale import Measured, Sizes, Units, measure
 from pear.problem.canonical import QuadraticProgram
 
 
@@ -20,30 +20,62 @@ class Verdict:
     """What is wrong with the points of a batch, if anything.
 
     Attributes:
-        qp, x, duals: the programs, the points (B, n) and their multipliers.
+        qp, x, duals, working: the programs, the points (B, n), their multipliers, and the constraints that were held.
         left: what is left of the optimality conditions there.
+        sizes, units: what it is measured by.
         measured: slacks and multipliers by their natural sizes.
-        wrong: constraints that are violated, or held with a multiplier of the wrong sign.
-        unbalanced: (B,) how far stationarity, equalities and held constraints are from zero.
     """
 
     qp: QuadraticProgram
     x: Tensor
     duals: Duals
+    working: ActiveSet
     left: Residuals
+    sizes: Sizes
+    units: Units
     measured: Measured
-    wrong: ActiveSet
-    unbalanced: Tensor
+
+    @cached_property
+    def _margins(self) -> tuple[Tensor, Tensor, Tensor]:
+        """By how much rows, lower and upper bounds are on the right side: the multiplier where held, else the slack."""
+        s, held = self.measured, self.working
+        return (
+            torch.where(held.rows, s.multiplier_rows + SIGN, s.slack_rows + FEASIBLE) if self.qp.m else s.slack_rows,
+            torch.where(held.lower, SIGN - s.multiplier_bound, s.slack_lower + FEASIBLE),
+            torch.where(held.upper, s.multiplier_bound + SIGN, s.slack_upper + FEASIBLE),
+        )
+
+    @cached_property
+    def wrong(self) -> ActiveSet:
+        """Constraints that are violated, or held with a multiplier of the wrong sign."""
+        (rows, lower, upper), pinned = self._margins, self.sizes.pinned
+        lower, upper = lower < 0, upper < 0
+        return ActiveSet(rows < 0, *((lower, upper) if pinned is None else (lower & ~pinned, upper & ~pinned)))
 
     @cached_property
     def none_wrong(self) -> Tensor:
         """(B,) bool: no constraint is on the wrong side."""
-        return self.wrong.count() == 0
+        rows, *bounds = self._margins
+        least = torch.minimum(*bounds)
+        least = least if self.sizes.pinned is None else least.masked_fill(self.sizes.pinned, 0.0)
+        least = torch.cat([least, rows], -1) if self.qp.m else least
+        return least.amin(-1) >= 0
+
+    @cached_property
+    def unbalanced(self) -> Tensor:
+        """(B,) how far stationarity, equalities and held constraints are from zero."""
+        s, held = self.measured, self.working
+        upper = torch.where(held.upper, s.slack_upper, 0.0)
+        lower = held.lower if self.sizes.pinned is None else held.lower | self.sizes.pinned
+        parts = [s.stationarity, torch.where(lower, s.slack_lower, upper)]
+        parts += [s.equality] if self.qp.p else []
+        parts += [torch.where(held.rows, s.slack_rows, 0.0)] if self.qp.m else []
+        return torch.linalg.vector_norm(torch.cat(parts, -1), torch.inf, dim=-1)
 
     @cached_property
     def kkt_residual(self) -> Tensor:
         """(B,) largest scaled violation of the optimality conditions."""
-        return kkt_residual(self.qp, self.x, self.duals, self.left)
+        return scaled_residual(self.qp, self.duals, self.left, self.sizes, self.units)
 
     @cached_property
     def balanced(self) -> Tensor:
@@ -60,25 +92,25 @@ class Verdict:
         return self.balanced & (self.kkt_residual <= OPTIMAL)
 
 
-def verify(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, left: Residuals | None = None) -> Verdict:
-    """Judge points x (B, n) with multipliers, computed with the constraints ``working`` held.
+def verify(
+    qp: QuadraticProgram,
+    x: Tensor,
+    duals: Duals,
+    working: ActiveSet,
+    left: Residuals | None = None,
+    sizes: Sizes | None = None,
+) -> Verdict:
+    """Judge points x (B, n) with multipliers, computed with the constraints ``working`` held; nothing is read back.
+
+    Where all constraints are shared, there may be further dimensions before B.
 
     Args:
         qp: the programs.
         x: (B, n) points; duals: their multipliers; working: the constraints that were held.
-        left: what is left of the optimality conditions there, where it is known more exactly than x shows.
+        left: what is left of the optimality conditions there, where it is known already, or more exactly than x shows.
+        sizes: what the natural sizes take from the data, where other programs have the same.
     """
     left = residuals(qp, x, duals) if left is None else left
-    s = measure(qp, x, duals, left)
-    free = qp.lb != qp.ub
-    wrong = ActiveSet(
-        torch.where(working.rows, s.multiplier_rows + SIGN, s.slack_rows + FEASIBLE) < 0,
-        (torch.where(working.lower, s.multiplier_lower + SIGN, s.slack_lower + FEASIBLE) < 0) & free,
-        (torch.where(working.upper, s.multiplier_upper + SIGN, s.slack_upper + FEASIBLE) < 0) & free,
-    )
-    rows = torch.where(working.rows, s.slack_rows, 0.0)
-    bounds = torch.where(working.lower | ~free, s.slack_lower, torch.where(working.upper, s.slack_upper, 0.0))
-    unbalanced = (
-        torch.cat([s.stationarity, s.equality, rows, bounds], 1).abs().amax(1) if qp.batch else qp.c.new_zeros(0)
-    )
-    return Verdict(qp, x, duals, left, s, wrong, unbalanced)
+    sizes = Sizes.kept(qp) if sizes is None else sizes
+    units = Units.at(qp, x, duals, left, sizes)
+    return Verdict(qp, x, duals, working, left, sizes, units, measure(qp, duals, left, sizes, units))

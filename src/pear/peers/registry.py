@@ -31,10 +31,15 @@ class Peer:
         module: what it is imported as.
         worker: the file that is measured.
         requirements: what pip installs.
-        command: the benchmark it takes part in; one that takes part in two has two rows and one environment.
+        command: the benchmark it takes part in; one that takes part in two has two rows and one environment, and so
+            has one that is measured at two settings.
         devices: where it can compute.
         python: the oldest version it works with.
         note: one line.
+        structures: of ``pear bench gradient`` that it takes; None for all.
+        options: numbers that its worker is given beside the data.
+        measures: "gradient", or "decision" for a forward pass alone.
+        loose: whether its options give up accuracy for time.
     """
 
     name: str
@@ -46,19 +51,31 @@ class Peer:
     devices: tuple[str, ...] = ("cpu",)
     python: tuple[int, int] = (3, 11)
     note: str = ""
+    structures: tuple[str, ...] | None = None
+    options: tuple[tuple[str, float], ...] = ()
+    measures: str = "gradient"
+    loose: bool = False
+
+    def takes(self, structure: str) -> bool:
+        """Whether it takes part where problems have this structure."""
+        return self.structures is None or structure in self.structures
 
 
 # A plain `torch` may bring several GB of CUDA; a pin of this release is met by its CPU build where one is offered.
 _TORCH = "torch==2.13.0"
+_PORTFOLIO = ("portfolio",)
+_LINEAR = ("knapsack", "path-5", "path-12")
+_QPAX = ("qpax==0.1.4", "jax>=0.10,<0.12")
 
 PEERS: tuple[Peer, ...] = (
     Peer(
         "dqp", "dQP (DAQP)", "dqp", WORKERS / "run_dqp.py", (_TORCH, "libdqp==0.1.2", "daqp"),
         note="any QP solver, derivative from the active rows; installs many solvers, some of them commercial",
+        structures=_PORTFOLIO,
     ),
     Peer(
         "moreau", "Moreau", "moreau", WORKERS / "run_moreau.py", (_TORCH, "moreau==0.4.1", "scipy"),
-        note="batched conic solver, through its own torch interface",
+        note="batched conic solver, through its own torch interface", structures=_PORTFOLIO,
     ),
     Peer(
         "qpth", "qpth", "qpth", WORKERS / "run_qpth.py", (_TORCH, "qpth==0.0.18", "numpy<2"),
@@ -71,6 +88,20 @@ PEERS: tuple[Peer, ...] = (
     Peer(
         "cvxpylayers", "cvxpylayers", "cvxpylayers", WORKERS / "run_cvxpylayers.py",
         (_TORCH, "cvxpylayers==1.2.0", "diffcp"), note="any convex program; diffcp, its default",
+        structures=_PORTFOLIO,
+    ),
+    Peer(
+        "qpax", "qpax", "qpax", WORKERS / "run_qpax.py", _QPAX, devices=("cpu", "cuda"),
+        options=(("solver_tol", 1e-10), ("target_kappa", 1e-10)), note="batched interior point in JAX, float64",
+    ),
+    Peer(
+        "qpax", "qpax, loose", "qpax", WORKERS / "run_qpax.py", _QPAX, devices=("cpu", "cuda"), loose=True,
+        options=(("solver_tol", 1e-5), ("target_kappa", 1e-6)), note="the same with its default tolerance",
+    ),
+    Peer(
+        "mpax", "MPAX, forward", "mpax", WORKERS / "run_mpax.py", ("mpax==0.2.4", "jax>=0.10,<0.12"),
+        devices=("cpu", "cuda"), structures=_LINEAR, measures="decision",
+        note="first-order LP and QP solver in JAX; the forward pass alone, it has no layer for this derivative",
     ),
     Peer(
         "pyepo", "PyEPO SPO+", "pyepo", WORKERS / "run_pyepo.py", (_TORCH, "pyepo[ortools]==2.2.7"), "training",
@@ -91,22 +122,23 @@ def choose(names: Sequence[str], command: str, device: str = "cpu") -> list[Peer
     """
     if "all" in names:
         return [peer for peer in PEERS if peer.command == command and device in peer.devices]
-    return [_find(name, command, device) for name in dict.fromkeys(names)]
+    return [peer for name in dict.fromkeys(names) for peer in _find(name, command, device)]
 
 
-def _find(name: str, command: str, device: str) -> Peer:
+def _find(name: str, command: str, device: str) -> list[Peer]:
     known = [peer for peer in PEERS if peer.name == name]
     if not known:
         names = list(dict.fromkeys(peer.name for peer in PEERS))
         close = difflib.get_close_matches(name, names, n=1)
         guess = f"; did you mean {close[0]}?" if close else ""
         raise PeerError(f"there is no peer {name!r}; there is {', '.join(names)}, or all of them: all{guess}")
-    peer = next((peer for peer in known if peer.command == command), None)
-    if peer is None:
+    found = [peer for peer in known if peer.command == command]
+    if not found:
         there = f"({known[0].note}); see `pear bench {known[0].command}`"
         raise PeerError(f"{name} takes no part in `pear bench {command}` {there}")
-    if device not in peer.devices:
-        raise PeerError(f"{peer.name} does not compute on {device}; leave it out of --peers")
-    if sys.version_info[:2] < peer.python:
-        raise PeerError(f"{peer.name} needs Python {'.'.join(map(str, peer.python))} or newer")
-    return peer
+    for peer in found:
+        if device not in peer.devices:
+            raise PeerError(f"{peer.name} does not compute on {device}; leave it out of --peers")
+        if sys.version_info[:2] < peer.python:
+            raise PeerError(f"{peer.name} needs Python {'.'.join(map(str, peer.python))} or newer")
+    return found

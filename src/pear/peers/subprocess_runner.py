@@ -61,7 +61,7 @@ def measure(
     """
     with tempfile.TemporaryDirectory(prefix="pear-bench-") as folder:
         given, found = Path(folder) / "in.npz", Path(folder) / "out.npz"
-        np.savez(given, **data)
+        np.savez(given, **{**data, **dict(peer.options)})
         command = [str(python), str(WORKERS / "worker.py"), str(peer.worker), str(given), str(found)]
         command += ["--device", device, "--threads", str(threads), "--repeats", str(repeats), "--limit", str(limit)]
         _run(peer, command if warm_up else [*command, "--no-warm-up"], threads, _START + 3 * limit)

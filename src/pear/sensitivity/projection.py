@@ -64,8 +64,7 @@ def add_normal(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:
     n = rescaled - g
     size_n, size_g = (torch.linalg.vector_norm(v, dim=1, keepdim=True) for v in (n, g))
     real = size_n > NEGLIGIBLE * torch.linalg.vector_norm(rescaled, dim=1, keepdim=True)
-    ratio = torch.where(real, size_g / torch.where(real, size_n, torch.ones_like(size_n)), torch.zeros_like(size_n))
-    return g + strength * ratio * n
+    return torch.addcmul(g, torch.where(real, strength * size_g / size_n, 0.0), n)
 
 
 def require_unique(solution: Verified, curved: Tensor) -> None:

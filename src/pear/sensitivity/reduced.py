@@ -13,7 +13,8 @@ singular value decomposition of J_F that decides the rank, and the reduced Hessi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,14 +24,14 @@ from pear.optimality.point import ActiveSet
 from pear.optimality.rule import FLAT, NEGLIGIBLE, RANK, SHARP
 from pear.optimality.scale import is_noise
 from pear.problem.canonical import QuadraticProgram, tmatvec
+from pear.problem.replay import replay
 from pear.sensitivity.null_space import NullSpace
 from pear.sensitivity.refine import homogeneous, refine
-
-_Step = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""A preconditioner: residuals (rest_f, rest_r) in, corrections (dx, dv) out."""
+from pear.solvers.linalg.cholesky import Factor, factor
 
 _SHIFT = 1e-7  # of the rows, relative to the curvature
 _REFINEMENTS = 4
+_STEPS = 32
 _CANCELS = 1e4  # terms of the rows this much larger than what they add up to have lost the digits that count
 _Solved = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -41,23 +42,63 @@ class ReducedKKT:
     Args:
         qp: the programs.
         active: the constraints to hold with equality.
+        sizes: the common numbers of free variables and of active rows, where they are known.
     """
 
     cheap = True
 
-    def __init__(self, qp: QuadraticProgram, active: ActiveSet) -> None:
+    def __init__(self, qp: QuadraticProgram, active: ActiveSet, sizes: Sequence[int] | None = None) -> None:
         self._qp, self._active = qp, active
         self._shape = (qp.batch, qp.n, qp.p, qp.m)
-        self._free, self._free_mask = _pack(~active.fixed)
-        self._rows, self._rows_mask = _pack(active.rows)
+        f, k = common_sizes(active) if sizes is None else sizes
+        self._free, self._free_mask = _positions(~active.fixed, f)
+        self._rows, self._rows_mask = _positions(active.rows, k)
         self._H = _block(qp.H, self._free, self._free_mask)
-        self._J = torch.cat([_columns(qp.A.expand(qp.batch, -1, -1), self._free), self._active_rows(qp)], 1)
-        self._J = self._J * self._free_mask[:, None, :]
+        J = torch.cat([_columns(qp.A.expand(qp.batch, -1, -1), self._free), self._active_rows(qp)], 1)
+        self._J = J * self._free_mask[:, None, :]
         # rows of length one: neither the shift nor the rank may depend on the units in which a row is written
         length = torch.linalg.vector_norm(self._J, dim=2)
         self._length = torch.where(length > 0, length, torch.ones_like(length))
         self._J = self._J / self._length[:, :, None]
-        self._step = self._factor(qp)
+        diagonal = self._H.diagonal(dim1=1, dim2=2).masked_fill(~self._free_mask, 0.0)
+        h = diagonal.amax(1) if f else diagonal.sum(1)
+        self._max_curvature = torch.where(h > 0, h, torch.ones_like(h))
+        self._delta = (_SHIFT / self._max_curvature)[:, None]
+        self._from_rows = qp.diagonal and not qp.is_linear and self._J.shape[1] < f
+        self._factored = self._factor()
+
+    @classmethod
+    def replayed(
+        cls, qp: QuadraticProgram, active: ActiveSet, then: Callable[..., Any] | None = None, *given: Any
+    ) -> tuple[ReducedKKT, Any]:
+        """The systems and ``then(systems, qp, active, *given)``, on a GPU in one launch where that is worth it.
+
+        Args:
+            qp, active: as for the systems.
+            then: looks at no number on the way; what it gives does not hold the programs.
+            *given: further arguments.
+        """
+        # sizes in steps, so that batches that differ by little have the same shapes
+        f, k = (
+            min(-(-size // _STEPS) * _STEPS, most)
+            for size, most in zip(common_sizes(active), (qp.n, qp.m), strict=True)
+        )
+
+        def run(qp: QuadraticProgram, active: ActiveSet, *given: Any) -> tuple[ReducedKKT, Any]:
+            systems = cls(qp, active, (f, k))
+            return systems._bare(), None if then is None else then(systems, qp, active, *given)
+
+        known = qp.is_linear  # from here on: to find out would be a look at H
+        numbers = max(qp.H.numel(), qp.A.numel(), qp.G.numel(), qp.batch * f * (f + qp.p + k))
+        systems, result = replay(("systems", known, f, k, then), run, (qp, active, *given), numbers)
+        systems._qp, systems._active = qp, active
+        return systems, result
+
+    def _bare(self) -> ReducedKKT:
+        """The same without the programs, which ``solve`` does not look at."""
+        bare = object.__new__(type(self))
+        vars(bare).update({name: value for name, value in vars(self).items() if name not in ("_qp", "_active")})
+        return bare
 
     @property
     def usable(self) -> Tensor:
@@ -76,14 +117,13 @@ class ReducedKKT:
             where the residual vanished.
         """
         f_free, r = self._gather(f, r_eq, r_in)
-        x, v = torch.zeros_like(f_free), torch.zeros_like(r)
-        rest_f, rest_r = f_free, r
-        for _ in range(_REFINEMENTS):
-            dx, dv = self._step(rest_f, rest_r)
-            x, v = x + dx, v + dv
-            rest_f, rest_r = self._residual(f_free, r, x, v)
-        good = self._vanished(rest_f, rest_r, f_free, r, x, v)
+        x, v = self._refined(f_free, r)
+        good = self._vanished(*self._residual(f_free, r, x, v), f_free, r, x, v)
         return *self._scatter(x, v), good
+
+    def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same without a word on the residual: for steps whose end is verified."""
+        return self._scatter(*self._refined(*self._gather(f, r_eq, r_in)))
 
     def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Solve by rank decision: least residual in the rows, least norm among the solutions.
@@ -134,13 +174,19 @@ class ReducedKKT:
         zeros = e.new_zeros(B, p), e.new_zeros(B, m)
         if least_multipliers:
             return self._exactly(e, *self.solve_carefully(e, *zeros))
-        fast = self.solve(e, *zeros)
+        fast = self._solve_replayed(e, *zeros)
         good = fast[3]
         if not bool(good.all()):
             careful = self.solve_carefully(e, *zeros)
             x, v_eq, v_in = (torch.where(good[:, None], f, c) for f, c in zip(fast[:3], careful[:3], strict=True))
             fast = x, v_eq, v_in, good | careful[3]
         return self._exactly(e, *fast)
+
+    def _solve_replayed(self, *sides: Tensor) -> _Solved:
+        """``solve``, on a GPU as one launch where that is worth it."""
+        numbers = self._H.numel() + self._J.numel()
+        solved: _Solved = replay("solve", ReducedKKT.solve, (self._bare(), *sides), numbers)
+        return solved
 
     def _exactly(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor, good: Tensor) -> _Solved:
         """Refine with exact residuals where rounding in float64 may have eaten the projection."""
@@ -180,41 +226,32 @@ class ReducedKKT:
         rows = qp.G[0][self._rows] if qp.G.shape[0] == 1 else _take(qp.G, self._rows)
         return _columns(rows * self._rows_mask[:, :, None], self._free)
 
-    def _factor(self, qp: QuadraticProgram) -> _Step:
-        """Factor [H Jᵀ; J −δI] from the smaller side; δ is relative to 1/H."""
-        H, J, pad = self._H, self._J, ~self._free_mask
-        h = H.diagonal(dim1=1, dim2=2).masked_fill(pad, 0.0).amax(1) if H.shape[1] else H.new_zeros(H.shape[0])
-        self._max_curvature = torch.where(h > 0, h, torch.ones_like(h))
-        delta = (_SHIFT / self._max_curvature)[:, None]
-        if qp.diagonal and not qp.is_linear and J.shape[1] < H.shape[1]:
-            return self._factor_rows(delta)
-        return self._factor_free(delta)
+    def _factor(self) -> Factor:
+        """Factor [H Jᵀ; J −δI] by H + JᵀJ/δ, or, for diagonal H, by the Schur complement J H⁻¹ Jᵀ + δI."""
+        H, J, delta = self._H, self._J, self._delta
+        if not self._from_rows:
+            return factor(torch.baddbmm(H, J.mT, J / delta[:, :, None]) if J.shape[1] else H)
+        S = (J / H.diagonal(dim1=1, dim2=2)[:, None, :]) @ J.mT
+        S.diagonal(dim1=1, dim2=2).add_(delta)
+        return factor(S)
 
-    def _factor_free(self, delta: Tensor) -> _Step:
-        """|F| side: Cholesky of H + JᵀJ/δ."""
-        H, J = self._H, self._J
-        L, info = torch.linalg.cholesky_ex(H + J.mT @ (J / delta[:, :, None]))
-        L = torch.where((info > 0)[:, None, None], torch.full_like(L, torch.nan), L)
+    def _step(self, rest_f: Tensor, rest_r: Tensor) -> tuple[Tensor, Tensor]:
+        """A preconditioner: residuals in, corrections (dx, dv) out; NaN where a system could not be factored."""
+        J, factored = self._J, self._factored
+        if self._from_rows:
+            h = self._H.diagonal(dim1=1, dim2=2)
+            dv = torch.where(factored.good[:, None], factored.solve(_mv(J, rest_f / h) - rest_r), torch.nan)
+            return (rest_f - _mv(J.mT, dv)) / h, dv
+        right = rest_f + _mv(J.mT, rest_r / self._delta)
+        dx = torch.where(factored.good[:, None], factored.solve(right), torch.nan)
+        return dx, (_mv(J, dx) - rest_r) / self._delta
 
-        def step(rest_f: Tensor, rest_r: Tensor) -> tuple[Tensor, Tensor]:
-            dx = _cho(L, rest_f + _mv(J.mT, rest_r / delta))
-            return dx, (_mv(J, dx) - rest_r) / delta
-
-        return step
-
-    def _factor_rows(self, delta: Tensor) -> _Step:
-        """|K| side, for diagonal H: Cholesky of the Schur complement J H⁻¹ Jᵀ + δI."""
-        J = self._J
-        inverse = 1 / self._H.diagonal(dim1=1, dim2=2)
-        shift = torch.diag_embed(delta.expand(-1, J.shape[1]))
-        L, info = torch.linalg.cholesky_ex((J * inverse[:, None, :]) @ J.mT + shift)
-        L = torch.where((info > 0)[:, None, None], torch.full_like(L, torch.nan), L)
-
-        def step(rest_f: Tensor, rest_r: Tensor) -> tuple[Tensor, Tensor]:
-            dv = _cho(L, _mv(J, inverse * rest_f) - rest_r)
-            return inverse * (rest_f - _mv(J.mT, dv)), dv
-
-        return step
+    def _refined(self, f: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+        x, v = self._step(f, r)
+        for _ in range(_REFINEMENTS - 1):
+            dx, dv = self._step(*self._residual(f, r, x, v))
+            x, v = x + dx, v + dv
+        return x, v
 
     def _residual(self, f: Tensor, r: Tensor, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         return f - _mv(self._H, x) - _mv(self._J.mT, v), r - _mv(self._J, x)
@@ -278,12 +315,22 @@ def _spread(size: Tensor) -> Tensor:
     return size.amax(1) / torch.where(size > 0, size, torch.inf).amin(1) if size.shape[1] else size.sum(1)
 
 
-def _pack(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Positions of the True entries of each row, (B, k) padded with 0, and which of them are real."""
-    k = int(mask.sum(1).max()) if mask.numel() else 0
-    order = torch.argsort((~mask).to(torch.int8), dim=1, stable=True)[:, :k]
-    real = mask.gather(1, order)
-    return torch.where(real, order, torch.zeros_like(order)), real
+def common_sizes(active: ActiveSet) -> list[int]:
+    """The most free variables and the most active rows of a sample: all that the host has to know."""
+    masks = (~active.fixed, active.rows)
+    most = [mask.sum(1).amax() if mask.numel() else mask.new_zeros((), dtype=torch.long) for mask in masks]
+    sizes: list[int] = torch.stack(most).tolist()
+    return sizes
+
+
+def _positions(mask: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Where the True entries of each row are, (B, k) padded with 0, and which of these are real."""
+    count = mask.cumsum(1)
+    place = torch.where(mask, count - 1, k)  # the others all to one column behind the last
+    column = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+    found = column.new_zeros(len(mask), k + 1).scatter_(1, place, column)[:, :k]
+    real = torch.arange(k, device=mask.device) < count[:, -1:] if mask.shape[1] else found > 0
+    return torch.where(real, found, 0), real
 
 
 def _block(H: Tensor, index: Tensor, real: Tensor) -> Tensor:
@@ -307,7 +354,3 @@ def _take(rows: Tensor, index: Tensor) -> Tensor:
 
 def _mv(matrix: Tensor, vector: Tensor) -> Tensor:
     return torch.bmm(matrix, vector.unsqueeze(-1)).squeeze(-1)
-
-
-def _cho(L: Tensor, rhs: Tensor) -> Tensor:
-    return torch.cholesky_solve(rhs.unsqueeze(-1), L).squeeze(-1)

@@ -22,6 +22,7 @@ Array = NDArray[Any]
 
 _SHIFT = 1e-10  # of the rows, relative to the curvature; a long chain of rows is nearly dependent
 _LIFT = 1e-7  # of a curvature that may be singular, and then of the rows too: their product must not drown in rounding
+_SMALL = 0.2  # share of the unknowns; an exchange then takes a fraction of an iteration of the interior point
 _REFINEMENTS = 40
 _STALLED = 0.7  # share of the residual that a refinement may leave
 
@@ -61,6 +62,11 @@ class SparseReduced:
     def usable(self) -> bool:
         """False where the system could not be factored."""
         return self._system is not None and self._system.succeeded
+
+    @property
+    def small(self) -> bool:
+        """Whether most of the program's unknowns are not in the system."""
+        return self._pattern.n + self._pattern.rows <= _SMALL * (self._n + self._p + self._m)
 
     @property
     def fill(self) -> int:

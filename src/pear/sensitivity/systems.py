@@ -49,6 +49,10 @@ class ReducedSystems(Protocol):
         """Solve for one right-hand side per sample; the last entry says where the residual vanished."""
         ...
 
+    def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same without a word on the residual: for steps whose end is verified."""
+        ...
+
     def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> Solved:
         """Solve with the rank decided; the last entry says where x is unique."""
         ...
@@ -70,6 +74,8 @@ def reduced_systems(qp: QuadraticProgram, active: ActiveSet) -> ReducedSystems:
     """The systems of these programs with the constraints ``active`` held."""
     if isinstance(qp, SparseProgram):
         return SparseSystems(qp, active, [None] * qp.batch)
+    if qp.c.is_cuda:
+        return ReducedKKT.replayed(qp, active)[0]
     sparse = on_nonzeros(qp) if qp.n >= _LARGE else None
     return ReducedKKT(qp, active) if sparse is None else RankedSystems(qp, sparse, active)
 
@@ -82,8 +88,6 @@ class SparseSystems:
         active: the constraints to hold.
         kept: systems that are there already, one per sample or None.
     """
-
-    cheap = False
 
     def __init__(self, qp: SparseProgram, active: ActiveSet, kept: Sequence[SparseReduced | None]) -> None:
         self.qp, self.active, self.kept = qp, active, list(kept)
@@ -103,6 +107,11 @@ class SparseSystems:
         """(B,) bool, False where a system could not be factored."""
         return torch.tensor([self.of(i).usable for i in range(self.qp.batch)])
 
+    @property
+    def cheap(self) -> bool:
+        """Whether so few variables are free that an exchange takes much less time than an iteration of a solver."""
+        return all(self.of(i).small for i in range(self.qp.batch))
+
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> Solved:
         """Solve for one right-hand side per sample, in threads; the last entry says where the residual vanished."""
         B, p = self.qp.batch, self.qp.p
@@ -118,6 +127,10 @@ class SparseSystems:
 
         in_threads(one, B)
         return x, v[:, :p], v[:, p:], good
+
+    def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The first three of ``solve``."""
+        return self.solve(f, r_eq, r_in)[:3]
 
     solve_carefully = solve  # no rank is decided for a large sparse matrix
 

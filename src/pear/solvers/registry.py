@@ -37,8 +37,8 @@ class Backend:
         sparse: True where it takes sparse matrices.
         vertex: True where it ends at a vertex of a linear program that has several solutions.
         starts_afresh: True where a solve takes less time than the check of a warm start.
-        one_pass: True where decision, verdict and projection of a dense CPU batch are one compiled pass
-            (``pear.decisions.one_pass``).
+        one_pass: True where decision, verdict and projection of a dense batch are one pass, compiled on the CPU
+            (``pear.decisions.one_pass``), a graph on a GPU (``pear.decisions.gpu_pass``).
         warm_sparse: True where ``solve`` takes a ``start`` for a sparse program.
         rounds, sparse_rounds: accuracies to ask for one after another, each with the exchanges of constraints that the
             repair may take, for dense and for sparse programs.

@@ -46,9 +46,10 @@ class PeerOptions:
         rebuild: make their environments anew.
     """
 
-    peers: Annotated[str | None, typer.Option(help="dqp, moreau, qpth, cvxpylayers (for training: pyepo), or all.")] = (
-        None
-    )
+    peers: Annotated[
+        str | None,
+        typer.Option(help="dqp, moreau, qpth, cvxpylayers, qpax, mpax (for training: pyepo), or all."),
+    ] = None
     peers_here: Annotated[
         bool, typer.Option("--peers-here", help="Peers are installed here; make no environments.")
     ] = False

@@ -10,12 +10,17 @@ PACKAGES = ("qpth", "torch", "numpy")
 
 
 def layer(Q: Any) -> Callable[[Any], Any]:
-    """Its own tolerance (1e-12) and number of iterations."""
+    """Long-only portfolios."""
     import torch
 
     n = Q.shape[-1]
-    A, b = Q.new_ones(1, n), Q.new_ones(1)
-    G, h = -torch.eye(n, dtype=Q.dtype, device=Q.device), Q.new_zeros(n)
-    # The covariances are positive definite by construction, so that it need not compute their eigenvalues.
+    rows = {"A": Q.new_ones(1, n), "b": Q.new_ones(1)}
+    return program({"Q": Q, **rows, "C": -torch.eye(n, dtype=Q.dtype, device=Q.device), "d": Q.new_zeros(n)})
+
+
+def program(data: dict[str, Any]) -> Callable[[Any], Any]:
+    """Any rows; its own tolerance (1e-12) and number of iterations."""
+    A, b = (data[name] if data["b"].numel() else data[name].new_empty(0) for name in ("A", "b"))
+    # Q is positive definite by construction, so that it need not compute its eigenvalues.
     solve = import_module("qpth.qp").QPFunction(verbose=-1, check_Q_spd=False)
-    return lambda cost: solve(Q, cost, G, h, A, b)
+    return lambda cost: solve(data["Q"], cost, data["C"], data["d"], A, b)

@@ -1,10 +1,15 @@
 """Runs one peer in its own environment: measures it on data that come as a ``.npz`` file, or serves its layer.
 
 Run as ``python worker.py PEER.py IN.npz OUT.npz``, or as ``python worker.py PEER.py --serve N``, which answers over
-stdin and stdout, see ``serve``. ``PEER.py`` has ``PACKAGES``, whose versions are reported, and one of two functions.
+stdin and stdout, see ``serve``. ``PEER.py`` has ``PACKAGES``, whose versions are reported, and one of three functions.
 ``layer(Q)`` returns its layer for long-only portfolios, from costs (B, n) to decisions, given the curvatures Q (B, n,
-n). ``prepare(data, device)`` returns a function without arguments: one measurement, forward and backward, that returns
-named arrays. The arrays of the last measurement and the seconds of all are written.
+n). ``program(data)`` does the same for any ``min ½ zᵀQz + cᵀz`` subject to ``Az = b, Cz ≤ d``, given Q, A, b, C and d,
+each shared by all samples or with a first dimension for them. ``prepare(data, device)`` returns a function without
+arguments: one measurement, forward and backward, that returns named arrays. The arrays of the last measurement and the
+seconds of all are written.
+
+The file has Q, A, b, G, h, lb and ub, ``cost`` (B, n) and ``true`` (B, n), and the peer's options; C and d are G, h and
+the finite bounds as rows.
 """
 
 from __future__ import annotations
@@ -19,7 +24,6 @@ import struct
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,20 +42,45 @@ def main() -> None:
         return
     with np.load(options.input) as stored:
         data = {name: stored[name] for name in stored.files}
-    step: Step = (peer.prepare if hasattr(peer, "prepare") else partial(portfolios, peer.layer))(data, options.device)
+    step: Step = _prepared(peer, with_bounds_as_rows(data) if "lb" in data else data, options.device)
     _limit_threads(options.threads)
-    arrays, seconds = measure(
-        lambda: step, options.repeats, options.limit, options.warm_up, synchronize(options.device)
-    )
+    # a step without torch returns arrays of numpy, so that there is nothing to wait for
+    wait = synchronize(options.device if "torch" in sys.modules else "cpu")
+    arrays, seconds = measure(lambda: step, options.repeats, options.limit, options.warm_up, wait)
     np.savez(options.output, seconds=seconds, versions=json.dumps(_versions(peer.PACKAGES)), **arrays)
 
 
-def portfolios(layer: Callable[[Any], Callable[[Any], Any]], data: dict[str, Any], device: str) -> Step:
-    """The regret of long-only portfolios and its gradient, the same for every peer but for its layer."""
+def _prepared(peer: Any, data: dict[str, Any], device: str) -> Step:
+    if hasattr(peer, "prepare"):
+        prepared: Step = peer.prepare(data, device)
+        return prepared
+    return regrets(peer.program if hasattr(peer, "program") else lambda data: peer.layer(data["Q"]), data, device)
+
+
+def with_bounds_as_rows(data: dict[str, Any]) -> dict[str, Any]:
+    """The data with ``Cz ≤ d``: the rows of G, then the finite lower and upper bounds (n,), which all samples share.
+
+    Example:
+        >>> data = {"G": np.ones((1, 2)), "h": np.ones(1), "lb": np.zeros(2), "ub": np.array([np.inf, 3.0])}
+        >>> with_bounds_as_rows(data)["d"].tolist()
+        [1.0, -0.0, -0.0, 3.0]
+    """
+    G, h, lb, ub = (data[name] for name in ("G", "h", "lb", "ub"))
+    lower, upper = np.isfinite(lb), np.isfinite(ub)
+    one = np.eye(len(lb))
+    rows, limits = np.vstack([-one[lower], one[upper]]), np.concatenate([-lb[lower], ub[upper]])
+    C = np.concatenate([G, np.broadcast_to(rows, (*G.shape[:-2], *rows.shape))], -2)
+    d = np.concatenate([h, np.broadcast_to(limits, (*h.shape[:-1], *limits.shape))], -1)
+    return {**data, "C": C, "d": d}
+
+
+def regrets(program: Callable[[dict[str, Any]], Callable[[Any], Any]], data: dict[str, Any], device: str) -> Step:
+    """The regret and its gradient, the same for every peer but for its layer."""
     import torch
 
-    Q, cost, true = (torch.from_numpy(data[name]).to(device) for name in ("Q", "cost", "true"))
-    decide = layer(Q)
+    tensors = {name: torch.from_numpy(value).to(device) for name, value in data.items() if value.ndim}
+    Q, cost, true = (tensors[name] for name in ("Q", "cost", "true"))
+    decide = program(tensors)
 
     def step() -> dict[str, Any]:
         moving = cost.clone().requires_grad_()

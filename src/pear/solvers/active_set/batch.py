@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import pairwise
 from threading import local
 from typing import Any
 
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.solvers.active_set import kernels, layout
-from pear.solvers.active_set.layout import Memory, Outcome, Pair, Programs, Results, Samples, States, Table
+from pear.solvers.active_set.layout import Memory, Outcome, Pair, Programs, Results, Samples, States, Table, Team
+from pear.solvers.active_set.team import fork_address
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -24,7 +25,8 @@ MOST_VARIABLES = 2_000
 _MOST_SUPERBASICS = 512
 _TABLE_BYTES = 1 << 29
 _SPARSE = 0.3  # share of non-zeros up to which rows are worth being kept by columns
-_WORTH_A_THREAD = 10_000  # variables and rows, over all samples, below which a thread costs more than it saves
+_WORTH_THREADS = 4_000  # variables and rows, over all samples, below which threads cost more than they save
+_PARTS = 8  # for each thread: samples differ in what they take, and nobody is to wait long for the last one
 
 _MOST_WORK = 8  # sizes of programs that a thread keeps room for
 
@@ -107,14 +109,14 @@ def project(P: Programs, error: Array, at: Index, states: States, slots: Index) 
     rank-revealing factorisation tells.
     """
     B, n = error.shape
-    outcome, g = layout.new_outcome(B, 0, 0, 0), np.zeros((B, n))
+    outcome, g = layout.new_outcome(B, 0, 0, 0), np.empty((B, n))
     samples, results = Samples(error, _NO_ROWS, at, slots), Results(outcome, _NO_NUMBERS, g, _NO_ROWS)
     _run(layout.PROJECT, pair_of(P, P), samples, _table(states, outcome), states, 0.0, results)
     return g, outcome.code == layout.SOLVED
 
 
 def regret(pair: Pair, samples: Samples, table: Table, default: States, strength: float) -> Results:
-    """Regrets and gradients of a batch; see ``kernels.run``."""
+    """Regrets and gradients of a batch; see ``kernels.run``. Without slots, ``table`` needs no states."""
     B, n = samples.predicted.shape
     rows, p = pair.decision.J.shape[1], pair.decision.equalities
     results = layout.new_results(B, n, p, rows - p)
@@ -129,6 +131,12 @@ def verify(P: Programs, cost: Array, at: Index, point: Outcome) -> Outcome:
     samples = Samples(cost, _NO_ROWS, at, np.arange(B))
     _run(layout.VERIFY, pair_of(P, P), samples, _table(none, point), none, 0.0, _results(outcome))
     return outcome
+
+
+def no_table(size: int, n: int, p: int, m: int) -> Table:
+    """A table for ``size`` regrets of which nothing is kept, for samples without slots."""
+    states = layout.new_states(0, n, p + m)
+    return Table(states, states, layout.new_outcome(size, n, p, m), _NO_ROWS)
 
 
 def pair_of(decision: Programs, true: Programs) -> Pair:
@@ -149,33 +157,47 @@ def _results(outcome: Outcome) -> Results:
 def _run(
     task: int, pair: Pair, samples: Samples, table: Table, default: States, strength: float, results: Results
 ) -> None:
-    """Do a task for all samples, in as many threads as torch has and the work is worth."""
+    """Do a task for all samples, in torch's threads where the work is worth it.
+
+    All of them or one: OpenMP ends those that it is not asked for, and starts them again for the next who asks.
+    """
     (B, n), rows = samples.predicted.shape, pair.decision.J.shape[1]
+    threads = torch.get_num_threads() if B * (n + rows) >= _WORTH_THREADS else 1
+    team = team_for(n, rows, threads)._replace(step=max(1, B // (threads * _PARTS)))
+    if not len(samples.slots):
+        table = table._replace(predicted=layout.new_states(threads, n, rows), true=layout.new_states(threads, n, rows))
 
-    def run(first: int, last: int) -> None:
-        kernels.run(task, pair, samples, table, default, strength, results, memory_for(n, rows), first, last)
+    def run() -> None:
+        kernels.run(task, pair, samples, table, default, strength, results, team, B)
 
-    jobs = min(torch.get_num_threads(), 1 + B * (n + rows) // _WORTH_A_THREAD, max(B, 1))
-    if jobs == 1:
-        return run(0, B)
-    cuts = [B * k // jobs for k in range(jobs + 1)]
-    for future in [_threads(jobs).submit(run, first, last) for first, last in pairwise(cuts)]:
+    if team.threads == threads:
+        return run()
+    for future in [_threads(threads).submit(run) for _ in range(threads)]:
         future.result()
 
 
-def memory_for(n: int, rows: int) -> Memory:
-    """Room to work in, kept for the next time; every thread has its own, because the kernels run without the lock."""
-    kept: dict[tuple[int, int], Memory] = _own.__dict__.setdefault("kept", {})
-    if (n, rows) not in kept:
+def team_for(n: int, rows: int, threads: int = 1) -> Team:
+    """A team that begins a batch; its room is kept for the next one.
+
+    Every thread that calls has its own, because the kernels run without the lock. Where torch's threads cannot be had,
+    the team works for threads that join it one by one, each as ``Team.threads`` = 1.
+    """
+    kept: dict[tuple[int, int, int], Memory] = _own.__dict__.setdefault("kept", {})
+    if (n, rows, threads) not in kept:
         if len(kept) >= _MOST_WORK:
             kept.clear()
-        kept[n, rows] = layout.new_memory(n, rows, min(n, _MOST_SUPERBASICS))
-    return kept[n, rows]
+        kept[n, rows, threads] = layout.new_memory(n, rows, min(n, _MOST_SUPERBASICS), threads)
+    fork = fork_address() if threads > 1 else 0
+    return Team(fork, threads if fork else 1, 1, np.zeros(2, np.int64), kept[n, rows, threads])
 
 
 @cache
 def _threads(jobs: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(jobs, thread_name_prefix="pear-active-set")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of its parent's threads
 
 
 def _batched(fields: dict[str, Tensor], name: str, dimensions: int) -> Array | None:

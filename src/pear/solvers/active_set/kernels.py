@@ -21,15 +21,18 @@ from pear.solvers.active_set.layout import (
     Memory,
     Outcome,
     Pair,
+    Programs,
     Results,
     Samples,
     States,
     Table,
+    Team,
     Work,
 )
 from pear.solvers.active_set.linear import set_reduced_gradient, set_slope, subtract_rows
 from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong
 from pear.solvers.active_set.tangent import centre, hold_tight, project_error
+from pear.solvers.active_set.team import in_threads, take
 from pear.solvers.active_set.verdict import accept_multipliers, feasible, hold_working, imbalance, kkt_residual, write
 
 
@@ -42,11 +45,10 @@ def run(
     default: States,
     strength: float,
     results: Results,
-    memory: Memory,
-    first: int,
-    last: int,
+    team: Team,
+    count: int,
 ) -> None:
-    """Do one task for the samples ``first`` to ``last`` (left out) of a batch.
+    """Do one task for the first ``count`` samples of a batch.
 
     =======  ==========================================================================================================
     START    find a feasible working set, and keep it in ``table.predicted``; no row there where there is none
@@ -61,52 +63,81 @@ def run(
         task: START … REGRET.
         pair, samples: the two problems and their costs; ``pair.true`` is for REGRET.
         table: where sample i starts from and is written back to, row ``slots[i]``. A predicted problem without a start
-            takes the solution of the true one.
+            takes the solution of the true one. Without slots nothing is kept: ``best`` has row i for sample i, and the
+            states a row for each worker.
         default: States with one row, the start of samples that have none, or with none, and each finds its own. It
             must not depend on other samples, so that no result does.
         strength: β of the injection, for programs without Q; negative to be given the error instead.
         results: written to, row i for sample i.
-        memory: room to work in.
-        first, last: which samples.
+        team: threads, the counter that they take samples by, and room for each to work in.
+        count: how many samples.
     """
-    pair, samples, table, default, results = refer(pair), refer(samples), refer(table), refer(default), refer(results)
-    w, P = refer(named(refer(memory))), pair.decision
-    for i in span(first, last):
-        slot, at, cost = samples.slots[i], samples.at[i], samples.predicted[i]
-        D = refer(sample.select(P, at))
-        reset(results.outcome, i)
-        if task == ix.REGRET:
-            T = refer(sample.select(pair.true, at))
-            if solve_true(T, pair, samples, i, table, default, w):
-                if sample.load_program(P, D, cost, at, w):
-                    sample.solve_sample(D, table.predicted, slot, table.true, slot, results.outcome, i, w)
-                if results.outcome.code[i] == ix.SOLVED:
-                    set_regret(D, T, pair, samples, i, table, strength, results, w)
-        elif task == ix.PROJECT:
-            sample.measure_curvature(D, w)
-            sample.load_norms(P, D, at, w)
-            if project(D, cost, table.predicted, slot, results.exact[i], w):
-                results.outcome.code[i] = ix.SOLVED
-        elif sample.load_program(P, D, cost, at, w):
-            if task == ix.SOLVE:
-                solve(D, table.predicted, slot, default, results.outcome, i, w)
-            elif task == ix.VERIFY:
-                verify(D, table.best, slot, results.outcome, i, w)
-            elif sample.feasible_start(D, w):
-                sample.save_start(D, table.predicted, slot, np.bool_(True), w)
+    what = refer(pair), refer(samples), refer(table), refer(default)
+    in_threads(team.fork, team.threads, work, (task, *what, strength, refer(results), refer(team), count))
 
 
 @inner
-def named(m: Memory) -> Work:
-    """The rows of the room by their names."""
-    v, k = m.v, m.k
+def work(
+    task: int,
+    pair: Pair,
+    samples: Samples,
+    table: Table,
+    default: States,
+    strength: float,
+    results: Results,
+    team: Team,
+    count: int,
+) -> None:
+    """Do a task as one of a team, for some samples at a time, until there are none left."""
+    worker = take(team.turn, ix.WORKER, 1)
+    w = refer(named(team.memory, worker))
+    first = take(team.turn, ix.SAMPLE, team.step)
+    while first < count:
+        for i in span(first, min(first + team.step, count)):
+            if task == ix.REGRET:
+                set_regret(pair, samples, i, table, worker, default, strength, results, w)
+            else:
+                do(task, pair.decision, samples, i, table, default, results, w)
+            if results.outcome.code[i] == ix.GIVEN_UP and task != ix.VERIFY:
+                clear(results, i)
+        first = take(team.turn, ix.SAMPLE, team.step)
+
+
+@inner
+def do(
+    task: int, P: Programs, samples: Samples, i: int, table: Table, default: States, results: Results, w: Work
+) -> None:
+    """Do a task other than REGRET for one sample."""
+    slot, at, cost, outcome = samples.slots[i], samples.at[i], samples.predicted[i], results.outcome
+    D = refer(sample.select(P, at))
+    reset(outcome, i)
+    if task == ix.PROJECT:
+        sample.measure_curvature(D, w)
+        sample.load_norms(P, D, at, w)
+        if project(D, cost, table.predicted, slot, results.exact[i], w):
+            outcome.code[i] = ix.SOLVED
+    elif sample.load_program(P, D, cost, at, w):
+        if task == ix.SOLVE:
+            solve(D, table.predicted, slot, default, outcome, i, w)
+        elif task == ix.VERIFY:
+            verify(D, table.best, slot, outcome, i, w)
+        elif sample.feasible_start(D, w):
+            sample.save_start(D, table.predicted, slot, np.bool_(True), w)
+    elif task == ix.VERIFY:
+        clear(results, i)
+
+
+@inner
+def named(m: Memory, worker: int) -> Work:
+    """The rows of a worker's room by their names."""
+    v, k = m.v[worker], m.k[worker]
     return Work(
         *(v[0], v[1], v[2], v[3], v[4], v[5], v[6]),
         *(v[7], v[8], v[9], v[10]),
         *(v[11], v[12], v[13], v[14], v[15], v[16]),
         *(v[17], v[18]),
         *(k[0], k[1], k[2], k[3]),
-        *(m.tally, m.inverse, m.scratch, m.W, m.L),
+        *(m.tally[worker], m.inverse[worker], m.scratch[worker], m.W[worker], m.L[worker]),
     )
 
 
@@ -135,30 +166,43 @@ def project(D: Data, error: Array, states: States, slot: int, g: Array, w: Work)
 
 
 @inner
-def solve_true(T: Data, pair: Pair, samples: Samples, i: int, table: Table, default: States, w: Work) -> bool:
-    """Solve the true problem of a sample, unless it was solved under these costs already; False where it is not."""
-    best, slot, true = table.best, samples.slots[i], samples.true[i]
-    if not (best.code[slot] == ix.SOLVED and is_current(table, slot, true)):
-        reset(best, slot)
-        if sample.load_program(pair.true, T, true, samples.at[i], w):
-            sample.solve_sample(T, table.true, slot, default, np.int64(0), best, slot, w)
+def set_regret(
+    pair: Pair,
+    samples: Samples,
+    i: int,
+    table: Table,
+    worker: int,
+    default: States,
+    strength: float,
+    results: Results,
+    w: Work,
+) -> None:
+    """Solve both problems of a sample; then its regret and gradient."""
+    kept = len(samples.slots) > 0
+    slot = samples.slots[i] if kept else i
+    row = slot if kept else worker
+    if not kept:
+        table.true.has_start[row] = table.predicted.has_start[row] = 0
+    at, cost, true, outcome = samples.at[i], samples.predicted[i], samples.true[i], results.outcome
+    D, T = refer(sample.select(pair.decision, at)), refer(sample.select(pair.true, at))
+    reset(outcome, i)
+    if not (table.best.code[slot] == ix.SOLVED and is_current(table, slot, true)):
+        reset(table.best, slot)
+        if sample.load_program(pair.true, T, true, at, w):
+            sample.solve_sample(T, table.true, row, default, np.int64(0), table.best, slot, w)
         if len(table.fingerprints) > 0:
             for j in span(T.n):
                 table.fingerprints[slot, j] = true[j]
-    return best.code[slot] == ix.SOLVED
-
-
-@inner
-def set_regret(
-    D: Data, T: Data, pair: Pair, samples: Samples, i: int, table: Table, strength: float, results: Results, w: Work
-) -> None:
-    """Regret and gradient of the sample whose problem of the decision has just been solved."""
-    injected, exact = results.injected[i], results.exact[i]
-    results.value[i] = realised_regret(T, table.best, samples.slots[i], w)
-    set_error(D, T, pair.curved, samples.predicted[i], samples.true[i], injected, w)
-    if not project_error(D, injected, exact, w):
-        results.outcome.code[i] = ix.GIVEN_UP
-    inject(D, strength, injected, exact)
+    if table.best.code[slot] != ix.SOLVED or not sample.load_program(pair.decision, D, cost, at, w):
+        return
+    sample.solve_sample(D, table.predicted, row, table.true, row, outcome, i, w)
+    if outcome.code[i] == ix.SOLVED:
+        injected, exact = results.injected[i], results.exact[i]
+        results.value[i] = realised_regret(T, table.best, slot, w)
+        set_error(D, T, pair.curved, cost, true, injected, w)
+        if not project_error(D, injected, exact, w):
+            outcome.code[i] = ix.GIVEN_UP
+        inject(D, strength, injected, exact)
 
 
 @inner
@@ -200,6 +244,29 @@ def reset(outcome: Outcome, k: int) -> None:
     """Row k is given up until it is solved."""
     outcome.code[k] = ix.GIVEN_UP
     outcome.changes[k] = 0
+
+
+@inner
+def clear(results: Results, k: int) -> None:
+    """Zeros in row k, which nothing was written to, or nothing that counts."""
+    outcome, no = results.outcome, np.bool_(False)
+    for j in span(outcome.x.shape[1]):
+        outcome.x[k, j] = outcome.bound[k, j] = 0.0
+        outcome.lower[k, j] = outcome.upper[k, j] = outcome.weak_lower[k, j] = outcome.weak_upper[k, j] = no
+    for j in span(outcome.equality.shape[1]):
+        outcome.equality[k, j] = 0.0
+    for j in span(outcome.inequality.shape[1]):
+        outcome.inequality[k, j] = 0.0
+        outcome.rows[k, j] = outcome.weak_rows[k, j] = no
+    outcome.kkt_residual[k], outcome.weak[k] = 0.0, no
+    if len(results.value) > 0:
+        results.value[k] = 0.0
+    if len(results.exact) > 0:
+        for j in span(results.exact.shape[1]):
+            results.exact[k, j] = 0.0
+    if len(results.injected) > 0:
+        for j in span(results.injected.shape[1]):
+            results.injected[k, j] = 0.0
 
 
 @inner

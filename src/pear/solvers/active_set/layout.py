@@ -31,7 +31,11 @@ LEAST_SIZE, MAX_CURVATURE, KKT, PIVOT = range(4)
 START, SOLVE, VERIFY, PROJECT, REGRET = range(5)
 """What the compiled code is asked for; see ``kernels``."""
 
+SAMPLE, WORKER = range(2)
+"""Places in Team.turn: the next sample, the next worker."""
+
 _VECTORS, _INTEGERS = 19, 4  # of Work
+_APART = 16  # numbers of two cache lines: what two workers write to is never in the same one
 
 
 class Programs(NamedTuple):
@@ -92,7 +96,7 @@ class States(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Room for one sample, as Python keeps it; ``Work`` has names for the rows.
+    """Room for one sample for each worker, the first dimension, as Python keeps it; ``Work`` has names for the rows.
 
     Attributes:
         v: vectors, k: integers, one row each; tally: single integers.
@@ -106,6 +110,23 @@ class Memory(NamedTuple):
     scratch: Array
     W: Array
     L: Array
+
+
+class Team(NamedTuple):
+    """The threads that share a batch.
+
+    Attributes:
+        fork: the address of ``GOMP_parallel``, see ``team``; threads: how many it is asked for, 1 for this one alone.
+        step: samples that a thread takes at a time.
+        turn: (2,) SAMPLE and WORKER, zero when a batch begins; they are the same for all threads.
+        memory: room for as many workers as there are threads.
+    """
+
+    fork: int
+    threads: int
+    step: int
+    turn: Array
+    memory: Memory
 
 
 class Work(NamedTuple):
@@ -163,6 +184,7 @@ class Outcome(NamedTuple):
         code: SOLVED, CLOSE or GIVEN_UP; changes: of the working set.
         x, equality, inequality, bound, kkt_residual: the solution.
         rows, lower, upper: active set; weak_rows, weak_lower, weak_upper: its weakly active part.
+        weak: whether there is such a part.
     """
 
     code: Array
@@ -178,6 +200,7 @@ class Outcome(NamedTuple):
     weak_rows: Array
     weak_lower: Array
     weak_upper: Array
+    weak: Array
 
 
 class Pair(NamedTuple):
@@ -193,7 +216,8 @@ class Samples(NamedTuple):
 
     Attributes:
         predicted, true: (B, n) costs in the user's sense.
-        at: (B,) row of each sample in fields that are not shared; slots: (B,) its row in the ``Table``.
+        at: (B,) row of each sample in fields that are not shared; slots: (B,) its row in the ``Table``, or (0,) where
+            nothing is kept.
     """
 
     predicted: Array
@@ -232,41 +256,41 @@ class Results(NamedTuple):
     injected: Array
 
 
-def new_memory(n: int, R: int, most: int) -> Memory:
-    """Room for programs of n variables and R rows with up to ``most`` superbasics."""
-    width = n + R + 3
+def new_memory(n: int, R: int, most: int, workers: int) -> Memory:
+    """Room for programs of n variables and R rows with up to ``most`` superbasics, for each worker."""
+    width = n + R + 3 + _APART
     return Memory(
-        v=np.zeros((_VECTORS, width)),
-        k=np.zeros((_INTEGERS, width), np.int64),
-        tally=np.zeros(4, np.int64),
-        inverse=np.zeros((R, R)),
-        scratch=np.zeros((R, R)),
-        W=np.zeros((most + 1, R)),
-        L=np.zeros((most + 1, most + 1)),
+        v=np.zeros((workers, _VECTORS, width)),
+        k=np.zeros((workers, _INTEGERS, width), np.int64),
+        tally=np.zeros((workers, 4 + _APART), np.int64),
+        inverse=np.zeros((workers, R, R)),
+        scratch=np.zeros((workers, R, R)),
+        W=np.zeros((workers, most + 1, R)),
+        L=np.zeros((workers, most + 1, most + 1)),
     )
 
 
 def new_states(size: int, n: int, R: int) -> States:
-    """An empty table."""
+    """A table without a start; what it has room for is written before it is read."""
     return States(
         has_start=np.zeros(size, np.int8),
-        place=np.zeros((size, n + R), np.int8),
-        basis=np.zeros((size, R), np.int32),
-        inverse=np.zeros((size, R, R)),
-        x=np.zeros((size, n + R)),
+        place=np.empty((size, n + R), np.int8),
+        basis=np.empty((size, R), np.int32),
+        inverse=np.empty((size, R, R)),
+        x=np.empty((size, n + R)),
         age=np.zeros(size, np.int32),
     )
 
 
 def new_results(size: int, n: int, p: int, m: int) -> Results:
     """Room for ``size`` regrets of programs with p equalities and m inequalities."""
-    return Results(new_outcome(size, n, p, m), np.zeros(size), np.zeros((size, n)), np.zeros((size, n)))
+    return Results(new_outcome(size, n, p, m), np.empty(size), np.empty((size, n)), np.empty((size, n)))
 
 
 def new_outcome(size: int, n: int, p: int, m: int) -> Outcome:
-    """Room for ``size`` solutions of programs with p equalities and m inequalities."""
+    """Room for ``size`` solutions of programs with p equalities and m inequalities; compiled code fills all of it."""
     code = np.full(size, GIVEN_UP, np.int8)
     changes = np.zeros(size, np.int32)
-    x, equality, inequality, bound = (np.zeros((size, k)) for k in (n, p, m, n))
-    sets = (np.zeros((size, k), np.bool_) for k in (m, n, n, m, n, n))
-    return Outcome(code, changes, x, equality, inequality, bound, np.zeros(size), *sets)
+    x, equality, inequality, bound = (np.empty((size, k)) for k in (n, p, m, n))
+    sets = (np.empty((size, *k), np.bool_) for k in ((m,), (n,), (n,), (m,), (n,), (n,), ()))
+    return Outcome(code, changes, x, equality, inequality, bound, np.empty(size), *sets)

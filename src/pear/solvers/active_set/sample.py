@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pear.optimality.rule import SHARP
+from pear.optimality.rule import LARGEST, SHARP
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import invert, set_basics, times_all
 from pear.solvers.active_set.compact import span
@@ -107,14 +107,14 @@ def own_start(D: Data, w: Work) -> bool:
 
 @inner
 def load_program(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
-    """Bring the data of row r into the workspace; False where it is not a program with finite costs."""
+    """Bring the data of row r into the workspace; False where it is not a program with numbers that count."""
     R, n = D.J.shape
     good = True
     lb, ub = P.lb[r if len(P.lb) > 1 else 0], P.ub[r if len(P.ub) > 1 else 0]
     for j in span(n):
         w.c[j] = D.sign * cost[j]
         w.lo[j], w.up[j] = lb[j], ub[j]
-        good = good and abs(w.c[j]) < math.inf and lb[j] <= ub[j] and lb[j] < math.inf and ub[j] > -math.inf
+        good = good and abs(w.c[j]) <= LARGEST and lb[j] <= ub[j] and lb[j] < math.inf and ub[j] > -math.inf
     good = measure_curvature(D, w) < math.inf and good
     load_norms(P, D, r, w)
     rhs = P.rhs[r if len(P.rhs) > 1 else 0]

@@ -56,3 +56,9 @@ Coarser than the rule's SIGN, because the kernel never refreshes its inverse; wh
 
 KERNEL_REFINEMENTS = 2
 """Rounds of refinement of what the kernel leaves."""
+
+KERNEL_PUSHES = 3
+"""How often the GPU's kernel raises the cost of a violation that a solution keeps."""
+
+KERNEL_PUSH = 1e3
+"""By how much it raises it, and how much larger than the costs of the sample it is at first."""

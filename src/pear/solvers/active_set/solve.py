@@ -5,7 +5,7 @@ What depends on the constraints alone is prepared once: their compiled form and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from pear.optimality.point import ActiveSet, Duals, Status
-from pear.optimality.residual import lagrangian_gradient
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.canonical import QuadraticProgram, tmatvec
 from pear.problem.nonzeros import on_nonzeros
 from pear.problem.sparse import MIN_VARIABLES
 from pear.solvers.active_set import batch, layout
@@ -107,10 +106,11 @@ def _on_gpu(qp: QuadraticProgram, plan: gpu.GPUPlan | None) -> Candidate:
     if plan is None or not qp.batch:
         return empty_candidate(qp.batch, qp.n, qp.p, qp.m, qp.c)
     found = plan.solve(qp)
+    while plan.learn(found):
+        found = plan.solve(qp)
     status = torch.where(found.ended, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8)
     working = ActiveSet(found.rows, found.lower, found.upper)
     rows = torch.where(found.rows, found.y[:, qp.p :], 0.0)
-    duals = Duals(found.y[:, : qp.p], rows, torch.zeros_like(found.x))
-    slope = lagrangian_gradient(qp, found.x, duals)
-    duals = replace(duals, bound=torch.where(working.fixed, -slope, 0.0))
+    slope = found.curvature + qp.c + tmatvec(qp.A, found.y[:, : qp.p]) + tmatvec(qp.G, rows)
+    duals = Duals(found.y[:, : qp.p], rows, torch.where(working.fixed, -slope, 0.0))
     return Candidate(found.x, duals, status, working=working, exhausted=True, projector=found)

@@ -166,7 +166,7 @@ def hold_working(D: Data, w: Work) -> None:
 def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
     """Write a judged point to row k of the outcome: multipliers, tight and weakly active constraints."""
     R, n = D.J.shape
-    p = D.equalities
+    p, weak = D.equalities, np.bool_(False)
     for j in span(n):
         bound = w.bound[j]
         outcome.x[k, j], outcome.bound[k, j] = w.x[j], bound
@@ -176,6 +176,7 @@ def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
         outcome.lower[k, j], outcome.upper[k, j] = lower, upper
         outcome.weak_lower[k, j] = lower and -scaled <= WEAK and not pinned
         outcome.weak_upper[k, j] = upper and scaled <= WEAK and not pinned
+        weak = weak or outcome.weak_lower[k, j] or outcome.weak_upper[k, j]
     for i in span(p):
         outcome.equality[k, i] = -w.y[i]
     for i in span(p, R):
@@ -184,6 +185,8 @@ def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
         outcome.inequality[k, i - p] = multiplier
         outcome.rows[k, i - p] = tight
         outcome.weak_rows[k, i - p] = tight and multiplier / w.dual_scale[n + i] <= WEAK
+        weak = weak or outcome.weak_rows[k, i - p]
+    outcome.weak[k] = weak
     outcome.changes[k] = w.tally[ix.CHANGES]
     outcome.kkt_residual[k] = w.number[ix.KKT]
 

@@ -4,18 +4,18 @@ Mehrotra's predictor and corrector, and a few centrality correctors, on the quas
 ``solvers.linalg.saddle``, whose structure is analysed once for all iterations and all samples. Its point is only a
 candidate; it stops early, because the exchange of constraints that follows is exact.
 
-Measured beside packaged ones (``pear bench scaling --solvers pear,piqp,clarabel``), to a verified solution: Clarabel
-takes 0.9 to 7 times as long; PIQP 0.4 to 0.9 of its time where the system factors cheaply, but 1.4 times on a 200×200
-grid. Where curvature couples variables at random PIQP, without conjugate gradients, takes 10 times as long at 2,000
-variables and 55 times at 4,000. It also holds the interpreter's lock, so that the samples of a batch wait in turn.
+Measured beside packaged ones (``pear bench scaling --solvers pear,piqp,clarabel``), to a verified solution, before the
+factors came in dense blocks, which make grids faster: Clarabel takes 0.9 to 7 times as long; PIQP 0.4 to 0.9 of its
+time where the system factors cheaply, but 1.4 times on a 200×200 grid. Where curvature couples variables at random
+PIQP, without conjugate gradients, takes 10 times as long at 2,000 variables and 55 times at 4,000. It also holds the
+interpreter's lock, so that the samples of a batch wait in turn.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from pear.solvers.interior_point.kernels import Point, along_limits, pull_of_bounds, ratio_test
 from pear.solvers.linalg.ordering import Array
 from pear.solvers.linalg.saddle import Saddle, SaddlePattern
 
@@ -36,19 +36,6 @@ _HELD = 1e18  # added to the curvature of what must not move: variables whose bo
 _DIVERGED = 1e14
 _PATIENCE = 15  # iterations without a better point
 _INSIDE = 3e-3  # how far a warm start is moved inside, relative to its size
-
-
-class Point(NamedTuple):
-    """A primal-dual point: x (n,), multipliers of the equalities (p,), distances to the limits and their multipliers.
-
-    The limits (2n + m,) are the lower bounds, the upper bounds and the inequalities. Distances are variables of their
-    own while x is infeasible; where there is no limit they are 1 and the multiplier is 0.
-    """
-
-    x: Array
-    y: Array
-    distance: Array
-    multiplier: Array
 
 
 class InteriorPoint:
@@ -72,6 +59,9 @@ class InteriorPoint:
         self.pattern, self.p = pattern, p
         self.dual_scale = max(_largest(c), 1e-300)
         self.size = _typical_size(rhs, p, lb, ub)
+        self.curved = bool(pattern.curvature.any())
+        # what shifts are relative to: the curvature of the objective, or what would take the cost across the size
+        self.max_curvature = float(pattern.curvature.max(initial=0.0)) or self.dual_scale / self.size
         self.pinned = lb == ub
         n, rows = len(c), ~np.isinf(rhs[p:])
         self.present = np.concatenate([np.isfinite(lb) & ~self.pinned, np.isfinite(ub) & ~self.pinned, rows])
@@ -110,6 +100,7 @@ class InteriorPoint:
 
     def _take(self, q: Point) -> None:
         self._now = q
+        self._off_now = self._off(q)
         dual, primal, gap = self._state = self._residuals(q)
         error = self._error(q, dual, primal, gap)
         if error < self.error:
@@ -149,38 +140,21 @@ class InteriorPoint:
 
     def _direction(self, system: Saddle, q: Point, dual: Array, primal: Array, goal: Array, inner: float) -> Point:
         """A Newton step that changes every product of multiplier and distance by its goal, to first order."""
-        p, bounds, rows = self.p, self.bounds, self.rows
-        off, safe = self._off(q), self._safe(q)
-        f = np.where(self.present[bounds], (goal[bounds] - q.multiplier[bounds] * off) / q.distance[bounds], 0.0)
+        p, rows, limits = self.p, self.rows, (q, self.present, self._off_now, goal)
         r = -primal
-        r[p:] = np.where(self.present[rows], r[p:] - goal[rows] / safe, 0.0)
-        f = np.where(self.pinned, 0.0, _by_variable(f, -1) - dual)
+        r[p:] = np.where(self.present[rows], r[p:] - goal[rows] / self._safe(q), 0.0)
+        f = np.where(self.pinned, 0.0, pull_of_bounds(*limits) - dual)
         dx, dv = system.solve(f, r, inner, refinements=int(self.error < _CLOSE))
         dx = np.where(self.pinned, 0.0, dx)
-        slack = (goal[rows] - q.distance[rows] * dv[p:]) / safe
-        distance = np.concatenate([np.concatenate([dx, -dx]) + off, slack])
-        distance = np.where(self.present, distance, 0.0)
-        at_bounds = (goal[bounds] - q.multiplier[bounds] * distance[bounds]) / q.distance[bounds]
-        multiplier = np.where(self.present, np.concatenate([at_bounds, dv[p:]]), 0.0)
-        return Point(dx, dv[:p], distance, multiplier)
+        return Point(dx, dv[:p], *along_limits(*limits, dx, dv[p:]))
 
     def _lengths(self, q: Point, d: Point) -> tuple[float, float]:
         """How far primal and dual may go; the same for both where there is curvature between them."""
-        primal, dual = _ratio_test(q.distance, d.distance), _ratio_test(q.multiplier, d.multiplier)
+        primal, dual = (ratio_test(*pair, 1.0 / _STEP) for pair in zip(q[2:], d[2:], strict=True))
         shorter = min(primal, dual)
         return (shorter, shorter) if self.curved else (primal, dual)
 
     # -- measures ----------------------------------------------------------------------------------------------------
-
-    @property
-    def curved(self) -> bool:
-        """True where H is not zero."""
-        return bool(self.pattern.curvature.any())
-
-    @property
-    def max_curvature(self) -> float:
-        """The curvature that shifts are relative to: of the objective, or what would take the cost across the size."""
-        return float(self.pattern.curvature.max(initial=0.0)) or self.dual_scale / self.size
 
     def _multipliers(self, q: Point) -> Array:
         """(p + m,) of the rows."""
@@ -205,7 +179,7 @@ class InteriorPoint:
     def _error(self, q: Point, dual: Array, primal: Array, gap: float) -> float:
         size = max(_largest(q.x), 1e-9 * self.size)
         dual_scale = max(self.dual_scale, _largest(self.pattern.H @ q.x))
-        violation = max(_largest(primal), _largest(self._off(q)))
+        violation = max(_largest(primal), _largest(self._off_now))
         stationarity = _largest(np.where(self.pinned, 0.0, dual))
         return max(stationarity / dual_scale, violation / size, gap / self.count / size / dual_scale / _MARGIN)
 
@@ -264,12 +238,6 @@ def _towards_centre(q: Point, mu: float) -> Array:
     """What brings outlying products back into a band around ``mu``, so that the next step may be longer."""
     product = q.multiplier * q.distance
     return np.maximum(np.clip(product, _BAND * mu, mu / _BAND) - product, -mu / _BAND)
-
-
-def _ratio_test(value: Array, change: Array) -> float:
-    """The longest step, a little more than 1 at most, that keeps the values positive."""
-    falling = change < 0
-    return float((value[falling] / -change[falling]).min(initial=1.0 / _STEP))
 
 
 def _by_variable(values: Array, sign: int) -> Array:

@@ -5,18 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from pear.solvers.active_set.compile import guarded
+from pear.solvers.active_set.compile import guarded, njit
 
 Array = NDArray[Any]
+index = np.uint64  # of an index that is not negative: numba then does not look whether it counts from the end
 
 _CROWDED = 10.0  # a row with more than this times √n neighbours is ordered last without being looked at
 
 
-@guarded
-@njit(nogil=True)
+def structural(function: Any) -> Any:
+    """Compile a function that Python calls, which may allocate memory, and keep the result on disk."""
+    return guarded(njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function))
+
+
+@structural
 def mirrored(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
     """Both triangles of an upper pattern, without the diagonal, as lists of neighbours."""
     count = np.zeros(n + 1, np.int64)
@@ -41,7 +45,6 @@ def mirrored(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
     return ptr, neighbours
 
 
-@guarded
 @njit(nogil=True)
 def _unlink(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
     """Take a node out of the list of its degree."""
@@ -53,7 +56,6 @@ def _unlink(i: int, head: Array, after: Array, before: Array, degree: Array) -> 
         before[after[i]] = before[i]
 
 
-@guarded
 @njit(nogil=True)
 def _link(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
     """Put a node at the front of the list of its degree."""
@@ -64,8 +66,7 @@ def _link(i: int, head: Array, after: Array, before: Array, degree: Array) -> No
     head[degree[i]] = i
 
 
-@guarded
-@njit(nogil=True)
+@structural
 def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tuple[Array, bool]:
     """An order by approximate minimum degree on the quotient graph; False where the fill takes too much work.
 
@@ -112,7 +113,8 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
             room += length[other] if k < start[pivot] + cliques[pivot] else 1
         if end + room > len(lists):
             grown = np.empty(2 * len(lists) + room, np.int64)
-            grown[:end] = lists[:end]
+            for k in range(end):  # to assign a slice takes seconds to compile
+                grown[k] = lists[k]
             lists = grown
         begin = end
         for k in range(start[pivot], start[pivot] + length[pivot]):

@@ -15,7 +15,8 @@ from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.solvers.active_set import batch, layout
 from pear.solvers.active_set.compile import news
-from pear.solvers.linalg.ldl import Ordering
+from pear.solvers.interior_point.method import InteriorPoint
+from pear.solvers.linalg.saddle import SaddlePattern
 from pear.train.config import FitConfig
 from pear.train.fit import fit
 
@@ -63,9 +64,9 @@ def _dynamic_programming() -> None:
     solve(Problem(G=[[2.0, 3.0, 1.0]], h=[4.0], lb=0.0, ub=1.0, integer=True, sense="max"), [[3.0, 4.0, 2.0]])
 
 
-def _factorisation() -> None:
-    matrix = sparse.csc_array(np.triu(np.eye(3) + 1.0))
-    Ordering(matrix, np.inf).factor(matrix.data).solve(np.ones(3))
+def _sparse() -> None:
+    pattern = SaddlePattern(sparse.csr_array(np.eye(2)), sparse.csr_array(np.ones((1, 2))))
+    InteriorPoint(pattern, 1, np.arange(2.0), np.ones(1), np.zeros(2), np.ones(2)).run(0.1)
 
 
 PARTS: dict[str, Callable[[], None]] = {
@@ -74,5 +75,5 @@ PARTS: dict[str, Callable[[], None]] = {
     "the epoch of a linear model in float64": lambda: _epoch(torch.float64),
     "branch and bound for 0-1 programs": _branch_and_bound,
     "dynamic programming for 0-1 programs": _dynamic_programming,
-    "the factorisation of sparse systems": _factorisation,
+    "the interior point for sparse programs": _sparse,
 }

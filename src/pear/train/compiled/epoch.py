@@ -16,15 +16,17 @@ from pear.solvers.active_set.compile import entry, inner
 from pear.solvers.active_set.kernels import run
 from pear.solvers.active_set.layout import (
     REGRET,
+    SAMPLE,
     SOLVED,
+    WORKER,
     Array,
-    Memory,
     Pair,
     Programs,
     Results,
     Samples,
     States,
     Table,
+    Team,
 )
 
 
@@ -91,7 +93,7 @@ class Room(NamedTuple):
     """Room for one batch.
 
     Attributes:
-        samples, results: the arguments of ``kernels.run`` that have as many rows; memory: what one sample needs.
+        samples, results: the arguments of ``kernels.run`` that have as many rows; team: one thread, and its room.
         rows: the samples' rows in the training set.
         totals: sum of the values, samples whose working set was still optimal, and samples with a regret whose gradient
             is exactly zero, over all batches.
@@ -99,7 +101,7 @@ class Room(NamedTuple):
 
     samples: Samples
     results: Results
-    memory: Memory
+    team: Team
     rows: Array
     totals: Array
 
@@ -124,11 +126,12 @@ def linear_epoch(
     while done * size < len(order):
         seen = min(size, len(order) - done * size)
         count = take(all_samples, m, here, done * size, seen)
+        here.team.turn[SAMPLE] = here.team.turn[WORKER] = 0
         call(
             regret,
             (
                 *(REGRET, pair, room.samples, data.table, data.default),
-                *(how.injection, room.results, room.memory, 0, count),
+                *(how.injection, room.results, room.team, count),
             ),
         )
         for i in span(count):
@@ -153,7 +156,7 @@ def linear_epoch(
 def address(P: Programs, data: TrainingSet, room: Room) -> int:
     """The address of ``kernels.run`` for these arguments."""
     pair = Pair(P, P, np.bool_(False))
-    types = (REGRET, pair, room.samples, data.table, data.default, 0.0, room.results, room.memory, 0, 0)
+    types = (REGRET, pair, room.samples, data.table, data.default, 0.0, room.results, room.team, 0)
     return address_of(run, types)
 
 

@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pear.decisions.one_pass import OnePass, RegretCall, regrets_of
+from pear.decisions.one_pass import OnePass, regrets_of
+from pear.decisions.regrets import RegretCall
 from pear.losses import PEARLoss
 from pear.losses.guided import DECAY
 from pear.losses.pear import no_regrets
 from pear.optimality.point import Status
-from pear.solvers.active_set.batch import memory_for
+from pear.solvers.active_set.batch import team_for
 from pear.solvers.active_set.layout import Array, Outcome, Results, Samples, new_results
 from pear.train.compiled import epoch as kernel
 
@@ -43,13 +44,13 @@ class LinearEpochs:
         self.units = loss.times_units(torch.ones(loss.problem.n, dtype=features.dtype)).numpy()
         self._regret: int | None = None  # address of the compiled function
         self.flat = 0.0  # samples of the last pass with a regret whose gradient is exactly zero
-        assert loss.decider.one_pass is not None
+        assert isinstance(loss.decider.one_pass, OnePass)
         self.one_pass: OnePass = loss.decider.one_pass
         n, rows, p = loss.problem.n, self.one_pass.rows, self.one_pass.equalities
         size = min(batch_size, len(features))
         costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), [np.zeros(size, np.int64) for _ in range(3)]
         samples, results = Samples(*costs_room, *numbers[:2]), new_results(size, n, p, rows - p)
-        self.room = kernel.Room(samples, results, memory_for(n, rows), numbers[2], np.zeros(3))
+        self.room = kernel.Room(samples, results, team_for(n, rows), numbers[2], np.zeros(3))
 
     @staticmethod
     def supports(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:
@@ -69,7 +70,8 @@ class LinearEpochs:
         plain = plain and all(group.get(name) == value for name, value in _PLAIN.items()) and not group.get("fused")
         curved = loss.problem.Q is not None or not (loss.chosen_smoothing or 0.0) > 0
         mean = loss.reduction == "mean" and model.out_features == loss.problem.n
-        return bool(plain and fits and mean and not (hooks or curved or loss.profile) and loss.decider.one_pass)
+        compiled = isinstance(loss.decider.one_pass, OnePass)
+        return bool(plain and fits and mean and not (hooks or curved or loss.profile) and compiled)
 
     def run(
         self, order: Tensor, step: Callable[[Tensor], Tensor], over_time_cap: Callable[[], bool]

@@ -1,178 +1,207 @@
-"""Batches for the GPU's active-set kernel: a plan for the constraints, the launch, and refined solutions."""
+"""Batches for the GPU's active-set kernel: a plan for the constraints, the launch, and what comes back.
+
+Nothing here looks at a value on the device, so that launches queue up; whoever asks for the verdict waits for it.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from pear.optimality.rule import PROJECTED
-from pear.optimality.scale import is_noise
-from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
+from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set import batch as compiled
-from pear.solvers.active_set.layout import BASIC, UPPER
-from pear.solvers.active_set.settings import KERNEL_REFINEMENTS
+from pear.solvers.active_set.gpu.start import ElasticStart, VertexStart, WorkingSet
 
 _MOST_VARIABLES = 1024
-_MOST_ROWS = 16
-_SLOTS = (32, 64)
+_MOST_ROWS = 32
+_SLOTS = {32: (4, 128), 64: (8, 128), 128: (8, 255)}
+"""Room for the working set, each with the warps of a block and the registers of a thread: M stays in registers."""
+_TILE = 4096  # numbers of H, or of the rows, that a block looks at together
 
 
 def supports(qp: QuadraticProgram) -> bool:
-    """True for programs on a GPU with few rows, shared like the bounds by all samples, where Triton is installed."""
-    shared = all(getattr(qp, name).shape[0] == 1 for name in ("A", "b", "G", "h", "lb", "ub"))
-    small = qp.n <= _MOST_VARIABLES and qp.p + qp.m <= _MOST_ROWS
-    return qp.c.is_cuda and shared and small and importlib.util.find_spec("triton") is not None
+    """True for programs on a GPU with curvature and few rows, where Triton is installed."""
+    small = qp.n < _MOST_VARIABLES and qp.p + qp.m <= _MOST_ROWS
+    return qp.c.is_cuda and small and importlib.util.find_spec("triton") is not None
 
 
 @dataclass(frozen=True)
 class Descent:
-    """Solutions of a batch, with the inverses of their reduced systems.
+    """Solutions of a batch, refined to rounding.
 
     Attributes:
         qp: the programs.
-        x: (B, n) points; y: (B, R) multipliers of all rows; lower, upper: (B, n) bool, variables held at a bound.
-        rows: (B, m) bool, inequalities that are held; ended: (B,) bool, where the kernel reports an optimum.
+        x, curvature: (B, n) points and Hx; y: (B, R) multipliers of all rows, zero where one is not held.
+        lower, upper: (B, n) bool, variables held at a bound; rows: (B, m) bool, inequalities that are held.
+        ended: (B,) bool, where the kernel reports an optimum; crowded: (B,) bool, where its working set was too small.
     """
 
     qp: QuadraticProgram
     x: Tensor
+    curvature: Tensor
     y: Tensor
     lower: Tensor
     upper: Tensor
     rows: Tensor
     ended: Tensor
-    _slot: Tensor
-    _M: Tensor
-
-    def solve(self, along: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """K⁻¹ on the working sets: (B, n) and (B, R) right-hand sides give steps of variables and multipliers."""
-        n, R = along.shape[1], rows.shape[1]
-        right = torch.cat([along, rows], 1)
-        index = self._slot.clamp(min=0).long()
-        there = self._slot >= 0
-        step = torch.where(there, torch.bmm(self._M, (right.gather(1, index) * there)[:, :, None])[:, :, 0], 0.0)
-        full = torch.zeros(len(along), n + R, dtype=along.dtype, device=along.device).scatter_add(1, index, step)
-        return full[:, :n], full[:, n:]
+    crowded: Tensor
+    _launch: _Launch
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """``g = P e`` with the working sets held, (B, n), refined to rounding, and (B,) bool where it converged."""
-        J = torch.cat([self.qp.A, self.qp.G], 1)
-        none = torch.zeros_like(self.y)
-        g, v = self.solve(e, none)
-        first = g.abs().amax(1)
-        for _ in range(KERNEL_REFINEMENTS):
-            change, dv = self.solve(e - matvec(self.qp.H, g) - tmatvec(J, v), -matvec(J, g))
-            g, v = g + change, v + dv
-        converged = (change.abs().amax(1) <= PROJECTED * first) | is_noise(self.qp, change, e)
-        return torch.where(is_noise(self.qp, g, e)[:, None], 0.0, g), converged
+        """``g = P e`` with the working sets held, (B, n), refined to rounding, and (B,) bool where it converged.
+
+        Of the solutions of ``solve_all`` only the first B can be projected at.
+        """
+        return self._launch.project(e)
+
+    def copied(self) -> Descent:
+        """The same with a copy of what projections need."""
+        launch = copy(self._launch)
+        launch.kept = tuple(part.clone() for part in launch.kept)
+        launch.H = launch.H.clone() if launch.start.elastic else launch.H  # which has a price of the call in it
+        return replace(self, _launch=launch)
 
 
-@dataclass(frozen=True)
+@dataclass
 class GPUPlan:
-    """What depends on the constraints alone: their form for the kernel, and a feasible vertex to start from.
+    """What depends on the constraints alone: their form for the kernel, and where to start from.
 
     Attributes:
-        J, limit: (R, n) and (R,) rows, equalities first; lower, upper: (n,) bounds.
-        equalities: how many of the rows are equalities.
-        x: (n,) the vertex; place: (n,) int32, 0 free, 1 and 2 at a bound.
-        variables, rows: (k,) free variables and held rows there; inverse: (k, k) of these columns of these rows.
+        start: a feasible point for all samples, or one for each.
+        slots: room for the working set; ``learn`` widens it.
     """
 
-    J: Tensor
-    limit: Tensor
-    lower: Tensor
-    upper: Tensor
-    equalities: int
-    x: Tensor
-    place: Tensor
-    variables: Tensor
-    rows: Tensor
-    inverse: Tensor
+    start: VertexStart | ElasticStart
+    slots: int
+    _begin: dict[int, WorkingSet] = field(default_factory=dict)
 
-    def solve(self, qp: QuadraticProgram) -> Descent:
-        """Solve a batch with these constraints on its device, all samples from the common start."""
-        found = self._run(qp, _SLOTS[0])
-        return found if qp.n <= _SLOTS[0] or bool(found.ended.all()) else self._run(qp, _SLOTS[1])
+    def solve(self, qp: QuadraticProgram, slots: int | None = None) -> Descent:
+        """Solve a batch with these constraints.
 
-    def _run(self, qp: QuadraticProgram, slots: int) -> Descent:
-        from pear.solvers.active_set.gpu.kernel import descend
+        Args:
+            qp: the programs.
+            slots: room for the working set, where it shall not be the plan's own.
+        """
+        return self._launch(qp, slots or self.slots).run(qp.c[None])
 
-        B, n, R = qp.batch, qp.n, len(self.limit)
-        H = qp.H.contiguous()
-        x, place = self.x.expand(B, n).contiguous(), self.place.expand(B, n).contiguous()
-        slope = matvec(H, x) + qp.c
-        slot, M = self._start(H, B, slots)
-        status = torch.zeros(B, dtype=torch.int32, device=x.device)
-        width = 1 << (n - 1).bit_length()
-        descend[(B,)](
-            H, self.J, self.limit, self.lower, self.upper, x, slope, place, slot, M, status,
-            n, R, self.equalities, 0 if H.shape[0] == 1 else n * n, 20 * n + 100,
-            width=width, slots=slots, num_warps=4 if width <= 256 else 8,
-        )  # fmt: skip
-        y, held = x.new_zeros(B, R), _held(slot, n, R)
-        found = Descent(qp, x, y, place == 1, place == 2, held[:, self.equalities :], status == 1, slot, M)
-        return self._refined(found)
+    def solve_all(self, qp: QuadraticProgram, costs: Tensor) -> Descent:
+        """Solve the programs for (K, B, n) costs, one from the solution of the other; the K·B solutions in this order.
 
-    def _start(self, H: Tensor, B: int, slots: int) -> tuple[Tensor, Tensor]:
-        """(B, slots) working sets and (B, slots, slots) inverses at the common start."""
-        k, n, device = len(self.rows), len(self.x), H.device
-        slot = torch.full((B, slots), -1, dtype=torch.int32, device=device)
-        M = torch.zeros(B, slots, slots, dtype=H.dtype, device=device)
-        slot[:, :k], slot[:, k : 2 * k] = self.variables.int(), (self.rows + n).int()
-        # K = [H_FF Bᵀ; B 0] with a square B, so that its inverse is [0 B⁻¹; B⁻ᵀ −B⁻ᵀ H_FF B⁻¹]
-        H_free = H[:, self.variables][:, :, self.variables]
-        M[:, :k, k : 2 * k] = self.inverse
-        M[:, k : 2 * k, :k] = self.inverse.mT
-        M[:, k : 2 * k, k : 2 * k] = -(self.inverse.mT @ H_free @ self.inverse)
-        return slot, M
+        The first of the costs is that of ``qp``.
+        """
+        return self._launch(qp, self.slots).run(costs)
 
-    def _refined(self, found: Descent) -> Descent:
-        """The solution on the working set to rounding: M is a good inverse, and refinement does the rest."""
-        qp, x, y, J = found.qp, found.x, found.y, self.J[None]
-        x = torch.where(found.lower, self.lower, torch.where(found.upper, self.upper, x))
-        for _ in range(KERNEL_REFINEMENTS):
-            dx, dy = found.solve(-(matvec(qp.H, x) + qp.c + tmatvec(J, y)), self.limit - matvec(J, x))
-            x, y = x + dx, y + dy
-        return replace(found, x=x, y=y)
+    def _launch(self, qp: QuadraticProgram, slots: int) -> _Launch:
+        if slots not in self._begin:
+            self._begin[slots] = self.start.working_set(slots)
+        return _Launch(self.start, qp, slots, self._begin[slots])
+
+    def learn(self, found: Descent) -> bool:
+        """Make room where a working set did not find any; True where there is more now. This waits for the device."""
+        before = self.slots
+        if bool(found.crowded.any()):
+            self.slots = next((k for k in _SLOTS if k > before), before)
+        return self.slots > before
 
 
 def prepare(qp: QuadraticProgram) -> GPUPlan | None:
-    """Bring the constraints that all samples share into the kernel's form; None where there is no vertex to start from.
+    """Bring constraints into the kernel's form; None where they have no feasible point.
 
-    The vertex is found on the CPU, once; it serves every batch with these constraints.
+    Of constraints that all samples share a vertex is found on the CPU, once; it serves every batch. Where samples have
+    constraints of their own, each starts outside and finds its way in.
     """
+    rows = qp.p + qp.m
+    some, more, *_ = _SLOTS
+    slots = some if qp.n + rows < some else more
+    if not qp.shares_constraints:
+        return GPUPlan(ElasticStart.of(qp), slots)
     fields = {name: getattr(qp, name).cpu() for name in ("A", "b", "G", "h", "lb", "ub")}
     start = compiled.default_start(compiled.programs(fields, qp.n))
-    if not int(start.has_start[0]):
-        return None
-    n, device, place = qp.n, qp.c.device, start.place[0]
-    variables = [int(v) for v in start.basis[0] if v < n]
-    rows = [int(v) - n for v in range(n, n + qp.p + qp.m) if place[v] != BASIC]
-    idle = set(range(qp.p)) - set(rows)  # the kernel takes in inequalities alone
-    if idle or len(variables) != len(rows) or (place[:n] > BASIC).any():
-        return None  # an equality that is not held, rows that repeat each other, or variables without bounds
-    where = [0 if v == BASIC else 2 if v == UPPER else 1 for v in place[:n].tolist()]
-    J = torch.cat([qp.A, qp.G], 1)[0].contiguous()
-    columns, held = (torch.tensor(index, dtype=torch.long, device=device) for index in (variables, rows))
-    return GPUPlan(
-        J=J,
-        limit=torch.cat([qp.b, qp.h], 1)[0].contiguous(),
-        lower=qp.lb[0].contiguous(),
-        upper=qp.ub[0].contiguous(),
-        equalities=qp.p,
-        x=torch.from_numpy(start.x[0, :n].copy()).to(device),
-        place=torch.tensor(where, dtype=torch.int32, device=device),
-        variables=columns,
-        rows=held,
-        inverse=torch.linalg.inv(J[held][:, columns]),
-    )
+    return GPUPlan(VertexStart.of(qp, start), slots) if int(start.has_start[0]) else None
 
 
-def _held(slot: Tensor, n: int, R: int) -> Tensor:
-    """(B, R) bool: rows in the working sets."""
-    count = torch.zeros(len(slot), n + R, dtype=torch.int8, device=slot.device)
-    count.scatter_add_(1, slot.clamp(min=0).long(), (slot >= 0).to(torch.int8))
-    return count[:, n:] > 0
+@dataclass
+class _Launch:
+    """One batch on its way through the kernels."""
+
+    start: VertexStart | ElasticStart
+    qp: QuadraticProgram
+    slots: int
+    begin: WorkingSet
+    H: Tensor = field(init=False)
+    sizes: dict[str, int] = field(init=False)
+    kept: tuple[Tensor, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        H = self.qp.H.diagonal(dim1=1, dim2=2) if self.qp.diagonal else self.qp.H
+        self.H = self.start.curvature(H, self.qp).contiguous()
+        width = max(16, 1 << (self.start.n - 1).bit_length())
+        height = max(2, 1 << (self.start.J.shape[1] - 1).bit_length())
+        warps, registers = _SLOTS[self.slots]
+        warps = max(warps, 8) if width > 256 else warps
+        chunk = min(self.slots, max(2, min(4 * warps, _TILE // width)))
+        self.sizes = {"rows": self.start.J.shape[1] > 0, "width": width, "height": height, "slots": self.slots}
+        self.sizes |= {"chunk": chunk, "num_warps": warps, "maxnreg": registers}
+
+    @property
+    def _strides(self) -> tuple[int, int]:
+        return (_stride(self.H), _stride(self.start.J))
+
+    def run(self, costs: Tensor) -> Descent:
+        """Solve for (K, B, n) costs, one after another; the solutions are below each other."""
+        from pear.solvers.active_set.gpu.kernel import AT_LOWER, AT_UPPER, CROWDED, OPTIMAL, descend
+
+        start, qp = self.start, self.qp
+        (K, B, _), n, R, slots = costs.shape, start.n, start.J.shape[1], self.slots
+        costs = start.costs(costs, qp).contiguous()
+        x, curvature, y = (costs.new_empty(K, B, k) for k in (n, n, R))
+        integers = [torch.empty(shape, dtype=torch.int32, device=x.device) for shape in
+                    ((K, B, n), (K, B, R), (B, n), (B, slots), (K, B))]  # fmt: skip
+        place, row_position, position, slot, status = integers
+        M = x.new_empty(B, slots, slots)
+        begin = self.begin
+        descend[(B,)](
+            self.H, start.J, *start.rows, start.limit, start.lower, start.upper, costs, start.x, start.place,
+            begin.slot, begin.position, begin.row_position, begin.M,
+            x, y, curvature, place, row_position, position, slot, M, status,
+            B, n, R, start.equalities, *self._strides, _stride(start.limit), _stride(start.J[:, :, 0]),
+            _stride(start.lower), _stride(start.x),
+            begin.free, 5 * (n + R) + 50, K,
+            elastic=start.elastic, diagonal=qp.diagonal, **self.sizes,
+        )  # fmt: skip
+        self.kept = (slot, position, row_position[0], M)
+        ends, one = place[..., : qp.n].flatten(0, 1), status.flatten()
+        return Descent(
+            qp=qp,
+            x=x[..., : qp.n].flatten(0, 1),
+            curvature=curvature[..., : qp.n].flatten(0, 1),
+            y=y.flatten(0, 1),
+            lower=ends == AT_LOWER.value,
+            upper=ends == AT_UPPER.value,
+            rows=row_position[..., qp.p :].flatten(0, 1) >= 0,
+            ended=start.arrived(x, place).flatten() & (one == OPTIMAL.value),
+            crowded=one == CROWDED.value,
+            _launch=self,
+        )
+
+    def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        """See ``Descent.project``."""
+        from pear.solvers.active_set.gpu.project import project
+
+        start, B = self.start, len(e)
+        e = start.errors(e).contiguous()
+        g, converged = torch.empty_like(e), torch.empty(B, dtype=torch.int8, device=e.device)
+        project[(B,)](
+            self.H, start.J, start.rows[0], e, *self.kept, g, converged, start.n, start.J.shape[1], *self._strides,
+            diagonal=self.qp.diagonal, **self.sizes,
+        )  # fmt: skip
+        return g[:, : self.qp.n], converged.bool()
+
+
+def _stride(values: Tensor) -> int:
+    """Numbers between the samples; 0 where there is one for all."""
+    return 0 if values.shape[0] == 1 else values[0].numel()

@@ -1,4 +1,4 @@
-"""The active-set method as one Triton kernel: one thread block per sample; blocks do not communicate.
+"""The active-set method as a Triton kernel: one thread block per sample; blocks do not communicate.
 
 A sample keeps a working set of *indices*: j < n is a variable that is free to move, n + i a row that is held. With
 
@@ -6,7 +6,8 @@ A sample keeps a working set of *indices*: j < n is a variable that is free to m
 
 one product M · (−gradient) gives the step to the minimum of the working set and the multipliers there. An index that
 comes or goes changes M by a matrix of rank one, so that a step costs a few products of a vector with M and with the
-rows of H that belong to variables that move; the rest of H is never read.
+rows of H that belong to variables that move; the rest of H is never read. What is left of the optimality conditions at
+the end is computed from the data, and M corrects it, so that no rounding of the way there stays.
 """
 
 from __future__ import annotations
@@ -16,150 +17,303 @@ import triton.language as tl
 
 from pear.optimality import rule
 from pear.solvers.active_set import settings
+from pear.solvers.active_set.gpu.parts import (
+    border,
+    curvature_times,
+    largest_and_sum,
+    nearest,
+    off_slots,
+    on_slots,
+    row_block,
+    row_products,
+)
 
 _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
 _WRONG = tl.constexpr(settings.KERNEL_SIGN)
+_STALLED = tl.constexpr(settings.STALLED)
+_REFINEMENTS = tl.constexpr(settings.KERNEL_REFINEMENTS)
+_PUSHES = tl.constexpr(settings.KERNEL_PUSHES)
+_PUSH = tl.constexpr(settings.KERNEL_PUSH)
+
+# what ends the search of a sample
+RUNNING = tl.constexpr(0)
+OPTIMAL = tl.constexpr(1)
+CROWDED = tl.constexpr(2)  # the working set has no room left
+SINGULAR = tl.constexpr(3)  # no curvature along a direction that would have to be followed
+
+# where a variable is
+FREE = tl.constexpr(0)
+AT_LOWER = tl.constexpr(1)
+AT_UPPER = tl.constexpr(2)
+NOWHERE = tl.constexpr(3)  # padding
+UNBOUNDED = tl.constexpr(4)  # without bounds and not yet free
 
 
-# Triton reads annotations as code, so that there can be none but its own.
 @triton.jit
 def descend(  # type: ignore[no-untyped-def]
     H,
     J,
+    columns,
+    size,
     limit,
     lower,
     upper,
+    cost,
+    start_x,
+    start_place,
+    start_slot,
+    start_position,
+    start_row_position,
+    start_M,
     x_all,
-    slope_all,
+    y_all,
+    curvature_all,
     place_all,
+    row_position_all,
+    position_all,
     slot_all,
     M_all,
     status,
+    B,
     n,
-    rows,
+    R,
     equalities,
     H_stride,
+    J_stride,
+    limit_stride,
+    size_stride,
+    bound_stride,
+    start_stride,
+    begun,
     rounds,
+    costs,
+    elastic: tl.constexpr,
+    diagonal: tl.constexpr,
+    rows: tl.constexpr,
     width: tl.constexpr,
+    height: tl.constexpr,
     slots: tl.constexpr,
+    chunk: tl.constexpr,
 ):
-    """From a feasible point with its working set to the optimal one.
+    """From a feasible point with its working set to the optimal one, for one cost after another.
+
+    Strides are 0 where all samples share a field.
 
     Args:
-        H: (B or 1, n, n) with the stride ``H_stride`` (0 where it is shared); J: (rows, n), equalities first.
-        limit: (rows,); lower, upper: (n,) bounds.
-        x_all, slope_all: (B, n) point and gradient Hx + c, rewritten; place_all: (B, n) int32, 0 free, 1 at the lower
-            and 2 at the upper bound, rewritten.
-        slot_all: (B, slots) int32 working set, −1 where a slot is empty; M_all: (B, slots, slots); both rewritten.
-        status: (B,) int32, written: 1 at the optimum, 2 where there is no room left, 0 where the rounds ran out.
-        rounds: how many steps at most.
+        H: (B or 1, n, n), or (B or 1, n) where it is ``diagonal``; J: (B or 1, R, n), equalities first.
+        columns: (B or 1, n, R) Jᵀ; size: (B or 1, R) the largest entry of each row; limit: (B or 1, R).
+        lower, upper: (B or 1, n) bounds.
+        cost: (costs, B, n); every further one starts from the solution under the one before.
+        start_x, start_place: (B or 1, n) a feasible point and where its variables are.
+        start_slot: (slots,) int32 the working set there: ``begun`` free variables, as many held rows, then −1; where it
+            is ``elastic``, the last variable alone.
+        start_position, start_row_position: (n,) and (R,) int32 the same from the other side.
+        start_M: (slots, slots) the part of M there that depends on the rows alone.
+        x_all, curvature_all: (costs, B, n) solutions and Hx; y_all: (costs, B, R) multipliers; written.
+        place_all: (costs, B, n) int32; row_position_all: (costs, B, R) int32, −1 where a row is not held; written.
+        position_all: (B, n) int32 slots of the variables, −1 where one is not free; slot_all: (B, slots) int32, −1
+            where a slot is empty; M_all: (B, slots, slots); written, of the first cost.
+        status: (costs, B) int32, written: OPTIMAL, CROWDED, SINGULAR, or RUNNING where the rounds ran out.
+        rounds: how many steps at most, for each cost.
+        elastic: whether the last variable is the share of the violation at the start that is left: once it is zero it
+            stays so, and where a solution has it free its cost is raised.
     """
     sample = tl.program_id(0).to(tl.int64)
     j = tl.arange(0, width)
     s = tl.arange(0, slots)
+    r = tl.arange(0, height)
     real = j < n
+    there = r < R
+    equality = r < equalities
     H += sample * H_stride
-    x = tl.load(x_all + sample * n + j, mask=real, other=0.0)
-    slope = tl.load(slope_all + sample * n + j, mask=real, other=0.0)
-    place = tl.load(place_all + sample * n + j, mask=real, other=3)
-    lo = tl.load(lower + j, mask=real, other=0.0)
-    up = tl.load(upper + j, mask=real, other=0.0)
-    slot = tl.load(slot_all + sample * slots + s)
+    J += sample * J_stride
+    columns += sample * J_stride
+    lo = tl.load(lower + sample * bound_stride + j, mask=real, other=0.0)
+    up = tl.load(upper + sample * bound_stride + j, mask=real, other=0.0)
+    most = tl.load(limit + sample * limit_stride + r, mask=there, other=float("inf"))
+    x = tl.load(start_x + sample * start_stride + j, mask=real, other=0.0)
+    place = tl.load(start_place + sample * start_stride + j, mask=real, other=NOWHERE)
+    c = tl.load(cost + sample * n + j, mask=real, other=0.0)
+    slot = tl.load(start_slot + s)
+    position = tl.load(start_position + j, mask=real, other=-1)
+    row_position = tl.load(start_row_position + r, mask=there, other=-1)
     square = s[:, None] * slots + s[None, :]
-    M = tl.load(M_all + sample * slots * slots + square)
-    outcome = 0
-    taken = 0
-    while (outcome == 0) & (taken < rounds):
-        taken += 1
-        # the step to the minimum of the working set
-        variable = (slot >= 0) & (slot < n)
-        here = (slot[:, None] == j[None, :]) & variable[:, None]
-        gradient = tl.sum(tl.where(here, slope[None, :], 0.0), axis=1)
-        step = -tl.sum(M * gradient[None, :], axis=1)
-        step = tl.where(slot >= 0, step, 0.0)
-        p = tl.sum(tl.where(here, step[:, None], 0.0), axis=0)
-        # ratio test: to the first bound, or the first row
-        moves = real & (tl.abs(p) > _ROUNDOFF * tl.max(tl.abs(p)))
-        goal = tl.where(p > 0, up, lo)
-        distance = tl.where(moves, (goal - x) / tl.where(moves, p, 1.0), float("inf"))
-        distance = tl.maximum(distance, 0.0)
-        length = tl.min(distance)
-        met = tl.argmin(distance, axis=0)
-        for i in range(equalities, rows):
-            held = tl.sum(tl.where(slot == n + i, 1, 0))
-            row = tl.load(J + i * n + j, mask=real, other=0.0)
-            rate = tl.sum(row * p)
-            size = tl.sum(tl.abs(row * p))
-            room = tl.maximum(tl.load(limit + i) - tl.sum(row * x), 0.0)
-            if (held == 0) & (rate > _ROUNDOFF * size) & (room < length * rate):
-                length = room / rate
-                met = n + i
-        blocked = length < 1.0
-        length = tl.minimum(length, 1.0)
-        x += length * p
-        for t in range(slots):
-            index = tl.sum(tl.where(s == t, slot, 0))
-            change = length * tl.sum(tl.where(s == t, step, 0.0))
-            if (index >= 0) & (index < n) & (change != 0.0):
-                slope += change * tl.load(H + index * n + j, mask=real, other=0.0)
-        entering = met * 0 - 1
-        leaving = met * 0 - 1
-        if blocked:
-            if met < n:
-                at = j == met
-                rising = tl.sum(tl.where(at, p, 0.0)) > 0
-                x = tl.where(at, tl.where(rising, up, lo), x)
-                place = tl.where(at, tl.where(rising, 2, 1), place)
-                leaving = met
-            else:
-                entering = met
+    M = tl.load(start_M + square)
+    # K = [H_FF Bᵀ; B 0] with a square B has the inverse [0 B⁻¹; B⁻ᵀ −B⁻ᵀ H_FF B⁻¹], whose last block is the sample's
+    inverse = M
+    for t in range(0, begun):
+        free = tl.load(start_slot + t)
+        row = tl.load(start_M + t * slots + s)
+        if diagonal:
+            product = tl.load(H + free) * row
         else:
-            # the multipliers that come with the minimum: whose sign is most wrong?
-            reduced = slope
-            worst = _WRONG * tl.max(tl.abs(slope))
-            for i in range(0, rows):
-                y = tl.sum(tl.where(slot == n + i, step, 0.0))
-                row = tl.load(J + i * n + j, mask=real, other=0.0)
-                reduced += y * row
-                wrong = -y * tl.max(tl.abs(row))
-                if (i >= equalities) & (wrong > worst):
-                    worst = wrong
-                    leaving = n + i
-            wrong_bound = tl.where(place == 1, -reduced, tl.where(place == 2, reduced, 0.0))
-            wrong_bound = tl.where(real & (lo < up), wrong_bound, 0.0)
-            most = tl.max(wrong_bound)
-            if most > worst:
-                leaving = met * 0 - 1
-                entering = tl.argmax(wrong_bound, axis=0)
-                place = tl.where(j == entering, 0, place)
-            if (entering < 0) & (leaving < 0):
-                outcome = 1
-        if leaving >= 0:
-            gone = slot == leaving
-            column = tl.sum(tl.where(gone[None, :], M, 0.0), axis=1)
-            pivot = tl.sum(tl.where(gone, column, 0.0))
-            M -= column[:, None] * column[None, :] / pivot
-            M = tl.where(gone[:, None] | gone[None, :], 0.0, M)
-            slot = tl.where(gone, -1, slot)
-        if entering >= 0:
-            empty = tl.min(tl.where(slot < 0, s, slots))
-            if empty == slots:
-                outcome = 2
+            of_free = tl.load(H + free * n + slot, mask=s < begun, other=0.0)
+            product = tl.sum(inverse * tl.where(s < begun, of_free, 0.0)[:, None], axis=0)
+            product = tl.where(s < begun, 0.0, product)
+        M -= row[:, None] * product[None, :]
+    if elastic:
+        corner = tl.load(H + (n - 1 if diagonal else n * n - 1))
+        M = tl.where((s == 0)[:, None] & (s == 0)[None, :], 1.0 / corner, M)
+    on_diagonal = tl.sum(tl.where(s[:, None] == s[None, :], M, 0.0), axis=0)
+    # kept along, because every pass over a vector makes the whole block wait
+    freedom = 1 if elastic else 0
+    used = 2 * begun + freedom
+    row_size = tl.load(size + sample * size_stride + r, mask=there, other=0.0)
+    outcome = RUNNING
+    room = most - row_products(columns, x, r, j, R, n)
+    slope = c + curvature_times(H, j, x, n, n, j, diagonal, chunk)
+    if elastic:
+        last_variable = j == n - 1
+        pushes = 0
+    for k in range(0, costs):
+        if k > 0:
+            if outcome == OPTIMAL:
+                outcome = RUNNING
+            other = tl.load(cost + (k * B + sample) * n + j, mask=real, other=0.0)
+            slope += other - c
+            c = other
+        allowed = _WRONG * tl.maximum(tl.max(tl.abs(slope)), tl.max(tl.abs(c)))
+        taken = 0
+        idle = 0
+        while (outcome == RUNNING) & (taken < rounds):
+            taken += 1
+            # the step to the minimum of the working set, and the multipliers there
+            free = (slot >= 0) & (slot < n)
+            gradient = tl.where(free, tl.gather(slope, tl.where(free, slot, 0), 0), 0.0)
+            step = -tl.sum(M * gradient[:, None], axis=0)
+            # At a vertex nothing can move. Elsewhere the variables that the rows hold still have rounding in M, so that
+            # a step is compared with the terms of the largest one, |M_jt| being at most √(M_jj M_tt).
+            root = tl.sqrt(tl.where(free, tl.maximum(on_diagonal, 0.0), 0.0))
+            most_root, terms = tl.reduce((root, root * tl.abs(gradient)), 0, largest_and_sum)
+            rounding = _ROUNDOFF * most_root * terms
+            moving = tl.where(free & (freedom > 0) & (tl.abs(step) > rounding), step, 0.0)
+            p = off_slots(moving, position)
+            # ratio test: to the first bound, or the first row
+            moves = p != 0.0
+            distance = tl.where(moves, (tl.where(p > 0, up, lo) - x) / tl.where(moves, p, 1.0), float("inf"))
+            code = 2 * j + tl.where(p > 0, 1, 0)
+            length, met, far = tl.reduce((tl.maximum(distance, 0.0), code, tl.abs(p)), 0, nearest)
+            rising = met % 2 == 1
+            met = met // 2
+            if rows:
+                rate = row_products(columns, p, r, j, R, n)
+                pace = tl.where(equality, tl.abs(rate), rate)  # an equality not held may be left on neither side
+                blocks = there & (row_position < 0) & (pace > _ROUNDOFF * row_size * far)
+                reach = tl.where(equality, 0.0, tl.maximum(room, 0.0)) / tl.where(blocks, pace, 1.0)
+                reach, row_met = tl.min(tl.where(blocks, reach, float("inf")), axis=0, return_indices=True)
+                if reach < length:
+                    length = reach
+                    met = n + row_met
+                room -= tl.minimum(length, 1.0) * rate
+            blocked = length < 1.0
+            length = tl.minimum(length, 1.0)
+            x += length * p
+            if diagonal:
+                slope += length * curvature_times(H, j, p, n, n, j, diagonal, chunk)
             else:
-                variable = (slot >= 0) & (slot < n)
-                held_rows = slot >= n
-                new_variable = entering < n
-                border = tl.load(H + entering * n + slot, mask=variable & new_variable, other=0.0)
-                border += tl.load(J + (slot - n) * n + entering, mask=held_rows & new_variable, other=0.0)
-                border += tl.load(J + (entering - n) * n + slot, mask=variable & (entering >= n), other=0.0)
-                corner = tl.load(H + entering * n + entering, mask=new_variable, other=0.0)
-                u = tl.sum(M * border[None, :], axis=1)
-                rest = corner - tl.sum(border * u)
-                u = tl.where(s == empty, -1.0, u)
-                M += u[:, None] * u[None, :] / rest
-                slot = tl.where(s == empty, entering, slot)
-    tl.store(x_all + sample * n + j, x, mask=real)
-    tl.store(place_all + sample * n + j, place, mask=real)
-    tl.store(slot_all + sample * slots + s, slot)
-    tl.store(M_all + sample * slots * slots + square, M)
-    tl.store(status + sample, outcome)
+                slope += curvature_times(H, slot, length * moving, used, n, j, diagonal, chunk)
+            entering = -1
+            leaving = -1
+            if blocked:
+                idle = tl.where(length > 0.0, 0, idle + 1)
+                if met < n:
+                    at = j == met
+                    x = tl.where(at, tl.where(rising, up, lo), x)
+                    place = tl.where(at, tl.where(rising, AT_UPPER, AT_LOWER), place)
+                    leaving = met
+                    if elastic:  # noqa: SIM102 (a constant that keeps the rest from being compiled)
+                        if met == n - 1:  # feasible: from here on it is the problem itself
+                            up = tl.where(at, 0.0, up)
+                            c = tl.where(at, 0.0, c)
+                            slope = c + curvature_times(H, j, x, n, n, j, diagonal, chunk)
+                else:
+                    entering = met
+            else:
+                # whose multiplier has the wrong sign?
+                reduced = slope
+                worst_row = allowed * 0.0
+                if rows:
+                    y = off_slots(step, row_position)
+                    reduced += tl.sum(row_block(J, r, j, R, n) * y[:, None], axis=0)
+                    wrong_row = tl.where(row_position >= 0, -y * row_size, 0.0)
+                    worst_row, first_row = tl.max(tl.where(equality, 0.0, wrong_row), axis=0, return_indices=True)
+                wrong = tl.where(place == AT_LOWER, -reduced, tl.where(place == AT_UPPER, reduced, 0.0))
+                wrong = tl.where(lo < up, wrong, 0.0)
+                wrong = tl.where(place == UNBOUNDED, tl.abs(reduced) + 2.0 * allowed + 1e-300, wrong)
+                worst, first = tl.max(wrong, axis=0, return_indices=True)
+                if idle > _STALLED:  # the first instead of the worst, so that no circle closes
+                    first = tl.min(tl.where(wrong > allowed, j, width))
+                if (worst > allowed) & (worst >= worst_row):
+                    entering = first.to(tl.int32)
+                    place = tl.where(j == entering, FREE, place)
+                elif worst_row > allowed:
+                    if rows:
+                        leaving = (n + first_row).to(tl.int32)
+                else:
+                    outcome = OPTIMAL
+                    if elastic:  # noqa: SIM102
+                        if tl.sum(tl.where(last_variable & (place == FREE), 1, 0)) > 0:  # noqa: SIM102
+                            if pushes < _PUSHES:
+                                pushes += 1
+                                more = tl.where(last_variable, (_PUSH - 1.0) * c, 0.0)
+                                c += more
+                                slope += more
+                                outcome = RUNNING
+            # the working set changes by one index, and M by a matrix of rank one
+            empty = tl.full((), slots, tl.int32)
+            if entering >= 0:
+                empty = tl.min(tl.where(slot < 0, s, slots))
+                if empty == slots:
+                    outcome = CROWDED
+                    entering = -1
+            gone = (slot == leaving) & (slot >= 0)
+            column, corner = border(H, J, slot, entering, n, diagonal, rows)
+            column = tl.where(gone, 1.0, column)
+            w = tl.sum(M * column[:, None], axis=0)
+            product = tl.sum(column * w)
+            # a variable brings curvature, a row takes a direction away
+            pivot = tl.where(entering >= 0, corner - product, -product)
+            more = (entering >= n) | ((leaving >= 0) & (leaving < n))
+            sound = tl.where(more, pivot < 0.0, pivot > _ROUNDOFF * corner)
+            changes = (entering >= 0) | (leaving >= 0)
+            if changes & (sound == 0):
+                outcome = SINGULAR
+            w = tl.where(s == empty, -1.0, w)
+            factor = tl.where(changes, 1.0 / pivot, 0.0)
+            freedom += tl.where(changes, tl.where(more, -1, 1), 0)
+            used = tl.maximum(used, tl.where(entering >= 0, empty + 1, 0))
+            M += w[:, None] * (w * factor)[None, :]
+            if leaving >= 0:  # exactly nothing is left
+                M = tl.where(gone[:, None] | gone[None, :], 0.0, M)
+            on_diagonal = tl.where(gone, 0.0, on_diagonal + w * w * factor)
+            slot = tl.where(gone, -1, tl.where(s == empty, entering, slot))
+            position = tl.where(real & (j == leaving), -1, tl.where(real & (j == entering), empty, position))
+            if rows:
+                row_position = tl.where(r == leaving - n, -1, row_position)
+                row_position = tl.where((r == entering - n) & (entering >= n), empty, row_position)
+        # the solution on the working set to rounding: M is a good inverse, and refinement does the rest
+        x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
+        y = tl.zeros((height,), tl.float64)
+        for _ in range(_REFINEMENTS):
+            residual = c + curvature_times(H, j, x, n, n, j, diagonal, chunk)
+            off = tl.zeros((height,), tl.float64)
+            if rows:
+                residual += tl.sum(row_block(J, r, j, R, n) * y[:, None], axis=0)
+                off = tl.where(row_position >= 0, row_products(columns, x, r, j, R, n) - most, 0.0)
+            step = -tl.sum(M * on_slots(residual, off, slot, n)[:, None], axis=0)
+            x += off_slots(step, position)
+            y += off_slots(step, row_position)
+        curvature = curvature_times(H, j, x, n, n, j, diagonal, chunk)
+        slope = c + curvature
+        room = most - row_products(columns, x, r, j, R, n)
+        out = k * B + sample
+        tl.store(x_all + out * n + j, x, mask=real)
+        tl.store(curvature_all + out * n + j, curvature, mask=real)
+        tl.store(place_all + out * n + j, place, mask=real)
+        tl.store(y_all + out * R + r, y, mask=there)
+        tl.store(row_position_all + out * R + r, row_position, mask=there)
+        tl.store(status + out, outcome)
+        if k == 0:
+            tl.store(position_all + sample * n + j, position, mask=real)
+            tl.store(slot_all + sample * slots + s, slot)
+            tl.store(M_all + sample * slots * slots + square, M)

@@ -1,0 +1,41 @@
+"""qpax: a batched interior point in JAX, differentiated at a relaxed solution; compiled once for each shape."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+PACKAGES = ("qpax", "jax", "jaxlib", "numpy")
+SHARED = {"Q": 2, "A": 2, "b": 1, "C": 2, "d": 1}
+
+
+def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
+    """The gradient of the true objective, ``jit`` around ``grad`` around ``vmap``, in float64.
+
+    Args:
+        data: as ``worker.py`` says; ``solver_tol`` and ``target_kappa`` are its own options.
+        device: "cpu" or "cuda".
+    """
+    if os.environ.get("OMP_NUM_THREADS") == "1":
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # another process has data on the same GPU
+    os.environ["JAX_TRACEBACK_FILTERING"] = "off"  # so that the last line of an error is the error
+    jax: Any = import_module("jax")
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_platforms", device)
+    solve_qp_primal = import_module("qpax").solve_qp_primal
+    options = {name: float(data[name]) for name in ("solver_tol", "target_kappa")}
+    cost, true, *fixed = (jax.device_put(data[name]) for name in ("cost", "true", *SHARED))
+    own = [0 if part.ndim > dimensions else None for part, dimensions in zip(fixed, SHARED.values(), strict=True)]
+
+    def objective(cost: Any, true: Any, Q: Any, A: Any, b: Any, C: Any, d: Any) -> Any:
+        z = solve_qp_primal(Q, cost, A, b, C, d, **options)
+        return 0.5 * z @ Q @ z + true @ z
+
+    def total(cost: Any, true: Any, *fixed: Any) -> Any:
+        return jax.vmap(objective, (0, 0, *own))(cost, true, *fixed).sum()
+
+    gradient = jax.jit(jax.grad(total))
+    return lambda: {"gradient": jax.device_get(gradient(cost, true, *fixed))}

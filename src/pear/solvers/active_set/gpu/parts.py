@@ -1,0 +1,91 @@
+"""What the kernels are made of: products with curvature and rows, and the working set seen from both sides."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+# Triton reads annotations as code, so that there can be none but its own.
+@triton.jit
+def curvature_times(  # type: ignore[no-untyped-def]
+    H, index, weight, last, n, j, diagonal: tl.constexpr, chunk: tl.constexpr
+):
+    """Σ_t weight_t H[index_t, :] over t < last, (width,); rows of weight zero are not read."""
+    real = j < n
+    total = tl.zeros_like(j).to(tl.float64)
+    if diagonal:
+        # the caller gives a weight to every variable
+        total += weight * tl.load(H + j, mask=real, other=0.0)
+    else:
+        c = tl.arange(0, chunk)
+        for first in range(0, last, chunk):
+            row = tl.gather(index, first + c, 0)
+            w = tl.gather(weight, first + c, 0)
+            some = (w != 0.0)[:, None] & real[None, :]
+            tile = tl.load(H + row[:, None] * n + j[None, :], mask=some, other=0.0)
+            total += tl.sum(tile * w[:, None], axis=0)
+    return total
+
+
+@triton.jit
+def row_block(J, r, j, R, n):  # type: ignore[no-untyped-def]
+    """(rows, width) J, zero where there is none."""
+    return tl.load(J + r[:, None] * n + j[None, :], mask=(r < R)[:, None] & (j < n)[None, :], other=0.0)
+
+
+@triton.jit
+def row_products(columns, v, r, j, R, n):  # type: ignore[no-untyped-def]
+    """(rows,) J v for v (width,), from Jᵀ, so that threads add up what they hold."""
+    there = (j < n)[:, None] & (r < R)[None, :]
+    return tl.sum(tl.load(columns + j[:, None] * R + r[None, :], mask=there, other=0.0) * v[:, None], axis=0)
+
+
+@triton.jit
+def on_slots(by_variable, by_row, slot, n):  # type: ignore[no-untyped-def]
+    """(slots,) the entries of the working set of two vectors, of the variables and of the rows."""
+    free = (slot >= 0) & (slot < n)
+    held = slot >= n
+    of_variables = tl.gather(by_variable, tl.where(free, slot, 0), 0)
+    of_rows = tl.gather(by_row, tl.where(held, slot - n, 0), 0)
+    return tl.where(free, of_variables, tl.where(held, of_rows, 0.0))
+
+
+@triton.jit
+def off_slots(by_slot, position):  # type: ignore[no-untyped-def]
+    """The entries of (slots,) at positions, zero where a position is −1."""
+    return tl.where(position >= 0, tl.gather(by_slot, tl.maximum(position, 0), 0), 0.0)
+
+
+@triton.jit
+def nearest(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
+    """Of two candidates the nearer one, and the sum of their sizes: several answers for one pass over a vector."""
+    first = (distance < other_distance) | ((distance == other_distance) & (code < other_code))
+    return (
+        tl.where(first, distance, other_distance),
+        tl.where(first, code, other_code),
+        size + other_size,
+    )
+
+
+@triton.jit
+def largest_and_sum(largest, total, other_largest, other_total):  # type: ignore[no-untyped-def]
+    """The larger one and the sum."""
+    return tl.maximum(largest, other_largest), total + other_total
+
+
+@triton.jit
+def border(H, J, slot, entering, n, diagonal: tl.constexpr, rows: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The column of K that comes with an index: (slots,) on the working set, and its corner; zeros for −1."""
+    free = (slot >= 0) & (slot < n)
+    new_variable = (entering >= 0) & (entering < n)
+    if diagonal:
+        border = tl.zeros_like(slot).to(tl.float64)
+        corner = tl.load(H + entering, mask=new_variable, other=0.0)
+    else:
+        border = tl.load(H + entering * n + slot, mask=free & new_variable, other=0.0)
+        corner = tl.load(H + entering * n + entering, mask=new_variable, other=0.0)
+    if rows:
+        border += tl.load(J + (slot - n) * n + entering, mask=(slot >= n) & new_variable, other=0.0)
+        border += tl.load(J + (entering - n) * n + slot, mask=free & (entering >= n), other=0.0)
+    return border, corner

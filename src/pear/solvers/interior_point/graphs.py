@@ -1,0 +1,43 @@
+"""The iterates of the interior point as CUDA graphs, by the rules of ``problem.replay``."""
+
+from __future__ import annotations
+
+from pear.problem.replay import capture, captured, copy_all
+from pear.solvers.interior_point.newton import Newton, Scaled
+
+
+class Captured(Newton):
+    """The iterates of a batch on a GPU, with both of their parts captured.
+
+    Args:
+        data: the first batch; of others of the same shapes, ``load`` takes over the numbers.
+    """
+
+    def __init__(self, data: Scaled) -> None:
+        super().__init__(data.clone())
+        self._begin = capture(super().begin)
+        self._advance = capture(super().advance)
+
+    def load(self, data: Scaled) -> None:
+        """Take over the numbers of another batch."""
+        copy_all(self.data.tensors, data.tensors)
+
+    def begin(self) -> None:
+        """As ``Newton.begin``."""
+        self._begin.replay()
+
+    def advance(self) -> None:
+        """As ``Newton.advance``."""
+        self._advance.replay()
+
+
+def iterates(data: Scaled) -> Newton:
+    """The iterates of a batch; on a GPU captured where that is worth it."""
+    (B, n), k = data.c.shape, data.R.shape[1]
+    rows = data.H.dim() == 2 and k < n  # the side that the systems are solved from
+    numbers = B * k * (k if data.pairs is not None else n) if rows else B * n * max(k, n)
+    found = captured("interior point", data.tensors, numbers, lambda: Captured(data))
+    if found is None:
+        return Newton(data)
+    found.load(data)
+    return found

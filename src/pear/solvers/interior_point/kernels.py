@@ -1,0 +1,81 @@
+"""The loops of the sparse interior point over its limits, compiled: each goes through memory once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from pear.solvers.active_set.compile import guarded
+from pear.solvers.linalg.ordering import Array
+
+
+class Point(NamedTuple):
+    """A primal-dual point: x (n,), multipliers of the equalities (p,), distances to the limits and their multipliers.
+
+    The limits (2n + m,) are the lower bounds, the upper bounds and the inequalities. Distances are variables of their
+    own while x is infeasible; where there is no limit they are 1 and the multiplier is 0.
+    """
+
+    x: Array
+    y: Array
+    distance: Array
+    multiplier: Array
+
+
+@guarded
+@njit(nogil=True, error_model="numpy")
+def pull_of_bounds(q: Point, present: Array, off: Array, goal: Array) -> Array:
+    """(n,) what the bounds add to the right-hand side of a Newton step.
+
+    Args:
+        q: the point.
+        present: (2n + m,) bool, limits that there are.
+        off: (2n,) by how much the distances to the bounds are not those of x.
+        goal: (2n + m,) by how much each product of multiplier and distance is to change.
+    """
+    n = len(q.x)
+    pull = np.zeros(n)
+    for k in range(2 * n):
+        if present[k]:
+            value = (goal[k] - q.multiplier[k] * off[k]) / q.distance[k]
+            if k < n:
+                pull[k] += value
+            else:
+                pull[k - n] -= value
+    return pull
+
+
+@guarded
+@njit(nogil=True, error_model="numpy")
+def along_limits(q: Point, present: Array, off: Array, goal: Array, dx: Array, dv: Array) -> tuple[Array, Array]:
+    """(2n + m,) the changes of distances and multipliers that belong to a Newton step.
+
+    Args:
+        q, present, off, goal: as in ``pull_of_bounds``.
+        dx, dv: (n,) and (m,) the changes of x and of the multipliers of the inequalities.
+    """
+    n = len(dx)
+    distance, multiplier = np.zeros(len(present)), np.zeros(len(present))
+    for k in range(len(present)):
+        if not present[k]:
+            continue
+        if k < 2 * n:
+            distance[k] = off[k] + (dx[k] if k < n else -dx[k - n])
+            multiplier[k] = (goal[k] - q.multiplier[k] * distance[k]) / q.distance[k]
+        else:
+            multiplier[k] = dv[k - 2 * n]
+            safe = q.multiplier[k] if q.multiplier[k] > 0 else 1.0
+            distance[k] = (goal[k] - q.distance[k] * multiplier[k]) / safe
+    return distance, multiplier
+
+
+@guarded
+@njit(nogil=True, error_model="numpy")
+def ratio_test(value: Array, change: Array, longest: float) -> float:
+    """The longest step up to ``longest`` that keeps the values positive."""
+    for k in range(len(value)):
+        if change[k] < 0 and value[k] < -longest * change[k]:
+            longest = value[k] / -change[k]
+    return longest

@@ -1,0 +1,68 @@
+"""Batches of positive definite systems, factored and solved without a look at any number on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pear.problem.canonical import matvec, tmatvec
+
+_BLOCK = 96  # rows up to which a GPU factors at once; larger matrices go by products of their halves, which are faster
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The factors LLᵀ of a batch.
+
+    Attributes:
+        matrix: (B, k, k) L, or its inverse: a GPU multiplies by a triangle in a tenth of the time that it takes to
+            solve with it, and captures it.
+        good: (B,) bool, where the matrix was positive definite; elsewhere a solution is of no meaning.
+        is_inverse: which of the two is kept.
+    """
+
+    matrix: Tensor
+    good: Tensor
+    is_inverse: bool
+
+    def solve(self, right: Tensor) -> Tensor:
+        """Solutions (B, k) for right-hand sides (B, k)."""
+        if self.is_inverse:
+            return tmatvec(self.matrix, matvec(self.matrix, right))
+        return torch.cholesky_solve(right.unsqueeze(-1), self.matrix).squeeze(-1)
+
+
+def factor(M: Tensor, invert: bool | None = None) -> Factor:
+    """Factor M (B, k, k), of which only the lower triangle is looked at.
+
+    Args:
+        M: (B, k, k), symmetric.
+        invert: whether to keep the inverse; by default on a GPU.
+    """
+    if M.is_cuda if invert is None else invert:
+        return Factor(*_inverse_of_factor(M), is_inverse=True)
+    L, info = torch.linalg.cholesky_ex(M)
+    return Factor(L, info == 0, is_inverse=False)
+
+
+def _inverse_of_factor(M: Tensor) -> tuple[Tensor, Tensor]:
+    """L⁻¹ for M = LLᵀ (B, k, k), and (B,) bool where there is one.
+
+    With halves M = [M₁ ·; C M₂] it is [T₁ 0; −T₂ N T₁ T₂], where N = C T₁ᵀ, T₁ belongs to M₁ and T₂ to M₂ − NNᵀ.
+    """
+    k = M.shape[1]
+    if k <= _BLOCK:
+        L, info = torch.linalg.cholesky_ex(M)
+        eye = torch.eye(k, dtype=M.dtype, device=M.device).expand_as(M)
+        return torch.linalg.solve_triangular(L, eye, upper=False), info == 0
+    half = (k + 1) // 2
+    first, good = _inverse_of_factor(M[:, :half, :half])
+    below = torch.bmm(M[:, half:, :half], first.mT)
+    last, also = _inverse_of_factor(torch.baddbmm(M[:, half:, half:], below, below.mT, alpha=-1))
+    inverse = torch.zeros_like(M, memory_format=torch.contiguous_format)
+    inverse[:, :half, :half] = first
+    inverse[:, half:, half:] = last
+    inverse[:, half:, :half] = torch.bmm(last, torch.bmm(below, first)).neg_()
+    return inverse, good & also

@@ -1,0 +1,106 @@
+"""Solving with a sparse LDLᵀ whose numbers lie in the blocks of supernodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pear.solvers.active_set.compile import entry, inner
+from pear.solvers.linalg.ordering import Array
+from pear.solvers.linalg.ordering import index as _at
+from pear.solvers.linalg.supernodes import Blocks
+
+
+def solved(plan: Blocks, L: Array, pivots: Array, rhs: Array) -> Array:
+    """(n,) the solution."""
+    memory = np.empty((2, len(rhs)))
+    _solved(plan.order, plan.first, plan.row_start, plan.rows, L, pivots, rhs, memory)
+    return memory[1]
+
+
+@entry
+def _solved(
+    order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
+) -> None:
+    """Forward, divide, backward, with memory (2, n): the solution comes to lie in the second row."""
+    n, x, result = len(order), memory[0], memory[1]
+    for j in range(n):
+        x[j] = rhs[order[j]]
+    _forward(first, row_start, rows, L, x)
+    _backward(first, row_start, rows, L, pivots, x)
+    for j in range(n):
+        result[order[j]] = x[j]
+
+
+@inner
+def _forward(first: Array, row_start: Array, rows: Array, L: Array, x: Array) -> None:
+    """Solve with L in place; by four columns where there are four, so that one look-up of a row serves four."""
+    at = 0
+    for s in range(len(first) - 1):
+        j, end, begin, stop = first[s], first[s + 1], row_start[s], row_start[s + 1]
+        size = end - j + stop - begin
+        # of the column L[at + i] belongs to x[i], and L[at + end - begin + i] to row i below
+        at -= j
+        while j + 3 < end:
+            a, b, c, d = at, at + size, at + 2 * size, at + 3 * size
+            p = x[_at(j)]
+            q = x[_at(j + 1)] - L[_at(a + j + 1)] * p
+            v = x[_at(j + 2)] - L[_at(a + j + 2)] * p - L[_at(b + j + 2)] * q
+            w = x[_at(j + 3)] - L[_at(a + j + 3)] * p - L[_at(b + j + 3)] * q - L[_at(c + j + 3)] * v
+            x[_at(j + 1)], x[_at(j + 2)], x[_at(j + 3)] = q, v, w
+            for i in range(j + 4, end):
+                x[_at(i)] -= L[_at(a + i)] * p + L[_at(b + i)] * q + L[_at(c + i)] * v + L[_at(d + i)] * w
+            for i in range(begin, stop):
+                k = end - begin + i
+                x[rows[_at(i)]] -= L[_at(a + k)] * p + L[_at(b + k)] * q + L[_at(c + k)] * v + L[_at(d + k)] * w
+            at += 4 * size
+            j += 4
+        while j < end:
+            p = x[_at(j)]
+            for i in range(j + 1, end):
+                x[_at(i)] -= L[_at(at + i)] * p
+            for i in range(begin, stop):
+                x[rows[_at(i)]] -= L[_at(at + end - begin + i)] * p
+            at += size
+            j += 1
+        at += first[s]
+
+
+@inner
+def _backward(first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, x: Array) -> None:
+    """Divide by the pivots and solve with the transpose of L in place, as ``_forward``."""
+    at = len(L)
+    for s in range(len(first) - 2, -1, -1):
+        j, end, begin, stop = first[s + 1], first[s + 1], row_start[s], row_start[s + 1]
+        size = end - first[s] + stop - begin
+        at -= first[s]
+        while j - 3 > first[s]:
+            j -= 4
+            at -= 4 * size
+            a, b, c, d = at, at + size, at + 2 * size, at + 3 * size
+            p, q = x[_at(j)] / pivots[_at(j)], x[_at(j + 1)] / pivots[_at(j + 1)]
+            v, w = x[_at(j + 2)] / pivots[_at(j + 2)], x[_at(j + 3)] / pivots[_at(j + 3)]
+            for i in range(j + 4, end):
+                p -= L[_at(a + i)] * x[_at(i)]
+                q -= L[_at(b + i)] * x[_at(i)]
+                v -= L[_at(c + i)] * x[_at(i)]
+                w -= L[_at(d + i)] * x[_at(i)]
+            for i in range(begin, stop):
+                k, y = end - begin + i, x[rows[_at(i)]]
+                p -= L[_at(a + k)] * y
+                q -= L[_at(b + k)] * y
+                v -= L[_at(c + k)] * y
+                w -= L[_at(d + k)] * y
+            v -= L[_at(c + j + 3)] * w
+            q -= L[_at(b + j + 2)] * v + L[_at(b + j + 3)] * w
+            p -= L[_at(a + j + 1)] * q + L[_at(a + j + 2)] * v + L[_at(a + j + 3)] * w
+            x[_at(j)], x[_at(j + 1)], x[_at(j + 2)], x[_at(j + 3)] = p, q, v, w
+        while j > first[s]:
+            j -= 1
+            at -= size
+            p = x[_at(j)] / pivots[_at(j)]
+            for i in range(j + 1, end):
+                p -= L[_at(at + i)] * x[_at(i)]
+            for i in range(begin, stop):
+                p -= L[_at(at + end - begin + i)] * x[rows[_at(i)]]
+            x[_at(j)] = p
+        at += first[s]
