@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -89,9 +90,10 @@ def test_the_model_file_holds_no_pickle(run: Run) -> None:
     assert run("train", "knapsack.mps", "data.csv", *QUICK, "--out", "deep/own.pear").exit_code == 0
     with zipfile.ZipFile("deep/own.pear") as archive:
         names = archive.namelist()
-        heads = [archive.read(name)[:6] for name in names if name.endswith(".npy")]
-    assert {name.rpartition(".")[2] for name in names} == {"json", "sha256", "npy"}
-    assert set(heads) == {b"\x93NUMPY"}
+        document = json.loads(archive.read("document.json"))
+    assert {name.rpartition(".")[2] for name in names} == {"json", "bin"}
+    assert document["format"] == "PEAR model file"
+    assert len(names) == 1 + json.dumps(document).count('"at": ')  # every array is one that the document describes
 
 
 def test_costs_that_are_not_predicted_are_those_of_the_file(run: Run) -> None:

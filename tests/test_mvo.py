@@ -507,7 +507,7 @@ def prices(tmp_path: Path) -> Path:
     """A file of three names whose prices wander for two years and a half."""
     values = 100 * np.cumprod(1 + history(640, 3, seed=4).numpy(), 0)
     rows = [f"{day},{','.join(f'{v:.6f}' for v in row)}" for day, row in zip(days_from("2020-01-01", 640), values, strict=True)]  # fmt: skip  # noqa: E501
-    return write(tmp_path / "prices.csv", rows, "Date,X,Y,Z")
+    return write(tmp_path / "prices.csv", rows, "Date,<script>alert('x')</script>,Y|[y](javascript:alert(1)),Z")
 
 
 @pytest.fixture
@@ -558,6 +558,7 @@ def test_the_experiments_run_and_the_report_shows_them(prices: Path) -> None:
     assert shown.exit_code == 0, shown.output
     text = Path("report/report.md").read_text("utf-8")
     page = Path("report/report.html").read_text("utf-8")
+    assert not any(word in each for each in (text, page) for word in ("<script", "](javascript"))
     for words in ("Portfolios: 3 names", "a reduced run", "survivorship", "| PEAR, exact | ours, n = 2 |",
                   "| equal weight | yardstick |", "184.19 ± 86.24", "162.4 ± 6.6", "deepest falls"):  # fmt: skip
         assert words in text

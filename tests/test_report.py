@@ -568,3 +568,52 @@ def test_command_fails_in_one_sentence_and_writes_nothing(run: Callable[..., Res
     assert result.stderr.startswith("Error: there is no database of runs at pear-output")
     assert len(result.stderr.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+TAMPERED = {
+    "settings": ("{", "a JSON dict"),
+    "metrics": ("[1, 2]", "a JSON dict"),
+    "timings": ('{"total": "<b>"}', "a JSON dict"),
+    "history": ('[["a", 1]]', "a JSON list"),
+    "versions": (None, "a JSON dict"),
+    "seed": ("zero", "a value of type int"),
+    "task": (b"\x80\x04", "a value of type str"),
+    "status": ("perhaps", "a value of type str"),
+}
+
+
+@pytest.mark.parametrize("field", TAMPERED)
+def test_a_row_that_was_altered_is_named(
+    filled: Builder, run: Callable[..., Result], tmp_path: Path, field: str
+) -> None:
+    value, expected = TAMPERED[field]
+    filled.connection.execute(f"UPDATE runs SET {field} = ? WHERE key = 'key3'", (value,))
+    filled.connection.commit()
+    result = run("--db", filled.path, "--out", "page")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: the row with the key 'key3' is damaged or was altered: its " + field)
+    assert f"and {expected} was expected; restore the database, or delete the row" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("metrics", '{"normalized_regret": "a"}'), ("metrics", '{"normalized_regret": {}}')]
+)
+def test_a_row_whose_numbers_are_none_is_named(
+    filled: Builder, run: Callable[..., Result], tmp_path: Path, field: str, value: str
+) -> None:
+    filled.connection.execute(f"UPDATE runs SET {field} = ? WHERE key = 'key6'", (value,))
+    filled.connection.commit()
+    result = run("--db", filled.path, "--out", "page")
+    assert result.exit_code == 2
+    assert "the settings or metrics of the row with the key 'key6' are not those of a run" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not list((tmp_path / "page").iterdir())
+
+
+def test_a_portfolio_without_its_settings_is_named(builder: Builder, run: Callable[..., Result]) -> None:
+    add_portfolio(builder, "prices")
+    builder.add("portfolio", "mse", 7, {}, settings={"data": "other"})
+    result = run("--db", builder.path, "--out", "page")
+    assert result.exit_code == 2
+    assert "the row with the key 'key7' are not those of a run" in result.stderr

@@ -130,6 +130,7 @@ def _export(folder: Path, to: Path) -> None:
 
 def _merge(sources: list[Path], folder: Path) -> None:
     with Database(folder / FILE_NAME) as database:
+        database.claim()
         copied = experiments.merge([one / FILE_NAME if one.is_dir() else one for one in sources], database)
         out.print(Text(f"Copied {copied:,} runs to {database.path}, without their weights"), soft_wrap=True)
 

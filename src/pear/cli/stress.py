@@ -1,4 +1,4 @@
-"""``pear stress``: problems of every awkward kind, judged by code that shares nothing with the library."""
+"""``pear stress``: awkward problems under a judge that shares nothing with the library, and sweeps that are killed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from pear.cli.bench.session import INTERRUPTED, rich_table
 from pear.cli.console import err, out
 from pear.cli.options import words
 from pear.cli.output import writable_folder, write_json
+from pear.experiments import ExperimentError
 from pear.solvers.threads import count as core_count
 
 if TYPE_CHECKING:
+    from pear.bench.stress.kill import Verdict
     from pear.bench.stress.runner import Run, Tally
 
 app = typer.Typer(no_args_is_help=True, help="Try to break this installation.")
@@ -54,6 +56,47 @@ def fuzz(
 
         found = runner.run(count, seed, names, workers or core_count(), to, resume, show)
     _report(found, to, {"count": count, "seed": seed})
+
+
+@app.command("kill")
+def kill(
+    times: Annotated[int, typer.Option(help="Number of kills.", min=1)] = 50,
+    seed: Annotated[int, typer.Option(help="Of who is killed and when.", min=0)] = 0,
+    engine: Annotated[str, typer.Option(help="What runs the sweep: local.")] = "local",
+) -> None:
+    """Kill a small sweep again and again, resume it, and compare its rows; exit code 1 where anything differs."""
+    from pear.bench.stress.kill import kill_and_compare  # only this command needs it
+
+    if engine != "local":
+        raise ExperimentError(f"there is no engine {engine!r} to kill; there is local")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err) as bar:
+        task = bar.add_task("kills", total=times)
+        found = kill_and_compare(times, seed, lambda now: bar.update(task, completed=sum(now.kills.values())))
+    shown = kill_table(found)
+    out.print(Text(f"\n{shown.title}", style="bold"))
+    out.print(rich_table(shown))
+    if found.bad:
+        err.print(Text(f"{found.bad} things differ. {'; '.join(found.examples[:5])}", style="red"), soft_wrap=True)
+        raise typer.Exit(1)
+    out.print(Text("Nothing is lost, nothing is repeated, nothing is wrong.", style="green"))
+
+
+def kill_table(found: Verdict) -> Table:
+    """What was killed how often, and what came of it."""
+    kills = [(f"kills of {who}, {when}", count) for (who, when), count in sorted(found.kills.items())]
+    rows = [
+        ("kills", sum(found.kills.values())),
+        *kills,
+        ("commands started", found.commands),
+        ("sweeps that came to their end", found.sweeps),
+        ("rows compared with an undisturbed sweep", found.rows),
+        ("lost", found.lost),
+        ("repeated", found.repeated),
+        ("wrong", found.wrong),
+        ("workers that outlived their driver", found.orphans),
+    ]
+    return Table("A sweep that is killed", ("", "number"), [(what, f"{count:,}") for what, count in rows])
 
 
 def _report(found: Run, to: Path, settings: dict[str, int]) -> None:

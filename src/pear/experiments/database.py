@@ -1,7 +1,7 @@
 """The database of results: one row a run, written in one transaction when the run has ended.
 
-Any number of processes may share the file. A row that says "done" is never replaced; one that says "failed" gives way
-to a later try.
+Any number of processes may read the file; whoever does runs claims it first, so that rows have one writer. A row that
+says "done" is never replaced; one that says "failed" gives way to a later try.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pear.experiments.errors import DatabaseError
-from pear.experiments.record import Record
+from pear.experiments.lock import Lock
+from pear.experiments.record import JSON_FIELDS, Record
 
 SCHEMA_VERSION = 1
 FILE_NAME = "results.sqlite"
@@ -25,7 +26,6 @@ BUSY_SECONDS = 60.0
 
 
 _COLUMNS = tuple(column.name for column in fields(Record))
-_JSON = ("settings", "metrics", "timings", "history", "versions")
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT)",
     "CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, experiment TEXT, task TEXT, method TEXT, seed INTEGER, "
@@ -53,12 +53,14 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
+        self._lock: Lock | None = None
         with _explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             with _explained(self.path):
                 self._check_version()
+                self._check_whole()
                 _write_ahead(self._connection)
                 with self._transaction():
                     for statement in _SCHEMA:
@@ -69,9 +71,17 @@ class Database:
             self.close()
             raise
 
+    def claim(self) -> None:
+        """Be the one who writes rows, until this is closed or the process ends in whatever way.
+
+        Raises:
+            DatabaseError: another process does; says which, where and since when.
+        """
+        self._lock = Lock(self.path)
+
     def add(self, record: Record) -> bool:
         """Write a record; False where its key is there already and says "done"."""
-        values = [json.dumps(v, sort_keys=True) if k in _JSON else v for k, v in asdict(record).items()]
+        values = [json.dumps(v, sort_keys=True) if k in JSON_FIELDS else v for k, v in asdict(record).items()]
         replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
         with _explained(self.path), self._transaction():
             cursor = self._connection.execute(
@@ -111,6 +121,8 @@ class Database:
     def close(self) -> None:
         """Let go of the file."""
         self._connection.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def __enter__(self) -> Database:
         return self
@@ -134,6 +146,11 @@ class Database:
                 self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
+
+    def _check_whole(self) -> None:
+        (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(" ".join(found.split()))
 
     def _check_version(self) -> None:
         version = _version(self._connection)
@@ -166,7 +183,7 @@ def read_records(path: Path) -> list[Record]:
                     "with --db"
                 )
             records = _records(connection, "ORDER BY created, key")
-    except (sqlite3.Error, json.JSONDecodeError) as error:
+    except sqlite3.Error as error:
         raise DatabaseError(f"{path} cannot be read as a database of runs ({error}); {remedy}") from error
     if not records:
         raise DatabaseError(f"the database {path} holds no runs yet; {remedy}")
@@ -231,8 +248,7 @@ def read_only(path: Path) -> sqlite3.Connection:
 
 def _records(connection: sqlite3.Connection, where: str, *values: object) -> list[Record]:
     found = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM runs {where}", values).fetchall()
-    named = (dict(zip(_COLUMNS, row, strict=True)) for row in found)
-    return [Record(**{k: json.loads(v) if k in _JSON else v for k, v in row.items()}) for row in named]
+    return [Record.read(dict(zip(_COLUMNS, row, strict=True))) for row in found]
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
@@ -276,8 +292,18 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 def _explained(path: Path) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, json.JSONDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        if _is_damage(error):
+            raise DatabaseError(
+                f"{path} is damaged, or no database of runs: {reason}. It is left as it is: name another folder with "
+                "--out, or put a copy that is whole in its place; the program sqlite3 may save rows of it (.recover)"
+            ) from error
         raise DatabaseError(
             f"cannot use the database {path}: {reason}; name another folder with --out, or make room and allow writing"
         ) from error
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether what is in the file is wrong, rather than that it cannot be reached or written."""
+    return isinstance(error, json.JSONDecodeError) or type(error) is sqlite3.DatabaseError

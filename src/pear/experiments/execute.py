@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 import pear
@@ -22,11 +21,14 @@ from pear.experiments.errors import DatabaseError, RunError
 from pear.experiments.protocols import PROTOCOLS
 from pear.experiments.record import Record
 from pear.experiments.specs import Run
+from pear.experiments.whole_file import write_whole
 from pear.train import Progress
+from pear.train.checkpoint import packed_weights, read_weights
 
 WEIGHTS = "weights"
 """The folder of trained weights, beside the database."""
 
+_REMEDY = "train again into another folder (--out)"
 _PACKAGES = ("torch", "numpy", "scipy", "highspy", "osqp")
 
 
@@ -41,21 +43,39 @@ def execute(run: Run, database: Database, progress: Callable[[Progress], None] |
         progress: called after every epoch of a training.
 
     Raises:
-        DatabaseError: the record cannot be written.
+        DatabaseError: the weights or the record cannot be written.
         KeyboardInterrupt: stopped by the user; no record is written.
     """
     there = database.get(run.key)
     if there is not None and there.status == "done":
         return there
+    record = attempt(run, database.path.parent, database.get(run.training().key), progress)
+    database.add(record)
+    return record
+
+
+def attempt(
+    run: Run, folder: Path, trained: Record | None = None, progress: Callable[[Progress], None] | None = None
+) -> Record:
+    """Train or measure, and return the record without writing it; the weights of a training are written.
+
+    Args:
+        run: what to do.
+        folder: of the database; weights are in a folder below.
+        trained: the record of the training that is measured; a training needs none.
+        progress: called after every epoch of a training.
+
+    Raises:
+        DatabaseError: the weights cannot be written, which is no failure of the run.
+        KeyboardInterrupt: stopped by the user.
+    """
     try:
-        found = _train(run, database.path.parent, progress) if run.variant is None else _measure(run, database)
-        record = make_record(run, "done", **found)
+        found = _train(run, folder, progress) if run.variant is None else _measure(run, folder, trained)
     except DatabaseError:
         raise
     except Exception as error:  # noqa: BLE001 (one run that fails, for whatever reason, must not end the others)
-        record = make_record(run, "failed", reason=_reason(error))
-    database.add(record)
-    return record
+        return make_record(run, "failed", reason=_reason(error))
+    return make_record(run, "done", **found)
 
 
 def _train(run: Run, folder: Path, progress: Callable[[Progress], None] | None) -> dict[str, Any]:
@@ -77,33 +97,47 @@ def _train(run: Run, folder: Path, progress: Callable[[Progress], None] | None) 
     }
 
 
-def _measure(run: Run, database: Database) -> dict[str, Any]:
-    trained = database.get(run.training().key)
+def _measure(run: Run, folder: Path, trained: Record | None) -> dict[str, Any]:
     if trained is None:
         raise RunError("the training it measures has not been run")
     if trained.status != "done":
         raise RunError(f"the training it measures failed: {trained.reason}")
-    path = database.path.parent / trained.weights
+    path = weights_path(folder, trained.weights)
     if not path.is_file():
-        raise RunError(f"the trained weights are gone: {path}; train again into another folder (--out)")
+        raise RunError(f"the trained weights are gone: {path}; {_REMEDY}")
     began = time.perf_counter()
     protocol = PROTOCOLS[run.task]
     model = protocol.model(run)
-    model.load_state_dict(torch.load(path, weights_only=True))
+    read_weights(model, path, _REMEDY)
     metrics = protocol.measure(run, model)
     return {"metrics": metrics, "timings": {"total": time.perf_counter() - began}, "weights": trained.weights}
 
 
+def weights_path(folder: Path, said: Any) -> Path:
+    """Where the weights of a row lie, which is in the folder of the database and nowhere else.
+
+    Args:
+        folder: of the database.
+        said: the row's own words, which may be anybody's.
+
+    Raises:
+        RunError: the path leads out of the folder: it is absolute, climbs, or follows a link.
+    """
+    if not isinstance(said, str) or not said or "\0" in said:
+        raise RunError(f"the row names no file of weights but {said!r}; {_REMEDY}")
+    path = folder / said
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise RunError(
+            f"the row says that its weights are at {said!r}, which leads out of the folder of the database; only "
+            f"files in {folder} are read; {_REMEDY}"
+        )
+    return path
+
+
 def _save(model: nn.Module, folder: Path, key: str) -> str:
     """Write weights so that a file of that name is always whole; the path relative to the folder."""
-    target = folder / WEIGHTS / f"{key}.pt"
-    target.parent.mkdir(exist_ok=True)
-    temporary = target.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        torch.save(model.state_dict(), temporary)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    target = folder / WEIGHTS / f"{key}.weights"
+    write_whole(target, packed_weights(model))
     return f"{WEIGHTS}/{target.name}"
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any
+
+from pear.experiments.errors import DatabaseError
 
 
 @dataclass(frozen=True)
@@ -43,3 +48,53 @@ class Record:
     versions: dict[str, str] = field(default_factory=dict)
     machine: str = ""
     created: str = ""
+
+    @classmethod
+    def read(cls, row: Mapping[str, Any]) -> Record:
+        """The record of a row of a database, whose fields may be anything.
+
+        Raises:
+            DatabaseError: a field is not what it must be; the message names the row and the field.
+        """
+        found = {}
+        for name, said in row.items():
+            expected, value = _KINDS.get(name, str), said
+            if name in JSON_FIELDS:
+                try:
+                    value = json.loads(said)
+                except (TypeError, ValueError, RecursionError):
+                    value = _NO_JSON
+            if not _fits(name, value):
+                words = f"a JSON {expected.__name__}" if name in JSON_FIELDS else f"a value of type {expected.__name__}"
+                raise DatabaseError(
+                    f"the row with the key {str(row.get('key'))[:80]!r} is damaged or was altered: its {name} is "
+                    f"{str(said)[:80]!r}, and {words} was expected; restore the database, or delete the row and run "
+                    "pear reproduce again"
+                )
+            found[name] = value
+        return cls(**found)
+
+
+JSON_FIELDS = ("settings", "metrics", "timings", "history", "versions")
+"""Fields that a database keeps as JSON."""
+
+_KINDS: dict[str, type] = {"seed": int, "history": list} | dict.fromkeys(
+    ("settings", "metrics", "timings", "versions"), dict
+)
+_MAY_BE_MISSING = ("reason", "weights", "machine", "created")
+_NO_JSON = object()
+
+
+def _fits(name: str, value: Any) -> bool:
+    if value is None:
+        return name in _MAY_BE_MISSING
+    kind: Any = _KINDS.get(name, str)
+    if not isinstance(value, kind):
+        return False
+    if name == "timings":
+        return all(isinstance(seconds, (int, float)) for seconds in value.values())
+    if name == "history":
+        return all(
+            isinstance(check, list) and all(isinstance(x, (int, float, NoneType)) for x in check) for check in value
+        )
+    return name != "status" or value in ("done", "failed")

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pear.errors import PearError
 from pear.experiments.catalogue import METHODS, SEEDS, TASKS
+from pear.experiments.errors import DatabaseError
 from pear.experiments.record import Record
 from pear.report import style
 from pear.report.caps import caps_section
@@ -26,6 +28,8 @@ CITATION = (
     "Junhyeong Lee, Sangjin Jin, Yongjae Lee: Decision-Focused Learning via Tangent-Space Projection of Prediction "
     "Error, ICML 2026."
 )
+_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
+"""What settings and metrics that are not those of a run end in."""
 _MAIN = (Verdict.WITHIN, Verdict.BETTER, Verdict.WORSE, Verdict.NOT_RUN)
 
 
@@ -45,9 +49,29 @@ def write_report(runs: Runs, folder: Path) -> Written:
         folder: exists, and can be written to.
 
     Raises:
+        DatabaseError: a row holds settings or metrics that are not those of a run; the message names it.
         MissingExtraError: jinja2 or matplotlib, which write and draw the page, is not installed.
     """
     style.require("the report", "jinja2", "matplotlib")
+    try:
+        texts, sections, words = _texts(runs)
+    except PearError:
+        raise
+    except _UNREADABLE as error:
+        raise DatabaseError(
+            f"{runs.path} cannot be shown: {_culprit(runs)} ({repr(error)[:200]}); restore the database, or delete "
+            "what is wrong and run pear reproduce again"
+        ) from error
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    for section in sections:
+        if section.save is not None:
+            section.save(folder / f"{section.name}.svg")
+    return Written(folder / PAGE, folder / TABLES, words)
+
+
+def _texts(runs: Runs) -> tuple[dict[str, str], list[Section], str]:
+    """The files by name, the sections in them, and the summary."""
     compared = table_sections(runs)
     others = [section for section in (comparison_section(runs), caps_section(runs)) if section is not None]
     sections = [
@@ -71,13 +95,27 @@ def write_report(runs: Runs, folder: Path) -> Written:
         "counts": counts,
         "verdicts": [verdict for verdict in Verdict if verdict in _MAIN or counts(compared)[verdict]],
     }
-    texts = {name: render(name, values) for name in (PAGE, TABLES)}
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    for section in sections:
-        if section.save is not None:
-            section.save(folder / f"{section.name}.svg")
-    return Written(folder / PAGE, folder / TABLES, words)
+    return {name: render(name, values) for name in (PAGE, TABLES)}, sections, words
+
+
+def _culprit(runs: Runs) -> str:
+    """The row because of which the report cannot be written, in words: found by halving."""
+    suspects = [*runs.done, *runs.failed]
+    while len(suspects) > 1:
+        halves = suspects[: len(suspects) // 2], suspects[len(suspects) // 2 :]
+        suspects = next((half for half in halves if not _can_be_shown(half, runs)), [])
+    if not suspects:
+        return "its rows do not fit together"
+    return f"the settings or metrics of the row with the key {suspects[0].key[:80]!r} are not those of a run"
+
+
+def _can_be_shown(rows: Sequence[Record], runs: Runs) -> bool:
+    done, failed = ([row for row in rows if (row.status == "done") is which] for which in (True, False))
+    try:
+        _texts(Runs(runs.path, tuple(done), tuple(failed)))
+    except _UNREADABLE:
+        return False
+    return True
 
 
 def section_markdown(section: Section) -> str:

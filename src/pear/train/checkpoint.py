@@ -1,20 +1,35 @@
-"""A training run on disk, so that it can be resumed."""
+"""A training run on disk, so that it can be resumed; and the weights of a model in a file."""
 
 from __future__ import annotations
 
-import os
-import pickle
-from dataclasses import dataclass
+import copy
+import hashlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from pear.errors import DataError
+from pear.problem import Model, Problem
+from pear.problem.problem import FIELDS
+from pear.problem.sparse import SparseMatrix
+from pear.train import archive
 from pear.train.errors import TrainingError
+from pear.train.history import History
+from pear.train.samples import Samples
+from pear.train.samples.arrays import leaves
+from pear.train.stopping import EarlyStopping
+
+KIND, WEIGHTS_KIND, VERSION = "PEAR checkpoint", "PEAR weights file", 1
+_NOT_COMPARED = {"solver", "on_failure", "problem"}  # a resumed run may change the first two; a problem has a digest
 
 
-@dataclass(frozen=True)
+@dataclass
 class Checkpoint:
     """Saves and restores everything that the next epoch depends on.
 
@@ -22,6 +37,9 @@ class Checkpoint:
         path: the file; it is replaced as a whole, so that a break while writing leaves the last one.
         model, optimizer, generator: whose states are kept.
         loss: its ``state_dict`` is kept where it has one.
+        stopping, schedule: of the run, whose states are kept; schedule may be None.
+        data: what is known of the samples, of :func:`data_identity`; a run on others is not resumed.
+        identity: what a file belongs to, taken before training changes anything.
     """
 
     path: Path
@@ -29,37 +47,198 @@ class Checkpoint:
     optimizer: torch.optim.Optimizer
     loss: Any
     generator: torch.Generator
+    stopping: EarlyStopping
+    schedule: ReduceLROnPlateau | None
+    data: dict[str, Any]
+    identity: dict[str, Any] = field(init=False)
 
-    def save(self, **run: Any) -> None:
-        """Write the states, and the parts of the run given by name."""
-        states = {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "generator": self.generator.get_state(),
-            "loss": self.loss.state_dict() if isinstance(self.loss, nn.Module) else {},
-            "run": run,
+    def __post_init__(self) -> None:
+        self.identity = {
+            "model": model_identity(self.model),
+            "optimizer": type(self.optimizer).__qualname__,
+            "loss": loss_identity(self.loss),
+            "data": self.data,
         }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        half = self.path.with_name(self.path.name + ".part")
-        torch.save(states, half)
-        os.replace(half, self.path)
 
-    def load(self) -> dict[str, Any] | None:
-        """Restore the states and return the parts of the run; None where nothing has been saved."""
+    def save(self, history: History, best_weights: Mapping[str, Any] | None) -> None:
+        """Write the states, the history and the best weights so far."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        content = {"identity": self.identity, "states": self._states(), "history": history.as_dict()}
+        archive.write(self.path, KIND, VERSION, {**content, "best_weights": best_weights})
+
+    def load(self) -> tuple[History, dict[str, Any] | None] | None:
+        """Restore the states and return the history and the best weights; None where nothing has been saved.
+
+        Raises:
+            TrainingError: the file is cut off, altered, something else, or of another model, optimizer, loss or data;
+                it is left as it is, and so is everything here.
+        """
         if not self.path.exists():
             return None
+        before = copy.deepcopy(self._states())
         try:
-            # the file is the user's own; it holds the history's classes beside tensors
-            states = torch.load(self.path, weights_only=False)
-            self.model.load_state_dict(states["model"])
-            self.optimizer.load_state_dict(states["optimizer"])
-            if isinstance(self.loss, nn.Module):
-                self.loss.load_state_dict(states["loss"])
-        except (RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as error:
+            said = archive.read(self.path, KIND, VERSION, "delete it, or give another path", self._check)
+            best = said["best_weights"]
+            _check_tensors(said["states"]["model"], self.identity["model"])
+            if best is not None:
+                _check_tensors(best, self.identity["model"])
+            history = History.from_dict(said["history"])
+            self._restore(said["states"])
+        except DataError as error:
+            raise TrainingError(f"the run is not resumed, and nothing has changed: {error}") from error
+        except archive.MALFORMED as error:
+            self._restore(before)
             raise TrainingError(
-                f"the checkpoint {self.path} does not belong to this model, optimizer and loss ({error}); "
-                "delete it, or give another path"
+                f"the checkpoint {self.path} does not belong to this model, optimizer and loss ({error!r}); nothing "
+                "has changed: delete it, or give another path"
             ) from error
+        return history, best
+
+    def _states(self) -> dict[str, Any]:
+        return {
+            "model": dict(self.model.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "generator": self.generator.get_state(),
+            "loss": dict(self.loss.state_dict()) if isinstance(self.loss, nn.Module) else {},
+            "stopping": [self.stopping.reference, self.stopping.waited],
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
+        }
+
+    def _restore(self, states: Mapping[str, Any]) -> None:
+        load_weights(self.model, states["model"])
+        self.optimizer.load_state_dict(states["optimizer"])
+        if isinstance(self.loss, nn.Module):
+            self.loss.load_state_dict(states["loss"])
         self.generator.set_state(states["generator"])
-        run: dict[str, Any] = states["run"]
-        return run
+        reference, waited = states["stopping"]
+        self.stopping.reference, self.stopping.waited = float(reference), int(waited)
+        if self.schedule is not None and states["schedule"] is not None:
+            if set(states["schedule"]) != set(self.schedule.state_dict()):  # torch takes any name for an attribute
+                raise KeyError(f"schedule {sorted(states['schedule'])}")
+            self.schedule.load_state_dict(states["schedule"])
+
+    def _check(self, said: dict[str, Any]) -> None:
+        """Raises where a file of this identity is of another run."""
+        for what, own in self.identity.items():
+            if (other := said[what]) != own:
+                raise DataError(
+                    f"the checkpoint {self.path} does not belong to this {what}: {difference(other, own)}; delete it, "
+                    "or give another path"
+                )
+
+
+def packed_weights(model: nn.Module) -> bytes:
+    """A file with the weights of a model, and what they belong to."""
+    content = {"identity": model_identity(model), "weights": dict(model.state_dict())}
+    return archive.packed(WEIGHTS_KIND, VERSION, content)
+
+
+def read_weights(model: nn.Module, path: Path, remedy: str) -> None:
+    """Give a model the weights of a file.
+
+    Args:
+        model: is unchanged where the file is refused.
+        path: of the file.
+        remedy: what to do then.
+
+    Raises:
+        DataError: the file is missing, cut off, altered, something else, or of another model.
+    """
+    own = model_identity(model)
+
+    def check(said: dict[str, Any]) -> None:
+        if said != own:
+            raise DataError(f"the weights in {path} do not belong to this model: {difference(said, own)}; {remedy}")
+
+    said = archive.read(path, WEIGHTS_KIND, VERSION, remedy, check)
+    try:
+        weights = said["weights"]
+        _check_tensors(weights, own)
+    except archive.MALFORMED as error:
+        raise DataError(f"{path} is no {WEIGHTS_KIND} that PEAR has written ({error!r}); {remedy}") from error
+    load_weights(model, weights)
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
+    """``load_state_dict`` of weights that came without the versions of the modules: they are this model's own."""
+    own = model.state_dict()
+    if set(own) != set(weights):
+        raise KeyError(f"weights {sorted(set(own) ^ set(weights))}")
+    own.update(weights)
+    model.load_state_dict(own)
+
+
+def model_identity(model: nn.Module) -> dict[str, Any]:
+    """The class, and dtype and shape of every tensor, by its name."""
+    return {"class": type(model).__qualname__, "tensors": _tensors(model.state_dict())}
+
+
+def loss_identity(loss: Any) -> dict[str, Any]:
+    """The class or name of a loss, its settings, and a digest of its problem.
+
+    Settings are the plain values among the arguments of its class that it keeps under their names.
+
+    Example:
+        >>> import pear
+        >>> loss_identity(pear.PEARLoss(pear.Problem(lb=0, ub=1, n=2), smoothing=0.5))["settings"]
+        {'smoothing': 0.5, 'injection': 0.05, 'guidance': 10.0, 'reduction': 'mean'}
+    """
+    if not isinstance(loss, nn.Module):
+        return {"class": getattr(loss, "__qualname__", type(loss).__qualname__), "settings": {}, "problem": None}
+    names = [name for name in inspect.signature(type(loss)).parameters if name not in _NOT_COMPARED]
+    given = {name: getattr(loss, name) for name in names if hasattr(loss, name)}
+    plain = {name: value for name, value in given.items() if isinstance(value, (bool, int, float, str))}
+    problem = getattr(loss, "given", getattr(loss, "problem", None))
+    return {"class": type(loss).__qualname__, "settings": plain, "problem": _problem_identity(problem)}
+
+
+def data_identity(train: Samples, validation: Samples) -> dict[str, Any]:
+    """What is known of samples without reading them again: their number, and the shapes of one."""
+    look = train.look()
+    shapes = [list(part.shape[1:]) for part in leaves(look.features)]
+    return {"samples": len(train), "features": shapes, "costs": look.costs.shape[-1], "validation": len(validation)}
+
+
+def difference(other: Any, own: Any, where: str = "") -> str:
+    """Where two identities differ first, in words.
+
+    Example:
+        >>> difference({"class": "Linear", "bias": True}, {"class": "Linear", "bias": False})
+        'its bias is True, and False was expected'
+    """
+    if isinstance(other, dict) and isinstance(own, dict):
+        for name in dict.fromkeys((*own, *other)):
+            if other.get(name) != own.get(name):
+                return difference(other.get(name), own.get(name), f"{where} {name}")
+    return f"its{where} is {str(other)[:80]}, and {str(own)[:80]} was expected"
+
+
+def _tensors(state: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        name: f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+        if isinstance(value, Tensor)
+        else type(value).__name__
+        for name, value in state.items()
+    }
+
+
+def _check_tensors(state: Mapping[str, Any], model: Mapping[str, Any]) -> None:
+    if (found := _tensors(state)) != model["tensors"]:
+        raise ValueError(difference(found, model["tensors"]))
+
+
+def _problem_identity(problem: Any) -> str | None:
+    """Size, and a digest of the numbers; None where there is no problem of PEAR's."""
+    plain = problem.problem if isinstance(problem, Model) else problem
+    if not isinstance(plain, Problem):
+        return None
+    found = hashlib.sha256(plain.sense.encode())
+    for name in (*FIELDS, "integer"):
+        value = getattr(plain, name)
+        parts = (value.csr.data, value.csr.indices, value.csr.indptr) if isinstance(value, SparseMatrix) else (value,)
+        for part in parts:
+            array = part.detach().cpu().numpy() if isinstance(part, Tensor) else part
+            found.update(f"{name} {getattr(array, 'shape', None)}".encode())
+            if array is not None:
+                found.update(array.tobytes())
+    return f"{plain.n} variables, {found.hexdigest()[:16]}"

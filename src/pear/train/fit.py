@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.train.checkpoint import Checkpoint
+from pear.train.checkpoint import Checkpoint, data_identity
 from pear.train.config import FitConfig
 from pear.train.history import Callback, Check, History, Progress
 from pear.train.loss import keyed
@@ -78,7 +78,8 @@ def fit(
         progress: one function or several, called after every epoch; one that returns True ends the run.
         checkpoint: a file that is written at every check; where it exists already, the run resumes from it, and ends
             as it would have without the break, but for the order of a DataLoader that shuffles. The squared error that
-            comes first has one of its own, with ``.mse`` behind its name.
+            comes first has one of its own, with ``.mse`` behind its name. A file that is cut off, altered, or of
+            another model, optimizer, loss or data is refused with a ``TrainingError``, and nothing changes.
 
     Returns:
         What happened, check by check.
@@ -174,7 +175,9 @@ def _train(
     generator = config.generator()
     try:
         if checkpoint is not None:
-            run.checkpoint = Checkpoint(checkpoint, model, optimizer, loss, generator)
+            data = data_identity(train, job.validation)
+            states = (model, optimizer, loss, generator, run.stopping, run.schedule)
+            run.checkpoint = Checkpoint(checkpoint, *states, data)
         if not run.resume():
             run.go_on_from(before)
             if hasattr(loss, "calibrate"):

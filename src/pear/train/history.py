@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Reason = Literal["patience", "max_epochs", "time_cap", "interrupted", "callback"]
 Part = Literal["mse", "loss"]
@@ -25,6 +25,11 @@ class Check:
     seconds: float
     loss: float
     metric: float
+
+    @classmethod
+    def from_dict(cls, said: dict[str, Any]) -> Check:
+        """The check of its fields; they must be numbers."""
+        return cls(int(said["epoch"]), float(said["seconds"]), float(said["loss"]), float(said["metric"]))
 
 
 @dataclass(frozen=True)
@@ -94,3 +99,27 @@ class History:
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, said: dict[str, Any]) -> History:
+        """What ``as_dict`` was of.
+
+        Example:
+            >>> history = History([Check(1, 0.5, 2.0, 0.1)], epochs=1, before=History(stopped="patience"))
+            >>> History.from_dict(history.as_dict()) == history
+            True
+        """
+        if said["stopped"] not in get_args(Reason):
+            raise ValueError(f"stopped must be one of {get_args(Reason)}; got {said['stopped']!r}")
+        return cls(
+            checks=[Check.from_dict(check) for check in said["checks"]],
+            epochs=int(said["epochs"]),
+            seconds=float(said["seconds"]),
+            check_seconds=float(said["check_seconds"]),
+            split={str(name): float(seconds) for name, seconds in said["split"].items()},
+            stopped=said["stopped"],
+            best=None if said["best"] is None else Check.from_dict(said["best"]),
+            before=None if said["before"] is None else cls.from_dict(said["before"]),
+            held_out=int(said["held_out"]),
+            note=str(said["note"]),
+        )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from pear.train.checkpoint import Checkpoint
+from pear.train.checkpoint import Checkpoint, load_weights
 from pear.train.compiled import LinearEpochs
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
@@ -73,10 +73,8 @@ class Run:
         state = None if self.checkpoint is None else self.checkpoint.load()
         if state is None:
             return False
-        self.history, self.stopping, self.best_weights = state["history"], state["stopping"], state["best_weights"]
+        self.history, self.best_weights = state
         self.start -= self.history.checks[-1].seconds if self.history.checks else 0.0
-        if self.schedule is not None and state.get("schedule"):
-            self.schedule.load_state_dict(state["schedule"])
         return True
 
     def go_on_from(self, before: History | None) -> None:
@@ -178,8 +176,7 @@ class Run:
         if self.schedule is not None:
             self.schedule.step(value)
         if self.checkpoint is not None:
-            kept = {"history": self.history, "stopping": self.stopping, "best_weights": self.best_weights}
-            self.checkpoint.save(**kept, schedule=self.schedule.state_dict() if self.schedule is not None else None)
+            self.checkpoint.save(self.history, self.best_weights)
         return out_of_patience
 
     def to_beat(self, best: Check) -> float:
@@ -215,4 +212,4 @@ class Run:
 
     def restore(self) -> None:
         """The best weights, or, before the first check, those that the model came with."""
-        self.model.load_state_dict(self.given if self.best_weights is None else self.best_weights)
+        load_weights(self.model, self.given if self.best_weights is None else self.best_weights)

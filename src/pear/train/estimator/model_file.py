@@ -10,72 +10,71 @@ import numpy as np
 import torch
 from torch import nn
 
-from pear.errors import ProblemError
+from pear.errors import DataError, PearError, ProblemError
 from pear.losses.module import DecisionModule
 from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projection
 from pear.problem.constraint_map import SIDES
 from pear.problem.problem import FIELDS
-from pear.train.estimator.archive import Archive
+from pear.train import archive
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
 
-KIND, VERSION = "pear model", 2
-_WITHOUT_CONSTRAINT_MAP = 1  # which an older pear reads; it would not see the map
+KIND, VERSION = "PEAR model file", 3
+_REMEDY = "DecisionRegressor.save and `pear train` write one"
 
 Regressor = TypeVar("Regressor", bound="DecisionRegressor")
 
 
 def save(estimator: DecisionRegressor, path: Path) -> None:
     """Write a fitted estimator."""
-    archive = Archive()
     own = isinstance(estimator.model, nn.Module)
-    weights = {
-        name: archive.put(f"weights/{name}", _tensor(name, w)) for name, w in estimator.model_.state_dict().items()
-    }
-    rows = estimator.problem.constraint_map if isinstance(estimator.problem, Model) else None
-    archive.document |= {
-        "format": KIND,
-        "version": _WITHOUT_CONSTRAINT_MAP if rows is None else VERSION,
+    content = {
         "parameters": _parameters(estimator),
         "own_module": type(estimator.model).__name__ if own else None,
-        "problem": _put_problem(archive, estimator.problem),
-        "weights": weights,
-        "loss_state": _put_loss_state(archive, estimator),
+        "problem": _problem_content(estimator.problem),
+        "weights": {name: _tensor(name, weight) for name, weight in estimator.model_.state_dict().items()},
+        "loss_state": _loss_state(estimator),
         "features": estimator.n_features_in_,
         "feature_names": _names(getattr(estimator, "feature_names_in_", None), "columns of X"),
         "columns": _names(estimator._columns, "columns of C"),
         "flat": estimator._flat,
         "epochs": estimator.n_iter_,
     }
-    archive.write(path)
+    archive.write(path, KIND, VERSION, content)
 
 
 def load(kind: type[Regressor], path: Path, model: nn.Module | None) -> Regressor:
     """The fitted estimator in a file; ``model`` where its module is the user's own."""
-    archive = Archive.read(path, KIND, VERSION)
-    said = archive.document
-    weights = {name: torch.from_numpy(archive.get(one)) for name, one in said["weights"].items()}
+    said = archive.read(path, KIND, VERSION, _REMEDY)
+    try:
+        return _estimator(kind, said, path, model)
+    except PearError:
+        raise
+    except archive.MALFORMED as error:
+        raise DataError(f"{path} is no {KIND} that PEAR has written ({error!r}); {_REMEDY}") from error
+
+
+def _estimator(kind: type[Regressor], said: dict[str, Any], path: Path, model: nn.Module | None) -> Regressor:
     if (said["own_module"] is None) != (model is None):
         wanted = "no model: its own is in the file" if model is not None else f"model=…, a {said['own_module']} like it"
         raise ProblemError(f"{path} was written with {said['own_module'] or 'a model made by name'}; pass {wanted}")
     architecture = said["parameters"].pop("model") if model is None else model
-    said["parameters"]["hidden_layer_sizes"] = tuple(said["parameters"]["hidden_layer_sizes"])
-    estimator = kind(_get_problem(archive, said["problem"]), architecture, **said["parameters"])
+    estimator = kind(_problem(said["problem"]), architecture, **said["parameters"])
     estimator.n_features_in_, estimator.n_iter_ = said["features"], said["epochs"]
     if said["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(said["feature_names"], dtype=object)
     estimator._columns = None if said["columns"] is None else tuple(said["columns"])
     estimator._flat = said["flat"]
-    _restore_weights(estimator, weights, path)
-    _restore_loss(estimator, archive, said["loss_state"])
+    _restore_weights(estimator, said["weights"], path)
+    _restore_loss(estimator, said["loss_state"])
     return estimator
 
 
 def _parameters(estimator: DecisionRegressor) -> dict[str, Any]:
     """The constructor's parameters as JSON can say them: those that are objects are left to ``load``'s caller."""
     given = {name: _plain(value) for name, value in estimator.get_params(deep=False).items() if name != "problem"}
-    given["hidden_layer_sizes"] = [_plain(size) for size in given["hidden_layer_sizes"]]
+    given["hidden_layer_sizes"] = tuple(_plain(size) for size in given["hidden_layer_sizes"])
     if isinstance(estimator.model, nn.Module):
         del given["model"]
     if not isinstance(given["loss"], str):
@@ -107,90 +106,82 @@ def _tensor(name: str, value: Any) -> torch.Tensor:
     return value
 
 
-def _put_problem(archive: Archive, problem: Problem | Model) -> dict[str, Any]:
+def _problem_content(problem: Problem | Model) -> dict[str, Any]:
     model, plain = (problem, problem.problem) if isinstance(problem, Model) else (None, problem)
     if plain.phi is not None:
         raise ProblemError("the problem has a smooth term, which is made of functions; a model file holds arrays only")
-    fields = {name: archive.put(f"problem/{name}", getattr(plain, name)) for name in (*FIELDS, "integer")}
+    fields = {name: getattr(plain, name) for name in (*FIELDS, "integer")}
     said: dict[str, Any] = {"fields": fields, "sense": plain.sense, "n": plain.n}
     if model is not None:
-        layout = [[name, archive.put(f"layout/{i}", at)] for i, (name, at) in enumerate(model.layout.items())]
         own = model.cost_map
-        cost_map = None if own is None else {"M": archive.put("M", own.M), "names": list(own.names)}
         said["model"] = {
-            "known": archive.put("known", model.known if own is None else own.known),
+            "known": model.known if own is None else own.known,
             "offset": float(model.offset),
             "variables": list(model.variables),
             "rows": list(model.rows),
             "report": model.report,
-            "layout": layout,
-            "cost_map": cost_map,
+            "layout": dict(model.layout),
+            "cost_map": None if own is None else {"M": own.M, "names": list(own.names)},
         }
         if model.constraint_map is not None:
-            said["model"] |= _put_constraints(archive, model.constraint_map, model.recourse)
+            said["model"] |= _constraints_content(model.constraint_map, model.recourse)
     return said
 
 
-def _put_constraints(archive: Archive, rows: ConstraintMap, recourse: Penalty | Projection | None) -> dict[str, Any]:
+def _constraints_content(rows: ConstraintMap, recourse: Penalty | Projection | None) -> dict[str, Any]:
     """The constraint map and the recourse; prices as they were given: a number, an array or a pair of these."""
-    said: dict[str, Any] = {
-        "constraint_map": {side: archive.put(f"constraint_map/{side}", rows.matrix(side)) for side in SIDES}
-    }
+    said: dict[str, Any] = {"constraint_map": {side: rows.matrix(side) for side in SIDES}}
     if isinstance(recourse, Penalty):
-        prices = {side: getattr(recourse, side) for side in SIDES}
-        said["penalty"] = {
-            side: [archive.put(f"penalty/{side}/{i}", one) for i, one in enumerate(price)]
-            if isinstance(price, tuple)
-            else archive.put(f"penalty/{side}", price)
-            for side, price in prices.items()
-        }
+        said["penalty"] = {side: _price(getattr(recourse, side)) for side in SIDES}
     elif recourse is not None:
-        weights = archive.put("projection/weights", recourse.weights)
-        said["projection"] = {"weights": weights, "price": float(recourse.price)}
+        said["projection"] = {"weights": _price(recourse.weights), "price": float(recourse.price)}
     return said
 
 
-def _get_constraints(archive: Archive, said: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a ``Model`` from what ``_put_constraints`` wrote; none where nothing was."""
+def _price(given: Any) -> Any:
+    if given is None or isinstance(given, (int, float, torch.Tensor)):
+        return given
+    return tuple(_price(one) for one in given) if isinstance(given, tuple) else np.asarray(given)
+
+
+def _constraints(said: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a ``Model`` from what ``_constraints_content`` gave; none where nothing was."""
     if "constraint_map" not in said:
         return {}
-    found: dict[str, Any] = {
-        "constraint_map": ConstraintMap(**{side: archive.get(one) for side, one in said["constraint_map"].items()})
-    }
+    found: dict[str, Any] = {"constraint_map": ConstraintMap(**said["constraint_map"])}
     if "penalty" in said:
-        prices = {
-            side: tuple(archive.get(one) for one in price) if isinstance(price, list) else archive.get(price)
-            for side, price in said["penalty"].items()
-        }
-        found["recourse"] = Penalty(**prices)
+        found["recourse"] = Penalty(**said["penalty"])
     elif "projection" in said:
-        own = said["projection"]
-        found["recourse"] = Projection(archive.get(own["weights"]), own["price"])
+        found["recourse"] = Projection(**said["projection"])
     return found
 
 
-def _get_problem(archive: Archive, said: dict[str, Any]) -> Problem | Model:
-    fields = {name: archive.get(one) for name, one in said["fields"].items()}
-    problem = Problem(**fields, sense=said["sense"], n=said["n"])
+def _problem(said: dict[str, Any]) -> Problem | Model:
+    problem = Problem(**said["fields"], sense=said["sense"], n=said["n"])
     model = said.get("model")
     if model is None:
         return problem
-    known, own = archive.get(model["known"]), model["cost_map"]
+    known, own = torch.as_tensor(model["known"]), model["cost_map"]
     return Model(
         problem,
-        known=torch.from_numpy(known),
+        known=known,
         offset=model["offset"],
         variables=tuple(model["variables"]),
         rows=tuple(model["rows"]),
-        cost_map=None if own is None else CostMap(archive.get(own["M"]), known, own["names"]),
-        layout={name: torch.from_numpy(archive.get(at)) for name, at in model["layout"]},
+        cost_map=None if own is None else CostMap(own["M"], known, own["names"]),
+        layout={name: torch.as_tensor(at) for name, at in model["layout"].items()},
         report=model["report"],
-        **_get_constraints(archive, model),
+        **_constraints(model),
     )
 
 
 def _restore_weights(estimator: DecisionRegressor, weights: dict[str, torch.Tensor], path: Path) -> None:
     """A model of the right shape, with the weights of the file."""
+    if isinstance(estimator.model, str):  # no layer is made that is wider than the weights in the file
+        asked = [estimator.n_features_in_, *(estimator.hidden_layer_sizes if estimator.model == "mlp" else ())]
+        sizes = {size for weight in weights.values() for size in weight.shape}
+        if not set(asked) <= sizes:
+            raise DataError(f"{path} asks for layers of {asked}, and holds weights of {sorted(sizes)}; {_REMEDY}")
     like = weights.get("0.mean", next(iter(weights.values())))
     estimator.model_ = estimator._architecture(torch.zeros(1, estimator.n_features_in_, dtype=like.dtype))
     try:
@@ -200,22 +191,18 @@ def _restore_weights(estimator: DecisionRegressor, weights: dict[str, torch.Tens
     estimator.model_.eval()
 
 
-def _put_loss_state(archive: Archive, estimator: DecisionRegressor) -> dict[str, Any] | None:
+def _loss_state(estimator: DecisionRegressor) -> dict[str, Any] | None:
     """What PEAR's loss has settled on, so that training can go on."""
     loss = estimator.loss_
-    if not isinstance(loss, DecisionModule) or not isinstance(estimator.loss, str):
-        return None
-    state = loss.get_extra_state()
-    return {**state, "units": archive.put("units", state.get("units"))}
+    return loss.get_extra_state() if isinstance(loss, DecisionModule) and isinstance(estimator.loss, str) else None
 
 
-def _restore_loss(estimator: DecisionRegressor, archive: Archive, state: dict[str, Any] | None) -> None:
+def _restore_loss(estimator: DecisionRegressor, state: dict[str, Any] | None) -> None:
     """The loss, as training left it; a loss that was an object is not in the file, and training needs another."""
     estimator.smoothing_ = None
     if estimator.loss is None:
         return
     estimator.loss_ = estimator._make_loss()
     if state is not None:
-        units = archive.get(state["units"])
-        estimator.loss_.set_extra_state({**state, "units": None if units is None else torch.from_numpy(units)})
+        estimator.loss_.set_extra_state(state)
         estimator.smoothing_ = estimator.loss_.chosen_smoothing

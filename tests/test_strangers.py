@@ -1,0 +1,339 @@
+"""Files from strangers: what is cut off, altered or foreign is refused in words, and nothing in a file runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import re
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from torch import nn
+
+import pear
+from pear.errors import DataError, ProblemError
+from pear.train import archive
+from pear.train.checkpoint import packed_weights, read_weights
+from pear.train.errors import TrainingError
+
+pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
+
+PROBLEM = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
+ONE = pear.FitConfig(max_epochs=1, start="standardised")
+rng = np.random.default_rng(0)
+X, C = torch.from_numpy(rng.normal(size=(24, 2))), torch.from_numpy(rng.random((24, 3)))
+
+
+def network(width: int = 3) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, width), nn.Tanh(), nn.Linear(width, 3)).double()
+
+
+def resume(path: Path, **changed: Any) -> nn.Module:
+    """Train for an epoch into this file, or go on from it."""
+    said: dict[str, Any] = {
+        "model": network(),
+        "loss": pear.PEARLoss(PROBLEM),
+        "data": (X, C),
+        "config": ONE,
+        **changed,
+    }
+    optimizer = said.get("optimizer", lambda model: None)(said["model"])
+    pear.fit(
+        said["model"], said["loss"], said["data"], (X, C), config=said["config"], optimizer=optimizer, checkpoint=path
+    )
+    return said["model"]
+
+
+def write_model_file(path: Path) -> None:
+    pear.DecisionRegressor(PROBLEM, max_epochs=1).fit(X.numpy(), C.numpy()).save(path)
+
+
+KINDS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
+    "checkpoint": (resume, resume),
+    "weights": (
+        lambda path: path.write_bytes(packed_weights(network())),
+        lambda path: read_weights(network(), path, "train again"),
+    ),
+    "model file": (write_model_file, pear.DecisionRegressor.load),
+}
+
+
+@pytest.fixture(params=KINDS)
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Callable[[Path], Any]]:
+    """A file of each kind, and who reads it."""
+    write, read = KINDS[request.param]
+    write(tmp_path / "file")
+    return tmp_path / "file", read
+
+
+def refused(read: Callable[[Path], Any], path: Path) -> str:
+    """What is said of a file that is refused, and left as it is."""
+    before = path.read_bytes()
+    with pytest.raises((DataError, TrainingError)) as error:
+        read(path)
+    assert path.read_bytes() == before
+    return str(error.value)
+
+
+def test_three_flipped_bits_are_refused_wherever_they_are(file: tuple[Path, Any]) -> None:
+    path, read = file
+    content, chance = path.read_bytes(), random.Random(0)
+    for _ in range(60):
+        altered = bytearray(content)
+        for bit in chance.sample(range(8 * len(content)), 3):
+            altered[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(altered)
+        assert "altered or damaged" in (said := refused(read, path)) or "cut off or damaged" in said
+
+
+def test_a_bit_of_every_part_of_the_end_is_watched(tmp_path: Path) -> None:
+    """The zip's directory, its comment and the checksum: what zip itself does not watch."""
+    path = tmp_path / "file"
+    path.write_bytes(packed_weights(network()))
+    content = path.read_bytes()
+    for at in range(len(content) - 700, len(content), 3):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        refused(KINDS["weights"][1], path)
+
+
+def test_a_file_that_is_cut_off_is_refused_at_every_length(file: tuple[Path, Any]) -> None:
+    path, read = file
+    content = path.read_bytes()
+    for length in {0, 1, 70, 80, len(content) - 1, *random.Random(1).sample(range(len(content)), 30)}:
+        path.write_bytes(content[:length])
+        assert "cut off" in refused(read, path)
+
+
+class Payload:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.target),)
+
+
+@pytest.mark.parametrize("write", ["torch.save", "legacy", "pickle"])
+def test_a_payload_does_nothing(file: tuple[Path, Any], write: str, tmp_path: Path) -> None:
+    path, read = file
+    bad = {"model": network().state_dict(), "run": Payload(tmp_path / "ran")}
+    if write == "pickle":
+        path.write_bytes(pickle.dumps(bad))
+    else:
+        torch.save(bad, path, _use_new_zipfile_serialization=write == "torch.save")
+    assert "holds a pickle" in (said := refused(read, path))
+    assert "may run code" in said
+    assert "earlier versions of PEAR" in said
+    assert not (tmp_path / "ran").exists()
+    pickle.loads(pickle.dumps(Payload(tmp_path / "ran")))  # it would have
+    assert (tmp_path / "ran").exists()
+
+
+def resealed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Alter the document of a file as somebody does who knows how to make the checksum fit."""
+    with zipfile.ZipFile(path) as opened:
+        files = {name: opened.read(name) for name in opened.namelist()}
+    document = json.loads(files[archive.DOCUMENT])
+    change(document)
+    seal(path, {**files, archive.DOCUMENT: json.dumps(document).encode()})
+
+
+def seal(path: Path, files: dict[str, bytes], how: int = zipfile.ZIP_STORED) -> None:
+    with path.open("w+b") as file:
+        with zipfile.ZipFile(file, "w", how) as opened:
+            for name, content in files.items():
+                opened.writestr(name, content)
+            opened.comment = archive._MARK + b"0" * archive._DIGITS
+        digest = archive._digest(file, file.seek(0, os.SEEK_END) - archive._DIGITS)
+        file.seek(-archive._DIGITS, os.SEEK_END)
+        file.write(digest)
+
+
+def pickled(document: dict[str, Any]) -> None:
+    """Every array is said to be of Python's objects, which are made by unpickling."""
+
+    def change(said: Any) -> None:
+        for tag in ("$tensor", "$array"):
+            if isinstance(said, dict) and tag in said:
+                said[tag] = "object"
+        for one in said.values() if isinstance(said, dict) else said if isinstance(said, list) else ():
+            change(one)
+
+    change(document)
+
+
+def huge(document: dict[str, Any]) -> None:
+    """Every array is said to have 10^15 entries."""
+
+    def change(said: Any) -> None:
+        if isinstance(said, dict) and "shape" in said:
+            said["shape"] = [10**15]
+        for one in said.values() if isinstance(said, dict) else said if isinstance(said, list) else ():
+            change(one)
+
+    change(document)
+
+
+@pytest.mark.parametrize("change", [pickled, huge, dict.clear, lambda document: document.popitem()])
+def test_a_document_of_somebody_who_knows_the_format_is_refused(file: tuple[Path, Any], change: Any) -> None:
+    path, read = file
+    resealed(path, change)
+    refused(read, path)
+
+
+@pytest.mark.parametrize("name", ["features", "hidden"])
+def test_a_model_file_makes_no_layers_that_it_has_no_weights_for(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    pear.DecisionRegressor(PROBLEM, "mlp", hidden_layer_sizes=(4,), max_epochs=1).fit(X.numpy(), C.numpy()).save(path)
+
+    def change(document: dict[str, Any]) -> None:
+        if name == "features":
+            document["features"] = 10**8
+        else:
+            document["parameters"]["hidden_layer_sizes"] = {"$tuple": [10**8, 10**8]}
+
+    resealed(path, change)
+    assert "asks for layers of" in refused(pear.DecisionRegressor.load, path)
+
+
+def test_a_file_unpacks_to_no_more_than_it_is(file: tuple[Path, Any]) -> None:
+    path, read = file
+    with zipfile.ZipFile(path) as opened:
+        files = {name: opened.read(name) for name in opened.namelist()}
+    seal(path, {**files, "0.bin": bytes(10**7)}, zipfile.ZIP_DEFLATED)
+    assert path.stat().st_size < 10**6
+    assert "is not packed" in refused(read, path)
+
+
+def test_every_value_comes_back_as_it_was(tmp_path: Path) -> None:
+    tensors = [
+        torch.arange(6).reshape(2, 3).to(dtype)
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool)
+    ]
+    state = {0: {"step": torch.tensor(3.0), "exp_avg": torch.rand(2, 3)}, "$odd": (1, 2.5, None, True, "ä")}
+    floats = [0.1, 1e-320, -0.0, float("inf"), float("-inf"), np.float64(1) / 3]
+    content = {"tensors": tensors, "state": state, "floats": floats, "empty": torch.zeros(0, 4), "view": tensors[0].T}
+    matrix = sparse.csr_array([[0.0, 1.5], [0.0, 0.0]])
+    archive.write(tmp_path / "a", "test", 1, {**content, "matrix": matrix, "array": np.arange(3, dtype=">i4")})
+    back = archive.read(tmp_path / "a", "test", 1, "")
+    assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(back["tensors"], tensors, strict=True))
+    assert torch.equal(back["state"][0]["exp_avg"], state[0]["exp_avg"])
+    assert back["state"]["$odd"] == state["$odd"]
+    assert [x.hex() for x in back["floats"]] == [float(x).hex() for x in floats]
+    assert back["empty"].shape == (0, 4)
+    assert torch.equal(back["view"], tensors[0].T)
+    assert (back["matrix"] != matrix).nnz == 0
+    assert back["array"].tolist() == [0, 1, 2]
+    with pytest.raises(ProblemError, match=r"state\['f'\] is a function"):
+        archive.write(tmp_path / "b", "test", 1, {"state": {"f": lambda: None}})
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_indices_that_lead_out_of_a_sparse_matrix_are_refused(tmp_path: Path) -> None:
+    matrix = sparse.csr_array([[0.0, 1.5], [2.0, 0.0]])
+    matrix.indices[0] = 10**6
+    archive.write(tmp_path / "a", "test", 1, {"matrix": matrix})
+    with pytest.raises(DataError, match="no test that PEAR has written"):
+        archive.read(tmp_path / "a", "test", 1, "")
+
+
+OTHERS: dict[str, tuple[dict[str, Any], str]] = {
+    "class": ({"model": nn.Linear(2, 3).double()}, "this model: its class is Sequential, and Linear was expected"),
+    "shape": ({"model": network(4)}, r"this model: its tensors 0.weight is float64 \(3, 2\), and float64 \(4, 2\)"),
+    "dtype": ({"model": network().float()}, "this model: .* is float64 .*, and float32"),
+    "optimizer": (
+        {"optimizer": lambda m: torch.optim.SGD(m.parameters(), 0.1)},
+        "this optimizer: its is Adam, and SGD",
+    ),
+    "loss": ({"loss": nn.MSELoss()}, "this loss: its class is PEARLoss, and MSELoss was expected"),
+    "setting": (
+        {"loss": pear.PEARLoss(PROBLEM, guidance=1.0)},
+        "this loss: its settings guidance is 10.0, and 1.0 was",
+    ),
+    "problem": ({"loss": pear.PEARLoss(pear.Problem(lb=0.0, ub=1.0, n=3))}, "this loss: its problem is 3 variables, "),
+    "samples": ({"data": (X[:20], C[:20])}, "this data: its samples is 24, and 20 was expected"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_checkpoint_of_something_else_is_refused_and_nothing_changes(other: str, tmp_path: Path) -> None:
+    path, (changed, message) = tmp_path / "run", OTHERS[other]
+    resume(path)
+    file, model = path.read_bytes(), changed.get("model", network())
+    loss = changed.get("loss", pear.PEARLoss(PROBLEM))
+    before, state = {k: v.clone() for k, v in model.state_dict().items()}, str(loss.state_dict())
+    with pytest.raises(TrainingError, match=f"does not belong to {message}.*delete it, or give another path"):
+        resume(path, **{**changed, "model": model, "loss": loss})
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert str(loss.state_dict()) == state
+    assert path.read_bytes() == file
+
+
+@pytest.mark.parametrize("part", ["optimizer", "generator", "loss", "stopping", "schedule"])
+def test_a_state_that_does_not_fit_leaves_all_others_as_they_were(part: str, tmp_path: Path) -> None:
+    path, config = tmp_path / "run", replace(ONE, halve_after=2)
+    resume(path, config=config)
+    resealed(path, lambda document: document["states"].update({part: {"step": 1}}))
+    model = network()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(TrainingError, match="nothing has changed: delete it, or give another path"):
+        resume(path, model=model, config=config)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_a_solver_and_what_happens_to_failures_may_change_when_a_run_goes_on(tmp_path: Path) -> None:
+    resume(tmp_path / "run")
+    loss = pear.PEARLoss(PROBLEM, solver="osqp", on_failure="mask")
+    resume(tmp_path / "run", loss=loss, config=replace(ONE, max_epochs=2))
+
+
+@pytest.mark.parametrize("start", ["mse", "standardised"])
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_a_resumed_training_ends_with_the_weights_of_an_undisturbed_one(
+    start: Any, optimizer: str, tmp_path: Path
+) -> None:
+    """With automatic smoothing, guidance that falls, and a learning rate that is halved, to the bit."""
+    make = {
+        "adam": lambda model: None,
+        "sgd": lambda model: torch.optim.SGD(model.parameters(), 0.5, momentum=0.9),
+    }[optimizer]
+    whole = pear.FitConfig(max_epochs=9, check_every=1, halve_after=0, batch_size=7, start=start, patience=50)
+
+    def run(path: Path, *epochs: int) -> nn.Module:
+        for last in epochs:
+            loss = pear.PEARLoss(PROBLEM, smoothing="auto", guidance=5.0)
+            found = resume(path, loss=loss, config=replace(whole, max_epochs=last), optimizer=make)
+        return found
+
+    undisturbed, resumed = run(tmp_path / "a", 9), run(tmp_path / "b", 2, 3, 6, 9)
+    assert all(torch.equal(a, b) for a, b in zip(undisturbed.parameters(), resumed.parameters(), strict=True))
+
+
+def test_weights_of_another_model_leave_it_unchanged(tmp_path: Path) -> None:
+    (tmp_path / "w").write_bytes(packed_weights(network(4)))
+    model = network()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(DataError, match=r"do not belong to this model: its tensors 0\.weight is .*; train again"):
+        read_weights(model, tmp_path / "w", "train again")
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_nothing_in_the_package_loads_a_pickle() -> None:
+    loads = re.compile(
+        r"torch\.load\(|allow_pickle=True|read_pickle|^\s*(import|from) (pickle|dill|joblib|marshal|shelve)"
+    )
+    source = Path(pear.__file__).parent
+    lines = [(path.name, line) for path in source.rglob("*.py") for line in path.read_text("utf-8").splitlines()]
+    assert len(lines) > 10_000
+    assert [found for found in lines if loads.search(found[1])] == []
