@@ -160,7 +160,7 @@ class GPUPass:
         if own is self._own:
             numbers = _TIMES * sum(tensor.numel() for tensor in given)
             make = partial(Replayed, lambda given: function(*given), given)
-            found = captured((name, self._plan.slots), given, numbers, make, self._store)
+            found = captured((name, *self._plan.state), given, numbers, make, self._store)
         return function(*given) if found is None else copied(found(given))
 
     def regret_unread(
@@ -212,7 +212,7 @@ class GPUPass:
         if programs is true:
             return plan.solve_all(replace(programs.qp, c=c[:B]), c.view(2, B, -1))
         found, ideal = (plan.solve(replace(one.qp, c=part)) for one, part in ((programs, c[:B]), (true, c[B:])))
-        names = ("x", "curvature", "y", "lower", "upper", "rows", "ended", "crowded")
+        names = ("x", "curvature", "y", "lower", "upper", "rows", "ended", "crowded", "unsound")
         both: dict[str, Any] = {name: torch.cat([getattr(found, name), getattr(ideal, name)]) for name in names}
         return replace(found, **both)
 

@@ -1,6 +1,7 @@
-"""Batches for the GPU's active-set kernel: a plan for the constraints, the launch, and what comes back.
+"""Batches for the GPU's active-set kernels: a plan for the constraints, the launch, and what comes back.
 
-Nothing here looks at a value on the device, so that launches queue up; whoever asks for the verdict waits for it.
+But for the first batch of a plan nothing here looks at a value on the device, so that launches queue up; whoever asks
+for the verdict waits for it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,24 @@ from torch import Tensor
 
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set import batch as compiled
-from pear.solvers.active_set.gpu.start import AT_LOWER, AT_UPPER, ElasticStart, VertexStart, WorkingSet
+from pear.solvers.active_set.gpu.start import (
+    AT_LOWER,
+    AT_UPPER,
+    CROWDED,
+    OPTIMAL,
+    SINGULAR,
+    ElasticStart,
+    FreeStart,
+    VertexStart,
+    WorkingSet,
+)
 
 _MOST_VARIABLES = 1024
 _MOST_ROWS = 32
 _SLOTS = {32: (4, 128), 64: (8, 128), 128: (8, 255)}
 """Room for the working set, each with the warps of a block and the registers of a thread: M stays in registers."""
+_MOSTLY_FREE = 0.4  # share of free variables from which on the way from the minimum without constraints is the shorter one
+_SPARE = 4  # rows that must find room beside all variables
 _TILE = 4096  # numbers of H, or of the rows, that a block looks at together
 
 
@@ -37,7 +50,8 @@ class Descent:
         qp: the programs.
         x, curvature: (B, n) points and Hx; y: (B, R) multipliers of all rows, zero where one is not held.
         lower, upper: (B, n) bool, variables held at a bound; rows: (B, m) bool, inequalities that are held.
-        ended: (B,) bool, where the kernel reports an optimum; crowded: (B,) bool, where its working set was too small.
+        ended: (B,) bool, where the kernel reports an optimum; crowded: (B,) bool, where its working set was too small;
+            unsound: (B,) bool, where the way led through a working set without curvature.
     """
 
     qp: QuadraticProgram
@@ -49,6 +63,7 @@ class Descent:
     rows: Tensor
     ended: Tensor
     crowded: Tensor
+    unsound: Tensor
     _launch: _Launch
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
@@ -68,39 +83,68 @@ class Descent:
 
 @dataclass
 class GPUPlan:
-    """What depends on the constraints alone: their form for the kernel, and where to start from.
+    """What depends on the constraints alone: their form for the kernels, and where to start from.
 
     Attributes:
-        start: a feasible point for all samples, or one for each.
+        start: a feasible point for all samples, one for each, or the minimum without constraints, which the plan goes
+            over to where the first batch has most of its variables free.
         slots: room for the working set; ``learn`` widens it.
     """
 
-    start: VertexStart | ElasticStart
+    start: VertexStart | ElasticStart | FreeStart
     slots: int
     _begin: dict[int, WorkingSet] = field(default_factory=dict)
+    _feasible: GPUPlan | None = None
+    _settled: bool = False
+
+    @property
+    def state(self) -> tuple[str, int]:
+        """What a launch depends on beside its programs."""
+        return type(self.start).__name__, self.slots
 
     def solve(self, qp: QuadraticProgram) -> Descent:
         """Solve a batch with these constraints."""
-        return self._launch(qp, self.slots).run(qp.c[None])
+        return self.solve_all(qp, qp.c[None])
 
     def solve_all(self, qp: QuadraticProgram, costs: Tensor) -> Descent:
-        """Solve the programs for (K, B, n) costs, one from the solution of the other; the K·B solutions in this order.
+        """Solve the programs for (K, B, n) costs; the K·B solutions in this order.
 
         The first of the costs is that of ``qp``.
         """
-        return self._launch(qp, self.slots).run(costs)
+        found = _Launch(self.start, qp, self.slots, self._working_set()).run(costs)
+        if not self._settled:
+            self._settle(found)
+        return found
 
-    def _launch(self, qp: QuadraticProgram, slots: int) -> _Launch:
-        if slots not in self._begin:
-            self._begin[slots] = self.start.working_set(slots)
-        return _Launch(self.start, qp, slots, self._begin[slots])
+    def _working_set(self) -> WorkingSet | None:
+        if isinstance(self.start, FreeStart):
+            return None
+        if self.slots not in self._begin:
+            self._begin[self.slots] = self.start.working_set(self.slots)
+        return self._begin[self.slots]
+
+    def _settle(self, found: Descent) -> None:
+        """Choose the start by where the first solutions are. This waits for the device."""
+        self._settled = True
+        free = float((~(found.lower | found.upper)).double().mean())
+        room = found.qp.n + (_SPARE if found.y.shape[1] else 0)
+        slots = next((k for k in _SLOTS if k >= room), None)
+        if slots is not None and free >= _MOSTLY_FREE:
+            self._feasible = replace(self)
+            self.start, self.slots = FreeStart.of(found.qp), slots
 
     def learn(self, found: Descent) -> bool:
-        """Make room where a working set did not find any; True where there is more now. This waits for the device."""
-        before = self.slots
-        if bool(found.crowded.any()):
-            self.slots = next((k for k in _SLOTS if k > before), before)
-        return self.slots > before
+        """Make room where a working set did not find any, or go back to a feasible start where the other one fails.
+
+        True where something is different now. This waits for the device.
+        """
+        before = self.state
+        crowded, unsound = (bool(flags.any()) for flags in (found.crowded, found.unsound))
+        if crowded:
+            self.slots = next((k for k in _SLOTS if k > self.slots), self.slots)
+        if self._feasible is not None and (unsound or (crowded and self.state == before)):
+            self.start, self.slots, self._feasible = self._feasible.start, self._feasible.slots, None
+        return self.state != before
 
 
 def prepare(qp: QuadraticProgram) -> GPUPlan | None:
@@ -123,10 +167,10 @@ def prepare(qp: QuadraticProgram) -> GPUPlan | None:
 class _Launch:
     """One batch on its way through the kernels."""
 
-    start: VertexStart | ElasticStart
+    start: VertexStart | ElasticStart | FreeStart
     qp: QuadraticProgram
     slots: int
-    begin: WorkingSet
+    begin: WorkingSet | None
     H: Tensor = field(init=False)
     sizes: dict[str, int] = field(init=False)
     kept: tuple[Tensor, ...] = field(init=False, default=())
@@ -147,9 +191,7 @@ class _Launch:
         return (_stride(self.H), _stride(self.start.J))
 
     def run(self, costs: Tensor) -> Descent:
-        """Solve for (K, B, n) costs, one after another; the solutions are below each other."""
-        from pear.solvers.active_set.gpu.kernel import CROWDED, OPTIMAL, descend
-
+        """Solve for (K, B, n) costs; the solutions are below each other."""
         start, qp = self.start, self.qp
         (K, B, _), n, R, slots = costs.shape, start.n, start.J.shape[1], self.slots
         costs = start.costs(costs, qp).contiguous()
@@ -158,16 +200,7 @@ class _Launch:
                     ((K, B, n), (K, B, R), (B, n), (B, slots), (K, B))]  # fmt: skip
         place, row_position, position, slot, status = integers
         M = x.new_empty(B, slots, slots)
-        begin = self.begin
-        descend[(B,)](
-            self.H, start.J, *start.rows, start.limit, start.lower, start.upper, costs, start.x, start.place,
-            begin.slot, begin.position, begin.row_position, begin.M,
-            x, y, curvature, place, row_position, position, slot, M, status,
-            B, n, R, start.equalities, *self._strides, _stride(start.limit), _stride(start.J[:, :, 0]),
-            _stride(start.lower), _stride(start.x),
-            begin.free, 5 * (n + R) + 50, K,
-            elastic=start.elastic, diagonal=qp.diagonal, **self.sizes,
-        )  # fmt: skip
+        self._search(costs, (x, y, curvature, place, row_position, position, slot, M, status))
         self.kept = (slot, position, row_position[0], M)
         ends, one = place[..., : qp.n].flatten(0, 1), status.flatten()
         return Descent(
@@ -178,10 +211,32 @@ class _Launch:
             lower=ends == AT_LOWER,
             upper=ends == AT_UPPER,
             rows=row_position[..., qp.p :].flatten(0, 1) >= 0,
-            ended=start.arrived(x, place).flatten() & (one == OPTIMAL.value),
-            crowded=one == CROWDED.value,
+            ended=start.arrived(x, place).flatten() & (one == OPTIMAL),
+            crowded=one == CROWDED,
+            unsound=one == SINGULAR,
             _launch=self,
         )
+
+    def _search(self, costs: Tensor, written: tuple[Tensor, ...]) -> None:
+        """Fill in what the kernels write."""
+        from pear.solvers.active_set.gpu.ascend import ascend
+        from pear.solvers.active_set.gpu.kernel import descend
+
+        start, begin, (K, B, n) = self.start, self.begin, costs.shape
+        R = start.J.shape[1]
+        constraints = (self.H, start.J, *start.rows, start.limit, start.lower, start.upper, costs)
+        strides = (*self._strides, _stride(start.limit), _stride(start.J[:, :, 0]), _stride(start.lower))
+        sizes, rounds = (B, n, R, start.equalities), 5 * (n + R) + 50
+        if isinstance(start, FreeStart) or begin is None:
+            ascend[(K * B,)](
+                *constraints, *written, *sizes, *strides, rounds, diagonal=self.qp.diagonal, **self.sizes
+            )
+        else:
+            descend[(B,)](
+                *constraints, start.x, start.place, begin.slot, begin.position, begin.row_position, begin.M,
+                *written, *sizes, *strides, _stride(start.x), begin.free, rounds, K,
+                elastic=start.elastic, diagonal=self.qp.diagonal, **self.sizes,
+            )  # fmt: skip
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """See ``Descent.project``."""

@@ -24,24 +24,22 @@ from pear.solvers.active_set.gpu.parts import (
     largest_and_sum,
     nearest,
     off_slots,
-    on_slots,
+    refined,
     row_block,
     row_products,
+    store_solution,
 )
 
 _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
 _WRONG = tl.constexpr(settings.KERNEL_SIGN)
 _STALLED = tl.constexpr(settings.STALLED)
-_REFINEMENTS = tl.constexpr(settings.KERNEL_REFINEMENTS)
 _PUSHES = tl.constexpr(settings.KERNEL_PUSHES)
 _PUSH = tl.constexpr(settings.KERNEL_PUSH)
 
-# what ends the search of a sample
-RUNNING = tl.constexpr(0)
-OPTIMAL = tl.constexpr(1)
-CROWDED = tl.constexpr(2)  # the working set has no room left
-SINGULAR = tl.constexpr(3)  # no curvature along a direction that would have to be followed
-
+RUNNING = tl.constexpr(start.RUNNING)
+OPTIMAL = tl.constexpr(start.OPTIMAL)
+CROWDED = tl.constexpr(start.CROWDED)
+SINGULAR = tl.constexpr(start.SINGULAR)
 FREE = tl.constexpr(start.MOVABLE)
 AT_LOWER = tl.constexpr(start.AT_LOWER)
 AT_UPPER = tl.constexpr(start.AT_UPPER)
@@ -291,28 +289,15 @@ def descend(  # type: ignore[no-untyped-def]
             if rows:
                 row_position = tl.where(r == leaving - n, -1, row_position)
                 row_position = tl.where((r == entering - n) & (entering >= n), empty, row_position)
-        # the solution on the working set to rounding: M is a good inverse, and refinement does the rest
         x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
-        y = tl.zeros((height,), tl.float64)
-        for _ in range(_REFINEMENTS):
-            residual = c + curvature_times(H, j, x, n, n, j, diagonal, chunk)
-            off = tl.zeros((height,), tl.float64)
-            if rows:
-                residual += tl.sum(row_block(J, r, j, R, n) * y[:, None], axis=0)
-                off = tl.where(row_position >= 0, row_products(columns, x, r, j, R, n) - most, 0.0)
-            step = -tl.sum(M * on_slots(residual, off, slot, n)[:, None], axis=0)
-            x += off_slots(step, position)
-            y += off_slots(step, row_position)
+        x, y = refined(H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, diagonal, rows, chunk)
         curvature = curvature_times(H, j, x, n, n, j, diagonal, chunk)
         slope = c + curvature
         room = most - row_products(columns, x, r, j, R, n)
-        out = k * B + sample
-        tl.store(x_all + out * n + j, x, mask=real)
-        tl.store(curvature_all + out * n + j, curvature, mask=real)
-        tl.store(place_all + out * n + j, place, mask=real)
-        tl.store(y_all + out * R + r, y, mask=there)
-        tl.store(row_position_all + out * R + r, row_position, mask=there)
-        tl.store(status + out, outcome)
+        store_solution(
+            x_all, curvature_all, place_all, y_all, row_position_all, status,
+            x, curvature, place, y, row_position, outcome, k * B + sample, j, r, n, R,
+        )  # fmt: skip
         if k == 0:
             tl.store(position_all + sample * n + j, position, mask=real)
             tl.store(slot_all + sample * slots + s, slot)

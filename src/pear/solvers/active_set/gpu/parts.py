@@ -5,6 +5,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from pear.solvers.active_set import settings
+
+_REFINEMENTS = tl.constexpr(settings.KERNEL_REFINEMENTS)
+
 
 # Triton reads annotations as code, so that there can be none but its own.
 @triton.jit
@@ -69,6 +73,23 @@ def nearest(distance, code, size, other_distance, other_code, other_size):  # ty
 
 
 @triton.jit
+def farthest(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
+    """Of two candidates the farther one, and the larger of their sizes."""
+    first = (distance > other_distance) | ((distance == other_distance) & (code < other_code))
+    return (
+        tl.where(first, distance, other_distance),
+        tl.where(first, code, other_code),
+        tl.maximum(size, other_size),
+    )
+
+
+@triton.jit
+def two_sums(first, second, other_first, other_second):  # type: ignore[no-untyped-def]
+    """Both sums."""
+    return first + other_first, second + other_second
+
+
+@triton.jit
 def largest_and_sum(largest, total, other_largest, other_total):  # type: ignore[no-untyped-def]
     """The larger one and the sum."""
     return tl.maximum(largest, other_largest), total + other_total
@@ -89,3 +110,66 @@ def border(H, J, slot, entering, n, diagonal: tl.constexpr, rows: tl.constexpr):
         border += tl.load(J + (slot - n) * n + entering, mask=(slot >= n) & new_variable, other=0.0)
         border += tl.load(J + (entering - n) * n + slot, mask=free & (entering >= n), other=0.0)
     return border, corner
+
+
+@triton.jit
+def refined(  # type: ignore[no-untyped-def]
+    H,
+    J,
+    columns,
+    M,
+    c,
+    x,
+    most,
+    slot,
+    position,
+    row_position,
+    j,
+    r,
+    n,
+    R,
+    diagonal: tl.constexpr,
+    rows: tl.constexpr,
+    chunk: tl.constexpr,
+):
+    """The solution on the working set to rounding, and its multipliers: M is a good inverse, refinement does the rest."""
+    y = tl.zeros_like(row_position).to(tl.float64)
+    for _ in range(_REFINEMENTS):
+        residual = c + curvature_times(H, j, x, n, n, j, diagonal, chunk)
+        off = tl.zeros_like(row_position).to(tl.float64)
+        if rows:
+            residual += tl.sum(row_block(J, r, j, R, n) * y[:, None], axis=0)
+            off = tl.where(row_position >= 0, row_products(columns, x, r, j, R, n) - most, 0.0)
+        step = -tl.sum(M * on_slots(residual, off, slot, n)[:, None], axis=0)
+        x += off_slots(step, position)
+        y += off_slots(step, row_position)
+    return x, y
+
+
+@triton.jit
+def store_solution(  # type: ignore[no-untyped-def]
+    x_all,
+    curvature_all,
+    place_all,
+    y_all,
+    row_position_all,
+    status,
+    x,
+    curvature,
+    place,
+    y,
+    row_position,
+    outcome,
+    out,
+    j,
+    r,
+    n,
+    R,
+):
+    """Write what a search has found as row ``out``."""
+    tl.store(x_all + out * n + j, x, mask=j < n)
+    tl.store(curvature_all + out * n + j, curvature, mask=j < n)
+    tl.store(place_all + out * n + j, place, mask=j < n)
+    tl.store(y_all + out * R + r, y, mask=r < R)
+    tl.store(row_position_all + out * R + r, row_position, mask=r < R)
+    tl.store(status + out, outcome)

@@ -1,9 +1,12 @@
-"""Where the GPU's kernel starts from: one vertex for all samples, or for each a point outside and a way in."""
+"""Where the GPU's kernels start from: one vertex for all samples, for each a point outside and a way in, or the minimum
+without constraints.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,6 +16,10 @@ from pear.solvers.active_set.layout import BASIC, FREE, UPPER, States
 
 MOVABLE, AT_LOWER, AT_UPPER, NOWHERE, UNBOUNDED = range(5)
 """Where a variable is: in the working set, at a bound, padding, or without bounds and not yet in the working set."""
+
+RUNNING, OPTIMAL, CROWDED, SINGULAR, INFEASIBLE = range(5)
+"""How the search of a sample ended: not at all, at an optimum, without room for the working set, without curvature along a
+direction that would have to be followed, or with a constraint that cannot be satisfied beside those that are held."""
 
 _DEAR = 10.0  # what a violation costs at first, against what ending it may cost
 
@@ -44,23 +51,22 @@ class WorkingSet:
 
 @dataclass(frozen=True)
 class _Start:
-    """Constraints in the kernel's form, and a point that satisfies them; a leading dimension is 1 where it is shared.
+    """Constraints in the kernel's form; a leading dimension is 1 where all samples share them.
 
     Attributes:
         n: variables of the kernel's programs.
         J, limit: (B or 1, R, n) and (B or 1, R) rows, equalities first; lower, upper: (B or 1, n) bounds.
         equalities: how many of the rows are equalities.
-        x, place: (B or 1, n) the point, and int32 where its variables are.
+        elastic: whether the last variable is the share of a violation that is left.
     """
 
+    elastic: ClassVar[bool] = False
     n: int
     J: Tensor
     limit: Tensor
     lower: Tensor
     upper: Tensor
     equalities: int
-    x: Tensor
-    place: Tensor
 
     @cached_property
     def rows(self) -> tuple[Tensor, Tensor]:
@@ -68,20 +74,54 @@ class _Start:
         size = self.J.abs().amax(2) if self.J.shape[1] else self.J[:, :, 0]
         return self.J.mT.contiguous(), size
 
+    def curvature(self, H: Tensor, qp: QuadraticProgram) -> Tensor:
+        """(B or 1, n, n), or (B or 1, n) where it is diagonal, of the kernel's programs."""
+        return H
+
+    def costs(self, costs: Tensor, qp: QuadraticProgram) -> Tensor:
+        """(K, B, n) of the kernel's programs."""
+        return costs
+
+    def errors(self, e: Tensor) -> Tensor:
+        """(B, n) to be projected in the kernel's programs."""
+        return e
+
+    def arrived(self, x: Tensor, place: Tensor) -> Tensor:
+        """(K, B) bool: solutions (K, B, n) satisfy the constraints, as all points on the way do."""
+        return torch.ones_like(place[..., 0], dtype=torch.bool)
+
+
+@dataclass(frozen=True)
+class FreeStart(_Start):
+    """Any constraints, and no point: every sample starts from its minimum without them."""
+
+    @classmethod
+    def of(cls, qp: QuadraticProgram) -> FreeStart:
+        """From the programs alone."""
+        J, limit = (_joined(*parts).contiguous() for parts in ((qp.A, qp.G), (qp.b, qp.h)))
+        lower, upper = (bound.expand(max(len(qp.lb), len(qp.ub)), -1).contiguous() for bound in (qp.lb, qp.ub))
+        return cls(n=qp.n, J=J, limit=limit, lower=lower, upper=upper, equalities=qp.p)
+
+    @cached_property
+    def rows(self) -> tuple[Tensor, Tensor]:
+        """(B or 1, n, R) Jᵀ, and (B or 1, R) the length of each row."""
+        return self.J.mT.contiguous(), row_squares(self.J).sqrt()
+
 
 @dataclass(frozen=True)
 class VertexStart(_Start):
     """Constraints that all samples share, and a feasible vertex.
 
     Attributes:
+        x, place: (1, n) the vertex, and int32 where its variables are.
         free, held: (k,) int64, its free variables and held rows; inverse: (k, k) of these columns of these rows.
-        elastic: False.
     """
 
+    x: Tensor
+    place: Tensor
     free: Tensor
     held: Tensor
     inverse: Tensor
-    elastic: bool = False
 
     @classmethod
     def of(cls, qp: QuadraticProgram, start: States) -> VertexStart:
@@ -114,22 +154,6 @@ class VertexStart(_Start):
         M[k : 2 * k, :k] = self.inverse.mT
         return WorkingSet.of(torch.cat([self.free, self.n + self.held]), M, k, self.n, self.J.shape[1])
 
-    def curvature(self, H: Tensor, qp: QuadraticProgram) -> Tensor:
-        """(B or 1, n, n), or (B or 1, n) where it is diagonal, of the kernel's programs."""
-        return H
-
-    def costs(self, costs: Tensor, qp: QuadraticProgram) -> Tensor:
-        """(K, B, n) of the kernel's programs."""
-        return costs
-
-    def errors(self, e: Tensor) -> Tensor:
-        """(B, n) to be projected in the kernel's programs."""
-        return e
-
-    def arrived(self, x: Tensor, place: Tensor) -> Tensor:
-        """(K, B) bool: solutions (K, B, n) satisfy the constraints, as all points on the way do."""
-        return torch.ones_like(place[..., 0], dtype=torch.bool)
-
 
 @dataclass(frozen=True)
 class ElasticStart(_Start):
@@ -140,12 +164,14 @@ class ElasticStart(_Start):
     There are n + 1 variables, and the working set is t alone.
 
     Attributes:
+        x, place: (B, n) the point, and int32 where its variables are.
         distance: (B,) how far the rows are from x⁰, at most.
-        elastic: True.
     """
 
+    elastic: ClassVar[bool] = True
+    x: Tensor
+    place: Tensor
     distance: Tensor
-    elastic: bool = True
 
     @classmethod
     def of(cls, qp: QuadraticProgram) -> ElasticStart:
@@ -213,3 +239,9 @@ class ElasticStart(_Start):
         slope = costs[0].abs() + matvec(qp.H, self.x[:, :-1].expand(len(costs[0]), -1)).abs()
         price = _DEAR * slope.sum(1) * self.distance
         return torch.where(price > 0, price, 1.0)
+
+
+def _joined(first: Tensor, second: Tensor) -> Tensor:
+    """Equalities above inequalities, for each sample where one of them is."""
+    B = max(len(first), len(second))
+    return torch.cat([part.expand(B, *part.shape[1:]) for part in (first, second)], 1)
