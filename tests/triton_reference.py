@@ -147,6 +147,7 @@ def modules() -> dict[str, types.ModuleType]:
         "reduce": reduce_several,
         "sqrt": lambda value: block(np.sqrt(value)),
         "arange": arange,
+        "debug_barrier": lambda: None,
         "load": load,
         "store": store,
         "where": lambda condition, a, b: block(np.where(condition, a, b)),
@@ -166,7 +167,7 @@ def modules() -> dict[str, types.ModuleType]:
 @contextmanager
 def in_place(monkeypatch: Any) -> Iterator[None]:
     """Within it our kernels are run by this reference."""
-    ours = [f"pear.solvers.active_set.gpu.{name}" for name in ("kernel", "project", "parts")]
+    ours = [f"pear.solvers.active_set.gpu.{name}" for name in ("kernel", "ascend", "project", "parts")]
     for name, module in modules().items():
         monkeypatch.setitem(sys.modules, name, module)
     for name in ours:

@@ -123,6 +123,7 @@ def ascend(  # type: ignore[no-untyped-def]
     length = tl.load(norm + sample * norm_stride + r, mask=there, other=1.0)
     length = tl.where(length > 0.0, length, 1.0)
     c = tl.load(cost + out * n + j, mask=real, other=0.0)
+    scratch = curvature_all + out * n
     slot = tl.where(s < n, s, -1)
     position = tl.where(real, j, -1)
     row_position = tl.full((height,), -1, tl.int32)
@@ -149,7 +150,6 @@ def ascend(  # type: ignore[no-untyped-def]
     reduced = tl.zeros((width,), tl.float64)  # gradient of the Lagrangian: zero where a variable is free
     y = tl.zeros((height,), tl.float64)
     room = most - row_products(columns, x, r, j, R, n)
-    used = n
     taken = 0
     wanted, rising, gap = _violated(x, lo, up, place, room, length, row_position, equality, j, r, n, R, rows)
     while (outcome == RUNNING) & (wanted >= 0) & (taken < rounds):
@@ -162,11 +162,7 @@ def ascend(  # type: ignore[no-untyped-def]
         depends = product <= _ROUNDOFF * easiest * squares  # nothing can move, but multipliers can
         force = tl.where(depends, tl.where(gap > 0.0, 1.0, -1.0), gap / product)
         p = tl.where(depends, 0.0, off_slots(force * w, position))
-        moving = tl.where((slot >= 0) & (slot < n) & (depends == 0), force * w, 0.0)
-        if diagonal:
-            change = curvature_times(H, j, p, n, n, j, diagonal, chunk)
-        else:
-            change = curvature_times(H, slot, moving, used, n, j, diagonal, chunk)
+        change = curvature_times(H, p, scratch, n, j, diagonal, chunk)
         more = tl.zeros((height,), tl.float64)
         if rows:
             more = off_slots(force * w, row_position)
@@ -234,7 +230,6 @@ def ascend(  # type: ignore[no-untyped-def]
         M += w[:, None] * (w / pivot)[None, :]
         if leaving >= 0:  # exactly nothing is left
             M = tl.where(gone[:, None] | gone[None, :], 0.0, M)
-        used = tl.maximum(used, tl.where(entering >= 0, empty + 1, 0))
         slot = tl.where(gone, -1, tl.where(s == empty, entering, slot))
         position = tl.where(real & (j == leaving), -1, tl.where(real & (j == entering), empty, position))
         if rows:
@@ -245,8 +240,8 @@ def ascend(  # type: ignore[no-untyped-def]
     if (outcome == RUNNING) & (wanted < 0):
         outcome = OPTIMAL
     x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
-    x, y = refined(H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, diagonal, rows, chunk)
-    curvature = curvature_times(H, j, x, n, n, j, diagonal, chunk)
+    x, y = refined(H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, scratch, diagonal, rows, chunk)
+    curvature = curvature_times(H, x, scratch, n, j, diagonal, chunk)
     store_solution(
         x_all, curvature_all, place_all, y_all, row_position_all, status,
         x, curvature, place, y, row_position, outcome, out, j, r, n, R,

@@ -232,9 +232,10 @@ class _Launch:
                 *constraints, *written, *sizes, *strides, rounds, diagonal=self.qp.diagonal, **self.sizes
             )
         else:
+            order = torch.empty(B, self.slots, dtype=torch.int32, device=costs.device)
             descend[(B,)](
                 *constraints, start.x, start.place, begin.slot, begin.position, begin.row_position, begin.M,
-                *written, *sizes, *strides, _stride(start.x), begin.free, rounds, K,
+                *written, order, torch.empty_like(order, dtype=costs.dtype), *sizes, *strides, _stride(start.x), begin.free, rounds, K,
                 elastic=start.elastic, diagonal=self.qp.diagonal, **self.sizes,
             )  # fmt: skip
 

@@ -20,6 +20,7 @@ from pear.solvers.active_set import settings
 from pear.solvers.active_set.gpu import start
 from pear.solvers.active_set.gpu.parts import (
     border,
+    curvature_moved,
     curvature_times,
     largest_and_sum,
     nearest,
@@ -72,6 +73,8 @@ def descend(  # type: ignore[no-untyped-def]
     slot_all,
     M_all,
     status,
+    order,
+    scratch,
     B,
     n,
     R,
@@ -112,6 +115,7 @@ def descend(  # type: ignore[no-untyped-def]
         position_all: (B, n) int32 slots of the variables, −1 where one is not free; slot_all: (B, slots) int32, −1
             where a slot is empty; M_all: (B, slots, slots); written, of the first cost.
         status: (costs, B) int32, written: OPTIMAL, CROWDED, SINGULAR, or RUNNING where the rounds ran out.
+        order, scratch: (B, slots) int32 and float64, written: to work with.
         rounds: how many steps at most, for each cost.
         elastic: whether the last variable is the share of the violation at the start that is left: once it is zero it
             stays so, and where a solution has it free its cost is raised.
@@ -126,6 +130,9 @@ def descend(  # type: ignore[no-untyped-def]
     H += sample * H_stride
     J += sample * J_stride
     columns += sample * J_stride
+    order += sample * slots
+    scratch += sample * slots
+    own = curvature_all + sample * n  # of every cost, for vectors of all variables
     lo = tl.load(lower + sample * bound_stride + j, mask=real, other=0.0)
     up = tl.load(upper + sample * bound_stride + j, mask=real, other=0.0)
     most = tl.load(limit + sample * limit_stride + r, mask=there, other=float("inf"))
@@ -159,12 +166,13 @@ def descend(  # type: ignore[no-untyped-def]
     row_size = tl.load(size + sample * size_stride + r, mask=there, other=0.0)
     outcome = RUNNING
     room = most - row_products(columns, x, r, j, R, n)
-    slope = c + curvature_times(H, j, x, n, n, j, diagonal, chunk)
+    slope = c + curvature_times(H, x, own, n, j, diagonal, chunk)
     if elastic:
         last_variable = j == n - 1
         pushes = 0
     for k in range(0, costs):
         if k > 0:
+            own += B * n
             if outcome == OPTIMAL:
                 outcome = RUNNING
             other = tl.load(cost + (k * B + sample) * n + j, mask=real, other=0.0)
@@ -207,9 +215,9 @@ def descend(  # type: ignore[no-untyped-def]
             length = tl.minimum(length, 1.0)
             x += length * p
             if diagonal:
-                slope += length * curvature_times(H, j, p, n, n, j, diagonal, chunk)
+                slope += length * curvature_times(H, p, own, n, j, diagonal, chunk)
             else:
-                slope += curvature_times(H, slot, length * moving, used, n, j, diagonal, chunk)
+                slope += curvature_moved(H, slot, length * moving, order, scratch, used, n, j, chunk)
             entering = -1
             leaving = -1
             if blocked:
@@ -223,7 +231,7 @@ def descend(  # type: ignore[no-untyped-def]
                         if met == n - 1:  # feasible: from here on it is the problem itself
                             up = tl.where(at, 0.0, up)
                             c = tl.where(at, 0.0, c)
-                            slope = c + curvature_times(H, j, x, n, n, j, diagonal, chunk)
+                            slope = c + curvature_times(H, x, own, n, j, diagonal, chunk)
                 else:
                     entering = met
             else:
@@ -290,8 +298,8 @@ def descend(  # type: ignore[no-untyped-def]
                 row_position = tl.where(r == leaving - n, -1, row_position)
                 row_position = tl.where((r == entering - n) & (entering >= n), empty, row_position)
         x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
-        x, y = refined(H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, diagonal, rows, chunk)
-        curvature = curvature_times(H, j, x, n, n, j, diagonal, chunk)
+        x, y = refined(H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, own, diagonal, rows, chunk)
+        curvature = curvature_times(H, x, own, n, j, diagonal, chunk)
         slope = c + curvature
         room = most - row_products(columns, x, r, j, R, n)
         store_solution(

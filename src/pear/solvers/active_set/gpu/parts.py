@@ -11,24 +11,46 @@ _REFINEMENTS = tl.constexpr(settings.KERNEL_REFINEMENTS)
 
 
 # Triton reads annotations as code, so that there can be none but its own.
+#
+# A vector goes through memory to where the threads need parts of it: a gather of every part would make the block wait
+# dozens of times.
 @triton.jit
-def curvature_times(  # type: ignore[no-untyped-def]
-    H, index, weight, last, n, j, diagonal: tl.constexpr, chunk: tl.constexpr
-):
-    """Σ_t weight_t H[index_t, :] over t < last, (width,); rows of weight zero are not read."""
+def curvature_times(H, v, scratch, n, j, diagonal: tl.constexpr, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
+    """H v for v (width,), zero beyond n; ``scratch`` has room for n numbers. Rows of weight zero are not read."""
     real = j < n
-    total = tl.zeros_like(j).to(tl.float64)
     if diagonal:
-        # the caller gives a weight to every variable
-        total += weight * tl.load(H + j, mask=real, other=0.0)
+        total = v * tl.load(H + j, mask=real, other=0.0)
     else:
+        tl.debug_barrier()
+        tl.store(scratch + j, v, mask=real)
+        tl.debug_barrier()
+        total = tl.zeros_like(v)
         c = tl.arange(0, chunk)
-        for first in range(0, last, chunk):
-            row = tl.gather(index, first + c, 0)
-            w = tl.gather(weight, first + c, 0)
+        for first in range(0, n, chunk):
+            row = first + c
+            w = tl.load(scratch + row, mask=row < n, other=0.0)
             some = (w != 0.0)[:, None] & real[None, :]
             tile = tl.load(H + row[:, None] * n + j[None, :], mask=some, other=0.0)
             total += tl.sum(tile * w[:, None], axis=0)
+    return total
+
+
+@triton.jit
+def curvature_moved(H, slot, weight, order, scratch, last, n, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Σ_t weight_t H[slot_t, :] over t < last, (width,); ``order`` and ``scratch`` have room for all slots."""
+    s = tl.arange(0, slot.shape[0])
+    tl.debug_barrier()
+    tl.store(order + s, slot)
+    tl.store(scratch + s, weight)
+    tl.debug_barrier()
+    total = tl.zeros_like(j).to(tl.float64)
+    c = tl.arange(0, chunk)
+    for first in range(0, last, chunk):
+        row = tl.load(order + first + c)
+        w = tl.load(scratch + first + c)
+        some = (w != 0.0)[:, None] & (j < n)[None, :]
+        tile = tl.load(H + row[:, None] * n + j[None, :], mask=some, other=0.0)
+        total += tl.sum(tile * w[:, None], axis=0)
     return total
 
 
@@ -128,6 +150,7 @@ def refined(  # type: ignore[no-untyped-def]
     r,
     n,
     R,
+    scratch,
     diagonal: tl.constexpr,
     rows: tl.constexpr,
     chunk: tl.constexpr,
@@ -135,7 +158,7 @@ def refined(  # type: ignore[no-untyped-def]
     """The solution on the working set to rounding, and its multipliers: M is a good inverse, refinement does the rest."""
     y = tl.zeros_like(row_position).to(tl.float64)
     for _ in range(_REFINEMENTS):
-        residual = c + curvature_times(H, j, x, n, n, j, diagonal, chunk)
+        residual = c + curvature_times(H, x, scratch, n, j, diagonal, chunk)
         off = tl.zeros_like(row_position).to(tl.float64)
         if rows:
             residual += tl.sum(row_block(J, r, j, R, n) * y[:, None], axis=0)

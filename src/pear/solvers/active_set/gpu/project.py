@@ -64,7 +64,7 @@ def project(  # type: ignore[no-untyped-def]
     first = tl.max(tl.abs(e)) * 0.0
     change = first
     for k in range(0, 1 + _REFINEMENTS):
-        residual = e - curvature_times(H, j, g, n, n, j, diagonal, chunk)
+        residual = e - curvature_times(H, g, g_all + sample * n, n, j, diagonal, chunk)
         off = tl.zeros((height,), tl.float64)
         if rows:
             residual -= tl.sum(row_block(J, r, j, R, n) * v[:, None], axis=0)
