@@ -89,7 +89,7 @@ class GPUPass:
         """
         c = cost.double() if self.problem.sign == 1 else -cost.double()
         assert self._plan is not None
-        found = self._plan.solve(replace(programs.qp, c=c))
+        found = self._plan.solve(replace(programs.qp, c=c), self._inverse(programs))
         judged = judge(programs, c, found)
         tangent, sure = tangent_of(found, judged, programs, len(c))
         probed = tangent.project(self._any_error(c))[1]
@@ -158,6 +158,8 @@ class GPUPass:
         given = [tensor.detach() for tensor in tensors]
         found = None
         if own is self._own:
+            if self._plan.inverts:
+                self._inverse(own)  # outside of the graph, which would keep it to itself
             numbers = _TIMES * sum(tensor.numel() for tensor in given)
             make = partial(Replayed, lambda given: function(*given), given)
             found = captured((name, *self._plan.state), given, numbers, make, self._store)
@@ -210,11 +212,19 @@ class GPUPass:
         plan, B = self._plan, len(c) // 2
         assert plan is not None
         if programs is true:
-            return plan.solve_all(replace(programs.qp, c=c[:B]), c.view(2, B, -1))
-        found, ideal = (plan.solve(replace(one.qp, c=part)) for one, part in ((programs, c[:B]), (true, c[B:])))
+            return plan.solve_all(replace(programs.qp, c=c[:B]), c.view(2, B, -1), self._inverse(programs))
+        found, ideal = (
+            plan.solve(replace(one.qp, c=part), self._inverse(one)) for one, part in ((programs, c[:B]), (true, c[B:]))
+        )
         names = ("x", "curvature", "y", "lower", "upper", "rows", "ended", "crowded", "unsound")
         both: dict[str, Any] = {name: torch.cat([getattr(found, name), getattr(ideal, name)]) for name in names}
         return replace(found, **both)
+
+    def _inverse(self, programs: Curved) -> Tensor | None:
+        """(B or 1, n, n) H⁻¹ of the problem's own programs, where solutions are found from it."""
+        plan, own = self._plan, programs is self._own
+        wanted = plan is not None and plan.inverts and own and programs.definite and not programs.qp.diagonal
+        return programs.inverse if wanted else None
 
     def _learn(self, found: gpu.Descent) -> bool:
         """Whether room was missing, and there is more now."""

@@ -17,10 +17,14 @@ from pear.solvers.active_set.gpu.parts import (
     border,
     curvature_times,
     farthest,
+    fold,
+    folded,
+    matrix_times,
     off_slots,
+    places,
     refined,
-    row_block,
     row_products,
+    rows_times,
     store_solution,
     two_sums,
 )
@@ -62,6 +66,7 @@ def _violated(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def ascend(  # type: ignore[no-untyped-def]
+    inverse,
     H,
     J,
     columns,
@@ -89,6 +94,7 @@ def ascend(  # type: ignore[no-untyped-def]
     norm_stride,
     bound_stride,
     rounds,
+    known: tl.constexpr,
     diagonal: tl.constexpr,
     rows: tl.constexpr,
     width: tl.constexpr,
@@ -99,6 +105,7 @@ def ascend(  # type: ignore[no-untyped-def]
     """From the minimum without constraints to that with them; one block for each sample and cost.
 
     Args:
+        inverse: (B or 1, n, n) H⁻¹, where it is ``known``.
         H, J, columns, limit, lower, upper, cost, B, n, R, equalities: as ``kernel.descend`` has them; n is at most the
             number of slots.
         norm: (B or 1, R) the length of each row.
@@ -129,24 +136,28 @@ def ascend(  # type: ignore[no-untyped-def]
     row_position = tl.full((height,), -1, tl.int32)
     place = tl.where(real, FREE, NOWHERE)
     outcome = RUNNING
-    # M = H⁻¹, one variable after another
-    M = tl.zeros((slots, slots), tl.float64)
+    across = folded(slots)
+    down = s[None, :, None]
+    M = tl.zeros_like(across + down).to(tl.float64)
     if diagonal:
         weight = tl.load(H + s, mask=s < n, other=1.0)
         outcome = tl.where(tl.min(weight) > 0.0, outcome, SINGULAR)
-        M = tl.where((s[:, None] == s[None, :]) & (s < n)[:, None], 1.0 / weight[:, None], 0.0)
-    else:
+        M = tl.where(across == down, fold(tl.where(s < n, 1.0 / weight, 0.0), slots), M)
+    elif known:
+        inside = (across < n) & (down < n)
+        M = tl.load(inverse + sample * H_stride + down * n + across, mask=inside, other=0.0)
+    else:  # one variable after another
         for t in range(0, n):
             column = tl.load(H + t * n + s, mask=s < t, other=0.0)
             corner = tl.load(H + t * n + t)
-            w = tl.sum(M * column[:, None], axis=0)
+            w = matrix_times(M, column, slots)
             pivot = corner - tl.sum(column * w)
             if pivot <= _ROUNDOFF * corner:
                 outcome = SINGULAR
             w = tl.where(s == t, -1.0, w)
-            M += w[:, None] * (w / pivot)[None, :]
-    easiest = tl.max(tl.sum(tl.where(s[:, None] == s[None, :], M, 0.0), axis=0))
-    x = off_slots(-tl.sum(M * tl.load(cost + out * n + s, mask=s < n, other=0.0)[:, None], axis=0), position)
+            M += w[None, :, None] * fold(w * (1.0 / pivot), slots)
+    easiest = tl.max(tl.where(across == down, M, 0.0))
+    x = off_slots(-matrix_times(M, tl.load(cost + out * n + s, mask=s < n, other=0.0), slots), position)
     reduced = tl.zeros((width,), tl.float64)  # gradient of the Lagrangian: zero where a variable is free
     y = tl.zeros((height,), tl.float64)
     room = most - row_products(columns, x, r, j, R, n)
@@ -157,17 +168,17 @@ def ascend(  # type: ignore[no-untyped-def]
         # how the solution on the working set moves, and its multipliers, when that constraint does
         column, _ = border(H, J, slot, tl.where(wanted >= n, wanted, -1), n, diagonal, rows)
         column = tl.where(slot == wanted, 1.0, column)
-        w = tl.sum(M * column[:, None], axis=0)
+        w = matrix_times(M, column, slots)
         product, squares = tl.reduce((column * w, column * column), 0, two_sums)
         depends = product <= _ROUNDOFF * easiest * squares  # nothing can move, but multipliers can
         force = tl.where(depends, tl.where(gap > 0.0, 1.0, -1.0), gap / product)
         p = tl.where(depends, 0.0, off_slots(force * w, position))
-        change = curvature_times(H, p, scratch, n, j, diagonal, chunk)
+        change = curvature_times(H, p, scratch, n, j, diagonal, width, chunk)
         more = tl.zeros((height,), tl.float64)
         if rows:
             more = off_slots(force * w, row_position)
             more = tl.where(r == wanted - n, -force, more)
-            change += tl.sum(row_block(J, r, j, R, n) * more[:, None], axis=0)
+            change += rows_times(J, more, r, R, n, width)
         # ratio test: to the first multiplier that reaches zero
         upwards = tl.where(place == AT_LOWER, 1.0, tl.where(place == AT_UPPER, -1.0, 0.0))
         upwards = tl.where(lo < up, upwards, 0.0)
@@ -215,33 +226,30 @@ def ascend(  # type: ignore[no-untyped-def]
                 leaving = lost.to(tl.int32)
             column, corner = border(H, J, slot, entering, n, diagonal, rows)
             column = tl.where((slot == leaving) & (slot >= 0), 1.0, column)
-            w = tl.sum(M * column[:, None], axis=0)
+            w = matrix_times(M, column, slots)
             pivot = corner - tl.sum(column * w)
             if (pivot <= 0.0) & (outcome == RUNNING):
                 outcome = SINGULAR
-        empty = tl.full((), slots, tl.int32)
-        if entering >= 0:
-            empty = tl.min(tl.where(slot < 0, s, slots))
-            if empty == slots:
-                outcome = CROWDED
-                entering = -1
-        gone = (slot == leaving) & (slot >= 0)
-        w = tl.where(s == empty, -1.0, w)
-        M += w[:, None] * (w / pivot)[None, :]
+        # where the index goes to, or comes from
+        at = tl.min(tl.where(tl.where(entering >= 0, slot < 0, (slot == leaving) & (slot >= 0)), s, slots))
+        if (entering >= 0) & (at == slots):
+            outcome = CROWDED
+        w = tl.where((s == at) & (entering >= 0), -1.0, w)
+        M += w[None, :, None] * fold(w * (1.0 / pivot), slots)
         if leaving >= 0:  # exactly nothing is left
-            M = tl.where(gone[:, None] | gone[None, :], 0.0, M)
-        slot = tl.where(gone, -1, tl.where(s == empty, entering, slot))
-        position = tl.where(real & (j == leaving), -1, tl.where(real & (j == entering), empty, position))
+            M = tl.where((across == at) | (down == at), 0.0, M)
+        slot = tl.where(s == at, entering, slot)
+        position = tl.where(real & (j == leaving), -1, tl.where(real & (j == entering), at, position))
         if rows:
             row_position = tl.where(r == leaving - n, -1, row_position)
-            row_position = tl.where((r == entering - n) & (entering >= n), empty, row_position)
+            row_position = tl.where((r == entering - n) & (entering >= n), at, row_position)
         if wanted < 0:
             wanted, rising, gap = _violated(x, lo, up, place, room, length, row_position, equality, j, r, n, R, rows)
     if (outcome == RUNNING) & (wanted < 0):
         outcome = OPTIMAL
     x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
-    x, y = refined(H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, scratch, diagonal, rows, chunk)
-    curvature = curvature_times(H, x, scratch, n, j, diagonal, chunk)
+    x, y = refined(H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, scratch, diagonal, rows, width, slots, chunk)
+    curvature = curvature_times(H, x, scratch, n, j, diagonal, width, chunk)
     store_solution(
         x_all, curvature_all, place_all, y_all, row_position_all, status,
         x, curvature, place, y, row_position, outcome, out, j, r, n, R,
@@ -249,4 +257,4 @@ def ascend(  # type: ignore[no-untyped-def]
     if out < B:
         tl.store(position_all + sample * n + j, position, mask=real)
         tl.store(slot_all + sample * slots + s, slot)
-        tl.store(M_all + sample * slots * slots + s[:, None] * slots + s[None, :], M)
+        tl.store(M_all + sample * slots * slots + places(slots), M)

@@ -102,16 +102,21 @@ class GPUPlan:
         """What a launch depends on beside its programs."""
         return type(self.start).__name__, self.slots
 
-    def solve(self, qp: QuadraticProgram) -> Descent:
-        """Solve a batch with these constraints."""
-        return self.solve_all(qp, qp.c[None])
+    @property
+    def inverts(self) -> bool:
+        """Whether solutions are found from H⁻¹."""
+        return isinstance(self.start, FreeStart)
 
-    def solve_all(self, qp: QuadraticProgram, costs: Tensor) -> Descent:
+    def solve(self, qp: QuadraticProgram, inverse: Tensor | None = None) -> Descent:
+        """Solve a batch with these constraints; ``inverse`` is H⁻¹, (B or 1, n, n), where it is known."""
+        return self.solve_all(qp, qp.c[None], inverse)
+
+    def solve_all(self, qp: QuadraticProgram, costs: Tensor, inverse: Tensor | None = None) -> Descent:
         """Solve the programs for (K, B, n) costs; the K·B solutions in this order.
 
         The first of the costs is that of ``qp``.
         """
-        found = _Launch(self.start, qp, self.slots, self._working_set()).run(costs)
+        found = _Launch(self.start, qp, self.slots, self._working_set(), inverse).run(costs)
         if not self._settled:
             self._settle(found)
         return found
@@ -171,6 +176,7 @@ class _Launch:
     qp: QuadraticProgram
     slots: int
     begin: WorkingSet | None
+    inverse: Tensor | None = None
     H: Tensor = field(init=False)
     sizes: dict[str, int] = field(init=False)
     kept: tuple[Tensor, ...] = field(init=False, default=())
@@ -228,9 +234,11 @@ class _Launch:
         strides = (*self._strides, _stride(start.limit), _stride(start.J[:, :, 0]), _stride(start.lower))
         sizes, rounds = (B, n, R, start.equalities), 5 * (n + R) + 50
         if isinstance(start, FreeStart) or begin is None:
+            known = self.inverse is not None
             ascend[(K * B,)](
-                *constraints, *written, *sizes, *strides, rounds, diagonal=self.qp.diagonal, **self.sizes
-            )
+                self.inverse if known else self.H, *constraints, *written, *sizes, *strides, rounds,
+                known=known, diagonal=self.qp.diagonal, **self.sizes,
+            )  # fmt: skip
         else:
             order = torch.empty(B, self.slots, dtype=torch.int32, device=costs.device)
             descend[(B,)](
