@@ -144,7 +144,6 @@ def modules() -> dict[str, types.ModuleType]:
         "zeros_like": lambda value: block(np.zeros_like(value)),
         "full": lambda shape, value, kind: block(np.full(shape, value, kind)),
         "gather": gather,
-        "reshape": lambda value, shape: block(np.reshape(value, shape)),
         "reduce": reduce_several,
         "sqrt": lambda value: block(np.sqrt(value)),
         "arange": arange,

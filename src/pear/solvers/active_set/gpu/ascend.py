@@ -17,14 +17,10 @@ from pear.solvers.active_set.gpu.parts import (
     border,
     curvature_times,
     farthest,
-    fold,
-    folded,
-    matrix_times,
     off_slots,
-    places,
     refined,
+    row_block,
     row_products,
-    rows_times,
     store_solution,
     two_sums,
 )
@@ -136,28 +132,26 @@ def ascend(  # type: ignore[no-untyped-def]
     row_position = tl.full((height,), -1, tl.int32)
     place = tl.where(real, FREE, NOWHERE)
     outcome = RUNNING
-    across = folded(slots)
-    down = s[None, :, None]
-    M = tl.zeros_like(across + down).to(tl.float64)
+    M = tl.zeros((slots, slots), tl.float64)
     if diagonal:
         weight = tl.load(H + s, mask=s < n, other=1.0)
         outcome = tl.where(tl.min(weight) > 0.0, outcome, SINGULAR)
-        M = tl.where(across == down, fold(tl.where(s < n, 1.0 / weight, 0.0), slots), M)
+        M = tl.where((s[:, None] == s[None, :]) & (s < n)[:, None], 1.0 / weight[:, None], 0.0)
     elif known:
-        inside = (across < n) & (down < n)
-        M = tl.load(inverse + sample * H_stride + down * n + across, mask=inside, other=0.0)
+        inside = (s < n)[:, None] & (s < n)[None, :]
+        M = tl.load(inverse + sample * H_stride + s[:, None] * n + s[None, :], mask=inside, other=0.0)
     else:  # one variable after another
         for t in range(0, n):
             column = tl.load(H + t * n + s, mask=s < t, other=0.0)
             corner = tl.load(H + t * n + t)
-            w = matrix_times(M, column, slots)
+            w = tl.sum(M * column[:, None], axis=0)
             pivot = corner - tl.sum(column * w)
             if pivot <= _ROUNDOFF * corner:
                 outcome = SINGULAR
             w = tl.where(s == t, -1.0, w)
-            M += w[None, :, None] * fold(w * (1.0 / pivot), slots)
-    easiest = tl.max(tl.where(across == down, M, 0.0))
-    x = off_slots(-matrix_times(M, tl.load(cost + out * n + s, mask=s < n, other=0.0), slots), position)
+            M += w[:, None] * (w * (1.0 / pivot))[None, :]
+    easiest = tl.max(tl.sum(tl.where(s[:, None] == s[None, :], M, 0.0), axis=0))
+    x = off_slots(-tl.sum(M * tl.load(cost + out * n + s, mask=s < n, other=0.0)[:, None], axis=0), position)
     reduced = tl.zeros((width,), tl.float64)  # gradient of the Lagrangian: zero where a variable is free
     y = tl.zeros((height,), tl.float64)
     room = most - row_products(columns, x, r, j, R, n)
@@ -168,17 +162,17 @@ def ascend(  # type: ignore[no-untyped-def]
         # how the solution on the working set moves, and its multipliers, when that constraint does
         column, _ = border(H, J, slot, tl.where(wanted >= n, wanted, -1), n, diagonal, rows)
         column = tl.where(slot == wanted, 1.0, column)
-        w = matrix_times(M, column, slots)
+        w = tl.sum(M * column[:, None], axis=0)
         product, squares = tl.reduce((column * w, column * column), 0, two_sums)
         depends = product <= _ROUNDOFF * easiest * squares  # nothing can move, but multipliers can
         force = tl.where(depends, tl.where(gap > 0.0, 1.0, -1.0), gap / product)
         p = tl.where(depends, 0.0, off_slots(force * w, position))
-        change = curvature_times(H, p, scratch, n, j, diagonal, width, chunk)
+        change = curvature_times(H, p, scratch, n, j, diagonal, chunk)
         more = tl.zeros((height,), tl.float64)
         if rows:
             more = off_slots(force * w, row_position)
             more = tl.where(r == wanted - n, -force, more)
-            change += rows_times(J, more, r, R, n, width)
+            change += tl.sum(row_block(J, r, j, R, n) * more[:, None], axis=0)
         # ratio test: to the first multiplier that reaches zero
         upwards = tl.where(place == AT_LOWER, 1.0, tl.where(place == AT_UPPER, -1.0, 0.0))
         upwards = tl.where(lo < up, upwards, 0.0)
@@ -226,7 +220,7 @@ def ascend(  # type: ignore[no-untyped-def]
                 leaving = lost.to(tl.int32)
             column, corner = border(H, J, slot, entering, n, diagonal, rows)
             column = tl.where((slot == leaving) & (slot >= 0), 1.0, column)
-            w = matrix_times(M, column, slots)
+            w = tl.sum(M * column[:, None], axis=0)
             pivot = corner - tl.sum(column * w)
             if (pivot <= 0.0) & (outcome == RUNNING):
                 outcome = SINGULAR
@@ -235,9 +229,9 @@ def ascend(  # type: ignore[no-untyped-def]
         if (entering >= 0) & (at == slots):
             outcome = CROWDED
         w = tl.where((s == at) & (entering >= 0), -1.0, w)
-        M += w[None, :, None] * fold(w * (1.0 / pivot), slots)
+        M += w[:, None] * (w * (1.0 / pivot))[None, :]
         if leaving >= 0:  # exactly nothing is left
-            M = tl.where((across == at) | (down == at), 0.0, M)
+            M = tl.where((s == at)[:, None] | (s == at)[None, :], 0.0, M)
         slot = tl.where(s == at, entering, slot)
         position = tl.where(real & (j == leaving), -1, tl.where(real & (j == entering), at, position))
         if rows:
@@ -248,8 +242,8 @@ def ascend(  # type: ignore[no-untyped-def]
     if (outcome == RUNNING) & (wanted < 0):
         outcome = OPTIMAL
     x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
-    x, y = refined(H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, scratch, diagonal, rows, width, slots, chunk)
-    curvature = curvature_times(H, x, scratch, n, j, diagonal, width, chunk)
+    x, y = refined(H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, scratch, diagonal, rows, chunk)
+    curvature = curvature_times(H, x, scratch, n, j, diagonal, chunk)
     store_solution(
         x_all, curvature_all, place_all, y_all, row_position_all, status,
         x, curvature, place, y, row_position, outcome, out, j, r, n, R,
@@ -257,4 +251,4 @@ def ascend(  # type: ignore[no-untyped-def]
     if out < B:
         tl.store(position_all + sample * n + j, position, mask=real)
         tl.store(slot_all + sample * slots + s, slot)
-        tl.store(M_all + sample * slots * slots + places(slots), M)
+        tl.store(M_all + sample * slots * slots + s[:, None] * slots + s[None, :], M)

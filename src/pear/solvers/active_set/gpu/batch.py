@@ -29,7 +29,7 @@ from pear.solvers.active_set.gpu.start import (
 
 _MOST_VARIABLES = 1024
 _MOST_ROWS = 32
-_SLOTS = {32: (4, 128), 64: (8, 128), 128: (8, 255)}
+_SLOTS = {32: (1, 128), 64: (2, 255), 128: (8, 255)}
 """Room for the working set, each with the warps of a block and the registers of a thread: M stays in registers."""
 _MOSTLY_FREE = 0.4  # share of free variables from which on the way from the minimum without constraints is the shorter one
 _SPARE = 4  # rows that must find room beside all variables

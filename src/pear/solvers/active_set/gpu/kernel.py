@@ -22,17 +22,12 @@ from pear.solvers.active_set.gpu.parts import (
     border,
     curvature_moved,
     curvature_times,
-    fold,
-    folded,
     largest_and_sum,
-    matrix_times,
     nearest,
     off_slots,
-    places,
     refined,
-    row_places,
+    row_block,
     row_products,
-    rows_times,
     store_solution,
 )
 
@@ -147,32 +142,31 @@ def descend(  # type: ignore[no-untyped-def]
     slot = tl.load(start_slot + s)
     position = tl.load(start_position + j, mask=real, other=-1)
     row_position = tl.load(start_row_position + r, mask=there, other=-1)
-    across = folded(slots)
-    down = s[None, :, None]
-    M = tl.load(start_M + places(slots))
+    square = s[:, None] * slots + s[None, :]
+    M = tl.load(start_M + square)
     # K = [H_FF Bᵀ; B 0] with a square B has the inverse [0 B⁻¹; B⁻ᵀ −B⁻ᵀ H_FF B⁻¹], whose last block is the sample's
     inverse = M
     for t in range(0, begun):
         free = tl.load(start_slot + t)
-        row = tl.load(start_M + row_places(t, s, slots))
+        row = tl.load(start_M + t * slots + s)
         if diagonal:
             product = tl.load(H + free) * row
         else:
             of_free = tl.load(H + free * n + slot, mask=s < begun, other=0.0)
-            product = matrix_times(inverse, tl.where(s < begun, of_free, 0.0), slots)
+            product = tl.sum(inverse * tl.where(s < begun, of_free, 0.0)[:, None], axis=0)
             product = tl.where(s < begun, 0.0, product)
-        M -= row[None, :, None] * fold(product, slots)
+        M -= row[:, None] * product[None, :]
     if elastic:
         corner = tl.load(H + (n - 1 if diagonal else n * n - 1))
-        M = tl.where((across == 0) & (down == 0), 1.0 / corner, M)
-    on_diagonal = tl.reshape(tl.sum(tl.where(across == down, M, 0.0), axis=1), (slots,))
+        M = tl.where((s == 0)[:, None] & (s == 0)[None, :], 1.0 / corner, M)
+    on_diagonal = tl.sum(tl.where(s[:, None] == s[None, :], M, 0.0), axis=0)
     # kept along, because every pass over a vector makes the whole block wait
     freedom = 1 if elastic else 0
     used = 2 * begun + freedom
     row_size = tl.load(size + sample * size_stride + r, mask=there, other=0.0)
     outcome = RUNNING
     room = most - row_products(columns, x, r, j, R, n)
-    slope = c + curvature_times(H, x, own, n, j, diagonal, width, chunk)
+    slope = c + curvature_times(H, x, own, n, j, diagonal, chunk)
     if elastic:
         last_variable = j == n - 1
         pushes = 0
@@ -192,7 +186,7 @@ def descend(  # type: ignore[no-untyped-def]
             # the step to the minimum of the working set, and the multipliers there
             free = (slot >= 0) & (slot < n)
             gradient = tl.where(free, tl.gather(slope, tl.where(free, slot, 0), 0), 0.0)
-            step = -matrix_times(M, gradient, slots)
+            step = -tl.sum(M * gradient[:, None], axis=0)
             # At a vertex nothing can move. Elsewhere the variables that the rows hold still have rounding in M, so that
             # a step is compared with the terms of the largest one, |M_jt| being at most √(M_jj M_tt).
             root = tl.sqrt(tl.where(free, tl.maximum(on_diagonal, 0.0), 0.0))
@@ -221,9 +215,9 @@ def descend(  # type: ignore[no-untyped-def]
             length = tl.minimum(length, 1.0)
             x += length * p
             if diagonal:
-                slope += length * curvature_times(H, p, own, n, j, diagonal, width, chunk)
+                slope += length * curvature_times(H, p, own, n, j, diagonal, chunk)
             else:
-                slope += curvature_moved(H, slot, length * moving, order, scratch, used, n, j, slots, width, chunk)
+                slope += curvature_moved(H, slot, length * moving, order, scratch, used, n, j, chunk)
             entering = -1
             leaving = -1
             if blocked:
@@ -237,7 +231,7 @@ def descend(  # type: ignore[no-untyped-def]
                         if met == n - 1:  # feasible: from here on it is the problem itself
                             up = tl.where(at, 0.0, up)
                             c = tl.where(at, 0.0, c)
-                            slope = c + curvature_times(H, x, own, n, j, diagonal, width, chunk)
+                            slope = c + curvature_times(H, x, own, n, j, diagonal, chunk)
                 else:
                     entering = met
             else:
@@ -246,7 +240,7 @@ def descend(  # type: ignore[no-untyped-def]
                 worst_row = allowed * 0.0
                 if rows:
                     y = off_slots(step, row_position)
-                    reduced += rows_times(J, y, r, R, n, width)
+                    reduced += tl.sum(row_block(J, r, j, R, n) * y[:, None], axis=0)
                     wrong_row = tl.where(row_position >= 0, -y * row_size, 0.0)
                     worst_row, first_row = tl.max(tl.where(equality, 0.0, wrong_row), axis=0, return_indices=True)
                 wrong = tl.where(place == AT_LOWER, -reduced, tl.where(place == AT_UPPER, reduced, 0.0))
@@ -279,7 +273,7 @@ def descend(  # type: ignore[no-untyped-def]
             gone = (slot == leaving) & (slot >= 0)
             column, corner = border(H, J, slot, entering, n, diagonal, rows)
             column = tl.where(gone, 1.0, column)
-            w = matrix_times(M, column, slots)
+            w = tl.sum(M * column[:, None], axis=0)
             product = tl.sum(column * w)
             # a variable brings curvature, a row takes a direction away
             pivot = tl.where(entering >= 0, corner - product, -product)
@@ -292,9 +286,9 @@ def descend(  # type: ignore[no-untyped-def]
             factor = tl.where(changes, 1.0 / pivot, 0.0)
             freedom += tl.where(changes, tl.where(more, -1, 1), 0)
             used = tl.maximum(used, tl.where(entering >= 0, at + 1, 0))
-            M += w[None, :, None] * fold(w * factor, slots)
+            M += w[:, None] * (w * factor)[None, :]
             if leaving >= 0:  # exactly nothing is left
-                M = tl.where((across == at) | (down == at), 0.0, M)
+                M = tl.where((s == at)[:, None] | (s == at)[None, :], 0.0, M)
             on_diagonal = tl.where(gone, 0.0, on_diagonal + w * w * factor)
             slot = tl.where(s == at, entering, slot)
             position = tl.where(real & (j == leaving), -1, tl.where(real & (j == entering), at, position))
@@ -302,8 +296,8 @@ def descend(  # type: ignore[no-untyped-def]
                 row_position = tl.where(r == leaving - n, -1, row_position)
                 row_position = tl.where((r == entering - n) & (entering >= n), at, row_position)
         x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
-        x, y = refined(H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, own, diagonal, rows, width, slots, chunk)
-        curvature = curvature_times(H, x, own, n, j, diagonal, width, chunk)
+        x, y = refined(H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, own, diagonal, rows, chunk)
+        curvature = curvature_times(H, x, own, n, j, diagonal, chunk)
         slope = c + curvature
         room = most - row_products(columns, x, r, j, R, n)
         store_solution(
@@ -313,4 +307,4 @@ def descend(  # type: ignore[no-untyped-def]
         if k == 0:
             tl.store(position_all + sample * n + j, position, mask=real)
             tl.store(slot_all + sample * slots + s, slot)
-            tl.store(M_all + sample * slots * slots + places(slots), M)
+            tl.store(M_all + sample * slots * slots + square, M)

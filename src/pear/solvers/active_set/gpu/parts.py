@@ -12,94 +12,52 @@ _REFINEMENTS = tl.constexpr(settings.KERNEL_REFINEMENTS)
 
 # Triton reads annotations as code, so that there can be none but its own.
 #
-# A matrix has its columns folded: entry (i, j) of one with 128 columns is entry (j // 32, i, j % 32) of its block. The
-# warps then share its rows, and a thread holds some entries of several columns, for which it needs few entries of the
-# vectors on both sides. Unfolded it would hold one column, and wait for as many entries as there are rows.
+# A vector goes through memory to where the threads need parts of it: a gather of every part would make the block wait
+# dozens of times.
 @triton.jit
-def folded(size: tl.constexpr):  # type: ignore[no-untyped-def]
-    """(size / 32, 1, 32) the columns."""
-    lanes: tl.constexpr = 32 if size > 32 else size
-    return tl.arange(0, size // lanes)[:, None, None] * lanes + tl.arange(0, lanes)[None, None, :]
-
-
-@triton.jit
-def places(size: tl.constexpr):  # type: ignore[no-untyped-def]
-    """(size / 32, size, 32) where the entries of a folded matrix are in memory."""
-    lanes: tl.constexpr = 32 if size > 32 else size
-    part = tl.arange(0, size // lanes)[:, None, None] * (size * lanes)
-    return part + tl.arange(0, size)[None, :, None] * lanes + tl.arange(0, lanes)[None, None, :]
-
-
-@triton.jit
-def row_places(i, s, size: tl.constexpr):  # type: ignore[no-untyped-def]
-    """(size,) where the entries s of row i are."""
-    lanes: tl.constexpr = 32 if size > 32 else size
-    return (s // lanes) * (size * lanes) + i * lanes + s % lanes
-
-
-@triton.jit
-def fold(v, size: tl.constexpr):  # type: ignore[no-untyped-def]
-    """(size,) as one entry for every column."""
-    lanes: tl.constexpr = 32 if size > 32 else size
-    return tl.reshape(v, (size // lanes, 1, lanes))
-
-
-@triton.jit
-def matrix_times(M, v, size: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Mᵀv, (size,), for v with an entry for every row."""
-    return tl.reshape(tl.sum(M * v[None, :, None], axis=1), (size,))
-
-
-# A vector goes through memory to where the threads need parts of it: a gather of every part would make the block wait.
-@triton.jit
-def curvature_times(  # type: ignore[no-untyped-def]
-    H, v, scratch, n, j, diagonal: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr
-):
+def curvature_times(H, v, scratch, n, j, diagonal: tl.constexpr, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
     """H v for v (width,), zero beyond n; ``scratch`` has room for n numbers. Rows of weight zero are not read."""
+    real = j < n
     if diagonal:
-        total = v * tl.load(H + j, mask=j < n, other=0.0)
+        total = v * tl.load(H + j, mask=real, other=0.0)
     else:
         tl.debug_barrier()
-        tl.store(scratch + j, v, mask=j < n)
+        tl.store(scratch + j, v, mask=real)
         tl.debug_barrier()
         total = tl.zeros_like(v)
-        column = folded(width)
+        c = tl.arange(0, chunk)
         for first in range(0, n, chunk):
-            row = first + tl.arange(0, chunk)
+            row = first + c
             w = tl.load(scratch + row, mask=row < n, other=0.0)
-            some = (w != 0.0)[None, :, None] & (column < n)
-            tile = tl.load(H + row[None, :, None] * n + column, mask=some, other=0.0)
-            total += matrix_times(tile, w, width)
+            some = (w != 0.0)[:, None] & real[None, :]
+            tile = tl.load(H + row[:, None] * n + j[None, :], mask=some, other=0.0)
+            total += tl.sum(tile * w[:, None], axis=0)
     return total
 
 
 @triton.jit
-def curvature_moved(  # type: ignore[no-untyped-def]
-    H, slot, weight, order, scratch, last, n, j, slots: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr
-):
+def curvature_moved(H, slot, weight, order, scratch, last, n, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
     """Σ_t weight_t H[slot_t, :] over t < last, (width,); ``order`` and ``scratch`` have room for all slots."""
-    s = tl.arange(0, slots)
+    s = tl.arange(0, slot.shape[0])
     tl.debug_barrier()
     tl.store(order + s, slot)
     tl.store(scratch + s, weight)
     tl.debug_barrier()
     total = tl.zeros_like(j).to(tl.float64)
-    column = folded(width)
+    c = tl.arange(0, chunk)
     for first in range(0, last, chunk):
-        t = first + tl.arange(0, chunk)
-        w = tl.load(scratch + t)
-        some = (w != 0.0)[None, :, None] & (column < n)
-        tile = tl.load(H + tl.load(order + t)[None, :, None] * n + column, mask=some, other=0.0)
-        total += matrix_times(tile, w, width)
+        row = tl.load(order + first + c)
+        w = tl.load(scratch + first + c)
+        some = (w != 0.0)[:, None] & (j < n)[None, :]
+        tile = tl.load(H + row[:, None] * n + j[None, :], mask=some, other=0.0)
+        total += tl.sum(tile * w[:, None], axis=0)
     return total
 
 
 @triton.jit
-def rows_times(J, y, r, R, n, width: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Jᵀy, (width,), for y (rows,)."""
-    column = folded(width)
-    there = (r < R)[None, :, None] & (column < n)
-    return matrix_times(tl.load(J + r[None, :, None] * n + column, mask=there, other=0.0), y, width)
+def row_block(J, r, j, R, n):  # type: ignore[no-untyped-def]
+    """(rows, width) J, zero where there is none."""
+    return tl.load(J + r[:, None] * n + j[None, :], mask=(r < R)[:, None] & (j < n)[None, :], other=0.0)
 
 
 @triton.jit
@@ -195,19 +153,17 @@ def refined(  # type: ignore[no-untyped-def]
     scratch,
     diagonal: tl.constexpr,
     rows: tl.constexpr,
-    width: tl.constexpr,
-    slots: tl.constexpr,
     chunk: tl.constexpr,
 ):
     """The solution on the working set to rounding, and its multipliers: M is a good inverse, refinement does the rest."""
     y = tl.zeros_like(row_position).to(tl.float64)
     for _ in range(_REFINEMENTS):
-        residual = c + curvature_times(H, x, scratch, n, j, diagonal, width, chunk)
+        residual = c + curvature_times(H, x, scratch, n, j, diagonal, chunk)
         off = tl.zeros_like(row_position).to(tl.float64)
         if rows:
-            residual += rows_times(J, y, r, R, n, width)
+            residual += tl.sum(row_block(J, r, j, R, n) * y[:, None], axis=0)
             off = tl.where(row_position >= 0, row_products(columns, x, r, j, R, n) - most, 0.0)
-        step = -matrix_times(M, on_slots(residual, off, slot, n), slots)
+        step = -tl.sum(M * on_slots(residual, off, slot, n)[:, None], axis=0)
         x += off_slots(step, position)
         y += off_slots(step, row_position)
     return x, y

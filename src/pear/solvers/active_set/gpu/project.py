@@ -7,7 +7,7 @@ import triton.language as tl
 
 from pear.optimality import rule
 from pear.solvers.active_set import settings
-from pear.solvers.active_set.gpu.parts import curvature_times, matrix_times, off_slots, on_slots, places, row_products, rows_times
+from pear.solvers.active_set.gpu.parts import curvature_times, off_slots, on_slots, row_block, row_products
 
 _PROJECTED = tl.constexpr(rule.PROJECTED)
 _NEGLIGIBLE = tl.constexpr(rule.NEGLIGIBLE)
@@ -55,7 +55,7 @@ def project(  # type: ignore[no-untyped-def]
     slot = tl.load(slot_all + sample * slots + s)
     position = tl.load(position_all + sample * n + j, mask=real, other=-1)
     row_position = tl.load(row_position_all + sample * R + r, mask=r < R, other=-1)
-    M = tl.load(M_all + sample * slots * slots + places(slots))
+    M = tl.load(M_all + sample * slots * slots + s[:, None] * slots + s[None, :])
     step_of_diagonal = 1 if diagonal else n + 1
     largest = tl.max(tl.abs(tl.load(H + j * step_of_diagonal, mask=real, other=0.0)))
     noise = _NEGLIGIBLE * tl.max(tl.abs(e)) / tl.where(largest > 0.0, largest, 1.0)
@@ -64,12 +64,12 @@ def project(  # type: ignore[no-untyped-def]
     first = tl.max(tl.abs(e)) * 0.0
     change = first
     for k in range(0, 1 + _REFINEMENTS):
-        residual = e - curvature_times(H, g, g_all + sample * n, n, j, diagonal, width, chunk)
+        residual = e - curvature_times(H, g, g_all + sample * n, n, j, diagonal, chunk)
         off = tl.zeros((height,), tl.float64)
         if rows:
-            residual -= rows_times(J, v, r, R, n, width)
+            residual -= tl.sum(row_block(J, r, j, R, n) * v[:, None], axis=0)
             off = -row_products(columns, g, r, j, R, n)
-        step = matrix_times(M, on_slots(residual, off, slot, n), slots)
+        step = tl.sum(M * on_slots(residual, off, slot, n)[:, None], axis=0)
         correction = off_slots(step, position)
         g += correction
         v += off_slots(step, row_position)

@@ -21,7 +21,6 @@ RUNNING, OPTIMAL, CROWDED, SINGULAR, INFEASIBLE = range(5)
 """How the search of a sample ended: not at all, at an optimum, without room for the working set, without curvature along a
 direction that would have to be followed, or with a constraint that cannot be satisfied beside those that are held."""
 
-_LANES = 32  # columns of a folded matrix that are beside each other
 _DEAR = 10.0  # what a violation costs at first, against what ending it may cost
 
 
@@ -31,7 +30,7 @@ class WorkingSet:
 
     Attributes:
         slot: (slots,) int32; position: (n,) and row_position: (R,) int32, the same from the other side.
-        M: (slots, slots) the part of the inverse that depends on the rows alone, its columns folded as the kernel's are.
+        M: (slots, slots) the part of the inverse that depends on the rows alone.
         free: number of variables, which come first.
     """
 
@@ -44,12 +43,10 @@ class WorkingSet:
     @classmethod
     def of(cls, indices: Tensor, M: Tensor, free: int, n: int, R: int) -> WorkingSet:
         """From (k,) indices, in their order."""
-        slots = len(M)
-        slot, where = (torch.full((size,), -1, dtype=torch.int32, device=M.device) for size in (slots, n + R))
+        slot, where = (torch.full((size,), -1, dtype=torch.int32, device=M.device) for size in (len(M), n + R))
         slot[: len(indices)] = indices.int()
         where[indices] = torch.arange(len(indices), dtype=torch.int32, device=M.device)
-        folded = M.view(slots, -1, min(slots, _LANES)).transpose(0, 1).contiguous()
-        return cls(slot, where[:n], where[n:], folded, free)
+        return cls(slot, where[:n], where[n:], M, free)
 
 
 @dataclass(frozen=True)
