@@ -36,6 +36,7 @@ class Found:
     rows: Tensor
     ended: Tensor
     crowded: Tensor
+    unsound: Tensor
     projector: Projector
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
@@ -49,21 +50,26 @@ class Compiled:
     """The compiled method in the kernel's place; the pipeline finds its own plan here, too."""
 
     slots = 32
+    inverts = False
+
+    @property
+    def state(self) -> tuple[int]:
+        return (self.slots,)
 
     def __init__(self, qp: QuadraticProgram) -> None:
         self.plan = active_set.prepare(qp)
         self.programs, self.default = self.plan.programs, self.plan.default
 
-    def solve(self, qp: QuadraticProgram) -> Any:
+    def solve(self, qp: QuadraticProgram, inverse: Tensor | None = None) -> Any:
         there = active_set.solve(qp, 0.0, self.plan)
         assert there.working is not None
         assert there.projector is not None
         y, held = torch.cat([there.duals.equality, there.duals.inequality], 1), there.working
         solved = there.status == Status.SOLVED
-        sets = held.lower, held.upper, held.rows, solved, ~solved
+        sets = held.lower, held.upper, held.rows, solved, ~solved, ~solved
         return Found(there.x, matvec(qp.H, there.x), y, *sets, there.projector)
 
-    def solve_all(self, qp: QuadraticProgram, costs: Tensor) -> Any:
+    def solve_all(self, qp: QuadraticProgram, costs: Tensor, inverse: Tensor | None = None) -> Any:
         found = [vars(self.solve(replace(qp, c=cost))) for cost in costs]
         projector = found[0]["projector"]
         parts = {name: torch.cat([one[name] for one in found]) for name in found[0] if name != "projector"}
@@ -195,7 +201,7 @@ def test_points_that_are_wrong_are_left(here: None, monkeypatch: pytest.MonkeyPa
     """A kernel that says it has ended, and has not, is not believed; nor is one that projects badly."""
     plain = Compiled.solve
 
-    def spoilt(self: Compiled, qp: QuadraticProgram) -> Any:
+    def spoilt(self: Compiled, qp: QuadraticProgram, inverse: Tensor | None = None) -> Any:
         found = plain(self, qp)
         return replace(found, x=found.x + torch.tensor([[0.0], [1e-6], [0.0]], dtype=torch.float64))
 
@@ -222,7 +228,7 @@ def test_points_that_are_wrong_are_left(here: None, monkeypatch: pytest.MonkeyPa
         assert cost.grad is not None
         return [z.detach(), cost.grad]
 
-    def halfway(self: Compiled, qp: QuadraticProgram) -> Any:
+    def halfway(self: Compiled, qp: QuadraticProgram, inverse: Tensor | None = None) -> Any:
         found = plain(self, qp)
         return replace(found, projector=Halfway(found.projector))
 
@@ -238,7 +244,7 @@ def test_room_that_was_missing_is_made(here: None, monkeypatch: pytest.MonkeyPat
     calls: list[str] = []
     plain = Compiled.solve
 
-    def crowded(self: Compiled, qp: QuadraticProgram) -> Any:
+    def crowded(self: Compiled, qp: QuadraticProgram, inverse: Tensor | None = None) -> Any:
         calls.append("solve")
         found = plain(self, qp)
         return replace(found, ended=found.ended & ("learn" in calls))
@@ -255,6 +261,29 @@ def test_room_that_was_missing_is_made(here: None, monkeypatch: pytest.MonkeyPat
     calls.clear()
     pear.DecisionLayer(pear.Problem(**SIMPLEX), 0.5)(COSTS)
     assert calls == ["solve", "learn", "solve"]
+
+
+def test_the_inverse_is_that_of_the_problem(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that starts from H⁻¹ is given it, computed once; with a predicted curvature it is given none."""
+    given: list[Tensor | None] = []
+    plain = Compiled.solve
+
+    def solve(self: Compiled, qp: QuadraticProgram, inverse: Tensor | None = None) -> Any:
+        given.append(inverse)
+        return plain(self, qp)
+
+    monkeypatch.setattr(Compiled, "solve", solve)
+    monkeypatch.setattr(Compiled, "inverts", True)
+    Q = torch.tensor([[2.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 3.0]], dtype=torch.float64)
+    layer = pear.DecisionLayer(pear.Problem(Q, lb=-1.0, ub=1.0), 0.0)
+    layer(COSTS)
+    layer(COSTS.flip(0))
+    first, second = given
+    assert first is not None
+    assert first is second
+    torch.testing.assert_close(first[0], torch.linalg.inv(Q))
+    layer(COSTS, Q=2 * Q)
+    assert given[2] is None
 
 
 @pytest.mark.parametrize("sense", ["min", "max"])

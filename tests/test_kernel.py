@@ -15,6 +15,7 @@ from pear.optimality.verify import verify
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set import solve as active_set
 from pear.solvers.active_set.gpu import batch as gpu
+from pear.solvers.active_set.gpu.start import FreeStart
 
 
 @pytest.fixture(autouse=True)
@@ -71,16 +72,19 @@ PROGRAMS = {
 every_program = pytest.mark.parametrize("name", PROGRAMS)
 
 
-def planned(qp: QuadraticProgram) -> gpu.GPUPlan:
-    plan = gpu.prepare(qp)
+def planned(qp: QuadraticProgram, start: str = "feasible") -> gpu.GPUPlan:
+    """A plan that stays with its start."""
+    plan = gpu.prepare(qp) if start == "feasible" else gpu.GPUPlan(FreeStart.of(qp), 32)
     assert plan is not None
+    plan._settled = True
     return plan
 
 
 @every_program
-def test_solutions_and_projections(name: str) -> None:
+@pytest.mark.parametrize("start", ["feasible", "free"])
+def test_solutions_and_projections(name: str, start: str) -> None:
     qp = PROGRAMS[name]
-    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, planned(qp))
+    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, planned(qp, start))
     assert here.status.tolist() == there.status.tolist() == [0] * qp.batch
     torch.testing.assert_close(there.x, here.x, rtol=1e-12, atol=1e-13)
     assert bool(there.working.same(here.working).all())
@@ -146,3 +150,86 @@ def test_flat_curvature_does_not_end() -> None:
     qp = program(3, lb=-torch.ones(1, 3), ub=torch.ones(1, 3))
     flat = replace(qp, H=torch.zeros_like(qp.H))
     assert not bool(planned(flat).solve(flat).ended.any())
+
+
+# ------------------------------------------------------------------------------- from the minimum without constraints
+
+
+@every_program
+def test_a_known_inverse(name: str) -> None:
+    qp = PROGRAMS[name]
+    plan = planned(qp, "free")
+    expected, found = plan.solve(qp), plan.solve(qp, torch.linalg.inv(qp.H))
+    assert bool(found.ended.all())
+    torch.testing.assert_close(found.x, expected.x, rtol=1e-12, atol=1e-13)
+
+
+def test_costs_do_not_follow_each_other() -> None:
+    qp = PROGRAMS["own rows"]
+    costs = torch.stack([qp.c, qp.c.flip(0, 1)])
+    both, plan = planned(qp, "free").solve_all(qp, costs), planned(qp)
+    for found, cost in zip(both.x.split(qp.batch), costs, strict=True):
+        torch.testing.assert_close(found, plan.solve(replace(qp, c=cost)).x, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize(("ub", "start"), [(0.01, "VertexStart"), (10.0, "FreeStart")])
+def test_the_first_batch_says_where_to_start(ub: float, start: str) -> None:
+    """Where most variables are free the plan goes over; the second batch is the same."""
+    qp = program(9, lb=-ub * torch.ones(1, 9), ub=ub * torch.ones(1, 9))
+    plan = gpu.prepare(qp)
+    assert plan is not None
+    first = plan.solve(qp)
+    assert plan.state == (start, 32)
+    second = plan.solve(qp)
+    assert bool(first.ended.all() & second.ended.all())
+    torch.testing.assert_close(second.x, first.x, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_constraints_are_dropped_on_the_way(seed: int) -> None:
+    """Many rows that nearly oppose each other, so that what was added has to go again."""
+    generator = torch.Generator().manual_seed(seed)
+    G = torch.randn(1, 24, 8, generator=generator, dtype=torch.float64)
+    h = 0.05 + 0.1 * torch.rand(1, 24, generator=generator, dtype=torch.float64)
+    qp = program(8, seed=seed, own_Q=True, G=G, h=h, lb=-torch.ones(1, 8), ub=torch.ones(1, 8))
+    qp = replace(qp, c=10 * qp.c)
+    found = planned(qp, "free").solve(qp)
+    assert bool(found.ended.all())
+    torch.testing.assert_close(found.x, active_set.solve(qp, 0.0, active_set.prepare(qp)).x, rtol=1e-11, atol=1e-12)
+
+
+def test_contradicting_rows_do_not_end() -> None:
+    b = torch.ones(4, 2)
+    b[1, 1] = 2.0  # of two equal rows
+    qp = program(6, A=torch.ones(1, 2, 6), b=b)
+    plan = planned(qp, "free")
+    found = plan.solve(qp)
+    assert found.ended.tolist() == [True, False, True, True]
+    assert not plan.learn(found)  # another start would not find a point, either
+
+
+def test_where_it_fails_the_feasible_start_comes_back() -> None:
+    """A curvature that is singular without the constraints: the one start cannot, the other one can."""
+    qp = program(6, A=torch.ones(1, 1, 6), b=torch.ones(1, 1), ub=torch.ones(1, 6))
+    plan = gpu.prepare(qp)
+    assert plan is not None
+    plan.solve(replace(qp, c=0.0 * qp.c))
+    assert plan.inverts
+    flat = replace(qp, H=torch.diag_embed(torch.tensor([[1.0, 1.0, 1.0, 1.0, 1.0, 0.0]]).double()))
+    found = plan.solve(flat)
+    assert bool(found.unsound.all())
+    assert plan.learn(found)
+    assert plan.state == ("VertexStart", 32)
+    assert bool(plan.solve(flat).ended.all())
+    assert not plan.learn(plan.solve(flat))
+
+
+def test_no_room_beside_all_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is none left for a row, and no wider working set: the feasible start comes back."""
+    monkeypatch.setattr(gpu, "_SLOTS", {4: (1, 255), 8: (1, 255)})
+    qp = program(8, G=rows_of(8, 1), h=-torch.ones(1, 1), lb=torch.full((1, 8), -torch.inf))
+    plan = gpu.GPUPlan(FreeStart.of(qp), 8, _settled=True, _feasible=gpu.prepare(program(8)))
+    found = plan.solve(qp)
+    assert bool(found.crowded.any())
+    assert plan.learn(found)
+    assert not plan.inverts

@@ -40,18 +40,19 @@ class Counter(TorchDispatchMode):
 class Nothing:
     """A kernel that launches nothing."""
 
-    slots = 32
+    state = (32,)
+    inverts = False
 
     def __init__(self, qp: QuadraticProgram) -> None:
         self.R = qp.p + qp.m
 
-    def solve(self, qp: QuadraticProgram) -> Any:
+    def solve(self, qp: QuadraticProgram, inverse: Tensor | None = None) -> Any:
         B, n = qp.c.shape
         x, y = (torch.empty(B, k, dtype=torch.float64, device=qp.c.device) for k in (n, self.R))
         sets = [torch.empty(B, k, dtype=torch.bool, device=qp.c.device) for k in (n, n, qp.m)]
-        return Found(x, x, y, *sets, sets[0][:, 0], sets[0][:, 0], Unmoved())
+        return Found(x, x, y, *sets, *3 * [sets[0][:, 0]], Unmoved())
 
-    def solve_all(self, qp: QuadraticProgram, costs: Tensor) -> Any:
+    def solve_all(self, qp: QuadraticProgram, costs: Tensor, inverse: Tensor | None = None) -> Any:
         return self.solve(replace(qp, c=costs.flatten(0, 1)))
 
 

@@ -242,7 +242,9 @@ def ascend(  # type: ignore[no-untyped-def]
     if (outcome == RUNNING) & (wanted < 0):
         outcome = OPTIMAL
     x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
-    x, y = refined(H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, scratch, diagonal, rows, chunk)
+    x, y = refined(
+        H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, scratch, diagonal, rows, chunk
+    )
     curvature = curvature_times(H, x, scratch, n, j, diagonal, chunk)
     store_solution(
         x_all, curvature_all, place_all, y_all, row_position_all, status,

@@ -31,7 +31,9 @@ _MOST_VARIABLES = 1024
 _MOST_ROWS = 32
 _SLOTS = {32: (1, 128), 64: (2, 255), 128: (8, 255)}
 """Room for the working set, each with the warps of a block and the registers of a thread: M stays in registers."""
-_MOSTLY_FREE = 0.4  # share of free variables from which on the way from the minimum without constraints is the shorter one
+_MOSTLY_FREE = (
+    0.4  # share of free variables from which on the way from the minimum without constraints is the shorter one
+)
 _SPARE = 4  # rows that must find room beside all variables
 _TILE = 4096  # numbers of H, or of the rows, that a block looks at together
 
@@ -234,10 +236,10 @@ class _Launch:
         strides = (*self._strides, _stride(start.limit), _stride(start.J[:, :, 0]), _stride(start.lower))
         sizes, rounds = (B, n, R, start.equalities), 5 * (n + R) + 50
         if isinstance(start, FreeStart) or begin is None:
-            known = self.inverse is not None
+            known = self.H if self.inverse is None else self.inverse.contiguous()
             ascend[(K * B,)](
-                self.inverse if known else self.H, *constraints, *written, *sizes, *strides, rounds,
-                known=known, diagonal=self.qp.diagonal, **self.sizes,
+                known, *constraints, *written, *sizes, *strides, rounds,
+                known=self.inverse is not None, diagonal=self.qp.diagonal, **self.sizes,
             )  # fmt: skip
         else:
             order = torch.empty(B, self.slots, dtype=torch.int32, device=costs.device)

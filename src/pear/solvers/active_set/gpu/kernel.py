@@ -296,7 +296,9 @@ def descend(  # type: ignore[no-untyped-def]
                 row_position = tl.where(r == leaving - n, -1, row_position)
                 row_position = tl.where((r == entering - n) & (entering >= n), at, row_position)
         x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
-        x, y = refined(H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, own, diagonal, rows, chunk)
+        x, y = refined(
+            H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, own, diagonal, rows, chunk
+        )
         curvature = curvature_times(H, x, own, n, j, diagonal, chunk)
         slope = c + curvature
         room = most - row_products(columns, x, r, j, R, n)
