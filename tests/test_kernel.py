@@ -227,7 +227,7 @@ def test_where_it_fails_the_feasible_start_comes_back() -> None:
 def test_no_room_beside_all_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is none left for a row, and no wider working set: the feasible start comes back."""
     monkeypatch.setattr(gpu, "_SLOTS", {4: (1, 255), 8: (1, 255)})
-    qp = program(8, G=rows_of(8, 1), h=-torch.ones(1, 1), lb=torch.full((1, 8), -torch.inf))
+    qp = program(8, G=rows_of(8, 1), h=-10 * torch.ones(1, 1), lb=torch.full((1, 8), -torch.inf))
     plan = gpu.GPUPlan(FreeStart.of(qp), 8, _settled=True, _feasible=gpu.prepare(program(8)))
     found = plan.solve(qp)
     assert bool(found.crowded.any())

@@ -3,7 +3,7 @@
 It starts at the minimum without any constraint, where every variable is free and M = H⁻¹, and adds the constraint that
 is violated most, one after another; constraints whose multiplier would change its sign are dropped on the way. No point
 on the way is feasible but the last, and none has a multiplier of the wrong sign. Working set and M are those of
-``kernel.descend``; a step costs one product with M and one change of rank one, and needs no feasible point to begin with.
+``kernel.descend``; a step costs one product with M and one change of rank one, and no feasible point is needed.
 """
 
 from __future__ import annotations

@@ -31,9 +31,8 @@ _MOST_VARIABLES = 1024
 _MOST_ROWS = 32
 _SLOTS = {32: (1, 128), 64: (2, 255), 128: (8, 255)}
 """Room for the working set, each with the warps of a block and the registers of a thread: M stays in registers."""
-_MOSTLY_FREE = (
-    0.4  # share of free variables from which on the way from the minimum without constraints is the shorter one
-)
+_MOSTLY_FREE = 0.4  # from this share of free variables on the minimum without constraints is nearer than a vertex
+
 _SPARE = 4  # rows that must find room beside all variables
 _TILE = 4096  # numbers of H, or of the rows, that a block looks at together
 
@@ -245,7 +244,8 @@ class _Launch:
             order = torch.empty(B, self.slots, dtype=torch.int32, device=costs.device)
             descend[(B,)](
                 *constraints, start.x, start.place, begin.slot, begin.position, begin.row_position, begin.M,
-                *written, order, torch.empty_like(order, dtype=costs.dtype), *sizes, *strides, _stride(start.x), begin.free, rounds, K,
+                *written, order, torch.empty_like(order, dtype=costs.dtype), *sizes, *strides, _stride(start.x),
+                begin.free, rounds, K,
                 elastic=start.elastic, diagonal=self.qp.diagonal, **self.sizes,
             )  # fmt: skip
 

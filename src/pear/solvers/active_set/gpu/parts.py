@@ -155,7 +155,7 @@ def refined(  # type: ignore[no-untyped-def]
     rows: tl.constexpr,
     chunk: tl.constexpr,
 ):
-    """The solution on the working set to rounding, and its multipliers: M is a good inverse, refinement does the rest."""
+    """The solution on the working set and its multipliers: M is a good inverse, and refinement does the rest."""
     y = tl.zeros_like(row_position).to(tl.float64)
     for _ in range(_REFINEMENTS):
         residual = c + curvature_times(H, x, scratch, n, j, diagonal, chunk)
