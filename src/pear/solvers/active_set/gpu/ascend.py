@@ -228,6 +228,7 @@ def ascend(  # type: ignore[no-untyped-def]
         at = tl.min(tl.where(tl.where(entering >= 0, slot < 0, (slot == leaving) & (slot >= 0)), s, slots))
         if (entering >= 0) & (at == slots):
             outcome = CROWDED
+            entering = -1
         w = tl.where((s == at) & (entering >= 0), -1.0, w)
         M += w[:, None] * (w * (1.0 / pivot))[None, :]
         if leaving >= 0:  # exactly nothing is left

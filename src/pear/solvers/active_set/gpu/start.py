@@ -19,8 +19,8 @@ MOVABLE, AT_LOWER, AT_UPPER, NOWHERE, UNBOUNDED = range(5)
 """Where a variable is: in the working set, at a bound, padding, or without bounds and not yet in the working set."""
 
 RUNNING, OPTIMAL, CROWDED, SINGULAR, INFEASIBLE = range(5)
-"""How the search of a sample ended: not at all, at an optimum, without room for the working set, without curvature along
-a direction that would have to be followed, or with a constraint that cannot be satisfied beside those that are held."""
+"""How the search of a sample ended: not at all, at an optimum, without room for the working set, without curvature
+along a direction that would have to be followed, or with a constraint that cannot be satisfied beside those held."""
 
 _DEAR = 10.0  # what a violation costs at first, against what ending it may cost
 
