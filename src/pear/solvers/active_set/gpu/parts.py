@@ -21,7 +21,6 @@ def curvature_times(H, v, scratch, n, j, diagonal: tl.constexpr, chunk: tl.const
     if diagonal:
         total = v * tl.load(H + j, mask=real, other=0.0)
     else:
-        tl.debug_barrier()
         tl.store(scratch + j, v, mask=real)
         tl.debug_barrier()
         total = tl.zeros_like(v)
@@ -32,6 +31,7 @@ def curvature_times(H, v, scratch, n, j, diagonal: tl.constexpr, chunk: tl.const
             some = (w != 0.0)[:, None] & real[None, :]
             tile = tl.load(H + row[:, None] * n + j[None, :], mask=some, other=0.0)
             total += tl.sum(tile * w[:, None], axis=0)
+        tl.debug_barrier()  # whoever is ahead must not write where others read
     return total
 
 
@@ -39,7 +39,6 @@ def curvature_times(H, v, scratch, n, j, diagonal: tl.constexpr, chunk: tl.const
 def curvature_moved(H, slot, weight, order, scratch, last, n, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
     """Σ_t weight_t H[slot_t, :] over t < last, (width,); ``order`` and ``scratch`` have room for all slots."""
     s = tl.arange(0, slot.shape[0])
-    tl.debug_barrier()
     tl.store(order + s, slot)
     tl.store(scratch + s, weight)
     tl.debug_barrier()
@@ -51,6 +50,7 @@ def curvature_moved(H, slot, weight, order, scratch, last, n, j, chunk: tl.const
         some = (w != 0.0)[:, None] & (j < n)[None, :]
         tile = tl.load(H + row[:, None] * n + j[None, :], mask=some, other=0.0)
         total += tl.sum(tile * w[:, None], axis=0)
+    tl.debug_barrier()
     return total
 
 
