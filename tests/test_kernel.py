@@ -185,6 +185,21 @@ def test_the_first_batch_says_where_to_start(ub: float, start: str) -> None:
     torch.testing.assert_close(second.x, first.x, rtol=1e-12, atol=1e-13)
 
 
+def test_a_crowded_batch_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches that end for want of room have few variables free, wherever the solutions are."""
+    monkeypatch.setattr(gpu, "_SLOTS", {4: (1, 255), 32: (1, 255)})
+    qp = program(16, lb=-10 * torch.ones(1, 16), ub=10 * torch.ones(1, 16))
+    plan = gpu.prepare(qp)
+    assert plan is not None
+    plan.slots = 4
+    first = plan.solve(qp)
+    assert bool(first.crowded.all())
+    assert plan.state == ("VertexStart", 4)
+    assert plan.learn(first)
+    assert bool(plan.solve(qp).ended.all())
+    assert plan.state == ("FreeStart", 32)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_constraints_are_dropped_on_the_way(seed: int) -> None:
     """Many rows that nearly oppose each other, so that what was added has to go again."""

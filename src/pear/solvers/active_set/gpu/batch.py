@@ -130,7 +130,9 @@ class GPUPlan:
         return self._begin[self.slots]
 
     def _settle(self, found: Descent) -> None:
-        """Choose the start by where the first solutions are. This waits for the device."""
+        """Choose the start by where the first solutions are, once there is room for them. This waits for the device."""
+        if bool(found.crowded.any()) and self.slots < max(_SLOTS):
+            return
         self._settled = True
         free = float((~(found.lower | found.upper)).double().mean())
         room = found.qp.n + (_SPARE if found.y.shape[1] else 0)
