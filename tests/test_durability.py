@@ -40,6 +40,7 @@ from pear.experiments import (
     run_all,
     waiting,
 )
+from pear.experiments.database import read_records
 from pear.experiments.pool import MAX_STARTS
 from pear.experiments.whole_file import write_whole
 from pear.experiments.worker import Worker
@@ -284,6 +285,42 @@ def test_a_row_that_is_no_json_is_refused_in_words(database: Database) -> None:
     database._connection.execute("UPDATE runs SET metrics = '{half'")
     with pytest.raises(DatabaseError, match="is damaged"):
         database.get("k")
+
+
+def test_a_row_that_was_altered_is_named_whoever_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    with Database(path) as database:
+        for key in ("a", "b"):
+            database.add(record(key, metrics={"test_regret": 0.5}, created="today"))
+        database._connection.execute("UPDATE runs SET metrics = '{\"test_regret\": 0.4}' WHERE key = 'b'")
+        assert database.get("a") is not None
+        for read in (database.records, lambda: database.get("b"), lambda: read_records(path)):
+            with pytest.raises(
+                DatabaseError, match=r"key 'b' was altered: its checksum .*restore .* or delete the row"
+            ):
+                read()
+        database._connection.execute("DELETE FROM runs WHERE key = 'b'")
+        assert database.add(record("b"))  # what was deleted is done again
+        assert [one.key for one in database.records()] == ["a", "b"]
+
+
+def test_rows_without_a_checksum_are_read_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / FILE_NAME
+    caplog.set_level("INFO", "pear")
+    with Database(path) as database:
+        for key in ("a", "b"):
+            database.add(record(key, created="today"))
+        database._connection.execute("DELETE FROM checksums WHERE key = 'b'")
+        assert len(database.records()) == 2
+        assert [one.levelname for one in caplog.records] == ["WARNING"]
+        assert "1 of 2 rows have no checksum" in caplog.text
+        database._connection.execute("DROP TABLE checksums")  # as an earlier version leaves it
+    caplog.clear()
+    assert len(read_records(path)) == 2
+    assert [one.levelname for one in caplog.records] == ["INFO"]
+    with Database(path) as database:
+        assert database.add(record("c"))
+        assert len(database.records()) == 3
 
 
 def test_a_read_only_folder_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

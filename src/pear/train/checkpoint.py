@@ -73,7 +73,7 @@ class Checkpoint:
             archive.write(self.path, KIND, VERSION, {**content, "best_weights": best_weights})
         except OSError as error:
             raise TrainingError(
-                f"the checkpoint {self.path} cannot be written: {error.strerror or error}. The last one, if there is one, "
+                f"the checkpoint {self.path} cannot be written: {error.strerror or error}. The last one "
                 "is as it was, and the model has its best weights; make room or give another path, and run again"
             ) from error
 
