@@ -129,7 +129,7 @@ def soak_table(found: list[Soaked]) -> Table:
         "statuses",
         "steps",
         "MiB after 10 %\n→ at the end",
-        "ms a step at first\n→ at last",
+        "ms a step at first → at last\n(by plain steps)",
         "judged",
     )
     rows: list[tuple[str, ...]] = []

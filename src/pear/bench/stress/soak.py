@@ -33,7 +33,8 @@ GROWTH = 0.01
 SLOWDOWN = 1.25
 """How much longer a step may take in the last tenth of the steps than in the first.
 
-Of each tenth, the processor time that one in ten steps stays below: others on the machine slow down the rest.
+Of each tenth, the processor time that one in ten steps stays below, by that of plain steps of torch taken in between:
+others on the machine slow down both.
 """
 
 _SAMPLES, _BATCH, _FEATURES = 64, 16, 3
@@ -71,7 +72,7 @@ class Soaked:
         structure: its name; steps: taken.
         statuses: by name, over all samples of the steps that were looked at.
         early, late: resident bytes after the first tenth of the steps, and at the end.
-        first, last: seconds of a step in the first and in the last tenth.
+        first, last: seconds of a step in the first and in the last tenth; plain: of plain steps of torch, in both.
         judged: answers that were judged; gradients: of which had a gradient that must exist, and was compared.
         wrong: why, of those that are.
     """
@@ -83,6 +84,7 @@ class Soaked:
     late: int = 0
     first: float = 0.0
     last: float = 0.0
+    plain: tuple[float, float] = (1.0, 1.0)
     judged: int = 0
     gradients: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -94,8 +96,8 @@ class Soaked:
 
     @property
     def slowdown(self) -> float:
-        """Of a step."""
-        return self.last / self.first
+        """Of a step, by that of plain steps of torch."""
+        return self.last / self.first * self.plain[0] / self.plain[1]
 
     def missed(self) -> list[str]:
         """The goals that are missed, in words."""
@@ -206,7 +208,9 @@ class _Training:
         self.model = nn.Linear(_FEATURES, n, bias=False).double()
         self.X = torch.from_numpy(self.rng.integers(-1, 2, (_SAMPLES, _FEATURES)).astype(float))
         self.C = torch.from_numpy(self.rng.integers(-2, 3, (_SAMPLES, n)).astype(float))
-        self.found, self.seconds = Soaked(structure.name), list[float]()
+        self.found, self.seconds, self.plain = Soaked(structure.name), list[float](), list[float]()
+        other = nn.Linear(_FEATURES, n, bias=False).double()
+        self.other, self.optimizer = other, torch.optim.SGD(other.parameters(), 1e-3, momentum=0.9)
         self._tie(anew=True)
         self.began = time.process_time()
 
@@ -246,7 +250,17 @@ class _Training:
         if before < self.steps <= found.steps:
             found.late, tenth = resident(), len(self.seconds) // 10
             found.first, found.last = (quickest(part) for part in (self.seconds[:tenth], self.seconds[-tenth:]))
+            found.plain = quickest(self.plain[:tenth]), quickest(self.plain[-tenth:])
+        self._plain_step()
         self.began = time.process_time()
+
+    def _plain_step(self) -> None:
+        """A step on the squared error, which keeps nothing: how fast the machine is now."""
+        began = time.process_time()
+        self.optimizer.zero_grad()
+        (self.other(self.X[:_BATCH]) - self.C[:_BATCH]).square().mean().backward()
+        self.optimizer.step()
+        self.plain.append(time.process_time() - began)
 
     def _tie(self, anew: bool) -> None:
         """Weights on a grid of quarters: costs of whole features tie exactly. ``anew``: drawn afresh, not rounded."""
