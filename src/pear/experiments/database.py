@@ -1,13 +1,16 @@
 """The database of results: one row a run, written in one transaction when the run has ended.
 
 Any number of processes may read the file; whoever does runs claims it first, so that rows have one writer. A row that
-says "done" is never replaced; one that says "failed" gives way to a later try.
+says "done" is never replaced; one that says "failed" gives way to a later try. Beside each row stands its checksum, so
+that one that was altered is not taken for a result; a database of an earlier version has none, and is read as it is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import logging
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -31,7 +34,9 @@ _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, experiment TEXT, task TEXT, method TEXT, seed INTEGER, "
     "settings TEXT, status TEXT, reason TEXT, metrics TEXT, timings TEXT, history TEXT, weights TEXT, versions TEXT, "
     "machine TEXT, created TEXT)",
+    "CREATE TABLE IF NOT EXISTS checksums (key TEXT PRIMARY KEY, sha256 TEXT)",
 )
+logger = logging.getLogger(__name__)
 
 
 class Database:
@@ -89,6 +94,9 @@ class Database:
                 f"ON CONFLICT(key) DO UPDATE SET {replaced} WHERE runs.status = 'failed'",
                 values,
             )
+            if cursor.rowcount > 0:
+                checksum = (record.key, _checksum(values))
+                self._connection.execute("INSERT OR REPLACE INTO checksums VALUES (?, ?)", checksum)
         return cursor.rowcount > 0
 
     def get(self, key: str) -> Record | None:
@@ -97,7 +105,7 @@ class Database:
 
     def records(self) -> list[Record]:
         """All records, in the order they were first written."""
-        return self._select("ORDER BY rowid")
+        return self._select("ORDER BY runs.rowid")
 
     def statuses(self) -> dict[str, str]:
         """Key → "done" or "failed", of every row."""
@@ -247,8 +255,29 @@ def read_only(path: Path) -> sqlite3.Connection:
 
 
 def _records(connection: sqlite3.Connection, where: str, *values: object) -> list[Record]:
-    found = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM runs {where}", values).fetchall()
-    return [Record.read(dict(zip(_COLUMNS, row, strict=True))) for row in found]
+    summed = "checksums" in _tables(connection)
+    source = "sha256 FROM runs LEFT JOIN checksums USING (key)" if summed else "NULL FROM runs"
+    found = connection.execute(f"SELECT {', '.join(_COLUMNS)}, {source} {where}", values).fetchall()
+    records = []
+    for *row, checksum in found:
+        records.append(Record.read(dict(zip(_COLUMNS, row, strict=True))))
+        if checksum is not None and checksum != _checksum(row):
+            raise DatabaseError(
+                f"the row with the key {row[0][:80]!r} was altered: its checksum does not fit what it says; "
+                "restore the database, or delete the row and run pear reproduce again"
+            )
+    if missing := sum(checksum is None for *_, checksum in found):
+        # an old database has none at all; one that has lost some of them is suspicious
+        level = logging.INFO if missing == len(found) else logging.WARNING
+        logger.log(
+            level, "%d of %d rows have no checksum: nobody can tell whether they were altered", missing, len(found)
+        )
+    return records
+
+
+def _checksum(values: Sequence[Any]) -> str:
+    """SHA-256 of the columns of a row, as they are stored."""
+    return hashlib.sha256(json.dumps(list(values)).encode()).hexdigest()
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:

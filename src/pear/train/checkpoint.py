@@ -36,7 +36,8 @@ class Checkpoint:
     Attributes:
         path: the file; it is replaced as a whole, so that a break while writing leaves the last one.
         model, optimizer, generator: whose states are kept.
-        loss: its ``state_dict`` is kept where it has one.
+        loss: its ``state_dict`` is kept where it has one, and the ``sample_state`` of every module in it that has one:
+            a solve that begins at another start may round differently.
         stopping, schedule: of the run, whose states are kept; schedule may be None.
         data: what is known of the samples, of :func:`data_identity`; a run on others is not resumed.
         identity: what a file belongs to, taken before training changes anything.
@@ -61,10 +62,20 @@ class Checkpoint:
         }
 
     def save(self, history: History, best_weights: Mapping[str, Any] | None) -> None:
-        """Write the states, the history and the best weights so far."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        """Write the states, the history and the best weights so far.
+
+        Raises:
+            TrainingError: the file cannot be written; the last one is as it was.
+        """
         content = {"identity": self.identity, "states": self._states(), "history": history.as_dict()}
-        archive.write(self.path, KIND, VERSION, {**content, "best_weights": best_weights})
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            archive.write(self.path, KIND, VERSION, {**content, "best_weights": best_weights})
+        except OSError as error:
+            raise TrainingError(
+                f"the checkpoint {self.path} cannot be written: {error.strerror or error}. The last one "
+                "is as it was, and the model has its best weights; make room or give another path, and run again"
+            ) from error
 
     def load(self) -> tuple[History, dict[str, Any] | None] | None:
         """Restore the states and return the history and the best weights; None where nothing has been saved.
@@ -78,14 +89,15 @@ class Checkpoint:
         before = copy.deepcopy(self._states())
         try:
             said = archive.read(self.path, KIND, VERSION, "delete it, or give another path", self._check)
+        except DataError as error:
+            raise TrainingError(f"the run is not resumed, and nothing has changed: {error}") from error
+        try:
             best = said["best_weights"]
             _check_tensors(said["states"]["model"], self.identity["model"])
             if best is not None:
                 _check_tensors(best, self.identity["model"])
             history = History.from_dict(said["history"])
             self._restore(said["states"])
-        except DataError as error:
-            raise TrainingError(f"the run is not resumed, and nothing has changed: {error}") from error
         except archive.MALFORMED as error:
             self._restore(before)
             raise TrainingError(
@@ -102,6 +114,7 @@ class Checkpoint:
             "loss": dict(self.loss.state_dict()) if isinstance(self.loss, nn.Module) else {},
             "stopping": [self.stopping.reference, self.stopping.waited],
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
+            "samples": {name: module.sample_state() for name, module in self._keeping()},
         }
 
     def _restore(self, states: Mapping[str, Any]) -> None:
@@ -116,6 +129,13 @@ class Checkpoint:
             if set(states["schedule"]) != set(self.schedule.state_dict()):  # torch takes any name for an attribute
                 raise KeyError(f"schedule {sorted(states['schedule'])}")
             self.schedule.load_state_dict(states["schedule"])
+        for name, module in self._keeping():
+            module.load_sample_state(states["samples"][name])
+
+    def _keeping(self) -> list[tuple[str, Any]]:
+        """The modules of the loss that keep something of each sample, by their names."""
+        modules = self.loss.named_modules() if isinstance(self.loss, nn.Module) else ()
+        return [(name, module) for name, module in modules if hasattr(module, "sample_state")]
 
     def _check(self, said: dict[str, Any]) -> None:
         """Raises where a file of this identity is of another run."""

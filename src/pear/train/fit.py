@@ -77,9 +77,10 @@ def fit(
         order: ``shuffled``, ``in_order``, or any function like them.
         progress: one function or several, called after every epoch; one that returns True ends the run.
         checkpoint: a file that is written at every check; where it exists already, the run resumes from it, and ends
-            as it would have without the break, but for the order of a DataLoader that shuffles. The squared error that
-            comes first has one of its own, with ``.mse`` behind its name. A file that is cut off, altered, or of
-            another model, optimizer, loss or data is refused with a ``TrainingError``, and nothing changes.
+            as it would have without the break, to the bit on the same machine, but for the order of a DataLoader that
+            shuffles. The squared error that comes first has one of its own, with ``.mse`` behind its name. A file that
+            is cut off, altered, or of another model, optimizer, loss or data is refused with a ``TrainingError``, and
+            nothing changes.
 
     Returns:
         What happened, check by check.
