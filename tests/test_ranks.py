@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import multiprocessing
-import os
 import re
+import runpy
 import signal
 import warnings
 from collections.abc import Callable
@@ -19,11 +21,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import pear
-from pear.train import FitConfig, History, TrainingError, fit, in_order
+from pear.train import FitConfig, History, fit, in_order
 from pear.train.ranks import Ranks
 
 SIZE, LIMIT = 2, 120.0  # seconds after which ranks that hang are ended
 Found = dict[str, Any]
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "data_parallel.py"
 TASK = pear.tasks.shortest_path((3, 3))
 X, C = (part.double() for part in TASK.samples(41, degree=4, noise=0.25, seed=0))  # 33 to train on
 
@@ -101,7 +105,7 @@ def with_a_loader(folder: Path) -> Found:
 
 
 def with_masked_samples(folder: Path) -> Found:
-    """Samples 1 to 3 of every 8 have no feasible decision: the mean runs over the others, which ranks share unevenly."""
+    """Samples 1 to 3 of every 8 have no feasible decision; the mean runs over the others, and ranks have 1 and 4."""
     b = torch.ones(40, 1, dtype=torch.float64)
     b[[row for row in range(40) if row % 8 in (1, 2, 3)]] = -1.0
     problem = pear.Problem(A=torch.ones(1, 3), b=b, lb=0.0)
@@ -175,7 +179,7 @@ CASES: list[Callable[[Path], Found]] = [
 ]
 
 
-# --- what is refused ----------------------------------------------------------------------------------------------------
+# --- what is refused --------------------------------------------------------------------------------------------------
 
 
 def short(**more: Any) -> FitConfig:
@@ -240,7 +244,7 @@ REFUSED: list[Callable[[], None]] = [
 ]
 
 
-# --- two processes, started once ----------------------------------------------------------------------------------------
+# --- two processes, started once --------------------------------------------------------------------------------------
 
 
 def work(number: int, folder: Path) -> None:
@@ -249,7 +253,11 @@ def work(number: int, folder: Path) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=number, world_size=SIZE)
     found = {case.__name__: case(folder) for case in CASES}
     refused = {case.__name__: error_of(case) for case in REFUSED}
-    (folder / f"{number}.json").write_text(json.dumps({"cases": found, "refused": refused}))
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        runpy.run_path(str(EXAMPLE))["main"](max_epochs=2)
+    (folder / f"{number}.json").write_text(
+        json.dumps({"cases": found, "refused": refused, "example": printed.getvalue()})
+    )
     dist.destroy_process_group()
 
 
@@ -319,6 +327,11 @@ def test_an_error_of_one_rank_is_one_of_all(ranks: tuple[list[Found], Path], nam
         assert re.search(expected, found["refused"][name]), found["refused"][name]
 
 
+def test_the_example(ranks: tuple[list[Found], Path]) -> None:
+    assert [one["example"][:11] for one in ranks[0]] == ["2 epochs in", ""]
+    assert EXAMPLE.read_text("utf-8").rstrip() in (ROOT / "docs" / "training.md").read_text("utf-8")
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_gradients_are_added_on_a_gpu(tmp_path: Path) -> None:
@@ -330,7 +343,8 @@ def test_gradients_are_added_on_a_gpu(tmp_path: Path) -> None:
             value = (2.0 * weight).sum()
             value.backward()
             assert float(alone.mean("here", value.detach(), 4, [weight], summed=False)) == 6.0
-            assert weight.grad is not None and weight.grad.tolist() == [2.0, 2.0, 2.0]
+            assert weight.grad is not None
+            assert weight.grad.tolist() == [2.0, 2.0, 2.0]
             assert alone.same("weights", lambda: {"w": weight.detach()})["w"].tolist() == [1.0, 1.0, 1.0]
     finally:
         dist.destroy_process_group()
