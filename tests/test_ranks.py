@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
+import logging.handlers
 import multiprocessing
 import re
 import runpy
@@ -118,6 +120,16 @@ def with_masked_samples(folder: Path) -> Found:
         return trained(net, loss, config, (X[:40], C[:40, :3], torch.arange(40)), 0.2, order=in_order)
 
 
+def on_flat_regret(folder: Path) -> Found:
+    """A warning of samples with a zero gradient, more than half of those of all ranks together, on rank 0 alone."""
+    loss, told = pear.PEARLoss(TASK.problem, smoothing=1e-6, guidance=0.0), logging.handlers.BufferingHandler(9)
+    logging.getLogger("pear").addHandler(told)
+    found = trained(model(), loss, FitConfig(learning_rate=1e-9, max_epochs=12, check_every=12, start="given"))
+    logging.getLogger("pear").removeHandler(told)
+    warned = sum("exactly zero" in record.getMessage() for record in told.buffer)
+    return found | {"warned": [loss.warned_of_flat, warned == (rank() == 0)]}
+
+
 def ended_by_a_callback(folder: Path) -> Found:
     calls = []
 
@@ -175,7 +187,7 @@ def own_loop(folder: Path) -> Found:
 
 CASES: list[Callable[[Path], Found]] = [
     *(linear_on_regret, mlp_with_sgd, summed_error, out_of_patience, with_a_loader, with_masked_samples),
-    *(ended_by_a_callback, ended_by_ctrl_c, out_of_time, resumed, own_loop),
+    *(on_flat_regret, ended_by_a_callback, ended_by_ctrl_c, out_of_time, resumed, own_loop),
 ]
 
 
