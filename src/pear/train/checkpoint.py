@@ -34,7 +34,8 @@ class Checkpoint:
     """Saves and restores everything that the next epoch depends on.
 
     Attributes:
-        path: the file; it is replaced as a whole, so that a break while writing leaves the last one.
+        path: the file; it is replaced as a whole, so that a break while writing leaves the last one. None keeps
+            nothing.
         model, optimizer, generator: whose states are kept.
         loss: its ``state_dict`` is kept where it has one, and the ``sample_state`` of every module in it that has one:
             a solve that begins at another start may round differently.
@@ -43,7 +44,7 @@ class Checkpoint:
         identity: what a file belongs to, taken before training changes anything.
     """
 
-    path: Path
+    path: Path | None
     model: nn.Module
     optimizer: torch.optim.Optimizer
     loss: Any
@@ -54,12 +55,16 @@ class Checkpoint:
     identity: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.identity = {
-            "model": model_identity(self.model),
-            "optimizer": type(self.optimizer).__qualname__,
-            "loss": loss_identity(self.loss),
-            "data": self.data,
-        }
+        self.identity = (
+            {}
+            if self.path is None
+            else {
+                "model": model_identity(self.model),
+                "optimizer": type(self.optimizer).__qualname__,
+                "loss": loss_identity(self.loss),
+                "data": self.data,
+            }
+        )
 
     def save(self, history: History, best_weights: Mapping[str, Any] | None) -> None:
         """Write the states, the history and the best weights so far.
@@ -67,6 +72,8 @@ class Checkpoint:
         Raises:
             TrainingError: the file cannot be written; the last one is as it was.
         """
+        if self.path is None:
+            return
         content = {"identity": self.identity, "states": self._states(), "history": history.as_dict()}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +91,7 @@ class Checkpoint:
             TrainingError: the file is cut off, altered, something else, or of another model, optimizer, loss or data;
                 it is left as it is, and so is everything here.
         """
-        if not self.path.exists():
+        if self.path is None or not self.path.exists():
             return None
         before = copy.deepcopy(self._states())
         try:
@@ -106,7 +113,8 @@ class Checkpoint:
             ) from error
         return history, best
 
-    def _states(self) -> dict[str, Any]:
+    def states(self) -> dict[str, Any]:
+        """What the next epoch depends on, and is the same on all ranks of a data-parallel training."""
         return {
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
@@ -114,10 +122,10 @@ class Checkpoint:
             "loss": dict(self.loss.state_dict()) if isinstance(self.loss, nn.Module) else {},
             "stopping": [self.stopping.reference, self.stopping.waited],
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
-            "samples": {name: module.sample_state() for name, module in self._keeping()},
         }
 
-    def _restore(self, states: Mapping[str, Any]) -> None:
+    def restore(self, states: Mapping[str, Any]) -> None:
+        """Go on from these states."""
         load_weights(self.model, states["model"])
         self.optimizer.load_state_dict(states["optimizer"])
         if isinstance(self.loss, nn.Module):
@@ -129,6 +137,13 @@ class Checkpoint:
             if set(states["schedule"]) != set(self.schedule.state_dict()):  # torch takes any name for an attribute
                 raise KeyError(f"schedule {sorted(states['schedule'])}")
             self.schedule.load_state_dict(states["schedule"])
+
+    def _states(self) -> dict[str, Any]:
+        """With what this process keeps of each sample."""
+        return {**self.states(), "samples": {name: module.sample_state() for name, module in self._keeping()}}
+
+    def _restore(self, states: Mapping[str, Any]) -> None:
+        self.restore(states)
         for name, module in self._keeping():
             module.load_sample_state(states["samples"][name])
 
