@@ -166,9 +166,10 @@ def test_a_resumed_run_ends_as_an_undisturbed_one(folder: Path, tmp_path: Path) 
     assert same(trained(stream, checkpoint=tmp_path / "run.pear"), undisturbed)
 
 
-def test_an_order_of_ones_own_is_refused(folder: Path) -> None:
-    with pytest.raises(pear.ProblemError, match=r"pear\.train\.shuffled or pear\.train\.in_order"):
-        trained(pear.ParquetSamples(folder, NAMES, "cost"), order=lambda count, generator: torch.arange(count))
+def test_an_order_of_ones_own_is_that_of_row_groups_and_of_each_block(folder: Path) -> None:
+    rows = list(chain(*epoch_rows(folder, 0, order=lambda count, generator: torch.arange(count).flip(0), buffer=32)))
+    assert sorted(rows) == list(range(300))
+    assert rows[:2] == [242, 241]  # the 26 rows of the last group, then 6 of the one before, turned round
 
 
 # --- constant memory ------------------------------------------------------------------------------------------------

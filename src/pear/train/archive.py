@@ -25,6 +25,7 @@ from pear.errors import DataError, ProblemError
 from pear.problem.sparse import SparseMatrix
 
 DOCUMENT = "document.json"
+_HEAD = ("format", "version")
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same contents make the same file
 _MARK, _DIGITS, _CHUNK = b"pear sha256 ", 64, 1 << 20  # the zip's comment: the mark, then the digest of all before it
 _MAX_DOCUMENT = 1 << 28  # bytes of JSON that are read at most; 10^6 checks of a history are a third of it
@@ -65,6 +66,18 @@ def packed(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
     room.seek(-_DIGITS, os.SEEK_END)
     room.write(digest)
     return room.getvalue()
+
+
+def unpacked(data: bytes) -> dict[str, Any]:
+    """The content that ``packed`` was given, from memory: nobody can have altered it on the way.
+
+    Example:
+        >>> unpacked(packed("example", 1, {"weights": torch.ones(2), "epoch": 3}))
+        {'weights': tensor([1., 1.]), 'epoch': 3}
+    """
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        document = json.loads(archive.read(DOCUMENT))
+        return {name: _decode(value, archive) for name, value in document.items() if name not in _HEAD}
 
 
 def replace_file(path: Path, data: bytes) -> None:

@@ -34,7 +34,8 @@ class Checkpoint:
     """Saves and restores everything that the next epoch depends on.
 
     Attributes:
-        path: the file; it is replaced as a whole, so that a break while writing leaves the last one.
+        path: the file; it is replaced as a whole, so that a break while writing leaves the last one. None keeps
+            nothing.
         model, optimizer, generator: whose states are kept.
         loss: its ``state_dict`` is kept where it has one.
         stopping, schedule: of the run, whose states are kept; schedule may be None.
@@ -42,7 +43,7 @@ class Checkpoint:
         identity: what a file belongs to, taken before training changes anything.
     """
 
-    path: Path
+    path: Path | None
     model: nn.Module
     optimizer: torch.optim.Optimizer
     loss: Any
@@ -53,17 +54,23 @@ class Checkpoint:
     identity: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.identity = {
-            "model": model_identity(self.model),
-            "optimizer": type(self.optimizer).__qualname__,
-            "loss": loss_identity(self.loss),
-            "data": self.data,
-        }
+        self.identity = (
+            {}
+            if self.path is None
+            else {
+                "model": model_identity(self.model),
+                "optimizer": type(self.optimizer).__qualname__,
+                "loss": loss_identity(self.loss),
+                "data": self.data,
+            }
+        )
 
     def save(self, history: History, best_weights: Mapping[str, Any] | None) -> None:
         """Write the states, the history and the best weights so far."""
+        if self.path is None:
+            return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        content = {"identity": self.identity, "states": self._states(), "history": history.as_dict()}
+        content = {"identity": self.identity, "states": self.states(), "history": history.as_dict()}
         archive.write(self.path, KIND, VERSION, {**content, "best_weights": best_weights})
 
     def load(self) -> tuple[History, dict[str, Any] | None] | None:
@@ -73,9 +80,9 @@ class Checkpoint:
             TrainingError: the file is cut off, altered, something else, or of another model, optimizer, loss or data;
                 it is left as it is, and so is everything here.
         """
-        if not self.path.exists():
+        if self.path is None or not self.path.exists():
             return None
-        before = copy.deepcopy(self._states())
+        before = copy.deepcopy(self.states())
         try:
             said = archive.read(self.path, KIND, VERSION, "delete it, or give another path", self._check)
             best = said["best_weights"]
@@ -83,18 +90,19 @@ class Checkpoint:
             if best is not None:
                 _check_tensors(best, self.identity["model"])
             history = History.from_dict(said["history"])
-            self._restore(said["states"])
+            self.restore(said["states"])
         except DataError as error:
             raise TrainingError(f"the run is not resumed, and nothing has changed: {error}") from error
         except archive.MALFORMED as error:
-            self._restore(before)
+            self.restore(before)
             raise TrainingError(
                 f"the checkpoint {self.path} does not belong to this model, optimizer and loss ({error!r}); nothing "
                 "has changed: delete it, or give another path"
             ) from error
         return history, best
 
-    def _states(self) -> dict[str, Any]:
+    def states(self) -> dict[str, Any]:
+        """What the next epoch depends on."""
         return {
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
@@ -104,7 +112,8 @@ class Checkpoint:
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
         }
 
-    def _restore(self, states: Mapping[str, Any]) -> None:
+    def restore(self, states: Mapping[str, Any]) -> None:
+        """Go on from these states."""
         load_weights(self.model, states["model"])
         self.optimizer.load_state_dict(states["optimizer"])
         if isinstance(self.loss, nn.Module):

@@ -35,6 +35,8 @@ class FitConfig:
             "mse": such a model is trained on the squared error first, by the same rules, and those weights are kept
             unless the loss leads to ones that are better by a share of 1/√N, N validation samples. "given": the model
             begins as it comes.
+        data_parallel: where ``torch.distributed`` is initialised with several ranks, all of them share every batch, and
+            all must call ``fit``. False trains on this rank alone.
 
     Raises:
         ProblemError: a setting is out of its range.
@@ -55,6 +57,7 @@ class FitConfig:
     clip_norm: float | None = None
     halve_after: int | None = None
     start: Start = "mse"
+    data_parallel: bool = True
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_epochs", "check_every"):

@@ -16,13 +16,16 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
+from pear.train.alike import add_up, agreed, counts, same_samples, same_start, same_weights
 from pear.train.checkpoint import Checkpoint, data_identity
 from pear.train.config import FitConfig
 from pear.train.history import Callback, Check, History, Progress
 from pear.train.loss import keyed
 from pear.train.order import Order, shuffled
+from pear.train.ranks import Ranks
 from pear.train.run import Run
 from pear.train.samples import Samples, as_samples
+from pear.train.samples.arrays import Keys
 from pear.train.samples.loader import FromLoader
 from pear.train.samples.memory import InMemory
 from pear.train.samples.rows import check_costs
@@ -109,24 +112,31 @@ def fit(
         ([1, 2], 40)
     """
     _check_kinds(model, loss)
-    problem = decided(loss)
-    samples = as_samples(train, "train", model, number=True)
-    samples, held_out, taken = with_validation(samples, validation, model, problem)
-    check_costs(samples.costs, "train", loss)
-    if not isinstance(samples, InMemory) and samples.keys is None and own_rows(problem) is not None:
-        raise ProblemError(
-            f"the problem has fields of its own for {own_rows(problem)} samples, and neither a DataLoader that "
-            "shuffles nor ParquetSamples say which sample is which; take a DataLoader, and let its batches be "
-            "(features, costs, ids) with the row numbers as ids"
-        )
-    samples = samples.usable(model, loss)
-    if metric is None:
-        held_out, score = default_score(model, loss, held_out)
-    else:
-        score = _without_keys(metric)
-    job = _Job(model, held_out, score, config, order, _callbacks(progress))
-    note, path = _note(samples, taken, config, order), None if checkpoint is None else Path(checkpoint)
-    history = _mse_then_loss(job, loss, samples, optimizer, path)
+    with Ranks.of(model, config.data_parallel) as ranks:
+        same_start(ranks, model, loss, config)
+        problem, before = decided(loss), counts(loss)
+        samples = as_samples(train, "train", model, number=True)
+        samples, held_out, taken = with_validation(samples, validation, model, problem)
+        same_samples(ranks, samples)
+        check_costs(samples.costs, "train", loss)
+        if not isinstance(samples, InMemory) and samples.keys is None and own_rows(problem) is not None:
+            raise ProblemError(
+                f"the problem has fields of its own for {own_rows(problem)} samples, and neither a DataLoader that "
+                "shuffles nor ParquetSamples say which sample is which; take a DataLoader, and let its batches be "
+                "(features, costs, ids) with the row numbers as ids"
+            )
+        samples = samples.usable(model, loss)
+        if metric is not None:
+            score = _without_keys(metric)
+        elif ranks.first:
+            held_out, score = default_score(model, loss, held_out)
+        else:
+            score = _not_here
+        job = _Job(model, held_out, score, config, agreed(order, ranks), _callbacks(progress), ranks)
+        note = _note(samples, taken, config, order, ranks.first)
+        history = _mse_then_loss(job, loss, samples, optimizer, None if checkpoint is None else Path(checkpoint))
+        add_up(ranks, loss, before)
+        same_weights(ranks, model)
     history.held_out, history.note = taken, note
     return history
 
@@ -141,6 +151,11 @@ class _Job:
     config: FitConfig
     order: Order
     callbacks: tuple[Callback, ...]
+    ranks: Ranks
+
+    def begun(self, checkpoint: Path | None) -> bool:
+        """Whether there is a checkpoint already, where rank 0 looks for it."""
+        return bool(self.ranks.once("the checkpoint", lambda: [checkpoint is not None and checkpoint.exists()])[0])
 
 
 def _mse_then_loss(
@@ -152,7 +167,7 @@ def _mse_then_loss(
 ) -> History:
     """Train on the squared error, where the loss decides and the start says so, and then on the loss."""
     given, was_training = copy.deepcopy(job.model.state_dict()), job.model.training
-    before, resuming = None, checkpoint is not None and checkpoint.exists()
+    before, resuming = None, job.begun(checkpoint)
     if job.config.start == "mse" and optimizer is None and hasattr(loss, "problem") and not resuming:
         before = _squared_error_first(job, train.finite(), checkpoint)
         job.model.train(was_training)
@@ -172,21 +187,22 @@ def _train(
 ) -> History:
     """One run, from its checkpoint where there is one, and after ``before`` where that came first."""
     model, config, look = job.model, job.config, train.look()
-    decides, was_training = hasattr(loss, "problem"), model.training
+    decides, was_training, ranks = hasattr(loss, "problem"), model.training, job.ranks
     if optimizer is None:
-        keep = before is not None or (checkpoint is not None and checkpoint.exists())
+        keep = before is not None or job.begun(checkpoint)
         optimizer = make_optimizer(model, look.features, look.costs, config, keep, typical=decides)
-    run = Run(config, model, keyed(loss), train, job.validation, job.score, optimizer, given)
+    run = Run(config, model, keyed(loss), train, job.validation, job.score, optimizer, given, ranks)
+    run.summed = getattr(loss, "reduction", "mean") == "sum"
     generator = config.generator()
     try:
-        if checkpoint is not None:
-            data = data_identity(train, job.validation)
-            states = (model, optimizer, loss, generator, run.stopping, run.schedule)
-            run.checkpoint = Checkpoint(checkpoint, *states, data)
-        if not run.resume():
+        states = (model, optimizer, loss, generator, run.stopping, run.schedule)
+        own = checkpoint if ranks.first else None
+        run.checkpoint = Checkpoint(own, *states, data_identity(train, job.validation))
+        if not ranks.once("the checkpoint's content", lambda: [run.resume()])[0]:
             run.go_on_from(before)
             if hasattr(loss, "calibrate"):
                 _calibrate(loss.calibrate, train)
+        run.share()
         run.history.stopped = run.epochs(job.order, generator, job.callbacks)
     except KeyboardInterrupt:
         run.history.stopped = "interrupted"
@@ -215,7 +231,7 @@ def _squared_error_first(job: _Job, train: Samples, checkpoint: Path | None) -> 
     history = History(stopped="patience")
     if fresh is not True:
         try:
-            value = evaluate(model, job.validation, job.score)
+            value = job.ranks.once("the first check", lambda: [evaluate(model, job.validation, job.score)])[0]
         except KeyboardInterrupt:
             return History(stopped="interrupted")
         history.best = Check(0, time.perf_counter() - began, math.nan, value) if math.isfinite(value) else None
@@ -260,19 +276,28 @@ def _callbacks(progress: Callback | Sequence[Callback] | None) -> tuple[Callback
     return several
 
 
-def _note(samples: Samples, taken: int, config: FitConfig, order: Order) -> str:
-    """What a user should know about the samples, who is told here."""
+def _note(samples: Samples, taken: int, config: FitConfig, order: Order, first: bool) -> str:
+    """What a user should know about the samples, who is told here by rank 0."""
+    log = logger.log if first else _quiet
     if isinstance(samples, FromLoader):
         if config.batch_size == FitConfig.batch_size and order is shuffled:
             return ""
         note = "the DataLoader's own batches and order are used; config.batch_size and order do not apply to it"
-        logger.warning(note)
+        log(logging.WARNING, note)
         return note
     if not taken and not isinstance(samples, FromStream):
         return ""
     note = samples.note if isinstance(samples, FromStream) else note_of(taken, len(samples))
-    logger.info(note)
+    log(logging.INFO, note)
     return note
+
+
+def _quiet(level: int, message: str) -> None:
+    """What the other ranks say."""
+
+
+def _not_here(predicted: Tensor, true: Tensor, keys: Keys | None) -> float:
+    raise AssertionError("rank 0 alone validates")
 
 
 def _without_keys(metric: Metric) -> Score:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from pear.losses import PEARLoss
+from pear.train.ranks import Ranks
 
 logger = logging.getLogger("pear")
 
@@ -41,14 +42,15 @@ class FlatRegret:
             parts = self.loss.last._parts
             self.count = self.count + ((parts.exact == 0).all(1) & (parts.value > 0)).sum()
 
-    def end(self, epoch: int, compiled: float, seen: int) -> None:
+    def end(self, epoch: int, compiled: float, seen: int, ranks: Ranks) -> None:
         """Warn where they are more than half of the samples in epoch after epoch, and guidance does not pull any more.
 
         Args:
             epoch: that has ended; compiled: samples that its compiled code has counted.
             seen: samples in all.
+            ranks: whose counts are added up; the first one warns.
         """
-        count, self.count = float(self.count) + compiled, 0.0
+        count, self.count = ranks.meet(f"the end of epoch {epoch}", float(self.count) + compiled)[0], 0.0
         loss = self.loss
         if loss is None or not self.watching:
             return
@@ -56,6 +58,8 @@ class FlatRegret:
         if self.epochs < EPOCHS:
             return
         loss.warned_of_flat = True
+        if not ranks.first:
+            return
         logger.warning(
             f"the gradient of {count / seen:.0%} of the samples is exactly zero in epoch {epoch}, although they have a "
             "regret, and of more than half in the epochs before: their decisions are corners, which a small change of "

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from pear.losses import PEARLoss
 from pear.train.checkpoint import Checkpoint, load_weights
 from pear.train.compiled import LinearEpochs
 from pear.train.config import FitConfig
@@ -21,9 +22,11 @@ from pear.train.flat import FlatRegret
 from pear.train.history import Callback, Check, History, Progress, Reason
 from pear.train.loss import KeyedLoss
 from pear.train.order import Order
+from pear.train.ranks import Ranks, fingerprint
 from pear.train.samples import Samples
 from pear.train.samples.arrays import call
 from pear.train.samples.memory import Batch, InMemory
+from pear.train.samples.rows import masks
 from pear.train.validation import Score, evaluate
 
 
@@ -35,6 +38,8 @@ class Run:
         config, model, loss, optimizer: what is trained, and how.
         train, validation: the samples; score: what the model is judged by on the second.
         given: the weights that the model came with.
+        ranks: who trains with this process; checkpoint: of the run.
+        summed: True where the loss adds the samples of a batch up, and does not take their mean.
     """
 
     config: FitConfig
@@ -45,11 +50,13 @@ class Run:
     score: Score
     optimizer: torch.optim.Optimizer
     given: dict[str, Any]
+    ranks: Ranks = field(default_factory=Ranks)
+    checkpoint: Checkpoint | None = None
+    summed: bool = False
     history: History = field(default_factory=History)
     best_weights: dict[str, Any] | None = None
     start: float = field(default_factory=time.perf_counter)
     counted: dict[str, float] = field(default_factory=dict)
-    checkpoint: Checkpoint | None = None
     linear: LinearEpochs | Literal[False] | None = None
     schedule: ReduceLROnPlateau | None = None
 
@@ -59,6 +66,8 @@ class Run:
         wait = self.config.halve_after
         if wait is not None:
             self.schedule = ReduceLROnPlateau(self.optimizer, factor=0.5, patience=wait, threshold=0.0)
+        trained = [*self.model.parameters(), *(one for group in self.optimizer.param_groups for one in group["params"])]
+        self.parameters = [one for one in dict.fromkeys(trained) if one.requires_grad]
 
     def split(self) -> dict[str, float]:
         """Where the time went; what the loss does not count is part of the rest."""
@@ -86,13 +95,25 @@ class Run:
         if before.best is not None:
             self.history.best, self.best_weights = replace(before.best, epoch=0), copy.deepcopy(self.model.state_dict())
 
+    def share(self) -> None:
+        """Give the state of rank 0 to all ranks."""
+        if self.ranks.size == 1 or self.checkpoint is None:
+            return
+        checkpoint, history, best = self.checkpoint, self.history.as_dict(), self.best_weights
+        content = {"states": checkpoint.states(), "history": history, "best_weights": best}
+        said = self.ranks.same("the state of the run", lambda: content)
+        if not self.ranks.first:
+            checkpoint.restore(said["states"])
+            self.history, self.best_weights = History.from_dict(said["history"]), said["best_weights"]
+
     def seconds(self) -> float:
         """Since the start, with what came before it."""
         return time.perf_counter() - self.start
 
     def over_time_cap(self) -> bool:
-        """Whether the time is up."""
-        return self.config.time_cap is not None and self.seconds() >= self.config.time_cap
+        """Whether the time is up, by the clock of rank 0."""
+        cap = self.config.time_cap
+        return cap is not None and bool(self.ranks.once("the time cap", lambda: [self.seconds() >= cap])[0])
 
     def epochs(self, order: Order, generator: torch.Generator, callbacks: Sequence[Callback]) -> Reason:
         """Train and check until there is a reason to stop."""
@@ -104,10 +125,10 @@ class Run:
             over_time_cap, out_of_patience = self.over_time_cap(), False
             if over_time_cap or epoch == last or (epoch - 1) % self.config.check_every == 0:
                 out_of_patience = self.check(epoch, loss)
-            asked = [callback(self.report(epoch, loss)) is True for callback in callbacks]
+            asked = self.told(epoch, loss, callbacks)
             if out_of_patience or over_time_cap:
                 return "patience" if out_of_patience else "time_cap"
-            if any(asked):
+            if asked:
                 return "callback"
         return "max_epochs"
 
@@ -121,42 +142,71 @@ class Run:
             total, seen = self.linear.run(rows, lambda some: self.step(at(some)), self.over_time_cap)
             finished = seen == len(rows)
         else:
-            total, seen, finished = self.steps(self.train.epoch(self.config.batch_size, order, generator))
-        self.flat.end(epoch, self.linear.flat if self.linear else 0.0, seen)
+            total, seen, finished = self.steps(epoch, self.train.epoch(self.config.batch_size, order, generator))
+        self.flat.end(epoch, self.linear.flat if self.linear else 0.0, seen, self.ranks)
         if finished:
             self.history.epochs = epoch
         return self.checked("loss", total / max(seen, 1), epoch)
 
-    def steps(self, batches: Iterator[Batch]) -> tuple[float, int, bool]:
+    def steps(self, epoch: int, batches: Iterator[Batch]) -> tuple[float, int, bool]:
         """One step per batch, until the time is over.
+
+        Args:
+            epoch: its number.
+            batches: whole ones, of which each rank takes its part.
 
         Returns:
             The sum of the losses, the samples it is taken over, and whether all batches were done.
         """
         total, seen = torch.zeros((), dtype=torch.float64, device=self.train.costs.device), 0
-        for batch in batches:
+        for number, batch in enumerate(batches):
             # Summed on the device and read once an epoch: no step waits for the one before it.
-            total += self.step(batch) * len(batch.costs)
+            total += self.step(batch, f"epoch {epoch}, batch {number}") * len(batch.costs)
             seen += len(batch.costs)
             if self.over_time_cap():
                 break
         return float(total), seen, next(batches, None) is None
 
-    def step(self, batch: Batch) -> Tensor:
-        """One step on these samples; their loss."""
+    def step(self, batch: Batch, what: str = "") -> Tensor:
+        """One step on these samples; their loss.
+
+        Args:
+            batch: of all ranks together.
+            what: which step it is, the same on all ranks.
+        """
         self.optimizer.zero_grad()
-        value = self.loss(call(self.model, batch.features), batch.costs, keys=batch.keys)
-        self.flat.step()
-        value.backward()
+        part = self.ranks.part(batch)
+        value, weight = self.gradient(part) if len(part.costs) else self.pause(batch)
+        if self.ranks.size > 1 and not isinstance(self.train, InMemory):
+            what += f" ({fingerprint(batch.costs)})"  # the batches come from elsewhere, on each rank for itself
+        value = self.ranks.mean(what, value, weight, self.parameters, self.summed)
         if self.config.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
-        return value.detach()
+        return value
+
+    def gradient(self, batch: Batch) -> tuple[Tensor, int]:
+        """Take the gradient of the loss of these samples; its value, and how many samples it is the mean of."""
+        value = self.loss(call(self.model, batch.features), batch.costs, keys=batch.keys)
+        self.flat.step()
+        value.backward()
+        loss, count = self.loss, len(batch.costs)
+        if self.ranks.size > 1 and isinstance(loss, PEARLoss) and masks(loss) and loss.last is not None:
+            count = int((loss.last.status == 0).sum())
+        return value.detach(), count
+
+    def pause(self, batch: Batch) -> tuple[Tensor, int]:
+        """A step of the other ranks, in a batch of fewer samples than ranks: what counts steps here counts it, too."""
+        if isinstance(self.loss, PEARLoss):
+            self.loss.guided(1)
+        return torch.zeros((), dtype=batch.costs.dtype, device=batch.costs.device), 0
 
     def compiled(self) -> LinearEpochs | Literal[False]:
         """Whole epochs in compiled code, where model, loss and optimiser allow it."""
         train, parts = self.train, (self.model, self.loss, self.optimizer)
         if self.config.clip_norm is not None or not isinstance(train, InMemory) or not train.numbered:
+            return False
+        if self.ranks.size > 1:
             return False
         if isinstance(train.features, Tensor) and LinearEpochs.supports(*parts, train.features, train.costs):
             return LinearEpochs(*parts, train.features, train.costs, self.config.batch_size)  # type: ignore[arg-type]
@@ -165,11 +215,11 @@ class Run:
     def check(self, epoch: int, loss: float) -> bool:
         """Take the metric, keep the weights where it is the best so far; True where patience has run out."""
         began = self.seconds()
-        value = self.checked("validation metric", evaluate(self.model, self.validation, self.score), epoch)
-        check = Check(epoch, self.seconds(), loss, value)
+        value, seconds, better = self.ranks.once(f"the check of epoch {epoch}", self.judged)
+        check = Check(epoch, seconds, loss, self.checked("validation metric", value, epoch))
         self.history.checks.append(check)
         self.history.check_seconds += check.seconds - began
-        if self.history.best is None or value < self.to_beat(self.history.best):
+        if better:
             self.best_weights = copy.deepcopy(self.model.state_dict())
             self.history.best = check
         out_of_patience = self.stopping.update(value)
@@ -178,6 +228,11 @@ class Run:
         if self.checkpoint is not None:
             self.checkpoint.save(self.history, self.best_weights)
         return out_of_patience
+
+    def judged(self) -> tuple[float, float, float]:
+        """The metric, the time, and whether it is the best so far."""
+        value, best = evaluate(self.model, self.validation, self.score), self.history.best
+        return value, self.seconds(), float(best is None or value < self.to_beat(best))
 
     def to_beat(self, best: Check) -> float:
         """What a check must be lower than to become the best.
@@ -209,6 +264,14 @@ class Run:
         last = self.history.checks[-1].metric if self.history.checks else math.nan
         best = math.nan if self.history.best is None else self.history.best.metric
         return Progress(epoch, self.config.max_epochs, self.seconds(), loss, last, best)
+
+    def told(self, epoch: int, loss: float, callbacks: Sequence[Callback]) -> bool:
+        """Have rank 0 tell all callbacks of an epoch with this loss; whether one of them says that the run ends."""
+
+        def tell() -> tuple[int]:
+            return (sum(callback(self.report(epoch, loss)) is True for callback in callbacks),)
+
+        return self.ranks.once(f"the callbacks of epoch {epoch}", tell)[0] > 0
 
     def restore(self) -> None:
         """The best weights, or, before the first check, those that the model came with."""

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from pear.errors import DataError, ProblemError
-from pear.train.order import Order, in_order, shuffled
+from pear.errors import DataError
+from pear.train.order import Order
 from pear.train.samples.memory import Batch, InMemory, parameter_of
 from pear.train.samples.parquet import ParquetSamples, Piece, RowGroup, regrouped
 from pear.train.samples.rows import masks
@@ -66,22 +66,13 @@ class FromStream:
     def epoch(self, size: int, order: Order, generator: torch.Generator) -> Iterator[Batch]:
         """The batches of an epoch, ``size`` samples each.
 
-        ``shuffled`` draws one number from ``generator``, and by it the order of the row groups, and of the samples of
-        each block of ``buffer`` of them: the same number, the same epoch. On every rank it must be the same.
+        ``order`` puts the row groups in an order, and then the samples of each block of about ``buffer`` of them. All
+        of it goes by one number that is drawn from ``generator``: the same number, the same epoch.
         """
-        if order is not shuffled and order is not in_order:
-            raise ProblemError(
-                "the order of samples that are streamed from files must be pear.train.shuffled or pear.train.in_order: "
-                "nobody can put all of them into an order of one's own without reading them into memory"
-            )
-        groups, own = self.source.groups, None
-        if order is shuffled:
-            own = torch.Generator().manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
-            groups = [groups[i] for i in torch.randperm(len(groups), generator=own).tolist()]
+        own = torch.Generator().manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
+        groups = [self.source.groups[i] for i in order(len(self.source.groups), own).tolist()]
         for block in self._blocks(groups, max(1, self.source.buffer // size) * size):
-            if own is not None:
-                block = block.only(torch.randperm(len(block.costs), generator=own).to(self.like.device))
-            rows = torch.arange(len(block.costs), device=self.like.device)
+            rows = order(len(block.costs), own).to(self.like.device)
             yield from map(block.only, rows.split(size))
 
     def _blocks(self, groups: Sequence[RowGroup], size: int) -> Iterator[Batch]:
