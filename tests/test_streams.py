@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ import torch
 from torch import Tensor, nn
 
 import pear
+from pear.bench import streams, workers
+from pear.bench.settings import Callbacks
 from pear.train import FitConfig, History, fit, in_order, shuffled
 from pear.train.samples.stream import FromStream
 
@@ -300,3 +304,69 @@ def test_a_problem_with_fields_per_sample_is_refused(folder: Path) -> None:
     problem = pear.Problem(lb=0.0, ub=torch.ones(300, TASK.problem.n), Q=torch.eye(TASK.problem.n))
     with pytest.raises(pear.ProblemError, match="nor ParquetSamples say which sample is which"):
         trained(pear.ParquetSamples(folder, NAMES, "cost"), pear.PEARLoss(problem), metric=lambda *_: 0.0)
+
+
+# --- the benchmarks -------------------------------------------------------------------------------------------------
+
+
+def test_the_benchmark_measures_files_and_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))  # a process takes seconds
+    rows: list[Any] = []
+    small = streams.StreamSettings(
+        samples=1000, in_memory=100, batch_size=10, buffer=100, grid=2, folder=str(tmp_path / "files")
+    )
+    streams.run(small, Callbacks(rows.append))
+    assert [row.who for row in rows] == ["Parquet files", "memory, no warm starts", "memory, warm starts"]
+    assert rows[0].samples == 940  # from 5 % of the run to its last step
+    assert rows[2].samples == 290  # after the first of four epochs
+    assert rows[0].trained[-1] == 990
+    assert list((tmp_path / "files").iterdir()) == []
+    (table,) = streams.tables(rows)
+    assert table.rows[0][:2] == ("Parquet files", "1,000")
+    assert table.rows[0][4] == "1.00"
+
+
+def test_the_benchmark_refuses_a_disk_without_room(tmp_path: Path) -> None:
+    with pytest.raises(pear.DataError, match=r"samples take about 1\.8e\+05 GB.*pass fewer --samples"):
+        streams.run(streams.StreamSettings(samples=10**12, folder=str(tmp_path)), Callbacks(lambda row: None))
+
+
+def worker_row(**changes: Any) -> workers.WorkerRow:
+    row = workers.WorkerRow(
+        structure="path-5",
+        n=40,
+        parameters=5000,
+        step_bytes=20_000,
+        batch_size=100,
+        alone=10_000.0,
+        local=2,
+        together=16_000.0,
+        latency=1e-3,
+        bandwidth=1e7,
+        workers=(1, 2, 8),
+        samples=(1e6, 1e10),
+        price=None,
+    )
+    return replace(row, **changes)
+
+
+def test_what_is_to_be_expected_of_workers() -> None:
+    row = worker_row()
+    assert row.rate(1) == 10_000.0
+    # 10 ms a step alone; two sums of 2 messages of 1 ms each, and 20 kB at 10 MB/s
+    assert row.rate(2) == pytest.approx(2 * 100 / (10e-3 + 4e-3 + 2e-3))
+    measured, reckoned = workers.tables([row])
+    assert measured.rows == [("path-5", "40", "20", "10,000", "2", "16,000", "12,500", "-22 %")]
+    assert reckoned.rows[0] == ("path-5", "1", "10,000", "1.67 min", "11.6 d", "278")
+    assert len(reckoned.rows) == 3
+    assert workers.tables([worker_row(price=2.0)])[1].rows[0][-1] == "556"
+    assert [line.joined for line in workers.series([row])] == [True, False]
+
+
+def test_a_worker_trains() -> None:
+    settings = workers.WorkerSettings(structures=("path-5",), batch_size=4, steps=2)
+    with pytest.raises(pear.ProblemError, match="samples that share their problem"):
+        workers.WorkerSettings(structures=("box",))
+    training = workers.Training(settings, workers.choose_structures(["path-5"])[0])
+    assert training.parameters == 41 * 64 + 65 * 40
+    assert training.rate(1) > 0

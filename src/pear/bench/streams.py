@@ -130,11 +130,11 @@ def _train(settings: StreamSettings, who: str, train: Any, count: int, epochs: i
         return normalized_regret(task.problem, predicted, costs)
 
     validation = tuple(map(torch.from_numpy, true))
-    fit(model, loss if keys else _Plain(loss), train, validation, metric, config)
+    fit(model, loss if keys else WithoutKeys(loss), train, validation, metric, config)
     return marks.row(who, count, _EARLY if not keys else 1 / epochs)
 
 
-class _Plain(nn.Module):
+class WithoutKeys(nn.Module):
     """A loss without sample ids, and so without warm starts."""
 
     def __init__(self, loss: PEARLoss) -> None:
@@ -152,10 +152,11 @@ class Marks:
 
     Args:
         total: samples of the whole run.
+        every: samples between two looks, where it is not a share of the run.
     """
 
-    def __init__(self, total: int) -> None:
-        self.step, self.seen, self.next = max(1, total // _MARKS), 0, 0
+    def __init__(self, total: int, every: int | None = None) -> None:
+        self.step, self.seen, self.next = every or max(1, total // _MARKS), 0, 0
         self.found: list[tuple[int, float, float, float]] = []
 
     def hook(self, model: nn.Module, inputs: Any, output: Tensor) -> None:
