@@ -316,9 +316,11 @@ def test_the_benchmark_measures_files_and_memory(tmp_path: Path, monkeypatch: py
         samples=1000, in_memory=100, batch_size=10, buffer=100, grid=2, folder=str(tmp_path / "files")
     )
     streams.run(small, Callbacks(rows.append))
-    assert [row.who for row in rows] == ["Parquet files", "memory, no warm starts", "memory, warm starts"]
+    memory = ["memory, no warm starts", "memory, warm starts"]
+    assert [row.who for row in rows] == ["Parquet files", "files, only read", *memory]
     assert rows[0].samples == 940  # from 5 % of the run to its last step
-    assert rows[2].samples == 290  # after the first of four epochs
+    assert rows[1].samples == 1000
+    assert rows[3].samples == 290  # after the first of four epochs
     assert rows[0].trained[-1] == 990
     assert list((tmp_path / "files").iterdir()) == []
     (table,) = streams.tables(rows)

@@ -25,8 +25,9 @@ from pear.bench.table import Table
 from pear.errors import DataError
 from pear.losses import PEARLoss, normalized_regret
 from pear.tasks import shortest_path
-from pear.train import FitConfig, fit
+from pear.train import FitConfig, fit, shuffled
 from pear.train.samples import ParquetSamples
+from pear.train.samples.stream import FromStream
 
 MIB = 2**20
 FEATURES, DEGREE, NOISE = 5, 4, 0.5
@@ -34,6 +35,7 @@ _PART, _GROUP = 250_000, 50_000  # samples of a file, and of a row group
 _MARKS = 100  # looks at the clock and the memory in a run
 _EARLY = 0.05  # the share of a run after which memory and speed count
 _EPOCHS = 4  # over the samples in memory
+_READ = 1_000_000  # samples that are only read, at most
 
 
 LABELS = Labels("Resident memory of a training from files", "samples trained on", "MiB")
@@ -98,6 +100,7 @@ def run(settings: StreamSettings, callbacks: Callbacks) -> None:
         callbacks.on_note(f"{stream!r}, {settings.batch_size:,} samples a step, 1 epoch")
         callbacks.say(f"training on {settings.samples:,} samples from files")
         callbacks.on_row(_train(settings, "Parquet files", stream, settings.samples, 1))
+        callbacks.on_row(_read(settings, stream, task.problem.n))
         count = min(settings.in_memory, settings.samples)
         first = ParquetSamples(stream.files[: -(-count // _PART)], "x", "cost")
         features, costs = (part[:count].clone() for part in first.read())
@@ -132,6 +135,18 @@ def _train(settings: StreamSettings, who: str, train: Any, count: int, epochs: i
     validation = tuple(map(torch.from_numpy, true))
     fit(model, loss if keys else WithoutKeys(loss), train, validation, metric, config)
     return marks.row(who, count, _EARLY if not keys else 1 / epochs)
+
+
+def _read(settings: StreamSettings, stream: ParquetSamples, n: int) -> StreamRow:
+    """Take the batches of an epoch, a million samples at most, and do nothing with them."""
+    batches = FromStream.read(stream, nn.Linear(FEATURES, n)).epoch(settings.batch_size, shuffled, torch.Generator())
+    seen, began, computed = 0, time.perf_counter(), time.process_time()
+    for batch in batches:
+        seen += len(batch.costs)
+        if seen >= _READ:
+            break
+    spent = time.perf_counter() - began, time.process_time() - computed
+    return StreamRow("files, only read", seen, settings.samples, *spent, [seen], [resident_mib()])
 
 
 class WithoutKeys(nn.Module):
