@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import multiprocessing
-import os
 import re
+import runpy
 import signal
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +22,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import pear
-from pear.train import FitConfig, History, TrainingError, fit, in_order
+from pear.train import FitConfig, History, fit, in_order
 from pear.train.ranks import Ranks
 
-SIZE, LIMIT = 2, 120.0  # seconds after which ranks that hang are ended
+SIZE, LIMIT = 2, 300.0  # seconds after which ranks that hang are ended
 Found = dict[str, Any]
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "data_parallel.py"
 TASK = pear.tasks.shortest_path((3, 3))
 X, C = (part.double() for part in TASK.samples(41, degree=4, noise=0.25, seed=0))  # 33 to train on
 
@@ -94,6 +99,16 @@ def out_of_patience(folder: Path) -> Found:
     return trained(model(), nn.MSELoss(), config)
 
 
+def from_files(folder: Path) -> Found:
+    from pyarrow import parquet, table
+
+    (own := folder / f"files of {rank()}").mkdir()
+    parquet.write_table(table({"x": list(X.numpy()), "c": list(C.numpy())}), own / "a.parquet", row_group_size=9)
+    samples = pear.ParquetSamples(own, "x", "c", buffer=20)
+    config = FitConfig(batch_size=8, max_epochs=2, start="standardised")
+    return trained(model("mlp"), pear.PEARLoss(TASK.problem), config, samples, (X[33:], C[33:]))
+
+
 def with_a_loader(folder: Path) -> Found:
     data, shuffler = TensorDataset(X[:33], C[:33], torch.arange(33)), torch.Generator().manual_seed(5)
     loader = DataLoader(data, 8, shuffle=True, generator=shuffler)
@@ -101,7 +116,7 @@ def with_a_loader(folder: Path) -> Found:
 
 
 def with_masked_samples(folder: Path) -> Found:
-    """Samples 1 to 3 of every 8 have no feasible decision: the mean runs over the others, which ranks share unevenly."""
+    """Samples 1 to 3 of every 8 have no feasible decision; the mean runs over the others, and ranks have 1 and 4."""
     b = torch.ones(40, 1, dtype=torch.float64)
     b[[row for row in range(40) if row % 8 in (1, 2, 3)]] = -1.0
     problem = pear.Problem(A=torch.ones(1, 3), b=b, lb=0.0)
@@ -172,10 +187,11 @@ def own_loop(folder: Path) -> Found:
 CASES: list[Callable[[Path], Found]] = [
     *(linear_on_regret, mlp_with_sgd, summed_error, out_of_patience, with_a_loader, with_masked_samples),
     *(ended_by_a_callback, ended_by_ctrl_c, out_of_time, resumed, own_loop),
+    *([from_files] if find_spec("pyarrow") else []),
 ]
 
 
-# --- what is refused ----------------------------------------------------------------------------------------------------
+# --- what is refused --------------------------------------------------------------------------------------------------
 
 
 def short(**more: Any) -> FitConfig:
@@ -240,7 +256,7 @@ REFUSED: list[Callable[[], None]] = [
 ]
 
 
-# --- two processes, started once ----------------------------------------------------------------------------------------
+# --- two processes, started once --------------------------------------------------------------------------------------
 
 
 def work(number: int, folder: Path) -> None:
@@ -249,7 +265,11 @@ def work(number: int, folder: Path) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=number, world_size=SIZE)
     found = {case.__name__: case(folder) for case in CASES}
     refused = {case.__name__: error_of(case) for case in REFUSED}
-    (folder / f"{number}.json").write_text(json.dumps({"cases": found, "refused": refused}))
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        runpy.run_path(str(EXAMPLE))["main"](max_epochs=2)
+    (folder / f"{number}.json").write_text(
+        json.dumps({"cases": found, "refused": refused, "example": printed.getvalue()})
+    )
     dist.destroy_process_group()
 
 
@@ -319,6 +339,11 @@ def test_an_error_of_one_rank_is_one_of_all(ranks: tuple[list[Found], Path], nam
         assert re.search(expected, found["refused"][name]), found["refused"][name]
 
 
+def test_the_example(ranks: tuple[list[Found], Path]) -> None:
+    assert [one["example"][:11] for one in ranks[0]] == ["2 epochs in", ""]
+    assert EXAMPLE.read_text("utf-8").rstrip() in (ROOT / "docs" / "training.md").read_text("utf-8")
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_gradients_are_added_on_a_gpu(tmp_path: Path) -> None:
@@ -330,7 +355,8 @@ def test_gradients_are_added_on_a_gpu(tmp_path: Path) -> None:
             value = (2.0 * weight).sum()
             value.backward()
             assert float(alone.mean("here", value.detach(), 4, [weight], summed=False)) == 6.0
-            assert weight.grad is not None and weight.grad.tolist() == [2.0, 2.0, 2.0]
+            assert weight.grad is not None
+            assert weight.grad.tolist() == [2.0, 2.0, 2.0]
             assert alone.same("weights", lambda: {"w": weight.detach()})["w"].tolist() == [1.0, 1.0, 1.0]
     finally:
         dist.destroy_process_group()

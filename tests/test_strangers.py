@@ -280,7 +280,7 @@ def test_a_checkpoint_of_something_else_is_refused_and_nothing_changes(other: st
     assert path.read_bytes() == file
 
 
-@pytest.mark.parametrize("part", ["optimizer", "generator", "loss", "stopping", "schedule"])
+@pytest.mark.parametrize("part", ["optimizer", "generator", "loss", "stopping", "schedule", "samples"])
 def test_a_state_that_does_not_fit_leaves_all_others_as_they_were(part: str, tmp_path: Path) -> None:
     path, config = tmp_path / "run", replace(ONE, halve_after=2)
     resume(path, config=config)
@@ -298,26 +298,48 @@ def test_a_solver_and_what_happens_to_failures_may_change_when_a_run_goes_on(tmp
     resume(tmp_path / "run", loss=loss, config=replace(ONE, max_epochs=2))
 
 
-@pytest.mark.parametrize("start", ["mse", "standardised"])
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_a_resumed_training_ends_with_the_weights_of_an_undisturbed_one(
-    start: Any, optimizer: str, tmp_path: Path
-) -> None:
-    """With automatic smoothing, guidance that falls, and a learning rate that is halved, to the bit."""
-    make = {
-        "adam": lambda model: None,
-        "sgd": lambda model: torch.optim.SGD(model.parameters(), 0.5, momentum=0.9),
-    }[optimizer]
-    whole = pear.FitConfig(max_epochs=9, check_every=1, halve_after=0, batch_size=7, start=start, patience=50)
+COLUMNS = ("has_start", "place", "basis", "inverse", "x")  # of the warm starts of the forecasts, as they are saved
 
-    def run(path: Path, *epochs: int) -> nn.Module:
-        for last in epochs:
-            loss = pear.PEARLoss(PROBLEM, smoothing="auto", guidance=5.0)
-            found = resume(path, loss=loss, config=replace(whole, max_epochs=last), optimizer=make)
-        return found
 
-    undisturbed, resumed = run(tmp_path / "a", 9), run(tmp_path / "b", 2, 3, 6, 9)
-    assert all(torch.equal(a, b) for a, b in zip(undisturbed.parameters(), resumed.parameters(), strict=True))
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("basis", 1 << 20), ("basis", -1), ("place", 2), ("place", 9), ("x", np.nan), ("has_start", 7)],
+)
+def test_warm_starts_that_lead_compiled_code_astray_are_refused(column: str, value: Any, tmp_path: Path) -> None:
+    """Compiled code goes wherever an index leads, so that none is taken from a file without a look."""
+    path = tmp_path / "run"
+    resume(path, model=nn.Linear(2, 3).double())
+    with zipfile.ZipFile(path) as opened:
+        files = {name: opened.read(name) for name in opened.namelist()}
+    table = json.loads(files[archive.DOCUMENT])["states"]["samples"][""]["decider"]["tables"]["compiled"]
+    said = table["rows"][COLUMNS.index(column)]
+    array = np.frombuffer(files[f"{said['at']}.bin"], said["$array"]).copy()
+    array[:] = value
+    seal(path, {**files, f"{said['at']}.bin": array.tobytes()})
+    model, loss = nn.Linear(2, 3).double(), pear.PEARLoss(PROBLEM)
+    before = model.weight.detach().clone()
+    with pytest.raises(TrainingError, match="warm starts .* were altered.*nothing has changed: delete it, or give"):
+        resume(path, model=model, loss=loss)
+    assert torch.equal(model.weight, before)
+    assert len(loss.decider.starts) == 0
+
+
+@pytest.mark.parametrize("change", ["shape", "columns", "twice"])
+def test_warm_starts_of_another_shape_are_refused(change: str, tmp_path: Path) -> None:
+    def altered(document: dict[str, Any]) -> None:
+        store = document["states"]["samples"][""]["decider"]
+        rows = store["tables"]["compiled"]["rows"]
+        if change == "shape":
+            rows[1]["shape"] = rows[1]["shape"][::-1]
+        elif change == "columns":
+            rows.pop()
+        else:
+            store["keys"] = [0] * 24
+
+    resume(tmp_path / "run")
+    resealed(tmp_path / "run", altered)
+    with pytest.raises(TrainingError, match="nothing has changed: delete it, or give another path"):
+        resume(tmp_path / "run")
 
 
 def test_weights_of_another_model_leave_it_unchanged(tmp_path: Path) -> None:

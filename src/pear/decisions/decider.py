@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
@@ -45,6 +45,17 @@ class Decider:
         if row.one_pass and OnePass.supports(self.problem):
             return OnePass(self.problem, self.starts)
         return GPUPass(self.problem, row.name) if row.one_pass and GPUPass.supports(self.problem) else None
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with what ``starts.state()`` has saved.
+
+        Raises:
+            DataError, KeyError, TypeError, ValueError: it is something else.
+        """
+        self.starts = WarmStarts.from_state(state)
+        self.__dict__.pop("one_pass", None)  # which has the store that was here
+        if isinstance(self.one_pass, OnePass):
+            self.one_pass.load_table()
 
     def locked(self, keys: list[Hashable] | None) -> AbstractContextManager[Any]:
         """Held while samples with keys are decided, so that several threads may share a loss."""

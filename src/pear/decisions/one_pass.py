@@ -30,6 +30,7 @@ from pear.solvers.active_set.layout import SOLVED, Outcome, Programs, States
 from pear.solvers.active_set.solve import CompiledProjector, supports
 
 _ALWAYS_ANEW = np.zeros((0, 0))  # fingerprints without rows: the true problems are solved in every call
+_TABLE = "compiled"  # its name in the store
 _OWN = np.inf  # marks the problem's own curvature
 
 
@@ -124,7 +125,7 @@ class OnePass:
             self._everybody = self.starts.slots(range(count))
         if not compiled.fits(len(self.starts), self.problem.n, self.rows):
             return None
-        table = self.starts.table("compiled", self._new_rows).rows
+        table = self.starts.table(_TABLE, self._new_rows).rows
         self._mark(table, self._everybody, _OWN)
         return P, self._everybody, table, default
 
@@ -238,12 +239,17 @@ class OnePass:
 
     # -- the store ---------------------------------------------------------------------------------------------------
 
+    def load_table(self) -> None:
+        """Take the rows of a saved store, before anything is computed with them: they may be refused."""
+        if self.starts.has_saved(_TABLE):
+            self.starts.table(_TABLE, self._new_rows)
+
     def _table(self, keys: list[Hashable] | None, B: int) -> tuple[layout.Table, compiled.Index]:
         """The samples' rows in the store; no rows, and room for ``B`` results, without keys, or where it is full."""
         if keys is not None:
             slots = self.starts.slots(keys)
             if compiled.fits(len(self.starts), self.problem.n, self.rows):
-                kept: Table[layout.Table] = self.starts.table("compiled", self._new_rows)
+                kept: Table[layout.Table] = self.starts.table(_TABLE, self._new_rows)
                 return kept.rows, slots
         return compiled.no_table(B, self.problem.n, self.equalities, self.rows - self.equalities), np.zeros(0, np.int64)
 
@@ -257,8 +263,9 @@ class OnePass:
     def _new_rows(self, size: int) -> layout.Table:
         """Rows whose fingerprint is the true cost (n), the mark of the true curvature (n), and λ."""
         n = self.problem.n
-        predicted, true = (layout.new_states(size, n, self.rows) for _ in range(2))
-        best = layout.new_outcome(size, n, self.equalities, self.rows - self.equalities)
+        predicted, true = (States._make(map(_blank, layout.new_states(size, n, self.rows))) for _ in range(2))
+        best = Outcome._make(map(_blank, layout.new_outcome(size, n, self.equalities, self.rows - self.equalities)))
+        best.code.fill(layout.GIVEN_UP)
         return layout.Table(predicted, true, best, np.full((size, 2 * n + 1), np.nan))
 
     def _mark(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array | float) -> None:
@@ -290,6 +297,11 @@ def regrets_of(results: layout.Results, best: compiled.Array) -> Regrets:
     value, exact, injected, x, ideal, residual, reused = (torch.from_numpy(array) for array in arrays)
     solved, never = torch.zeros(len(value), dtype=torch.int8), torch.zeros(len(value), dtype=torch.bool)
     return Regrets(value, exact, injected, x, ideal, solved, solved.clone(), residual, reused, never)
+
+
+def _blank(part: NDArray[Any]) -> NDArray[Any]:
+    """Zeros: what was in memory before is in no file that a table is saved to."""
+    return np.zeros(part.shape, part.dtype)
 
 
 def _array(value: Tensor) -> compiled.Array:

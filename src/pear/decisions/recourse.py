@@ -117,6 +117,17 @@ class RecourseDecider:
         self._side_guides = Decider(self.forecasts.problem, solver)
         self._nearest = None if self.weights is None else Decider(nearest(relaxed, self.weights), solver)
 
+    def deciders(self) -> dict[str, Decider]:
+        """All of them, by name."""
+        all_of_them = {
+            "forecasts": self.forecasts,
+            "truths": self.truths,
+            "guides": self.guides,
+            "side guides": self._side_guides,
+            "nearest": self._nearest,
+        }
+        return {name: decider for name, decider in all_of_them.items() if decider is not None}
+
     def values(self, values: Tensor, keys: list[Hashable] | None) -> Values:
         """Costs and right-hand sides of values (B, k), in float64, differentiable."""
         values = values.double()

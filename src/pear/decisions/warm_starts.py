@@ -4,6 +4,9 @@ A sample has a key, a key has a slot, and a slot is a row of every table. A *war
 before it is used. An *answer* is used as it is, and only where the fingerprint of all the data that it was computed
 from is the same; there is no way to read one without comparing. A *failure* is kept in the same way, so that nobody is
 asked about a sample again whose data has not changed.
+
+All of it can be saved, so that a training that is resumed starts every solve where the undisturbed one does: from
+another start the same solution may round differently.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.errors import ProblemError
-from pear.optimality.point import Batched
+from pear.errors import DataError, ProblemError
+from pear.optimality.point import Batched, Status
 from pear.problem import Problem
 from pear.problem.problem import FIELDS
 from pear.problem.sparse import MATRICES
+from pear.solvers.active_set import layout
+from pear.solvers.active_set.saved import are_starts, without_large_inverses
 
 Index = NDArray[np.int64]
 Rows = TypeVar("Rows")
@@ -34,6 +39,7 @@ class WarmStarts:
         self.lock = RLock()
         self._slot: dict[Hashable, int] = {}
         self._tables: dict[str, Table[Any]] = {}
+        self._saved: dict[str, dict[str, Any]] = {}  # tables of a saved state that nobody has asked for yet
         self.failures = Failures()
 
     def __len__(self) -> int:
@@ -51,10 +57,50 @@ class WarmStarts:
             make: makes that many empty rows.
         """
         if name not in self._tables:
-            self._tables[name] = Table(make)
-        table = self._tables[name]
-        table.grow(len(self._slot))
-        return table
+            table = Table(make)
+            if name in self._saved:
+                table.load(self._saved[name])
+            self._tables[name] = table
+            self._saved.pop(name, None)
+        self._tables[name].grow(len(self._slot))
+        return self._tables[name]
+
+    def has_saved(self, name: str) -> bool:
+        """Whether there is a table of that name in the saved state, which nobody has asked for yet."""
+        return name in self._saved
+
+    def state(self) -> dict[str, Any]:
+        """All that is kept, as arrays, numbers and texts. Nothing where an id is not a number, a text, or some of these.
+
+        Inverses of bases that are too large for a file are left out, and computed afresh here as there.
+        """
+        keys = list(self._slot)
+        if not all(_is_plain(key) for key in keys):
+            return {}
+        whole = all(type(key) is int and abs(key) < 1 << 63 for key in keys)
+        tables = {name: table.state(len(keys)) for name, table in self._tables.items()}
+        return {
+            "keys": np.array(keys, np.int64) if whole else keys,
+            "tables": {**self._saved, **tables},
+            "failures": self.failures.state(),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> WarmStarts:
+        """What ``state`` was of.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        starts = cls()
+        if state:
+            keys = state["keys"].tolist() if isinstance(state["keys"], np.ndarray) else state["keys"]
+            starts._slot = {key: slot for slot, key in enumerate(keys)}
+            if len(starts._slot) != len(keys):
+                raise ValueError("a sample comes twice among those with warm starts")
+            starts._saved = {str(name): {"rows": t["rows"], "of": t["of"]} for name, t in state["tables"].items()}
+            starts.failures = Failures.from_state(state["failures"])
+        return starts
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: a copy starts empty, which costs time and changes no result."""
@@ -88,6 +134,36 @@ class Table(Generic[Rows]):
         self.rows = bigger
         if self.fingerprints is not None:
             self.fingerprints = _grown(self.fingerprints, self._size)
+
+    def state(self, count: int) -> dict[str, Any]:
+        """The first ``count`` rows and their fingerprints."""
+        rows = self.rows
+        if isinstance(rows, layout.Table):
+            rows = without_large_inverses(rows, count)
+        marks = None if self.fingerprints is None else self.fingerprints[:count]
+        return {"rows": [part[:count] for part in _leaves(rows)], "of": marks}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Fill a new table with the rows of a saved state.
+
+        Raises:
+            DataError: they are not what such a table holds. Compiled code follows them without a question.
+        """
+        saved, marks = list(state["rows"]), state["of"]
+        self.grow(max((len(part) for part in saved), default=0))
+        own = list(_leaves(self.rows))
+        fits = len(own) == len(saved) and all(_fits(old, new) for old, new in zip(saved, own, strict=True))
+        if fits and isinstance(marks, Tensor):
+            fits = marks.dtype == torch.float64 and marks.dim() == 2 and len(marks) == self._size
+        if fits:
+            for new, old in zip(own, saved, strict=True):
+                new[: len(old)] = old
+            self.fingerprints = None if marks is None else marks.to(_device(own[0]))
+        if not fits or (isinstance(self.rows, layout.Table) and not are_starts(self.rows)):
+            raise DataError(
+                "the warm starts of the saved run are not those of this problem, or were altered; delete the file, or "
+                "give another path"
+            )
 
     def known(self, slots: Index, fingerprint: Tensor) -> Tensor:
         """(B,) bool: the rows that hold an answer for data with this fingerprint (B, f)."""
@@ -164,6 +240,18 @@ class Failures:
         for i, row in zip(bad, _bytes(mark()[bad]) if bad else (), strict=True):
             kept[keys[i]] = names[i], row
 
+    def state(self) -> dict[str, Any]:
+        """All statuses, with the data as a text of hexadecimal digits."""
+        return {name: [[key, int(s), row.hex()] for key, (s, row) in kept.items()] for name, kept in self._kept.items()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Failures:
+        """What ``state`` was of."""
+        found = cls()
+        for name, rows in state.items():
+            found._kept[name] = {key: (int(Status(status)), bytes.fromhex(row)) for key, status, row in rows}
+        return found
+
 
 def _bytes(rows: Tensor) -> list[bytes]:
     """The rows bit by bit, so that NaN equals itself."""
@@ -229,6 +317,21 @@ def check_rows(problem: Problem, keys: list[Hashable] | None) -> None:
 
 def _probe(n: int, device: torch.device) -> Tensor:
     return torch.rand(n, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
+
+
+def _is_plain(key: Hashable) -> bool:
+    """Whether a file of numbers and texts can hold a sample's id."""
+    return all(map(_is_plain, key)) if isinstance(key, tuple) else isinstance(key, (int, str))
+
+
+def _fits(saved: Any, own: Any) -> bool:
+    """Whether saved rows go into a table's; a column may be left out."""
+    same = type(saved) is type(own) and saved.dtype == own.dtype and saved.shape[1:] == own.shape[1:]
+    return bool(same and len(saved) in (0, len(own)))
+
+
+def _device(rows: Any) -> torch.device:
+    return rows.device if isinstance(rows, Tensor) else torch.device("cpu")
 
 
 def _grown(old: Tensor, size: int) -> Tensor:

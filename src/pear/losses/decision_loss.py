@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -91,6 +91,14 @@ class DecisionLoss(nn.Module):
     def cost_map(self) -> CostMap | None:
         """From predicted values to costs; None where the costs themselves are predicted."""
         return self._cost_map
+
+    def sample_state(self) -> dict[str, Any]:
+        """The best decisions that are kept, as arrays, numbers and texts."""
+        return self.starts.state()
+
+    def load_sample_state(self, state: Mapping[str, Any]) -> None:
+        """Go on with them."""
+        self.starts = WarmStarts.from_state(state)
 
     def extra_repr(self) -> str:
         """The problem and the settings, in one line."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Literal
 
 from torch import Tensor, nn
@@ -195,6 +195,25 @@ class DecisionModule(nn.Module):
         if self._smoothing == "auto":
             value = state["smoothing"]
             self._use(None if value is None else Smoothing(value, state.get("units"), state.get("note", "")))
+
+    def sample_state(self) -> dict[str, Any]:
+        """What is kept of the samples between calls, as arrays, numbers and texts. It is no part of ``state_dict``."""
+        return {name: decider.starts.state() for name, decider in self._deciders().items()}
+
+    def load_sample_state(self, state: Mapping[str, Any]) -> None:
+        """Go on with what ``sample_state`` gave, once ``state_dict`` is restored.
+
+        Raises:
+            DataError, KeyError, TypeError, ValueError: it is something else.
+        """
+        deciders = self._deciders()
+        if set(state) != set(deciders):
+            raise KeyError(f"warm starts of {sorted(state)}")
+        for name, decider in deciders.items():
+            decider.restore(state[name])
+
+    def _deciders(self) -> dict[str, Decider]:
+        return {"decider": self.decider} if self._recourse is None else self._recourse.deciders()
 
     def extra_repr(self) -> str:
         """The problem and the settings, a line each."""

@@ -37,7 +37,8 @@ class Checkpoint:
         path: the file; it is replaced as a whole, so that a break while writing leaves the last one. None keeps
             nothing.
         model, optimizer, generator: whose states are kept.
-        loss: its ``state_dict`` is kept where it has one.
+        loss: its ``state_dict`` is kept where it has one, and the ``sample_state`` of every module in it that has one:
+            a solve that begins at another start may round differently.
         stopping, schedule: of the run, whose states are kept; schedule may be None.
         data: what is known of the samples, of :func:`data_identity`; a run on others is not resumed.
         identity: what a file belongs to, taken before training changes anything.
@@ -70,7 +71,7 @@ class Checkpoint:
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        content = {"identity": self.identity, "states": self.states(), "history": history.as_dict()}
+        content = {"identity": self.identity, "states": self._states(), "history": history.as_dict()}
         archive.write(self.path, KIND, VERSION, {**content, "best_weights": best_weights})
 
     def load(self) -> tuple[History, dict[str, Any] | None] | None:
@@ -82,19 +83,20 @@ class Checkpoint:
         """
         if self.path is None or not self.path.exists():
             return None
-        before = copy.deepcopy(self.states())
+        before = copy.deepcopy(self._states())
         try:
             said = archive.read(self.path, KIND, VERSION, "delete it, or give another path", self._check)
+        except DataError as error:
+            raise TrainingError(f"the run is not resumed, and nothing has changed: {error}") from error
+        try:
             best = said["best_weights"]
             _check_tensors(said["states"]["model"], self.identity["model"])
             if best is not None:
                 _check_tensors(best, self.identity["model"])
             history = History.from_dict(said["history"])
-            self.restore(said["states"])
-        except DataError as error:
-            raise TrainingError(f"the run is not resumed, and nothing has changed: {error}") from error
+            self._restore(said["states"])
         except archive.MALFORMED as error:
-            self.restore(before)
+            self._restore(before)
             raise TrainingError(
                 f"the checkpoint {self.path} does not belong to this model, optimizer and loss ({error!r}); nothing "
                 "has changed: delete it, or give another path"
@@ -102,7 +104,7 @@ class Checkpoint:
         return history, best
 
     def states(self) -> dict[str, Any]:
-        """What the next epoch depends on."""
+        """What the next epoch depends on, and is the same on all ranks of a data-parallel training."""
         return {
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
@@ -125,6 +127,20 @@ class Checkpoint:
             if set(states["schedule"]) != set(self.schedule.state_dict()):  # torch takes any name for an attribute
                 raise KeyError(f"schedule {sorted(states['schedule'])}")
             self.schedule.load_state_dict(states["schedule"])
+
+    def _states(self) -> dict[str, Any]:
+        """With what this process keeps of each sample."""
+        return {**self.states(), "samples": {name: module.sample_state() for name, module in self._keeping()}}
+
+    def _restore(self, states: Mapping[str, Any]) -> None:
+        self.restore(states)
+        for name, module in self._keeping():
+            module.load_sample_state(states["samples"][name])
+
+    def _keeping(self) -> list[tuple[str, Any]]:
+        """The modules of the loss that keep something of each sample, by their names."""
+        modules = self.loss.named_modules() if isinstance(self.loss, nn.Module) else ()
+        return [(name, module) for name, module in modules if hasattr(module, "sample_state")]
 
     def _check(self, said: dict[str, Any]) -> None:
         """Raises where a file of this identity is of another run."""

@@ -116,7 +116,7 @@ def _epochs(s: Subject, rows: Tensor, smoothing: Smoothing, name: str, limit: fl
         ends.append(time.perf_counter())
         return len(ends) > 1 and not clock.left()
 
-    config = FitConfig(max_epochs=_EPOCHS, check_every=_EPOCHS, start="standardised")
+    config = FitConfig(max_epochs=_EPOCHS, check_every=_EPOCHS, start="standardised", data_parallel=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FailedSamplesWarning)
         loss = _loss(s.given[rows], smoothing)

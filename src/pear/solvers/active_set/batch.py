@@ -40,6 +40,11 @@ def supports(n: int, rows: int) -> bool:
     return rows <= MOST_ROWS and n <= MOST_VARIABLES
 
 
+def most_superbasics(n: int) -> int:
+    """How many superbasic variables a program of n variables has room for."""
+    return min(n, _MOST_SUPERBASICS)
+
+
 def programs(
     fields: dict[str, Tensor], n: int, sign: float = 1.0, smoothing: float = 0.0, Q: Array | None = None
 ) -> Programs:
@@ -186,7 +191,7 @@ def team_for(n: int, rows: int, threads: int = 1) -> Team:
     if (n, rows, threads) not in kept:
         if len(kept) >= _MOST_WORK:
             kept.clear()
-        kept[n, rows, threads] = layout.new_memory(n, rows, min(n, _MOST_SUPERBASICS), threads)
+        kept[n, rows, threads] = layout.new_memory(n, rows, most_superbasics(n), threads)
     fork = fork_address() if threads > 1 else 0
     return Team(fork, threads if fork else 1, 1, np.zeros(2, np.int64), kept[n, rows, threads])
 

@@ -1,0 +1,45 @@
+"""Warm starts on their way to a file and back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pear.solvers.active_set.batch import most_superbasics
+from pear.solvers.active_set.layout import BASIC, FREE, SUPER, States, Table
+from pear.solvers.active_set.settings import REFRESH
+
+MOST_BYTES = 1 << 22
+"""Of inverses that are saved: more would take longer to write than to compute afresh."""
+
+
+def without_large_inverses(table: Table, count: int) -> Table:
+    """The table with the columns that are saved of its first ``count`` rows.
+
+    Inverses of bases are nearly all of a table. Where there are too many of them, they are left out, and every basis is
+    inverted afresh when it is next used: by who goes on with this table, and by who goes on with the saved one.
+    """
+    both = (table.predicted, table.true)
+    if sum(states.inverse[:count].nbytes for states in both) <= MOST_BYTES:
+        return table
+    for states in both:
+        states.age[:] = REFRESH + 1
+    predicted, true = (states._replace(inverse=states.inverse[:0]) for states in both)
+    return table._replace(predicted=predicted, true=true)
+
+
+def are_starts(table: Table) -> bool:
+    """Whether working sets are ones that compiled code can follow: it would go wherever an index leads."""
+    return _are_working_sets(table.predicted) and _are_working_sets(table.true)
+
+
+def _are_working_sets(states: States) -> bool:
+    R, size = states.basis.shape[1], states.place.shape[1]
+    there = states.has_start != 0
+    place, basis, x = states.place[there], states.basis[there].astype(np.int64), states.x[there]
+    if not (np.isin(states.has_start, (0, 1)).all() and ((place >= 0) & (place <= FREE)).all()):
+        return False
+    if not ((basis >= 0) & (basis < size)).all() or (np.diff(np.sort(basis, 1), axis=1) == 0).any():
+        return False
+    basic, supers = place == BASIC, (place == SUPER).sum(1)
+    whole = np.take_along_axis(basic, basis, 1).all() and (basic.sum(1) == R).all()
+    return bool(whole and (supers <= most_superbasics(size - R)).all() and np.isfinite(x).all())

@@ -1,0 +1,174 @@
+"""A training that is resumed ends with the weights of one that nobody disturbed, to the bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import pear
+from pear.losses import make_loss
+from pear.solvers.active_set import saved
+from pear.train import archive
+from pear.train.history import Progress
+
+GRID = pear.tasks.shortest_path((4, 4))
+X, C = (part.double() for part in GRID.samples(60, degree=4))
+LAST, BREAKS = 12, (1, 4, 9)
+generator = torch.Generator().manual_seed(0)
+
+
+def random(*size: int) -> torch.Tensor:
+    return torch.rand(*size, generator=generator, dtype=torch.float64)
+
+
+# general rows: inverses of bases are no whole numbers, so that how they were come by is in their last digits
+ROWS = pear.Problem(G=random(9, 12), h=2.0 + random(9), lb=0.0, ub=1.0, sense="max")
+FEATURES = random(60, 4) - 0.5
+VALUES = 1.0 + (FEATURES @ random(4, 12)).abs() + 0.1 * random(60, 12)
+H = 2.0 + random(60, 9)
+H[7] = H[20] = -1.0  # which no decision satisfies
+OWN_ROWS = pear.Problem(G=ROWS.G, h=H, lb=0.0, ub=1.0, sense="max")
+
+OPTIMIZERS: dict[str, Callable[[nn.Module], torch.optim.Optimizer | None]] = {
+    "fit's own": lambda model: None,
+    "Adam": lambda model: torch.optim.Adam(model.parameters(), 0.05),
+    "AdamW": lambda model: torch.optim.AdamW(model.parameters(), 0.05),
+    "SGD": lambda model: torch.optim.SGD(model.parameters(), 0.5),
+    "momentum": lambda model: torch.optim.SGD(model.parameters(), 0.5, momentum=0.9, nesterov=True),
+}
+
+
+def linear(p: int, n: int) -> nn.Module:
+    return nn.Linear(p, n).double()
+
+
+def network(p: int, n: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(p, 6), nn.Tanh(), nn.Dropout(0.0), nn.Linear(6, n)).double()
+
+
+def interrupt_after(epochs: int) -> Callable[[Progress], None]:
+    def told(now: Progress) -> None:
+        if now.epoch == epochs and now.part == "loss":
+            raise KeyboardInterrupt
+
+    return told
+
+
+def train(
+    make_model: Callable[[int, int], nn.Module],
+    make_loss: Callable[[], Any],
+    data: tuple[torch.Tensor, torch.Tensor],
+    optimizer: str,
+    path: Path | None,
+    breaks: tuple[int, ...] = (),
+    last: int = LAST,
+) -> nn.Module:
+    """Train to the end, with a new process's objects after every break."""
+    for stop in (*breaks, None):
+        torch.manual_seed(0)
+        model = make_model(data[0].shape[1], data[1].shape[1])
+        config = pear.FitConfig(max_epochs=last, check_every=2, halve_after=0, batch_size=16, patience=50)
+        progress = None if stop is None else interrupt_after(stop)
+        history = pear.fit(
+            *(model, make_loss(), data),
+            validation=0.2,
+            config=config,
+            optimizer=OPTIMIZERS[optimizer](model),
+            progress=progress,
+            checkpoint=path,
+        )
+        assert history.interrupted is (stop is not None)
+    assert history.epochs == last
+    return model
+
+
+def same(a: nn.Module, b: nn.Module) -> bool:
+    return all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("make_model", [linear, network])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimiser(make_model: Any, optimizer: str, tmp_path: Path) -> None:
+    """Compiled epochs and torch's; the squared error first; λ that settles, guidance that falls, rates that halve."""
+    what = make_model, lambda: pear.PEARLoss(GRID.problem, guidance=5.0), (X, C), optimizer
+    assert same(train(*what, None), train(*what, tmp_path / "run", BREAKS))
+
+
+LOSSES: dict[str, Callable[[], Any]] = {
+    "general rows": lambda: pear.PEARLoss(ROWS),
+    "step by step": lambda: pear.PEARLoss(ROWS, solver="osqp"),
+    "masked samples": lambda: pear.PEARLoss(OWN_ROWS, on_failure="mask"),
+    "spo+": lambda: make_loss("spo+", ROWS),
+    "pfyl": lambda: make_loss("pfyl", ROWS),
+}
+
+
+@pytest.mark.filterwarnings("ignore::pear.errors.FailedSamplesWarning")
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_and_path(loss: str, tmp_path: Path) -> None:
+    what = linear, LOSSES[loss], (FEATURES, VALUES), "fit's own"
+    breaks, last = ((4,), 6) if loss == "step by step" else (BREAKS, LAST)
+    assert same(train(*what, None, last=last), train(*what, tmp_path / "run", breaks, last))
+
+
+def test_right_hand_sides_with_recourse(tmp_path: Path) -> None:
+    model = pear.Model.predicting(ROWS, b=False, h=[0, 2], recourse=pear.Projection())
+    values = torch.cat([VALUES, 2.0 + FEATURES.abs()[:, :2]], 1)
+    what = linear, lambda: pear.PEARLoss(model), (FEATURES[:20], values[:20]), "fit's own"
+    assert same(train(*what, None, last=4), train(*what, tmp_path / "run", (2,), 4))
+
+
+@pytest.mark.parametrize("make_model", [linear, network])
+def test_inverses_that_are_too_large_to_be_saved(
+    make_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are computed afresh after every checkpoint, in the run that is not disturbed as in the other."""
+    what = make_model, lambda: pear.PEARLoss(ROWS), (FEATURES, VALUES), "fit's own"
+    train(*what, tmp_path / "large")
+    monkeypatch.setattr(saved, "MOST_BYTES", 0)
+    assert same(train(*what, tmp_path / "a"), train(*what, tmp_path / "b", BREAKS))
+    assert (tmp_path / "b").stat().st_size < (tmp_path / "large").stat().st_size - 60 * 9 * 9 * 8
+
+
+def test_samples_by_name_and_by_what_no_file_holds(tmp_path: Path) -> None:
+    """Ids of numbers and texts keep their warm starts; others are solved anew, and the run goes on all the same."""
+    for keys, kept in (([f"day {i}" for i in range(60)], 60), ([(i, "a") for i in range(60)], 60), ([object()] * 0, 0)):
+        ids: list[Any] = keys or [object() for _ in range(60)]
+        loss = pear.PEARLoss(ROWS)
+        config = pear.FitConfig(max_epochs=1, start="standardised")
+        path = tmp_path / str(len(list(tmp_path.iterdir())))
+        for _ in range(2):
+            pear.fit(linear(4, 12), loss, (FEATURES, VALUES, ids), (FEATURES, VALUES), config=config, checkpoint=path)
+            assert len(loss.decider.starts) == (60 if loss.samples else kept)
+            loss = pear.PEARLoss(ROWS)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no kill -9 here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_file_that_is_written_when_the_process_is_killed_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:
+    path, replace = tmp_path / "run", os.replace
+
+    def kill(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def replace_and_kill(*names: Any) -> None:
+        replace(*names)
+        kill()
+
+    new = "new" * 100_000
+    archive.write(path, "test", 1, {"said": "old"})
+    for name, dies, said in (("fsync", kill, "old"), ("replace", kill, "old"), ("replace", replace_and_kill, new)):
+        child = os.fork()
+        if child == 0:
+            setattr(os, name, dies)
+            archive.write(path, "test", 1, {"said": new})
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        assert archive.read(path, "test", 1, "")["said"] == said
