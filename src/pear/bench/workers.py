@@ -43,10 +43,10 @@ LABELS = Labels("Data-parallel training", "workers", "samples a second")
 class WorkerSettings(Settings):
     """Measure training on one worker and on some, and reckon time and core hours for more workers and samples."""
 
-    structures: tuple[str, ...] = option(("knapsack", "path-5", "path-12"), "Some of knapsack, path-5, path-12.")
+    structures: tuple[str, ...] = option(("knapsack", "path-5"), "Some of knapsack, path-5, path-12.")
     batch_size: int = option(512, "Samples a step on each worker.", least=1, quick=64)
     steps: int = option(8, "Of each measurement.", least=2, quick=3)
-    rounds: int = option(3, "Measurements of one and of all workers, in turns; the fastest count.", least=1, quick=1)
+    rounds: int = option(5, "Measurements of one and of all workers, in turns; the fastest count.", least=1, quick=1)
     local: int = option(2, "Processes on this machine, one thread each.", least=2)
     workers: tuple[int, ...] = option((1, 2, 8, 64, 1024), "Numbers of workers to reckon for.", least=1)
     samples: tuple[float, ...] = option((1e6, 1e8, 1e10), "Numbers of samples to reckon for.", least=1)
@@ -197,7 +197,7 @@ class Training:
 
     def __init__(self, settings: WorkerSettings, structure: Structure) -> None:
         self.settings, self.n = settings, structure.size
-        count = settings.batch_size * settings.local * 4
+        count = settings.batch_size * settings.local * (settings.steps + 1)
         draw = structure.draw(np.random.default_rng(settings.seed), structure.size, count)
         self.problem, self.smoothing = Problem(**draw.fields), draw.smoothing
         self.samples = tuple(torch.from_numpy(part).float() for part in (draw.cost, draw.true))
@@ -210,17 +210,14 @@ class Training:
 
     def rate(self, workers: int) -> float:
         """Samples a second of all workers together, from the second step on; no warm starts, as in one long epoch."""
-        size, steps = self.settings.batch_size * workers, self.settings.steps
-        features, costs = (part[: size * 4] for part in self.samples)
-        epochs = -(-(steps + 1) // 4)
+        size, steps = self.settings.batch_size * workers, self.settings.steps + 1
+        features, costs = (part[: size * steps] for part in self.samples)
         model, loss = self._model(), WithoutKeys(PEARLoss(self.problem, smoothing=self.smoothing))
-        marks = Marks(self.settings.batch_size * 4 * epochs, every=1)
+        marks = Marks(self.settings.batch_size * steps, every=1)
         model.register_forward_hook(marks.hook)
-        config = FitConfig(
-            max_epochs=epochs, check_every=epochs, batch_size=size, start="standardised", data_parallel=workers > 1
-        )
+        config = FitConfig(max_epochs=1, batch_size=size, start="standardised", data_parallel=workers > 1)
         fit(model, loss, (features, costs), (features[:8], costs[:8]), lambda *_: 0.0, config)
-        return workers * marks.row("", 0, 1 / (4 * epochs)).rate
+        return workers * marks.row("", 0, 1 / steps).rate
 
 
 def _seconds_of_sum(count: int) -> float:
