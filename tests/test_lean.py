@@ -16,6 +16,7 @@ from pear.solvers.registry import BACKENDS
 OPTIONAL = (
     *("osqp", "highspy", "qpsolvers", "daqp", "piqp", "clarabel", "proxsuite"),
     *("typer", "rich", "matplotlib", "pandas", "sklearn", "cvxpy", "pyepo", "lightgbm", "openpyxl", "jinja2"),
+    "pyarrow",
 )
 # Every finder is asked as before, and has never heard of these packages: what their absence looks like to Python.
 BLOCK = f"""

@@ -14,6 +14,7 @@ import runpy
 import signal
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,16 @@ def summed_error(folder: Path) -> Found:
 def out_of_patience(folder: Path) -> Found:
     config = FitConfig(learning_rate=0.3, max_epochs=200, check_every=1, patience=2, min_improvement=0.2)
     return trained(model(), nn.MSELoss(), config)
+
+
+def from_files(folder: Path) -> Found:
+    from pyarrow import parquet, table
+
+    (own := folder / f"files of {rank()}").mkdir()
+    parquet.write_table(table({"x": list(X.numpy()), "c": list(C.numpy())}), own / "a.parquet", row_group_size=9)
+    samples = pear.ParquetSamples(own, "x", "c", buffer=20)
+    config = FitConfig(batch_size=8, max_epochs=2, start="standardised")
+    return trained(model("mlp"), pear.PEARLoss(TASK.problem), config, samples, (X[33:], C[33:]))
 
 
 def with_a_loader(folder: Path) -> Found:
@@ -189,6 +200,7 @@ def own_loop(folder: Path) -> Found:
 CASES: list[Callable[[Path], Found]] = [
     *(linear_on_regret, mlp_with_sgd, summed_error, out_of_patience, with_a_loader, with_masked_samples),
     *(on_flat_regret, ended_by_a_callback, ended_by_ctrl_c, out_of_time, resumed, own_loop),
+    *([from_files] if find_spec("pyarrow") else []),
 ]
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pear.train import FitConfig, fit, tune
     from pear.train.estimator.regressor import DecisionRegressor
     from pear.train.estimator.scorer import regret_scorer
+    from pear.train.samples import ParquetSamples
 
 __version__ = "0.1.0"
 
@@ -56,6 +57,7 @@ __all__ = [
     "Model",
     "NotUniqueError",
     "PEARLoss",
+    "ParquetSamples",
     "PearError",
     "Penalty",
     "Problem",
@@ -94,6 +96,7 @@ _LATER = {
     **dict.fromkeys(("FitConfig", "fit", "tune"), "pear.train"),
     "diagnose": "pear.diagnosis.diagnose",
     "DecisionRegressor": "pear.train.estimator.regressor",
+    "ParquetSamples": "pear.train.samples",
     "advise": "pear.diagnosis.advice",
     "regret_scorer": "pear.train.estimator.scorer",
 }

@@ -27,7 +27,9 @@ from pear.train.run import Run
 from pear.train.samples import Samples, as_samples
 from pear.train.samples.arrays import Keys
 from pear.train.samples.loader import FromLoader
+from pear.train.samples.memory import InMemory
 from pear.train.samples.rows import check_costs
+from pear.train.samples.stream import FromStream
 from pear.train.start import is_fresh, make_optimizer
 from pear.train.validation import Metric, Score, decided, default_score, evaluate, note_of, own_rows, with_validation
 
@@ -67,13 +69,15 @@ def fit(
             ``calibrate``, that is called once with all true costs of ``train`` before the first epoch, and not when a
             run resumes: its state is in the checkpoint.
         train: features (N, p) and true costs (N, n), a pair of tensors, arrays or DataFrames; a ``Dataset`` of such
-            pairs, which is read into memory; or a ``DataLoader``, which is not. A third entry holds sample ids. All are
-            converted to the model's dtype and device, but for integers among several inputs (for an embedding). A
-            DataLoader is read once before the first epoch: that pass keeps all costs and ids, and the features of the
-            first 4,096 samples, by which a fresh model is recognised and put on the scale of the costs. Then its own
-            batches are used, and neither ``config.batch_size`` nor ``order``.
+            pairs, which is read into memory; or a ``DataLoader`` or ``pear.ParquetSamples``, which are not. A third
+            entry holds sample ids. All are converted to the model's dtype and device, but for integers among several
+            inputs (for an embedding). A DataLoader is read once before the first epoch: that pass keeps all costs and
+            ids, and the features of the first 4,096 samples, by which a fresh model is recognised and put on the scale
+            of the costs. Then its own batches are used, and neither ``config.batch_size`` nor ``order``. Of
+            ``ParquetSamples`` nothing is kept but a sample of ``buffer`` of them, which also takes the place of all
+            samples in ``calibrate`` and for the squared error that comes first.
         validation: the same, of samples held out; or the share of ``train`` to hold out, the last rows in the order
-            they have. None stands for 0.2, unless ``train`` is a DataLoader. ``History.note`` says so.
+            they have. None stands for 0.2, unless ``train`` is not read into memory. ``History.note`` says so.
         metric: (predicted, true) → float on the whole validation set, lower is better. Left out, the normalised regret
             on the problem that the loss was made with, in integers where it has them; of a loss without a problem, the
             loss itself.
@@ -119,11 +123,11 @@ def fit(
         samples, held_out, taken = with_validation(samples, validation, model, problem)
         same_samples(ranks, samples)
         check_costs(samples.costs, "train", loss)
-        if isinstance(samples, FromLoader) and samples.keys is None and own_rows(problem) is not None:
+        if not isinstance(samples, InMemory) and samples.keys is None and own_rows(problem) is not None:
             raise ProblemError(
-                f"the problem has fields of its own for {own_rows(problem)} samples, and a DataLoader that shuffles "
-                "does not say which sample is which; let its batches be (features, costs, ids) with the row numbers "
-                "as ids"
+                f"the problem has fields of its own for {own_rows(problem)} samples, and neither a DataLoader that "
+                "shuffles nor ParquetSamples say which sample is which; take a DataLoader, and let its batches be "
+                "(features, costs, ids) with the row numbers as ids"
             )
         samples = samples.usable(model, loss)
         if metric is not None:
@@ -285,9 +289,9 @@ def _note(samples: Samples, taken: int, config: FitConfig, order: Order, first: 
         note = "the DataLoader's own batches and order are used; config.batch_size and order do not apply to it"
         log(logging.WARNING, note)
         return note
-    if not taken:
+    if not taken and not isinstance(samples, FromStream):
         return ""
-    note = note_of(taken, len(samples))
+    note = samples.note if isinstance(samples, FromStream) else note_of(taken, len(samples))
     log(logging.INFO, note)
     return note
 

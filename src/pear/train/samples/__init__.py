@@ -1,5 +1,6 @@
-"""The samples of a run, whatever they came as: tensors, arrays, tables, a Dataset or a DataLoader."""
+"""The samples of a run, whatever they came as: tensors, arrays, tables, a Dataset, a DataLoader or Parquet files."""
 
+from pear.train.samples.parquet import ParquetSamples
 from pear.train.samples.samples import Samples, as_samples
 
-__all__ = ["Samples", "as_samples"]
+__all__ = ["ParquetSamples", "Samples", "as_samples"]

@@ -1,4 +1,4 @@
-"""The samples of a run: one way to get batches, whether they are in memory or come from a DataLoader."""
+"""The samples of a run: one way to get batches, whether they are in memory, in files or come from a DataLoader."""
 
 from __future__ import annotations
 
@@ -12,22 +12,26 @@ from pear.errors import ProblemError
 from pear.train.samples.arrays import check_order
 from pear.train.samples.loader import FromLoader
 from pear.train.samples.memory import InMemory, came, parameter_of, read_batch
+from pear.train.samples.parquet import ParquetSamples
+from pear.train.samples.stream import FromStream
 
-Samples = InMemory | FromLoader
+Samples = InMemory | FromLoader | FromStream
 
 
 def as_samples(data: Any, name: str, model: nn.Module, number: bool = False) -> Samples:
     """Whatever holds features and costs, in the dtype and on the device of the model.
 
     Args:
-        data: a pair, a Dataset, a DataLoader, or ``Samples``.
+        data: a pair, a Dataset, a DataLoader, ``ParquetSamples``, or ``Samples``.
         name: for errors.
         model: what is trained.
         number: whether the samples of a DataLoader that does not shuffle get row numbers where they have no ids.
     """
     if isinstance(data, DataLoader):
         return FromLoader.read(data, name, model, number)
-    if isinstance(data, FromLoader):
+    if isinstance(data, ParquetSamples):
+        return FromStream.read(data, model)
+    if isinstance(data, (FromLoader, FromStream)):
         return data
     known = in_memory(data, name)
     return InMemory(known.all.to(parameter_of(model)), known.left_out)

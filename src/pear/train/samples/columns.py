@@ -1,0 +1,130 @@
+"""From columns of Arrow to arrays: numbers, or lists of numbers of one length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pear.errors import DataError, ProblemError
+
+_REMEDY = "fill it in or leave the row out, or make the loss with on_failure='mask', which leaves such samples out"
+
+
+class Input(NamedTuple):
+    """The columns of the costs, or of one input of a model.
+
+    Attributes:
+        name: of the whole; columns: of the files.
+        plain: whether a single column of numbers is (B,), as an embedding wants it, and not (B, 1).
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    plain: bool
+
+    @classmethod
+    def of(cls, name: str, columns: str | Sequence[str], plain: bool) -> Input:
+        """One column by its name, or several.
+
+        Raises:
+            ProblemError: these are no names.
+        """
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        if not names or not all(isinstance(one, str) for one in names):
+            raise ProblemError(f"{name} must be the name of a column, or a list of such names; got {columns!r}")
+        return cls(name, names, plain and isinstance(columns, str))
+
+
+def check_type(schema: Any, name: str, path: Path) -> Any:
+    """The type of a column.
+
+    Raises:
+        DataError: it is not there, or there twice, or holds no numbers.
+    """
+    from pyarrow import types
+
+    places = schema.get_all_field_indices(name)
+    if len(places) != 1:
+        found = f"{len(places)} of that name" if places else f"got {', '.join(map(repr, schema.names[:40]))}"
+        raise DataError(f"{path} must have one column {name!r}; {found}")
+    kind = schema.field(places[0]).type
+    inner = kind.value_type if _is_list(kind) else kind
+    if not (types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner)):
+        raise DataError(
+            f"column {name!r} of {path} holds {kind}, and a model takes numbers, or lists of numbers; encode or cast it"
+        )
+    return kind
+
+
+def width_of(column: Any, name: str, place: str) -> int | None:
+    """The length of the lists in a column, by its first row; None for plain numbers."""
+    if not _is_list(column.type):
+        return None
+    if not column[0].is_valid:
+        raise DataError(f"column {name!r} has no value in the first row of {place}, which says how long its lists are")
+    return len(column[0])
+
+
+def joined_columns(one: Input, batch: Any, widths: Mapping[str, int | None], place: str | None) -> NDArray[Any]:
+    """(B, …) the columns of an input beside one another, of a record batch.
+
+    Args:
+        one: the input.
+        batch: of Arrow; widths: of the lists in its columns.
+        place: where the batch is from, for the error about a value that is missing, NaN or infinite; None keeps it, as
+            NaN.
+
+    Raises:
+        DataError: there is such a value, or a list of another length.
+    """
+    parts = []
+    for name in one.columns:
+        values = _values(batch.column(name), widths[name], f"column {name!r} of {place or 'a row group'}")
+        if place is not None and not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(1))[0])
+            raise DataError(f"column {name!r} of {place}: a value of row {row} is missing, NaN or infinite; {_REMEDY}")
+        parts.append(values)
+    if one.plain:
+        return parts[0]
+    return np.concatenate([part.reshape(len(part), -1) for part in parts], 1) if len(parts) > 1 else _flat(parts[0])
+
+
+def _flat(values: NDArray[Any]) -> NDArray[Any]:
+    return values if values.ndim > 1 else values[:, None]
+
+
+def _is_list(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _values(column: Any, width: int | None, place: str) -> NDArray[Any]:
+    """(B,) numbers, or (B, width) of lists; NaN for what is missing."""
+    if width is None:
+        return _numbers(column)
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    lengths = column.value_lengths().to_numpy(zero_copy_only=False)
+    other = np.flatnonzero(there & (lengths != width))
+    if len(other):
+        raise DataError(
+            f"{place}: the list of row {other[0]} has {int(lengths[other[0]])} numbers, and the others {width}; all "
+            "lists of a column must have one length"
+        )
+    flat = _numbers(column.flatten()).reshape(-1, width)
+    if there.all():
+        return flat
+    filled = np.full((len(column), width), np.nan)
+    filled[there] = flat
+    return filled
+
+
+def _numbers(column: Any) -> NDArray[Any]:
+    from pyarrow import float32, types
+
+    column = column.cast(float32()) if types.is_boolean(column.type) else column
+    return np.asarray(column.to_numpy(zero_copy_only=False))
