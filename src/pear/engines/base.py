@@ -80,13 +80,14 @@ class Engine(ABC):
 
     Attributes:
         tasks: ticket → function and arguments of all that is under way.
+        losses: ticket → how often a process or a machine was lost with it.
     """
 
     def __init__(self) -> None:
         self.tasks: dict[int, tuple[Task, tuple[Any, ...]]] = {}
         self._numbers = itertools.count()
         self._deaths: Counter[int] = Counter()
-        self._losses: Counter[int] = Counter()
+        self.losses: Counter[int] = Counter()
 
     @property
     @abstractmethod
@@ -159,12 +160,12 @@ class Engine(ABC):
         if ticket not in self.tasks:
             return
         self._deaths[ticket] += to_blame
-        self._losses[ticket] += 1
-        if self._deaths[ticket] < MAX_DEATHS and self._losses[ticket] < MAX_LOSSES:
+        self.losses[ticket] += 1
+        if self._deaths[ticket] < MAX_DEATHS and self.losses[ticket] < MAX_LOSSES:
             self._hand_over(ticket)
             return
         del self.tasks[ticket]
-        hear(Lost(ticket, f"its process died {self._losses[ticket]} times, the last time with {how}"))
+        hear(Lost(ticket, f"its process died {self.losses[ticket]} times, the last time with {how}"))
 
 
 def throttled(tell: Tell, seconds: float = TELL_SECONDS) -> Tell:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import pickle
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -113,7 +113,7 @@ class RayEngine(Engine):
 
     def share(self, value: Any) -> Any:
         """Put a value into the object store of this machine, from where others fetch it once each."""
-        return self._ray.put(value)
+        return _Shared(self._ray.put(self._packed(value)))
 
     def wait(self, hear: Hear, seconds: float | None = None) -> None:
         """Wait for a task to end, for a moment at most, and read the mailbox."""
@@ -142,12 +142,17 @@ class RayEngine(Engine):
         function, given = self.tasks[ticket]
         self._begun.discard(ticket)
         own = {name: value for name, value in os.environ.items() if name.startswith(_OWN_VARIABLES)}
-        self._references[self._remote.remote(self._mailbox, ticket, own, function, *given)] = ticket
+        packed = [one.reference if isinstance(one, _Shared) else self._packed(one) for one in given]
+        self._references[self._remote.remote(self._mailbox, ticket, own, function, *packed)] = ticket
+
+    def _packed(self, value: Any) -> bytes:
+        """As bytes: arrays that Ray unpacks by itself cannot be written to."""
+        return self._ray.cloudpickle.dumps(value)
 
     def _collect(self, reference: Any, ticket: int, hear: Hear) -> None:
         errors = self._ray.exceptions
         try:
-            value = self._ray.get(reference)
+            value = pickle.loads(self._ray.get(reference))
         except errors.RayTaskError as error:
             if isinstance(error.cause, Exception):
                 raise error.cause from error
@@ -181,8 +186,16 @@ class RayEngine(Engine):
             hear(Begun(ticket))
 
 
-def _work(mailbox: Any, ticket: int, variables: dict[str, str], function: Task, *given: Any) -> Any:
+class _Shared(NamedTuple):
+    """What stands for a value in Ray's object store."""
+
+    reference: Any
+
+
+def _work(mailbox: Any, ticket: int, variables: dict[str, str], function: Task, *given: bytes) -> bytes:
     """What a process of Ray does for a task: one core is its own, and the driver's settings are its own, too."""
+    from ray import cloudpickle
+
     os.environ.update(variables)
     torch.set_num_threads(1)
     mailbox.put.remote(ticket, _BEGUN)
@@ -191,7 +204,7 @@ def _work(mailbox: Any, ticket: int, variables: dict[str, str], function: Task, 
         mailbox.put.remote(ticket, pickle.dumps(message))
 
     with threads.using(1):
-        return function(throttled(tell), *given)
+        return cloudpickle.dumps(function(throttled(tell), *(pickle.loads(one) for one in given)))
 
 
 def _mailbox() -> type:
