@@ -62,10 +62,16 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
             ray.init(**quiet)
         else:
             ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
-    except (ConnectionError, ImportError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        where = f"ray://{address}" if address else os.environ.get("RAY_ADDRESS") or "this machine"
+    except Exception as error:  # noqa: BLE001 (what Ray raises has no common type, and some of it is Exception itself)
+        ray.shutdown()
+        where = f"ray://{address}" if address else os.environ.get("RAY_ADDRESS")
+        if where is None:
+            raise EngineError(
+                f"cannot start Ray on this machine: {error} Is it busy, or short of memory? Try again, or use the "
+                "engine local"
+            ) from error
         raise EngineError(
-            f"cannot connect to Ray at {where}: {error}. Is it started (ray start --head), is the port that of Ray "
+            f"cannot connect to Ray at {where}: {error} Is it started (ray start --head), is the port that of Ray "
             "clients (10001 unless told otherwise), and is Ray of the same version there?"
         ) from error
 

@@ -133,6 +133,8 @@ def tune(
         (12, True)
     """
     config = config or FitConfig()
+    seed = config.seed if isinstance(config.seed, int) else config.seed.initial_seed()  # one order for all candidates
+    config = replace(config, seed=seed)
     if config.start == "mse":  # which is one of the candidates
         config = replace(config, start="standardised")
     plain_of(problem)  # which refuses a task, and anything else
@@ -143,7 +145,7 @@ def tune(
             raise ProblemError(f"a candidate must name its method under 'method'; got {dict(settings)!r}")
     if not choices:
         raise ProblemError("candidates must hold at least one; got none")
-    first = _linear(train, config.seed) if model is None else model
+    first = _linear(train, seed) if model is None else model
     check_name(engine)
     field = [Contender(one, _loss(problem, one, train.costs), copy.deepcopy(first)) for one in choices]
     score = metric or regret_on(problem, held_out.costs, held_out.keys)
