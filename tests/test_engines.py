@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ import torch
 import pear
 from pear.bench.stress.kill import outcome
 from pear.engines import Begun, Ended, Engine, EngineError, Lost, Told, Update, check_name, start
+from pear.engines.worker import Raised, Returned, Said, _outcome
 from pear.experiments import Event, Run, open_folder, run_all
 from pear.train import FitConfig, Tuned
 
@@ -59,6 +61,33 @@ def test_an_error_of_a_task_is_raised_where_it_came_from() -> None:
 
     with start("local", 1) as engine, pytest.raises(pear.SolveError, match="no solution"):
         results(engine, (wrong,))
+
+
+class AwkwardError(Exception):
+    """Takes more than it keeps, so that it cannot be unpickled."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first + second)
+
+
+def test_what_a_worker_process_sends_back() -> None:
+    ours, theirs = multiprocessing.Pipe()
+
+    def half(tell: Any, number: int) -> float:
+        tell("half way")
+        return number / 2
+
+    def awkward(tell: Any) -> None:
+        raise AwkwardError("what ", "happened")
+
+    assert _outcome(theirs, half, (4,)) == Returned(2.0)
+    assert ours.recv() == Said("half way")
+    known, unknown = _outcome(theirs, half, ("four",)), _outcome(theirs, awkward, ())
+    assert isinstance(known, Raised)
+    assert isinstance(known.error, TypeError)
+    assert isinstance(unknown, Raised)
+    assert isinstance(unknown.error, EngineError)
+    assert str(unknown.error) == "AwkwardError: what happened"
 
 
 # --- Ray --------------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
             ray.init(**quiet)
         else:
             ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
-    except Exception as error:  # noqa: BLE001 (what Ray raises has no common type, and some of it is Exception itself)
+    except Exception as error:  # what Ray raises has no common type, and some of it is Exception itself
         ray.shutdown()
         where = f"ray://{address}" if address else os.environ.get("RAY_ADDRESS")
         if where is None:
