@@ -91,7 +91,7 @@ def kill_table(found: Verdict) -> Table:
         ("lost", found.lost),
         ("repeated", found.repeated),
         ("wrong", found.wrong),
-        ("processes that outlived their driver", found.orphans),
+        ("workers that outlived their driver", found.orphans),
     ]
     return Table("A sweep that is killed", ("", "number"), [(what, f"{count:,}") for what, count in rows])
 

@@ -230,14 +230,14 @@ class _Sweep:
         self.verdict.kills[who, when] += 1
         self.show(self.verdict)
         if who != WORKER:
-            self._count_orphans(below)
+            self._count_orphans(workers)
 
-    def _count_orphans(self, below: list[int]) -> None:
+    def _count_orphans(self, workers: list[int]) -> None:
         until = time.monotonic() + _ORPHAN_SECONDS
-        while (left := [pid for pid in below if _parent(pid) is not None]) and time.monotonic() < until:
+        while (left := [pid for pid in workers if _parent(pid) is not None]) and time.monotonic() < until:
             time.sleep(0.02)
         self.verdict.orphans += len(left)
-        self.verdict.examples += [f"process {pid} outlived its driver" for pid in left]
+        self.verdict.examples += [f"worker {pid} outlived its driver" for pid in left]
 
 
 def _below(driver: int) -> list[int]:
