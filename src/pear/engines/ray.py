@@ -19,6 +19,9 @@ _TICK_SECONDS = 0.2
 _LOOK_SECONDS = 2.0
 """Machines come and go: so often the resources of the cluster are read anew."""
 
+_STARTS = 3
+"""Attempts to start Ray here, which gives up after 30 seconds where a machine is very busy."""
+
 _BEGUN = b""
 _OWN_VARIABLES = "PEAR_"
 
@@ -55,25 +58,28 @@ def start(address: str | None, jobs: int | None, resources: Resources) -> Engine
 def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # which Ray reads before it sends anything anywhere
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    try:
-        if address is not None:
-            ray.init(f"ray://{address}", **quiet)
-        elif os.environ.get("RAY_ADDRESS"):
-            ray.init(**quiet)
-        else:
-            ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
-    except Exception as error:  # what Ray raises has no common type, and some of it is Exception itself
-        ray.shutdown()
-        where = f"ray://{address}" if address else os.environ.get("RAY_ADDRESS")
-        if where is None:
+    where = f"ray://{address}" if address else os.environ.get("RAY_ADDRESS")
+    for left in reversed(range(1 if where else _STARTS)):
+        try:
+            if where:
+                ray.init(where, **quiet)
+            else:
+                ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
+        except Exception as error:  # what Ray raises has no common type, and some of it is Exception itself
+            ray.shutdown()
+            if left:
+                continue
+            if where:
+                raise EngineError(
+                    f"cannot connect to Ray at {where}: {error}. Is it started (ray start --head), is the port that of "
+                    "Ray clients (10001 unless told otherwise), and is Ray of the same version there?"
+                ) from error
             raise EngineError(
-                f"cannot start Ray on this machine: {error} Is it busy, or short of memory? Try again, or use the "
-                "engine local"
+                f"cannot start Ray on this machine, in {_STARTS} attempts: {error} Is it busy, or short of memory? Try "
+                "again, or use the engine local"
             ) from error
-        raise EngineError(
-            f"cannot connect to Ray at {where}: {error} Is it started (ray start --head), is the port that of Ray "
-            "clients (10001 unless told otherwise), and is Ray of the same version there?"
-        ) from error
+        else:
+            return
 
 
 class RayEngine(Engine):
