@@ -72,7 +72,8 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
             if where:
                 raise EngineError(
                     f"cannot connect to Ray at {where}: {error}. Is it started (ray start --head), is the port that of "
-                    "Ray clients (10001 unless told otherwise), and is Ray of the same version there?"
+                    "Ray clients (10001 unless told otherwise), is RAY_AUTH_TOKEN its token, and is Ray of the same "
+                    "version there?"
                 ) from error
             raise EngineError(
                 f"cannot start Ray on this machine, in {_STARTS} attempts: {error} Is it busy, or short of memory? Try "
