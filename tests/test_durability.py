@@ -26,6 +26,9 @@ from typer.testing import CliRunner
 import pear
 from pear.bench.stress import kill, soak
 from pear.cli.app import app
+from pear.engines import EngineError
+from pear.engines.local import MAX_STARTS
+from pear.engines.worker import Worker
 from pear.experiments import (
     FILE_NAME,
     Database,
@@ -33,7 +36,6 @@ from pear.experiments import (
     Event,
     Record,
     Run,
-    RunError,
     attempt,
     execute,
     open_folder,
@@ -41,9 +43,7 @@ from pear.experiments import (
     waiting,
 )
 from pear.experiments.database import read_records
-from pear.experiments.pool import MAX_STARTS
 from pear.experiments.whole_file import write_whole
-from pear.experiments.worker import Worker
 
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
 
@@ -77,18 +77,18 @@ def test_workers_that_die_before_they_are_ready_or_at_work_lose_nothing(
     runs = [path_run(seed) for seed in range(4)]
     start, started, killed = Worker.start, [], []
 
-    def start_and_kill_the_first(folder: Path) -> Worker:
-        worker = start(folder)
+    def start_and_kill_the_first() -> Worker:
+        worker = start()
         if not started:
             worker.process.kill()
         started.append(worker)
         return worker
 
     def kill_one_at_work(event: Event) -> None:
-        at_work = [worker for worker in started if worker.run is event.run]
-        if event.record is None and at_work and not killed:
+        at_work = [worker for worker in started if worker.ticket is not None]
+        if event.record is None and not killed:
             at_work[0].process.kill()
-            killed.append(event.run)
+            killed.append(at_work[0])
 
     monkeypatch.setattr(Worker, "start", start_and_kill_the_first)
     run_all(runs, database, jobs=2, listen=kill_one_at_work)
@@ -106,14 +106,16 @@ def test_workers_that_always_die_at_the_start_end_the_command_in_words(
     database.add(record())
     start, started = Worker.start, []
 
-    def dies(folder: Path) -> Worker:
-        worker = start(folder)
+    def dies() -> Worker:
+        worker = start()
         worker.process.kill()
         started.append(worker)
         return worker
 
     monkeypatch.setattr(Worker, "start", dies)
-    with pytest.raises(RunError, match=r"5 worker processes in a row .* signal 9 \(SIGKILL\); what has ended is kept"):
+    with pytest.raises(
+        EngineError, match=r"5 worker processes in a row .* signal 9 \(SIGKILL\); what has ended is kept"
+    ):
         run_all([path_run(), path_run(1)], database, jobs=2)
     assert MAX_STARTS == 5
     assert len(started) == MAX_STARTS + 1
@@ -336,13 +338,11 @@ def test_a_read_only_folder_is_refused_before_any_work(tmp_path: Path, monkeypat
 # --- clocks and interrupts --------------------------------------------------------------------------------------------
 
 
-def test_a_clock_that_goes_backwards_makes_no_negative_duration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_that_goes_backwards_makes_no_negative_duration(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     clock = iter(range(10**9))
     monkeypatch.setattr(time, "time", lambda: now - 3600 * next(clock))
-    done = attempt(path_run(), tmp_path)
+    done = attempt(path_run()).record
     assert done.status == "done", done.reason
     assert all(value >= 0 for value in done.timings.values())
     seconds = [check[1] for check in done.history]
@@ -405,7 +405,7 @@ def test_a_sweep_that_is_killed_and_resumed_is_that_of_an_undisturbed_one(termin
     assert "Nothing is lost, nothing is repeated, nothing is wrong." in result.output
     refused = CliRunner().invoke(app, ["stress", "kill", "--engine", "steam"])
     assert refused.exit_code == 2
-    assert "there is no engine 'steam' to kill; there is local" in refused.output
+    assert "there is no engine 'steam'; there is local, ray or ray://HOST:PORT" in refused.output
 
 
 def test_a_command_that_ends_with_an_error_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ def test_no_solver_is_chosen_by_its_name():
 
 ORDER = (
     *("errors", "problem", "optimality", "solvers", "sensitivity", "decisions", "losses"),
-    *("data", "tasks", "train", "boosting", "experiments", "report", "diagnosis", "bench", "cli"),
+    *("data", "tasks", "engines", "train", "boosting", "experiments", "report", "diagnosis", "bench", "cli"),
 )
 
 

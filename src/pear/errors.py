@@ -30,7 +30,7 @@ class MissingExtraError(PearError, ImportError):
 class NotUniqueError(PearError, RuntimeError):
     """The decision is not unique, so that its derivative does not exist; smoothing makes it unique."""
 
-    def __init__(self, message: str, samples: Sequence[int]) -> None:
+    def __init__(self, message: str, samples: Sequence[int] = ()) -> None:
         super().__init__(message)
         self.samples = list(samples)
 
@@ -43,7 +43,7 @@ class SolveError(PearError, RuntimeError):
         statuses: their statuses (``pear.Status``), in the same order.
     """
 
-    def __init__(self, message: str, samples: Sequence[int], statuses: Sequence[int]) -> None:
+    def __init__(self, message: str, samples: Sequence[int] = (), statuses: Sequence[int] = ()) -> None:
         super().__init__(message)
         self.samples = list(samples)
         self.statuses = list(statuses)

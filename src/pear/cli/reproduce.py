@@ -14,12 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from pear import experiments
+from pear import engines, experiments
 from pear.cli.console import err, out, percent
 from pear.cli.options import command, numbers, parameters, words
 from pear.cli.output import writable_file, write_json
 from pear.data.files import VARIABLE
 from pear.data.prices import Gaps
+from pear.engines import Engine
 from pear.experiments import FILE_NAME, Database, Estimate, Event, ExperimentError, Run, Selection, waiting
 from pear.experiments.catalogue import (
     COMPARISONS,
@@ -35,6 +36,9 @@ from pear.experiments.estimate import in_words
 from pear.experiments.specs import dashed
 from pear.solvers.threads import count
 
+_MAX_LINES = 16
+"""Runs that are shown at once; a cluster has more of them under way than a terminal has lines."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -49,7 +53,8 @@ class Options:
     degrees: Annotated[str | None, typer.Option(help="Some of 2,4,6,8.")] = None
     seeds: Annotated[str | None, typer.Option(help="Such as 0-4 or 0,2; 0-4 if left out.")] = None
     time_cap: Annotated[float | None, typer.Option(help="Seconds a training may take; 600 if left out.")] = None
-    jobs: Annotated[int | None, typer.Option(help="Processes side by side; one a core if left out.")] = None
+    jobs: Annotated[int | None, typer.Option(help="Runs side by side; one a core if left out.")] = None
+    engine: Annotated[str, typer.Option(help="Where runs are done: local, ray or ray://HOST:PORT.")] = "local"
     quick: Annotated[bool, typer.Option("--quick", help="A reduced grid on small problems, in minutes.")] = False
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run and for how long.")] = False
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False
@@ -98,16 +103,16 @@ def _reproduce(options: Options) -> None:
     if not options.names:
         raise ExperimentError(f"name an experiment: {', '.join((*EXPERIMENTS, *COMPARISONS, 'all'))}")
     wanted = experiments.expand(options.names, selection)
-    jobs = count() if options.jobs is None else options.jobs
-    if jobs < 1:
-        raise ExperimentError(f"--jobs must be at least 1; got {jobs}")
+    if options.jobs is not None and options.jobs < 1:
+        raise ExperimentError(f"--jobs must be at least 1; got {options.jobs}")
+    engines.check_name(options.engine)
     if options.dry_run:
-        _dry_run(wanted, options.to, jobs, options.retry_failed)
+        _dry_run(wanted, options.to, count() if options.jobs is None else options.jobs, options.retry_failed)
         return
     with err.status("Looking at what the runs need …") as status:
         experiments.check_data(wanted, lambda line: status.update(Text(line)))
     with experiments.open_folder(options.to) as database:
-        _run(wanted, database, jobs, options.retry_failed)
+        _run(wanted, database, options)
 
 
 reproduce = command(lambda **given: _reproduce(Options(**given)), Options.__doc__, parameters(Options))
@@ -193,17 +198,25 @@ def _say_total(left: list[Run], total: int, estimate: Estimate, jobs: int) -> No
         )
 
 
-def _run(wanted: list[Run], database: Database, jobs: int, retry_failed: bool) -> None:
-    todo = waiting(wanted, database.statuses(), retry_failed)
+def _run(wanted: list[Run], database: Database, options: Options) -> None:
+    todo = waiting(wanted, database.statuses(), options.retry_failed)
     estimate = Estimate(database.timings())
-    _say_total(todo, len(wanted), estimate, jobs)
     try:
-        with _Bar(todo, estimate, jobs) as bar:
-            experiments.run_all(todo, database, jobs, bar.hear)
+        with _started(options, bool(todo)) as engine:
+            _say_total(todo, len(wanted), estimate, engine.slots)
+            with _Bar(todo, estimate, engine) as bar:
+                experiments.run_all(todo, database, listen=bar.hear, engine=engine)
     except KeyboardInterrupt:
-        out.print(f"Stopped. {bar.done} finished runs are kept; the same command goes on from there.", highlight=False)
+        done = len(todo) - len(waiting(todo, database.statuses(), options.retry_failed))
+        out.print(f"Stopped. {done} finished runs are kept; the same command goes on from there.", highlight=False)
         raise typer.Exit(130) from None
     _say_end(wanted, database)
+
+
+def _started(options: Options, needed: bool) -> Engine:
+    """The engine that is asked for, or the one that costs nothing where there is nothing to do."""
+    with err.status(Text(f"Starting the engine {options.engine} …")):
+        return engines.start(options.engine, options.jobs) if needed else engines.start()
 
 
 def _say_end(wanted: list[Run], database: Database) -> None:
@@ -222,10 +235,10 @@ def _say_end(wanted: list[Run], database: Database) -> None:
 
 
 class _Bar:
-    """Done of total and the time left, with a line for every run under way."""
+    """Done of total and the time left, with a line for every run under way, as far as there is room."""
 
-    def __init__(self, runs: list[Run], estimate: Estimate, jobs: int) -> None:
-        self.estimate, self.jobs, self.done = estimate, jobs, 0
+    def __init__(self, runs: list[Run], estimate: Estimate, engine: Engine) -> None:
+        self.estimate, self.engine, self.done = estimate, engine, 0
         self._left = {run.key: run for run in runs}
         self._lines: dict[str, TaskID] = {}
         self._progress = Progress(
@@ -252,10 +265,12 @@ class _Bar:
         run, now = event.run, event.progress
         if event.record is not None:
             self._end(event)
-        elif now is None:
+        elif now is None and run.key in self._lines:  # which is begun anew
+            self._progress.update(self._lines[run.key], completed=0, state="")
+        elif now is None and len(self._lines) < _MAX_LINES:
             total = run.settings["max_epochs"] if run.variant is None else 1
             self._lines[run.key] = self._progress.add_task(str(run), total=total, state="")
-        elif run.key in self._lines:
+        elif now is not None and run.key in self._lines:
             regret = "" if now.metric != now.metric else f"validation regret {percent(now.metric)}"
             self._progress.update(self._lines[run.key], completed=now.epoch, state=regret)
 
@@ -275,4 +290,4 @@ class _Bar:
         self._progress.update(self._all, completed=self.done, state=self._eta())
 
     def _eta(self) -> str:
-        return f"about {in_words(self.estimate.wall_seconds(list(self._left.values()), self.jobs))} left"
+        return f"about {in_words(self.estimate.wall_seconds(list(self._left.values()), self.engine.slots))} left"

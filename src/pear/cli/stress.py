@@ -14,7 +14,6 @@ from pear.cli.bench.session import INTERRUPTED, rich_table
 from pear.cli.console import err, out
 from pear.cli.options import words
 from pear.cli.output import writable_folder, write_json
-from pear.experiments import ExperimentError
 from pear.solvers.threads import count as core_count
 
 if TYPE_CHECKING:
@@ -63,17 +62,15 @@ def fuzz(
 def kill(
     times: Annotated[int, typer.Option(help="Number of kills.", min=1)] = 50,
     seed: Annotated[int, typer.Option(help="Of who is killed and when.", min=0)] = 0,
-    engine: Annotated[str, typer.Option(help="What runs the sweep: local.")] = "local",
+    engine: Annotated[str, typer.Option(help="What runs the sweep: local or ray.")] = "local",
 ) -> None:
     """Kill a small sweep again and again, resume it, and compare its rows; exit code 1 where anything differs."""
     from pear.bench.stress.kill import kill_and_compare  # only this command needs it
 
-    if engine != "local":
-        raise ExperimentError(f"there is no engine {engine!r} to kill; there is local")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err) as bar:
         task = bar.add_task("kills", total=times)
-        found = kill_and_compare(times, seed, lambda now: bar.update(task, completed=sum(now.kills.values())))
+        found = kill_and_compare(times, seed, lambda now: bar.update(task, completed=sum(now.kills.values())), engine)
     shown = kill_table(found)
     out.print(Text(f"\n{shown.title}", style="bold"))
     out.print(rich_table(shown))

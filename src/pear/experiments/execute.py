@@ -6,18 +6,18 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from torch import nn
 
 import pear
 from pear.errors import PearError
 from pear.experiments.database import Database
-from pear.experiments.errors import DatabaseError, RunError
+from pear.experiments.errors import RunError
 from pear.experiments.protocols import PROTOCOLS
 from pear.experiments.record import Record
 from pear.experiments.specs import Run
@@ -30,6 +30,28 @@ WEIGHTS = "weights"
 
 _REMEDY = "train again into another folder (--out)"
 _PACKAGES = ("torch", "numpy", "scipy", "highspy", "osqp")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What comes of a run.
+
+    Attributes:
+        record: the row to be; weights: the file of a training that is done, empty otherwise.
+    """
+
+    record: Record
+    weights: bytes = b""
+
+    def write(self, database: Database) -> None:
+        """First the weights, so that a row never names a file that is not there; then the row.
+
+        Raises:
+            DatabaseError: one of them cannot be written.
+        """
+        if self.weights:
+            write_whole(database.path.parent / self.record.weights, self.weights)
+        database.add(self.record)
 
 
 def execute(run: Run, database: Database, progress: Callable[[Progress], None] | None = None) -> Record:
@@ -49,36 +71,51 @@ def execute(run: Run, database: Database, progress: Callable[[Progress], None] |
     there = database.get(run.key)
     if there is not None and there.status == "done":
         return there
-    record = attempt(run, database.path.parent, database.get(run.training().key), progress)
-    database.add(record)
-    return record
+    try:
+        outcome = attempt(run, trained_for(run, database), progress)
+    except RunError as error:
+        outcome = Outcome(make_record(run, "failed", reason=str(error)))
+    outcome.write(database)
+    return outcome.record
 
 
-def attempt(
-    run: Run, folder: Path, trained: Record | None = None, progress: Callable[[Progress], None] | None = None
-) -> Record:
-    """Train or measure, and return the record without writing it; the weights of a training are written.
+def trained_for(run: Run, database: Database) -> Outcome | None:
+    """What a measurement needs of the training it measures; None where the run is a training.
+
+    Raises:
+        RunError: the training has not been run, has failed, or its weights are gone.
+    """
+    if run.variant is None:
+        return None
+    trained, folder = database.get(run.training().key), database.path.parent
+    if trained is None:
+        raise RunError("the training it measures has not been run")
+    if trained.status != "done":
+        raise RunError(f"the training it measures failed: {trained.reason}")
+    path = weights_path(folder, trained.weights)
+    if not path.is_file():
+        raise RunError(f"the trained weights are gone: {path}; {_REMEDY}")
+    return Outcome(trained, path.read_bytes())
+
+
+def attempt(run: Run, trained: Outcome | None = None, progress: Callable[[Progress], None] | None = None) -> Outcome:
+    """Train or measure, and write nothing: whoever does it needs no access to the database.
 
     Args:
         run: what to do.
-        folder: of the database; weights are in a folder below.
-        trained: the record of the training that is measured; a training needs none.
+        trained: the training that is measured, see ``trained_for``; a training needs none.
         progress: called after every epoch of a training.
 
     Raises:
-        DatabaseError: the weights cannot be written, which is no failure of the run.
         KeyboardInterrupt: stopped by the user.
     """
     try:
-        found = _train(run, folder, progress) if run.variant is None else _measure(run, folder, trained)
-    except DatabaseError:
-        raise
+        return _train(run, progress) if run.variant is None else _measure(run, trained)
     except Exception as error:  # noqa: BLE001 (one run that fails, for whatever reason, must not end the others)
-        return make_record(run, "failed", reason=_reason(error))
-    return make_record(run, "done", **found)
+        return Outcome(make_record(run, "failed", reason=_reason(error)))
 
 
-def _train(run: Run, folder: Path, progress: Callable[[Progress], None] | None) -> dict[str, Any]:
+def _train(run: Run, progress: Callable[[Progress], None] | None) -> Outcome:
     trained = PROTOCOLS[run.task].train(run, progress)
     history, histories = trained.history, trained.histories
     if history.interrupted:
@@ -89,28 +126,31 @@ def _train(run: Run, folder: Path, progress: Callable[[Progress], None] | None) 
     metrics = {**trained.test(), "validation_regret": history.best.metric}
     timings = {"total": sum(one.seconds for one in histories), "epochs": sum(one.epochs for one in histories)}
     timings |= {name: sum(one.split[name] for one in histories) for name in history.split}
-    return {
-        "metrics": metrics,
-        "timings": {**timings, "test": time.perf_counter() - began},
-        "history": [[check.epoch, check.seconds, check.loss, check.metric] for check in history.checks],
-        "weights": _save(trained.model, folder, run.key),
-    }
+    record = make_record(
+        run,
+        "done",
+        metrics=metrics,
+        timings={**timings, "test": time.perf_counter() - began},
+        history=[[check.epoch, check.seconds, check.loss, check.metric] for check in history.checks],
+        weights=f"{WEIGHTS}/{run.key}.weights",
+    )
+    return Outcome(record, packed_weights(trained.model))
 
 
-def _measure(run: Run, folder: Path, trained: Record | None) -> dict[str, Any]:
+def _measure(run: Run, trained: Outcome | None) -> Outcome:
     if trained is None:
-        raise RunError("the training it measures has not been run")
-    if trained.status != "done":
-        raise RunError(f"the training it measures failed: {trained.reason}")
-    path = weights_path(folder, trained.weights)
-    if not path.is_file():
-        raise RunError(f"the trained weights are gone: {path}; {_REMEDY}")
+        raise RunError("it measures a training, and came without one")
     began = time.perf_counter()
-    protocol = PROTOCOLS[run.task]
+    protocol, said = PROTOCOLS[run.task], trained.record.weights
     model = protocol.model(run)
-    read_weights(model, path, _REMEDY)
+    with tempfile.TemporaryDirectory(prefix="pear-weights-") as folder:
+        path = Path(folder) / Path(said).name
+        path.write_bytes(trained.weights)
+        read_weights(model, path, _REMEDY)
     metrics = protocol.measure(run, model)
-    return {"metrics": metrics, "timings": {"total": time.perf_counter() - began}, "weights": trained.weights}
+    return Outcome(
+        make_record(run, "done", metrics=metrics, timings={"total": time.perf_counter() - began}, weights=said)
+    )
 
 
 def weights_path(folder: Path, said: Any) -> Path:
@@ -132,13 +172,6 @@ def weights_path(folder: Path, said: Any) -> Path:
             f"files in {folder} are read; {_REMEDY}"
         )
     return path
-
-
-def _save(model: nn.Module, folder: Path, key: str) -> str:
-    """Write weights so that a file of that name is always whole; the path relative to the folder."""
-    target = folder / WEIGHTS / f"{key}.weights"
-    write_whole(target, packed_weights(model))
-    return f"{WEIGHTS}/{target.name}"
 
 
 def make_record(run: Run, status: str, **found: Any) -> Record:

@@ -1,26 +1,17 @@
-"""Runs side by side in worker processes, whose records the driver writes; a process that dies loses nothing."""
+"""Runs as tasks of an engine, whose records the driver writes; a process that dies loses nothing."""
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing.connection
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pear.engines import Begun, Ended, Engine, Lost, Tell, Told, Update
 from pear.experiments.database import Database
-from pear.experiments.errors import DatabaseError, RunError
-from pear.experiments.execute import make_record
+from pear.experiments.errors import RunError
+from pear.experiments.execute import Outcome, attempt, make_record, trained_for
 from pear.experiments.record import Record
 from pear.experiments.specs import Run
-from pear.experiments.worker import Worker
 from pear.train import Progress
-
-MAX_DEATHS = 2
-"""How many processes a run may cost before it counts as failed."""
-
-MAX_STARTS = 5
-"""How many processes in a row may end before one is ready."""
 
 
 @dataclass(frozen=True)
@@ -41,120 +32,73 @@ Listener = Callable[[Event], None]
 
 
 class Pool:
-    """Hands runs to worker processes; the run of one that dies is done again.
+    """Hands runs to an engine, and writes what comes of them.
 
     Args:
-        database: where the records go, written by this process alone.
-        jobs: how many workers.
+        database: where weights and records go, written by this process alone.
+        engine: does the runs.
         listen: called on every event.
     """
 
-    def __init__(self, database: Database, jobs: int, listen: Listener) -> None:
-        self.database, self.jobs, self.listen = database, jobs, listen
-        self.workers: list[Worker] = []
+    def __init__(self, database: Database, engine: Engine, listen: Listener) -> None:
+        self.database, self.engine, self.listen = database, engine, listen
         self._waiting: list[Run] = []
-        self._deaths: Counter[str] = Counter()
-        self._starts = 0
+        self._under_way: dict[int, Run] = {}
 
     def run(self, runs: list[Run]) -> None:
         """Do these runs.
 
         Raises:
-            DatabaseError: a worker or the driver cannot write.
-            RunError: workers die again and again before they are ready.
+            DatabaseError: weights or records cannot be written.
+            EngineError: the engine cannot go on.
             KeyboardInterrupt: stopped by the user; every record that has come in is written.
         """
         self._waiting = list(runs)
         try:
-            self.workers = [self._start() for _ in range(self.jobs)]
-            while self._waiting or any(worker.run for worker in self.workers):
-                for worker in self.workers:
-                    self._hand_out(worker)
-                for line in multiprocessing.connection.wait([worker.line for worker in self.workers]):
-                    self._hear(next(worker for worker in self.workers if worker.line is line))
-            for worker in self.workers:
-                if not worker.ready:
-                    worker.process.kill()  # nothing is left to do, so that nobody waits for it
-                with contextlib.suppress(OSError):  # it has ended already
-                    worker.line.send(None)
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                self._save_what_came()
-            for worker in self.workers:
-                worker.process.kill()  # nothing they write can be left half done
+            while self._waiting or self._under_way:
+                while self.engine.free > 0 and (run := self._next()) is not None:
+                    self._submit(run)
+                if self._under_way:
+                    self.engine.wait(self._hear)
+        except KeyboardInterrupt:
+            self.listen = lambda event: None
+            self.engine.wait(self._hear, 0.0)
             raise
-        finally:
-            for worker in self.workers:
-                worker.end()
 
-    def _start(self) -> Worker:
-        return Worker.start(self.database.path.parent)
-
-    def _hand_out(self, worker: Worker) -> None:
-        if worker.run is not None or not worker.ready:
-            return
-        under_way = {run.key for run in self._waiting if run.variant is None}
-        under_way |= {other.run.key for other in self.workers if other.run is not None}
+    def _next(self) -> Run | None:
+        """Take the first run that need not wait for its training."""
+        open_ones = {run.key for run in (*self._waiting, *self._under_way.values()) if run.variant is None}
         for i, run in enumerate(self._waiting):
-            if run.variant is None or run.training().key not in under_way:
-                trained = None if run.variant is None else self.database.get(run.training().key)
-                try:
-                    worker.line.send((run, trained))
-                except OSError:  # it died; the end of its line is heard next
-                    return
-                worker.run = self._waiting.pop(i)
-                self.listen(Event(run))
-                return
+            if run.variant is None or run.training().key not in open_ones:
+                return self._waiting.pop(i)
+        return None
 
-    def _hear(self, worker: Worker) -> None:
+    def _submit(self, run: Run) -> None:
         try:
-            message = worker.line.recv()
-        except (EOFError, OSError):
-            self._replace(worker)
+            trained = trained_for(run, self.database)
+        except RunError as error:
+            self.listen(Event(run))
+            self._write(run, Outcome(make_record(run, "failed", reason=str(error))))
             return
-        if message is None:
-            worker.ready, self._starts = True, 0
-        elif isinstance(message, DatabaseError):
-            raise message
-        elif worker.run is not None and isinstance(message, Progress):
-            self.listen(Event(worker.run, progress=message))
-        elif worker.run is not None:
-            run, worker.run = worker.run, None
-            self._book(run, message)
+        self._under_way[self.engine.submit(_attempt, run, trained)] = run
 
-    def _book(self, run: Run, record: Record) -> None:
-        self.database.add(record)
-        self.listen(Event(run, record=record))
+    def _hear(self, update: Update) -> None:
+        match update:
+            case Begun(ticket):
+                self.listen(Event(self._under_way[ticket]))
+            case Told(ticket, progress):
+                self.listen(Event(self._under_way[ticket], progress=progress))
+            case Ended(ticket, outcome):
+                self._write(self._under_way.pop(ticket), outcome)
+            case Lost(ticket, how):
+                run = self._under_way.pop(ticket)
+                reason = f"{how}; perhaps it ran out of memory: try --retry-failed with fewer --jobs"
+                self._write(run, Outcome(make_record(run, "failed", reason=reason)))
 
-    def _replace(self, worker: Worker) -> None:
-        """A new process in the place of one that has died, and its run once more."""
-        how = worker.end()
-        if not worker.ready:
-            self._starts += 1
-        if self._starts >= MAX_STARTS:
-            raise RunError(
-                f"{self._starts} worker processes in a row ended before they were ready, the last with {how}; what has "
-                "ended is kept. Is there enough memory? Start the same command again with --jobs 1"
-            )
-        self.workers[self.workers.index(worker)] = self._start()
-        if worker.run is None:
-            return
-        self._deaths[worker.run.key] += 1
-        if self._deaths[worker.run.key] < MAX_DEATHS:
-            self._waiting.insert(0, worker.run)
-            return
-        reason = (
-            f"its process died {MAX_DEATHS} times, the last time with {how}; perhaps it ran out of memory: try "
-            "--retry-failed with fewer --jobs"
-        )
-        self._book(worker.run, make_record(worker.run, "failed", reason=reason))
+    def _write(self, run: Run, outcome: Outcome) -> None:
+        outcome.write(self.database)
+        self.listen(Event(run, record=outcome.record))
 
-    def _save_what_came(self) -> None:
-        """Write the records that workers had sent before the driver was told to stop."""
-        for worker in self.workers:
-            with contextlib.suppress(EOFError, OSError):
-                while worker.run is not None and worker.line.poll():
-                    message = worker.line.recv()
-                    if isinstance(message, Record):
-                        self.database.add(message)
-                        worker.run = None
+
+def _attempt(tell: Tell, run: Run, trained: Outcome | None) -> Outcome:
+    return attempt(run, trained, tell)

@@ -1,27 +1,24 @@
-"""Many runs: in this process, or side by side in others with one thread each."""
+"""Many runs: in this process, or side by side on an engine with one thread each."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from pear.engines import Engine, start
 from pear.experiments.database import FILE_NAME, Database
 from pear.experiments.errors import DatabaseError
-from pear.experiments.execute import WEIGHTS, execute
-from pear.experiments.pool import Event, Listener, Pool
+from pear.experiments.execute import WEIGHTS
+from pear.experiments.pool import Listener, Pool
 from pear.experiments.protocols import PROTOCOLS
 from pear.experiments.specs import Run
 from pear.experiments.whole_file import remove_temporary
-from pear.train import Progress
 from pear.train.threads import one_thread
 
 _ROOM = 1 << 20
-
-
-class _ListenerError(BaseException):
-    """A listener that cannot be told: the terminal is gone. No ``Exception``, which a run would take for its own."""
 
 
 def open_folder(folder: Path) -> Database:
@@ -81,41 +78,33 @@ def waiting(runs: Sequence[Run], statuses: dict[str, str], retry_failed: bool = 
     return [run for run in runs if statuses.get(run.key) not in finished]
 
 
-def run_all(runs: Sequence[Run], database: Database, jobs: int = 1, listen: Listener = lambda event: None) -> None:
+def run_all(
+    runs: Sequence[Run],
+    database: Database,
+    jobs: int = 1,
+    listen: Listener = lambda event: None,
+    engine: Engine | None = None,
+) -> None:
     """Do these runs; every one leaves a record, done or failed by an error of its own.
 
-    This process alone writes records. A run whose process dies is done again, and fails when it dies again.
+    This process alone writes weights and records. A run whose process dies is done again, and fails when it dies again.
 
     Args:
         runs: each once; a measurement waits for its training where that is among them.
         database: where the records go.
-        jobs: processes; with 1 all is done in this one.
+        jobs: processes of this machine; with 1 all is done in this one.
         listen: called on every event.
+        engine: does the runs in the place of these processes, and stays open; see ``pear.engines.start``.
 
     Raises:
         DatabaseError: records or weights cannot be written.
-        RunError: processes die before they are ready.
+        EngineError: processes die before they are ready, or a cluster is gone.
         OSError: ``listen`` raised it.
         KeyboardInterrupt: stopped by the user; what had ended is in the database, of the rest there is nothing.
     """
-    if jobs > 1 and len(runs) > 1:
-        Pool(database, min(jobs, len(runs)), listen).run(list(runs))
+    if not runs:
         return
-    with one_thread():
-        for run in runs:
-            listen(Event(run))
-            try:
-                record = execute(run, database, _telling(listen, run))
-            except _ListenerError as error:
-                raise error.args[0] from None
-            listen(Event(run, record=record))
-
-
-def _telling(listen: Listener, run: Run) -> Callable[[Progress], None]:
-    def tell(now: Progress) -> None:
-        try:
-            listen(Event(run, progress=now))
-        except OSError as error:
-            raise _ListenerError(error) from error
-
-    return tell
+    with one_thread(), contextlib.ExitStack() as stack:
+        if engine is None:
+            engine = stack.enter_context(start("local", min(jobs, len(runs))))
+        Pool(database, engine, listen).run(list(runs))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import nn
 
+from pear.engines import Ended, Engine, Lost, Tell, Told, Update
 from pear.errors import ProblemError
 from pear.losses.methods import method
 from pear.train.config import FitConfig
@@ -101,15 +104,15 @@ class Contender:
     """One candidate on its way; ``advance`` trains it further, from where it was.
 
     Attributes:
-        settings: of its loss; loss: made from them.
+        settings: of its loss; loss: made from them, as it is before training.
         model: holds the best weights so far.
-        path: of its checkpoint.
+        checkpoint: the file it goes on from, as bytes, so that it may go on anywhere; empty before the first epoch.
     """
 
     settings: Settings
     loss: nn.Module
     model: nn.Module
-    path: Path
+    checkpoint: bytes = b""
     history: History = field(default_factory=History)
     seconds: float = 0.0
     note: str = ""
@@ -136,21 +139,96 @@ class Contender:
     ) -> None:
         """Train until so many epochs are done in total, or there is a reason to stop before.
 
-        Its checkpoint makes the stages one run: it ends as it would have without them.
+        Its checkpoint makes the stages one run: it ends as it would have without them. Each stage has a copy of the
+        loss without warm starts, wherever it trains, so that the last digit does not depend on where that is.
         """
         began = time.perf_counter()
-        try:
-            self.history = fit(
-                self.model,
-                self.loss,
-                train,
-                validation,
-                metric,
-                replace(config, max_epochs=epochs),
-                progress=progress,
-                checkpoint=self.path,
-                order=shuffled if method(self.settings["method"]).shuffled else in_order,
-            )
-        except TrainingError as error:  # this candidate diverges; the others need not
-            self.note = str(error)
+        with tempfile.TemporaryDirectory(prefix="pear-tune-") as folder:
+            path = Path(folder) / "checkpoint.pt"
+            if self.checkpoint:
+                path.write_bytes(self.checkpoint)
+            try:
+                self.history = fit(
+                    self.model,
+                    copy.deepcopy(self.loss),
+                    train,
+                    validation,
+                    metric,
+                    replace(config, max_epochs=epochs),
+                    progress=progress,
+                    checkpoint=path,
+                    order=shuffled if method(self.settings["method"]).shuffled else in_order,
+                )
+                self.checkpoint = path.read_bytes() if path.exists() else b""
+            except TrainingError as error:  # this candidate diverges; the others need not
+                self.note = str(error)
         self.seconds += time.perf_counter() - began
+
+
+class Race:
+    """Trains candidates stage by stage, the better half of each stage in the next, as tasks of an engine.
+
+    Args:
+        field: the candidates; one that has gone on takes the place of what it was.
+        engine: where they train.
+        common: configuration, samples to train on, samples to validate on, and the metric on these.
+        progress: is told how they go.
+    """
+
+    def __init__(
+        self,
+        field: list[Contender],
+        engine: Engine,
+        common: tuple[FitConfig, InMemory, InMemory, Metric],
+        progress: Callable[[TuneProgress], None] | None,
+    ) -> None:
+        self.field, self.engine, self.progress = field, engine, progress
+        self._common = engine.share(common)
+
+    def run(self, stages: Sequence[tuple[int, int]]) -> bool:
+        """Train in stages of (candidates, epochs in total); True where the user interrupts it."""
+        left = list(range(len(self.field)))
+        for stage, (count, epochs) in enumerate(stages, 1):
+            left = sorted(left, key=lambda number: self.field[number].regret)[:count]
+            if self._run_stage(left, epochs, (stage, len(stages))):
+                return True
+        return False
+
+    def _run_stage(self, left: list[int], epochs: int, stage: tuple[int, int]) -> bool:
+        waiting = [number for number in left if not self.field[number].note]
+        under_way: dict[int, int] = {}
+
+        def hear(update: Update) -> None:
+            match update:
+                case Ended(ticket, contender):
+                    self.field[under_way.pop(ticket)] = contender
+                case Lost(ticket, how):
+                    self.field[under_way.pop(ticket)].note = f"{how}; perhaps it ran out of memory"
+                case Told(ticket, run) if self.progress is not None:
+                    number = under_way[ticket]
+                    where = (*stage, left.index(number) + 1, len(left), label(self.field[number].settings))
+                    ended = min(one.regret for one in self.field)
+                    best = min(ended, math.inf if math.isnan(run.best) else run.best)
+                    self.progress(TuneProgress(*where, run, math.nan if math.isinf(best) else best))
+
+        try:
+            while waiting or under_way:
+                while waiting and self.engine.free > 0:
+                    number = waiting.pop(0)
+                    given = (self.field[number], epochs, self._common, self.progress is not None)
+                    under_way[self.engine.submit(_advance, *given)] = number
+                self.engine.wait(hear)
+                if any(self.field[number].history.interrupted for number in left):
+                    return True
+        except KeyboardInterrupt:
+            self.engine.wait(hear, 0.0)
+            return True
+        return False
+
+
+def _advance(
+    tell: Tell, one: Contender, epochs: int, common: tuple[FitConfig, InMemory, InMemory, Metric], wanted: bool
+) -> Contender:
+    config, train, validation, metric = common
+    one.advance(epochs, config, train, validation, metric, tell if wanted else None)
+    return one

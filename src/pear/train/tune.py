@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from pear.engines import Resources, check_name, start
 from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.losses.methods import make_loss
@@ -20,8 +19,8 @@ from pear.problem import Model, Problem
 from pear.problem.model import plain_of, recourse_model
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
-from pear.train.history import History, Progress
-from pear.train.race import Contender, Row, Settings, TuneProgress, label, multiple_of_auto
+from pear.train.history import History
+from pear.train.race import Contender, Race, Row, Settings, TuneProgress, multiple_of_auto
 from pear.train.samples.arrays import check_order, leaves, read_features, read_rows
 from pear.train.samples.memory import Batch, InMemory
 from pear.train.validation import Metric, hold_out, note_of, own_rows, regret_on
@@ -90,7 +89,7 @@ def tune(
     candidates: Sequence[Settings] | None = None,
     config: FitConfig | None = None,
     metric: Metric | None = None,
-    seed: int = 0,
+    engine: str = "local",
     progress: Callable[[TuneProgress], None] | None = None,
 ) -> Tuned:
     """Find the loss and its settings that decide best on samples held out.
@@ -104,16 +103,17 @@ def tune(
             predicted values to costs.
         X: (N, p) features, a tensor, an array or a DataFrame, or several of them as in ``fit``.
         C: (N, n) the costs that came true, or (N, k) values that the model's cost map takes.
-        model: maps features to costs; each candidate trains a copy. Left out, a linear model drawn from ``seed``.
+        model: maps features to costs; each candidate trains a copy. Left out, a linear model drawn from the seed.
         validation: the share of samples held out, the last rows in the order they have (None: 0.2); or features and
             costs of samples of their own.
         candidates: a mapping each, with a method's name under "method" and options of its loss; "smoothing" may be a
             multiple of what "auto" picks: ``{"method": "pear", "smoothing": "auto*3"}``. Left out, a dozen at most.
-        config: as of ``fit``, for each candidate; its seed is replaced by ``seed``, and no candidate is trained on the
-            squared error first.
+        config: as of ``fit``, for each candidate, except that none is trained on the squared error first. Its seed is
+            that of the order of the samples, and of the first weights of a linear model.
         metric: (predicted, true) → float on the validation samples, lower is better; left out, the normalised regret.
-        seed: of the first weights of a linear model, and of the order of the samples.
-        progress: called after every epoch.
+        engine: where candidates train: "local", one after the other in this process; or "ray" or "ray://HOST:PORT",
+            side by side on a Ray cluster, with the same outcome.
+        progress: called after every epoch; on Ray a few times a second.
 
     Returns:
         The best settings, a fresh loss with them, the trained model, its history, and a table of the race.
@@ -121,6 +121,8 @@ def tune(
     Raises:
         ProblemError: samples, validation or candidates do not fit.
         TrainingError: every candidate diverges.
+        EngineError: there is no such engine, or it cannot be reached.
+        MissingExtraError: Ray is not installed.
 
     Example:
         >>> import pear
@@ -130,7 +132,9 @@ def tune(
         >>> len(tuned.table()), tuned.table()[0].regret == tuned.history.best.metric
         (12, True)
     """
-    config = replace(config or FitConfig(), seed=seed)
+    config = config or FitConfig()
+    seed = config.seed if isinstance(config.seed, int) else config.seed.initial_seed()  # one order for all candidates
+    config = replace(config, seed=seed)
     if config.start == "mse":  # which is one of the candidates
         config = replace(config, start="standardised")
     plain_of(problem)  # which refuses a task, and anything else
@@ -142,13 +146,13 @@ def tune(
     if not choices:
         raise ProblemError("candidates must hold at least one; got none")
     first = _linear(train, seed) if model is None else model
-    with tempfile.TemporaryDirectory(prefix="pear-tune-") as folder:
-        field = [
-            Contender(one, _loss(problem, one, train.costs), copy.deepcopy(first), Path(folder) / f"{number}.pt")
-            for number, one in enumerate(choices)
-        ]
-        score = metric or regret_on(problem, held_out.costs, held_out.keys)
-        interrupted = _race(field, config, (train, held_out), score, progress)
+    check_name(engine)
+    field = [Contender(one, _loss(problem, one, train.costs), copy.deepcopy(first)) for one in choices]
+    score = metric or regret_on(problem, held_out.costs, held_out.keys)
+    jobs, needs = (1 if engine == "local" else None), Resources(gpus=int(train.costs.is_cuda))
+    with start(engine, jobs, needs) as opened:
+        common = (config, train, held_out, score)
+        interrupted = Race(field, opened, common, progress).run(_stages(len(field), config))
     best = min(field, key=lambda one: one.regret)
     if math.isinf(best.regret):
         if interrupted:
@@ -156,37 +160,8 @@ def tune(
         raise TrainingError(f"every candidate failed; the first one: {field[0].note}")
     if not isinstance(validation, (tuple, list)):
         best.history.held_out, best.history.note = len(held_out), note_of(len(held_out), len(train))
-    fresh, rows = _loss(problem, best.settings, train.costs), tuple(one.row() for one in field)
-    return Tuned(best.settings, fresh, best.model, best.history, rows, interrupted)
-
-
-def _race(
-    field: list[Contender],
-    config: FitConfig,
-    parts: tuple[InMemory, InMemory],
-    metric: Metric,
-    progress: Callable[[TuneProgress], None] | None,
-) -> bool:
-    """Train the candidates stage by stage, the better half of each stage in the next; True where it is interrupted.
-
-    Args:
-        field: the candidates.
-        config: of every run.
-        parts: samples to train on, and to validate on.
-        metric: of the second; progress: is told of every epoch.
-    """
-    stages, left = _stages(len(field), config), list(field)
-    for stage, (count, epochs) in enumerate(stages, 1):
-        left = sorted(left, key=lambda one: one.regret)[:count]
-        for number, one in enumerate(left, 1):
-            if one.note:
-                continue
-            where = (stage, len(stages), number, len(left), label(one.settings))
-            told = None if progress is None else _teller(progress, where, field)
-            one.advance(epochs, config, *parts, metric, told)
-            if one.history.interrupted:
-                return True
-    return False
+    rows = tuple(one.row() for one in field)
+    return Tuned(best.settings, best.loss, best.model, best.history, rows, interrupted)
 
 
 def _stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
@@ -203,18 +178,6 @@ def _stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
         stages.append((count, epochs + 1))
         count, epochs = -(-count // 2), 2 * epochs
     return [*stages, (count, config.max_epochs)]
-
-
-def _teller(
-    progress: Callable[[TuneProgress], None], where: tuple[int, int, int, int, str], field: list[Contender]
-) -> Callable[[Progress], None]:
-    before = min(one.regret for one in field)
-
-    def tell(run: Progress) -> None:
-        best = min(before, math.inf if math.isnan(run.best) else run.best)
-        progress(TuneProgress(*where, run, math.nan if math.isinf(best) else best))
-
-    return tell
 
 
 def _loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Module:

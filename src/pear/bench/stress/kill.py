@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import random
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pear.bench.stress.sweep import OPEN, ROW, STARTED, runs
+from pear.engines import EngineError, check_name
 from pear.errors import ProblemError
 from pear.experiments import FILE_NAME, Database, Record, open_folder, run_all
 
@@ -24,7 +26,7 @@ DRIVER, WORKER, EVERYTHING = "the driver", "a worker", "driver and workers"
 STARTING, AT_WORK = "while workers start", "while runs are under way"
 
 _COMMAND = (sys.executable, "-c", "from pear.bench.stress.sweep import main; main()")
-_START_SECONDS = 2.0
+_START_SECONDS = {"local": 2.0, "ray": 10.0}
 _RUN_SECONDS = 0.15
 _ORPHAN_SECONDS = 60.0
 """A worker that is still importing when its driver dies ends once it has, which takes a while on a busy machine."""
@@ -80,22 +82,29 @@ class Verdict:
                 self.examples.append(f"the row {key} was written {count} times")
 
 
-def kill_and_compare(times: int, seed: int = 0, show: Callable[[Verdict], None] = lambda verdict: None) -> Verdict:
+def kill_and_compare(
+    times: int, seed: int = 0, show: Callable[[Verdict], None] = lambda verdict: None, engine: str = "local"
+) -> Verdict:
     """Kill a small sweep ``times`` times, each time letting it go on; ends before that where something differs.
 
     Args:
         times: how many kills.
         seed: of who is killed and when.
         show: called after every kill.
+        engine: what does the runs, on this machine; the undisturbed sweep is done in this process.
 
     Returns:
         What was found; nothing should be.
 
     Raises:
+        EngineError: there is no such engine, or it is one of other machines.
         ProblemError: the system does not tell which processes a process has started.
     """
     if not Path("/proc/self/stat").exists():
         raise ProblemError("pear stress kill finds worker processes in /proc, which this system has not; use Linux")
+    _, address = check_name(engine)
+    if address is not None:
+        raise EngineError(f"pear stress kill kills processes of this machine, and {engine} is elsewhere; use ray")
     draw, verdict = random.Random(seed), Verdict()
     with tempfile.TemporaryDirectory(prefix="pear-kill-") as place:
         with open_folder(Path(place) / "undisturbed") as database:
@@ -103,7 +112,7 @@ def kill_and_compare(times: int, seed: int = 0, show: Callable[[Verdict], None] 
         expected = outcome(Path(place) / "undisturbed")
         while sum(verdict.kills.values()) < times and not verdict.bad:
             folder = Path(place) / f"sweep-{verdict.sweeps}"
-            rows = _Sweep(folder, draw, verdict, times, show).run()
+            rows = _Sweep(folder, engine, draw, verdict, times, show).run()
             verdict.compare(expected, outcome(folder), rows)
     return verdict
 
@@ -126,9 +135,16 @@ class _Sweep:
     """One sweep in one folder, started again until it has come to its end."""
 
     def __init__(
-        self, folder: Path, draw: random.Random, verdict: Verdict, times: int, show: Callable[[Verdict], None]
+        self,
+        folder: Path,
+        engine: str,
+        draw: random.Random,
+        verdict: Verdict,
+        times: int,
+        show: Callable[[Verdict], None],
     ) -> None:
-        self.folder, self.draw, self.verdict, self.times, self.show = folder, draw, verdict, times, show
+        self.folder, self.engine, self.draw = folder, engine, draw
+        self.verdict, self.times, self.show = verdict, times, show
         self.rows: list[str] = []
 
     def run(self) -> list[str]:
@@ -143,7 +159,7 @@ class _Sweep:
         self._note_rows()
         with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
             with subprocess.Popen(
-                [*_COMMAND, str(self.folder)], stdout=subprocess.PIPE, stderr=complaints, text=True,
+                [*_COMMAND, str(self.folder), self.engine], stdout=subprocess.PIPE, stderr=complaints, text=True,
                 start_new_session=True,
             ) as process:  # fmt: skip
                 try:
@@ -185,7 +201,7 @@ class _Sweep:
         """Wait until the moment has come; False where the command ends before."""
         events = 0 if when == STARTING else self.draw.randint(1, 6)
         there = all(self._listen(process, (STARTED, ROW)) for _ in range(events))
-        time.sleep(self.draw.uniform(0.0, _START_SECONDS if when == STARTING else _RUN_SECONDS))
+        time.sleep(self.draw.uniform(0.0, _START_SECONDS[self.engine] if when == STARTING else _RUN_SECONDS))
         return there and process.poll() is None
 
     def _listen(self, process: subprocess.Popen[str], words: tuple[str, ...] | None) -> bool:
@@ -201,15 +217,16 @@ class _Sweep:
 
     def _kill(self, process: subprocess.Popen[str], who: str, when: str) -> None:
         """Kill and count; a worker only where there is one."""
-        workers = _workers(process.pid)
+        below = _below(process.pid)
+        workers = [pid for pid in below if _is_worker(pid)]
         if who == WORKER and not workers:
             return
         if who == WORKER:
-            os.kill(self.draw.choice(workers), signal.SIGKILL)
-        elif who == DRIVER:
-            process.kill()
+            _kill(self.draw.choice(workers))
         else:
-            os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+        for pid in below if who == EVERYTHING else ():
+            _kill(pid)
         self.verdict.kills[who, when] += 1
         self.show(self.verdict)
         if who != WORKER:
@@ -223,18 +240,28 @@ class _Sweep:
         self.verdict.examples += [f"worker {pid} outlived its driver" for pid in left]
 
 
-def _workers(driver: int) -> list[int]:
-    """The processes that this one has started to do runs."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        if _parent(int(place.name)) == driver:
-            try:
-                command = (place / "cmdline").read_bytes()
-            except OSError:  # it has ended
-                continue
-            if b"spawn_main" in command:
-                found.append(int(place.name))
+def _below(driver: int) -> list[int]:
+    """The processes that this one has started, and those that they have."""
+    parents = {int(place.name): _parent(int(place.name)) for place in Path("/proc").glob("[0-9]*")}
+    found, new = set[int](), {driver}
+    while new:
+        new = {pid for pid, parent in parents.items() if parent in new}
+        found |= new
     return sorted(found)
+
+
+def _is_worker(pid: int) -> bool:
+    """Whether a process does runs, here or for Ray, which names those that do."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended
+        return False
+    return b"spawn_main" in command or (command.startswith(b"ray::") and b"Agent" not in command)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended
+        os.kill(pid, signal.SIGKILL)
 
 
 def _parent(pid: int) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pear.engines import start
 from pear.experiments import Event, Run, open_folder, run_all, waiting
 
 OPEN, STARTED, ROW = "open", "started", "row"
@@ -38,10 +39,12 @@ def runs() -> list[Run]:
 
 
 def main() -> None:
-    """Do what is left of the sweep in the folder that is the first argument, with two workers."""
-    with open_folder(Path(sys.argv[1])) as database:
+    """Do what is left of the sweep in a folder on an engine, the two arguments, with two workers."""
+    folder, engine = sys.argv[1:]
+    with open_folder(Path(folder)) as database:
         _say(OPEN)
-        run_all(waiting(runs(), database.statuses()), database, 2, _hear)
+        with start(engine, 2) as opened:
+            run_all(waiting(runs(), database.statuses()), database, listen=_hear, engine=opened)
 
 
 def _hear(event: Event) -> None:

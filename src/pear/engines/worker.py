@@ -1,4 +1,4 @@
-"""A process that does runs for a driver: it sends back records, writes no row, and does not outlive the driver."""
+"""A process that does tasks for a driver: it sends back what they return, and does not outlive the driver."""
 
 from __future__ import annotations
 
@@ -7,26 +7,41 @@ import ctypes
 import multiprocessing
 import multiprocessing.connection
 import os
+import pickle
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
-from pear.experiments.errors import DatabaseError
-from pear.experiments.execute import attempt
-from pear.experiments.specs import Run
-from pear.train import Progress
+from pear.engines.base import throttled
+from pear.engines.errors import EngineError
 
-_PROGRESS_SECONDS = 0.2
 _PR_SET_PDEATHSIG = 1
+
+
+class Said(NamedTuple):
+    """What a task says on its way."""
+
+    message: Any
+
+
+class Returned(NamedTuple):
+    """What it returns in the end."""
+
+    value: Any
+
+
+class Raised(NamedTuple):
+    """Or the error that it ends with."""
+
+    error: Exception
 
 
 @dataclass
@@ -35,20 +50,20 @@ class Worker:
 
     Attributes:
         process: runs ``_work``; line: ours to it.
-        run: what it does; ready: whether it has said that it is there.
+        ticket: of the task it does; ready: whether it has said that it is there.
     """
 
     process: SpawnProcess
     line: Connection
-    run: Run | None = None
+    ticket: int | None = None
     ready: bool = False
 
     @classmethod
-    def start(cls, folder: Path) -> Worker:
-        """A new process, not ready yet; trained weights are below ``folder``."""
+    def start(cls) -> Worker:
+        """A new process, not ready yet."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, folder, os.getpid()), daemon=True)
+        process = context.Process(target=_work, args=(theirs, os.getpid()), daemon=True)
         with without_interrupts():
             process.start()
         theirs.close()  # so that the line ends when the worker does
@@ -62,19 +77,37 @@ class Worker:
         return f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.Signals(-code).name})"
 
 
-def _work(line: Connection, folder: Path, driver: int) -> None:
+def _work(line: Connection, driver: int) -> None:
     """What a worker process does until it is told to stop, or nobody is left to tell."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides what Ctrl-C means
     _end_with(driver)
     torch.set_num_threads(1)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        line.send(None)
+        while (task := line.recv()) is not None:
+            line.send(_outcome(line, *task))
+
+
+def _outcome(line: Connection, function: Any, given: tuple[Any, ...]) -> Returned | Raised:
+    def tell(message: Any) -> None:
         try:
-            line.send(None)
-            while (job := line.recv()) is not None:
-                run, trained = job
-                line.send(attempt(run, folder, trained, _throttled(line)))
-        except DatabaseError as error:
-            line.send(error)
+            line.send(Said(message))
+        except OSError:  # there is no driver any more; raised here, it would be taken for an error of the task
+            os._exit(1)
+
+    try:
+        return Returned(function(throttled(tell), *given))
+    except Exception as error:  # noqa: BLE001 (it is raised again where the task came from)
+        return Raised(_portable(error))
+
+
+def _portable(error: Exception) -> Exception:
+    """The error, or its words where it cannot be sent: some take more arguments than they keep."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except (TypeError, ValueError, AttributeError, pickle.PicklingError):
+        return EngineError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def _end_with(driver: int) -> None:
@@ -91,23 +124,6 @@ def _end_with(driver: int) -> None:
 def _wait_and_exit(sentinel: int) -> None:
     multiprocessing.connection.wait([sentinel])
     os._exit(1)
-
-
-def _throttled(line: Connection) -> Callable[[Progress], None]:
-    """Tell the driver how a training goes, a few times a second."""
-    last = 0.0
-
-    def tell(now: Progress) -> None:
-        nonlocal last
-        if time.monotonic() - last < _PROGRESS_SECONDS:
-            return
-        last = time.monotonic()
-        try:
-            line.send(now)
-        except OSError:  # there is no driver any more; raised here, it would be taken for an error of the run
-            os._exit(1)
-
-    return tell
 
 
 @contextlib.contextmanager

@@ -1,0 +1,243 @@
+"""Tasks on Ray: on this machine, or on every machine of a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import time
+from typing import Any, NamedTuple
+
+import torch
+
+from pear.engines.base import Begun, Engine, Hear, Resources, Task, Told, throttled
+from pear.engines.errors import EngineError
+from pear.errors import MissingExtraError
+from pear.solvers import threads
+
+_TICK_SECONDS = 0.2
+_LOOK_SECONDS = 2.0
+"""Machines come and go: so often the resources of the cluster are read anew."""
+
+_STARTS = 3
+"""Attempts to start Ray here, which gives up after 30 seconds where a machine is very busy."""
+
+_BEGUN = b""
+_OWN_VARIABLES = "PEAR_"
+
+
+def start(address: str | None, jobs: int | None, resources: Resources) -> Engine:
+    """Connect to the cluster at an address, or to the one in use; without either, start one on this machine.
+
+    Raises:
+        EngineError: the cluster cannot be reached, or another one is in use.
+        MissingExtraError: Ray is not installed.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError(
+            "the engine 'ray' needs the package ray, which is not installed; pip install 'pear-dfl[ray]'"
+        ) from error
+    in_use = ray.is_initialized()
+    if in_use and address is not None:
+        raise EngineError(
+            f"this process is connected to a Ray cluster already, and ray://{address} was asked for; use "
+            "engine='ray' for the one in use, or call ray.shutdown() first"
+        )
+    if not in_use:
+        _connect(ray, address, jobs)
+    try:
+        return RayEngine(ray, jobs, resources, ours=not in_use)
+    except BaseException:
+        if not in_use:
+            ray.shutdown()
+        raise
+
+
+def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # which Ray reads before it sends anything anywhere
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    where = f"ray://{address}" if address else os.environ.get("RAY_ADDRESS")
+    for left in reversed(range(1 if where else _STARTS)):
+        try:
+            if where:
+                ray.init(where, **quiet)
+            else:
+                ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
+        except Exception as error:  # what Ray raises has no common type, and some of it is Exception itself
+            ray.shutdown()
+            if left:
+                continue
+            if where:
+                raise EngineError(
+                    f"cannot connect to Ray at {where}: {error}. Is it started (ray start --head), is the port that of "
+                    "Ray clients (10001 unless told otherwise), is RAY_AUTH_TOKEN its token, and is Ray of the same "
+                    "version there?"
+                ) from error
+            raise EngineError(
+                f"cannot start Ray on this machine, in {_STARTS} attempts: {error} Is it busy, or short of memory? Try "
+                "again, or use the engine local"
+            ) from error
+        else:
+            return
+
+
+class RayEngine(Engine):
+    """Tasks on the cluster that this process is connected to.
+
+    What a task says goes through a mailbox, an actor on this machine; without it nothing but progress is missing.
+
+    Args:
+        ray: the module.
+        jobs: tasks at once; None for as many as the cluster has room for, which may change.
+        resources: what a task needs.
+        ours: whether to disconnect in the end.
+    """
+
+    def __init__(self, ray: Any, jobs: int | None, resources: Resources, ours: bool) -> None:
+        super().__init__()
+        self._ray, self._jobs, self._resources, self._ours = ray, jobs, resources, ours
+        # Whether a task is begun anew is decided in one place, here as for local processes.
+        self._remote = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=0)(_work)
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=True
+        )
+        self._mailbox = ray.remote(_mailbox()).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+        self._mail = self._mailbox.take.remote()
+        self._references: dict[Any, int] = {}
+        self._begun: set[int] = set()
+        self._room, self._looked = 1, -float("inf")
+
+    @property
+    def slots(self) -> int:
+        """What the cluster has room for, or the number of jobs."""
+        if self._jobs is not None:
+            return self._jobs
+        if time.monotonic() - self._looked > _LOOK_SECONDS:
+            there = self._ray.cluster_resources()
+            room = [
+                int(there.get(name, 0) // need)
+                for name, need in (("CPU", self._resources.cpus), ("GPU", self._resources.gpus))
+                if need
+            ]
+            self._room, self._looked = max(1, min(room)), time.monotonic()
+        return self._room
+
+    def share(self, value: Any) -> Any:
+        """Put a value into the object store of this machine, from where others fetch it once each."""
+        return _Shared(self._ray.put(self._packed(value)))
+
+    def wait(self, hear: Hear, seconds: float | None = None) -> None:
+        """Wait for a task to end, for a moment at most, and read the mailbox."""
+        tick = _TICK_SECONDS if seconds is None else min(seconds, _TICK_SECONDS)
+        under_way = list(self._references)
+        if under_way:
+            self._ray.wait(under_way, num_returns=1, timeout=tick, fetch_local=False)
+            ended, _ = self._ray.wait(under_way, num_returns=len(under_way), timeout=0, fetch_local=False)
+        else:
+            ended = []
+        self._read_mail(hear)
+        for reference in ended:
+            self._collect(reference, self._references.pop(reference), hear)
+
+    def close(self) -> None:
+        """End the tasks; a cluster that was started here ends with them."""
+        if self._ours:
+            self._ray.shutdown()
+            return
+        for reference in self._references:
+            self._ray.cancel(reference, force=True)
+        self._ray.kill(self._mailbox)
+        self._references.clear()
+
+    def _hand_over(self, ticket: int) -> None:
+        function, given = self.tasks[ticket]
+        self._begun.discard(ticket)
+        own = {name: value for name, value in os.environ.items() if name.startswith(_OWN_VARIABLES)}
+        packed = [one.reference if isinstance(one, _Shared) else self._packed(one) for one in given]
+        self._references[self._remote.remote(self._mailbox, ticket, own, function, *packed)] = ticket
+
+    def _packed(self, value: Any) -> bytes:
+        """As bytes: arrays that Ray unpacks by itself cannot be written to."""
+        return self._ray.cloudpickle.dumps(value)
+
+    def _collect(self, reference: Any, ticket: int, hear: Hear) -> None:
+        errors = self._ray.exceptions
+        try:
+            value = pickle.loads(self._ray.get(reference))
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, Exception):
+                raise error.cause from error
+            raise
+        except (errors.NodeDiedError, errors.ObjectLostError) as error:
+            self._begin_anew(ticket, _in_short(error), hear, to_blame=False)
+        except errors.RayError as error:
+            self._begin_anew(ticket, _in_short(error), hear)
+        else:
+            self._begin(ticket, hear)
+            self._end(ticket, value, hear)
+
+    def _read_mail(self, hear: Hear) -> None:
+        ready, _ = self._ray.wait([self._mail], timeout=0)
+        if not ready:
+            return
+        letters: list[tuple[int, bytes]] = []
+        with contextlib.suppress(self._ray.exceptions.RayError):  # the mailbox has died, and is started again
+            letters = self._ray.get(self._mail)
+        self._mail = self._mailbox.take.remote()
+        for ticket, message in letters:
+            if ticket in self.tasks:
+                self._begin(ticket, hear)
+                if message != _BEGUN:
+                    hear(Told(ticket, pickle.loads(message)))
+
+    def _begin(self, ticket: int, hear: Hear) -> None:
+        """Say that a task has begun, whatever comes first: the letter, the next one, or the end."""
+        if ticket not in self._begun:
+            self._begun.add(ticket)
+            hear(Begun(ticket))
+
+
+class _Shared(NamedTuple):
+    """What stands for a value in Ray's object store."""
+
+    reference: Any
+
+
+def _work(mailbox: Any, ticket: int, variables: dict[str, str], function: Task, *given: bytes) -> bytes:
+    """What a process of Ray does for a task: one core is its own, and the driver's settings are its own, too."""
+    from ray import cloudpickle
+
+    os.environ.update(variables)
+    torch.set_num_threads(1)
+    mailbox.put.remote(ticket, _BEGUN)
+
+    def tell(message: Any) -> None:
+        mailbox.put.remote(ticket, pickle.dumps(message))
+
+    with threads.using(1):
+        return cloudpickle.dumps(function(throttled(tell), *(pickle.loads(one) for one in given)))
+
+
+def _mailbox() -> type:
+    """The class of the mailbox; made in a function, so that Ray sends its code, and its process imports nothing."""
+
+    class Mailbox:
+        def __init__(self) -> None:
+            self.letters: list[tuple[int, bytes]] = []
+
+        def put(self, ticket: int, message: bytes) -> None:
+            self.letters.append((ticket, message))
+
+        def take(self) -> list[tuple[int, bytes]]:
+            taken, self.letters = self.letters, []
+            return taken
+
+    return Mailbox
+
+
+def _in_short(error: Exception) -> str:
+    """The kind of an error of Ray, and its first line."""
+    words = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__} ({words[:200]})"
