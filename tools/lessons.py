@@ -12,7 +12,6 @@ of results has them.
 from __future__ import annotations
 
 import argparse
-import copy
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from torch import Tensor, nn
 
 import pear
 from lesson_parts import (
-    AFTER,
+    ALONE,
     COLORS,
     GUIDED,
     MSE,
@@ -48,6 +47,7 @@ from pear.data import load_building, load_energy
 from pear.decisions import smoothing
 from pear.report.style import LIGHT, OURS, canvas, plain_log, save
 from pear.tasks import Samples, SharedLinear, ShortestPath, Subset, building, building_split, energy_split
+from pear.train.config import Start
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, IMAGES = ROOT / "docs" / "when-it-works.md", ROOT / "docs" / "images"
@@ -131,7 +131,7 @@ def draw_gradients(figure: Path, runs: Mapping[str, Sequence[EnergyRun]], bound:
 
 def vertices(figure: Path) -> str:
     """How much smoothing it takes until decisions are no vertices, and what that much costs."""
-    multiples = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+    multiples = (0.003, 0.01, 0.03, 0.1, 0.3, smoothing.STRENGTH, 1.0, 3.0, 10.0)
     flat: dict[str, list[list[float]]] = {}
     price: dict[str, list[list[float]]] = {}
     for name, make in PROBLEMS.items():
@@ -161,7 +161,7 @@ def vertices(figure: Path) -> str:
         right.set(title="Regret of the smoothed decision at ĉ = c, %", ylim=(0, 20))
         drawing.legend(loc="outside lower center", ncols=len(PROBLEMS))
         save(drawing, figure)
-    shown = [multiples.index(value) for value in (0.01, 0.1, 0.3, 1.0, 3.0)]
+    shown = [multiples.index(value) for value in (0.01, 0.1, smoothing.STRENGTH, 1.0, 3.0)]
     rows = {}
     for name in PROBLEMS:
         share, lost = np.mean(flat[name], 0), np.mean(price[name], 0)
@@ -190,7 +190,7 @@ def active_sets(figure: Path) -> str:
             seen: list[tuple[float, dict[str, float]]] = []
 
             def look(now: pear.train.Progress) -> None:
-                if now.epoch in epochs:
+                if now.part == "loss" and now.epoch in epochs:
                     with torch.no_grad():
                         predicted = model(features).double()  # noqa: B023
                     seen.append(directions(task, predicted, true.double(), loss.chosen_smoothing or 0.0, seed))  # noqa: B023
@@ -272,12 +272,15 @@ def units(figure: Path) -> str:
 
 
 def three(one: Trial, seed: int) -> dict[str, float]:
-    """Test regrets of the squared error, of guided PEAR, and of guided PEAR that begins where the former ended."""
+    """Test regrets of the squared error, of guided PEAR without it, and of guided PEAR after it, the default."""
     problem, features = one.train.task.problem, one.train.samples.features.shape[-1]
-    config = pear.FitConfig(batch_size=8, max_epochs=2000, seed=seed, start="given")  # as the experiment on building
-    model, other = (fresh(lambda: SharedLinear(features), seed) for _ in range(2))
-    found = {MSE: one.fit(model, nn.MSELoss(), config), GUIDED: one.fit(other, pear.PEARLoss(problem), config)}
-    return {**found, AFTER: one.fit(copy.deepcopy(model), pear.PEARLoss(problem), config)}
+
+    def run(loss: nn.Module, start: Start) -> float:
+        config = pear.FitConfig(batch_size=8, max_epochs=2000, seed=seed, start=start)  # as the experiment on building
+        return one.fit(fresh(lambda: SharedLinear(features), seed), loss, config)
+
+    ours = {ALONE: run(pear.PEARLoss(problem), "standardised"), GUIDED: run(pear.PEARLoss(problem), "mse")}
+    return {MSE: run(nn.MSELoss(), "mse"), **ours}
 
 
 def samples(figure: Path) -> str:
@@ -291,7 +294,7 @@ def samples(figure: Path) -> str:
                 regret.setdefault((degree, name), []).append([run[name] for run in runs])
     with canvas(WIDE, widths=(1.0, 1.0)) as (drawing, both):
         for degree, axes in zip(degrees, both, strict=True):
-            for name in (MSE, GUIDED, AFTER):
+            for name in (MSE, ALONE, GUIDED):
                 band(axes, counts, regret[degree, name], COLORS[name], name if degree == degrees[0] else "")
             axes.set(title=f"Test regret, %, values of degree {degree}", xlabel="training instances")
             plain_log(axes, "x")
