@@ -14,7 +14,11 @@ from pear.report.style import LIGHT
 from pear.tasks import Samples, ShortestPath, Subset, Task, building
 
 MSE, PEAR, ALONE, GUIDED = "MSE", "PEAR as published", "PEAR guided, without MSE first", "PEAR guided"
-COLORS = {MSE: LIGHT["mse"], PEAR: LIGHT["pear-mid"], GUIDED: LIGHT["pear-deep"], ALONE: LIGHT["spo"]}
+GIVEN = 'PEAR guided, start="given"'
+COLORS = {
+    **{MSE: LIGHT["mse"], PEAR: LIGHT["pear-mid"], GUIDED: LIGHT["pear-deep"], ALONE: LIGHT["spo"]},
+    GIVEN: LIGHT["pear-mid"],
+}
 SAME = 1e-9
 """Decisions that differ by less are the same."""
 NEAR, DRAWS = 0.1, 200

@@ -25,6 +25,7 @@ import pear
 from lesson_parts import (
     ALONE,
     COLORS,
+    GIVEN,
     GUIDED,
     MSE,
     PEAR,
@@ -271,16 +272,18 @@ def units(figure: Path) -> str:
     return table("test regret, %", rows, [f"costs × {scale:g}" for scale in scales])
 
 
+def trained(one: Trial, seed: int, loss: nn.Module, start: Start) -> float:
+    """Test regret of a fresh model, trained as in the experiment on building."""
+    config = pear.FitConfig(batch_size=8, max_epochs=2000, seed=seed, start=start)
+    return one.fit(fresh(lambda: SharedLinear(one.train.samples.features.shape[-1]), seed), loss, config)
+
+
 def three(one: Trial, seed: int) -> dict[str, float]:
     """Test regrets of the squared error, of guided PEAR without it, and of guided PEAR after it, the default."""
-    problem, features = one.train.task.problem, one.train.samples.features.shape[-1]
-
-    def run(loss: nn.Module, start: Start) -> float:
-        config = pear.FitConfig(batch_size=8, max_epochs=2000, seed=seed, start=start)  # as the experiment on building
-        return one.fit(fresh(lambda: SharedLinear(features), seed), loss, config)
-
-    ours = {ALONE: run(pear.PEARLoss(problem), "standardised"), GUIDED: run(pear.PEARLoss(problem), "mse")}
-    return {MSE: run(nn.MSELoss(), "mse"), **ours}
+    problem = one.train.task.problem
+    starts: dict[str, Start] = {ALONE: "standardised", GUIDED: "mse"}
+    ours = {name: trained(one, seed, pear.PEARLoss(problem), start) for name, start in starts.items()}
+    return {MSE: trained(one, seed, nn.MSELoss(), "mse"), **ours}
 
 
 def samples(figure: Path) -> str:
@@ -289,18 +292,21 @@ def samples(figure: Path) -> str:
     regret: dict[tuple[int, str], list[list[float]]] = {}
     for degree in degrees:
         for seed in SEEDS:
-            runs = [three(instances(count, degree, seed), seed) for count in counts]
+            runs = []
+            for one in (instances(count, degree, seed) for count in counts):
+                loss = pear.PEARLoss(one.train.task.problem)
+                runs.append({**three(one, seed), GIVEN: trained(one, seed, loss, "given")})
             for name in runs[0]:
                 regret.setdefault((degree, name), []).append([run[name] for run in runs])
     with canvas(WIDE, widths=(1.0, 1.0)) as (drawing, both):
         for degree, axes in zip(degrees, both, strict=True):
-            for name in (MSE, ALONE, GUIDED):
+            for name in (MSE, ALONE, GUIDED, GIVEN):
                 band(axes, counts, regret[degree, name], COLORS[name], name if degree == degrees[0] else "")
             axes.set(title=f"Test regret, %, values of degree {degree}", xlabel="training instances")
             plain_log(axes, "x")
             axes.set_xticks(counts, [str(count) for count in counts])
             axes.set_ylim(0, None)
-        drawing.legend(loc="outside lower center", ncols=3)
+        drawing.legend(loc="outside lower center", ncols=2)
         save(drawing, figure)
     rows = {
         f"degree {degree}, {name}": [spread(v) for v in zip(*runs, strict=True)]
