@@ -144,6 +144,8 @@ def train(cell: str, text: str, seed: int) -> float:
     def run(loss: nn.Module) -> float:
         history = pear.fit(trial.model, loss, trial.train, trial.validation, trial.metric, config)
         assert history.best is not None
+        if history.stopped == "time_cap":
+            print(f"\n{cell}, {text!r}, seed {seed} was ended by the time cap", file=sys.stderr)
         return 100 * history.best.metric
 
     if setting.loss == "mse":

@@ -13,8 +13,12 @@ import pear
 from pear.report.style import LIGHT
 from pear.tasks import Samples, ShortestPath, Subset, Task, building
 
-MSE, PEAR, GUIDED, AFTER = "MSE", "PEAR as published", "PEAR guided", "MSE, then PEAR guided"
-COLORS = {MSE: LIGHT["mse"], PEAR: LIGHT["pear-mid"], GUIDED: LIGHT["pear-deep"], AFTER: LIGHT["spo"]}
+MSE, PEAR, ALONE, GUIDED = "MSE", "PEAR as published", "PEAR guided, without MSE first", "PEAR guided"
+GIVEN = 'PEAR guided, start="given"'
+COLORS = {
+    **{MSE: LIGHT["mse"], PEAR: LIGHT["pear-mid"], GUIDED: LIGHT["pear-deep"], ALONE: LIGHT["spo"]},
+    GIVEN: LIGHT["pear-mid"],
+}
 SAME = 1e-9
 """Decisions that differ by less are the same."""
 NEAR, DRAWS = 0.1, 200

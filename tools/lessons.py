@@ -12,7 +12,6 @@ of results has them.
 from __future__ import annotations
 
 import argparse
-import copy
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,8 +23,9 @@ from torch import Tensor, nn
 
 import pear
 from lesson_parts import (
-    AFTER,
+    ALONE,
     COLORS,
+    GIVEN,
     GUIDED,
     MSE,
     PEAR,
@@ -48,6 +48,7 @@ from pear.data import load_building, load_energy
 from pear.decisions import smoothing
 from pear.report.style import LIGHT, OURS, canvas, plain_log, save
 from pear.tasks import Samples, SharedLinear, ShortestPath, Subset, building, building_split, energy_split
+from pear.train.config import Start
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, IMAGES = ROOT / "docs" / "when-it-works.md", ROOT / "docs" / "images"
@@ -131,7 +132,7 @@ def draw_gradients(figure: Path, runs: Mapping[str, Sequence[EnergyRun]], bound:
 
 def vertices(figure: Path) -> str:
     """How much smoothing it takes until decisions are no vertices, and what that much costs."""
-    multiples = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+    multiples = (0.003, 0.01, 0.03, 0.1, 0.3, smoothing.STRENGTH, 1.0, 3.0, 10.0)
     flat: dict[str, list[list[float]]] = {}
     price: dict[str, list[list[float]]] = {}
     for name, make in PROBLEMS.items():
@@ -161,7 +162,7 @@ def vertices(figure: Path) -> str:
         right.set(title="Regret of the smoothed decision at ĉ = c, %", ylim=(0, 20))
         drawing.legend(loc="outside lower center", ncols=len(PROBLEMS))
         save(drawing, figure)
-    shown = [multiples.index(value) for value in (0.01, 0.1, 0.3, 1.0, 3.0)]
+    shown = [multiples.index(value) for value in (0.01, 0.1, smoothing.STRENGTH, 1.0, 3.0)]
     rows = {}
     for name in PROBLEMS:
         share, lost = np.mean(flat[name], 0), np.mean(price[name], 0)
@@ -190,7 +191,7 @@ def active_sets(figure: Path) -> str:
             seen: list[tuple[float, dict[str, float]]] = []
 
             def look(now: pear.train.Progress) -> None:
-                if now.epoch in epochs:
+                if now.part == "loss" and now.epoch in epochs:
                     with torch.no_grad():
                         predicted = model(features).double()  # noqa: B023
                     seen.append(directions(task, predicted, true.double(), loss.chosen_smoothing or 0.0, seed))  # noqa: B023
@@ -271,13 +272,18 @@ def units(figure: Path) -> str:
     return table("test regret, %", rows, [f"costs × {scale:g}" for scale in scales])
 
 
+def trained(one: Trial, seed: int, loss: nn.Module, start: Start) -> float:
+    """Test regret of a fresh model, trained as in the experiment on building."""
+    config = pear.FitConfig(batch_size=8, max_epochs=2000, seed=seed, start=start)
+    return one.fit(fresh(lambda: SharedLinear(one.train.samples.features.shape[-1]), seed), loss, config)
+
+
 def three(one: Trial, seed: int) -> dict[str, float]:
-    """Test regrets of the squared error, of guided PEAR, and of guided PEAR that begins where the former ended."""
-    problem, features = one.train.task.problem, one.train.samples.features.shape[-1]
-    config = pear.FitConfig(batch_size=8, max_epochs=2000, seed=seed, start="given")  # as the experiment on building
-    model, other = (fresh(lambda: SharedLinear(features), seed) for _ in range(2))
-    found = {MSE: one.fit(model, nn.MSELoss(), config), GUIDED: one.fit(other, pear.PEARLoss(problem), config)}
-    return {**found, AFTER: one.fit(copy.deepcopy(model), pear.PEARLoss(problem), config)}
+    """Test regrets of the squared error, of guided PEAR without it, and of guided PEAR after it, the default."""
+    problem = one.train.task.problem
+    starts: dict[str, Start] = {ALONE: "standardised", GUIDED: "mse"}
+    ours = {name: trained(one, seed, pear.PEARLoss(problem), start) for name, start in starts.items()}
+    return {MSE: trained(one, seed, nn.MSELoss(), "mse"), **ours}
 
 
 def samples(figure: Path) -> str:
@@ -286,18 +292,21 @@ def samples(figure: Path) -> str:
     regret: dict[tuple[int, str], list[list[float]]] = {}
     for degree in degrees:
         for seed in SEEDS:
-            runs = [three(instances(count, degree, seed), seed) for count in counts]
+            runs = []
+            for one in (instances(count, degree, seed) for count in counts):
+                loss = pear.PEARLoss(one.train.task.problem)
+                runs.append({**three(one, seed), GIVEN: trained(one, seed, loss, "given")})
             for name in runs[0]:
                 regret.setdefault((degree, name), []).append([run[name] for run in runs])
     with canvas(WIDE, widths=(1.0, 1.0)) as (drawing, both):
         for degree, axes in zip(degrees, both, strict=True):
-            for name in (MSE, GUIDED, AFTER):
+            for name in (MSE, ALONE, GUIDED, GIVEN):
                 band(axes, counts, regret[degree, name], COLORS[name], name if degree == degrees[0] else "")
             axes.set(title=f"Test regret, %, values of degree {degree}", xlabel="training instances")
             plain_log(axes, "x")
             axes.set_xticks(counts, [str(count) for count in counts])
             axes.set_ylim(0, None)
-        drawing.legend(loc="outside lower center", ncols=3)
+        drawing.legend(loc="outside lower center", ncols=2)
         save(drawing, figure)
     rows = {
         f"degree {degree}, {name}": [spread(v) for v in zip(*runs, strict=True)]

@@ -16,7 +16,7 @@ from pear.experiments.catalogue import EXPERIMENTS, LOWER_BOUNDS, PEER_METHODS, 
 from pear.experiments.record import Record
 from pear.experiments.table import CONDITIONS, METRICS, Table
 from pear.report.bootstrap import paired_difference, paired_interval
-from pear.report.compare import mean_and_deviation, number
+from pear.report.compare import Verdict, mean_and_deviation, number, verdict
 from pear.report.figures import value_lines
 from pear.report.published import published
 from pear.report.runs import Runs
@@ -32,6 +32,7 @@ _COLORS = {
 }
 _PAPER = {"mse": "mse", "qpth": "qpth", "cvxpylayers": "cvxpylayers", "pear-mean": "pear"}
 _PRINTED = {"mse": "MSE", "qpth": "qpth", "cvxpylayers": "CvxpyLayers", "pear": "PEAR"}
+_PLACES = {Verdict.WITHIN: "within", Verdict.BETTER: "below", Verdict.WORSE: "above", Verdict.NOT_RUN: "not run"}
 _TABLE, _SHIFT = EXPERIMENTS["mvo"].table, EXPERIMENTS["lower-bound-shift"].table
 _PAIRS = ("Pair", "difference", "over windows", "over windows and seeds", "seeds", "windows", "told apart")
 _HOW_SURE = (
@@ -39,6 +40,10 @@ _HOW_SURE = (
     "the mean: windows resampled, and windows and seeds resampled. Two methods count as told apart where both leave "
     "zero out. Windows are taken as independent of each other, the scale (mean best utility) as known, and nothing is "
     "corrected for the number of pairs, so that one “told apart” among many may be chance."
+)
+_BESIDE = (
+    "Whether our mean lies within one published standard deviation of the published mean, above or below. The names "
+    "differ, and with them the market, so that none of these is better or worse: they are not comparable."
 )
 _OF_A_RUN = ("variant", "peer", "time_cap")
 """Settings that may differ within a section; slow methods may have a longer time cap, which their rows name."""
@@ -74,6 +79,7 @@ def _section(group: Sequence[Record], name: str) -> Section:
         figure, falls = _value_figure(trained)
         grids.append(Grid("Drawdowns of the market", caption=falls))
         figures = (figure,)
+    grids.append(_beside_published(trained, shifted))
     reduced = ", a reduced run" if settings.get("quick") else ""
     title = f"Portfolios: {settings['assets']} names of {settings['data']}{reduced}"
     return Section(name, title, _what_differs(settings), tuple(grids), figures)
@@ -158,6 +164,27 @@ def _rows(table: Table, groups: _Trained, columns: Sequence[tuple[str, float]]) 
             texts = (printed[name, *at].text if (name, *at) in printed else "–" for at in columns)
             rows.append(("", f"paper: {_PRINTED[name]}", *texts))
     return rows
+
+
+def _beside_published(trained: _Trained, shifted: _Trained) -> Grid:
+    """Where our mean of every published cell lies; a verdict would need the same names."""
+    found: dict[str, dict[str, str]] = {name: {} for name in _PAPER.values()}
+    for row in published("published_portfolio"):
+        method = next(name for name, printed in _PAPER.items() if printed == row.method)
+        shift = row.table == _SHIFT.name
+        table, runs = (_SHIFT, shifted) if shift else (_TABLE, trained)
+        values = [table.value(run, row.metric, row.condition) for run in runs.get(method, ())]
+        known = [value for value in values if value is not None]
+        ours = mean_and_deviation(known, table.ddof)[0] if known else None
+        column = CONDITIONS["lower_bound"].label.format(row.condition["lower_bound"])
+        place = _PLACES[verdict(ours, row.mean, row.std, row.decimals)]
+        found[row.method][column if shift else METRICS[row.metric].title] = place
+    header = dict.fromkeys(column for cells in found.values() for column in cells)
+    rows = (
+        (f"{METHODS[method]} (paper: {_PRINTED[name]})", *(found[name].get(column, "–") for column in header))
+        for method, name in _PAPER.items()
+    )
+    return Grid("Beside the published cells", ("Method", *header), tuple(rows), _BESIDE)
 
 
 def _caps(runs: Sequence[Record]) -> str:
