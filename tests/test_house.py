@@ -17,7 +17,7 @@ MAX_LINES, MAX_FUNCTION, MAX_PARAMETERS = 400, 60, 10
 # Triton and numba compile these as single units; splitting them would cost time at every step.
 KERNELS = {
     "solvers/active_set/gpu/ascend.py:ascend",
-    "solvers/active_set/gpu/kernel.py:descend",
+    "solvers/active_set/gpu/descend.py:descend",
     "solvers/linalg/ordering.py:minimum_degree",
 }
 

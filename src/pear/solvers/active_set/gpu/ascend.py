@@ -3,7 +3,7 @@
 It starts at the minimum without any constraint, where every variable is free and M = H⁻¹, and adds the constraint that
 is violated most, one after another; constraints whose multiplier would change its sign are dropped on the way. No point
 on the way is feasible but the last, and none has a multiplier of the wrong sign. Working set and M are those of
-``kernel.descend``; a step costs one product with M and one change of rank one, and no feasible point is needed.
+``descend``; a step costs one product with M and one change of rank one, and no feasible point is needed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,22 @@ import triton
 import triton.language as tl
 
 from pear.optimality import rule
-from pear.solvers.active_set.gpu import start
 from pear.solvers.active_set.gpu.parts import (
+    AT_LOWER,
+    AT_UPPER,
+    CROWDED,
+    FREE,
+    INFEASIBLE,
+    NOWHERE,
+    OPTIMAL,
+    RUNNING,
+    SINGULAR,
     border,
     curvature_times,
+    exchanged,
     farthest,
     off_slots,
+    place_of,
     refined,
     row_block,
     row_products,
@@ -27,15 +37,6 @@ from pear.solvers.active_set.gpu.parts import (
 
 _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
 _FEASIBLE = tl.constexpr(rule.FEASIBLE)
-FREE = tl.constexpr(start.MOVABLE)
-AT_LOWER = tl.constexpr(start.AT_LOWER)
-AT_UPPER = tl.constexpr(start.AT_UPPER)
-NOWHERE = tl.constexpr(start.NOWHERE)
-RUNNING = tl.constexpr(start.RUNNING)
-OPTIMAL = tl.constexpr(start.OPTIMAL)
-CROWDED = tl.constexpr(start.CROWDED)
-SINGULAR = tl.constexpr(start.SINGULAR)
-INFEASIBLE = tl.constexpr(start.INFEASIBLE)
 
 
 @triton.jit
@@ -102,11 +103,11 @@ def ascend(  # type: ignore[no-untyped-def]
 
     Args:
         inverse: (B or 1, n, n) H⁻¹, where it is ``known``.
-        H, J, columns, limit, lower, upper, cost, B, n, R, equalities: as ``kernel.descend`` has them; n is at most the
+        H, J, columns, limit, lower, upper, cost, B, n, R, equalities: as ``descend`` has them; n is at most the
             number of slots.
         norm: (B or 1, R) the length of each row.
         x_all, y_all, curvature_all, place_all, row_position_all, position_all, slot_all, M_all, status: written, as by
-            ``kernel.descend``; INFEASIBLE where a constraint cannot be satisfied together with those that are held.
+            ``descend``; INFEASIBLE where a constraint cannot be satisfied together with those that are held.
         rounds: how many steps at most.
     """
     out = tl.program_id(0).to(tl.int64)
@@ -224,20 +225,14 @@ def ascend(  # type: ignore[no-untyped-def]
             pivot = corner - tl.sum(column * w)
             if (pivot <= 0.0) & (outcome == RUNNING):
                 outcome = SINGULAR
-        # where the index goes to, or comes from
-        at = tl.min(tl.where(tl.where(entering >= 0, slot < 0, (slot == leaving) & (slot >= 0)), s, slots))
+        at = place_of(slot, entering, leaving, s, slots)
         if (entering >= 0) & (at == slots):
             outcome = CROWDED
             entering = -1
         w = tl.where((s == at) & (entering >= 0), -1.0, w)
-        M += w[:, None] * (w * (1.0 / pivot))[None, :]
-        if leaving >= 0:  # exactly nothing is left
-            M = tl.where((s == at)[:, None] | (s == at)[None, :], 0.0, M)
-        slot = tl.where(s == at, entering, slot)
-        position = tl.where(real & (j == leaving), -1, tl.where(real & (j == entering), at, position))
-        if rows:
-            row_position = tl.where(r == leaving - n, -1, row_position)
-            row_position = tl.where((r == entering - n) & (entering >= n), at, row_position)
+        M, slot, position, row_position = exchanged(
+            M, w, 1.0 / pivot, slot, position, row_position, entering, leaving, at, s, j, r, n, rows
+        )
         if wanted < 0:
             wanted, rising, gap = _violated(x, lo, up, place, room, length, row_position, equality, j, r, n, R, rows)
     if (outcome == RUNNING) & (wanted < 0):

@@ -229,7 +229,7 @@ class _Launch:
     def _search(self, costs: Tensor, written: tuple[Tensor, ...]) -> None:
         """Fill in what the kernels write."""
         from pear.solvers.active_set.gpu.ascend import ascend
-        from pear.solvers.active_set.gpu.kernel import descend
+        from pear.solvers.active_set.gpu.descend import descend
 
         start, begin, (K, B, n) = self.start, self.begin, costs.shape
         R = start.J.shape[1]

@@ -6,8 +6,20 @@ import triton
 import triton.language as tl
 
 from pear.solvers.active_set import settings
+from pear.solvers.active_set.gpu import start
 
 _REFINEMENTS = tl.constexpr(settings.KERNEL_REFINEMENTS)
+
+FREE = tl.constexpr(start.MOVABLE)
+AT_LOWER = tl.constexpr(start.AT_LOWER)
+AT_UPPER = tl.constexpr(start.AT_UPPER)
+NOWHERE = tl.constexpr(start.NOWHERE)
+UNBOUNDED = tl.constexpr(start.UNBOUNDED)
+RUNNING = tl.constexpr(start.RUNNING)
+OPTIMAL = tl.constexpr(start.OPTIMAL)
+CROWDED = tl.constexpr(start.CROWDED)
+SINGULAR = tl.constexpr(start.SINGULAR)
+INFEASIBLE = tl.constexpr(start.INFEASIBLE)
 
 
 # Triton reads annotations as code, so that there can be none but its own.
@@ -132,6 +144,31 @@ def border(H, J, slot, entering, n, diagonal: tl.constexpr, rows: tl.constexpr):
         border += tl.load(J + (slot - n) * n + entering, mask=(slot >= n) & new_variable, other=0.0)
         border += tl.load(J + (entering - n) * n + slot, mask=free & (entering >= n), other=0.0)
     return border, corner
+
+
+@triton.jit
+def place_of(slot, entering, leaving, s, slots: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The slot that an index goes to, or comes from; the number of slots where there is none."""
+    return tl.min(tl.where(tl.where(entering >= 0, slot < 0, (slot == leaving) & (slot >= 0)), s, slots))
+
+
+@triton.jit
+def exchanged(  # type: ignore[no-untyped-def]
+    M, w, factor, slot, position, row_position, entering, leaving, at, s, j, r, n, rows: tl.constexpr
+):
+    """The working set after an index has come or gone, and its inverse, which changes by a matrix of rank one.
+
+    ``w`` is M times the column that comes, or the column of M that goes; ``factor`` is one over its pivot.
+    """
+    M += w[:, None] * (w * factor)[None, :]
+    if leaving >= 0:  # exactly nothing is left
+        M = tl.where((s == at)[:, None] | (s == at)[None, :], 0.0, M)
+    slot = tl.where(s == at, entering, slot)
+    position = tl.where((j < n) & (j == leaving), -1, tl.where((j < n) & (j == entering), at, position))
+    if rows:
+        row_position = tl.where(r == leaving - n, -1, row_position)
+        row_position = tl.where((r == entering - n) & (entering >= n), at, row_position)
+    return M, slot, position, row_position
 
 
 @triton.jit

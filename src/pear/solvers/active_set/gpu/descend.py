@@ -17,14 +17,24 @@ import triton.language as tl
 
 from pear.optimality import rule
 from pear.solvers.active_set import settings
-from pear.solvers.active_set.gpu import start
 from pear.solvers.active_set.gpu.parts import (
+    AT_LOWER,
+    AT_UPPER,
+    CROWDED,
+    FREE,
+    NOWHERE,
+    OPTIMAL,
+    RUNNING,
+    SINGULAR,
+    UNBOUNDED,
     border,
     curvature_moved,
     curvature_times,
+    exchanged,
     largest_and_sum,
     nearest,
     off_slots,
+    place_of,
     refined,
     row_block,
     row_products,
@@ -36,16 +46,6 @@ _WRONG = tl.constexpr(settings.KERNEL_SIGN)
 _STALLED = tl.constexpr(settings.STALLED)
 _PUSHES = tl.constexpr(settings.KERNEL_PUSHES)
 _PUSH = tl.constexpr(settings.KERNEL_PUSH)
-
-RUNNING = tl.constexpr(start.RUNNING)
-OPTIMAL = tl.constexpr(start.OPTIMAL)
-CROWDED = tl.constexpr(start.CROWDED)
-SINGULAR = tl.constexpr(start.SINGULAR)
-FREE = tl.constexpr(start.MOVABLE)
-AT_LOWER = tl.constexpr(start.AT_LOWER)
-AT_UPPER = tl.constexpr(start.AT_UPPER)
-NOWHERE = tl.constexpr(start.NOWHERE)
-UNBOUNDED = tl.constexpr(start.UNBOUNDED)
 
 
 @triton.jit
@@ -266,7 +266,7 @@ def descend(  # type: ignore[no-untyped-def]
                                 slope += more
                                 outcome = RUNNING
             # the working set changes by one index, and M by a matrix of rank one
-            at = tl.min(tl.where(tl.where(entering >= 0, slot < 0, (slot == leaving) & (slot >= 0)), s, slots))
+            at = place_of(slot, entering, leaving, s, slots)
             if (entering >= 0) & (at == slots):
                 outcome = CROWDED
                 entering = -1
@@ -286,15 +286,10 @@ def descend(  # type: ignore[no-untyped-def]
             factor = tl.where(changes, 1.0 / pivot, 0.0)
             freedom += tl.where(changes, tl.where(more, -1, 1), 0)
             used = tl.maximum(used, tl.where(entering >= 0, at + 1, 0))
-            M += w[:, None] * (w * factor)[None, :]
-            if leaving >= 0:  # exactly nothing is left
-                M = tl.where((s == at)[:, None] | (s == at)[None, :], 0.0, M)
             on_diagonal = tl.where(gone, 0.0, on_diagonal + w * w * factor)
-            slot = tl.where(s == at, entering, slot)
-            position = tl.where(real & (j == leaving), -1, tl.where(real & (j == entering), at, position))
-            if rows:
-                row_position = tl.where(r == leaving - n, -1, row_position)
-                row_position = tl.where((r == entering - n) & (entering >= n), at, row_position)
+            M, slot, position, row_position = exchanged(
+                M, w, factor, slot, position, row_position, entering, leaving, at, s, j, r, n, rows
+            )
         x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
         x, y = refined(
             H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, own, diagonal, rows, chunk
