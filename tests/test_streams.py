@@ -302,7 +302,7 @@ def test_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_problem_with_fields_per_sample_is_refused(folder: Path) -> None:
     problem = pear.Problem(lb=0.0, ub=torch.ones(300, TASK.problem.n), Q=torch.eye(TASK.problem.n))
-    with pytest.raises(pear.ProblemError, match="nor ParquetSamples say which sample is which"):
+    with pytest.raises(pear.ProblemError, match="ParquetSamples does not say which sample is which"):
         trained(pear.ParquetSamples(folder, NAMES, "cost"), pear.PEARLoss(problem), metric=lambda *_: 0.0)
 
 
