@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pear
-from pear.bench.stress import kill
+from pear.bench.stress import kill, soak
 from pear.cli.app import app
 from pear.experiments import (
     FILE_NAME,
@@ -385,3 +386,45 @@ def test_what_is_lost_repeated_or_wrong_is_counted_and_said(terminal: None, monk
     result = CliRunner().invoke(app, ["stress", "kill", "--times", "1"])
     assert result.exit_code == 1
     assert "3 things differ. the row c is missing; the row b is 0, and undisturbed 2; " in result.output
+
+
+def test_a_short_soak_meets_its_goals_but_for_time(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty steps are too few to time; memory, statuses and answers are as they must be."""
+    some = [
+        one for one in soak.STRUCTURES if one.name in ("paths", "paths, in compiled epochs", "some samples infeasible")
+    ]
+    monkeypatch.setattr(soak, "STRUCTURES", some)
+    monkeypatch.setattr(soak, "SLOWDOWN", float("inf"))
+    monkeypatch.setattr(soak, "_JUDGED", 10)
+    result = CliRunner().invoke(app, ["stress", "soak", "--steps", "120"])
+    assert result.exit_code == 0, result.output
+    assert "560 solved, 80 infeasible" in result.stdout
+    assert result.stdout.count("0 wrong") == 3
+    assert "no answer is wrong" in result.stdout
+
+
+def test_a_soak_says_which_goals_are_missed(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = {"early": 1000, "late": 1009, "first": 1.0, "last": 1.2}
+    statuses = Counter({"SOLVED": 5})
+    assert soak.Soaked("a", statuses=statuses, **good).missed() == []
+    bad = soak.Soaked("b", statuses=Counter(), early=1000, late=1020, first=1.0, last=2.0, wrong=["step 3: x"])
+    monkeypatch.setattr(soak, "soak_all", lambda *given: [bad])
+    result = CliRunner().invoke(app, ["stress", "soak"])
+    assert result.exit_code == 1
+    for why in ("step 3: x", "memory grew by 2.0% (goal 1%)", "2.00 times as long", "0 samples are inaccurate"):
+        assert why in result.stderr
+
+
+def test_a_wrong_answer_of_a_long_training_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    training = soak._Training(soak.STRUCTURES[0], 40, 0, lambda steps: None)
+    training.loss(training.model(training.X[:4]), training.C[:4]).backward()
+    last = training.loss.last
+    assert last is not None
+    training._judge(last)
+    assert training.found.wrong == []
+    last._parts.exact.add_(1.0)
+    training._judge(last)
+    assert "the gradient is off" in training.found.wrong[0]
+    last.decision.mul_(2.0)
+    training._judge(last)
+    assert "objective" in training.found.wrong[1]

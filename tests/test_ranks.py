@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
+import logging.handlers
 import multiprocessing
+import os
 import re
 import runpy
 import signal
@@ -129,6 +132,16 @@ def with_masked_samples(folder: Path) -> Found:
         return trained(net, loss, config, (X[:40], C[:40, :3], torch.arange(40)), 0.2, order=in_order)
 
 
+def on_flat_regret(folder: Path) -> Found:
+    """A warning of samples with a zero gradient, more than half of those of all ranks together, on rank 0 alone."""
+    loss, told = pear.PEARLoss(TASK.problem, smoothing=1e-6, guidance=0.0), logging.handlers.BufferingHandler(9)
+    logging.getLogger("pear").addHandler(told)
+    found = trained(model(), loss, FitConfig(learning_rate=1e-9, max_epochs=12, check_every=12, start="given"))
+    logging.getLogger("pear").removeHandler(told)
+    warned = sum("exactly zero" in record.getMessage() for record in told.buffer)
+    return found | {"warned": [loss.warned_of_flat, warned == (rank() == 0)]}
+
+
 def ended_by_a_callback(folder: Path) -> Found:
     calls = []
 
@@ -186,7 +199,7 @@ def own_loop(folder: Path) -> Found:
 
 CASES: list[Callable[[Path], Found]] = [
     *(linear_on_regret, mlp_with_sgd, summed_error, out_of_patience, with_a_loader, with_masked_samples),
-    *(ended_by_a_callback, ended_by_ctrl_c, out_of_time, resumed, own_loop),
+    *(on_flat_regret, ended_by_a_callback, ended_by_ctrl_c, out_of_time, resumed, own_loop),
     *([from_files] if find_spec("pyarrow") else []),
 ]
 
@@ -250,6 +263,17 @@ def one_rank_alone() -> None:
         fit(model(), nn.MSELoss(), (X, C), config=short(data_parallel=False))
 
 
+def a_rank_that_dies() -> None:
+    """Rank 1, in its first step, and without a word."""
+
+    def loss(predicted: Tensor, true: Tensor) -> Tensor:
+        if rank() == 1:
+            os._exit(0)
+        return nn.functional.mse_loss(predicted, true)
+
+    fit(model(), loss, (X, C), config=short())
+
+
 REFUSED: list[Callable[[], None]] = [
     *(an_infeasible_sample, other_samples, another_config, another_order, loaders_that_differ, a_distributed_sampler),
     *(a_wrapped_model, a_callback_that_fails, a_diverging_loss, one_rank_alone),
@@ -267,10 +291,9 @@ def work(number: int, folder: Path) -> None:
     refused = {case.__name__: error_of(case) for case in REFUSED}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         runpy.run_path(str(EXAMPLE))["main"](max_epochs=2)
-    (folder / f"{number}.json").write_text(
-        json.dumps({"cases": found, "refused": refused, "example": printed.getvalue()})
-    )
-    dist.destroy_process_group()
+    all_found = {"cases": found, "refused": refused, "example": printed.getvalue()}
+    (folder / f"{number}.json").write_text(json.dumps(all_found))
+    (folder / "lost.txt").write_text(error_of(a_rank_that_dies))  # by rank 0, which is left
 
 
 @pytest.fixture(scope="module")
@@ -337,6 +360,10 @@ MESSAGES = {
 def test_an_error_of_one_rank_is_one_of_all(ranks: tuple[list[Found], Path], name: str) -> None:
     for found, expected in zip(ranks[0], MESSAGES[name], strict=True):
         assert re.search(expected, found["refused"][name]), found["refused"][name]
+
+
+def test_a_rank_that_dies_is_missed(ranks: tuple[list[Found], Path]) -> None:
+    assert (ranks[1] / "lost.txt").read_text().startswith("TrainingError: rank 0 of 2 has lost the others")
 
 
 def test_the_example(ranks: tuple[list[Found], Path]) -> None:

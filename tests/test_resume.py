@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ import pear
 from pear.losses import make_loss
 from pear.solvers.active_set import saved
 from pear.train import archive
+from pear.train.errors import TrainingError
 from pear.train.history import Progress
 
 GRID = pear.tasks.shortest_path((4, 4))
@@ -148,6 +152,44 @@ def test_samples_by_name_and_by_what_no_file_holds(tmp_path: Path) -> None:
             pear.fit(linear(4, 12), loss, (FEATURES, VALUES, ids), (FEATURES, VALUES), config=config, checkpoint=path)
             assert len(loss.decider.starts) == (60 if loss.samples else kept)
             loss = pear.PEARLoss(ROWS)
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+import test_resume
+test_resume.interrupt_after = lambda epochs: lambda now: os.kill(os.getpid(), signal.SIGKILL)
+test_resume.train_grid(test_resume.Path({path!r}), (4,))
+"""
+
+
+def train_grid(path: Path | None, breaks: tuple[int, ...] = ()) -> nn.Module:
+    return train(linear, lambda: pear.PEARLoss(GRID.problem), (X, C), "Adam", path, breaks)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no kill -9 here")
+def test_a_training_that_is_killed(tmp_path: Path) -> None:
+    """It goes on from the last check."""
+    code = KILLED.format(tests=str(Path(__file__).parent), path=str(tmp_path / "run"))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert same(train_grid(None), train_grid(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
+def test_a_disk_that_is_full_or_read_only(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said, the last checkpoint stays, and once there is room the run goes on from it."""
+
+    def refuse(*_: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(archive, "replace_file", refuse)
+        with pytest.raises(TrainingError, match=f"run cannot be written: {os.strerror(code)}.*make room or give"):
+            train_grid(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+    assert same(train_grid(None), train_grid(tmp_path / "run"))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no kill -9 here")

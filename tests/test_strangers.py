@@ -318,7 +318,7 @@ def test_warm_starts_that_lead_compiled_code_astray_are_refused(column: str, val
     seal(path, {**files, f"{said['at']}.bin": array.tobytes()})
     model, loss = nn.Linear(2, 3).double(), pear.PEARLoss(PROBLEM)
     before = model.weight.detach().clone()
-    with pytest.raises(TrainingError, match="warm starts .* were altered.*nothing has changed: delete it, or give"):
+    with pytest.raises(TrainingError, match=r"warm starts .* were altered.*nothing has changed: delete it, or give"):
         resume(path, model=model, loss=loss)
     assert torch.equal(model.weight, before)
     assert len(loss.decider.starts) == 0

@@ -1,4 +1,4 @@
-"""``pear stress``: awkward problems under a judge that shares nothing with the library, and sweeps that are killed."""
+"""``pear stress``: awkward problems under an independent judge, sweeps that are killed, and long training."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from pear.solvers.threads import count as core_count
 if TYPE_CHECKING:
     from pear.bench.stress.kill import Verdict
     from pear.bench.stress.runner import Run, Tally
+    from pear.bench.stress.soak import Soaked
 
 app = typer.Typer(no_args_is_help=True, help="Try to break this installation.")
 
@@ -97,6 +98,48 @@ def kill_table(found: Verdict) -> Table:
         ("workers that outlived their driver", found.orphans),
     ]
     return Table("A sweep that is killed", ("", "number"), [(what, f"{count:,}") for what, count in rows])
+
+
+@app.command("soak")
+def soak(
+    steps: Annotated[int, typer.Option(help="Number of training steps, over all structures.", min=1)] = 20_000,
+    seed: Annotated[int, typer.Option(help="Of problems, samples and order.", min=0)] = 0,
+) -> None:
+    """Train for long through degenerate points; exit code 1 where memory or steps grow, or an answer is wrong."""
+    from pear.bench.stress.soak import soak_all  # only this command needs it
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=err) as bar:
+        task = bar.add_task("steps", total=steps)
+        found = soak_all(steps, seed, lambda name, done: bar.update(task, advance=done, description=name))
+    shown = soak_table(found)
+    out.print(Text(f"\n{shown.title}", style="bold"))
+    out.print(rich_table(shown))
+    missed = [why for one in found for why in one.missed()]
+    if missed:
+        err.print(Text(f"Goals missed: {'; '.join(missed[:5])}.", style="red"), soft_wrap=True)
+        raise typer.Exit(1)
+    out.print(Text("Memory is flat, steps take as long as at first, and no answer is wrong.", style="green"))
+
+
+def soak_table(found: list[Soaked]) -> Table:
+    """One row for each structure."""
+    headings = (
+        "structure",
+        "statuses",
+        "steps",
+        "MiB after 10 %\n→ at the end",
+        "ms a step at first\n→ at last",
+        "judged",
+    )
+    rows: list[tuple[str, ...]] = []
+    for one in found:
+        statuses = ", ".join(f"{count:,} {name.lower()}" for name, count in one.statuses.most_common())
+        memory = f"{one.early / 2**20:.1f} → {one.late / 2**20:.1f} ({one.growth:+.2%})"
+        times = f"{1e3 * one.first:.2f} → {1e3 * one.last:.2f} (× {one.slowdown:.2f})"
+        judged = f"{one.judged:,}, {one.gradients:,} gradients, {len(one.wrong):,} wrong"
+        rows.append((one.structure, statuses, f"{one.steps:,}", memory, times, judged))
+    return Table("Long training through degenerate points", headings, rows, left=2)
 
 
 def _report(found: Run, to: Path, settings: dict[str, int]) -> None:

@@ -70,7 +70,7 @@ class WarmStarts:
         return name in self._saved
 
     def state(self) -> dict[str, Any]:
-        """All that is kept, as arrays, numbers and texts. Nothing where an id is not a number, a text, or some of these.
+        """All that is kept, as arrays, numbers and texts; nothing where an id is not one of these, or a tuple of them.
 
         Inverses of bases that are too large for a file are left out, and computed afresh here as there.
         """
@@ -137,7 +137,7 @@ class Table(Generic[Rows]):
 
     def state(self, count: int) -> dict[str, Any]:
         """The first ``count`` rows and their fingerprints."""
-        rows = self.rows
+        rows: Any = self.rows
         if isinstance(rows, layout.Table):
             rows = without_large_inverses(rows, count)
         marks = None if self.fingerprints is None else self.fingerprints[:count]

@@ -67,12 +67,22 @@ class Checkpoint:
         )
 
     def save(self, history: History, best_weights: Mapping[str, Any] | None) -> None:
-        """Write the states, the history and the best weights so far."""
+        """Write the states, the history and the best weights so far.
+
+        Raises:
+            TrainingError: the file cannot be written; the last one is as it was.
+        """
         if self.path is None:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         content = {"identity": self.identity, "states": self._states(), "history": history.as_dict()}
-        archive.write(self.path, KIND, VERSION, {**content, "best_weights": best_weights})
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            archive.write(self.path, KIND, VERSION, {**content, "best_weights": best_weights})
+        except OSError as error:
+            raise TrainingError(
+                f"the checkpoint {self.path} cannot be written: {error.strerror or error}. The last one, if there is one, "
+                "is as it was, and the model has its best weights; make room or give another path, and run again"
+            ) from error
 
     def load(self) -> tuple[History, dict[str, Any] | None] | None:
         """Restore the states and return the history and the best weights; None where nothing has been saved.

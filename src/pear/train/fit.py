@@ -58,6 +58,9 @@ def fit(
     the run early, with the best weights so far, or, before the first check, those that the model came with. No global
     random state is read or changed, unless the model does it (dropout), or a DataLoader without a generator.
 
+    Where ``torch.distributed`` is initialised with several ranks, all of them call ``fit`` alike and share every batch:
+    they take the steps of one process with that batch. Rank 0 validates, reports, and keeps the checkpoint.
+
     Args:
         model: maps features (B, p) to predicted costs (B, n). Where features are a tuple it is called as ``model(*x)``,
             where they are a dict as ``model(**x)``.
@@ -97,7 +100,7 @@ def fit(
 
     Raises:
         TrainingError: the loss or the metric is not a number; the model is left with its best weights, or, before the
-            first check, with those that it came with.
+            first check, with those that it came with. Another rank has failed, or is given something else.
         ProblemError: the samples are not what they must be, and the message says how; features or costs of ``train``
             are not finite, and the loss does not mask; names the rows.
 

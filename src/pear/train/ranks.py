@@ -25,7 +25,7 @@ from pear.train.samples.memory import Batch
 
 NUMBERS = 3
 """So many numbers go with every meeting."""
-_MARKS = (1 << 20) - 3  # a place is a whole number below; squares of sums over 64 ranks are exact in float64
+_MARKS = 1 << 26  # the sum of all ranks' places is a whole number below, so that its square is exact in float64
 _TEXT = 4096  # bytes of a message
 
 
@@ -118,7 +118,7 @@ class Ranks:
         """
         if self.device is None:
             return [*map(float, numbers), *[0.0] * (NUMBERS - len(numbers))]
-        room, mark = self._room(), zlib.crc32(what.encode()) % _MARKS
+        room, mark = self._room(), zlib.crc32(what.encode()) % (_MARKS // self.size)
         mine = [mark, mark**2, float(self._interrupted), *numbers]
         room[self.size : self.size + len(mine)] = torch.tensor(mine, dtype=torch.float64)
         found = self._sum(room)
@@ -175,7 +175,8 @@ class Ranks:
                     f"a gradient is {parameter.grad.layout}, and several ranks add dense ones; make its layer with "
                     "sparse=False"
                 )
-        weights, total, added = self.meet(what, weight, weight * float(value) if weight else 0.0, float(value))
+        own = float(value)
+        weights, total, added = self.meet(what, weight, weight * own if weight else 0.0, own)
         share = 1.0 if summed else weight / max(weights, 1.0)
         groups: dict[tuple[torch.dtype, torch.device], list[nn.Parameter]] = {}
         for parameter in parameters:

@@ -97,11 +97,15 @@ class Run:
 
     def share(self) -> None:
         """Give the state of rank 0 to all ranks."""
-        if self.ranks.size == 1 or self.checkpoint is None:
+        checkpoint = self.checkpoint
+        if self.ranks.size == 1 or checkpoint is None:
             return
-        checkpoint, history, best = self.checkpoint, self.history.as_dict(), self.best_weights
-        content = {"states": checkpoint.states(), "history": history, "best_weights": best}
-        said = self.ranks.same("the state of the run", lambda: content)
+
+        def content() -> dict[str, Any]:
+            history, best = self.history.as_dict(), self.best_weights
+            return {"states": checkpoint.states(), "history": history, "best_weights": best}
+
+        said = self.ranks.same("the state of the run", content)
         if not self.ranks.first:
             checkpoint.restore(said["states"])
             self.history, self.best_weights = History.from_dict(said["history"]), said["best_weights"]

@@ -67,7 +67,7 @@ def examine(case: Case) -> Examined:
 def _examine(case: Case) -> Examined:
     try:
         problem = Problem(**case.problem_fields())
-        batch = _answers(case, solve(problem, case.cost, case.smoothing, "auto", "mask", None, **case.overrides))
+        batch = answers(case, solve(problem, case.cost, case.smoothing, "auto", "mask", None, **case.overrides))
     except _CRASHES as error:
         crashed = Verdict("wrong", f"raised {type(error).__name__}: {error}")
         return Examined([crashed] * case.batch, np.zeros(case.batch), 1.0, 0)
@@ -89,7 +89,8 @@ def _examine(case: Case) -> Examined:
     return Examined(verdicts, seconds, _slowest(case, problem, seconds), compared)
 
 
-def _answers(case: Case, solution: Solution) -> list[Answered]:
+def answers(case: Case, solution: Solution) -> list[Answered]:
+    """What the library says of each sample of a case."""
     sign = 1.0 if case.sense == "min" else -1.0
     duals: list[Any] = [(None, None, None)] * case.batch
     if solution.duals is not None:
@@ -108,7 +109,7 @@ def _alone(case: Case, problem: Problem, i: int) -> tuple[Answered | str, float]
     except _CRASHES as error:
         return f"raised {type(error).__name__} alone: {error}", time.perf_counter() - start
     took = time.perf_counter() - start
-    return _answers(one, solution)[0], took
+    return answers(one, solution)[0], took
 
 
 def _slowest(case: Case, problem: Problem, seconds: Array) -> float:
@@ -135,7 +136,7 @@ def _judge_gradients(case: Case, problem: Problem, batch: list[Answered], verdic
     try:
         g = regret_gradient(problem, case.cost, case.true, case.smoothing, on_failure="mask").numpy()
         value, slope = _loss(case, problem, case.cost)
-        ideal = _answers(case, solve(problem, case.true, case.smoothing, "auto", "mask"))
+        ideal = answers(case, solve(problem, case.true, case.smoothing, "auto", "mask"))
         steps = _differences(case, problem, batch, spaces)
     except NotUniqueError as error:
         named = set(error.samples)

@@ -14,7 +14,8 @@ Mask = NDArray[np.bool_]
 NO_BOUND = 1e20
 """A bound of this size or more is none."""
 
-_DIMENSIONS = {"Q": 2, "A": 2, "G": 2, "b": 1, "h": 1, "lb": 1, "ub": 1}
+DIMENSIONS = {"Q": 2, "A": 2, "G": 2, "b": 1, "h": 1, "lb": 1, "ub": 1}
+"""Of each field, where all samples share it."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Case:
         """The case with no sample but i."""
 
         def one(fields: dict[str, Array]) -> dict[str, Array]:
-            return {k: v[i : i + 1] if v.ndim > _DIMENSIONS[k] else v for k, v in fields.items()}
+            return {k: v[i : i + 1] if v.ndim > DIMENSIONS[k] else v for k, v in fields.items()}
 
         rows = slice(i, i + 1)
         return replace(
@@ -105,7 +106,7 @@ class Case:
             value = given.get(name)
             if value is None:
                 return np.full(empty, fill)
-            return value[i] if value.ndim > _DIMENSIONS[name] else value
+            return value[i] if value.ndim > DIMENSIONS[name] else value
 
         lb, ub = part("lb", (n,), -np.inf), part("ub", (n,), np.inf)
         return Sample(
@@ -126,5 +127,5 @@ class Case:
         if self.sparse:
             import scipy.sparse as sp
 
-            fields = {k: sp.csr_array(v) if v.ndim == 2 and _DIMENSIONS[k] == 2 else v for k, v in fields.items()}
+            fields = {k: sp.csr_array(v) if v.ndim == 2 and DIMENSIONS[k] == 2 else v for k, v in fields.items()}
         return {**fields, "sense": self.sense, "n": self.n, "integer": self.integer}
