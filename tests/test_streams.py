@@ -302,7 +302,7 @@ def test_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_problem_with_fields_per_sample_is_refused(folder: Path) -> None:
     problem = pear.Problem(lb=0.0, ub=torch.ones(300, TASK.problem.n), Q=torch.eye(TASK.problem.n))
-    with pytest.raises(pear.ProblemError, match="nor ParquetSamples say which sample is which"):
+    with pytest.raises(pear.ProblemError, match="ParquetSamples does not say which sample is which"):
         trained(pear.ParquetSamples(folder, NAMES, "cost"), pear.PEARLoss(problem), metric=lambda *_: 0.0)
 
 
@@ -341,6 +341,7 @@ def worker_row(**changes: Any) -> workers.WorkerRow:
         step_bytes=20_000,
         batch_size=100,
         alone=10_000.0,
+        busy=8_000.0,
         local=2,
         together=16_000.0,
         latency=1e-3,
@@ -355,10 +356,10 @@ def worker_row(**changes: Any) -> workers.WorkerRow:
 def test_what_is_to_be_expected_of_workers() -> None:
     row = worker_row()
     assert row.rate(1) == 10_000.0
-    # 10 ms a step alone; two sums of 2 messages of 1 ms each, and 20 kB at 10 MB/s
-    assert row.rate(2) == pytest.approx(2 * 100 / (10e-3 + 4e-3 + 2e-3))
+    # 12.5 ms a step beside another; two sums of 2 messages of 1 ms each, and 20 kB at 10 MB/s
+    assert row.rate(2) == pytest.approx(2 * 100 / (12.5e-3 + 4e-3 + 2e-3))
     measured, reckoned = workers.tables([row])
-    assert measured.rows == [("path-5", "40", "20", "10,000", "2", "16,000", "12,500", "-22 %")]
+    assert measured.rows == [("path-5", "40", "20", "10,000", "8,000", "2", "16,000", "10,811", "-32 %")]
     assert reckoned.rows[0] == ("path-5", "1", "10,000", "1.67 min", "11.6 d", "278")
     assert len(reckoned.rows) == 3
     assert workers.tables([worker_row(price=2.0)])[1].rows[0][-1] == "556"

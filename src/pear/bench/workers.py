@@ -95,7 +95,8 @@ class WorkerRow:
         structure: its name; n: variables.
         parameters: of the forecaster; step_bytes: that each worker adds up with the others in a step.
         batch_size: samples a step on each worker.
-        alone: samples a second of one worker; local: how many were measured together; together: all of their samples.
+        alone: samples a second of one worker while the others wait; busy: of the slowest while each trains by itself.
+        local: how many were measured together; together: samples a second of all of them, trained together.
         latency, bandwidth: of what joins the workers.
         workers, samples: to reckon for; price: of a core hour, or None.
     """
@@ -106,6 +107,7 @@ class WorkerRow:
     step_bytes: int
     batch_size: int
     alone: float
+    busy: float
     local: int
     together: float
     latency: float
@@ -115,9 +117,13 @@ class WorkerRow:
     price: float | None
 
     def rate(self, workers: int) -> float:
-        """Samples a second that are to be expected: a step is what it takes alone, and two sums, one of them small."""
+        """Samples a second that are to be expected: a step is what it takes by itself, and two sums, one of them small.
+
+        Several workers are as fast as one is while its neighbours compute, too: they share caches and memory.
+        """
         network = Network(self.latency, self.bandwidth)
-        step = self.batch_size / self.alone + network.seconds(workers, self.step_bytes) + network.seconds(workers, 0)
+        step = self.batch_size / (self.busy if workers > 1 else self.alone)
+        step += network.seconds(workers, self.step_bytes) + network.seconds(workers, 0)
         return workers * self.batch_size / step
 
 
@@ -135,6 +141,7 @@ def run(settings: WorkerSettings, callbacks: Callbacks) -> None:
             step_bytes=4 * found["parameters"],
             batch_size=settings.batch_size,
             alone=found["alone"],
+            busy=found["busy"],
             local=settings.local,
             together=found["together"],
             latency=network[0],
@@ -147,7 +154,10 @@ def run(settings: WorkerSettings, callbacks: Callbacks) -> None:
         callbacks.on_note(
             f"{structure.name}: a message {network[0] * 1e6:.0f} µs, {network[1] / 1e6:,.0f} MB/s between the workers"
         )
-    callbacks.on_note("reckoned: a step takes what it takes alone, and two sums round a ring, one of all gradients")
+    callbacks.on_note(
+        "alone: one worker, the others wait; busy: each by itself at the same time; reckoned: a step of a busy worker, "
+        "and two sums round a ring, one of them of all gradients"
+    )
 
 
 def _measured(settings: WorkerSettings) -> list[dict[str, Any]]:
@@ -179,17 +189,21 @@ def job(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[str, Any
 
 def _one(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str, Any]:
     """What is measured of a structure; all ranks take part."""
-    data, alone, together = Training(settings, structure), [0.0], [0.0]
+    data, alone, busy, together = Training(settings, structure), [0.0], [0.0], [0.0]
     for _ in range(settings.rounds):
         if rank == 0:
             alone.append(data.rate(1))
         dist.barrier()
+        slowest = torch.tensor(data.rate(1))
+        dist.all_reduce(slowest, dist.ReduceOp.MIN)
+        busy.append(float(slowest))
         together.append(data.rate(settings.local))
         dist.barrier()
     small, large = _seconds_of_sum(1), _seconds_of_sum(_LARGE)
     messages, share = 2 * (settings.local - 1), 4 * _LARGE / settings.local
     network = {"latency": small / messages, "bandwidth": messages * share / max(large - small, 1e-9)}
-    return {**network, "parameters": data.parameters, "alone": max(alone), "together": max(together)}
+    rates = {"alone": max(alone), "busy": max(busy), "together": max(together)}
+    return {**network, **rates, "parameters": data.parameters}
 
 
 class Training:
@@ -237,11 +251,11 @@ def tables(rows: list[WorkerRow]) -> list[Table]:
 
 
 def _measured_table(rows: Iterable[WorkerRow]) -> Table:
-    headings = ("structure", "variables", "kB a step", "one worker", "workers", "measured", "reckoned", "off")
+    headings = ("structure", "variables", "kB a step", "alone", "busy", "workers", "measured", "reckoned", "off")
     table = Table("Samples a second, measured and reckoned", headings)
     for row in rows:
         reckoned = row.rate(row.local)
-        rates = (f"{row.alone:,.0f}", str(row.local), f"{row.together:,.0f}", f"{reckoned:,.0f}")
+        rates = (f"{row.alone:,.0f}", f"{row.busy:,.0f}", str(row.local), f"{row.together:,.0f}", f"{reckoned:,.0f}")
         table.rows.append((row.structure, str(row.n), f"{row.step_bytes / 1e3:,.0f}", *rates, _off(row, reckoned)))
     return table
 

@@ -124,10 +124,10 @@ def fit(
         same_samples(ranks, samples)
         check_costs(samples.costs, "train", loss)
         if not isinstance(samples, InMemory) and samples.keys is None and own_rows(problem) is not None:
+            what = "a DataLoader that shuffles" if isinstance(samples, FromLoader) else "ParquetSamples"
             raise ProblemError(
-                f"the problem has fields of its own for {own_rows(problem)} samples, and neither a DataLoader that "
-                "shuffles nor ParquetSamples say which sample is which; take a DataLoader, and let its batches be "
-                "(features, costs, ids) with the row numbers as ids"
+                f"the problem has fields of its own for {own_rows(problem)} samples, and {what} does not say which "
+                "sample is which; let the batches of a DataLoader be (features, costs, ids) with the row numbers as ids"
             )
         samples = samples.usable(model, loss)
         if metric is not None:

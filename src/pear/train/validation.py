@@ -19,6 +19,7 @@ from pear.problem.model import inputs_of, plain_of, recourse_model, unwrap
 from pear.train.loss import keyed
 from pear.train.samples import ParquetSamples, Samples, as_samples
 from pear.train.samples.arrays import Keys, call
+from pear.train.samples.loader import FromLoader
 from pear.train.samples.memory import InMemory, joined
 from pear.train.samples.rows import check_costs, masks
 
@@ -43,9 +44,10 @@ def with_validation(train: Samples, validation: Any, model: nn.Module, problem: 
         own = validation.read() if isinstance(validation, ParquetSamples) else validation
         return train, as_samples(own, "validation", model), 0
     if not isinstance(train, InMemory):
+        what = "a DataLoader" if isinstance(train, FromLoader) else "ParquetSamples"
         raise ProblemError(
-            "a DataLoader and ParquetSamples are not read into memory, so that no samples can be held out of them; "
-            "pass validation=, a pair, a Dataset, another DataLoader, or ParquetSamples of other files"
+            f"{what} is not read into memory, so that no samples can be held out of it; pass "
+            "validation=, a pair, a Dataset, another DataLoader, or ParquetSamples of other files"
         )
     kept, held_out = hold_out(train, validation, problem)
     return kept, held_out, len(held_out)
