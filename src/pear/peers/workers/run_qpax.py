@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -18,13 +17,7 @@ def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
         data: as ``worker.py`` says; ``solver_tol`` and ``target_kappa`` are its own options.
         device: "cpu" or "cuda".
     """
-    if os.environ.get("OMP_NUM_THREADS") == "1":
-        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # another process has data on the same GPU
-    os.environ["JAX_TRACEBACK_FILTERING"] = "off"  # so that the last line of an error is the error
     jax: Any = import_module("jax")
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_platforms", device)
     solve_qp_primal = import_module("qpax").solve_qp_primal
     options = {name: float(data[name]) for name in ("solver_tol", "target_kappa")}
     cost, true, *fixed = (jax.device_put(data[name]) for name in ("cost", "true", *SHARED))

@@ -51,10 +51,23 @@ def main() -> None:
 
 
 def _prepared(peer: Any, data: dict[str, Any], device: str) -> Step:
+    if "jax" in peer.PACKAGES:
+        _set_up_jax(device)
     if hasattr(peer, "prepare"):
         prepared: Step = peer.prepare(data, device)
         return prepared
     return regrets(peer.program if hasattr(peer, "program") else lambda data: peer.layer(data["Q"]), data, device)
+
+
+def _set_up_jax(device: str) -> None:
+    """Float64, on this device, and no more threads than asked for."""
+    if os.environ.get("OMP_NUM_THREADS") == "1":
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # another process has data on the same GPU
+    os.environ["JAX_TRACEBACK_FILTERING"] = "off"  # so that the last line of an error is the error
+    jax: Any = importlib.import_module("jax")
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_platforms", device)
 
 
 def with_bounds_as_rows(data: dict[str, Any]) -> dict[str, Any]:
