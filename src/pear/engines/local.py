@@ -94,6 +94,8 @@ class Processes(Engine):
             while self._listen(hear, seconds):
                 pass
             return
+        for worker in [one for one in self.workers if one.idle and not one.process.is_alive()]:
+            self._replace(worker, hear)  # before it is handed a task, which would be blamed for its death
         while len(self.workers) < min(self._jobs, len(self.tasks)):
             self.workers.append(Worker.start())
         for worker in self.workers:
@@ -111,7 +113,7 @@ class Processes(Engine):
     def close(self) -> None:
         """Let idle workers end, and kill the others: nothing that they do can be left half done."""
         for worker in self.workers:
-            if worker.ready and worker.ticket is None:
+            if worker.idle:
                 with contextlib.suppress(OSError):  # it has ended already
                     worker.line.send(None)
             else:
@@ -124,7 +126,7 @@ class Processes(Engine):
         self._waiting.append(ticket)
 
     def _hand_out(self, worker: Worker, hear: Hear) -> None:
-        if worker.ticket is not None or not worker.ready or not self._waiting:
+        if not worker.idle or not self._waiting:
             return
         try:
             worker.line.send(self.tasks[self._waiting[0]])

@@ -69,6 +69,11 @@ class Worker:
         theirs.close()  # so that the line ends when the worker does
         return cls(process, ours)
 
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for a task."""
+        return self.ready and self.ticket is None
+
     def end(self) -> str:
         """Wait for a process that has died, and say how."""
         self.process.join()
