@@ -221,6 +221,7 @@ def test_a_machine_that_is_lost_loses_no_run_and_blames_none(cluster: Any, tmp_p
 
     @ray.remote(num_cpus=2, scheduling_strategy=strategy(ray.get_runtime_context().get_node_id(), soft=False))
     def keep_the_first_busy() -> None:
+        (tmp_path / "busy").touch()
         while not gone.exists():
             time.sleep(0.05)
 
@@ -232,6 +233,8 @@ def test_a_machine_that_is_lost_loses_no_run_and_blames_none(cluster: Any, tmp_p
             gone.touch()
 
     busy = keep_the_first_busy.remote()
+    while not (tmp_path / "busy").exists():  # or runs would be there first
+        time.sleep(0.05)
     with start("ray") as engine, open_folder(tmp_path / "ray") as database:
         assert engine.slots == 3
         run_all(runs, database, listen=lose_the_second, engine=engine)
