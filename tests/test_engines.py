@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import pear
-from pear.bench.stress.kill import outcome
+from pear.bench.stress.kill import _below, outcome
 from pear.engines import Begun, Ended, Engine, EngineError, Lost, Told, Update, check_name, start
 from pear.engines.worker import Raised, Returned, Said, _outcome
 from pear.experiments import Event, Run, open_folder, run_all
@@ -229,6 +229,9 @@ def test_a_machine_that_is_lost_loses_no_run_and_blames_none(cluster: Any, tmp_p
         if (event.progress or event.record) and not gone.exists():
             if event.record:  # the mailbox came too late for progress; the next run is begun at once
                 time.sleep(0.2)
+            raylet = second.all_processes["raylet"][0].process.pid
+            for pid in (raylet, *_below(raylet)):  # with its workers, which would end what they do otherwise
+                os.kill(pid, signal.SIGKILL)
             cluster.remove_node(second, allow_graceful=False)
             gone.touch()
 
