@@ -196,7 +196,7 @@ def _some_are_done(folder: Path) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_ctrl_c_stops_and_the_same_command_goes_on(reproduce: Reproduce, tmp_path: Path, jobs: int) -> None:
     options = ["lp-degree", "--tasks", "shortest-path", "--methods", "pear", "--degrees", "8", "--jobs", str(jobs)]
     # A shell that runs the tests in the background has them ignore Ctrl-C, and so would what they start.

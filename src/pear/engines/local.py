@@ -9,7 +9,7 @@ from typing import Any
 
 from pear.engines.base import Begun, Engine, Hear, Resources, Told
 from pear.engines.errors import EngineError
-from pear.engines.worker import Raised, Said, Worker
+from pear.engines.worker import Raised, Said, Taken, Worker
 from pear.solvers.threads import count
 
 MAX_STARTS = 5
@@ -94,12 +94,10 @@ class Processes(Engine):
             while self._listen(hear, seconds):
                 pass
             return
-        for worker in [one for one in self.workers if one.idle and not one.process.is_alive()]:
-            self._replace(worker, hear)  # before it is handed a task, which would be blamed for its death
         while len(self.workers) < min(self._jobs, len(self.tasks)):
             self.workers.append(Worker.start())
         for worker in self.workers:
-            self._hand_out(worker, hear)
+            self._hand_out(worker)
         self._listen(hear, seconds)
 
     def _listen(self, hear: Hear, seconds: float | None) -> bool:
@@ -125,15 +123,14 @@ class Processes(Engine):
     def _hand_over(self, ticket: int) -> None:
         self._waiting.append(ticket)
 
-    def _hand_out(self, worker: Worker, hear: Hear) -> None:
+    def _hand_out(self, worker: Worker) -> None:
         if not worker.idle or not self._waiting:
             return
         try:
             worker.line.send(self.tasks[self._waiting[0]])
         except OSError:  # it has died; the end of its line is heard next
             return
-        worker.ticket = self._waiting.popleft()
-        hear(Begun(worker.ticket))
+        worker.ticket, worker.taken = self._waiting.popleft(), False
 
     def _hear(self, worker: Worker, hear: Hear) -> None:
         try:
@@ -145,6 +142,9 @@ class Processes(Engine):
             worker.ready, self._starts = True, 0
         elif isinstance(message, Raised):
             raise message.error
+        elif worker.ticket is not None and isinstance(message, Taken):
+            worker.taken, self._starts = True, 0
+            hear(Begun(worker.ticket))
         elif worker.ticket is not None and isinstance(message, Said):
             hear(Told(worker.ticket, message.message))
         elif worker.ticket is not None:
@@ -155,12 +155,15 @@ class Processes(Engine):
         """Let go of a worker that has died, and do its task once more; the next ``wait`` starts another."""
         how = worker.end()
         self.workers.remove(worker)
-        if not worker.ready:
+        early = not worker.ready or (worker.ticket is not None and not worker.taken)
+        if early:
             self._starts += 1
         if self._starts >= MAX_STARTS:
             raise EngineError(
                 f"{self._starts} worker processes in a row ended before they were ready, the last with {how}; what has "
                 "ended is kept. Is there enough memory? Try again with 1 job"
             )
-        if worker.ticket is not None:
+        if worker.ticket is not None and early:  # it had died before the task came, which is not to blame
+            self._waiting.appendleft(worker.ticket)
+        elif worker.ticket is not None:
             self._begin_anew(worker.ticket, how, hear)

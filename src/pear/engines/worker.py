@@ -26,6 +26,10 @@ from pear.engines.errors import EngineError
 _PR_SET_PDEATHSIG = 1
 
 
+class Taken(NamedTuple):
+    """A worker has the task it was sent: what happens to it from here on may be the task's doing."""
+
+
 class Said(NamedTuple):
     """What a task says on its way."""
 
@@ -50,12 +54,14 @@ class Worker:
 
     Attributes:
         process: runs ``_work``; line: ours to it.
-        ticket: of the task it does; ready: whether it has said that it is there.
+        ticket: of the task it does; taken: whether it has said that it has it.
+        ready: whether it has said that it is there.
     """
 
     process: SpawnProcess
     line: Connection
     ticket: int | None = None
+    taken: bool = False
     ready: bool = False
 
     @classmethod
@@ -90,6 +96,7 @@ def _work(line: Connection, driver: int) -> None:
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         line.send(None)
         while (task := line.recv()) is not None:
+            line.send(Taken())
             line.send(_outcome(line, *task))
 
 
