@@ -286,7 +286,8 @@ def published(method: str) -> tuple[float, float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "mean", "deviation"), [("mse", 15.428, 3.085), ("spo+", 4.403, 1.491), ("pfyl", 5.236, 2.331)]
+    ("method", "mean", "deviation"),
+    [("mse", 15.428, 3.085), ("spo+", 4.403, 1.491), pytest.param("pfyl", 5.236, 2.331, marks=pytest.mark.long)],
 )
 def test_published_regret_comes_out_to_every_digit(method: str, mean: float, deviation: float) -> None:
     assert published(method) == (mean, deviation)
