@@ -264,7 +264,7 @@ def test_room_that_was_missing_is_made(here: None, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_inverse_is_that_of_the_problem(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan that starts from H⁻¹ is given it, computed once; with a predicted curvature it is given none."""
+    """A plan that starts from H⁻¹ is given it, computed once, where all samples share it, and nobody predicts it."""
     given: list[Tensor | None] = []
     plain = Compiled.solve
 
@@ -283,7 +283,8 @@ def test_the_inverse_is_that_of_the_problem(here: None, monkeypatch: pytest.Monk
     assert first is second
     torch.testing.assert_close(first[0], torch.linalg.inv(Q))
     layer(COSTS, Q=2 * Q)
-    assert given[2] is None
+    pear.DecisionLayer(pear.Problem(Q.expand(len(COSTS), 3, 3), lb=-1.0, ub=1.0), 0.0)(COSTS)  # of each sample's own
+    assert given[2:] == [None, None]
 
 
 @pytest.mark.parametrize("sense", ["min", "max"])

@@ -221,10 +221,10 @@ class GPUPass:
         return replace(found, **both)
 
     def _inverse(self, programs: Curved) -> Tensor | None:
-        """(B or 1, n, n) H⁻¹ of the problem's own programs, where solutions are found from it."""
-        plan, own = self._plan, programs is self._own
-        wanted = plan is not None and plan.inverts and own and programs.definite and not programs.qp.diagonal
-        return programs.inverse if wanted else None
+        """(1, n, n) H⁻¹ where all samples share the problem's own, and solutions are found from it."""
+        plan, qp = self._plan, programs.qp
+        shared = programs is self._own and len(qp.H) == 1 and not qp.diagonal
+        return programs.inverse if shared and programs.definite and plan is not None and plan.inverts else None
 
     def _learn(self, found: gpu.Descent) -> bool:
         """Whether room was missing, and there is more now."""
