@@ -398,11 +398,14 @@ def test_ctrl_c_twice_ends_at_once_and_leaves_a_database_that_is_whole(tmp_path:
 # --- all of it, at random moments -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_that_is_killed_and_resumed_is_that_of_an_undisturbed_one(terminal: None) -> None:
-    result = CliRunner().invoke(app, ["stress", "kill", "--times", "1", "--seed", "3"])
+    result = CliRunner().invoke(app, ["stress", "kill", "--times", "2", "--seed", "3"])
     assert result.exit_code == 0, result.output
     assert "Nothing is lost, nothing is repeated, nothing is wrong." in result.output
+
+
+def test_an_engine_that_does_not_exist_is_not_killed(terminal: None) -> None:
     refused = CliRunner().invoke(app, ["stress", "kill", "--engine", "steam"])
     assert refused.exit_code == 2
     assert "there is no engine 'steam'; there is local, ray or ray://HOST:PORT" in refused.output

@@ -613,7 +613,7 @@ def test_a_run_that_kills_its_process_twice_fails_and_costs_no_other(database: D
     assert sorted(database.statuses().values()) == ["done", "done", "done", "failed"]
 
 
-@pytest.mark.slow
+@pytest.mark.long  # on the command line it is test_reproduce.py's
 def test_an_interruption_stops_the_workers_and_the_rest_is_done_the_next_time(database: Database) -> None:
     long = path_run("pear", **LONG)
     runs = [path_run(), long, path_run(seed=1), path_run(seed=2)]
