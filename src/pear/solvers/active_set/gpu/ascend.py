@@ -64,6 +64,7 @@ def _violated(  # type: ignore[no-untyped-def]
 @triton.jit
 def ascend(  # type: ignore[no-untyped-def]
     inverse,
+    inverse_outcome,
     H,
     J,
     columns,
@@ -91,7 +92,6 @@ def ascend(  # type: ignore[no-untyped-def]
     norm_stride,
     bound_stride,
     rounds,
-    known: tl.constexpr,
     diagonal: tl.constexpr,
     rows: tl.constexpr,
     width: tl.constexpr,
@@ -102,7 +102,8 @@ def ascend(  # type: ignore[no-untyped-def]
     """From the minimum without constraints to that with them; one block for each sample and cost.
 
     Args:
-        inverse: (B or 1, n, n) H⁻¹, where it is ``known``.
+        inverse, inverse_outcome: (B or 1, n, n) H⁻¹, and (B or 1,) int32 RUNNING, or SINGULAR where there is none; not
+            looked at where H is diagonal.
         H, J, columns, limit, lower, upper, cost, B, n, R, equalities: as ``descend`` has them; n is at most the
             number of slots.
         norm: (B or 1, R) the length of each row.
@@ -132,25 +133,14 @@ def ascend(  # type: ignore[no-untyped-def]
     position = tl.where(real, j, -1)
     row_position = tl.full((height,), -1, tl.int32)
     place = tl.where(real, FREE, NOWHERE)
-    outcome = RUNNING
-    M = tl.zeros((slots, slots), tl.float64)
+    inside = (s < n)[:, None] & (s < n)[None, :]
     if diagonal:
         weight = tl.load(H + s, mask=s < n, other=1.0)
-        outcome = tl.where(tl.min(weight) > 0.0, outcome, SINGULAR)
-        M = tl.where((s[:, None] == s[None, :]) & (s < n)[:, None], 1.0 / weight[:, None], 0.0)
-    elif known:
-        inside = (s < n)[:, None] & (s < n)[None, :]
+        outcome = tl.where(tl.min(weight) > 0.0, RUNNING, SINGULAR)
+        M = tl.where((s[:, None] == s[None, :]) & inside, 1.0 / weight[:, None], 0.0)
+    else:
+        outcome = tl.load(inverse_outcome + tl.where(H_stride > 0, sample, 0))
         M = tl.load(inverse + sample * H_stride + s[:, None] * n + s[None, :], mask=inside, other=0.0)
-    else:  # one variable after another
-        for t in range(0, n):
-            column = tl.load(H + t * n + s, mask=s < t, other=0.0)
-            corner = tl.load(H + t * n + t)
-            w = tl.sum(M * column[:, None], axis=0)
-            pivot = corner - tl.sum(column * w)
-            if pivot <= _ROUNDOFF * corner:
-                outcome = SINGULAR
-            w = tl.where(s == t, -1.0, w)
-            M += w[:, None] * (w * (1.0 / pivot))[None, :]
     easiest = tl.max(tl.sum(tl.where(s[:, None] == s[None, :], M, 0.0), axis=0))
     x = off_slots(-tl.sum(M * tl.load(cost + out * n + s, mask=s < n, other=0.0)[:, None], axis=0), position)
     reduced = tl.zeros((width,), tl.float64)  # gradient of the Lagrangian: zero where a variable is free

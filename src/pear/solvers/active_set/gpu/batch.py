@@ -20,6 +20,7 @@ from pear.solvers.active_set.gpu.start import (
     AT_UPPER,
     CROWDED,
     OPTIMAL,
+    RUNNING,
     SINGULAR,
     ElasticStart,
     FreeStart,
@@ -237,10 +238,9 @@ class _Launch:
         strides = (*self._strides, _stride(start.limit), _stride(start.J[:, :, 0]), _stride(start.lower))
         sizes, rounds = (B, n, R, start.equalities), 5 * (n + R) + 50
         if isinstance(start, FreeStart) or begin is None:
-            known = self.H if self.inverse is None else self.inverse.contiguous()
             ascend[(K * B,)](
-                known, *constraints, *written, *sizes, *strides, rounds,
-                known=self.inverse is not None, diagonal=self.qp.diagonal, **self.sizes,
+                *self._inverse(), *constraints, *written, *sizes, *strides, rounds,
+                diagonal=self.qp.diagonal, **self.sizes,
             )  # fmt: skip
         else:
             order = torch.empty(B, self.slots, dtype=torch.int32, device=costs.device)
@@ -250,6 +250,15 @@ class _Launch:
                 begin.free, rounds, K,
                 elastic=start.elastic, diagonal=self.qp.diagonal, **self.sizes,
             )  # fmt: skip
+
+    def _inverse(self) -> tuple[Tensor, Tensor]:
+        """H⁻¹ and whether there is one, as ``ascend`` takes it."""
+        from pear.solvers.active_set.gpu.invert import inverted
+
+        if self.inverse is None and not self.qp.diagonal:
+            return inverted(self.H)
+        known = self.H if self.inverse is None else self.inverse.contiguous()
+        return known, torch.full(known.shape[:1], RUNNING, dtype=torch.int32, device=known.device)
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """See ``Descent.project``."""

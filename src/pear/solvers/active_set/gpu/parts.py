@@ -124,6 +124,12 @@ def two_sums(first, second, other_first, other_second):  # type: ignore[no-untyp
 
 
 @triton.jit
+def three_sums(first, second, third, other_first, other_second, other_third):  # type: ignore[no-untyped-def]
+    """All three sums."""
+    return first + other_first, second + other_second, third + other_third
+
+
+@triton.jit
 def largest_and_sum(largest, total, other_largest, other_total):  # type: ignore[no-untyped-def]
     """The larger one and the sum."""
     return tl.maximum(largest, other_largest), total + other_total
