@@ -155,6 +155,7 @@ def modules() -> dict[str, types.ModuleType]:
         "minimum": lambda a, b: block(np.minimum(a, b)),
         "abs": lambda value: block(np.abs(value)),
         "sum": reduction(np.sum),
+        "cumsum": lambda value, axis: block(np.cumsum(value, axis=axis)),
         "max": reduction(np.max, np.argmax),
         "min": reduction(np.min, np.argmin),
     }

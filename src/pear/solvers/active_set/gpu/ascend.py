@@ -23,6 +23,7 @@ from pear.solvers.active_set.gpu.parts import (
     RUNNING,
     SINGULAR,
     border,
+    curvature_at,
     curvature_times,
     exchanged,
     farthest,
@@ -92,6 +93,7 @@ def ascend(  # type: ignore[no-untyped-def]
     norm_stride,
     bound_stride,
     rounds,
+    held_only: tl.constexpr,
     diagonal: tl.constexpr,
     rows: tl.constexpr,
     width: tl.constexpr,
@@ -158,12 +160,17 @@ def ascend(  # type: ignore[no-untyped-def]
         depends = product <= _ROUNDOFF * easiest * squares  # nothing can move, but multipliers can
         force = tl.where(depends, tl.where(gap > 0.0, 1.0, -1.0), gap / product)
         p = tl.where(depends, 0.0, off_slots(force * w, position))
-        change = curvature_times(H, p, scratch, n, j, diagonal, chunk)
+        asked = (place == AT_LOWER) | (place == AT_UPPER) | (real & (j == wanted))  # where a multiplier is, or will be
+        if held_only and not diagonal:
+            change = curvature_at(H, p, asked, place_all + out * n, scratch, n, j, chunk)
+        else:
+            change = curvature_times(H, p, scratch, n, j, diagonal, chunk)
         more = tl.zeros((height,), tl.float64)
         if rows:
             more = off_slots(force * w, row_position)
             more = tl.where(r == wanted - n, -force, more)
             change += tl.sum(row_block(J, r, j, R, n) * more[:, None], axis=0)
+        change = tl.where(asked, change, 0.0)
         # ratio test: to the first multiplier that reaches zero
         upwards = tl.where(place == AT_LOWER, 1.0, tl.where(place == AT_UPPER, -1.0, 0.0))
         upwards = tl.where(lo < up, upwards, 0.0)

@@ -35,6 +35,7 @@ _SLOTS = {32: (1, 128), 64: (2, 255), 128: (8, 255)}
 _MOSTLY_FREE = 0.4  # from this share of free variables on the minimum without constraints is nearer than a vertex
 
 _SPARE = 4  # rows that must find room beside all variables
+_HELD_ONLY = True  # the dual method reads the rows of H that belong to variables at bounds, and no others
 _TILE = 4096  # numbers of H, or of the rows, that a block looks at together
 
 
@@ -240,7 +241,7 @@ class _Launch:
         if isinstance(start, FreeStart) or begin is None:
             ascend[(K * B,)](
                 *self._inverse(), *constraints, *written, *sizes, *strides, rounds,
-                diagonal=self.qp.diagonal, **self.sizes,
+                held_only=_HELD_ONLY, diagonal=self.qp.diagonal, **self.sizes,
             )  # fmt: skip
         else:
             order = torch.empty(B, self.slots, dtype=torch.int32, device=costs.device)
