@@ -16,7 +16,7 @@ from pear.optimality.verify import verify
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set import solve as active_set
 from pear.solvers.active_set.gpu import batch as gpu
-from pear.solvers.active_set.gpu.start import RUNNING, FreeStart
+from pear.solvers.active_set.gpu.start import RUNNING, SINGULAR, FreeStart
 
 
 @pytest.fixture(autouse=True)
@@ -183,6 +183,14 @@ def test_inverses_in_halves(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     inverse, outcome = invert.inverted(H)
     torch.testing.assert_close(inverse, torch.linalg.inv(H), rtol=1e-10, atol=1e-12)
     assert outcome.tolist() == [RUNNING] * 4
+
+
+def test_a_last_pivot_that_is_rounding_is_singular(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of the last entry after the others may be positive, and is compared with the entry itself."""
+    invert = import_module("pear.solvers.active_set.gpu.invert")
+    monkeypatch.setattr(invert, "LAUNCH", {1: (1, 255)})
+    off = torch.eye(5, dtype=torch.float64) - 0.2
+    assert invert.inverted(off @ program(5, B=16, own_Q=True).H @ off)[1].tolist() == [SINGULAR] * 16
 
 
 @pytest.mark.parametrize("most", [4, 16])
