@@ -193,3 +193,16 @@ def test_neighbours_of_a_path_come_in_its_kind_and_once_for_each_row() -> None:
     for bad in (torch.zeros(1, 40), 0.5 * z[:1], z[:1] + z[1:2]):
         with pytest.raises(pear.ProblemError, match="row 0 is no path from node 0 to node 24"):
             task.adjacent(bad)
+
+
+def test_a_vertex_with_too_many_edges_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The apex of a pyramid over an octagon: five constraints more than three dimensions need."""
+    angle = np.arange(8) * np.pi / 4
+    G = np.column_stack([np.cos(angle), np.sin(angle), np.ones(8)])
+    apex = np.array([0.0, 0.0, 1.0])
+    free = np.full(3, np.inf)
+    below = np.array([-np.inf, -np.inf, 0.0])
+    assert len(adjacent_vertices(apex, G, np.ones(8), below, free)) == 8
+    monkeypatch.setattr("pear.losses.vertices._MOST_PAIRS", 4)
+    with pytest.raises(pear.ProblemError, match=r"too degenerate: 5 constraints more than it needs .* use PEAR"):
+        adjacent_vertices(apex, G, np.ones(8), below, free)

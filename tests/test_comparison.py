@@ -102,6 +102,15 @@ def test_slower_methods_are_compared_on_the_seeds_that_they_have(tmp_path: Path)
     assert section.grids[1].rows[0][:4] == ("degree 8", "LAVA", "4.800", "3.950")
 
 
+def test_a_shorter_time_cap_is_named(tmp_path: Path) -> None:
+    chosen = {"degrees": [8], "seeds": [30, 31]}
+    ours = expand(["comparison"], Selection(["knapsack"], **chosen))
+    slower = expand(["comparison"], Selection(["knapsack"], ["pfyl"], time_cap=60.0, **chosen))
+    section = comparison_section(read(database(tmp_path, [record(run, 0.01 * run.seed) for run in (*ours, *slower)])))
+    assert section is not None
+    assert {row[1] for row in section.grids[1].rows} == {"PFYL, 60 s"}
+
+
 # --- databases of several machines ----------------------------------------------------------------------------------
 
 

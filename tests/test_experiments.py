@@ -7,6 +7,7 @@ import errno
 import json
 import multiprocessing
 import os
+import shutil
 import sqlite3
 import statistics
 import subprocess
@@ -30,6 +31,7 @@ from pear.experiments import (
     Record,
     Run,
     Selection,
+    commit,
     execute,
     expand,
     export,
@@ -661,3 +663,45 @@ def test_a_worker_is_out_of_reach_of_ctrl_c_while_it_starts() -> None:
         "    assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A repository of one commit that holds the module which tells the commit."""
+    package = tmp_path / "clone" / "pear" / "experiments"
+    package.mkdir(parents=True)
+    (package / "commit.py").write_text(Path(commit.__file__).read_text("utf-8"), "utf-8")
+    (tmp_path / "clone" / ".gitattributes").write_text("commit.py export-subst\n", "utf-8")
+    who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "first"]):
+        subprocess.run(["git", "-C", str(tmp_path / "clone"), *words], check=True)
+    return tmp_path / "clone"
+
+
+def told_commit(folder: Path) -> str:
+    code = "import runpy; print(runpy.run_path('pear/experiments/commit.py')['commit']())"
+    return subprocess.run(
+        [sys.executable, "-c", code.replace("pear/", f"{folder}/pear/")], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_the_commit_is_told_in_a_clone_and_in_an_archive(clone: Path, tmp_path: Path) -> None:
+    head = git(clone, "rev-parse", "--short", "HEAD")
+    assert told_commit(clone) == head
+    git(clone, "archive", "-o", str(tmp_path / "archive.tar"), "HEAD")
+    shutil.unpack_archive(tmp_path / "archive.tar", tmp_path / "archive")
+    assert told_commit(tmp_path / "archive") == head
+    with (clone / "pear" / "experiments" / "commit.py").open("a", encoding="utf-8") as file:
+        file.write("\n")
+    assert told_commit(clone) == head + "+"
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_a_package_installed_within_another_repository_tells_no_commit(clone: Path) -> None:
+    shutil.copytree(clone / "pear", clone / "site" / "pear")
+    assert told_commit(clone / "site") == "None"

@@ -16,6 +16,7 @@ from typing import Any
 
 import pear
 from pear.errors import PearError
+from pear.experiments.commit import commit
 from pear.experiments.database import Database
 from pear.experiments.errors import RunError
 from pear.experiments.protocols import PROTOCOLS
@@ -200,8 +201,10 @@ def _reason(error: Exception) -> str:
 
 
 def versions(packages: tuple[str, ...] = _PACKAGES) -> dict[str, str]:
-    """The versions of Python, of this package and of those ``packages`` that are installed."""
+    """The versions of Python, of this package with its commit, and of those ``packages`` that are installed."""
     found = {"pear": pear.__version__, "python": platform.python_version()}
+    if here := commit():
+        found["commit"] = here
     for package in packages:
         try:
             found[package] = importlib.metadata.version(package)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -56,7 +57,7 @@ class LAVALoss(DecisionLoss):
         check_number("threshold", threshold)
         self.threshold = float(threshold)
         self._adjacent = with_keys(adjacent or OwnProblem(self.problem).adjacent)
-        self._away: dict[tuple[Hashable, bytes], Tensor] = {}
+        self._away: dict[tuple[Hashable, bytes], _Differences] = {}
         self._away_in = self.problem
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
@@ -64,16 +65,14 @@ class LAVALoss(DecisionLoss):
         # in float64: a vertex rounded to float32 violates the constraints that meet in it
         away = self._differences(self.best(true.double(), ids), ids)
         with self.timed("gradient"):
-            slots = len(away) * max(map(len, away))
+            slots = len(away) * max(one.vectors for one in away)
             if slots == 0:
                 return 0.0 * predicted.sum()
-            # Nothing is padded: a degenerate vertex has thousands of neighbours where the others have a hundred.
-            products = [rows.to(predicted) @ cost for rows, cost in zip(away, predicted, strict=True)]
-            dearer = self.problem.sign * torch.cat(products)
+            dearer = self.problem.sign * _products(away, predicted)
             return torch.where(dearer >= self.threshold, dearer, 0.0).sum() / slots
 
-    def _differences(self, best: Tensor, ids: list[Hashable] | None) -> list[Tensor]:
-        """z*(c) − v for the neighbours v of each sample's best vertex: (k, n) tensors."""
+    def _differences(self, best: Tensor, ids: list[Hashable] | None) -> list[_Differences]:
+        """z*(c) − v for the neighbours v of each sample's best vertex."""
         if self._away_in is not self.problem:  # another one was assigned
             self._away, self._away_in = {}, self.problem
         # Adding 0.0 makes one zero of −0.0 and 0.0.
@@ -89,5 +88,37 @@ class LAVALoss(DecisionLoss):
                 rows = list(new.values())
                 vertices, keys = best[rows], None if ids is None else [ids[i] for i in rows]
                 for name, z, neighbours in zip(new, vertices, self._adjacent(vertices, keys), strict=True):
-                    self._away[name] = z - neighbours.detach().to(z).reshape(-1, len(z))
+                    self._away[name] = _Differences.of(z - neighbours.detach().to(z).reshape(-1, len(z)))
         return [self._away[name] for name in names]
+
+
+class _Differences(NamedTuple):
+    """k vectors by their entries that are not zero: neighbours differ in few variables.
+
+    Attributes:
+        vectors: k, how many.
+        row, column: of each entry; value: what it is.
+    """
+
+    vectors: int
+    row: Tensor
+    column: Tensor
+    value: Tensor
+
+    @classmethod
+    def of(cls, rows: Tensor) -> _Differences:
+        """From a (k, n) tensor."""
+        row, column = rows.nonzero(as_tuple=True)
+        return cls(len(rows), row, column, rows[row, column])
+
+
+def _products(away: list[_Differences], cost: Tensor) -> Tensor:
+    """The products of each sample's vectors with its cost (B, n), one sample's after the other's, without padding.
+
+    A degenerate vertex has thousands of neighbours where the others have a hundred.
+    """
+    ends = torch.tensor([one.vectors for one in away]).cumsum(0).tolist()
+    row = torch.cat([one.row + end - one.vectors for one, end in zip(away, ends, strict=True)])
+    place = torch.cat([one.column + i * cost.shape[1] for i, one in enumerate(away)])
+    value = torch.cat([one.value for one in away]).to(cost)
+    return cost.new_zeros(ends[-1]).index_add(0, row, value * cost.flatten().index_select(0, place))

@@ -11,6 +11,7 @@ from pear.optimality.rule import RANK, TIGHT
 Array = NDArray[np.float64]
 
 _PAIRS = 2**22  # of rays that are looked at together: 16 MB for each array of them
+_MOST_PAIRS = 2**32  # of rays that are looked at in all, which takes minutes
 
 
 def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array, A: Array | None = None) -> Array:
@@ -31,7 +32,7 @@ def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array, A: Arr
         (k, n) vertices, every one once.
 
     Raises:
-        ProblemError: z is not feasible, or not a vertex.
+        ProblemError: z is not feasible, not a vertex, or so degenerate that its edges are too many to be found.
     """
     scale = max(1.0, float(np.abs(z).max(initial=0.0)))
     low, high = z - lb <= TIGHT * scale, ub - z <= TIGHT * scale
@@ -65,6 +66,11 @@ def extreme_rays(M: Array) -> Array:
         side = rays @ row
         side[np.abs(side) <= RANK * max(1.0, float(np.abs(row).max(initial=0.0)))] = 0.0
         first, second = np.nonzero(side > 0)[0], np.nonzero(side < 0)[0]
+        if len(first) * len(second) > _MOST_PAIRS:
+            raise ProblemError(
+                f"the vertex is too degenerate: {len(M)} constraints more than it needs meet in it, and with {i} of "
+                f"them {len(rays):,} edges leave it already; leave the sample out, or use PEAR, which needs none"
+            )
         a, b = _adjacent(rays, first, second, M[:i])
         new = rays[a] * -side[b, None] + rays[b] * side[a, None]
         new /= np.maximum(new.max(1, keepdims=True, initial=0.0), 1e-300)

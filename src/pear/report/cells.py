@@ -91,7 +91,7 @@ def cell(runs: Runs, wanted: Published) -> Cell:
         return Cell(wanted, {}, None, None, Verdict.NOT_RUN, failed=failed)
     mean, std = mean_and_deviation([values[seed] for seed in sorted(values)], TABLES[wanted.table].ddof)
     outcome = verdict(mean, wanted.mean, wanted.std, wanted.decimals)
-    if reduced(group[0]) or (wanted.metric == "train_seconds" and _own_cap(group[0]) is not None):
+    if reduced(group[0]) or (wanted.metric == "train_seconds" and own_cap(group[0]) is not None):
         outcome = Verdict.REDUCED
     return Cell(wanted, values, mean, std, outcome, _notes(group, len(values)), failed)
 
@@ -140,7 +140,7 @@ def reduced(run: Record) -> bool:
     return differs or bool(run.settings.get("quick"))
 
 
-def _own_cap(run: Record) -> float | None:
+def own_cap(run: Record) -> float | None:
     """The time cap of a run, where it is not the one of the published trainings."""
     cap = float(run.settings.get("time_cap", TIME_CAP))
     return cap if TASKS[run.task].published and cap != TIME_CAP else None
@@ -172,7 +172,7 @@ def _notes(group: list[Record], seeds: int) -> tuple[str, ...]:
         notes.append(f"{len(group)} of {len(FOLDS) * seeds} folds")
     if not TASKS[run.task].published:
         return tuple(notes)
-    if (cap := _own_cap(run)) is not None:
+    if (cap := own_cap(run)) is not None:
         notes.append(f"time cap {cap:g} s, published {TIME_CAP:g} s")
     epochs = run.settings.get("max_epochs", MAX_EPOCHS)
     if epochs != MAX_EPOCHS:

@@ -9,7 +9,7 @@ from functools import partial
 from pear.experiments.catalogue import COMPARISONS, EXPERIMENTS, METHODS, OURS, REFERENCE, TASKS, Comparison
 from pear.experiments.record import Record
 from pear.report.bootstrap import Interval, paired_difference, t_interval
-from pear.report.cells import by_seed, place, reduced, runs_of
+from pear.report.cells import by_seed, own_cap, place, reduced, runs_of
 from pear.report.compare import best_two
 from pear.report.figures import METHOD_COLORS, Contrast, contrast_panel, save_contrasts
 from pear.report.paired import paired_losses
@@ -208,6 +208,9 @@ def _other_grid(task: str, lines: Sequence[Line]) -> Grid:
     for line in lines:
         other = next(name for name in line.values if name != OURS)
         ours, theirs = (f"{line.means[name]:.{DECIMALS}f}" for name in (OURS, other))
-        rows.append((line.label, TITLES[other], theirs, ours, line.difference(OURS, other).mark))
+        cap = own_cap(line.runs[other][0])
+        name = TITLES[other] if cap is None else f"{TITLES[other]}, {cap:g} s"
+        rows.append((line.label, name, theirs, ours, line.difference(OURS, other).mark))
     header = ("", "Method", "Its regret", "PEAR guided", "PEAR guided less the method")
-    return Grid(f"{TASKS[task].title}, slower methods", header, tuple(rows), "On the seeds that both have.")
+    words = "On the seeds that both have. Seconds after a name are its time cap, where that is not the paper's."
+    return Grid(f"{TASKS[task].title}, slower methods", header, tuple(rows), words)
