@@ -93,7 +93,7 @@ def ascend(  # type: ignore[no-untyped-def]
     norm_stride,
     bound_stride,
     rounds,
-    held_only: tl.constexpr,
+    few: tl.constexpr,
     diagonal: tl.constexpr,
     rows: tl.constexpr,
     width: tl.constexpr,
@@ -112,6 +112,7 @@ def ascend(  # type: ignore[no-untyped-def]
         x_all, y_all, curvature_all, place_all, row_position_all, position_all, slot_all, M_all, status: written, as by
             ``descend``; INFEASIBLE where a constraint cannot be satisfied together with those that are held.
         rounds: how many steps at most.
+        few: rows of H that are looked at together in a step.
     """
     out = tl.program_id(0).to(tl.int64)
     sample = out % B
@@ -161,10 +162,10 @@ def ascend(  # type: ignore[no-untyped-def]
         force = tl.where(depends, tl.where(gap > 0.0, 1.0, -1.0), gap / product)
         p = tl.where(depends, 0.0, off_slots(force * w, position))
         asked = (place == AT_LOWER) | (place == AT_UPPER) | (real & (j == wanted))  # where a multiplier is, or will be
-        if held_only and not diagonal:
-            change = curvature_at(H, p, asked, place_all + out * n, scratch, n, j, chunk)
-        else:
+        if diagonal:
             change = curvature_times(H, p, scratch, n, j, diagonal, chunk)
+        else:
+            change = curvature_at(H, p, asked, place_all + out * n, scratch, n, j, few)
         more = tl.zeros((height,), tl.float64)
         if rows:
             more = off_slots(force * w, row_position)

@@ -16,7 +16,7 @@ from pear.optimality import rule
 from pear.solvers.active_set.gpu import start
 from pear.solvers.active_set.gpu.parts import SINGULAR, three_sums
 
-LAUNCH = {32: (1, 255), 64: (4, 160)}
+LAUNCH = {32: (1, 255), 64: (2, 255)}
 """Matrices that are inverted by one block, by their size, each with its warps and the registers of a thread."""
 
 _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
