@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from pear.optimality.verify import verify
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set import solve as active_set
 from pear.solvers.active_set.gpu import batch as gpu
-from pear.solvers.active_set.gpu.start import FreeStart
+from pear.solvers.active_set.gpu.start import RUNNING, SINGULAR, FreeStart
 
 
 @pytest.fixture(autouse=True)
@@ -162,6 +163,52 @@ def test_a_known_inverse(name: str) -> None:
     expected, found = plan.solve(qp), plan.solve(qp, torch.linalg.inv(qp.H))
     assert bool(found.ended.all())
     torch.testing.assert_close(found.x, expected.x, rtol=1e-12, atol=1e-13)
+
+
+def flat_in_one(n: int, whole: bool) -> Tensor:
+    """(4, n, n) curvatures of which the second has none along a direction: all of it, or only its last variable."""
+    H = program(n, own_Q=True).H
+    way = torch.ones(n, dtype=torch.float64) if whole else torch.eye(n, dtype=torch.float64)[-1]
+    off = torch.eye(n, dtype=torch.float64) - torch.outer(way, way) / (way @ way)
+    H[1] = off @ H[1] @ off
+    return H
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 9, 12])
+def test_inverses_in_halves(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matrices larger than a block holds, and of odd sizes."""
+    invert = import_module("pear.solvers.active_set.gpu.invert")
+    monkeypatch.setattr(invert, "LAUNCH", {2: (1, 255), 4: (1, 255)})
+    H = program(n, own_Q=True).H
+    inverse, outcome = invert.inverted(H)
+    torch.testing.assert_close(inverse, torch.linalg.inv(H), rtol=1e-10, atol=1e-12)
+    assert outcome.tolist() == [RUNNING] * 4
+
+
+def test_a_last_pivot_that_is_rounding_is_singular(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of the last entry after the others may be positive, and is compared with the entry itself."""
+    invert = import_module("pear.solvers.active_set.gpu.invert")
+    monkeypatch.setattr(invert, "LAUNCH", {1: (1, 255)})
+    off = torch.eye(5, dtype=torch.float64) - 0.2
+    assert invert.inverted(off @ program(5, B=16, own_Q=True).H @ off)[1].tolist() == [SINGULAR] * 16
+
+
+@pytest.mark.parametrize("most", [4, 16])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_singular_curvature_is_said_and_the_others_are_solved(
+    most: int, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where each half of it has an inverse; numbers that are none are not called singular."""
+    invert = import_module("pear.solvers.active_set.gpu.invert")
+    monkeypatch.setattr(invert, "LAUNCH", {most: (1, 255)})
+    qp = program(9, A=torch.ones(1, 1, 9), b=torch.ones(1, 1), ub=torch.ones(1, 9))
+    H = flat_in_one(9, whole)
+    expected = planned(qp, "free").solve_all(replace(qp, H=program(9, own_Q=True).H), torch.stack([qp.c, -qp.c]))
+    H[3, 0, 0] = torch.nan
+    found = planned(qp, "free").solve_all(replace(qp, H=H), torch.stack([qp.c, -qp.c]))
+    assert found.unsound.tolist() == 2 * [False, True, False, False]
+    assert not bool(found.ended[found.unsound].any())
+    torch.testing.assert_close(found.x[[0, 2, 4, 6]], expected.x[[0, 2, 4, 6]], rtol=1e-12, atol=1e-13)
 
 
 def test_costs_do_not_follow_each_other() -> None:

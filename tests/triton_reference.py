@@ -155,6 +155,7 @@ def modules() -> dict[str, types.ModuleType]:
         "minimum": lambda a, b: block(np.minimum(a, b)),
         "abs": lambda value: block(np.abs(value)),
         "sum": reduction(np.sum),
+        "cumsum": lambda value, axis: block(np.cumsum(value, axis=axis)),
         "max": reduction(np.max, np.argmax),
         "min": reduction(np.min, np.argmin),
     }
@@ -167,7 +168,7 @@ def modules() -> dict[str, types.ModuleType]:
 @contextmanager
 def in_place(monkeypatch: Any) -> Iterator[None]:
     """Within it our kernels are run by this reference."""
-    ours = [f"pear.solvers.active_set.gpu.{name}" for name in ("descend", "ascend", "project", "parts")]
+    ours = [f"pear.solvers.active_set.gpu.{name}" for name in ("descend", "ascend", "invert", "project", "parts")]
     for name, module in modules().items():
         monkeypatch.setitem(sys.modules, name, module)
     for name in ours:

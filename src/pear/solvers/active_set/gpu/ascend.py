@@ -23,6 +23,7 @@ from pear.solvers.active_set.gpu.parts import (
     RUNNING,
     SINGULAR,
     border,
+    curvature_at,
     curvature_times,
     exchanged,
     farthest,
@@ -64,6 +65,7 @@ def _violated(  # type: ignore[no-untyped-def]
 @triton.jit
 def ascend(  # type: ignore[no-untyped-def]
     inverse,
+    inverse_outcome,
     H,
     J,
     columns,
@@ -91,7 +93,7 @@ def ascend(  # type: ignore[no-untyped-def]
     norm_stride,
     bound_stride,
     rounds,
-    known: tl.constexpr,
+    few: tl.constexpr,
     diagonal: tl.constexpr,
     rows: tl.constexpr,
     width: tl.constexpr,
@@ -102,13 +104,15 @@ def ascend(  # type: ignore[no-untyped-def]
     """From the minimum without constraints to that with them; one block for each sample and cost.
 
     Args:
-        inverse: (B or 1, n, n) H⁻¹, where it is ``known``.
+        inverse, inverse_outcome: (B or 1, n, n) H⁻¹, and (B or 1,) int32 RUNNING, or SINGULAR where there is none; not
+            looked at where H is diagonal.
         H, J, columns, limit, lower, upper, cost, B, n, R, equalities: as ``descend`` has them; n is at most the
             number of slots.
         norm: (B or 1, R) the length of each row.
         x_all, y_all, curvature_all, place_all, row_position_all, position_all, slot_all, M_all, status: written, as by
             ``descend``; INFEASIBLE where a constraint cannot be satisfied together with those that are held.
         rounds: how many steps at most.
+        few: rows of H that are looked at together in a step.
     """
     out = tl.program_id(0).to(tl.int64)
     sample = out % B
@@ -132,25 +136,14 @@ def ascend(  # type: ignore[no-untyped-def]
     position = tl.where(real, j, -1)
     row_position = tl.full((height,), -1, tl.int32)
     place = tl.where(real, FREE, NOWHERE)
-    outcome = RUNNING
-    M = tl.zeros((slots, slots), tl.float64)
+    inside = (s < n)[:, None] & (s < n)[None, :]
     if diagonal:
         weight = tl.load(H + s, mask=s < n, other=1.0)
-        outcome = tl.where(tl.min(weight) > 0.0, outcome, SINGULAR)
-        M = tl.where((s[:, None] == s[None, :]) & (s < n)[:, None], 1.0 / weight[:, None], 0.0)
-    elif known:
-        inside = (s < n)[:, None] & (s < n)[None, :]
+        outcome = tl.where(tl.min(weight) > 0.0, RUNNING, SINGULAR)
+        M = tl.where((s[:, None] == s[None, :]) & inside, 1.0 / weight[:, None], 0.0)
+    else:
+        outcome = tl.load(inverse_outcome + tl.where(H_stride > 0, sample, 0))
         M = tl.load(inverse + sample * H_stride + s[:, None] * n + s[None, :], mask=inside, other=0.0)
-    else:  # one variable after another
-        for t in range(0, n):
-            column = tl.load(H + t * n + s, mask=s < t, other=0.0)
-            corner = tl.load(H + t * n + t)
-            w = tl.sum(M * column[:, None], axis=0)
-            pivot = corner - tl.sum(column * w)
-            if pivot <= _ROUNDOFF * corner:
-                outcome = SINGULAR
-            w = tl.where(s == t, -1.0, w)
-            M += w[:, None] * (w * (1.0 / pivot))[None, :]
     easiest = tl.max(tl.sum(tl.where(s[:, None] == s[None, :], M, 0.0), axis=0))
     x = off_slots(-tl.sum(M * tl.load(cost + out * n + s, mask=s < n, other=0.0)[:, None], axis=0), position)
     reduced = tl.zeros((width,), tl.float64)  # gradient of the Lagrangian: zero where a variable is free
@@ -168,12 +161,17 @@ def ascend(  # type: ignore[no-untyped-def]
         depends = product <= _ROUNDOFF * easiest * squares  # nothing can move, but multipliers can
         force = tl.where(depends, tl.where(gap > 0.0, 1.0, -1.0), gap / product)
         p = tl.where(depends, 0.0, off_slots(force * w, position))
-        change = curvature_times(H, p, scratch, n, j, diagonal, chunk)
+        asked = (place == AT_LOWER) | (place == AT_UPPER) | (real & (j == wanted))  # where a multiplier is, or will be
+        if diagonal:
+            change = curvature_times(H, p, scratch, n, j, diagonal, chunk)
+        else:
+            change = curvature_at(H, p, asked, place_all + out * n, scratch, n, j, few)
         more = tl.zeros((height,), tl.float64)
         if rows:
             more = off_slots(force * w, row_position)
             more = tl.where(r == wanted - n, -force, more)
             change += tl.sum(row_block(J, r, j, R, n) * more[:, None], axis=0)
+        change = tl.where(asked, change, 0.0)
         # ratio test: to the first multiplier that reaches zero
         upwards = tl.where(place == AT_LOWER, 1.0, tl.where(place == AT_UPPER, -1.0, 0.0))
         upwards = tl.where(lo < up, upwards, 0.0)

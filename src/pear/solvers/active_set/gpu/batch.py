@@ -20,6 +20,7 @@ from pear.solvers.active_set.gpu.start import (
     AT_UPPER,
     CROWDED,
     OPTIMAL,
+    RUNNING,
     SINGULAR,
     ElasticStart,
     FreeStart,
@@ -34,6 +35,8 @@ _SLOTS = {32: (1, 128), 64: (2, 255), 128: (8, 255)}
 _MOSTLY_FREE = 0.4  # from this share of free variables on the minimum without constraints is nearer than a vertex
 
 _SPARE = 4  # rows that must find room beside all variables
+_FEW = 16  # rows of H that the dual method, which reads those of variables at bounds, looks at together
+_WIDE = 256  # from more variables on a block has eight warps at least
 _TILE = 4096  # numbers of H, or of the rows, that a block looks at together
 
 
@@ -190,7 +193,7 @@ class _Launch:
         width = max(16, 1 << (self.start.n - 1).bit_length())
         height = max(2, 1 << (self.start.J.shape[1] - 1).bit_length())
         warps, registers = _SLOTS[self.slots]
-        warps = max(warps, 8) if width > 256 else warps
+        warps = max(warps, 8) if width > _WIDE else warps
         chunk = min(self.slots, max(2, min(4 * warps, _TILE // width)))
         self.sizes = {"rows": self.start.J.shape[1] > 0, "width": width, "height": height, "slots": self.slots}
         self.sizes |= {"chunk": chunk, "num_warps": warps, "maxnreg": registers}
@@ -237,10 +240,9 @@ class _Launch:
         strides = (*self._strides, _stride(start.limit), _stride(start.J[:, :, 0]), _stride(start.lower))
         sizes, rounds = (B, n, R, start.equalities), 5 * (n + R) + 50
         if isinstance(start, FreeStart) or begin is None:
-            known = self.H if self.inverse is None else self.inverse.contiguous()
             ascend[(K * B,)](
-                known, *constraints, *written, *sizes, *strides, rounds,
-                known=self.inverse is not None, diagonal=self.qp.diagonal, **self.sizes,
+                *self._inverse(), *constraints, *written, *sizes, *strides, rounds,
+                few=min(_FEW, self.sizes["chunk"]), diagonal=self.qp.diagonal, **self.sizes,
             )  # fmt: skip
         else:
             order = torch.empty(B, self.slots, dtype=torch.int32, device=costs.device)
@@ -251,16 +253,27 @@ class _Launch:
                 elastic=start.elastic, diagonal=self.qp.diagonal, **self.sizes,
             )  # fmt: skip
 
+    def _inverse(self) -> tuple[Tensor, Tensor]:
+        """H⁻¹ and whether there is one, as ``ascend`` takes it."""
+        from pear.solvers.active_set.gpu.invert import inverted
+
+        if self.inverse is None and not self.qp.diagonal:
+            return inverted(self.H)
+        known = self.H if self.inverse is None else self.inverse.contiguous()
+        return known, torch.full(known.shape[:1], RUNNING, dtype=torch.int32, device=known.device)
+
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """See ``Descent.project``."""
         from pear.solvers.active_set.gpu.project import project
 
-        start, B = self.start, len(e)
+        start, B, sizes = self.start, len(e), dict(self.sizes)
+        if sizes["width"] <= _WIDE:  # two small blocks on an SM are faster than a large one
+            sizes["num_warps"] = min(sizes["num_warps"], 4)
         e = start.errors(e).contiguous()
         g, converged = torch.empty_like(e), torch.empty(B, dtype=torch.int8, device=e.device)
         project[(B,)](
             self.H, start.J, start.rows[0], e, *self.kept, g, converged, start.n, start.J.shape[1], *self._strides,
-            diagonal=self.qp.diagonal, **self.sizes,
+            diagonal=self.qp.diagonal, **sizes,
         )  # fmt: skip
         return g[:, : self.qp.n], converged.bool()
 

@@ -48,6 +48,27 @@ def curvature_times(H, v, scratch, n, j, diagonal: tl.constexpr, chunk: tl.const
 
 
 @triton.jit
+def curvature_at(H, v, asked, order, scratch, n, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
+    """H v where it is ``asked`` for, zero elsewhere: H is symmetric, and no other rows are read.
+
+    ``order`` and ``scratch`` have room for n numbers, whole ones and others.
+    """
+    tl.store(order + (tl.cumsum(asked.to(tl.int32), axis=0) - 1), j, mask=asked)
+    count = tl.sum(asked.to(tl.int32))
+    tl.debug_barrier()
+    c = tl.arange(0, chunk)
+    for first in range(0, count, chunk):
+        there = first + c < count
+        row = tl.load(order + first + c, mask=there, other=0)
+        tile = tl.load(H + row[:, None] * n + j[None, :], mask=there[:, None] & (j < n)[None, :], other=0.0)
+        tl.store(scratch + row, tl.sum(tile * v[None, :], axis=1), mask=there)
+    tl.debug_barrier()
+    total = tl.load(scratch + j, mask=asked, other=0.0)
+    tl.debug_barrier()  # whoever is ahead must not write where others read
+    return total
+
+
+@triton.jit
 def curvature_moved(H, slot, weight, order, scratch, last, n, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
     """Σ_t weight_t H[slot_t, :] over t < last, (width,); ``order`` and ``scratch`` have room for all slots."""
     s = tl.arange(0, slot.shape[0])
@@ -121,6 +142,12 @@ def farthest(distance, code, size, other_distance, other_code, other_size):  # t
 def two_sums(first, second, other_first, other_second):  # type: ignore[no-untyped-def]
     """Both sums."""
     return first + other_first, second + other_second
+
+
+@triton.jit
+def three_sums(first, second, third, other_first, other_second, other_third):  # type: ignore[no-untyped-def]
+    """All three sums."""
+    return first + other_first, second + other_second, third + other_third
 
 
 @triton.jit

@@ -1,0 +1,97 @@
+"""H⁻¹ of every sample, which the dual method starts from: once for all costs of a call.
+
+A matrix that fits is inverted within the registers of one thread block. A larger one is cut into halves: with
+H = [A B; Bᵀ C] and the Schur complement S = C − BᵀA⁻¹B two inverses of half the size are left, and products. Several
+small blocks are on an SM at once, so that one computes while another waits.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from pear.optimality import rule
+from pear.solvers.active_set.gpu import start
+from pear.solvers.active_set.gpu.parts import SINGULAR, three_sums
+
+LAUNCH = {32: (1, 255), 64: (2, 255)}
+"""Matrices that are inverted by one block, by their size, each with its warps and the registers of a thread."""
+
+_ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
+
+
+def inverted(H: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, n, n) H⁻¹, and (B,) int32 RUNNING, or SINGULAR where there is none.
+
+    Nothing here waits for the device.
+    """
+    inverse = torch.empty_like(H)
+    outcome = torch.full(H.shape[:1], start.RUNNING, dtype=torch.int32, device=H.device)
+    _fill(inverse, H, H, outcome, 0, H.shape[1])
+    return inverse, outcome
+
+
+def _fill(inverse: Tensor, source: Tensor, H: Tensor, outcome: Tensor, first: int, last: int) -> None:
+    """Invert the part of ``source`` from row and column ``first`` to ``last``, which may be that of ``inverse``."""
+    if last - first <= max(LAUNCH):
+        size = next(k for k in LAUNCH if k >= last - first)
+        warps, registers = LAUNCH[size]
+        invert[(len(H),)](
+            source, H, inverse, outcome, H.shape[1], first, last, size=size, num_warps=warps, maxnreg=registers
+        )
+        return
+    middle = (first + last) // 2
+    a, b = slice(first, middle), slice(middle, last)
+    _fill(inverse, source, H, outcome, first, middle)
+    solved = inverse[:, a, a] @ source[:, a, b]
+    inverse[:, b, b] = torch.baddbmm(source[:, b, b], source[:, a, b].mT, solved, alpha=-1)
+    _fill(inverse, inverse, H, outcome, middle, last)
+    off = solved @ inverse[:, b, b]
+    inverse[:, a, a].baddbmm_(off, solved.mT)
+    torch.neg(off, out=inverse[:, a, b])
+    torch.neg(off.mT, out=inverse[:, b, a])
+
+
+@triton.jit
+def invert(source, H, inverse, outcome, n, first, last, size: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The inverse of a part of each matrix, by bordering: two rows and columns come at a time. One block per sample.
+
+    Args:
+        source: (B, n, n); the part from row and column ``first`` to ``last`` is read.
+        H: (B, n, n), on whose diagonal is what a pivot is compared with.
+        inverse: (B, n, n); the same part is written.
+        outcome: (B,) int32; SINGULAR is written where a pivot is lost to rounding.
+        size: at least last − first, a power of two.
+    """
+    sample = tl.program_id(0).to(tl.int64)
+    s = tl.arange(0, size)
+    corner_of_part = sample * n * n + first * (n + 1)
+    source += corner_of_part
+    H += corner_of_part
+    M = tl.zeros((size, size), tl.float64)
+    for t in range(0, last - first, 2):
+        second = t + 1 < last - first  # there may be no second one, which 1 on the diagonal stands for
+        c = tl.load(source + t * n + s, mask=s < t, other=0.0)
+        d = tl.load(source + (t + 1) * n + s, mask=(s < t) & second, other=0.0)
+        cc = tl.load(source + t * (n + 1))
+        cd = tl.load(source + t * (n + 1) + 1, mask=second, other=0.0)
+        dd = tl.load(source + (t + 1) * (n + 1), mask=second, other=1.0)
+        u = tl.sum(M * c[:, None], axis=0)
+        v = tl.sum(M * d[:, None], axis=0)
+        uc, ud, vd = tl.reduce((u * c, u * d, v * d), 0, three_sums)
+        pivot = cc - uc
+        ratio = (cd - ud) / pivot
+        pivot_after = dd - vd - ratio * (cd - ud)
+        lost = pivot <= _ROUNDOFF * tl.load(H + t * (n + 1))
+        lost = lost | (pivot_after <= _ROUNDOFF * tl.load(H + (t + 1) * (n + 1), mask=second, other=1.0))
+        if lost:
+            tl.store(outcome + sample, SINGULAR)
+        u = tl.where(s == t, -1.0, u)
+        v = tl.where(s == t + 1, -1.0, v - ratio * u)
+        M += u[:, None] * (u * (1.0 / pivot))[None, :]
+        M += v[:, None] * (v * (1.0 / pivot_after))[None, :]
+    tl.debug_barrier()  # the part may be written where it was read
+    inside = (s < last - first)[:, None] & (s < last - first)[None, :]
+    tl.store(inverse + corner_of_part + s[:, None] * n + s[None, :], M, mask=inside)
