@@ -97,11 +97,10 @@ def times(runs: Runs) -> Section:
     ]
     light = [found for (task, method, _), found in spent.items() if task != "building" and (task, method) not in CAPPED]
     count, minutes = sum(map(len, light)), sum(map(sum, light)) / 60
-    lava = sum(spent["knapsack", "lava", TASKS["knapsack"].budget["time_cap"]]) / 60
     words = (
         f"Minutes of one core, training and test. All tables of paths and knapsacks without SPO+, PFYL and DBB on "
         f"knapsacks, which solve integer programs: {count:,} runs, {minutes:.0f} minutes, {minutes / 2:.0f} with two "
-        f"cores at work. LAVA on knapsacks is {lava:.0f} of them; without it {(minutes - lava) / 2:.0f} with two cores."
+        "cores at work."
     )
     header = ("Task", "Method", "Time cap, s", "Runs", "Minutes")
     return Section("times", "What the runs took", (words,), (Grid("By task and method", header, tuple(rows)),))
