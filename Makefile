@@ -76,6 +76,8 @@ $(CORE): pyproject.toml constraints.txt
 	fi; \
 	echo "Setting up $(VENV) with $$("$$found" --version); this is done once."; \
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || "$$found" -m venv $(VENV)
+	@# The pip that comes with Python 3.11 takes twice as long to find out what goes together.
+	@$(INSTALL) pip || echo "pip stays as it is, and does the same more slowly."
 	$(INSTALL) -e '.[cli]'
 	@touch $@
 
