@@ -1,13 +1,14 @@
 # Every target works on a bare clone: the first one run sets up .venv, later ones reuse it.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test checks tests lint types imports bench docs mutants format clean
+.PHONY: help demo test checks tests collect lint types imports bench docs mutants format clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.installed-core
 COMPILED := $(VENV)/.compiled
 DEV := $(VENV)/.installed-dev
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # --no-compile: Python writes a module's bytecode when it is first imported; most of ten thousand modules never are.
 INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
@@ -26,10 +27,15 @@ test: ## run every check: lint, types, import contract, documentation and tests
 	@$(MAKE) --no-print-directory tests
 
 checks: $(CORE) ## run every check but the tests
-	@$(MAKE) --no-print-directory -j2 $(COMPILED) lint types imports docs
+	@$(MAKE) --no-print-directory -j2 $(COMPILED) lint types imports docs collect
 
 tests: $(COMPILED) $(DEV) ## run the tests
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Each of the two processes that run the tests imports all of them, and would compile them as well. Here one does, beside
+# the type checker.
+collect: $(DEV) ## import the tests, and run none
+	@found=$$($(ONE_THREAD) $(BIN)/python -m pytest -qq --collect-only 2>&1) || { echo "$$found"; exit 1; }
 
 lint: $(DEV) ## check style and formatting
 	$(BIN)/ruff check .
@@ -70,6 +76,8 @@ $(CORE): pyproject.toml constraints.txt
 	fi; \
 	echo "Setting up $(VENV) with $$("$$found" --version); this is done once."; \
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || "$$found" -m venv $(VENV)
+	@# The pip that comes with Python 3.11 takes twice as long to find out what goes together.
+	@$(INSTALL) pip || echo "pip stays as it is, and does the same more slowly."
 	$(INSTALL) -e '.[cli]'
 	@touch $@
 

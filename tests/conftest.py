@@ -19,6 +19,16 @@ hypothesis.settings.register_profile("pear", deadline=None, derandomize=True, pr
 hypothesis.settings.load_profile("pear")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests first, each file's together.
+
+    Much of their time is waiting, in which the other process works, and at the end there would be nothing to do for it.
+    A process that has no tests left takes some from the end of the other's, so that what comes first stays in one
+    process, and its fixtures (a Ray cluster, two ranks, a wheel) are made once.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def real_data(folder: str) -> Path:
     """The folder of a real data set under ``$PEAR_DATA``; skips the test where there is none."""
     root = os.environ.get("PEAR_DATA")

@@ -21,6 +21,8 @@ from pear.engines.worker import Raised, Returned, Said, _outcome
 from pear.experiments import Event, Run, open_folder, run_all
 from pear.train import FitConfig, Tuned
 
+pytestmark = pytest.mark.slow  # the cluster: made once, by the first test that asks
+
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
 ITEMS = {"items": 5, "dimensions": 2, "capacity_ratio": 0.5, **{k: v for k, v in PATHS.items() if k != "grid"}}
 

@@ -23,6 +23,8 @@ from pear.optimality.residual import kkt_residual as own_residual
 
 pytest.importorskip("qpsolvers")
 
+pytestmark = pytest.mark.slow  # the rows: made once, by the first test that asks
+
 INF = float("inf")
 SOLVERS = ["active-set", "pear", "osqp", "daqp"]
 

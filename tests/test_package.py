@@ -25,7 +25,10 @@ TREE = (
     *("pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "CHANGELOG.md", "MANIFEST.in"),
     *("src", "tests", "tools", "docs"),
 )
-pytestmark = pytest.mark.skipif(not (ROOT / "pyproject.toml").is_file(), reason="needs the source tree")
+pytestmark = [
+    pytest.mark.slow,  # the wheel: made once, by the first test that asks
+    pytest.mark.skipif(not (ROOT / "pyproject.toml").is_file(), reason="needs the source tree"),
+]
 
 
 def run(command: Iterable[object], cwd: Path, timeout: float = 120) -> str:
@@ -143,7 +146,6 @@ def test_the_command_runs_from_the_wheel(installed: Path, tmp_path: Path) -> Non
     assert Path(where.strip()).is_relative_to(installed.parent)
 
 
-@pytest.mark.slow
 def test_the_ten_lines_of_the_readme_run_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     """They compile what they call first, as for everyone who has just installed the package."""
     (lines,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.S)[:1]

@@ -28,6 +28,8 @@ import pear
 from pear.train import FitConfig, History, fit, in_order
 from pear.train.ranks import Ranks
 
+pytestmark = pytest.mark.slow  # the ranks: made once, by the first test that asks
+
 SIZE, LIMIT = 2, 300.0  # seconds after which ranks that hang are ended
 Found = dict[str, Any]
 ROOT = Path(__file__).parents[1]

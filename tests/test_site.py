@@ -13,6 +13,8 @@ import pear
 from browser import WIDTHS, Browser
 from built_site import ROOT
 
+pytestmark = pytest.mark.slow  # the browser: made once, by the first test that asks
+
 DOCS = ROOT / "docs"
 # The theme's drawer of chapters lies beside the window until it is opened. What is left is the page itself.
 SEE = """
