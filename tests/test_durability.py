@@ -418,6 +418,15 @@ def test_a_command_that_ends_with_an_error_is_said(monkeypatch: pytest.MonkeyPat
     assert verdict.examples[0] == "the command ended with exit code 1: no luck\n"
 
 
+def test_a_command_that_stands_still_is_ended_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kill, "_COMMAND", (sys.executable, "-c", "import time; time.sleep(600)"))
+    monkeypatch.setattr(kill, "_LIMIT_SECONDS", 1.0)
+    verdict = kill.kill_and_compare(2)
+    assert (verdict.wrong, verdict.lost, sum(verdict.kills.values())) == (1, 15, 0)
+    assert verdict.examples[0] == "a command did not come to its end within 1 s"
+    assert verdict.examples[1] == "the command ended with exit code -9: "
+
+
 def test_what_is_lost_repeated_or_wrong_is_counted_and_said(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = kill.Verdict()
     verdict.compare({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 0}, ["a", "b", "a"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,8 +16,10 @@ import pytest
 import torch
 
 import pear
-from pear.bench.stress.kill import _below, outcome
+from pear.bench.stress.kill import _below, _is_worker, _title, outcome
 from pear.engines import Begun, Ended, Engine, EngineError, Lost, Told, Update, check_name, start
+from pear.engines import ray as ray_engine
+from pear.engines.watch import ends_within
 from pear.engines.worker import Raised, Returned, Said, _outcome
 from pear.experiments import Event, Run, open_folder, run_all
 from pear.train import FitConfig, Tuned
@@ -90,6 +93,56 @@ def test_what_a_worker_process_sends_back() -> None:
     assert isinstance(unknown, Raised)
     assert isinstance(unknown.error, EngineError)
     assert str(unknown.error) == "AwkwardError: what happened"
+
+
+def test_a_call_that_does_not_end_ends_its_process_with_words() -> None:
+    """A call into C that holds Python's lock, as Ray's do; a thread or a signal handler would never have its turn."""
+    code = (
+        "import ctypes\n"
+        "from pear.engines.watch import ends_within\n"
+        "with ends_within(60, 'not this'):\n"
+        "    pass\n"
+        "with ends_within(0.5, 'it took too long'):\n"
+        "    ctypes.PyDLL(None).sleep(600)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGKILL, "it took too long\n")
+
+
+def test_a_watched_call_that_ends_in_time_leaves_nothing() -> None:
+    before = set(_below(os.getpid()))
+    with ends_within(60, "not this"):
+        assert len(set(_below(os.getpid())) - before) == 1
+    assert not set(_below(os.getpid())) - before
+
+
+class BrokenRay:
+    """A Ray that does not start."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def init(self, where: str, **given: Any) -> None:
+        self.called.append(where)
+        raise TimeoutError("no answer.")
+
+    def shutdown(self) -> None:
+        self.called.append("shutdown")
+
+
+def test_a_ray_that_does_not_start_is_tried_again_and_given_up_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_ADDRESS", *ray_engine._VARIABLES):
+        monkeypatch.setenv(name, "")  # so that what is set here is taken back
+        monkeypatch.delenv(name)
+    here, there = BrokenRay(), BrokenRay()
+    with pytest.raises(
+        EngineError, match=r"cannot start Ray on this machine, in 3 attempts: no answer\. .* engine local"
+    ):
+        ray_engine._connect(here, None, 2)
+    assert here.called == ["local", "shutdown"] * 3
+    with pytest.raises(EngineError, match=r"cannot connect to Ray at ray://far:1: no answer\."):
+        ray_engine._connect(there, "far:1", 2)
+    assert there.called == ["ray://far:1", "shutdown"]
 
 
 # --- Ray --------------------------------------------------------------------------------------------------------------
@@ -212,6 +265,59 @@ def test_a_task_whose_process_dies_is_done_again_and_given_up_after_two(engine: 
     assert not engine.tasks
 
 
+def processes(begin: str) -> list[int]:
+    """Those of Ray that call themselves so."""
+    return [pid for pid in _below(os.getpid()) if _title(pid).startswith(begin)]
+
+
+def test_workers_of_ray_are_its_processes_that_do_a_task(engine: Engine, tmp_path: Path) -> None:
+    def task(tell: Any, file: str) -> int:
+        Path(file).write_text(str(os.getpid()), "utf-8")
+        while Path(file).exists():
+            time.sleep(0.05)
+        return os.getpid()
+
+    file, found = tmp_path / "busy", list[Update]()
+    ticket = engine.submit(task, str(file))
+    while not (file.exists() and file.read_text("utf-8")):
+        engine.wait(found.append)
+    busy = [pid for pid in _below(os.getpid()) if _is_worker(pid)]
+    file.unlink()
+    while ticket in engine.tasks:
+        engine.wait(found.append)
+    assert found[-1] == Ended(ticket, busy[0])
+    assert len(busy) == 1
+    assert len(processes("ray::")) > 1  # its agents and the mailbox, at least
+
+
+def test_a_mailbox_that_is_killed_is_there_again(engine: Engine) -> None:
+    def task(tell: Any) -> str:
+        tell("half way")
+        time.sleep(0.5)
+        return "done"
+
+    def heard() -> list[Update]:
+        found = list[Update]()
+        ticket = engine.submit(task)
+        while ticket in engine.tasks:
+            engine.wait(found.append)
+        assert found[-1] == Ended(ticket, "done")
+        return found
+
+    until = time.monotonic() + 60
+    while len(heard()) < 3 and time.monotonic() < until:  # nothing but the end is heard before the mailbox is there
+        pass
+    old = processes("ray::Mailbox")
+    assert old
+    for pid in old:
+        os.kill(pid, signal.SIGKILL)
+    heard()  # which loses no task, and may lose what it says
+    while len(heard()) < 3 and time.monotonic() < until:
+        pass
+    assert len(heard()) == 3
+    assert not set(processes("ray::Mailbox")) & set(old)
+
+
 class Second:
     """Another machine of the cluster: the first is kept busy for as long as it is there, so that tasks go to it."""
 
@@ -280,6 +386,37 @@ def test_a_sweep_whose_machine_is_lost_has_every_row(cluster: Any, tmp_path: Pat
     with open_folder(tmp_path / "local") as database:
         run_all(runs, database)
     assert outcome(tmp_path / "ray") == outcome(tmp_path / "local")
+
+
+@pytest.mark.long
+def test_ray_starts_although_its_first_worker_dies() -> None:
+    """Ray waits for workers while it starts, without a limit, and for one that has died as well, unless told not to."""
+    pytest.importorskip("ray")
+    code = (
+        "from pear.engines import Ended, start\n"
+        "with start('ray', 2) as engine:\n"
+        "    engine.submit(lambda tell: 7)\n"
+        "    while engine.tasks:\n"
+        "        engine.wait(lambda update: isinstance(update, Ended) and print(update.value))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        killed, until = None, time.monotonic() + 200
+        while process.poll() is None and time.monotonic() < until:
+            if killed is None:
+                killed = next((pid for pid in _below(process.pid) if _starts_as_worker(pid)), None)
+                if killed is not None:
+                    os.kill(killed, signal.SIGKILL)
+            time.sleep(0.02)
+        process.kill()
+        assert process.stdout is not None
+        assert process.stdout.read() == "7\n"
+    assert killed is not None
+
+
+def _starts_as_worker(pid: int) -> bool:
+    """Before it has a name; Ray's raylet has the same words among its arguments."""
+    program, _, rest = _title(pid).partition(" ")
+    return "default_worker.py" in rest and not program.endswith("raylet")
 
 
 def test_a_second_cluster_is_refused(cluster: Any) -> None:

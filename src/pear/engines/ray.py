@@ -12,6 +12,7 @@ import torch
 
 from pear.engines.base import Begun, Engine, Hear, Resources, Task, Told, throttled
 from pear.engines.errors import EngineError
+from pear.engines.watch import ends_within
 from pear.errors import MissingExtraError
 from pear.solvers import threads
 
@@ -21,6 +22,15 @@ _LOOK_SECONDS = 2.0
 
 _STARTS = 3
 """Attempts to start Ray here, which gives up after 30 seconds where a machine is very busy."""
+
+_LIMIT_SECONDS = 300
+"""Of an attempt, which ends much earlier by the limits of Ray itself, but for waits that have none."""
+
+_VARIABLES = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # which Ray reads before it sends anything anywhere
+    # Ray starts workers while it starts, and waits for them without a limit, even where one of them has died.
+    "RAY_prestart_worker_first_driver": "0",
+}
 
 _BEGUN = b""
 _OWN_VARIABLES = "PEAR_"
@@ -56,15 +66,12 @@ def start(address: str | None, jobs: int | None, resources: Resources) -> Engine
 
 
 def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # which Ray reads before it sends anything anywhere
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    for name, value in _VARIABLES.items():
+        os.environ.setdefault(name, value)
     where = f"ray://{address}" if address else os.environ.get("RAY_ADDRESS")
     for left in reversed(range(1 if where else _STARTS)):
         try:
-            if where:
-                ray.init(where, **quiet)
-            else:
-                ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
+            _init(ray, where, jobs)
         except Exception as error:  # what Ray raises has no common type, and some of it is Exception itself
             ray.shutdown()
             if left:
@@ -81,6 +88,23 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
             ) from error
         else:
             return
+
+
+def _init(ray: Any, where: str | None, jobs: int | None) -> None:
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if where and where.startswith("ray://"):  # which waits in Python, and not for long
+        ray.init(where, **quiet)
+        return
+    words = (
+        f"Ray {'at ' + where if where else 'on this machine'} has not answered for {_LIMIT_SECONDS} seconds and cannot "
+        f"be interrupted: process {os.getpid()} is killed. What it has written is there. Do the same again, or use the "
+        "engine local."
+    )
+    with ends_within(_LIMIT_SECONDS, words):
+        if where:
+            ray.init(where, **quiet)
+        else:
+            ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
 
 
 class RayEngine(Engine):

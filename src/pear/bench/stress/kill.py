@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -28,8 +29,14 @@ STARTING, AT_WORK = "while workers start", "while runs are under way"
 _COMMAND = (sys.executable, "-c", "from pear.bench.stress.sweep import main; main()")
 _START_SECONDS = {"local": 2.0, "ray": 10.0}
 _RUN_SECONDS = 0.15
+_WORKER_OF_RAY = "ray::_work"
+"""After the function of the engine; others of its processes are idle, its mailbox, or of Ray itself."""
+
 _ORPHAN_SECONDS = 60.0
 """A worker that is still importing when its driver dies ends once it has, which takes a while on a busy machine."""
+
+_LIMIT_SECONDS = 1200.0
+"""Of a command, whose runs take less than a minute, and Ray a few more to start, or to give up starting."""
 
 
 @dataclass
@@ -162,27 +169,39 @@ class _Sweep:
                 [*_COMMAND, str(self.folder), self.engine], stdout=subprocess.PIPE, stderr=complaints, text=True,
                 start_new_session=True,
             ) as process:  # fmt: skip
+                limit = threading.Timer(_LIMIT_SECONDS, self._give_up, (process,))
+                limit.start()
                 try:
-                    self._disturb(process)
+                    killed = self._disturb(process)
                 except BaseException:
                     os.killpg(process.pid, signal.SIGKILL)  # Ctrl-C does not reach it
                     raise
+                finally:
+                    limit.cancel()
             complaints.seek(0)
             complaint = complaints.read()[-500:]
-        if process.returncode not in (0, -signal.SIGKILL):
+        if process.returncode not in ((0, -signal.SIGKILL) if killed else (0,)):
             self.verdict.wrong += 1
             self.verdict.examples.append(f"the command ended with exit code {process.returncode}: {complaint}")
             return 0
         return process.returncode
 
-    def _disturb(self, process: subprocess.Popen[str]) -> None:
-        """Kill what the plan says, and read what is said to the end."""
+    def _give_up(self, process: subprocess.Popen[str]) -> None:
+        """End a command that does not end by itself; one that was not killed by plan is counted as wrong."""
+        self.verdict.examples.append(f"a command did not come to its end within {_LIMIT_SECONDS:.0f} s")
+        os.killpg(process.pid, signal.SIGKILL)
+
+    def _disturb(self, process: subprocess.Popen[str]) -> bool:
+        """Kill what the plan says, and read what is said to the end; whether the driver was among it."""
+        killed = False
         self._listen(process, (OPEN,))
         for who, when in self._plan():
             if not self._wait_for(process, when):
                 break
             self._kill(process, who, when)
+            killed = who != WORKER
         self._listen(process, None)
+        return killed
 
     def _note_rows(self) -> None:
         """Rows that were written, but whose line the driver did not live to say; this also checks the file."""
@@ -232,14 +251,14 @@ class _Sweep:
         self.verdict.kills[who, when] += 1
         self.show(self.verdict)
         if who != WORKER:
-            self._count_orphans(workers)
+            self._count_orphans(below)
 
-    def _count_orphans(self, workers: list[int]) -> None:
+    def _count_orphans(self, below: list[int]) -> None:
         until = time.monotonic() + _ORPHAN_SECONDS
-        while (left := [pid for pid in workers if _parent(pid) is not None]) and time.monotonic() < until:
+        while (left := [pid for pid in below if _parent(pid) and not _is_agent(pid)]) and time.monotonic() < until:
             time.sleep(0.02)
         self.verdict.orphans += len(left)
-        self.verdict.examples += [f"worker {pid} outlived its driver" for pid in left]
+        self.verdict.examples += [f"process {pid} outlived its driver: {_title(pid)[:80]!r}" for pid in left]
 
 
 def _below(driver: int) -> list[int]:
@@ -253,12 +272,23 @@ def _below(driver: int) -> list[int]:
 
 
 def _is_worker(pid: int) -> bool:
-    """Whether a process does runs, here or for Ray, which names those that do."""
+    """Whether a process does runs: here, or for Ray, which names it after what it does at the moment."""
+    title = _title(pid)
+    return "spawn_main" in title or title.startswith(_WORKER_OF_RAY)
+
+
+def _is_agent(pid: int) -> bool:
+    """Whether a process is one of the two of Ray that look for their machine's head for a minute before they end."""
+    title = _title(pid)
+    return title.startswith("ray::") and "Agent" in title
+
+
+def _title(pid: int) -> str:
+    """What a process was started with, or calls itself; nothing of one that has ended."""
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:  # it has ended
-        return False
-    return b"spawn_main" in command or (command.startswith(b"ray::") and b"Agent" not in command)
+        return Path(f"/proc/{pid}/cmdline").read_text("utf-8", errors="replace").replace("\0", " ").strip()
+    except OSError:
+        return ""
 
 
 def _kill(pid: int) -> None:
