@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import pear
+from pear.bench.families import flow_balance
 from zoo import LINEAR, ZOO, Planted
 
 pytestmark = [
@@ -113,6 +114,49 @@ def test_layer(name: str) -> None:
         results.append((z.detach(), cost.grad, *(v.grad for v in given.values())))
     for here, there in zip(*results, strict=True):
         agree(here, there, case)
+
+
+@pytest.mark.parametrize("side", [7, 12])
+def test_many_rows(side: int) -> None:
+    """Paths through a grid: more rows than the primal method takes, of which one follows from the others."""
+    A, b = flow_balance(side)
+    problem = pear.Problem(A=A, b=b, lb=0.0, ub=1.0)
+    true = 0.5 + torch.rand(40, problem.n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    guess = true + 0.3 * torch.randn(true.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    results = []
+    for one in (problem, problem.to("cuda")):
+        function = pear.PEARLoss(one, 0.1, injection=0.0, reduction="none", guidance=0.0)
+        layer = pear.DecisionLayer(one, 0.1)
+        for _ in range(3):  # step by step, captured, and replayed
+            predicted, cost = leaf(guess.to(one.device)), leaf(guess.to(one.device))
+            value = function(predicted, true.to(one.device))
+            value.sum().backward()
+            z = layer(cost)
+            (z * torch.arange(1.0, one.n + 1, device=z.device)).sum().backward()
+        results.append((value.detach(), predicted.grad, z.detach(), cost.grad))
+    assert layer.decider.one_pass is not None
+    assert layer.decider.one_pass.decide(guess.cuda(), 0.1, None, {}) is not None
+    for here, there in zip(*results, strict=True):
+        assert here is not None
+        assert there is not None
+        torch.testing.assert_close(there.cpu(), here, rtol=TOL, atol=TOL * float(here.abs().max()))
+
+
+def test_a_decision_outlives_the_next_one() -> None:
+    """Its derivative is asked for after the graph has been replayed for others."""
+    case = moved(ZOO[CURVED[0]])
+    layer = pear.DecisionLayer(case.problem, case.smoothing)
+    expected = leaf(case.cost)
+    layer(expected).sum().backward()
+    for _ in range(3):
+        cost = leaf(case.cost)
+        z = layer(cost)
+        layer(case.cost * 0.5)
+        layer(-case.cost)
+        z.sum().backward()
+        assert cost.grad is not None
+        assert expected.grad is not None
+        torch.testing.assert_close(cost.grad, expected.grad, rtol=TOL, atol=TOL)
 
 
 def test_curvature() -> None:

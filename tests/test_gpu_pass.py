@@ -49,7 +49,7 @@ class Found:
 class Compiled:
     """The compiled method in the kernel's place; the pipeline finds its own plan here, too."""
 
-    slots = 32
+    slots = numbers = 32
     inverts = False
 
     @property
@@ -60,7 +60,7 @@ class Compiled:
         self.plan = active_set.prepare(qp)
         self.programs, self.default = self.plan.programs, self.plan.default
 
-    def solve(self, qp: QuadraticProgram, inverse: Tensor | None = None) -> Any:
+    def solve(self, qp: QuadraticProgram, known: Any = None) -> Any:
         there = active_set.solve(qp, 0.0, self.plan)
         assert there.working is not None
         assert there.projector is not None
@@ -69,7 +69,7 @@ class Compiled:
         sets = held.lower, held.upper, held.rows, solved, ~solved, ~solved
         return Found(there.x, matvec(qp.H, there.x), y, *sets, there.projector)
 
-    def solve_all(self, qp: QuadraticProgram, costs: Tensor, inverse: Tensor | None = None) -> Any:
+    def solve_all(self, qp: QuadraticProgram, costs: Tensor, known: Any = None) -> Any:
         found = [vars(self.solve(replace(qp, c=cost))) for cost in costs]
         projector = found[0]["projector"]
         parts = {name: torch.cat([one[name] for one in found]) for name in found[0] if name != "projector"}
@@ -77,6 +77,9 @@ class Compiled:
 
     def learn(self, found: Any) -> bool:
         return False
+
+    def fits(self, B: int, device: torch.device) -> bool:
+        return True
 
 
 def as_on_gpu(problem: pear.Problem) -> bool:
@@ -201,7 +204,7 @@ def test_points_that_are_wrong_are_left(here: None, monkeypatch: pytest.MonkeyPa
     """A kernel that says it has ended, and has not, is not believed; nor is one that projects badly."""
     plain = Compiled.solve
 
-    def spoilt(self: Compiled, qp: QuadraticProgram, inverse: Tensor | None = None) -> Any:
+    def spoilt(self: Compiled, qp: QuadraticProgram, known: Any = None) -> Any:
         found = plain(self, qp)
         return replace(found, x=found.x + torch.tensor([[0.0], [1e-6], [0.0]], dtype=torch.float64))
 
@@ -228,7 +231,7 @@ def test_points_that_are_wrong_are_left(here: None, monkeypatch: pytest.MonkeyPa
         assert cost.grad is not None
         return [z.detach(), cost.grad]
 
-    def halfway(self: Compiled, qp: QuadraticProgram, inverse: Tensor | None = None) -> Any:
+    def halfway(self: Compiled, qp: QuadraticProgram, known: Any = None) -> Any:
         found = plain(self, qp)
         return replace(found, projector=Halfway(found.projector))
 
@@ -244,7 +247,7 @@ def test_room_that_was_missing_is_made(here: None, monkeypatch: pytest.MonkeyPat
     calls: list[str] = []
     plain = Compiled.solve
 
-    def crowded(self: Compiled, qp: QuadraticProgram, inverse: Tensor | None = None) -> Any:
+    def crowded(self: Compiled, qp: QuadraticProgram, known: Any = None) -> Any:
         calls.append("solve")
         found = plain(self, qp)
         return replace(found, ended=found.ended & ("learn" in calls))
@@ -268,12 +271,13 @@ def test_the_inverse_is_that_of_the_problem(here: None, monkeypatch: pytest.Monk
     given: list[Tensor | None] = []
     plain = Compiled.solve
 
-    def solve(self: Compiled, qp: QuadraticProgram, inverse: Tensor | None = None) -> Any:
-        given.append(inverse)
+    def solve(self: Compiled, qp: QuadraticProgram, known: Any = None) -> Any:
+        given.append(known)
         return plain(self, qp)
 
     monkeypatch.setattr(Compiled, "solve", solve)
     monkeypatch.setattr(Compiled, "inverts", True)
+    monkeypatch.setattr(Compiled, "known", lambda self, qp, inverse: inverse, raising=False)
     Q = torch.tensor([[2.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 3.0]], dtype=torch.float64)
     layer = pear.DecisionLayer(pear.Problem(Q, lb=-1.0, ub=1.0), 0.0)
     layer(COSTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,11 +13,14 @@ import torch
 from torch import Tensor
 
 import triton_reference
+from pear.bench.families import flow_balance
 from pear.optimality.verify import verify
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set import solve as active_set
 from pear.solvers.active_set.gpu import batch as gpu
-from pear.solvers.active_set.gpu.start import RUNNING, SINGULAR, FreeStart
+from pear.solvers.active_set.gpu import primal
+from pear.solvers.active_set.gpu.dual import FreeStart
+from pear.solvers.active_set.gpu.start import RUNNING, SINGULAR
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +109,8 @@ def test_a_plan_serves_every_cost() -> None:
 
 def test_more_free_variables_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel says that it has no room left, and the plan makes more."""
-    monkeypatch.setattr(gpu, "_SLOTS", {4: (1, 255), 32: (1, 255)})
+    for module in (gpu, primal):
+        monkeypatch.setattr(module, "SLOTS", {4: (1, 255), 32: (1, 255)})
     qp = PROGRAMS["portfolio"]
     plan = planned(qp)
     plan.slots = 4
@@ -126,6 +131,18 @@ def test_one_cost_after_another() -> None:
     for found, cost in zip(both.x.split(qp.batch), costs, strict=True):
         torch.testing.assert_close(found, plan.solve(replace(qp, c=cost)).x, rtol=1e-12, atol=1e-13)
     torch.testing.assert_close(both.curvature, (qp.H @ both.x.T).mT[0], rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("few", [0, 256])
+def test_costs_of_few_samples_are_searched_for_at_once(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(primal, "_FEW_BLOCKS", few)
+    qp = PROGRAMS["knapsack"]
+    costs = torch.stack([qp.c, -qp.c, qp.c.flip(0)])
+    every, plan, e = planned(qp).solve_all(qp, costs), planned(qp), qp.c.flip(1).contiguous()
+    assert bool(every.ended.all())
+    for found, cost in zip(every.x.split(qp.batch), costs, strict=True):
+        torch.testing.assert_close(found, plan.solve(replace(qp, c=cost)).x, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(every.project(e)[0], plan.solve(qp).project(e)[0], rtol=1e-12, atol=1e-13)
 
 
 def test_what_has_not_converged_is_said() -> None:
@@ -160,7 +177,7 @@ def test_flat_curvature_does_not_end() -> None:
 def test_a_known_inverse(name: str) -> None:
     qp = PROGRAMS[name]
     plan = planned(qp, "free")
-    expected, found = plan.solve(qp), plan.solve(qp, torch.linalg.inv(qp.H))
+    expected, found = plan.solve(qp), plan.solve(qp, plan.known(qp, torch.linalg.inv(qp.H)))
     assert bool(found.ended.all())
     torch.testing.assert_close(found.x, expected.x, rtol=1e-12, atol=1e-13)
 
@@ -226,7 +243,7 @@ def test_the_first_batch_says_where_to_start(ub: float, start: str) -> None:
     plan = gpu.prepare(qp)
     assert plan is not None
     first = plan.solve(qp)
-    assert plan.state == (start, 32)
+    assert plan.state[0] == start
     second = plan.solve(qp)
     assert bool(first.ended.all() & second.ended.all())
     torch.testing.assert_close(second.x, first.x, rtol=1e-12, atol=1e-13)
@@ -234,7 +251,8 @@ def test_the_first_batch_says_where_to_start(ub: float, start: str) -> None:
 
 def test_a_crowded_batch_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that end for want of room have few variables free, wherever the solutions are."""
-    monkeypatch.setattr(gpu, "_SLOTS", {4: (1, 255), 32: (1, 255)})
+    for module in (gpu, primal):
+        monkeypatch.setattr(module, "SLOTS", {4: (1, 255), 32: (1, 255)})
     qp = program(16, lb=-10 * torch.ones(1, 16), ub=10 * torch.ones(1, 16))
     plan = gpu.prepare(qp)
     assert plan is not None
@@ -244,7 +262,7 @@ def test_a_crowded_batch_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan.state == ("VertexStart", 4)
     assert plan.learn(first)
     assert bool(plan.solve(qp).ended.all())
-    assert plan.state == ("FreeStart", 32)
+    assert plan.state == ("FreeStart", 64)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -260,14 +278,14 @@ def test_constraints_are_dropped_on_the_way(seed: int) -> None:
     torch.testing.assert_close(found.x, active_set.solve(qp, 0.0, active_set.prepare(qp)).x, rtol=1e-11, atol=1e-12)
 
 
-def test_contradicting_rows_do_not_end() -> None:
+def test_contradicting_rows_are_not_solved() -> None:
     b = torch.ones(4, 2)
     b[1, 1] = 2.0  # of two equal rows
     qp = program(6, A=torch.ones(1, 2, 6), b=b)
     plan = planned(qp, "free")
-    found = plan.solve(qp)
-    assert found.ended.tolist() == [True, False, True, True]
-    assert not plan.learn(found)  # another start would not find a point, either
+    found = active_set._on_gpu(qp, plan)
+    assert verify(qp, found.x, found.duals, found.working).solved.tolist() == [True, False, True, True]
+    assert not plan.learn(plan.solve(qp))  # another start would not find a point, either
 
 
 def test_where_it_fails_the_feasible_start_comes_back() -> None:
@@ -286,12 +304,52 @@ def test_where_it_fails_the_feasible_start_comes_back() -> None:
     assert not plan.learn(plan.solve(flat))
 
 
-def test_no_room_beside_all_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is none left for a row, and no wider working set: the feasible start comes back."""
-    monkeypatch.setattr(gpu, "_SLOTS", {4: (1, 255), 8: (1, 255)})
-    qp = program(8, G=rows_of(8, 1), h=-10 * torch.ones(1, 1), lb=torch.full((1, 8), -torch.inf))
-    plan = gpu.GPUPlan(FreeStart.of(qp), 8, _settled=True, _feasible=gpu.prepare(program(8)))
-    found = plan.solve(qp)
-    assert bool(found.crowded.any())
-    assert plan.learn(found)
-    assert not plan.inverts
+def grid(k: int) -> QuadraticProgram:
+    """Paths through a grid of k × k nodes, smoothed: one flow balance follows from the others."""
+    A, b = (torch.from_numpy(part)[None] for part in flow_balance(k))
+    n = A.shape[2]
+    curvature = torch.diag_embed(torch.full((1, n), 0.1, dtype=torch.float64))
+    return replace(program(n, A=A, b=b, ub=torch.ones(1, n)), H=curvature, diagonal=True)
+
+
+def test_many_rows_are_for_the_dual_method() -> None:
+    qp = grid(6)
+    assert qp.p > gpu._MOST_ROWS
+    plan = gpu.prepare(qp)
+    assert plan is not None
+    assert plan.inverts
+    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, plan)
+    assert bool(verify(qp, there.x, there.duals, there.working).solved.all())
+    torch.testing.assert_close(there.x, here.x, rtol=1e-12, atol=1e-13)
+    e = qp.c.flip(1).contiguous()
+    expected, g = here.projector.project(e)[0], there.projector.project(e)[0]
+    free = (there.x > 1e-9) & (there.x < 1 - 1e-9)
+    torch.testing.assert_close(g[free], expected[free], rtol=1e-10, atol=1e-12)
+
+
+def test_a_batch_that_memory_has_no_room_for_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    qp = PROGRAMS["box"]
+    plan = planned(qp, "free")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=10**6))
+    fits = [plan.fits(B, torch.device("cuda")) for B in (10, 100)]
+    assert fits == [True, False]
+    monkeypatch.setattr(gpu.GPUPlan, "fits", lambda self, B, device: False)
+    assert not bool((active_set._on_gpu(qp, plan).status == 0).any())
+
+
+def test_contradicting_inequalities_do_not_end() -> None:
+    h = torch.tensor([[1.0, 0.0], [1.0, -2.0], [1.0, 0.0], [1.0, 0.5]])
+    qp = program(6, G=torch.stack([torch.ones(6), -torch.ones(6)])[None], h=h, lb=torch.full((1, 6), -torch.inf))
+    assert planned(qp, "free").solve(qp).ended.tolist() == [True, False, True, True]
+
+
+def test_no_room_for_another_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is more room first, and where there is none the feasible start comes back."""
+    monkeypatch.setattr(gpu, "_TERMS", (2, 4))
+    qp = program(8, ub=1e-3 * torch.ones(1, 8))
+    plan = gpu.GPUPlan(FreeStart.of(qp), 2, _settled=True, _feasible=gpu.prepare(program(8)))
+    for state in (("FreeStart", 4), ("VertexStart", 32)):
+        found = plan.solve(qp)
+        assert bool(found.crowded.any())
+        assert plan.learn(found)
+        assert plan.state == state

@@ -42,17 +42,21 @@ class Nothing:
 
     state = (32,)
     inverts = False
+    numbers = 0
 
     def __init__(self, qp: QuadraticProgram) -> None:
         self.R = qp.p + qp.m
 
-    def solve(self, qp: QuadraticProgram, inverse: Tensor | None = None) -> Any:
+    def fits(self, B: int, device: torch.device) -> bool:
+        return True
+
+    def solve(self, qp: QuadraticProgram, known: Any = None) -> Any:
         B, n = qp.c.shape
         x, y = (torch.empty(B, k, dtype=torch.float64, device=qp.c.device) for k in (n, self.R))
         sets = [torch.empty(B, k, dtype=torch.bool, device=qp.c.device) for k in (n, n, qp.m)]
         return Found(x, x, y, *sets, *3 * [sets[0][:, 0]], Unmoved())
 
-    def solve_all(self, qp: QuadraticProgram, costs: Tensor, inverse: Tensor | None = None) -> Any:
+    def solve_all(self, qp: QuadraticProgram, costs: Tensor, known: Any = None) -> Any:
         return self.solve(replace(qp, c=costs.flatten(0, 1)))
 
 

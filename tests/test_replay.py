@@ -171,7 +171,43 @@ def test_the_second_call_with_its_shapes_captures(room: float) -> None:
     assert first is not None
     assert ask("a", 1) is first
     assert ask("a", 1, shape=(3, 3)) not in (None, first)
-    assert [ask("large", room / 100) for _ in range(3)] == [None] * 3
+    assert [ask("large", room / 50) for _ in range(3)] == [None] * 3
+
+
+class Holder:
+    """Whoever has borrowed a result."""
+
+    def __init__(self, result: Tensor) -> None:
+        self.result, self.copies = result, 0
+
+    def keep(self) -> None:
+        self.result, self.copies = self.result.clone(), self.copies + 1
+
+
+def test_what_was_lent_is_kept_only_by_who_is_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def capture(function: Callable[[], None]) -> Any:
+        total = torch.zeros(2)
+
+        class Graph:
+            def replay(self) -> None:
+                function()
+                graph.result = total.copy_(graph.result)
+
+        return Graph()
+
+    monkeypatch.setattr(replay, "capture", capture)
+    graph = replay.Replayed(lambda given: 2.0 * given[0], [torch.zeros(2)])
+    first = Holder(graph([torch.ones(2)]))
+    graph.lend(first)
+    second = Holder(graph([torch.full((2,), 5.0)]))
+    graph.lend(second)
+    assert first.copies == 1
+    assert first.result.tolist() == [2.0, 2.0]
+    assert second.result.tolist() == [10.0, 10.0]
+    del second
+    graph([torch.zeros(2)])
+    graph([torch.ones(2)])
+    assert first.copies == 1  # it was told once
 
 
 def test_the_oldest_makes_room(room: float) -> None:

@@ -168,7 +168,9 @@ def modules() -> dict[str, types.ModuleType]:
 @contextmanager
 def in_place(monkeypatch: Any) -> Iterator[None]:
     """Within it our kernels are run by this reference."""
-    ours = [f"pear.solvers.active_set.gpu.{name}" for name in ("descend", "ascend", "invert", "project", "parts")]
+    ours = [
+        f"pear.solvers.active_set.gpu.{name}" for name in ("descend", "ascend", "invert", "project", "terms", "parts")
+    ]
     for name, module in modules().items():
         monkeypatch.setitem(sys.modules, name, module)
     for name in ours:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pear.decisions.gpu_points import Curved, Tangent, Unread, judge, tangent_of
+from pear.decisions.gpu_points import Curved, LentTangent, Tangent, Unread, judge, tangent_of
 from pear.decisions.regrets import Decided, RegretCall, Regrets
 from pear.optimality.gap import objective_gap
 from pear.optimality.rule import LARGEST
@@ -29,6 +29,8 @@ from pear.problem.validate import SYMMETRY
 from pear.sensitivity.curvature import singular
 from pear.sensitivity.projection import add_normal
 from pear.solvers.active_set.gpu import batch as gpu
+from pear.solvers.active_set.gpu.dual import Known
+from pear.solvers.active_set.gpu.found import Found
 
 Result = TypeVar("Result")
 
@@ -49,6 +51,7 @@ class GPUPass:
         self._own: Curved | None = None
         self._plan: gpu.GPUPlan | None = None
         self._store = Store()
+        self._made: dict[Hashable, Known] = {}
         self._probe: Tensor | None = None
 
     @staticmethod
@@ -75,10 +78,14 @@ class GPUPass:
             return self.decide_unread(cost, self._with_curvature(own, Q[0], smoothing) if Q else own)
 
         while True:
-            x, tangent, flags = self._run("decide", own, (cost, *fields.values()), decide, _copied_decisions)
+            (x, tangent, flags), graph = self._run("decide", own, (cost, *fields.values()), decide)
+            lent = LentTangent(replace(tangent, proven=True))
+            if graph is not None:
+                x = x.clone()
+                graph.lend(lent)
             solved, sure = flags.tolist()  # the one wait for the device
             if solved:
-                return Decided(x, replace(tangent, proven=True), doubtful=not sure, proven=True)
+                return Decided(x, lent, doubtful=not sure, proven=True)
             if not self._learn(tangent.descent):
                 return None
 
@@ -89,7 +96,7 @@ class GPUPass:
         """
         c = cost.double() if self.problem.sign == 1 else -cost.double()
         assert self._plan is not None
-        found = self._plan.solve(replace(programs.qp, c=c), self._inverse(programs))
+        found = self._plan.solve(replace(programs.qp, c=c), self._known(programs))
         judged = judge(programs, c, found)
         tangent, sure = tangent_of(found, judged, programs, len(c))
         probed = tangent.project(self._any_error(c))[1]
@@ -104,7 +111,8 @@ class GPUPass:
         if own is None or (call.injection > 0 and not given and not own.definite):
             return None
         while True:
-            unread = self._run(name, own, (call.predicted, call.true, *given), partial(function, own), Unread.copied)
+            unread, graph = self._run(name, own, (call.predicted, call.true, *given), partial(function, own))
+            unread = unread if graph is None else unread.copied()
             left = (~unread.good.cpu()).nonzero()[:, 0]  # the one wait for the device
             if not len(left) or not self._learn(unread.found):
                 break
@@ -146,24 +154,18 @@ class GPUPass:
         return regret, given, ("regret", injection, shared, own_true)
 
     def _run(
-        self,
-        name: Hashable,
-        own: Curved,
-        tensors: tuple[Tensor, ...],
-        function: Callable[..., Result],
-        copied: Callable[[Result], Result],
-    ) -> Result:
-        """``function(*tensors)``, as a graph where ``own`` are the problem's own programs, which stay."""
+        self, name: Hashable, own: Curved, tensors: tuple[Tensor, ...], function: Callable[..., Result]
+    ) -> tuple[Result, Replayed | None]:
+        """``function(*tensors)``, and the graph that it comes from where ``own`` are the problem's own programs."""
         assert self._plan is not None
         given = [tensor.detach() for tensor in tensors]
-        found = None
+        graph = None
         if own is self._own:
-            if self._plan.inverts:
-                self._inverse(own)  # outside of the graph, which would keep it to itself
-            numbers = _TIMES * sum(tensor.numel() for tensor in given)
+            self._known(own)  # outside of the graph, which would keep it to itself
+            numbers = _TIMES * sum(tensor.numel() for tensor in given) + len(given[0]) * self._plan.numbers
             make = partial(Replayed, lambda given: function(*given), given)
-            found = captured((name, *self._plan.state), given, numbers, make, self._store)
-        return function(*given) if found is None else copied(found(given))
+            graph = captured((name, *self._plan.state), given, numbers, make, self._store)
+        return (function(*given), None) if graph is None else (graph(given), graph)
 
     def regret_unread(
         self,
@@ -207,26 +209,29 @@ class GPUPass:
 
     # -- points ------------------------------------------------------------------------------------------------------
 
-    def _solve_both(self, programs: Curved, true: Curved, c: Tensor) -> gpu.Descent:
+    def _solve_both(self, programs: Curved, true: Curved, c: Tensor) -> Found:
         """The solutions for predicted and true costs (2B, n); only the first B can be projected at."""
         plan, B = self._plan, len(c) // 2
         assert plan is not None
         if programs is true:
-            return plan.solve_all(replace(programs.qp, c=c[:B]), c.view(2, B, -1), self._inverse(programs))
+            return plan.solve_all(replace(programs.qp, c=c[:B]), c.view(2, B, -1), self._known(programs))
         found, ideal = (
-            plan.solve(replace(one.qp, c=part), self._inverse(one)) for one, part in ((programs, c[:B]), (true, c[B:]))
+            plan.solve(replace(one.qp, c=part), self._known(one)) for one, part in ((programs, c[:B]), (true, c[B:]))
         )
         names = ("x", "curvature", "y", "lower", "upper", "rows", "ended", "crowded", "unsound")
         both: dict[str, Any] = {name: torch.cat([getattr(found, name), getattr(ideal, name)]) for name in names}
         return replace(found, **both)
 
-    def _inverse(self, programs: Curved) -> Tensor | None:
-        """(1, n, n) H⁻¹ where all samples share the problem's own, and solutions are found from it."""
+    def _known(self, programs: Curved) -> Known | None:
+        """What the kernel takes from a curvature that is the problem's own and the same for all samples, made once."""
         plan, qp = self._plan, programs.qp
-        shared = programs is self._own and len(qp.H) == 1 and not qp.diagonal
-        return programs.inverse if shared and programs.definite and plan is not None and plan.inverts else None
+        if plan is None or not plan.inverts or programs is not self._own or len(qp.H) > 1 or not programs.definite:
+            return None
+        if plan.state not in self._made:
+            self._made = {plan.state: plan.known(qp, programs.inverse)}
+        return self._made[plan.state]
 
-    def _learn(self, found: gpu.Descent) -> bool:
+    def _learn(self, found: Found) -> bool:
         """Whether room was missing, and there is more now."""
         assert self._plan is not None
         return self._plan.learn(found)
@@ -257,6 +262,8 @@ class GPUPass:
             if not (isinstance(Q, Tensor) and Q.shape in shapes and Q.device == cost.device and Q.is_floating_point()):
                 return None
         own = self._own_programs(smoothing)
+        if self._plan is None or not self._plan.fits(B, problem.device):
+            return None
         if own is None or problem.batch is None or (keys is None and problem.batch == B):
             return own
         if keys is not None and keys == list(range(problem.batch)):
@@ -267,7 +274,7 @@ class GPUPass:
     def _own_programs(self, smoothing: float) -> Curved | None:
         """The problem's own programs, brought into form once for each λ; None where the kernel does not take them."""
         if self._smoothing != smoothing:
-            problem, self._own, self._smoothing, self._store = self.problem, None, smoothing, Store()
+            problem, self._own, self._smoothing, self._store, self._made = self.problem, None, smoothing, Store(), {}
             nothing = torch.zeros(problem.batch or 1, problem.n, dtype=torch.float64, device=problem.device)
             qp = problem.canonical(nothing, smoothing)
             curved = problem.Q is not None or smoothing > 0
@@ -294,12 +301,6 @@ class GPUPass:
         usable = (info == 0) & (sizes.top[:, 0] <= LARGEST)
         usable = usable & (asymmetry <= SYMMETRY[float_type(Q) or torch.float64] * largest)
         return Curved(replace(own.qp, H=H, diagonal=False), sizes, definite=True, usable=usable, factor=factor)
-
-
-def _copied_decisions(decided: tuple[Tensor, Tangent, Tensor]) -> tuple[Tensor, Tangent, Tensor]:
-    """The same in memory of their own."""
-    x, tangent, flags = decided
-    return x.clone(), tangent.copied(), flags.clone()
 
 
 def _any(flags: Tensor) -> bool:

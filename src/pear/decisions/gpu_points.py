@@ -17,7 +17,7 @@ from pear.optimality.rule import LARGEST, ROUNDOFF, TIGHT
 from pear.optimality.scale import Sizes
 from pear.optimality.verify import Verdict, verify
 from pear.problem.canonical import QuadraticProgram, matvec
-from pear.solvers.active_set.gpu import batch as gpu
+from pear.solvers.active_set.gpu.found import Found
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Unread(NamedTuple):
     x: Tensor
     best: Tensor
     good: Tensor
-    found: gpu.Descent
+    found: Found
 
     def copied(self) -> Unread:
         """The same in memory of its own; what is good has been read."""
@@ -140,7 +140,7 @@ class Tangent:
         proven: True where an earlier projection has shown that every one is right.
     """
 
-    descent: gpu.Descent
+    descent: Found
     tight: Tensor
     tight_rows: Tensor
     G: Tensor
@@ -168,7 +168,22 @@ class Tangent:
         return replace(self, descent=self.descent.copied(), tight=tight, tight_rows=tight_rows)
 
 
-def judge(programs: Curved, c: Tensor, found: gpu.Descent) -> Judged:
+class LentTangent:
+    """A tangent in the memory of a CUDA graph, until that is replayed."""
+
+    def __init__(self, tangent: Tangent) -> None:
+        self._tangent = tangent
+
+    def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        """See ``Tangent.project``."""
+        return self._tangent.project(e)
+
+    def keep(self) -> None:
+        """Copy it, because the graph is about to be replayed."""
+        self._tangent = self._tangent.copied()
+
+
+def judge(programs: Curved, c: Tensor, found: Found) -> Judged:
     """The verdict on the kernel's points for costs c (K, n), with the multipliers that belong to them."""
     qp = replace(programs.qp, c=c)
     fixed = found.lower | found.upper
@@ -182,7 +197,7 @@ def judge(programs: Curved, c: Tensor, found: gpu.Descent) -> Judged:
     return Judged(verdict, good, ~fixed)
 
 
-def tangent_of(found: gpu.Descent, judged: Judged, programs: Curved, B: int) -> tuple[Tangent, Tensor | None]:
+def tangent_of(found: Found, judged: Judged, programs: Curved, B: int) -> tuple[Tangent, Tensor | None]:
     """The tangent spaces of the first B points, and (B,) bool where they are certain; None where they all are.
 
     A weakly active constraint may hide that the decision is not unique, unless H is definite.

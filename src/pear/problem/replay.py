@@ -18,9 +18,10 @@ from __future__ import annotations
 import gc
 import logging
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,7 +30,7 @@ from pear.problem.canonical import QuadraticProgram
 
 logger = logging.getLogger("pear")
 
-_LARGE = 1 / 128  # of the GPU's memory: a function that works on more may hold some times that, and is not captured
+_LARGE = 1 / 64  # of the GPU's memory: a function that works on more may hold some times that, and is not captured
 _KEPT = 1 / 32  # and of all that is kept
 _REMEMBERED = 256  # names with shapes
 _TRIES = 3
@@ -144,8 +145,18 @@ def copy_all(into: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
             torch._foreach_copy_([a for a, _ in pairs], [b for _, b in pairs])
 
 
+class Borrower(Protocol):
+    """Whoever holds results where the next replay writes."""
+
+    def keep(self) -> None:
+        """Copy what it holds."""
+
+
 class Replayed:
     """A captured function with tensors of its own, which those of a call are copied to.
+
+    Results that are large, and mostly done with before the next call, can be lent: only if the borrower is still there
+    when the next call comes it is told to keep them.
 
     Args:
         function: of a sequence of tensors; what it refers to beside them has to stay where it is.
@@ -156,6 +167,7 @@ class Replayed:
         self.given = [tensor.clone(memory_format=torch.contiguous_format) for tensor in tensors]
         self.result: Any = None
         self._function = function
+        self._borrower: weakref.ref[Borrower] | None = None
         self._graph = capture(self._run)
 
     def _run(self) -> None:
@@ -163,9 +175,17 @@ class Replayed:
 
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
         """The function's result, which the next call writes over."""
+        borrower = None if self._borrower is None else self._borrower()
+        if borrower is not None:
+            borrower.keep()
+        self._borrower = None
         copy_all(self.given, tensors)
         self._graph.replay()
         return self.result
+
+    def lend(self, borrower: Borrower) -> None:
+        """The last result is held by ``borrower``."""
+        self._borrower = weakref.ref(borrower)
 
 
 def _copied(found: Replayed, tensors: Sequence[Tensor]) -> Any:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from pear.decisions.solve import solve_verified
 from pear.diagnosis.advising.finding import Finding, Part, counted, some
-from pear.diagnosis.advising.redundancy import row_rank
 from pear.diagnosis.advising.subject import Array, Clock, Subject, evenly
 from pear.errors import SolveError
 from pear.losses.recourse_outcome import RecourseOutcome
@@ -19,6 +18,7 @@ from pear.losses.regret import Outcome, outcome
 from pear.optimality.point import Status
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified import Verified
+from pear.solvers.linalg.rank import row_rank
 
 _MOST = 256  # samples that are decided
 _RANKED = 64  # samples whose tight constraints are counted

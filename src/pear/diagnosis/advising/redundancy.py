@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import qr, solve_triangular
 
 from pear.diagnosis.advising.finding import Finding, Part, counted, some
 from pear.diagnosis.advising.subject import Array, Subject
+from pear.solvers.linalg.rank import row_rank, row_sizes
 
 _MOST_WORK = 4e9  # multiplications of a dense factorisation: a second or two
-_RANK_OF_A = 1e-10  # relative
 _SAME = 1e-9  # relative
 _MOST_ENTRIES = 2_000_000
 
@@ -37,7 +36,7 @@ def _equalities(s: Subject) -> tuple[list[Finding], Any]:
     if rank == p:
         are = "The equality is" if p == 1 else f"The {p:,} equalities are"
         return [Finding("degeneracy", f"{are} independent{s.first}.", numbers)], dependent
-    b = s.b / _row_sizes(s.A.toarray())
+    b = s.b / row_sizes(s.A.toarray())
     left = b[order[rank:]] - combination.T @ b[order[:rank]]
     scale = np.abs(b[order[rank:]]) + np.abs(combination).T @ np.abs(b[order[:rank]])
     names = [s.rows[k] for k in sorted(order[rank:])]
@@ -50,26 +49,6 @@ def _equalities(s: Subject) -> tuple[list[Finding], Any]:
         "are exact either way; the multipliers of these rows are not unique."
     )
     return [Finding("degeneracy", sentence, numbers)], dependent
-
-
-def row_rank(matrix: Array) -> tuple[int, Any, Array]:
-    """The rank of (r, n), the rows with independent ones first, and (rank, r − rank) how these make the others.
-
-    The combinations are those of rows divided by their lengths.
-    """
-    if not min(matrix.shape):
-        return 0, np.arange(matrix.shape[0]), np.zeros((0, matrix.shape[0]))
-    R, order = qr((matrix / _row_sizes(matrix)[:, None]).T, mode="r", pivoting=True)
-    diagonal = np.abs(np.diagonal(R))
-    rank = int((diagonal > _RANK_OF_A * diagonal[0]).sum()) if diagonal[0] > 0 else 0
-    if not rank:
-        return 0, order, np.zeros((0, len(order)))
-    return rank, order, solve_triangular(R[:rank, :rank], R[:rank, rank:])
-
-
-def _row_sizes(matrix: Array) -> Array:
-    sizes: Array = np.sqrt((matrix * matrix).sum(1))
-    return np.where(sizes > 0, sizes, 1.0)
 
 
 def _inequalities(s: Subject) -> tuple[list[Finding], Any]:

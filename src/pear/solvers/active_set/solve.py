@@ -103,7 +103,7 @@ class CompiledProjector:
 
 
 def _on_gpu(qp: QuadraticProgram, plan: gpu.GPUPlan | None) -> Candidate:
-    if plan is None or not qp.batch:
+    if plan is None or not qp.batch or not plan.fits(qp.batch, qp.c.device):
         return empty_candidate(qp.batch, qp.n, qp.p, qp.m, qp.c)
     found = plan.solve(qp)
     while plan.learn(found):

@@ -1,9 +1,9 @@
-"""The dual active-set method as a Triton kernel, for decisions in which most variables are free.
+"""The dual active-set method as a Triton kernel; one block for each sample and cost.
 
-It starts at the minimum without any constraint, where every variable is free and M = H⁻¹, and adds the constraint that
-is violated most, one after another; constraints whose multiplier would change its sign are dropped on the way. No point
-on the way is feasible but the last, and none has a multiplier of the wrong sign. Working set and M are those of
-``descend``; a step costs one product with M and one change of rank one, and no feasible point is needed.
+It starts at the minimum without bounds and inequalities and adds the constraint that is violated most, one after
+another; constraints whose multiplier would change its sign are dropped on the way. No point on the way is feasible but
+the last, and none has a multiplier of the wrong sign. A step reads the terms of the working set once (``terms``), which
+stay in the cache, so that a block needs few registers, and many are on an SM at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 from pear.optimality import rule
+from pear.solvers.active_set import settings
 from pear.solvers.active_set.gpu.parts import (
     AT_LOWER,
     AT_UPPER,
@@ -22,229 +23,176 @@ from pear.solvers.active_set.gpu.parts import (
     OPTIMAL,
     RUNNING,
     SINGULAR,
-    border,
-    curvature_at,
     curvature_times,
-    exchanged,
     farthest,
-    off_slots,
-    place_of,
-    refined,
-    row_block,
-    row_products,
-    store_solution,
-    two_sums,
 )
+from pear.solvers.active_set.gpu.terms import combined, corrected
 
 _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
 _FEASIBLE = tl.constexpr(rule.FEASIBLE)
+_REFINEMENTS = tl.constexpr(settings.KERNEL_REFINEMENTS)
 
 
 @triton.jit
-def _violated(  # type: ignore[no-untyped-def]
-    x, lo, up, place, room, length, row_position, equality, j, r, n, R, rows: tl.constexpr
-):
-    """The constraint that is violated most, −1 for none; whether it is an upper bound; by how much it has to move."""
-    over = tl.where(place == FREE, tl.maximum(lo - x, x - up), 0.0)
+def _violated(x, lo, up, came, scale, norm, j, decisions):  # type: ignore[no-untyped-def]
+    """The constraint that is violated most, −1 for none; whether from above; by how much it has to move."""
+    over = tl.where(came < 0, tl.maximum(lo - x, x - up) * scale, 0.0)
     code = 2 * j + tl.where(x > up, 1, 0)
-    worst, met, size = tl.reduce((over, code, tl.abs(x)), 0, farthest)
+    worst, met, size = tl.reduce((over, code, tl.where(j < decisions, tl.abs(x), 0.0)), 0, farthest)
     rising = met % 2 == 1
-    met = met // 2
-    gap = tl.where(rising, -worst, worst)
-    if rows:
-        short = tl.where(equality, tl.abs(room), -room) / length
-        short = tl.where((r < R) & (row_position < 0), short, 0.0)
-        worst_row, row_met = tl.max(short, axis=0, return_indices=True)
-        if worst_row > worst:
-            worst = worst_row
-            met = n + row_met
-            gap = tl.sum(tl.where(r == row_met, room, 0.0))
-    return tl.where(worst > _FEASIBLE * size, met, -1).to(tl.int32), rising, gap
+    wanted = tl.where(worst > _FEASIBLE * size, met // 2, -1).to(tl.int32)
+    gap = worst * tl.load(norm + wanted, mask=wanted >= 0, other=1.0)
+    return wanted, rising, tl.where(rising, -gap, gap)
 
 
 @triton.jit
 def ascend(  # type: ignore[no-untyped-def]
-    inverse,
-    inverse_outcome,
+    reach,
+    reach_outcome,
     H,
     J,
     columns,
     norm,
-    limit,
     lower,
     upper,
     cost,
-    x_all,
-    y_all,
+    w_all,
     curvature_all,
     place_all,
-    row_position_all,
-    position_all,
-    slot_all,
-    M_all,
+    came_all,
+    terms_all,
+    weight_all,
+    count_all,
     status,
     B,
     n,
     R,
-    equalities,
+    decisions,
+    most_terms,
+    reach_stride,
     H_stride,
     J_stride,
-    limit_stride,
     norm_stride,
     bound_stride,
-    rounds,
-    few: tl.constexpr,
     diagonal: tl.constexpr,
     rows: tl.constexpr,
     width: tl.constexpr,
-    height: tl.constexpr,
-    slots: tl.constexpr,
     chunk: tl.constexpr,
 ):
-    """From the minimum without constraints to that with them; one block for each sample and cost.
+    """From the minimum without constraints to that with them.
+
+    Strides are 0 where all samples share a field.
 
     Args:
-        inverse, inverse_outcome: (B or 1, n, n) H⁻¹, and (B or 1,) int32 RUNNING, or SINGULAR where there is none; not
-            looked at where H is diagonal.
-        H, J, columns, limit, lower, upper, cost, B, n, R, equalities: as ``descend`` has them; n is at most the
-            number of slots.
-        norm: (B or 1, R) the length of each row.
-        x_all, y_all, curvature_all, place_all, row_position_all, position_all, slot_all, M_all, status: written, as by
-            ``descend``; INFEASIBLE where a constraint cannot be satisfied together with those that are held.
-        rounds: how many steps at most.
-        few: rows of H that are looked at together in a step.
+        reach, reach_outcome: (B or 1, n + R, n + R) W, and (B or 1,) int32 RUNNING, or SINGULAR where there is none.
+        H: (B or 1, n, n), or (B or 1, n) where it is ``diagonal``.
+        J, columns: (B or 1, R, n) inequality rows, and Jᵀ.
+        norm, lower, upper: (B or 1, n + R) the length of every constraint, which is 1 for a variable, and its limits.
+        cost: (costs, B, n).
+        w_all: (costs, B, n + R) solutions and multipliers of rows; curvature_all: (costs, B, n + R) Hx, and zeros;
+            place_all: (costs, B, n + R) int32 which limit is held; written.
+        came_all: (costs, B, n + R) int32; terms_all: (costs, B, most_terms, n + R); weight_all: (costs, B, most_terms);
+            count_all: (costs, B) int32, the number of terms; written.
+        status: (costs, B) int32, written: OPTIMAL, CROWDED where there are more terms than room, SINGULAR, or
+            INFEASIBLE where a constraint cannot be satisfied together with those that are held.
+        decisions: how many of the variables are decisions; the others are multipliers of equalities.
     """
     out = tl.program_id(0).to(tl.int64)
     sample = out % B
     j = tl.arange(0, width)
-    s = tl.arange(0, slots)
-    r = tl.arange(0, height)
-    real = j < n
-    there = r < R
-    equality = r < equalities
+    chunk_of = tl.arange(0, chunk)
+    size = n + R
+    real = j < size
+    reach += sample * reach_stride
     H += sample * H_stride
     J += sample * J_stride
     columns += sample * J_stride
+    norm += sample * norm_stride
+    terms = terms_all + out * most_terms * size
+    weight = weight_all + out * most_terms
+    scratch = curvature_all + out * size
     lo = tl.load(lower + sample * bound_stride + j, mask=real, other=0.0)
     up = tl.load(upper + sample * bound_stride + j, mask=real, other=0.0)
-    most = tl.load(limit + sample * limit_stride + r, mask=there, other=float("inf"))
-    length = tl.load(norm + sample * norm_stride + r, mask=there, other=1.0)
-    length = tl.where(length > 0.0, length, 1.0)
-    c = tl.load(cost + out * n + j, mask=real, other=0.0)
-    scratch = curvature_all + out * n
-    slot = tl.where(s < n, s, -1)
-    position = tl.where(real, j, -1)
-    row_position = tl.full((height,), -1, tl.int32)
+    scale = 1.0 / tl.load(norm + j, mask=real, other=1.0)
+    c = tl.load(cost + out * n + j, mask=j < n, other=0.0)
     place = tl.where(real, FREE, NOWHERE)
-    inside = (s < n)[:, None] & (s < n)[None, :]
-    if diagonal:
-        weight = tl.load(H + s, mask=s < n, other=1.0)
-        outcome = tl.where(tl.min(weight) > 0.0, RUNNING, SINGULAR)
-        M = tl.where((s[:, None] == s[None, :]) & inside, 1.0 / weight[:, None], 0.0)
-    else:
-        outcome = tl.load(inverse_outcome + tl.where(H_stride > 0, sample, 0))
-        M = tl.load(inverse + sample * H_stride + s[:, None] * n + s[None, :], mask=inside, other=0.0)
-    easiest = tl.max(tl.sum(tl.where(s[:, None] == s[None, :], M, 0.0), axis=0))
-    x = off_slots(-tl.sum(M * tl.load(cost + out * n + s, mask=s < n, other=0.0)[:, None], axis=0), position)
-    reduced = tl.zeros((width,), tl.float64)  # gradient of the Lagrangian: zero where a variable is free
-    y = tl.zeros((height,), tl.float64)
-    room = most - row_products(columns, x, r, j, R, n)
-    taken = 0
-    wanted, rising, gap = _violated(x, lo, up, place, room, length, row_position, equality, j, r, n, R, rows)
-    while (outcome == RUNNING) & (wanted >= 0) & (taken < rounds):
-        taken += 1
-        # how the solution on the working set moves, and its multipliers, when that constraint does
-        column, _ = border(H, J, slot, tl.where(wanted >= n, wanted, -1), n, diagonal, rows)
-        column = tl.where(slot == wanted, 1.0, column)
-        w = tl.sum(M * column[:, None], axis=0)
-        product, squares = tl.reduce((column * w, column * column), 0, two_sums)
-        depends = product <= _ROUNDOFF * easiest * squares  # nothing can move, but multipliers can
-        force = tl.where(depends, tl.where(gap > 0.0, 1.0, -1.0), gap / product)
-        p = tl.where(depends, 0.0, off_slots(force * w, position))
-        asked = (place == AT_LOWER) | (place == AT_UPPER) | (real & (j == wanted))  # where a multiplier is, or will be
-        if diagonal:
-            change = curvature_times(H, p, scratch, n, j, diagonal, chunk)
-        else:
-            change = curvature_at(H, p, asked, place_all + out * n, scratch, n, j, few)
-        more = tl.zeros((height,), tl.float64)
-        if rows:
-            more = off_slots(force * w, row_position)
-            more = tl.where(r == wanted - n, -force, more)
-            change += tl.sum(row_block(J, r, j, R, n) * more[:, None], axis=0)
-        change = tl.where(asked, change, 0.0)
+    came = tl.full((width,), -1, tl.int32)
+    outcome = tl.load(reach_outcome + tl.where(reach_stride > 0, sample, 0))
+    x = -curvature_times(reach, c, scratch, n, size, j, False, chunk)
+    mu = tl.zeros((width,), tl.float64)  # negative at lower limits, positive at upper ones
+    count = 0
+    wanted, rising, gap = _violated(x, lo, up, came, scale, norm, j, decisions)
+    while (outcome == RUNNING) & (wanted >= 0):
+        # how everything moves with the multiplier of that constraint
+        held = came >= 0
+        alone = tl.load(reach + wanted * size + j, mask=real & (held == 0), other=0.0)
+        whole_reach = tl.load(reach + wanted * (size + 1))
+        v, squares = combined(terms, weight, wanted, 0, came, count, size, j, chunk)
+        v -= alone
+        pivot = whole_reach - squares
+        depends = pivot <= _ROUNDOFF * whole_reach  # nothing can move, but multipliers can
+        force = tl.where(depends, tl.where(gap > 0.0, -1.0, 1.0), -gap / pivot)
         # ratio test: to the first multiplier that reaches zero
-        upwards = tl.where(place == AT_LOWER, 1.0, tl.where(place == AT_UPPER, -1.0, 0.0))
-        upwards = tl.where(lo < up, upwards, 0.0)
-        falls = upwards * change < -_ROUNDOFF * tl.abs(force)
-        distance = tl.maximum(upwards * reduced, 0.0) / tl.where(falls, tl.abs(change), 1.0)
-        distance = tl.where(falls, distance, float("inf"))
-        step, lost = tl.min(distance, axis=0, return_indices=True)
-        if rows:
-            falls = (row_position >= 0) & (more < -_ROUNDOFF * tl.abs(force)) & (equality == 0)
-            reach = tl.maximum(y, 0.0) / tl.where(falls, -more, 1.0)
-            reach, row_lost = tl.min(tl.where(falls, reach, float("inf")), axis=0, return_indices=True)
-            if reach < step:
-                step = reach
-                lost = n + row_lost
+        change = tl.where(held, -force * v, 0.0)
+        outwards = tl.where(place == AT_LOWER, -1.0, tl.where(place == AT_UPPER, 1.0, 0.0))
+        outwards = tl.where(lo < up, outwards, 0.0)
+        falls = outwards * change < -_ROUNDOFF * tl.abs(force)
+        distance = tl.maximum(outwards * mu, 0.0) / tl.where(falls, tl.abs(change), 1.0)
+        step, lost = tl.min(tl.where(falls, distance, float("inf")), axis=0, return_indices=True)
         whole = (step >= 1.0) & (depends == 0)
         stuck = depends & (step == float("inf"))
-        outcome = tl.where(stuck, INFEASIBLE, outcome)
         step = tl.where(stuck, 0.0, tl.where(whole, 1.0, step))
-        x += step * p
-        reduced += step * change
-        y += step * more
+        x += tl.where(held, 0.0, step * force * v)
+        mu += step * tl.where(j == wanted, force, change)
         gap *= 1.0 - tl.where(depends, 0.0, step)
-        if rows:
-            room -= step * row_products(columns, p, r, j, R, n)
-        # the working set changes by one index, and M by a matrix of rank one
-        entering = -1
-        leaving = -1
-        pivot = -product
+        # the working set changes by one constraint, and by one term
+        own = tl.where(whole, -1.0, 1.0)
+        moved = wanted
+        factor = tl.where(stuck, 0.0, 1.0 / pivot)
         if whole:
-            if wanted < n:
-                at = j == wanted
-                x = tl.where(at, tl.where(rising, up, lo), x)
-                place = tl.where(at, tl.where(rising, AT_UPPER, AT_LOWER), place)
-                leaving = wanted
-            else:
-                entering = wanted
+            at = j == wanted
+            x = tl.where(at, tl.where(rising, up, lo), x)
+            place = tl.where(at, tl.where(rising, AT_UPPER, AT_LOWER), place)
+            came = tl.where(at, count, came)
             wanted = -1
+        elif stuck:
+            outcome = INFEASIBLE
         else:
-            if lost < n:
-                place = tl.where(j == lost, FREE, place)
-                reduced = tl.where(j == lost, 0.0, reduced)
-                entering = lost.to(tl.int32)
-            else:
-                y = tl.where(r == lost - n, 0.0, y)
-                leaving = lost.to(tl.int32)
-            column, corner = border(H, J, slot, entering, n, diagonal, rows)
-            column = tl.where((slot == leaving) & (slot >= 0), 1.0, column)
-            w = tl.sum(M * column[:, None], axis=0)
-            pivot = corner - tl.sum(column * w)
-            if (pivot <= 0.0) & (outcome == RUNNING):
+            moved = lost.to(tl.int32)
+            since = tl.max(tl.where(j == moved, came, -1))
+            v, squares = combined(terms, weight, moved, since, came, count, size, j, chunk)
+            tl.debug_barrier()  # all have read what is written now
+            for first in range(since, count, chunk):
+                k = first + chunk_of
+                then = -1.0 / tl.load(weight + k, mask=k < count, other=1.0)  # minus its pivot
+                tl.store(terms + k * size + moved, tl.where(k == since, then, 0.0), mask=k < count)
+            factor = -1.0 / squares
+            if squares <= 0.0:
                 outcome = SINGULAR
-        at = place_of(slot, entering, leaving, s, slots)
-        if (entering >= 0) & (at == slots):
-            outcome = CROWDED
-            entering = -1
-        w = tl.where((s == at) & (entering >= 0), -1.0, w)
-        M, slot, position, row_position = exchanged(
-            M, w, 1.0 / pivot, slot, position, row_position, entering, leaving, at, s, j, r, n, rows
-        )
+            at = j == moved
+            place = tl.where(at, FREE, place)
+            came = tl.where(at, -1, came)
+            mu = tl.where(at, 0.0, mu)
+        tl.store(terms + count * size + j, tl.where(j == moved, own, v), mask=real)
+        tl.store(weight + count, factor)
+        count += 1
+        tl.debug_barrier()
         if wanted < 0:
-            wanted, rising, gap = _violated(x, lo, up, place, room, length, row_position, equality, j, r, n, R, rows)
-    if (outcome == RUNNING) & (wanted < 0):
+            wanted, rising, gap = _violated(x, lo, up, came, scale, norm, j, decisions)
+        if (count == most_terms) & (wanted >= 0) & (outcome == RUNNING):
+            outcome = CROWDED
+    if outcome == RUNNING:
         outcome = OPTIMAL
-    x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
-    x, y = refined(
-        H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, scratch, diagonal, rows, chunk
-    )
-    curvature = curvature_times(H, x, scratch, n, j, diagonal, chunk)
-    store_solution(
-        x_all, curvature_all, place_all, y_all, row_position_all, status,
-        x, curvature, place, y, row_position, outcome, out, j, r, n, R,
-    )  # fmt: skip
-    if out < B:
-        tl.store(position_all + sample * n + j, position, mask=real)
-        tl.store(slot_all + sample * slots + s, slot)
-        tl.store(M_all + sample * slots * slots + s[:, None] * slots + s[None, :], M)
+    w = tl.where(j < n, x, tl.where(came >= 0, mu, 0.0))
+    for _ in range(_REFINEMENTS):
+        w += corrected(
+            reach, H, J, columns, terms, weight, c, w, up, came, count, scratch, n, R, j, diagonal, rows, chunk
+        )
+    curvature = curvature_times(H, tl.where(j < n, w, 0.0), scratch, n, n, j, diagonal, chunk)
+    out *= size
+    tl.store(w_all + out + j, w, mask=real)
+    tl.store(curvature_all + out + j, curvature, mask=real)
+    tl.store(place_all + out + j, place, mask=real)
+    tl.store(came_all + out + j, came, mask=real)
+    tl.store(count_all + tl.program_id(0), count)
+    tl.store(status + tl.program_id(0), outcome)

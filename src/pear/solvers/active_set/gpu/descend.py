@@ -96,31 +96,34 @@ def descend(  # type: ignore[no-untyped-def]
     slots: tl.constexpr,
     chunk: tl.constexpr,
 ):
-    """From a feasible point with its working set to the optimal one, for one cost after another.
+    """From a feasible point with its working set to the optimal one, for one cost of a sample after another.
 
-    Strides are 0 where all samples share a field.
+    A block does as many of them as ``costs`` says; the blocks with the first cost of each sample come first. Strides
+    are 0 where all samples share a field.
 
     Args:
         H: (B or 1, n, n), or (B or 1, n) where it is ``diagonal``; J: (B or 1, R, n), equalities first.
         columns: (B or 1, n, R) Jᵀ; size: (B or 1, R) the largest entry of each row; limit: (B or 1, R).
         lower, upper: (B or 1, n) bounds.
-        cost: (costs, B, n); every further one starts from the solution under the one before.
+        cost: (K, B, n); every further one of a block starts from the solution under the one before.
         start_x, start_place: (B or 1, n) a feasible point and where its variables are.
         start_slot: (slots,) int32 the working set there: ``begun`` free variables, as many held rows, then −1; where it
             is ``elastic``, the last variable alone.
         start_position, start_row_position: (n,) and (R,) int32 the same from the other side.
         start_M: (slots, slots) the part of M there that depends on the rows alone.
-        x_all, curvature_all: (costs, B, n) solutions and Hx; y_all: (costs, B, R) multipliers; written.
-        place_all: (costs, B, n) int32; row_position_all: (costs, B, R) int32, −1 where a row is not held; written.
+        x_all, curvature_all: (K, B, n) solutions and Hx; y_all: (K, B, R) multipliers; written.
+        place_all: (K, B, n) int32; row_position_all: (K, B, R) int32, −1 where a row is not held; written.
         position_all: (B, n) int32 slots of the variables, −1 where one is not free; slot_all: (B, slots) int32, −1
             where a slot is empty; M_all: (B, slots, slots); written, of the first cost.
-        status: (costs, B) int32, written: OPTIMAL, CROWDED, SINGULAR, or RUNNING where the rounds ran out.
-        order, scratch: (B, slots) int32 and float64, written: to work with.
+        status: (K, B) int32, written: OPTIMAL, CROWDED, SINGULAR, or RUNNING where the rounds ran out.
+        order, scratch: (blocks, slots) int32 and float64, written: to work with.
         rounds: how many steps at most, for each cost.
         elastic: whether the last variable is the share of the violation at the start that is left: once it is zero it
             stays so, and where a solution has it free its cost is raised.
     """
-    sample = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(0).to(tl.int64)
+    sample = block % B
+    earliest = block // B * costs
     j = tl.arange(0, width)
     s = tl.arange(0, slots)
     r = tl.arange(0, height)
@@ -130,15 +133,15 @@ def descend(  # type: ignore[no-untyped-def]
     H += sample * H_stride
     J += sample * J_stride
     columns += sample * J_stride
-    order += sample * slots
-    scratch += sample * slots
-    own = curvature_all + sample * n  # of every cost, for vectors of all variables
+    order += block * slots
+    scratch += block * slots
+    own = curvature_all + (earliest * B + sample) * n  # of every cost, for vectors of all variables
     lo = tl.load(lower + sample * bound_stride + j, mask=real, other=0.0)
     up = tl.load(upper + sample * bound_stride + j, mask=real, other=0.0)
     most = tl.load(limit + sample * limit_stride + r, mask=there, other=float("inf"))
     x = tl.load(start_x + sample * start_stride + j, mask=real, other=0.0)
     place = tl.load(start_place + sample * start_stride + j, mask=real, other=NOWHERE)
-    c = tl.load(cost + sample * n + j, mask=real, other=0.0)
+    c = tl.load(cost + (earliest * B + sample) * n + j, mask=real, other=0.0)
     slot = tl.load(start_slot + s)
     position = tl.load(start_position + j, mask=real, other=-1)
     row_position = tl.load(start_row_position + r, mask=there, other=-1)
@@ -166,12 +169,12 @@ def descend(  # type: ignore[no-untyped-def]
     row_size = tl.load(size + sample * size_stride + r, mask=there, other=0.0)
     outcome = RUNNING
     room = most - row_products(columns, x, r, j, R, n)
-    slope = c + curvature_times(H, x, own, n, j, diagonal, chunk)
+    slope = c + curvature_times(H, x, own, n, n, j, diagonal, chunk)
     if elastic:
         last_variable = j == n - 1
         pushes = 0
-    for k in range(0, costs):
-        if k > 0:
+    for k in range(earliest, earliest + costs):
+        if k > earliest:
             own += B * n
             if outcome == OPTIMAL:
                 outcome = RUNNING
@@ -215,7 +218,7 @@ def descend(  # type: ignore[no-untyped-def]
             length = tl.minimum(length, 1.0)
             x += length * p
             if diagonal:
-                slope += length * curvature_times(H, p, own, n, j, diagonal, chunk)
+                slope += length * curvature_times(H, p, own, n, n, j, diagonal, chunk)
             else:
                 slope += curvature_moved(H, slot, length * moving, order, scratch, used, n, j, chunk)
             entering = -1
@@ -231,7 +234,7 @@ def descend(  # type: ignore[no-untyped-def]
                         if met == n - 1:  # feasible: from here on it is the problem itself
                             up = tl.where(at, 0.0, up)
                             c = tl.where(at, 0.0, c)
-                            slope = c + curvature_times(H, x, own, n, j, diagonal, chunk)
+                            slope = c + curvature_times(H, x, own, n, n, j, diagonal, chunk)
                 else:
                     entering = met
             else:
@@ -294,7 +297,7 @@ def descend(  # type: ignore[no-untyped-def]
         x, y = refined(
             H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, own, diagonal, rows, chunk
         )
-        curvature = curvature_times(H, x, own, n, j, diagonal, chunk)
+        curvature = curvature_times(H, x, own, n, n, j, diagonal, chunk)
         slope = c + curvature
         room = most - row_products(columns, x, r, j, R, n)
         store_solution(

@@ -22,14 +22,19 @@ LAUNCH = {32: (1, 255), 64: (2, 255)}
 _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
 
 
-def inverted(H: Tensor) -> tuple[Tensor, Tensor]:
+def inverted(H: Tensor, room: int = 0) -> tuple[Tensor, Tensor]:
     """(B, n, n) H⁻¹, and (B,) int32 RUNNING, or SINGULAR where there is none.
 
     Nothing here waits for the device.
+
+    Args:
+        H: (B, n, n), contiguous.
+        room: how many more rows and columns, not yet written, the first result has.
     """
-    inverse = torch.empty_like(H)
-    outcome = torch.full(H.shape[:1], start.RUNNING, dtype=torch.int32, device=H.device)
-    _fill(inverse, H, H, outcome, 0, H.shape[1])
+    B, n, _ = H.shape
+    inverse = H.new_empty(B, n + room, n + room)
+    outcome = torch.full((B,), start.RUNNING, dtype=torch.int32, device=H.device)
+    _fill(inverse, H, H, outcome, 0, n)
     return inverse, outcome
 
 
@@ -38,8 +43,9 @@ def _fill(inverse: Tensor, source: Tensor, H: Tensor, outcome: Tensor, first: in
     if last - first <= max(LAUNCH):
         size = next(k for k in LAUNCH if k >= last - first)
         warps, registers = LAUNCH[size]
+        rows = (source.shape[1], H.shape[1], inverse.shape[1])
         invert[(len(H),)](
-            source, H, inverse, outcome, H.shape[1], first, last, size=size, num_warps=warps, maxnreg=registers
+            source, H, inverse, outcome, *rows, first, last, size=size, num_warps=warps, maxnreg=registers
         )
         return
     middle = (first + last) // 2
@@ -55,21 +61,24 @@ def _fill(inverse: Tensor, source: Tensor, H: Tensor, outcome: Tensor, first: in
 
 
 @triton.jit
-def invert(source, H, inverse, outcome, n, first, last, size: tl.constexpr):  # type: ignore[no-untyped-def]
+def invert(  # type: ignore[no-untyped-def]
+    source, H, inverse, outcome, source_rows, H_rows, inverse_rows, first, last, size: tl.constexpr
+):
     """The inverse of a part of each matrix, by bordering: two rows and columns come at a time. One block per sample.
 
     Args:
-        source: (B, n, n); the part from row and column ``first`` to ``last`` is read.
-        H: (B, n, n), on whose diagonal is what a pivot is compared with.
-        inverse: (B, n, n); the same part is written.
+        source: (B, source_rows, source_rows); the part from row and column ``first`` to ``last`` is read.
+        H: (B, H_rows, H_rows), on whose diagonal is what a pivot is compared with.
+        inverse: (B, inverse_rows, inverse_rows); the same part is written.
         outcome: (B,) int32; SINGULAR is written where a pivot is lost to rounding.
         size: at least last − first, a power of two.
     """
     sample = tl.program_id(0).to(tl.int64)
     s = tl.arange(0, size)
-    corner_of_part = sample * n * n + first * (n + 1)
-    source += corner_of_part
-    H += corner_of_part
+    n = source_rows
+    source += sample * n * n + first * (n + 1)
+    H += sample * H_rows * H_rows + first * (H_rows + 1)
+    inverse += sample * inverse_rows * inverse_rows + first * (inverse_rows + 1)
     M = tl.zeros((size, size), tl.float64)
     for t in range(0, last - first, 2):
         second = t + 1 < last - first  # there may be no second one, which 1 on the diagonal stands for
@@ -84,8 +93,8 @@ def invert(source, H, inverse, outcome, n, first, last, size: tl.constexpr):  # 
         pivot = cc - uc
         ratio = (cd - ud) / pivot
         pivot_after = dd - vd - ratio * (cd - ud)
-        lost = pivot <= _ROUNDOFF * tl.load(H + t * (n + 1))
-        lost = lost | (pivot_after <= _ROUNDOFF * tl.load(H + (t + 1) * (n + 1), mask=second, other=1.0))
+        lost = pivot <= _ROUNDOFF * tl.load(H + t * (H_rows + 1))
+        lost = lost | (pivot_after <= _ROUNDOFF * tl.load(H + (t + 1) * (H_rows + 1), mask=second, other=1.0))
         if lost:
             tl.store(outcome + sample, SINGULAR)
         u = tl.where(s == t, -1.0, u)
@@ -94,4 +103,4 @@ def invert(source, H, inverse, outcome, n, first, last, size: tl.constexpr):  # 
         M += v[:, None] * (v * (1.0 / pivot_after))[None, :]
     tl.debug_barrier()  # the part may be written where it was read
     inside = (s < last - first)[:, None] & (s < last - first)[None, :]
-    tl.store(inverse + corner_of_part + s[:, None] * n + s[None, :], M, mask=inside)
+    tl.store(inverse + s[:, None] * inverse_rows + s[None, :], M, mask=inside)

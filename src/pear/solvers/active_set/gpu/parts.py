@@ -27,44 +27,27 @@ INFEASIBLE = tl.constexpr(start.INFEASIBLE)
 # A vector goes through memory to where the threads need parts of it: a gather of every part would make the block wait
 # dozens of times.
 @triton.jit
-def curvature_times(H, v, scratch, n, j, diagonal: tl.constexpr, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
-    """H v for v (width,), zero beyond n; ``scratch`` has room for n numbers. Rows of weight zero are not read."""
-    real = j < n
+def curvature_times(  # type: ignore[no-untyped-def]
+    H, v, scratch, n, stride, j, diagonal: tl.constexpr, chunk: tl.constexpr
+):
+    """H v for v (width,), zero beyond n; ``scratch`` has room for n numbers. Rows of weight zero are not read.
+
+    H has n rows of ``stride`` numbers.
+    """
     if diagonal:
-        total = v * tl.load(H + j, mask=real, other=0.0)
+        total = v * tl.load(H + j, mask=j < n, other=0.0)
     else:
-        tl.store(scratch + j, v, mask=real)
+        tl.store(scratch + j, v, mask=j < n)
         tl.debug_barrier()
         total = tl.zeros_like(v)
         c = tl.arange(0, chunk)
         for first in range(0, n, chunk):
             row = first + c
             w = tl.load(scratch + row, mask=row < n, other=0.0)
-            some = (w != 0.0)[:, None] & real[None, :]
-            tile = tl.load(H + row[:, None] * n + j[None, :], mask=some, other=0.0)
+            some = (w != 0.0)[:, None] & (j < stride)[None, :]
+            tile = tl.load(H + row[:, None] * stride + j[None, :], mask=some, other=0.0)
             total += tl.sum(tile * w[:, None], axis=0)
         tl.debug_barrier()  # whoever is ahead must not write where others read
-    return total
-
-
-@triton.jit
-def curvature_at(H, v, asked, order, scratch, n, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
-    """H v where it is ``asked`` for, zero elsewhere: H is symmetric, and no other rows are read.
-
-    ``order`` and ``scratch`` have room for n numbers, whole ones and others.
-    """
-    tl.store(order + (tl.cumsum(asked.to(tl.int32), axis=0) - 1), j, mask=asked)
-    count = tl.sum(asked.to(tl.int32))
-    tl.debug_barrier()
-    c = tl.arange(0, chunk)
-    for first in range(0, count, chunk):
-        there = first + c < count
-        row = tl.load(order + first + c, mask=there, other=0)
-        tile = tl.load(H + row[:, None] * n + j[None, :], mask=there[:, None] & (j < n)[None, :], other=0.0)
-        tl.store(scratch + row, tl.sum(tile * v[None, :], axis=1), mask=there)
-    tl.debug_barrier()
-    total = tl.load(scratch + j, mask=asked, other=0.0)
-    tl.debug_barrier()  # whoever is ahead must not write where others read
     return total
 
 
@@ -136,12 +119,6 @@ def farthest(distance, code, size, other_distance, other_code, other_size):  # t
         tl.where(first, code, other_code),
         tl.maximum(size, other_size),
     )
-
-
-@triton.jit
-def two_sums(first, second, other_first, other_second):  # type: ignore[no-untyped-def]
-    """Both sums."""
-    return first + other_first, second + other_second
 
 
 @triton.jit
@@ -222,7 +199,7 @@ def refined(  # type: ignore[no-untyped-def]
     """The solution on the working set and its multipliers: M is a good inverse, and refinement does the rest."""
     y = tl.zeros_like(row_position).to(tl.float64)
     for _ in range(_REFINEMENTS):
-        residual = c + curvature_times(H, x, scratch, n, j, diagonal, chunk)
+        residual = c + curvature_times(H, x, scratch, n, n, j, diagonal, chunk)
         off = tl.zeros_like(row_position).to(tl.float64)
         if rows:
             residual += tl.sum(row_block(J, r, j, R, n) * y[:, None], axis=0)

@@ -1,6 +1,6 @@
 """Where the GPU's kernels start from.
 
-One vertex for all samples, for each sample a point outside and a way in, or its minimum without constraints.
+One vertex for all samples, or for each sample a point outside and a way in; the dual method has its own (``dual``).
 """
 
 from __future__ import annotations
@@ -90,23 +90,6 @@ class _Start:
     def arrived(self, x: Tensor, place: Tensor) -> Tensor:
         """(K, B) bool: solutions (K, B, n) satisfy the constraints, as all points on the way do."""
         return torch.ones_like(place[..., 0], dtype=torch.bool)
-
-
-@dataclass(frozen=True)
-class FreeStart(_Start):
-    """Any constraints, and no point: every sample starts from its minimum without them."""
-
-    @classmethod
-    def of(cls, qp: QuadraticProgram) -> FreeStart:
-        """From the programs alone."""
-        J, limit = (_joined(*parts).contiguous() for parts in ((qp.A, qp.G), (qp.b, qp.h)))
-        lower, upper = (bound.expand(max(len(qp.lb), len(qp.ub)), -1).contiguous() for bound in (qp.lb, qp.ub))
-        return cls(n=qp.n, J=J, limit=limit, lower=lower, upper=upper, equalities=qp.p)
-
-    @cached_property
-    def rows(self) -> tuple[Tensor, Tensor]:
-        """(B or 1, n, R) Jᵀ, and (B or 1, R) the length of each row."""
-        return self.J.mT.contiguous(), row_squares(self.J).sqrt()
 
 
 @dataclass(frozen=True)
@@ -242,7 +225,6 @@ class ElasticStart(_Start):
         return torch.where(price > 0, price, 1.0)
 
 
-def _joined(first: Tensor, second: Tensor) -> Tensor:
-    """Equalities above inequalities, for each sample where one of them is."""
-    B = max(len(first), len(second))
-    return torch.cat([part.expand(B, *part.shape[1:]) for part in (first, second)], 1)
+def stride(values: Tensor) -> int:
+    """Numbers between the samples; 0 where there is one for all."""
+    return 0 if values.shape[0] == 1 else values[0].numel()
