@@ -278,6 +278,50 @@ def test_constraints_are_dropped_on_the_way(seed: int) -> None:
     torch.testing.assert_close(found.x, active_set.solve(qp, 0.0, active_set.prepare(qp)).x, rtol=1e-11, atol=1e-12)
 
 
+def drawn(kind: str, seed: int) -> QuadraticProgram:
+    """Random programs that have a feasible point, most of them degenerate."""
+    generator = torch.Generator().manual_seed(seed)
+    n, m, p = (int(torch.randint(low, high, (1,), generator=generator)) for low, high in ((4, 14), (0, 12), (0, 3)))
+    G, A, U = (torch.randn(k, r, n, generator=generator, dtype=torch.float64) for k, r in ((1, m), (1, p), (4, n)))
+    some = torch.rand(2, max(n, m), generator=generator, dtype=torch.float64)
+    x, slack, lb, ub = some[:1, :n], 0.3 * some[1:, :m], torch.zeros(1, n), torch.ones(1, n)
+    if kind == "nothing is strictly feasible":
+        slack = 0.0 * slack
+    if kind == "most is fixed, to zero":
+        x, ub = 0.0 * x, (some[:1, :n] > 0.6).double()
+    if kind == "no bounds":
+        lb, ub = lb - torch.inf, ub + torch.inf
+    h, b = (G @ x[0]) + slack, A @ x[0]
+    if kind == "equalities that follow":
+        A, b = torch.cat([A, A.sum(1, keepdim=True)], 1), torch.cat([b, b.sum(1, keepdim=True)], 1)
+    qp = program(n, seed=seed, own_Q=True, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
+    if kind == "curvatures of 1e-6 to 100":
+        U = torch.linalg.qr(U)[0]
+        H = U @ torch.diag(torch.logspace(-6, 2, n, dtype=torch.float64)) @ U.mT
+        qp = replace(qp, H=(H + H.mT) / 2)
+    return replace(qp, c=3.0 * qp.c)
+
+
+KINDS = [
+    "strictly feasible",
+    "nothing is strictly feasible",
+    "most is fixed, to zero",
+    "no bounds",
+    "equalities that follow",
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("kind", [*KINDS, "curvatures of 1e-6 to 100"])
+def test_solutions_are_those_of_the_compiled_method(kind: str, seed: int) -> None:
+    qp = drawn(kind, seed)
+    plan = gpu.GPUPlan(FreeStart.of(qp), 64, _settled=True)
+    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, plan)
+    assert here.status.tolist() == [0] * 4
+    assert bool(verify(qp, there.x, there.duals, there.working).solved.all())
+    torch.testing.assert_close(there.x, here.x, rtol=1e-10, atol=1e-12)
+
+
 def test_contradicting_rows_are_not_solved() -> None:
     b = torch.ones(4, 2)
     b[1, 1] = 2.0  # of two equal rows

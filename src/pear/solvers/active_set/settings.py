@@ -54,6 +54,10 @@ KERNEL_SIGN = 1e-11
 Coarser than the rule's SIGN, because the kernel never refreshes its inverse; what it leaves is refined and verified.
 """
 
+KERNEL_DRIFT = 1e-14
+"""What a point of the GPU's dual method may have lost to rounding, relative to the point where it began: that much
+beyond a bound is no violation."""
+
 KERNEL_REFINEMENTS = 2
 """Rounds of refinement of what the kernel leaves."""
 

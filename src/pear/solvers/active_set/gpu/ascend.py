@@ -30,17 +30,18 @@ from pear.solvers.active_set.gpu.terms import combined, corrected
 
 _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
 _FEASIBLE = tl.constexpr(rule.FEASIBLE)
+_DRIFT = tl.constexpr(settings.KERNEL_DRIFT)
 _REFINEMENTS = tl.constexpr(settings.KERNEL_REFINEMENTS)
 
 
 @triton.jit
-def _violated(x, lo, up, came, scale, norm, j, decisions):  # type: ignore[no-untyped-def]
+def _violated(x, lo, up, came, scale, norm, drift, j, decisions):  # type: ignore[no-untyped-def]
     """The constraint that is violated most, −1 for none; whether from above; by how much it has to move."""
     over = tl.where(came < 0, tl.maximum(lo - x, x - up) * scale, 0.0)
     code = 2 * j + tl.where(x > up, 1, 0)
     worst, met, size = tl.reduce((over, code, tl.where(j < decisions, tl.abs(x), 0.0)), 0, farthest)
     rising = met % 2 == 1
-    wanted = tl.where(worst > _FEASIBLE * size, met // 2, -1).to(tl.int32)
+    wanted = tl.where(worst > tl.maximum(_FEASIBLE * size, drift), met // 2, -1).to(tl.int32)
     gap = worst * tl.load(norm + wanted, mask=wanted >= 0, other=1.0)
     return wanted, rising, tl.where(rising, -gap, gap)
 
@@ -120,8 +121,9 @@ def ascend(  # type: ignore[no-untyped-def]
     outcome = tl.load(reach_outcome + tl.where(reach_stride > 0, sample, 0))
     x = -curvature_times(reach, c, scratch, n, size, j, False, chunk)
     mu = tl.zeros((width,), tl.float64)  # negative at lower limits, positive at upper ones
+    drift = _DRIFT * tl.max(tl.where(j < decisions, tl.abs(x), 0.0))
     count = 0
-    wanted, rising, gap = _violated(x, lo, up, came, scale, norm, j, decisions)
+    wanted, rising, gap = _violated(x, lo, up, came, scale, norm, drift, j, decisions)
     while (outcome == RUNNING) & (wanted >= 0):
         # how everything moves with the multiplier of that constraint
         held = came >= 0
@@ -178,7 +180,7 @@ def ascend(  # type: ignore[no-untyped-def]
         count += 1
         tl.debug_barrier()
         if wanted < 0:
-            wanted, rising, gap = _violated(x, lo, up, came, scale, norm, j, decisions)
+            wanted, rising, gap = _violated(x, lo, up, came, scale, norm, drift, j, decisions)
         if (count == most_terms) & (wanted >= 0) & (outcome == RUNNING):
             outcome = CROWDED
     if outcome == RUNNING:
@@ -188,6 +190,7 @@ def ascend(  # type: ignore[no-untyped-def]
         w += corrected(
             reach, H, J, columns, terms, weight, c, w, up, came, count, scratch, n, R, j, diagonal, rows, chunk
         )
+    w = tl.where(j < n, tl.minimum(tl.maximum(w, lo), up), w)  # rounding may lead beyond a bound that is not held
     curvature = curvature_times(H, tl.where(j < n, w, 0.0), scratch, n, n, j, diagonal, chunk)
     out *= size
     tl.store(w_all + out + j, w, mask=real)
