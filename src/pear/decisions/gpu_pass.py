@@ -86,7 +86,7 @@ class GPUPass:
             solved, sure = flags.tolist()  # the one wait for the device
             if solved:
                 return Decided(x, lent, doubtful=not sure, proven=True)
-            if not self._learn(tangent.descent):
+            if not self._learn(tangent.found):
                 return None
 
     def decide_unread(self, cost: Tensor, programs: Curved) -> tuple[Tensor, Tangent, Tensor]:
@@ -262,9 +262,9 @@ class GPUPass:
             if not (isinstance(Q, Tensor) and Q.shape in shapes and Q.device == cost.device and Q.is_floating_point()):
                 return None
         own = self._own_programs(smoothing)
-        if self._plan is None or not self._plan.fits(B, problem.device):
+        if own is None or self._plan is None or not self._plan.fits(B, problem.device):
             return None
-        if own is None or problem.batch is None or (keys is None and problem.batch == B):
+        if problem.batch is None or (keys is None and problem.batch == B):
             return own
         if keys is not None and keys == list(range(problem.batch)):
             return own

@@ -134,13 +134,13 @@ class Tangent:
     """Projects at solutions of the kernel, where constraints may be tight that are not in the working set.
 
     Attributes:
-        descent: the kernel's own projector, with the working sets held.
+        found: the kernel's own projector, with the working sets held.
         tight: (B, n) bool, free variables at a bound; tight_rows: (B, m) bool, rows that are tight and not held.
         G, norms: (B or 1, m, n) the rows, and (B or 1, m) their lengths.
         proven: True where an earlier projection has shown that every one is right.
     """
 
-    descent: Found
+    found: Found
     tight: Tensor
     tight_rows: Tensor
     G: Tensor
@@ -153,7 +153,7 @@ class Tangent:
         A projection onto a larger space that lies in the smaller one is the projection onto that one, too. At a
         degenerate vertex, where tight constraints depend on those that are held, it always does.
         """
-        g, converged = self.descent.project(e)
+        g, converged = self.found.project(e)
         if self.proven:
             return g.masked_fill(self.tight, 0.0), converged
         off = torch.where(self.tight, g, 0.0)
@@ -165,11 +165,11 @@ class Tangent:
     def copied(self) -> Tangent:
         """The same in memory of its own."""
         tight, tight_rows = self.tight.clone(), self.tight_rows.clone()
-        return replace(self, descent=self.descent.copied(), tight=tight, tight_rows=tight_rows)
+        return replace(self, found=self.found.copied(), tight=tight, tight_rows=tight_rows)
 
 
 class LentTangent:
-    """A tangent in the memory of a CUDA graph, until that is replayed."""
+    """A tangent that may lie in the memory of a CUDA graph, until that is replayed."""
 
     def __init__(self, tangent: Tangent) -> None:
         self._tangent = tangent

@@ -62,12 +62,12 @@ def _fill(inverse: Tensor, source: Tensor, H: Tensor, outcome: Tensor, first: in
 
 @triton.jit
 def invert(  # type: ignore[no-untyped-def]
-    source, H, inverse, outcome, source_rows, H_rows, inverse_rows, first, last, size: tl.constexpr
+    source, H, inverse, outcome, n, H_rows, inverse_rows, first, last, size: tl.constexpr
 ):
     """The inverse of a part of each matrix, by bordering: two rows and columns come at a time. One block per sample.
 
     Args:
-        source: (B, source_rows, source_rows); the part from row and column ``first`` to ``last`` is read.
+        source: (B, n, n); the part from row and column ``first`` to ``last`` is read.
         H: (B, H_rows, H_rows), on whose diagonal is what a pivot is compared with.
         inverse: (B, inverse_rows, inverse_rows); the same part is written.
         outcome: (B,) int32; SINGULAR is written where a pivot is lost to rounding.
@@ -75,7 +75,6 @@ def invert(  # type: ignore[no-untyped-def]
     """
     sample = tl.program_id(0).to(tl.int64)
     s = tl.arange(0, size)
-    n = source_rows
     source += sample * n * n + first * (n + 1)
     H += sample * H_rows * H_rows + first * (H_rows + 1)
     inverse += sample * inverse_rows * inverse_rows + first * (inverse_rows + 1)

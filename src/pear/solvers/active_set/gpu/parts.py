@@ -27,26 +27,33 @@ INFEASIBLE = tl.constexpr(start.INFEASIBLE)
 # A vector goes through memory to where the threads need parts of it: a gather of every part would make the block wait
 # dozens of times.
 @triton.jit
+def weighted_rows(matrix, weights, count, stride, column, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Σ_k weights_k matrix[k, column] over k < count, zero where there is no such column among the ``stride`` of a row.
+
+    Rows of weight zero are not read.
+    """
+    total = tl.zeros_like(column).to(tl.float64)
+    c = tl.arange(0, chunk)
+    for first in range(0, count, chunk):
+        k = first + c
+        w = tl.load(weights + k, mask=k < count, other=0.0)
+        some = (w != 0.0)[:, None] & ((column >= 0) & (column < stride))[None, :]
+        tile = tl.load(matrix + k[:, None] * stride + column[None, :], mask=some, other=0.0)
+        total += tl.sum(tile * w[:, None], axis=0)
+    return total
+
+
+@triton.jit
 def curvature_times(  # type: ignore[no-untyped-def]
     H, v, scratch, n, stride, j, diagonal: tl.constexpr, chunk: tl.constexpr
 ):
-    """H v for v (width,), zero beyond n; ``scratch`` has room for n numbers. Rows of weight zero are not read.
-
-    H has n rows of ``stride`` numbers.
-    """
+    """H v for v (width,), zero beyond n; ``scratch`` has room for n numbers. H has n rows of ``stride`` numbers."""
     if diagonal:
         total = v * tl.load(H + j, mask=j < n, other=0.0)
     else:
         tl.store(scratch + j, v, mask=j < n)
         tl.debug_barrier()
-        total = tl.zeros_like(v)
-        c = tl.arange(0, chunk)
-        for first in range(0, n, chunk):
-            row = first + c
-            w = tl.load(scratch + row, mask=row < n, other=0.0)
-            some = (w != 0.0)[:, None] & (j < stride)[None, :]
-            tile = tl.load(H + row[:, None] * stride + j[None, :], mask=some, other=0.0)
-            total += tl.sum(tile * w[:, None], axis=0)
+        total = weighted_rows(H, scratch, n, stride, j, chunk)
         tl.debug_barrier()  # whoever is ahead must not write where others read
     return total
 

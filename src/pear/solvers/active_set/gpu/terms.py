@@ -17,7 +17,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from pear.solvers.active_set.gpu.parts import curvature_times
+from pear.solvers.active_set.gpu.parts import curvature_times, weighted_rows
+
+
+@triton.jit
+def _counting(terms, came, k, count, size, j):  # type: ignore[no-untyped-def]
+    """(chunk, width) the numbers of the terms k that count, and zeros."""
+    counts = (k < count)[:, None] & (k[:, None] >= came[None, :]) & (j < size)[None, :]
+    return tl.load(terms + k[:, None] * size + j[None, :], mask=counts, other=0.0)
 
 
 @triton.jit
@@ -32,13 +39,10 @@ def combined(terms, weight, index, since, came, count, size, j, chunk: tl.conste
     squares = tl.zeros_like(c).to(tl.float64)
     for first in range(0, count, chunk):
         k = first + c
-        there = k < count
-        entry = tl.load(terms + k * size + index, mask=there & (k >= since), other=0.0)
-        share = entry * tl.load(weight + k, mask=there, other=0.0)
+        entry = tl.load(terms + k * size + index, mask=(k < count) & (k >= since), other=0.0)
+        share = entry * tl.load(weight + k, mask=k < count, other=0.0)
         squares += share * entry
-        counts = there[:, None] & (k[:, None] >= came[None, :]) & (j < size)[None, :]
-        tile = tl.load(terms + k[:, None] * size + j[None, :], mask=counts, other=0.0)
-        total += tl.sum(tile * share[:, None], axis=0)
+        total += tl.sum(_counting(terms, came, k, count, size, j) * share[:, None], axis=0)
     return total, tl.sum(squares)
 
 
@@ -52,10 +56,8 @@ def resolved(terms, weight, off, came, count, size, j, chunk: tl.constexpr):  # 
     total = tl.zeros_like(came).to(tl.float64)
     for first in range(0, count, chunk):
         k = first + c
-        there = k < count
-        counts = there[:, None] & (k[:, None] >= came[None, :]) & (j < size)[None, :]
-        tile = tl.load(terms + k[:, None] * size + j[None, :], mask=counts, other=0.0)
-        share = tl.sum(tile * off[None, :], axis=1) * tl.load(weight + k, mask=there, other=0.0)
+        tile = _counting(terms, came, k, count, size, j)
+        share = tl.sum(tile * off[None, :], axis=1) * tl.load(weight + k, mask=k < count, other=0.0)
         total += tl.sum(tile * share[:, None], axis=0)
     return total
 
@@ -67,23 +69,10 @@ def with_rows(  # type: ignore[no-untyped-def]
     """(Hx + Jᵀy, Jx) for w = (x, y); ``scratch`` has room for all of it."""
     total = curvature_times(H, tl.where(j < n, w, 0.0), scratch, n, n, j, diagonal, chunk)
     if rows:
-        row = j - n
-        of_row = (row >= 0) & (row < R)
         tl.store(scratch + j, w, mask=j < n + R)
         tl.debug_barrier()
-        c = tl.arange(0, chunk)
-        for first in range(0, n, chunk):
-            k = first + c
-            share = tl.load(scratch + k, mask=k < n, other=0.0)
-            some = (share != 0.0)[:, None] & of_row[None, :]
-            total += tl.sum(
-                tl.load(columns + k[:, None] * R + row[None, :], mask=some, other=0.0) * share[:, None], axis=0
-            )
-        for first in range(0, R, chunk):
-            k = first + c
-            share = tl.load(scratch + n + k, mask=k < R, other=0.0)
-            some = (share != 0.0)[:, None] & (j < n)[None, :]
-            total += tl.sum(tl.load(J + k[:, None] * n + j[None, :], mask=some, other=0.0) * share[:, None], axis=0)
+        total += weighted_rows(columns, scratch, n, R, j - n, chunk)
+        total += weighted_rows(J, scratch + n, R, n, j, chunk)
         tl.debug_barrier()
     return total
 
