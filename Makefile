@@ -61,8 +61,8 @@ format: $(DEV) ## format the code and mend what can be mended
 	$(BIN)/ruff format .
 
 clean: ## remove build outputs and caches; keeps .venv and pear-output/
-	rm -rf build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf build dist site src/*.egg-info lab/src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src lab tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What the demonstration needs, and no more: the library and its command line.
 $(CORE): pyproject.toml constraints.txt
@@ -87,6 +87,6 @@ $(COMPILED): $(CORE)
 	@touch $@
 
 # All solvers, importers and checkers. By its name: the package itself is installed already, and is not built again.
-$(DEV): $(CORE)
-	$(INSTALL) 'pear-dfl[dev]'
+$(DEV): $(CORE) lab/pyproject.toml
+	$(INSTALL) 'pear-dfl[dev]' -e './lab[data]'
 	@touch $@

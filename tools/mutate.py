@@ -40,11 +40,8 @@ from mutations import Mutant, exchange, mutants, mutated  # noqa: E402
 
 SOURCE, OUTPUT, JUDGEMENTS = ROOT / "src/pear", ROOT / "build/mutants", ROOT / "tools/survivors.md"
 PACKAGES = ("optimality", "sensitivity", "decisions", "losses")
-LEFT_OUT = {"optimality/rule.py"}  # compiled into cached kernels; tests/test_rule.py loosens each of its constants
-NO_PART = (  # tests/test_….py of what is built on top of the four packages
-    *("report", "reproduce", "bench", "cli", "documents", "experiments", "house", "lean", "gpu", "problem"),
-    *("building", "energy", "mvo", "tasks", "train", "linear_epochs"),
-)
+LEFT_OUT = {"optimality/rule.py"}  # compiled into cached kernels; its own test loosens each constant
+NO_PART = ("repository", "cli", "tasks", "train", "engines", "boosting", "diagnosis")  # folders of tests/
 SLOW = 3.0  # seconds of CPU time, traced, above which a test takes no part
 VARIANTS = 12  # of a parametrised test that take part, spread over all of them
 PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore::pytest.PytestCollectionWarning"]
@@ -166,7 +163,7 @@ class Runner:
     def trace(self) -> Tests:
         """The lines of every test, from the last time where neither the package nor the test's file has changed."""
         store = OUTPUT / "lines.json"
-        helpers = [p for p in (ROOT / "tests").glob("*.py") if not p.name.startswith("test_")]
+        helpers = (ROOT / "tests/helpers").glob("*.py")
         shared = digest([*SOURCE.rglob("*.py"), *helpers])
         old = json.loads(store.read_text()) if store.exists() else {}
 
@@ -194,7 +191,7 @@ class Runner:
     def run(self, tests: Tests) -> None:
         """Run what is not known yet, and keep every outcome as it comes."""
         wanted, known, judged = chosen(self.options), outcomes(), judgements()
-        testing = digest((ROOT / "tests").glob("*.py"))
+        testing = digest((ROOT / "tests").rglob("*.py"))
         sources = {file: digest([SOURCE / file]) for file in {m.file for m in wanted}}
         todo = []
         for mutant in wanted:
@@ -283,9 +280,10 @@ class Runner:
 
 def thinned(items: list[pytest.Item]) -> list[pytest.Item]:
     """The tests that take part: not those of what is built on top of the library, and a few of many variants."""
+    left_out = ("lab/", *(f"tests/{name}/" for name in NO_PART))
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if not item.nodeid.startswith(tuple(f"tests/test_{name}.py" for name in NO_PART)):
+        if not item.nodeid.startswith(left_out):
             groups[item.nodeid.split("[")[0]].append(item)
     return [item for group in groups.values() for item in group[:: -(-len(group) // VARIANTS)]]
 

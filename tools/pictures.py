@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 import pear
-from pear.report import style
+from pear.pages import style
 
 ROOT = Path(__file__).resolve().parents[1]
 

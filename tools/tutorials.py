@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import matplotlib as mpl
 
-from pear.report import style
+from pear.pages import style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

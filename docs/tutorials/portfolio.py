@@ -7,7 +7,7 @@
 # forecaster on what its portfolios lose?
 #
 # The prices are real: 20 large US companies that come with the package skfolio (`pip install
-# 'pear-dfl[portfolio]'`). A CSV file of your own, one column a name, works as well.
+# 'pear-lab[portfolio]'`). A CSV file of your own, one column a name, works as well.
 
 # %%
 import os
@@ -18,8 +18,8 @@ import pandas as pd
 import torch
 
 import pear
-from pear.data import load_prices
-from pear.tasks.market import Evaluation, Forecaster, backtest, market_loss, split_windows
+from pear_lab.data import load_prices
+from pear_lab.tasks.market import Evaluation, Forecaster, backtest, market_loss, split_windows
 
 SMALL = bool(os.environ.get("PEAR_SMALL"))  # set by the tests, which have seconds
 

@@ -8,27 +8,27 @@ constraints: one small linear solve per sample, exact, for any LP or convex QP.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pear import losses, tasks
-from pear.decisions import solve
-from pear.decisions.solution import Solution
-from pear.errors import (
-    DataError,
-    FailedSamplesWarning,
-    MissingExtraError,
-    NotUniqueError,
-    PearError,
-    ProblemError,
-    SolveError,
-    UnknownSolverError,
-)
-from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret, regret_gradient
-from pear.optimality.point import Status
-from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projection, Smooth
+from pear.version import __version__
 
 if TYPE_CHECKING:
-    from pear import boosting
+    from pear import boosting, losses, tasks
+    from pear.decisions import solve
+    from pear.decisions.solution import Solution
     from pear.diagnosis.advice import advise
     from pear.diagnosis.diagnose import diagnose
+    from pear.errors import (
+        DataError,
+        FailedSamplesWarning,
+        MissingExtraError,
+        NotUniqueError,
+        PearError,
+        ProblemError,
+        SolveError,
+        UnknownSolverError,
+    )
+    from pear.losses import DecisionLayer, PEARLoss, normalized_regret, regret, regret_gradient
+    from pear.optimality.point import Status
+    from pear.problem import ConstraintMap, CostMap, Model, Penalty, Problem, Projection, Smooth
     from pear.problem.importers import (
         from_cvxpy,
         from_gurobipy,
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
     from pear.train.estimator.scorer import regret_scorer
     from pear.train.samples import ParquetSamples
-
-__version__ = "0.1.0"
 
 __all__ = [
     "ConstraintMap",
@@ -68,6 +66,7 @@ __all__ = [
     "SolveError",
     "Status",
     "UnknownSolverError",
+    "__version__",
     "advise",
     "boosting",
     "diagnose",
@@ -89,23 +88,70 @@ __all__ = [
     "tune",
 ]
 
-
-_IMPORTERS = ("from_cvxpy", "from_gurobipy", "from_highs", "from_mps", "from_pyepo", "from_pyomo", "from_scipy")
-_LATER = {
-    **dict.fromkeys(_IMPORTERS, "pear.problem.importers"),
-    **dict.fromkeys(("FitConfig", "fit", "tune"), "pear.train"),
-    "diagnose": "pear.diagnosis.diagnose",
-    "DecisionRegressor": "pear.train.estimator.regressor",
-    "ParquetSamples": "pear.train.samples",
+_MODULES = ("boosting", "losses", "tasks")
+_HOME = {
+    "solve": "pear.decisions",
+    "Solution": "pear.decisions.solution",
+    "DataError": "pear.errors",
+    "FailedSamplesWarning": "pear.errors",
+    "MissingExtraError": "pear.errors",
+    "NotUniqueError": "pear.errors",
+    "PearError": "pear.errors",
+    "ProblemError": "pear.errors",
+    "SolveError": "pear.errors",
+    "UnknownSolverError": "pear.errors",
+    "DecisionLayer": "pear.losses",
+    "PEARLoss": "pear.losses",
+    "normalized_regret": "pear.losses",
+    "regret": "pear.losses",
+    "regret_gradient": "pear.losses",
+    "Status": "pear.optimality.point",
+    "ConstraintMap": "pear.problem",
+    "CostMap": "pear.problem",
+    "Model": "pear.problem",
+    "Penalty": "pear.problem",
+    "Problem": "pear.problem",
+    "Projection": "pear.problem",
+    "Smooth": "pear.problem",
     "advise": "pear.diagnosis.advice",
+    "diagnose": "pear.diagnosis.diagnose",
+    "from_cvxpy": "pear.problem.importers",
+    "from_gurobipy": "pear.problem.importers",
+    "from_highs": "pear.problem.importers",
+    "from_mps": "pear.problem.importers",
+    "from_pyepo": "pear.problem.importers",
+    "from_pyomo": "pear.problem.importers",
+    "from_scipy": "pear.problem.importers",
+    "FitConfig": "pear.train",
+    "fit": "pear.train",
+    "tune": "pear.train",
+    "DecisionRegressor": "pear.train.estimator.regressor",
     "regret_scorer": "pear.train.estimator.scorer",
+    "ParquetSamples": "pear.train.samples",
 }
+"""Where each public name is defined. A module is imported when one of its names is first used."""
+
+_MOVED = {
+    "bench": "pear_lab.benchmarks",
+    "experiments": "pear_lab.experiments",
+    "peers": "pear_lab.peers",
+    "report": "pear_lab.report",
+}
+"""Modules of version 0.1 that are now part of the package pear-lab."""
 
 
 def __getattr__(name: str) -> Any:
-    """Training and importers are imported when first asked for: who only decides need not wait for them."""
-    if name == "boosting":
-        return import_module("pear.boosting")
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+    """Import a public name when it is first used, so that ``import pear`` takes no time."""
+    if name in _MODULES:
+        return import_module(f"pear.{name}")
+    if name in _HOME:
+        value = globals()[name] = getattr(import_module(_HOME[name]), name)
+        return value
+    if name in _MOVED:
+        raise ImportError(f"pear.{name} is now {_MOVED[name]}, in a package of its own; run pip install pear-lab")
     raise AttributeError(f"module 'pear' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, imported or not."""
+    return sorted(__all__)

@@ -1,20 +1,71 @@
-"""The table of commands. A command is one file and one row here."""
+"""The table of commands. A command is one file and one row here, or an entry point of another package."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib.metadata import entry_points
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-import pear
-from pear.cli import advise, bench, compile, decide, demo, diagnose, report, reproduce, solvers, stress, train
+from pear.cli import advise, compile, decide, demo, diagnose, solvers, train
 from pear.cli.console import ErrorsAsSentences, out
+from pear.errors import MissingExtraError
+from pear.version import __version__
+
+GROUP = "pear.commands"
+"""The group of entry points that other packages add commands to: name → a ``typer.Typer``."""
+
+LAB = {
+    "reproduce": "Run the paper's experiments; a run that was stopped goes on where it was.",
+    "report": "Show the results of experiments beside the published numbers, as one page.",
+    "bench": "Measure this installation.",
+    "stress": "Look for wrong answers and lost work under awkward conditions.",
+}
+"""Commands of the package pear-lab, listed whether it is installed or not."""
+
+
+class Commands(ErrorsAsSentences):
+    """The commands of this package and those of entry points, which are imported when they are run."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands, in the order of the help."""
+        return [*super().list_commands(ctx), *LAB]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name; for one of the laboratory only its name and help."""
+        if cmd_name in LAB:
+            return TyperCommand(cmd_name, help=LAB[cmd_name])
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command to run and its arguments; a command of the laboratory is imported here."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, _load(name) if name in LAB else command, rest
+
+
+def _load(name: str) -> Any:
+    """The command of an entry point.
+
+    Raises:
+        MissingExtraError: the package that brings it is not installed.
+    """
+    for found in entry_points(group=GROUP, name=name):
+        try:
+            return typer.main.get_command(found.load())
+        except ModuleNotFoundError as error:
+            if error.name != found.module.partition(".")[0]:
+                raise
+    raise MissingExtraError(
+        f"pear {name} is a command of the laboratory, a package of its own that is not installed here; "
+        "run pip install pear-lab"
+    )
+
 
 app = typer.Typer(
     name="pear",
-    cls=ErrorsAsSentences,
+    cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Train forecasters on the regret of the decisions they lead to.",
 )
@@ -24,16 +75,12 @@ app.command("decide")(decide.decide)
 app.command("diagnose")(diagnose.diagnose)
 app.command("advise")(advise.advise)
 app.command("compile")(compile.compile_now)
-app.command("reproduce")(reproduce.reproduce)
-app.command("report")(report.report)
 app.command("solvers")(solvers.solvers)
-app.add_typer(bench.app, name="bench")
-app.add_typer(stress.app, name="stress")
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        out.print(f"pear {pear.__version__}", highlight=False)
+        out.print(f"pear {__version__}", highlight=False)
         raise typer.Exit
 
 

@@ -18,8 +18,7 @@ import pear
 from pear.cli.console import out, percent
 from pear.cli.output import writable_folder, write_json
 from pear.cli.picture import draw
-from pear.experiments.protocols.lp import paper_model
-from pear.report.style import require
+from pear.pages.style import require
 from pear.tasks import ShortestPath, Split
 from pear.train import FitConfig, History, fit
 from pear.train.threads import one_thread
@@ -44,7 +43,9 @@ def demo(
     task = pear.tasks.shortest_path((grid, grid))
     split = task.split(task.samples(samples, degree=degree, noise=noise, seed=seed))
     folder = writable_folder(to)
-    untrained, _ = paper_model(task.problem.n, seed)
+    with torch.random.fork_rng(devices=[]):  # the first weights depend on the seed alone
+        torch.manual_seed(seed)
+        untrained = nn.Linear(split.train.features.shape[1], task.problem.n)
     losses = {"MSE": nn.MSELoss(), "PEAR": pear.PEARLoss(task.problem)}
     out.print(_introduction(task, split, degree), highlight=False)
     with one_thread():

@@ -16,14 +16,14 @@ from pear.cli.options import words
 from pear.cli.output import writable_file
 from pear.cli.train import model_and_costs
 from pear.errors import DataError
-from pear.report import style
+from pear.pages import style
 from pear.train.threads import one_thread
 
 if TYPE_CHECKING:
     import pandas
 
     import pear
-    from pear.report.section import Grid
+    from pear.pages.section import Grid
 
 _ROWS = 5  # of a table in the terminal, and names of a list; the page has more
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pear.cli.console import percent
-from pear.report.style import LIGHT, canvas, headline, plain_log, save
+from pear.pages.style import LIGHT, canvas, headline, plain_log, save
 from pear.train import History
 
 _LEAST_SHOWN = 1e-5  # a regret of zero has no place on a log scale

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.diagnosis.reasons import percent
-from pear.report.style import INK, LIGHT, MUTED, canvas, headline, page_svg, require
+from pear.pages.style import INK, LIGHT, MUTED, canvas, headline, page_svg, require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ import numpy as np
 
 from pear.diagnosis.figures import amount, dearest_constraints
 from pear.diagnosis.reasons import percent
-from pear.report.section import Grid
+from pear.pages.section import Grid
 
 if TYPE_CHECKING:
     from pear.diagnosis.diagnosis import Diagnosis

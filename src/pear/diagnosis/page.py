@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from pear.diagnosis.figures import amount, panels
 from pear.diagnosis.grids import grids
 from pear.diagnosis.reasons import percent
+from pear.pages.page import page_of
+from pear.pages.section import Figure, Section
 from pear.problem.html import some, table
-from pear.report.page import page_of
-from pear.report.section import Figure, Section
 
 if TYPE_CHECKING:
     from pear.diagnosis.diagnosis import Diagnosis

@@ -1,0 +1,56 @@
+"""One way to measure for all sides: the same loop, the same number of threads, the same waiting for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numba
+import torch
+from torch import Tensor
+
+from pear.errors import ProblemError
+from pear.solvers.threads import count as core_count
+from pear_lab.peers.workers.worker import Step, measure, synchronize
+
+__all__ = ["Step", "check_device", "gradient_at", "measure", "synchronize", "threads"]
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Compute with so many threads, in torch and in compiled loops; None leaves them as they are."""
+    if count is None:
+        yield
+        return
+    cores = core_count()
+    if not 1 <= count <= cores:
+        raise ProblemError(f"--threads must be from 1 to {cores}, the cores there are; got {count}")
+    before, compiled = torch.get_num_threads(), numba.get_num_threads()
+    torch.set_num_threads(count)
+    numba.set_num_threads(min(count, vars(numba.config)["NUMBA_NUM_THREADS"]))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        numba.set_num_threads(compiled)
+
+
+def gradient_at(cost: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
+    """The gradient of a scalar ``value`` of the costs, by one backward pass."""
+    moving = cost.clone().requires_grad_()
+    value(moving).backward()
+    assert moving.grad is not None
+    return moving.grad
+
+
+def check_device(device: str) -> str:
+    """The device, if it can be used here.
+
+    Raises:
+        ProblemError: it is none, or not here.
+    """
+    if device not in ("cpu", "cuda"):
+        raise ProblemError(f"--device must be cpu or cuda; got {device!r}")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ProblemError("--device cuda: torch sees no CUDA device here; use --device cpu")
+    return device

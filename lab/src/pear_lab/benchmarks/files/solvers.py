@@ -1,0 +1,238 @@
+"""Who answers: ``pear.solve`` on the file as the library reads it, and others called directly on the judge's arrays."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from pear.decisions import solve
+from pear.errors import FailedSamplesWarning, MissingExtraError, PearError, UnknownSolverError
+from pear.optimality.point import Status
+from pear.problem import Problem
+from pear.problem.importers import Model, read
+from pear.solvers.registry import get
+from pear_lab.benchmarks.files.instance import Instance, read_instance
+from pear_lab.benchmarks.files.judge import Answer
+from pear_lab.benchmarks.program import Array
+
+OURS = "pear"
+
+# How each solver of the qpsolvers package is told the accuracy; others keep their own.
+_TOLERANCES: dict[str, tuple[str, ...]] = {
+    "clarabel": ("tol_feas", "tol_gap_abs", "tol_gap_rel"),
+    "piqp": ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"),
+    "proxqp": ("eps_abs", "eps_rel"),
+    "osqp": ("eps_abs", "eps_rel"),
+    "daqp": ("primal_tol", "dual_tol"),
+}
+_MORE: dict[str, dict[str, Any]] = {"clarabel": {"max_threads": 1}, "osqp": {"max_iter": 1_000_000}}
+
+
+def is_ours(name: str) -> bool:
+    """True for ``pear``, and for ``pear:NAME``, which is ``pear.solve`` with that solver."""
+    return name.partition(":")[0] == OURS
+
+
+def check_solver(name: str) -> None:
+    """Refuse a name that nobody here answers to.
+
+    Raises:
+        UnknownSolverError: there is no such solver.
+        MissingExtraError: the package that runs it is not installed.
+    """
+    if is_ours(name):
+        _, colon, ours = name.partition(":")
+        if colon:
+            get(ours)
+        return
+    package = {"highs": "highspy", "scipy": "scipy"}.get(name, "qpsolvers")
+    if importlib.util.find_spec(package) is None:
+        raise MissingExtraError(f"solver '{name}' needs the package {package}; run pip install 'pear-dfl[solvers]'")
+    if package == "qpsolvers":
+        from qpsolvers import available_solvers
+
+        if name not in available_solvers:
+            raise UnknownSolverError(
+                f"unknown solver '{name}'; expected pear, pear:NAME with a name that `pear solvers` lists, highs, "
+                f"scipy, or one that qpsolvers finds here: {', '.join(available_solvers)}"
+            )
+
+
+def prepare(path: Path, name: str, tol: float) -> Callable[[], Answer]:
+    """Read the file and everything that is loaded or compiled once; what comes back does the rest, timed.
+
+    Raises:
+        PearError: the file cannot be taken.
+    """
+    if is_ours(name):
+        model = read(path)
+        instance = read_instance(path)
+        _warm_up(model.problem, name)
+        return lambda: _solve_ours(model, instance, name)
+    instance = read_instance(path)
+    function = {"highs": _solve_highs, "scipy": _solve_scipy}.get(name)
+    if function is not None:
+        return lambda: function(instance, tol)
+    import qpsolvers  # noqa: F401  loaded before the clock starts
+
+    return lambda: _solve_qpsolvers(instance, tol, name)
+
+
+def _warm_up(like: Problem, name: str) -> None:
+    """Solve a problem of the same kind that takes no time, so that what is compiled on first use is there."""
+    n = 600 if like.is_sparse else 2
+    one = sp.eye_array(n).tocsr()
+    integer = None if like.integer is None else True
+    problem = Problem(Q=None if like.Q is None else one, G=one, h=np.ones(n), lb=0.0, ub=1.0, integer=integer)
+    with contextlib.suppress(PearError):  # what is refused is refused again, with the file
+        solve(problem, torch.zeros(1, n, dtype=torch.float64), 0.0, _solver_of(name), "mask")
+
+
+def _solver_of(name: str) -> str:
+    """What ``solver=`` gets: "auto", or what stands behind the colon."""
+    return name.partition(":")[2] or "auto"
+
+
+def _solve_ours(model: Model, instance: Instance, name: str) -> Answer:
+    begin = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FailedSamplesWarning)  # the status says it
+            found = solve(model.problem, model.known[None], 0.0, _solver_of(name), "mask")
+    except PearError as error:
+        return Answer("refused", seconds=time.perf_counter() - begin, note=str(error))
+    seconds, status = time.perf_counter() - begin, Status(int(found.status[0]))
+    words = status.name.lower().replace("_", " ")
+    if status is not Status.SOLVED:
+        return Answer(words, seconds=seconds, note=status.sentence)
+    y = None
+    if found.duals is not None:
+        y = _rows_of(instance, found.duals.equality[0].numpy(), found.duals.inequality[0].numpy())
+    return Answer(words, found.x[0].numpy(), y, seconds)
+
+
+def _rows_of(instance: Instance, equality: Array, inequality: Array) -> Array:
+    """(m,) multipliers of rows with two limits, from those of Ax = b and Gx ≤ h: upper limits first, then lower."""
+    equal, above, below = instance.sides()
+    y = np.zeros(len(instance.l))
+    y[equal] = equality
+    y[above] += inequality[: above.sum()]
+    y[below] -= inequality[above.sum() :]
+    return y
+
+
+def highs_model(p: Instance) -> Any:
+    """An instance as HiGHS takes it."""
+    import highspy
+
+    model = highspy.HighsModel()
+    lp, A = model.lp_, sp.csc_array(p.A)
+    lp.num_row_, lp.num_col_ = p.A.shape[0], len(p.q)
+    lp.col_cost_, lp.col_lower_, lp.col_upper_, lp.row_lower_, lp.row_upper_ = p.q, p.lb, p.ub, p.l, p.u
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = A.indptr, A.indices, A.data
+    if p.integer.any():
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        lp.integrality_ = [kinds[int(one)] for one in p.integer]
+    if p.P.nnz:
+        half = sp.csc_array(sp.tril(p.P))
+        half.sort_indices()
+        model.hessian_.dim_, model.hessian_.format_ = len(p.q), highspy.HessianFormat.kTriangular
+        model.hessian_.start_, model.hessian_.index_, model.hessian_.value_ = half.indptr, half.indices, half.data
+    return model
+
+
+def _solve_highs(p: Instance, tol: float) -> Answer:
+    import highspy
+
+    begin = time.perf_counter()
+    if p.kind == "miqp":
+        return Answer("refused", note="HiGHS takes no integers with a quadratic objective")
+    highs = highspy.Highs()
+    options: dict[str, bool | int | float] = {"output_flag": False, "threads": 1, "small_matrix_value": 1e-12}
+    options |= dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), max(tol, 1e-10))
+    options |= {"mip_feasibility_tolerance": max(tol, 1e-10), "mip_rel_gap": 0.0, "mip_abs_gap": 0.0}
+    for name, value in options.items():
+        highs.setOptionValue(name, value)
+    if highs.passModel(highs_model(p)) == highspy.HighsStatus.kError:
+        return Answer("refused", note="HiGHS does not take the model")
+    highs.run()
+    seconds, outcome = time.perf_counter() - begin, highs.modelStatusToString(highs.getModelStatus()).lower()
+    if outcome != "optimal":
+        return Answer(outcome, seconds=seconds)
+    solution = highs.getSolution()
+    y = None if p.integer.any() else -np.asarray(solution.row_dual)
+    return Answer("solved", np.asarray(solution.col_value), y, seconds)
+
+
+def _solve_scipy(p: Instance, tol: float) -> Answer:
+    from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+
+    begin = time.perf_counter()
+    if p.P.nnz:
+        return Answer("refused", note="SciPy has no solver for a quadratic objective")
+    words = {0: "solved", 2: "infeasible", 3: "unbounded"}
+    if p.integer.any():
+        rows = LinearConstraint(p.A, p.l, p.u) if p.A.shape[0] else ()
+        found = milp(
+            p.q, integrality=p.integer, bounds=Bounds(p.lb, p.ub), constraints=rows, options={"mip_rel_gap": 0}
+        )
+        return Answer(words.get(found.status, "inaccurate"), found.x, None, time.perf_counter() - begin, found.message)
+    equal, above, below = p.sides()
+    G, h = sp.vstack([p.A[above], -p.A[below]]), np.concatenate([p.u[above], -p.l[below]])
+    options = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), max(tol, 1e-10))
+    limits = {"A_ub": G, "b_ub": h} if len(h) else {}
+    limits |= {"A_eq": p.A[equal], "b_eq": p.l[equal]} if equal.any() else {}
+    found = linprog(p.q, **limits, bounds=np.column_stack([p.lb, p.ub]), options=options)
+    seconds, status = time.perf_counter() - begin, words.get(found.status, "inaccurate")
+    if status != "solved":
+        return Answer(status, seconds=seconds, note=found.message)
+    return Answer(status, found.x, _rows_of(p, -found.eqlin.marginals, -found.ineqlin.marginals), seconds)
+
+
+def _solve_qpsolvers(p: Instance, tol: float, name: str) -> Answer:
+    import qpsolvers
+
+    if p.integer.any():
+        return Answer("refused", note=f"{name} takes no integers")
+    begin = time.perf_counter()
+    equal, above, below = p.sides()
+    matrix = (lambda m: m.toarray()) if name in qpsolvers.dense_solvers else sp.csc_matrix
+    G, h = sp.vstack([p.A[above], -p.A[below]]), np.concatenate([p.u[above], -p.l[below]])
+    rows: dict[str, Any] = {"lb": p.lb, "ub": p.ub}
+    rows |= {"G": matrix(G), "h": h} if len(h) else {}
+    rows |= {"A": matrix(p.A[equal]), "b": p.l[equal]} if equal.any() else {}
+    options = dict.fromkeys(_TOLERANCES.get(name, ()), tol) | _MORE.get(name, {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what it falls short of is measured
+        try:
+            problem = qpsolvers.Problem(matrix(p.P), p.q, **rows)
+            found = qpsolvers.solve_problem(problem, name, **options)
+        except (qpsolvers.exceptions.QPError, ValueError) as error:
+            return Answer("refused", seconds=time.perf_counter() - begin, note=str(error))
+    seconds = time.perf_counter() - begin
+    if not found.found:
+        said = str(found.extras.get("status") or getattr(found.extras.get("info"), "status", ""))
+        return Answer(_status(said), seconds=seconds, note=said)
+    y, z = (np.zeros(k) if v is None else np.asarray(v) for v, k in ((found.y, int(equal.sum())), (found.z, len(h))))
+    return Answer("solved", np.asarray(found.x), _rows_of(p, y, z), seconds)
+
+
+def _status(said: str) -> str:
+    """A solver's own words for an outcome that is no solution.
+
+    Example:
+        >>> _status("PrimalInfeasible"), _status("PROXQP_DUAL_INFEASIBLE"), _status("MaxIterations")
+        ('infeasible', 'unbounded', 'inaccurate')
+    """
+    plain = said.lower().replace("_", "")
+    return "infeasible" if "primalinf" in plain else "unbounded" if "dualinf" in plain else "inaccurate"

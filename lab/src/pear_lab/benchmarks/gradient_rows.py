@@ -1,0 +1,183 @@
+"""What the gradient benchmark measures, and how its rows become tables and a figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pear_lab.benchmarks.evaluation import EXACT
+from pear_lab.benchmarks.ours import LAYER, ONE_CORE
+from pear_lab.benchmarks.plot import Series
+from pear_lab.benchmarks.structures import STRUCTURES
+from pear_lab.benchmarks.table import Table, error, number, profiles, share
+
+PORTFOLIO = STRUCTURES[0].name
+_ORDER = {structure.name: place for place, structure in enumerate(STRUCTURES)}
+_LABELS = {structure.name: structure.label for structure in STRUCTURES}
+
+
+@dataclass(frozen=True)
+class GradientRow:
+    """One side at one point.
+
+    Attributes:
+        who: one of ``Ours.steps``, or a peer's title.
+        ours: whether it is this package.
+        n, batch: the point.
+        seconds: the fastest measurement; median_seconds: the median one. For the whole batch.
+        error_median, error_q90, error_largest: relative errors of the gradients against the reference.
+        compared: samples that they come from.
+        reuse_rate: share of samples for which no solver was called; None without warm starts.
+        versions: of a peer's packages.
+        profile: seconds by what they were spent on, of one more measurement.
+        structure: of the problems.
+        measured: "gradient", or "decision" where the errors are those of the decisions and there is no backward pass.
+        loose: whether it is a peer at a setting that gives up accuracy for time.
+    """
+
+    who: str
+    ours: bool
+    n: int
+    batch: int
+    seconds: float
+    median_seconds: float
+    error_median: float
+    error_q90: float
+    error_largest: float
+    compared: int
+    reuse_rate: float | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    profile: dict[str, float] = field(default_factory=dict)
+    structure: str = PORTFOLIO
+    measured: str = "gradient"
+    loose: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """True where there is a gradient and even its largest error is small."""
+        return self.measured == "gradient" and self.error_largest <= EXACT
+
+    @property
+    def point(self) -> tuple[str, int, int]:
+        """What is compared with each other has it in common."""
+        return self.structure, self.n, self.batch
+
+
+def label(structure: str, n: int) -> str:
+    """A structure and its size in words.
+
+    Example:
+        >>> label("portfolio", 100), label("path-5", 40)
+        ('100 assets', '5×5 grid of 40 edges')
+    """
+    return _LABELS[structure].format(n=n)
+
+
+def ratio(theirs: float | None, ours: float | None) -> float:
+    """How many times longer theirs takes; NaN where one of them is not known.
+
+    Example:
+        >>> ratio(0.1, 0.02), ratio(None, 0.02)
+        (5.0, nan)
+    """
+    return theirs / ours if theirs is not None and ours else math.nan
+
+
+def ahead(rows: list[GradientRow], row: GradientRow) -> float:
+    """How many times longer the fastest exact peer takes than this row of ours; NaN where that means nothing.
+
+    A peer is exact where its largest error at this point is small.
+    """
+    there = [one for one in rows if one.point == row.point and one.exact and one.compared]
+    fastest = min((one.seconds for one in there if not one.ours), default=None)
+    return ratio(fastest, row.seconds) if row.ours and row.exact else math.nan
+
+
+def to_pear(rows: list[GradientRow], row: GradientRow) -> float:
+    """How many times longer a row takes than ``pear`` at the same point."""
+    base = next((r for r in rows if r.who == "pear" and r.point == row.point), None)
+    return ratio(row.seconds, base.seconds if base else None)
+
+
+def tables(rows: list[GradientRow]) -> list[Table]:
+    """The comparison; where there are profiles, where our time goes; of several structures a summary."""
+    several = any(row.structure != PORTFOLIO for row in rows)
+    what = "problems with n variables" if several else "portfolios of n assets"
+    errors, ratios = ("median\nerror", "90 %\nerror", "largest\nerror"), ("time /\npear", "peer /\nours")
+    headings = ("who", "n", "batch", "ms", *errors, "compared", "reuse", *ratios)
+    title = f"Gradient of the regret of {what}, forward and backward\n"
+    title += f"peer / ours: the fastest peer whose largest error is at most {EXACT:.0e}"
+    cells = [(*([row.structure] if several else []), *_cells(rows, row)) for row in _sorted(rows)]
+    left = 2 if several else 1
+    tables = [Table(title, ("structure", *headings) if several else headings, cells, left)]
+    if spent := [row for row in _sorted(rows) if row.profile]:
+        in_ms = [(_named(row, several), {k: 1e3 * v for k, v in row.profile.items()}) for row in spent]
+        who = ("structure", "who", "n", "batch") if several else ("who", "assets", "batch")
+        tables.append(profiles("Where the time goes, ms a batch", who, in_ms, left))
+    return [*tables, summary(rows)] if several else tables
+
+
+def summary(rows: list[GradientRow]) -> Table:
+    """For every point our layer beside the fastest peer, the fastest one at a loose setting, and one CPU core.
+
+    Where a kind of row was not measured at any point there is no column of it.
+    """
+    known = [row for row in rows if row.compared and row.measured == "gradient"]
+    kinds: dict[str, Callable[[GradientRow], bool]] = {
+        "fastest peer": lambda row: not row.ours and not row.loose,
+        "loose peer": lambda row: row.loose,
+        "one core": lambda row: row.who == ONE_CORE,
+    }
+    kinds = {name: fits for name, fits in kinds.items() if any(map(fits, known))}
+    beside = (heading for name in kinds for heading in (f"{name},\nms", "median\nerror", "÷ ours"))
+    title = f"{LAYER} (ours) beside the peers that differentiate, and beside one CPU core"
+    table = Table(title, ("structure", "n", "batch", "ours,\nms", *beside))
+    for point in dict.fromkeys(row.point for row in _sorted(rows)):
+        here = [row for row in known if row.point == point]
+        ours = next((row for row in here if row.who == LAYER), None)
+        fastest = (min(filter(fits, here), key=lambda row: row.seconds, default=None) for fits in kinds.values())
+        cells = [cell for row in fastest for cell in _beside(row, ours)]
+        table.rows.append((point[0], f"{point[1]:,}", f"{point[2]:,}", _ms(ours), *cells))
+    return table
+
+
+def _beside(row: GradientRow | None, ours: GradientRow | None) -> tuple[str, str, str]:
+    """Milliseconds and, of a peer, whose they are; the median error; how many times longer than ours."""
+    if row is None:
+        return "–", "–", "–"
+    who = "" if row.ours else f" ({row.who})"
+    return _ms(row) + who, error(row.error_median), number(ratio(row.seconds, ours.seconds if ours else None))
+
+
+def _ms(row: GradientRow | None) -> str:
+    # a gradient that could not be compared with the reference is shown without its time
+    return number(1e3 * row.seconds) if row is not None and row.compared else "–"
+
+
+def _sorted(rows: list[GradientRow]) -> list[GradientRow]:
+    return sorted(rows, key=lambda row: (_ORDER[row.structure], row.n, row.batch))
+
+
+def _cells(rows: list[GradientRow], row: GradientRow) -> tuple[str, ...]:
+    errors = [error(value) for value in (row.error_median, row.error_q90, row.error_largest)]
+    ratios = [number(value) if row.compared else "–" for value in (to_pear(rows, row), ahead(rows, row))]
+    return (*_named(row), _ms(row), *errors, str(row.compared), share(row.reuse_rate), *ratios)
+
+
+def _named(row: GradientRow, with_structure: bool = False) -> tuple[str, ...]:
+    return (*([row.structure] if with_structure else []), row.who, f"{row.n:,}", f"{row.batch:,}")
+
+
+def series(rows: list[GradientRow]) -> list[Series]:
+    """Seconds a batch over its size, a panel for every structure and size; peers that are not exact say so."""
+    lines = []
+    for structure, n in dict.fromkeys((row.structure, row.n) for row in _sorted(rows)):
+        here = [row for row in _sorted(rows) if (row.structure, row.n) == (structure, n) and row.compared]
+        for who in dict.fromkeys(row.who for row in here):
+            own = [row for row in here if row.who == who]
+            worst = max(row.error_largest for row in own)
+            remark = "" if all(row.exact for row in own) else f" (off by up to {error(worst)})"
+            points = [row.batch for row in own], [row.seconds for row in own]
+            lines.append(Series(who, *points, own[0].ours, label(structure, n), remark=remark))
+    return lines

@@ -1,0 +1,144 @@
+"""How much memory does a job take? Each in a process of its own, beside what ``import pear`` takes alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pear.errors import PearError
+from pear_lab.benchmarks.plot import Series
+from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.table import Table, number
+
+MIB = 2**20
+_ROOM = 0.8  # share of the memory that is free which a job may take
+
+
+LABELS = Labels("Largest resident memory", "seconds", "MiB")
+
+
+@dataclass(frozen=True)
+class MemorySettings(Settings):
+    """Measure the peak memory of a large grid, a large batch and a training, beside that of the import alone."""
+
+    grid: int = option(200, "Side of the grid.", least=1, quick=5)
+    grid_batch: int = option(32, "Its samples.", least=1, quick=4)
+    assets: int = option(100, "Of the portfolios.", least=1, quick=10)
+    portfolio_batch: int = option(4096, "Their number.", least=1, quick=16)
+    epochs: int = option(10_000, "Of the training, at most.", least=1, quick=1)
+    limit: float = option(600.0, "Seconds that one job may take.", least=1)
+    cap: float | None = option(None, "MiB of address space a job may take.", shown="80 % of what is free")
+    seed: int = option(0, "Of the data.")
+
+    def jobs(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """Name, words and options of every job; the import comes first."""
+        grid = {"side": self.grid, "batch": self.grid_batch, "seed": self.seed}
+        portfolio = {"assets": self.assets, "batch": self.portfolio_batch, "seed": self.seed}
+        return [
+            ("import", "import pear", {}),
+            ("grid", f"{self.grid}×{self.grid} grid, batch of {self.grid_batch:,}", grid),
+            ("portfolio", f"{self.assets} assets, batch of {self.portfolio_batch:,}", portfolio),
+            ("training", "training on paths, degree 8", {"epochs": self.epochs, "seed": self.seed}),
+        ]
+
+
+SETTINGS = MemorySettings
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """One job.
+
+    Attributes:
+        job: in words.
+        peak_mib: largest resident memory of its process.
+        import_mib: of a process that only imports pear.
+        seconds: the job took.
+    """
+
+    job: str
+    peak_mib: float
+    import_mib: float
+    seconds: float
+
+    @property
+    def above_mib(self) -> float:
+        """What the job takes on top of the import."""
+        return self.peak_mib - self.import_mib
+
+
+def run(settings: MemorySettings, callbacks: Callbacks) -> None:
+    """Measure every job, one after the other."""
+    alone: float | None = None
+    for name, words, options in settings.jobs():
+        callbacks.say(words)
+        try:
+            peak, seconds = measure(name, options, settings.limit, settings.cap)
+        except PearError as error:
+            callbacks.on_note(f"{words}: not measured: {error}")
+            continue
+        alone = peak if alone is None else alone
+        callbacks.on_row(MemoryRow(words, peak, alone, seconds))
+
+
+def measure(name: str, options: dict[str, Any], limit: float, cap: float | None = None) -> tuple[float, float]:
+    """Peak resident memory in MiB and seconds of one job.
+
+    Args:
+        name: of the job.
+        options: of the job.
+        limit: seconds it may take.
+        cap: MiB of address space it may take; None for most of what is free.
+
+    Raises:
+        PearError: it failed, ran out of memory or took too long.
+    """
+    allowed = cap if cap is not None else _free_mib()
+    given = json.dumps(options | ({} if allowed is None else {"cap": int(allowed * MIB)}))
+    command = [sys.executable, "-m", "pear_lab.benchmarks.memory_job", name, given]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False, env=_environment())
+    except subprocess.TimeoutExpired as error:
+        raise PearError(f"it took more than {limit:g} s (--limit)") from error
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        reason = said[-1] if said else f"exit code {done.returncode}"
+        raise PearError(f"{reason} (address space allowed: {number(allowed)} MiB)")
+    found = json.loads(done.stdout.splitlines()[-1])
+    return found["peak"] / MIB, found["seconds"]
+
+
+def _environment() -> dict[str, str]:
+    """One thread, and this very copy of the package."""
+    source = str(Path(__file__).resolve().parents[2])
+    paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _free_mib() -> float | None:
+    """Most of the memory that is free now; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
+    except OSError:
+        return None
+    free = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), None)
+    return None if free is None else _ROOM * free / 1024
+
+
+def tables(rows: list[MemoryRow]) -> list[Table]:
+    """One line a job."""
+    table = Table("Largest resident memory, MiB", ("job", "peak", "import\npear", "above\nit", "s"))
+    for row in rows:
+        sizes = (row.peak_mib, row.import_mib, row.above_mib)
+        table.rows.append((row.job, *(f"{size:,.0f}" for size in sizes), number(row.seconds)))
+    return [table]
+
+
+def series(rows: list[MemoryRow]) -> list[Series]:
+    """One point a job: its memory over its time."""
+    return [Series(row.job, [row.seconds], [row.peak_mib], joined=False) for row in rows]

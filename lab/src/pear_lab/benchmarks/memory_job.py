@@ -1,0 +1,91 @@
+"""One job of the memory benchmark in a process of its own: ``python -m pear_lab.benchmarks.memory_job NAME JSON``.
+
+Prints one line of JSON: the largest resident memory of this process, and the seconds of the job. Everything but pear
+itself is imported by the job that needs it, so that "import" shows what the library alone takes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pear
+
+_log = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Do what the command line says."""
+    name, options = sys.argv[1], json.loads(sys.argv[2])
+    cap = options.pop("cap", None)
+    if cap is not None:
+        import resource  # not on Windows, where nothing says how much is free and no cap is set
+
+        # beyond it allocation fails with an error that names it, instead of the system ending some process
+        resource.setrlimit(resource.RLIMIT_AS, (int(cap), int(cap)))
+    began = time.perf_counter()
+    JOBS[name](**options)
+    seconds = time.perf_counter() - began
+    sys.stdout.write(json.dumps({"peak": peak(), "seconds": seconds}) + "\n")
+
+
+def peak() -> int:
+    """Largest resident memory of this process so far, in bytes.
+
+    Not ``ru_maxrss`` where it can be helped: on Linux a new process inherits that of the one which started it.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        pass
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def nothing() -> None:
+    """Import the library's losses and tasks, which every job needs, and do nothing."""
+    _log.debug("imported %s and %s", pear.losses.__name__, pear.tasks.__name__)
+
+
+def grid(side: int, batch: int, seed: int = 0) -> None:
+    """Regret and gradient of a batch of paths through a square grid."""
+    import torch
+
+    task = pear.tasks.shortest_path((side, side))
+    true = task.samples(batch, seed=seed, dtype=torch.float64).costs
+    factors = 0.7 + 0.6 * torch.rand(true.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    predicted = (true * factors).requires_grad_()
+    pear.PEARLoss(task.problem)(predicted, true).backward()
+
+
+def portfolio(assets: int, batch: int, seed: int = 0) -> None:
+    """Regret and gradient of a batch of portfolios, each with a covariance of its own."""
+    import numpy as np
+    import torch
+
+    from pear_lab.benchmarks.families import long_only, markets
+
+    cost, true, Q = (torch.from_numpy(part) for part in markets(np.random.default_rng(seed), assets, batch))
+    moving = cost.requires_grad_()
+    pear.PEARLoss(long_only(Q), smoothing=0.0, injection=0.0, guidance=0.0)(moving, true).backward()
+
+
+def training(epochs: int, seed: int = 0) -> None:
+    """The paper's training on paths, degree 8."""
+    from pear_lab.benchmarks.training import TrainingSettings, train_once
+
+    (run,) = TrainingSettings(seeds=(seed,), epochs=epochs).runs("paths")
+    train_once(run)
+
+
+JOBS: dict[str, Any] = {"import": nothing, "grid": grid, "portfolio": portfolio, "training": training}
+
+if __name__ == "__main__":
+    main()

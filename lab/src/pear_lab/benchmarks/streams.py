@@ -1,0 +1,276 @@
+"""Is memory flat when samples come from files, and how fast is training beside samples in memory?"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pear.errors import DataError
+from pear.losses import PEARLoss, normalized_regret
+from pear.tasks import shortest_path
+from pear.train import FitConfig, fit, shuffled
+from pear.train.samples import ParquetSamples
+from pear.train.samples.stream import FromStream
+from pear_lab.benchmarks.plot import Series
+from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.table import Table
+
+MIB = 2**20
+FEATURES, DEGREE, NOISE = 5, 4, 0.5
+_PART, _GROUP = 250_000, 50_000  # samples of a file, and of a row group
+_MARKS = 100  # looks at the clock and the memory in a run
+_EARLY = 0.05  # the share of a run after which memory and speed count
+_EPOCHS = 4  # over the samples in memory
+_READ = 1_000_000  # samples that are only read, at most
+
+
+LABELS = Labels("Resident memory of a training from files", "samples trained on", "MiB")
+
+
+@dataclass(frozen=True)
+class StreamSettings(Settings):
+    """Train on paths from Parquet files that are written first, and on a part of them in memory."""
+
+    samples: int = option(10_000_000, "In the files.", least=1000, quick=20_000)
+    in_memory: int = option(100_000, "Of them in memory, for comparison.", least=100, quick=5_000)
+    batch_size: int = option(1024, "Samples a step.", least=1, quick=100)
+    buffer: int = option(65_536, "Samples of the files in memory at a time.", least=1, quick=2_000)
+    grid: int = option(5, "Side of the grid.", least=2)
+    folder: str = option("pear-output/bench/streams", "Where the files are written, and deleted in the end.")
+    threads: int = option(1, "To compute with; one more reads.")
+    seed: int = option(0, "Of the samples.")
+
+
+SETTINGS = StreamSettings
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    """One training.
+
+    Attributes:
+        who: where its samples are.
+        samples: trained on, in the time that counts; distinct: of them, different ones.
+        seconds: of this time; processor: seconds that the process was computing or reading.
+        trained, resident: marks: samples trained on so far, and resident memory in MiB then, or NaN.
+    """
+
+    who: str
+    samples: int
+    distinct: int
+    seconds: float
+    processor: float
+    trained: list[int] = field(default_factory=list)
+    resident: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Samples a second."""
+        return self.samples / self.seconds
+
+    @property
+    def processor_rate(self) -> float:
+        """Samples a processor second: others on the machine hardly change it."""
+        return self.samples / self.processor
+
+
+def run(settings: StreamSettings, callbacks: Callbacks) -> None:
+    """Write the files, train on them, then on tensors."""
+    task = shortest_path((settings.grid, settings.grid))
+    size = 4 * (FEATURES + task.problem.n) * settings.samples
+    with _room(settings, size) as folder:
+        _write_all(settings, task.problem.n, folder, callbacks.say)
+        written = sum(file.stat().st_size for file in folder.iterdir())
+        callbacks.on_note(f"{settings.samples:,} samples of {task.name} in {written / 1e9:.3g} GB of Parquet files")
+        stream = ParquetSamples(folder, "x", "cost", settings.buffer)
+        callbacks.on_note(f"{stream!r}, {settings.batch_size:,} samples a step, 1 epoch")
+        callbacks.say(f"training on {settings.samples:,} samples from files")
+        callbacks.on_row(_train(settings, "Parquet files", stream, settings.samples, 1))
+        callbacks.on_row(_read(settings, stream, task.problem.n))
+        count = min(settings.in_memory, settings.samples)
+        first = ParquetSamples(stream.files[: -(-count // _PART)], "x", "cost")
+        features, costs = (part[:count].clone() for part in first.read())
+    for keys in (False, True):
+        who = "memory, warm starts" if keys else "memory, no warm starts"
+        callbacks.say(f"training on {count:,} samples in {who}")
+        callbacks.on_row(_train(settings, who, (features, costs), count, _EPOCHS, keys))
+    callbacks.on_note(
+        f"in memory: {_EPOCHS} epochs of {count:,} samples; without warm starts: as from files, so that the "
+        "difference is reading and shuffling; with them: as fit does by itself, and the epochs after the first count"
+    )
+    callbacks.on_note(
+        "speed and memory count from 5 % of a run on; CPU s: of all threads, reading too; ratio: of these"
+    )
+
+
+def _train(settings: StreamSettings, who: str, train: Any, count: int, epochs: int, keys: bool = False) -> StreamRow:
+    """Train a small network, with a look at clock and memory every per cent."""
+    task = shortest_path((settings.grid, settings.grid))
+    true = _draw(settings.seed, -1, 200, task.problem.n)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, task.problem.n))
+    marks = Marks(count * epochs)
+    model.register_forward_hook(marks.hook)
+    config = FitConfig(max_epochs=epochs, check_every=epochs, batch_size=settings.batch_size, start="standardised")
+    loss = PEARLoss(task.problem)
+
+    def metric(predicted: Tensor, costs: Tensor) -> float:
+        return normalized_regret(task.problem, predicted, costs)
+
+    validation = tuple(map(torch.from_numpy, true))
+    fit(model, loss if keys else WithoutKeys(loss), train, validation, metric, config)
+    return marks.row(who, count, _EARLY if not keys else 1 / epochs)
+
+
+def _read(settings: StreamSettings, stream: ParquetSamples, n: int) -> StreamRow:
+    """Take the batches of an epoch, a million samples at most, and do nothing with them."""
+    batches = FromStream.read(stream, nn.Linear(FEATURES, n)).epoch(settings.batch_size, shuffled, torch.Generator())
+    seen, began, computed = 0, time.perf_counter(), time.process_time()
+    for batch in batches:
+        seen += len(batch.costs)
+        if seen >= _READ:
+            break
+    spent = time.perf_counter() - began, time.process_time() - computed
+    return StreamRow("files, only read", seen, settings.samples, *spent, [seen], [resident_mib()])
+
+
+class WithoutKeys(nn.Module):
+    """A loss without sample ids, and so without warm starts."""
+
+    def __init__(self, loss: PEARLoss) -> None:
+        super().__init__()
+        self.loss, self.calibrate = loss, loss.calibrate
+
+    def forward(self, predicted: Tensor, true: Tensor) -> Tensor:
+        """The loss of a batch."""
+        value: Tensor = self.loss(predicted, true)
+        return value
+
+
+class Marks:
+    """Looks at the clock and the memory while a model is trained.
+
+    Args:
+        total: samples of the whole run.
+        every: samples between two looks, where it is not a share of the run.
+    """
+
+    def __init__(self, total: int, every: int | None = None) -> None:
+        self.step, self.seen, self.next = every or max(1, total // _MARKS), 0, 0
+        self.found: list[tuple[int, float, float, float]] = []
+
+    def hook(self, model: nn.Module, inputs: Any, output: Tensor) -> None:
+        """After every forward pass of the training."""
+        if not model.training:
+            return
+        if self.seen >= self.next:
+            self.found.append((self.seen, time.perf_counter(), time.process_time(), resident_mib()))
+            self.next += self.step
+        self.seen += len(output)
+
+    def row(self, who: str, distinct: int, since: float) -> StreamRow:
+        """What counts: the time from this share of the run on."""
+        least = since * self.found[-1][0]
+        counted = [mark for mark in self.found if mark[0] >= least]
+        (first, began, computed, _), (last, ended, done, _) = counted[0], counted[-1]
+        trained, memory = [mark[0] for mark in counted], [mark[3] for mark in counted]
+        return StreamRow(who, last - first, distinct, ended - began, done - computed, trained, memory)
+
+
+def resident_mib() -> float:
+    """Resident memory of this process now; NaN where the system does not say."""
+    try:
+        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    except OSError:
+        return math.nan
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), math.nan)
+
+
+@contextmanager
+def _room(settings: StreamSettings, size: int) -> Iterator[Path]:
+    """A folder with room for so many bytes, which is deleted afterwards.
+
+    Raises:
+        DataError: the disk has not the room.
+    """
+    folder = Path(settings.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if 1.1 * size > free:
+        raise DataError(
+            f"{settings.samples:,} samples take about {size / 1e9:.3g} GB, and the disk of {folder} has "
+            f"{free / 1e9:.3g} GB left; pass fewer --samples, or another --folder"
+        )
+    with TemporaryDirectory(prefix="samples-", dir=folder) as made:
+        yield Path(made)
+
+
+def _write_all(settings: StreamSettings, n: int, folder: Path, say: Callable[[str], None]) -> None:
+    """Write the files one after the other, in a process of its own: its memory is not that of the training."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        for part, first in enumerate(range(0, settings.samples, _PART)):
+            say(f"writing samples: {first:,} of {settings.samples:,}")
+            count = min(_PART, settings.samples - first)
+            pool.submit(write_part, folder / f"part-{part:05}.parquet", settings.seed, part, count, n).result()
+
+
+def write_part(path: Path, seed: int, part: int, count: int, n: int) -> None:
+    """Write one file of the samples: lists of features and costs, in float32.
+
+    Args:
+        path: of the file.
+        seed: of all samples.
+        part: number of the file.
+        count: of its samples.
+        n: costs of one.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    drawn = dict(zip(("x", "cost"), _draw(seed, part, count, n), strict=True))
+    lists = {
+        name: pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(values.ravel()), values.shape[1])
+        for name, values in drawn.items()
+    }
+    parquet.write_table(pyarrow.table(lists), path, row_group_size=_GROUP, compression="none", use_dictionary=False)
+
+
+def _draw(seed: int, part: int, count: int, n: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Features (count, 5) and costs (count, n) of the paper's formula; all parts of a seed have the same truth."""
+    B = np.random.default_rng([seed, 0]).integers(0, 2, (n, FEATURES)).astype(np.float32)
+    rng = np.random.default_rng([seed, part + 2])
+    x = rng.standard_normal((count, FEATURES), np.float32)
+    costs = ((x @ B.T / np.float32(FEATURES**0.5) + 3) ** DEGREE + 1) / np.float32(3.5**DEGREE)
+    costs *= 1 + NOISE * (2 * rng.random(costs.shape, np.float32) - 1)
+    return x, costs
+
+
+def tables(rows: list[StreamRow]) -> list[Table]:
+    """Speed and memory of every training."""
+    headings = ("samples in", "samples", "samples/s", "per CPU s", "ratio", "MiB at 5 %", "at end")
+    table = Table("Training from files and from memory", headings)
+    for row in rows:
+        rates = (f"{row.rate:,.0f}", f"{row.processor_rate:,.0f}", f"{row.processor_rate / rows[0].processor_rate:.2f}")
+        memory = (f"{mib:,.0f}" for mib in (row.resident[0], row.resident[-1]))
+        table.rows.append((row.who, f"{row.distinct:,}", *rates, *memory))
+    return [table]
+
+
+def series(rows: list[StreamRow]) -> list[Series]:
+    """Memory over the samples trained on."""
+    return [Series(row.who, row.trained, row.resident, row is rows[0]) for row in rows]

@@ -1,0 +1,1 @@
+"""The commands of the laboratory: in each module ``app``, which ``pear`` finds through an entry point."""

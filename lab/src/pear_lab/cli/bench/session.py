@@ -1,0 +1,201 @@
+"""What the speed benchmarks share: their options, progress while they run, and what they print and leave behind."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import Field, asdict, dataclass, fields
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, cast, get_type_hints
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from pear.cli.console import err, out
+from pear.cli.options import words
+from pear.cli.output import writable_folder
+from pear.errors import PearError
+from pear_lab.benchmarks import plot
+from pear_lab.benchmarks import table as plain
+from pear_lab.benchmarks.clock import threads
+from pear_lab.benchmarks.record import Record
+from pear_lab.benchmarks.settings import Callbacks, Settings
+from pear_lab.cli.dataclass_options import command, numbers, parameter, parameters
+from pear_lab.peers import Peer, PeerError, choose, interpreter
+
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder for numbers, table and figure.", show_default="pear-output/bench/NAME"),
+]
+Quick = Annotated[bool, typer.Option("--quick", help="A few small points, in a minute.")]
+
+INTERRUPTED = 130
+"""Exit code of a command that the user stopped."""
+
+
+@dataclass(frozen=True)
+class PeerOptions:
+    """The options of a benchmark in which other libraries take part.
+
+    Attributes:
+        peers: names, or "all": then those that cannot be had are left out with a note.
+        peers_here: they are installed in this environment.
+        rebuild: make their environments anew.
+    """
+
+    peers: Annotated[
+        str | None,
+        typer.Option(help="dqp, moreau, qpth, cvxpylayers, qpax, mpax (for training: pyepo), or all."),
+    ] = None
+    peers_here: Annotated[
+        bool, typer.Option("--peers-here", help="Peers are installed here; make no environments.")
+    ] = False
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the environments of the peers anew.")] = False
+
+    def prepare(self, command: str, device: str, on_note: Callable[[str], None]) -> list[tuple[Peer, Path]]:
+        """Every peer with a Python that can import it; environments are made where there are none.
+
+        Args:
+            command: that they take part in.
+            device: where they compute.
+            on_note: called with what is left out.
+
+        Raises:
+            PeerError: a peer that was asked for by name is unknown, does not fit or cannot be had.
+        """
+        ready, names = [], words(self.peers)
+        with err.status("Looking for the peers …") as status:
+            for peer in choose(names, command, device):
+                try:
+                    python = interpreter(peer, self.peers_here, self.rebuild, lambda line: status.update(Text(line)))
+                    ready.append((peer, python))
+                except PeerError as error:
+                    if "all" not in names:
+                        raise
+                    on_note(f"{peer.title} left out: {error}")
+        return ready
+
+
+def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
+    """The command of a benchmark: an option for every field of its settings, and those that all benchmarks share.
+
+    Args:
+        benchmark: as ``pear_lab.benchmarks.settings`` describes.
+    """
+    name = benchmark.__name__.rpartition(".")[2]
+    peers = getattr(benchmark, "PEERS", None)
+
+    def measured(to: Path | None, quick: bool, **given: Any) -> None:
+        others = PeerOptions(**{one.name: given.pop(one.name) for one in fields(PeerOptions)} if peers else {})
+        settings = _settings(benchmark.SETTINGS, given, quick)
+        device = getattr(settings, "device", "cpu")
+        folder = writable_folder(Path("pear-output/bench") / name if to is None else to)
+        record = Record(name, folder, asdict(settings), benchmark.tables, device)
+        with threads(getattr(settings, "threads", 1)):
+            ready = [others.prepare(peers, device, record.note)] if peers else []
+            with measuring(record, benchmark) as say:
+                benchmark.run(settings, Callbacks(record.add, record.note, say), *ready)
+        if hasattr(benchmark, "failed") and (reason := benchmark.failed(record.rows)):
+            err.print(Text(reason, style="red"), soft_wrap=True)
+            raise typer.Exit(1)
+
+    options = [_option(one, kind) for one, kind in _described(benchmark.SETTINGS)]
+    options += parameters(PeerOptions) if peers else []
+    options += [parameter("quick", Quick, False), parameter("to", Out, None)]
+    return command(measured, benchmark.SETTINGS.__doc__, options)
+
+
+def _described(settings: type[Settings]) -> list[tuple[Field[Any], str]]:
+    """The fields that are options of their own, with their types; ``quick`` is an option of every benchmark."""
+    kinds = get_type_hints(settings)
+    return [(one, str(kinds[one.name])) for one in fields(settings) if one.name != "quick"]
+
+
+def _option(one: Field[Any], kind: str) -> inspect.Parameter:
+    """An option that is None where it is not given; several values are one text."""
+    help, shown = one.metadata["help"], one.metadata["shown"]
+    if one.metadata["argument"]:
+        return parameter(one.name, Annotated[str, typer.Argument(help=help)], inspect.Parameter.empty)
+    if "bool" in kind:
+        flag = typer.Option(f"--{one.name.replace('_', '-')}", help=help)
+        return parameter(one.name, Annotated[bool, flag], False)
+    several = "tuple" in kind
+    shown = shown or (",".join(map(str, cast("tuple[Any, ...]", one.default))) if several else str(one.default))
+    read_as = str if several or "str" in kind else int if "int" in kind else float
+    return parameter(one.name, Annotated[read_as | None, typer.Option(help=help, show_default=shown)], None)
+
+
+def _settings(cls: type[Settings], given: dict[str, Any], quick: bool) -> Settings:
+    """What was asked for; what was not is as the benchmark has it, or as ``--quick`` does."""
+    chosen: dict[str, Any] = {"quick": quick} if "quick" in cls.__dataclass_fields__ else {}
+    for one, kind in _described(cls):
+        value = given[one.name]
+        if value is None and quick:
+            value = one.metadata["quick"]
+        elif isinstance(value, str) and "tuple" in kind:
+            value = _several(one.name, value, kind)
+        if value is not None:
+            chosen[one.name] = value
+    return cls(**chosen)
+
+
+def _several(name: str, text: str, kind: str) -> tuple[Any, ...]:
+    if "str" in kind:
+        return tuple(words(text))
+    return () if text.strip() == "none" else tuple(numbers(name, text))
+
+
+@contextmanager
+def measuring(record: Record, benchmark: ModuleType) -> Iterator[Callable[[str], None]]:
+    """Run the body, which adds rows to the record; whatever happens, what was measured is shown and kept.
+
+    Yields:
+        A function that shows what is being done, in a progress line on stderr.
+    """
+    try:
+        with err.status("Starting …") as status:
+            yield lambda line: status.update(Text(line))
+    except KeyboardInterrupt:
+        record.interrupted = True
+        record.note("stopped by the user before the end")
+    except PearError:
+        _finish(record, benchmark)
+        raise
+    _finish(record, benchmark)
+    if record.interrupted:
+        err.print(Text("Stopped; what was measured is kept.", style="yellow"))
+        raise typer.Exit(INTERRUPTED)
+    if not record.rows:
+        err.print(Text("Nothing was measured.", style="red"))
+        raise typer.Exit(1)
+
+
+def _finish(record: Record, benchmark: ModuleType) -> None:
+    files, labels = record.save(), benchmark.LABELS
+    if record.rows:
+        for table in record.tables(record.rows):
+            out.print(Text(f"\n{table.title}", style="bold"))
+            out.print(rich_table(table))
+        try:
+            path = record.folder / "plot.svg"
+            files.append(plot.draw(path, labels.title, labels.x, labels.y, benchmark.series(record.rows)))
+        except ModuleNotFoundError as error:
+            record.note(f"no figure: {error.name} is missing; run pip install 'pear-dfl[cli]'")
+    for note in record.notes:
+        out.print(Text(f"• {note}"), soft_wrap=True)
+    out.print(Text(f"Written: {', '.join(str(path) for path in files)}"), soft_wrap=True)
+
+
+def rich_table(table: plain.Table) -> Table:
+    """The same table for a terminal."""
+    shown = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    for i, heading in enumerate(table.headings):
+        words = i < table.left
+        shown.add_column(heading, justify="left" if words else "right", no_wrap=words, overflow="fold")
+    for row in table.rows:
+        shown.add_row(*map(Text, row))
+    return shown

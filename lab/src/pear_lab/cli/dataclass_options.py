@@ -1,0 +1,53 @@
+"""Commands whose options are the fields of a dataclass, and lists of numbers in an option."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+from pear.cli.options import words
+from pear_lab.experiments.errors import ExperimentError
+
+
+def parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """One option, annotated as typer reads it."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def parameters(options: type) -> list[inspect.Parameter]:
+    """An option for every field of a dataclass whose types are annotated for typer."""
+    types = get_type_hints(options, include_extras=True)
+    return [parameter(one.name, types[one.name], one.default) for one in fields(options)]
+
+
+def command(body: Callable[..., None], help: str | None, options: Sequence[inspect.Parameter]) -> Callable[..., None]:
+    """A function that typer takes for a command with these options; ``body`` gets their values by name."""
+
+    def run(**given: Any) -> None:
+        body(**given)
+
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run.__doc__ = help
+    return run
+
+
+def numbers(what: str, text: str) -> list[int]:
+    """Numbers and ranges of them.
+
+    Example:
+        >>> numbers("seeds", "0-2,7")
+        [0, 1, 2, 7]
+    """
+    found: list[int] = []
+    for word in words(text):
+        first, dash, last = word.partition("-")
+        try:
+            found += range(int(first), int(last if dash else first) + 1)
+        except ValueError:
+            found = []
+            break
+    if not found:
+        raise ExperimentError(f"--{what} must be whole numbers or ranges of them, such as 0-4 or 0,2; got {text!r}")
+    return list(dict.fromkeys(found))

@@ -1,0 +1,29 @@
+"""``pear report``: our runs beside the paper's numbers, as a page and as Markdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from pear.cli.console import out
+from pear.cli.output import writable_folder
+from pear_lab.experiments import FILE_NAME
+from pear_lab.report import read, write_report
+
+app = typer.Typer()
+
+
+@app.command("report")
+def report(
+    database: Annotated[Path, typer.Option("--db", help="The database of runs, or its folder.")] = Path(
+        "pear-output/lp"
+    ),
+    to: Annotated[Path, typer.Option("--out", help="Folder for the page and the tables.")] = Path("pear-output/report"),
+) -> None:
+    """Set the runs of a database beside the paper's numbers: one HTML page, and the tables as Markdown."""
+    runs = read(database / FILE_NAME if database.is_dir() or not database.suffix else database)
+    page, tables, summary = write_report(runs, writable_folder(to))
+    out.print(Text(f"{summary}\nPage:   {page}\nTables: {tables}"), soft_wrap=True)

@@ -1,0 +1,297 @@
+"""``pear reproduce``: the paper's experiments, resumable."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from pear import engines
+from pear.cli.console import err, out, percent
+from pear.cli.options import words
+from pear.cli.output import writable_file, write_json
+from pear.engines import Engine
+from pear.solvers.threads import count
+from pear_lab import experiments
+from pear_lab.cli.dataclass_options import command, numbers, parameters
+from pear_lab.data.files import VARIABLE
+from pear_lab.data.prices import Gaps
+from pear_lab.experiments import FILE_NAME, Database, Estimate, Event, ExperimentError, Run, Selection, waiting
+from pear_lab.experiments.catalogue import (
+    COMPARISONS,
+    DEGREES,
+    EXPERIMENTS,
+    METHODS,
+    PORTFOLIO_METHODS,
+    TASKS,
+    Comparison,
+    Experiment,
+)
+from pear_lab.experiments.estimate import in_words
+from pear_lab.experiments.specs import dashed
+
+_MAX_LINES = 16
+"""Runs that are shown at once; a cluster has more of them under way than a terminal has lines."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Run the paper's experiments; what is in the database already is not run again."""
+
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Experiments, or all; --list shows them.", metavar="NAME...")
+    ] = None
+    show_list: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False
+    tasks: Annotated[str | None, typer.Option(help="shortest-path, knapsack, …, separated by commas.")] = None
+    methods: Annotated[str | None, typer.Option(help="mse, spo+, pear, …, separated by commas.")] = None
+    degrees: Annotated[str | None, typer.Option(help="Some of 2,4,6,8.")] = None
+    seeds: Annotated[str | None, typer.Option(help="Such as 0-4 or 0,2; 0-4 if left out.")] = None
+    time_cap: Annotated[float | None, typer.Option(help="Seconds a training may take; 600 if left out.")] = None
+    jobs: Annotated[int | None, typer.Option(help="Runs side by side; one a core if left out.")] = None
+    engine: Annotated[str, typer.Option(help="Where runs are done: local, ray or ray://HOST:PORT.")] = "local"
+    quick: Annotated[bool, typer.Option("--quick", help="A reduced grid on small problems, in minutes.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run and for how long.")] = False
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try again what failed before.")] = False
+    to: Annotated[Path, typer.Option("--out", help="Folder of the database and the weights.")] = Path("pear-output/lp")
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder of real data ($PEAR_DATA if left out); for portfolios also skfolio, sp100 or a file of prices."
+        ),
+    ] = None
+    gaps: Annotated[str, typer.Option(help="Missing prices: error, drop-names or drop-days.")] = "error"
+    export: Annotated[
+        Path | None, typer.Option(help="Write the database of --out, of any version, to this JSON file.")
+    ] = None
+    merge: Annotated[
+        list[Path] | None,
+        typer.Option(help="Copy the runs of this database, or folder, into that of --out; repeatable."),
+    ] = None
+
+    def selection(self) -> Selection:
+        """The part of the experiments that is asked for."""
+        return Selection(
+            tasks=None if self.tasks is None else [name.replace("-", "_") for name in words(self.tasks)],
+            methods=None if self.methods is None else [name.lower() for name in words(self.methods)],
+            degrees=None if self.degrees is None else numbers("degrees", self.degrees),
+            seeds=None if self.seeds is None else numbers("seeds", self.seeds),
+            time_cap=self.time_cap,
+            quick=self.quick,
+            data=_real_data(self.data),
+            gaps=cast(Gaps, self.gaps),
+        )
+
+
+def _reproduce(options: Options) -> None:
+    """Do what the options say."""
+    if options.show_list:
+        _show_list()
+        return
+    if options.export is not None:
+        _export(options.to, options.export)
+        return
+    if options.merge:
+        _merge(options.merge, options.to)
+        return
+    selection = options.selection()
+    if not options.names:
+        raise ExperimentError(f"name an experiment: {', '.join((*EXPERIMENTS, *COMPARISONS, 'all'))}")
+    wanted = experiments.expand(options.names, selection)
+    if options.jobs is not None and options.jobs < 1:
+        raise ExperimentError(f"--jobs must be at least 1; got {options.jobs}")
+    engines.check_name(options.engine)
+    if options.dry_run:
+        _dry_run(wanted, options.to, count() if options.jobs is None else options.jobs, options.retry_failed)
+        return
+    with err.status("Looking at what the runs need …") as status:
+        experiments.check_data(wanted, lambda line: status.update(Text(line)))
+    with experiments.open_folder(options.to) as database:
+        _run(wanted, database, options)
+
+
+reproduce = command(lambda **given: _reproduce(Options(**given)), Options.__doc__, parameters(Options))
+app = typer.Typer()
+app.command("reproduce")(reproduce)
+
+
+def _real_data(given: str | None) -> str | None:
+    """What ``--data`` says of prices; a folder becomes the place where all real data are looked for."""
+    if given is None or not Path(given).is_dir():
+        return given
+    os.environ[VARIABLE] = str(Path(given).resolve())  # the way to worker processes, too
+    return "sp100" if (Path(given) / "sp100").is_dir() else None
+
+
+def _export(folder: Path, to: Path) -> None:
+    data = experiments.export(folder if folder.is_file() else folder / FILE_NAME)
+    write_json(writable_file(to), data)
+    counted = ", ".join(f"{len(rows):,} rows of {name}" for name, rows in data["tables"].items())
+    out.print(Text(f"Exported {counted or 'nothing'} to {to}"), soft_wrap=True)
+
+
+def _merge(sources: list[Path], folder: Path) -> None:
+    with Database(folder / FILE_NAME) as database:
+        database.claim()
+        copied = experiments.merge([one / FILE_NAME if one.is_dir() else one for one in sources], database)
+        out.print(Text(f"Copied {copied:,} runs to {database.path}, without their weights"), soft_wrap=True)
+
+
+def _show_list() -> None:
+    table = _table("experiment", "what it shows", numbers=("trainings",))
+    there: list[Experiment | Comparison] = [*EXPERIMENTS.values(), *COMPARISONS.values()]
+    for one in there:
+        table.add_row(one.name, one.title, str(one.count))
+    out.print(table)
+    options = {"tasks": TASKS, "methods": METHODS, "degrees": DEGREES, "methods of portfolios": PORTFOLIO_METHODS}
+    for what, names in options.items():
+        out.print(f"--{what}: {', '.join(dashed(str(name)) for name in names)}", highlight=False)
+    out.print(
+        "all: every experiment of the paper that needs no data files. A training that several share is done once.",
+        highlight=False,
+    )
+
+
+def _table(*words: str, numbers: tuple[str, ...]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in words:
+        table.add_column(heading)
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _dry_run(wanted: list[Run], folder: Path, jobs: int, retry_failed: bool) -> None:
+    """A table of what would run, and the time it may take; makes no file."""
+    statuses: dict[str, str] = {}
+    estimate = Estimate([])
+    if (folder / FILE_NAME).exists():
+        with Database(folder / FILE_NAME) as database:
+            statuses, estimate = database.statuses(), Estimate(database.timings())
+    todo = {run.key for run in waiting(wanted, statuses, retry_failed)}
+    groups: dict[tuple[str, ...], list[Run]] = {}
+    for run in wanted:
+        groups.setdefault((run.experiment, run.task.replace("_", "-"), run.method), []).append(run)
+    table = _table("experiment", "task", "method", numbers=("train", "measure", "done", "failed", "core time"))
+    for group, runs in groups.items():
+        left = [run for run in runs if run.key in todo]
+        kinds = Counter(run.variant is None for run in left)
+        there = Counter(statuses.get(run.key) for run in runs)
+        counts = (kinds[True], kinds[False], there["done"], there["failed"])
+        table.add_row(*group, *map(str, counts), in_words(sum(map(estimate.seconds, left))) if left else "")
+    out.print(table)
+    _say_total([run for run in wanted if run.key in todo], len(wanted), estimate, jobs)
+
+
+def _say_total(left: list[Run], total: int, estimate: Estimate, jobs: int) -> None:
+    processes = "1 process" if jobs == 1 else f"{jobs} processes"
+    words = in_words(estimate.wall_seconds(left, jobs))
+    out.print(f"{len(left)} of {total} runs to do, about {words} with {processes}.", highlight=False)
+    if left and estimate.is_rough(left):
+        out.print(
+            "Part of that is a rough guess, off by a factor of three on other machines: the database holds no finished "
+            "run of the same kind yet.",
+            highlight=False,
+        )
+
+
+def _run(wanted: list[Run], database: Database, options: Options) -> None:
+    todo = waiting(wanted, database.statuses(), options.retry_failed)
+    estimate = Estimate(database.timings())
+    try:
+        with _started(options, bool(todo)) as engine:
+            _say_total(todo, len(wanted), estimate, engine.slots)
+            with _Bar(todo, estimate, engine) as bar:
+                experiments.run_all(todo, database, listen=bar.hear, engine=engine)
+    except KeyboardInterrupt:
+        done = len(todo) - len(waiting(todo, database.statuses(), options.retry_failed))
+        out.print(f"Stopped. {done} finished runs are kept; the same command goes on from there.", highlight=False)
+        raise typer.Exit(130) from None
+    _say_end(wanted, database)
+
+
+def _started(options: Options, needed: bool) -> Engine:
+    """The engine that is asked for, or the one that costs nothing where there is nothing to do."""
+    with err.status(Text(f"Starting the engine {options.engine} …")):
+        return engines.start(options.engine, options.jobs) if needed else engines.start()
+
+
+def _say_end(wanted: list[Run], database: Database) -> None:
+    statuses = database.statuses()
+    broken = [run for run in wanted if statuses.get(run.key) == "failed"]
+    done = sum(statuses.get(run.key) == "done" for run in wanted)
+    out.print(Text(f"{done} of {len(wanted)} runs are in {database.path}"), soft_wrap=True)
+    if not broken:
+        return
+    for run in broken[:10]:
+        record = database.get(run.key)
+        err.print(Text(f"failed: {run}: {record.reason if record else ''}", style="red"), soft_wrap=True)
+    more = f" ({len(broken) - 10} more)" if len(broken) > 10 else ""
+    err.print(Text(f"{len(broken)} runs failed{more}; --retry-failed tries them again.", style="red"))
+    raise typer.Exit(1)
+
+
+class _Bar:
+    """Done of total and the time left, with a line for every run under way, as far as there is room."""
+
+    def __init__(self, runs: list[Run], estimate: Estimate, engine: Engine) -> None:
+        self.estimate, self.engine, self.done = estimate, engine, 0
+        self._left = {run.key: run for run in runs}
+        self._lines: dict[str, TaskID] = {}
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}", markup=False),
+            console=out,
+        )
+        self._all = self._progress.add_task("all", total=len(runs), state=self._eta())
+
+    def __enter__(self) -> _Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for line in self._lines.values():
+            self._progress.remove_task(line)
+        self._progress.stop()
+
+    def hear(self, event: Event) -> None:
+        """Show what happened."""
+        run, now = event.run, event.progress
+        if event.record is not None:
+            self._end(event)
+        elif now is None and run.key in self._lines:  # which is begun anew
+            self._progress.update(self._lines[run.key], completed=0, state="")
+        elif now is None and len(self._lines) < _MAX_LINES:
+            total = run.settings["max_epochs"] if run.variant is None else 1
+            self._lines[run.key] = self._progress.add_task(str(run), total=total, state="")
+        elif now is not None and run.key in self._lines:
+            regret = "" if now.metric != now.metric else f"validation regret {percent(now.metric)}"
+            self._progress.update(self._lines[run.key], completed=now.epoch, state=regret)
+
+    def _end(self, event: Event) -> None:
+        run, record = event.run, event.record
+        self._left.pop(run.key, None)
+        self.done += 1
+        if run.key in self._lines:
+            self._progress.remove_task(self._lines.pop(run.key))
+        if record is not None and record.status == "done":
+            self.estimate.add(run, record.timings)
+            regret = record.metrics.get("normalized_regret")
+            tail = "" if regret is None else f": test regret {percent(regret)}"
+            self._progress.console.print(Text(f"{run}{tail}, {record.timings['total']:.1f} s"), highlight=False)
+        elif record is not None:
+            self._progress.console.print(Text(f"{run}: failed: {record.reason}", style="red"))
+        self._progress.update(self._all, completed=self.done, state=self._eta())
+
+    def _eta(self) -> str:
+        return f"about {in_words(self.estimate.wall_seconds(list(self._left.values()), self.engine.slots))} left"

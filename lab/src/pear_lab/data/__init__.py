@@ -1,0 +1,18 @@
+"""Data from outside: read, checked and reported on; nothing is filled in."""
+
+from pear_lab.data.building import BuildingData, fetch_building, load_building
+from pear_lab.data.energy import EnergyData, load_energy
+from pear_lab.data.prices import Prices, read_prices
+from pear_lab.data.sources import fetch_prices, load_prices
+
+__all__ = [
+    "BuildingData",
+    "EnergyData",
+    "Prices",
+    "fetch_building",
+    "fetch_prices",
+    "load_building",
+    "load_energy",
+    "load_prices",
+    "read_prices",
+]

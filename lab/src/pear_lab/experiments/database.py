@@ -1,0 +1,338 @@
+"""The database of results: one row a run, written in one transaction when the run has ended.
+
+Any number of processes may read the file; whoever does runs claims it first, so that rows have one writer. A row that
+says "done" is never replaced; one that says "failed" gives way to a later try. Beside each row stands its checksum, so
+that one that was altered is not taken for a result; a database of an earlier version has none, and is read as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from pear_lab.experiments.errors import DatabaseError
+from pear_lab.experiments.lock import Lock
+from pear_lab.experiments.record import JSON_FIELDS, Record
+
+SCHEMA_VERSION = 1
+FILE_NAME = "results.sqlite"
+BUSY_SECONDS = 60.0
+"""How long to wait for another process that is writing."""
+
+
+_COLUMNS = tuple(column.name for column in fields(Record))
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT)",
+    "CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, experiment TEXT, task TEXT, method TEXT, seed INTEGER, "
+    "settings TEXT, status TEXT, reason TEXT, metrics TEXT, timings TEXT, history TEXT, weights TEXT, versions TEXT, "
+    "machine TEXT, created TEXT)",
+    "CREATE TABLE IF NOT EXISTS checksums (key TEXT PRIMARY KEY, sha256 TEXT)",
+)
+logger = logging.getLogger(__name__)
+
+
+class Database:
+    """Results in a SQLite file.
+
+    Args:
+        path: the file; made where it is missing, together with its folder.
+
+    Raises:
+        DatabaseError: it is no database of this version, or cannot be opened.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, Database(Path(folder) / FILE_NAME) as database:
+        ...     record = Record("k", "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done")
+        ...     database.add(record), database.add(record), database.get("k") == record
+        (True, False, True)
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self._lock: Lock | None = None
+        with _explained(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            with _explained(self.path):
+                self._check_version()
+                self._check_whole()
+                _write_ahead(self._connection)
+                with self._transaction():
+                    for statement in _SCHEMA:
+                        self._connection.execute(statement)
+                    version = ("schema_version", str(SCHEMA_VERSION))
+                    self._connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", version)
+        except DatabaseError:
+            self.close()
+            raise
+
+    def claim(self) -> None:
+        """Be the one who writes rows, until this is closed or the process ends in whatever way.
+
+        Raises:
+            DatabaseError: another process does; says which, where and since when.
+        """
+        self._lock = Lock(self.path)
+
+    def add(self, record: Record) -> bool:
+        """Write a record; False where its key is there already and says "done"."""
+        values = [json.dumps(v, sort_keys=True) if k in JSON_FIELDS else v for k, v in asdict(record).items()]
+        replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
+        with _explained(self.path), self._transaction():
+            cursor = self._connection.execute(
+                f"INSERT INTO runs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) "
+                f"ON CONFLICT(key) DO UPDATE SET {replaced} WHERE runs.status = 'failed'",
+                values,
+            )
+            if cursor.rowcount > 0:
+                checksum = (record.key, _checksum(values))
+                self._connection.execute("INSERT OR REPLACE INTO checksums VALUES (?, ?)", checksum)
+        return cursor.rowcount > 0
+
+    def get(self, key: str) -> Record | None:
+        """The record with this key, if there is one."""
+        return next(iter(self._select("WHERE key = ?", key)), None)
+
+    def records(self) -> list[Record]:
+        """All records, in the order they were first written."""
+        return self._select("ORDER BY runs.rowid")
+
+    def statuses(self) -> dict[str, str]:
+        """Key → "done" or "failed", of every row."""
+        with _explained(self.path):
+            return dict(self._connection.execute("SELECT key, status FROM runs"))
+
+    def timings(self) -> list[tuple[str, str, dict[str, Any], dict[str, float]]]:
+        """Task, method, settings and timings of every run that is done."""
+        with _explained(self.path):
+            found = self._connection.execute(
+                "SELECT task, method, settings, timings FROM runs WHERE status = 'done'"
+            ).fetchall()
+        return [(task, method, json.loads(settings), json.loads(timings)) for task, method, settings, timings in found]
+
+    def try_writing(self) -> None:
+        """Write and take back, so that a full disk or a read-only file shows before the work starts."""
+        with _explained(self.path), self._transaction():
+            self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('tried', hex(zeroblob(65536)))")
+            self._connection.execute("DELETE FROM meta WHERE name = 'tried'")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _select(self, where: str, *values: object) -> list[Record]:
+        with _explained(self.path):
+            return _records(self._connection, where, *values)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        # IMMEDIATE: the lock is taken at once and waited for, instead of failing half way.
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            # A full disk may have ended the transaction already.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def _check_whole(self) -> None:
+        (found,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(" ".join(found.split()))
+
+    def _check_version(self) -> None:
+        version = _version(self._connection)
+        if version != str(SCHEMA_VERSION) and (version or _tables(self._connection)):
+            what = f"is a database of version {version}" if version else "holds tables, but none that PEAR made"
+            raise DatabaseError(
+                f"{self.path} {what}; this PEAR reads version {SCHEMA_VERSION}. Save what is in it with "
+                f"`pear reproduce --export FILE.json --out {self.path.parent}`, then name another folder with --out"
+            )
+
+
+def read_records(path: Path) -> list[Record]:
+    """Every record of a database, oldest first; the file is only read.
+
+    Raises:
+        DatabaseError: no database, none of ours, one of another version, or one without runs.
+    """
+    remedy = "run pear reproduce first, or name the database with --db"
+    if not path.is_file():
+        raise DatabaseError(f"there is no database of runs at {path}; {remedy}")
+    try:
+        with contextlib.closing(read_only(path)) as connection:
+            if not {"runs", "meta"} <= set(_tables(connection)):
+                raise DatabaseError(f"{path} is no database of runs: it lacks the tables runs and meta; {remedy}")
+            version = _version(connection)
+            if version != str(SCHEMA_VERSION):
+                raise DatabaseError(
+                    f"the database {path} is of version {version}, and this report reads version {SCHEMA_VERSION}; "
+                    f"save what is in it with pear reproduce --export FILE.json --out {path.parent}, and name another "
+                    "with --db"
+                )
+            records = _records(connection, "ORDER BY created, key")
+    except sqlite3.Error as error:
+        raise DatabaseError(f"{path} cannot be read as a database of runs ({error}); {remedy}") from error
+    if not records:
+        raise DatabaseError(f"the database {path} holds no runs yet; {remedy}")
+    return records
+
+
+def export(path: Path) -> dict[str, Any]:
+    """Everything in a database as plain data, whatever its version; the file is only read.
+
+    Args:
+        path: the file.
+
+    Returns:
+        ``{"schema_version": …, "tables": {name: [{column: value}]}}``.
+
+    Raises:
+        DatabaseError: it is missing, or no SQLite database.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DatabaseError(f"there is no database at {path}; name the folder that holds {FILE_NAME} with --out")
+    with _explained(path), contextlib.closing(read_only(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        tables = {
+            name: [
+                {column: _plain(row[column]) for column in row.keys()}  # noqa: SIM118 (rows iterate over values)
+                for row in connection.execute(f'SELECT * FROM "{name}"')
+            ]
+            for name in _tables(connection)
+        }
+        return {"schema_version": _version(connection), "tables": tables}
+
+
+def merge(sources: Sequence[Path], target: Database) -> int:
+    """Copy the records of other databases, which are only read; weights stay where they are.
+
+    Args:
+        sources: files of databases, such as those of other machines.
+        target: gets what it does not have; a record that is done takes the place of one that failed.
+
+    Returns:
+        How many records were copied.
+
+    Raises:
+        DatabaseError: a source is missing, or no database of this version; nothing has been copied then.
+    """
+    found = [record for source in sources for record in read_records(Path(source))]
+    return sum(target.add(record) for record in found)
+
+
+def read_only(path: Path) -> sqlite3.Connection:
+    """Open for reading only, so that a database is neither made nor changed by looking at it."""
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchall()
+    except sqlite3.OperationalError:
+        # Readers of a write-ahead log keep a small file beside it, which a read-only folder does not allow.
+        connection.close()
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)
+    return connection
+
+
+def _records(connection: sqlite3.Connection, where: str, *values: object) -> list[Record]:
+    summed = "checksums" in _tables(connection)
+    source = "sha256 FROM runs LEFT JOIN checksums USING (key)" if summed else "NULL FROM runs"
+    found = connection.execute(f"SELECT {', '.join(_COLUMNS)}, {source} {where}", values).fetchall()
+    records = []
+    for *row, checksum in found:
+        records.append(Record.read(dict(zip(_COLUMNS, row, strict=True))))
+        if checksum is not None and checksum != _checksum(row):
+            raise DatabaseError(
+                f"the row with the key {row[0][:80]!r} was altered: its checksum does not fit what it says; "
+                "restore the database, or delete the row and run pear reproduce again"
+            )
+    if missing := sum(checksum is None for *_, checksum in found):
+        # an old database has none at all; one that has lost some of them is suspicious
+        level = logging.INFO if missing == len(found) else logging.WARNING
+        logger.log(
+            level, "%d of %d rows have no checksum: nobody can tell whether they were altered", missing, len(found)
+        )
+    return records
+
+
+def _checksum(values: Sequence[Any]) -> str:
+    """SHA-256 of the columns of a row, as they are stored."""
+    return hashlib.sha256(json.dumps(list(values)).encode()).hexdigest()
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+
+
+def _version(connection: sqlite3.Connection) -> str | None:
+    if "meta" not in _tables(connection):
+        return None
+    try:
+        found = connection.execute("SELECT value FROM meta WHERE name = 'schema_version'").fetchone()
+    except sqlite3.OperationalError:  # a table of that name, but not ours
+        return None
+    return None if found is None else str(found[0])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        with contextlib.suppress(json.JSONDecodeError):
+            return json.loads(value)
+    return value
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Readers and one writer at a time; the switch itself does not wait for others, so it is tried again."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError, json.JSONDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        if _is_damage(error):
+            raise DatabaseError(
+                f"{path} is damaged, or no database of runs: {reason}. It is left as it is: name another folder with "
+                "--out, or put a copy that is whole in its place; the program sqlite3 may save rows of it (.recover)"
+            ) from error
+        raise DatabaseError(
+            f"cannot use the database {path}: {reason}; name another folder with --out, or make room and allow writing"
+        ) from error
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether what is in the file is wrong, rather than that it cannot be reached or written."""
+    return isinstance(error, json.JSONDecodeError) or type(error) is sqlite3.DatabaseError

@@ -1,0 +1,216 @@
+"""The methods of the comparisons, paired over seeds: means, differences with their intervals, wins, and one figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pear.pages.section import Figure, Grid, Mark, Section
+from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS, METHODS, OURS, REFERENCE, TASKS, Comparison
+from pear_lab.experiments.record import Record
+from pear_lab.report.bootstrap import Interval, paired_difference, t_interval
+from pear_lab.report.cells import by_seed, own_cap, place, reduced, runs_of
+from pear_lab.report.compare import best_two
+from pear_lab.report.figures import METHOD_COLORS, Contrast, contrast_panel, save_contrasts
+from pear_lab.report.paired import paired_losses
+from pear_lab.report.published import Published
+from pear_lab.report.runs import Runs
+from pear_lab.report.tables import wanted
+
+DECIMALS = 3
+TITLES = {**METHODS, REFERENCE: "PEAR as published"}
+DEFINITION = (
+    "Normalised test regret in %, mean over the seeds that all methods of a line have; the lowest is bold. A "
+    "difference is PEAR guided less the other method, in percentage points, so that below zero PEAR guided is "
+    "better; then its 95 % interval, and the number of seeds in which PEAR guided is better. It is bold where the "
+    "interval leaves zero out. All methods of a line have the same data, first weights, batches, learning rate, "
+    "checks and patience: on paths and knapsacks those of the paper's protocol (a patience of 3 checks, the layer's "
+    "random start), on real data those of their own tables, where PEAR guided is trained on the squared error first, "
+    "and the others but MSE choose one setting of five by validation. Where each seed draws its own data, the "
+    "interval is "
+    "Student's for paired values; on real data it is a bootstrap over seeds and test instances, which weighs each "
+    "instance by its best value. The best other method is chosen by its mean on the test samples, which favours it. "
+    "Intervals are not adjusted for their number."
+)
+"""What the tables of the comparison show, in words."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A method against another on the same seeds.
+
+    Attributes:
+        points: the first's regret less the other's, percentage points.
+        wins: seeds in which the first is better; seeds: that both have.
+    """
+
+    points: Interval
+    wins: int
+    seeds: int
+
+    @property
+    def mark(self) -> Mark:
+        """As tables print it.
+
+        Example:
+            >>> Difference(Interval(-0.0471, -0.06, -0.034), 19, 20).mark
+            Mark(text='−0.047 (−0.060 to −0.034), 19 of 20', place=1)
+        """
+        estimate, low, high = (f"{value:+.{DECIMALS}f}".replace("-", "−") for value in self.points)
+        text = f"{estimate} ({low} to {high}), {self.wins} of {self.seeds}"
+        return Mark(text, int(self.points.clear))
+
+
+@dataclass(frozen=True)
+class Line:
+    """One cell of the experiments, with the runs that every method of the comparison has there.
+
+    Attributes:
+        item: which cell; label: in words.
+        runs: by method; values: regret in % by method and seed, of the seeds that all methods have.
+    """
+
+    item: Published
+    label: str
+    runs: Mapping[str, Sequence[Record]]
+    values: Mapping[str, Mapping[int, float]]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Of each method, in the table's order."""
+        return {name: sum(seeds.values()) / len(seeds) for name, seeds in self.values.items()}
+
+    @property
+    def best_other(self) -> str:
+        """The method of the lowest mean, ours left out."""
+        others = {name: mean for name, mean in self.means.items() if name != OURS}
+        return min(others, key=lambda name: others[name])
+
+    def difference(self, first: str, second: str) -> Difference:
+        """The first method against the second."""
+        a, b = self.values[first], self.values[second]
+        losses = paired_losses(self.runs[first], self.runs[second])
+        if losses:
+            task = TASKS[self.item.task]
+            lost, other, best = zip(*losses, strict=True)
+            shares = paired_difference(lost, other, best, shared=task.shared_test, block=task.block)
+            points = Interval(*(100.0 * share for share in shares))
+        else:
+            points = t_interval([a[seed] - b[seed] for seed in a])
+        return Difference(points, sum(a[seed] < b[seed] for seed in a), len(a))
+
+
+def latest(runs: Runs) -> Runs:
+    """Without runs of PEAR guided by other defaults than a task's last: defaults may change, the name does not."""
+    ours = sorted((run for run in runs.done if run.method == OURS), key=lambda run: run.created)
+    options = {run.task: run.settings.get("options") for run in ours}
+    kept = (run for run in runs.done if run.method != OURS or run.settings.get("options") == options[run.task])
+    return replace(runs, done=tuple(kept))
+
+
+def comparison_lines(runs: Runs) -> dict[str, list[Line]]:
+    """Task → the cells in which every method of its comparison has run on two seeds or more."""
+    found: dict[str, list[Line]] = {}
+    runs = latest(runs)
+    for comparison in COMPARISONS.values():
+        for line in _lines(comparison, runs, comparison.methods):
+            found.setdefault(line.item.task, []).append(line)
+    return found
+
+
+def other_lines(runs: Runs) -> dict[str, list[Line]]:
+    """Task → PEAR guided and one slower method, cell by cell, on the seeds of both."""
+    found: dict[str, list[Line]] = {}
+    runs = latest(runs)
+    for comparison in COMPARISONS.values():
+        for name in dict.fromkeys(one for names in comparison.others.values() for one in names):
+            pairs = {task: (name, OURS) for task, names in comparison.others.items() if name in names}
+            for line in _lines(comparison, runs, pairs):
+                found.setdefault(line.item.task, []).append(line)
+    return found
+
+
+def comparison_section(runs: Runs) -> Section | None:
+    """Tables and figure of the comparisons; None where nothing of them was run."""
+    tasks = comparison_lines(runs)
+    if not tasks:
+        return None
+    grids = tuple(_grid(task, lines) for task, lines in tasks.items())
+    grids += tuple(_other_grid(task, lines) for task, lines in other_lines(runs).items())
+    panels = contrasts(tasks)
+    figures = tuple(
+        Figure(
+            f"{title}: regret relative to PEAR as published",
+            FIGURE_CAPTION,
+            partial(contrast_panel, points),
+            {TITLES[name]: METHOD_COLORS[name] for name in dict.fromkeys(one.method for one in points)},
+        )
+        for title, points in panels.items()
+    )
+    picture = partial(save_contrasts, panels)
+    return Section("comparison", "PEAR guided beside the others", (DEFINITION,), grids, figures, picture)
+
+
+FIGURE_CAPTION = (
+    "The mean regret of each method over that of PEAR as published, with the 95 % interval of their paired difference; "
+    "below 1 is better. Log scale."
+)
+
+
+def contrasts(tasks: Mapping[str, Sequence[Line]]) -> dict[str, list[Contrast]]:
+    """Title of each panel → its points: every method against PEAR as published."""
+    panels: dict[str, list[Contrast]] = {}
+    for task, lines in tasks.items():
+        points = panels.setdefault(TASKS[task].title, [])
+        for line in lines:
+            reference = line.means[REFERENCE]
+            for name in line.values:
+                if name != REFERENCE:
+                    apart = line.difference(name, REFERENCE).points
+                    points.append(Contrast(name, line.label, Interval(*(1.0 + value / reference for value in apart))))
+    return panels
+
+
+def _lines(comparison: Comparison, runs: Runs, methods: Mapping[str, Sequence[str]]) -> Iterator[Line]:
+    for experiment in (EXPERIMENTS[name] for name in comparison.experiments):
+        for item in wanted(experiment, runs):
+            if item.method != REFERENCE or item.metric != "normalized_regret_pct" or item.task not in methods:
+                continue
+            items = {name: replace(item, method=name) for name in methods[item.task]}
+            groups = {name: runs_of(runs, one) for name, one in items.items()}
+            values = {name: by_seed(groups[name], one) for name, one in items.items()}
+            seeds = sorted(set.intersection(*(set(one) for one in values.values())))
+            if len(seeds) < 2 or any(reduced(group[0]) for group in groups.values()):
+                continue
+            kept = {name: [run for run in group if run.seed in seeds] for name, group in groups.items()}
+            shared = {name: {seed: one[seed] for seed in seeds} for name, one in values.items()}
+            yield Line(item, place(item)[2], kept, shared)
+
+
+def _grid(task: str, lines: Sequence[Line]) -> Grid:
+    names = list(lines[0].values)
+    header = ("", *(TITLES[name] for name in names), "less PEAR as published", "less the best other")
+    rows = []
+    for line in lines:
+        places = best_two(list(line.means.values()), DECIMALS)
+        means = [Mark(f"{m:.{DECIMALS}f}", int(p == 1)) for m, p in zip(line.means.values(), places, strict=True)]
+        published, other = (line.difference(OURS, name).mark for name in (REFERENCE, line.best_other))
+        against = Mark(f"{other.text} ({TITLES[line.best_other]})", other.place)
+        rows.append((line.label, *means, published, against))
+    options = lines[0].runs[OURS][0].settings.get("options", {})
+    words = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))
+    return Grid(TASKS[task].title, header, tuple(rows), f"PEAR guided is PEARLoss(problem, {words}).")
+
+
+def _other_grid(task: str, lines: Sequence[Line]) -> Grid:
+    rows = []
+    for line in lines:
+        other = next(name for name in line.values if name != OURS)
+        ours, theirs = (f"{line.means[name]:.{DECIMALS}f}" for name in (OURS, other))
+        cap = own_cap(line.runs[other][0])
+        name = TITLES[other] if cap is None else f"{TITLES[other]}, {cap:g} s"
+        rows.append((line.label, name, theirs, ours, line.difference(OURS, other).mark))
+    header = ("", "Method", "Its regret", "PEAR guided", "PEAR guided less the method")
+    words = "On the seeds that both have. Seconds after a name are its time cap, where that is not the paper's."
+    return Grid(f"{TASKS[task].title}, slower methods", header, tuple(rows), words)

@@ -1,0 +1,319 @@
+"""Recipes of random problems: a few small choices each, so that a failing one can be shrunk, and what they make.
+
+Every family is a function of a recipe and a random generator that returns a ``Case``. Most plant a point first and
+place rows and bounds around it; what is meant to be infeasible, unbounded or undecidable is made so on purpose. Whether
+an answer is right is not known here: the judge finds that out from the arrays.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from pear_lab.stress.parts import Fields, Recipe, Rng, curvature, leading, polytope, priced, times
+from pear_lab.stress.sample import Case
+
+__all__ = ["FAMILIES", "Recipe", "build", "draw"]
+
+
+def build(recipe: Recipe) -> Case:
+    """The problems of a recipe; the same recipe gives the same numbers."""
+    rng = np.random.default_rng([recipe.seed, zlib.crc32(recipe.family.encode())])
+    return FAMILIES[recipe.family](recipe, rng)
+
+
+def draw(rng: Rng, family: str, batch: int = 8) -> Recipe:
+    """A random recipe of a family: mostly small, now and then with up to 40 variables."""
+    n = int(rng.integers(1, 13)) if rng.random() < 0.93 else int(rng.integers(13, 41))
+    return Recipe(
+        family=family,
+        n=n,
+        equalities=int(rng.integers(0, max(1, n // 2) + 1)) if rng.random() < 0.7 else 0,
+        rows=int(rng.integers(0, n + 3)),
+        batch=batch,
+        exponent=int(rng.integers(0, 13)),
+        curved=bool(rng.random() < 0.5),
+        smoothed=bool(rng.random() < 0.6),
+        per_sample=bool(rng.random() < 0.3),
+        maximise=bool(rng.random() < 0.2),
+        seed=int(rng.integers(2**31)),
+    )
+
+
+def well_scaled(r: Recipe, rng: Rng) -> Case:
+    """Everything of size 1."""
+    return priced(r, rng, polytope(r, rng))
+
+
+def badly_scaled(r: Recipe, rng: Rng) -> Case:
+    """Variables, rows and costs in units of 1e-6 to 1e6."""
+    fields, span = polytope(r, rng), r.exponent / 2
+    d, a, g = (10.0 ** rng.uniform(-span, span, k) for k in (r.n, r.equalities, r.rows))
+    if r.curved:
+        fields["Q"] = curvature(r, rng, leading(r)) / d / d[:, None]
+    fields |= {"A": a[:, None] * fields["A"] / d, "b": a * fields["b"]}
+    fields |= {"G": g[:, None] * fields["G"] / d, "h": g * fields["h"]}
+    fields |= {"lb": fields["lb"] * d, "ub": fields["ub"] * d}
+    case = priced(r, rng, fields)
+    unit = 10.0 ** rng.uniform(-span, span)
+    if "Q" in case.fields:
+        case.fields["Q"] = unit * case.fields["Q"]
+    # smoothing adds the same λ to every variable, whatever its unit
+    lam = case.smoothing * unit / float(np.median(d)) ** 2
+    return replace(case, cost=unit * case.cost / d, true=unit * case.true / d, smoothing=lam)
+
+
+def degenerate(r: Recipe, rng: Rng) -> Case:
+    """Small integers everywhere: many rows through one vertex, ties between costs, costs that are zero."""
+    fields = polytope(r, rng, whole=True)
+    return priced(r, rng, fields, cost=rng.integers(-2, 3, (r.batch, r.n)).astype(float))
+
+
+def nearly_parallel(r: Recipe, rng: Rng) -> Case:
+    """Rows that differ from others by 1e-6 to 1e-10 of their size, and pass near the same point."""
+    r = replace(r, rows=max(r.rows, 2), n=max(r.n, 2))
+    fields, apart = polytope(r, rng), 10.0 ** -(6 + 4 * r.exponent / 12)
+    lead = leading(r)
+    x = (fields["lb"] + fields["ub"]) / 2
+    near = fields["G"] + apart * rng.normal(size=fields["G"].shape)
+    gap = np.where(rng.random(fields["h"].shape) < 0.5, 0.0, apart * rng.uniform(0, 1, fields["h"].shape))
+    fields |= {"lb": x - 3.0, "ub": x + 3.0}
+    h = fields["h"]
+    fields["h"] = np.concatenate([h, h + times(near - fields["G"], x) + gap], -1)
+    fields["G"] = np.concatenate([fields["G"], near], -2)
+    if r.equalities and rng.random() < 0.3:
+        again = fields["A"][..., :1, :] + apart * rng.normal(size=(*lead, 1, r.n))
+        fields["A"] = np.concatenate([fields["A"], again], -2)
+        fields["b"] = times(fields["A"], x)
+        fields["h"] = np.maximum(fields["h"], times(fields["G"], x))
+    else:
+        fields["b"] = times(fields["A"], x)
+        fields["h"] = np.maximum(fields["h"], times(fields["G"], x))
+    return priced(r, rng, fields)
+
+
+def repeated_rows(r: Recipe, rng: Rng) -> Case:
+    """Rows that are there twice, or in other units, equalities as pairs of inequalities, and rows without an entry."""
+    f = polytope(r, rng)
+    unit = float(rng.choice([1.0, 2.0, 3.0, 1e-3, -1.0]))
+    zero, lead = np.zeros((*leading(r), 1, r.n)), leading(r)
+    f["A"] = np.concatenate([f["A"], unit * f["A"], zero], -2)
+    f["b"] = np.concatenate([f["b"], unit * f["b"], np.zeros((*lead, 1))], -1)
+    f["G"] = np.concatenate([f["G"], abs(unit) * f["G"], f["G"], zero, zero], -2)
+    f["h"] = np.concatenate([f["h"], abs(unit) * f["h"], f["h"], np.zeros((*lead, 1)), np.ones((*lead, 1))], -1)
+    if rng.random() < 0.4:
+        f["G"] = np.concatenate([f["G"], f["A"], -f["A"]], -2)
+        f["h"] = np.concatenate([f["h"], f["b"], -f["b"]], -1)
+        del f["A"], f["b"]
+    return priced(r, rng, f)
+
+
+def contradictory(r: Recipe, rng: Rng) -> Case:
+    """Rows that contradict each other, clearly or by as little as 1e-12; half of the samples do not."""
+    r = replace(r, rows=max(r.rows, 1), per_sample=True)
+    f, by = polytope(r, rng), 10.0 ** -float(r.exponent)
+    kind = rng.integers(3)
+    wrong = by * rng.integers(0, 2, r.batch)
+    if kind == 0:  # an equality twice, with another right-hand side
+        again = f["G"][:, :1]
+        f["A"] = np.concatenate([f["A"], again, 2.0 * again], 1)
+        reached = times(again, (f["lb"] + f["ub"]) / 2)
+        f["b"] = np.concatenate([times(f["A"][:, :-2], (f["lb"] + f["ub"]) / 2), reached, 2 * reached], 1)
+        f["b"][:, -1] += wrong
+        f["h"] = np.maximum(f["h"], times(f["G"], (f["lb"] + f["ub"]) / 2))
+    elif kind == 1:  # two inequalities with nothing between them
+        f["G"] = np.concatenate([f["G"], -f["G"][:, :1]], 1)
+        f["h"] = np.concatenate([f["h"], -f["h"][:, :1] - wrong[:, None]], 1)
+    else:  # a row that the bounds cannot reach
+        lowest = np.where(f["G"] > 0, f["G"] * f["lb"][:, None], f["G"] * f["ub"][:, None]).sum(2)
+        f["h"][:, 0] = np.where(wrong > 0, lowest[:, 0] - wrong, f["h"][:, 0])
+    return priced(r, rng, f)
+
+
+def bounds(r: Recipe, rng: Rng) -> Case:
+    """Variables that are fixed, free, or bounded on one side; rows that are absent."""
+    f = polytope(r, rng)
+    x = (f["lb"] + f["ub"]) / 2
+    kind = rng.integers(0, 5, f["lb"].shape)
+    f["lb"] = np.where(kind == 0, x, np.where((kind == 1) | (kind == 2), -np.inf, f["lb"]))
+    f["ub"] = np.where(kind == 0, x, np.where((kind == 1) | (kind == 3), np.inf, f["ub"]))
+    f["b"], f["h"] = times(f["A"], x), np.maximum(f["h"], times(f["G"], x))
+    f["h"] = np.where(rng.random(f["h"].shape) < 0.2, np.inf, f["h"])
+    return priced(r, rng, f)
+
+
+def huge_bounds(r: Recipe, rng: Rng) -> Case:
+    """Bounds of 1e10 to 1e150 that stand for "none", on some or all variables."""
+    f = polytope(r, rng)
+    huge = 10.0 ** rng.choice([10, 12, 15, 19, 20, 30, 100, 150])
+    x = (f["lb"] + f["ub"]) / 2
+    f["b"], f["h"] = times(f["A"], x), np.maximum(f["h"], times(f["G"], x))
+    low, high = rng.random(f["lb"].shape) < 0.7, rng.random(f["lb"].shape) < 0.7
+    f["lb"], f["ub"] = np.where(low, -huge, f["lb"]), np.where(high, huge, f["ub"])
+    return priced(r, rng, f)
+
+
+def low_rank(r: Recipe, rng: Rng) -> Case:
+    """Curvature of low rank, exactly: small integers times their transpose. Zero cost in a part of them."""
+    f = polytope(r, rng, whole=rng.random() < 0.5)
+    F = rng.integers(-2, 3, (*leading(r), r.n, max(1, r.n // 2))).astype(float)
+    f["Q"] = F @ np.swapaxes(F, -1, -2)
+    if r.exponent > 8:
+        free = rng.random(f["lb"].shape) < 0.5
+        f["lb"], f["ub"] = np.where(free, -np.inf, f["lb"]), np.where(free, np.inf, f["ub"])
+    cost = None
+    if r.exponent % 3 == 0:
+        cost = np.zeros((r.batch, r.n))
+    elif r.exponent % 3 == 1:  # in the range of Q, so that it is bounded
+        cost = (
+            np.einsum("...ij,bj->bi", f["Q"], rng.integers(-2, 3, (r.batch, r.n)).astype(float))
+            if not r.per_sample
+            else None
+        )
+    return priced(replace(r, smoothed=r.smoothed and r.exponent % 2 == 0), rng, f, cost)
+
+
+def flat(r: Recipe, rng: Rng) -> Case:
+    """Zero cost, and a singular curvature whose null space meets the constraints: every gradient vanishes."""
+    F = rng.integers(-2, 3, (r.n, max(1, r.n // 2))).astype(float)
+    if r.exponent % 2:
+        F = F + rng.normal(size=F.shape)
+    F[-1] -= F.sum(0)  # so that equal entries are in the null space
+    x = np.full(r.n, float(rng.integers(-2, 3)))
+    A, G = rng.normal(size=(r.equalities, r.n)), rng.normal(size=(r.rows, r.n))
+    room = rng.uniform(0.0, 1.0, r.rows) * (rng.random(r.rows) < 0.7)
+    below, above = np.where(rng.random((2, r.n)) < 0.3, np.inf, rng.integers(0, 3, (2, r.n)))
+    f: Fields = {"Q": F @ F.T, "A": A, "b": A @ x, "G": G, "h": G @ x + room, "lb": x - below, "ub": x + above}
+    return priced(replace(r, per_sample=False, smoothed=False), rng, f, cost=np.zeros((r.batch, r.n)))
+
+
+def ill_conditioned(r: Recipe, rng: Rng) -> Case:
+    """Curvature with eigenvalues from 1 down to 1e-12; bounds on all variables, on some or on none."""
+    V = np.linalg.qr(rng.normal(size=(r.n, r.n)))[0]
+    values = 10.0 ** -rng.uniform(0.0, r.exponent, r.n)
+    values[0] = 1.0
+    f: Fields = polytope(r, rng)
+    Q = (V * values) @ V.T
+    f["Q"] = (Q + Q.T) / 2
+    if rng.random() < 0.6:
+        x = (f["lb"] + f["ub"]) / 2
+        f["b"], f["h"] = times(f["A"], x), np.maximum(f["h"], times(f["G"], x))
+        free = rng.random(f["lb"].shape) < rng.choice([0.5, 1.0])
+        f["lb"], f["ub"] = np.where(free, -np.inf, f["lb"]), np.where(free, np.inf, f["ub"])
+    return priced(replace(r, smoothed=False), rng, f)
+
+
+def hilbert(r: Recipe, rng: Rng) -> Case:
+    """Equalities whose rows are those of a Hilbert matrix."""
+    n = min(r.n, 12)
+    r = replace(r, n=n, equalities=max(1, min(n, r.exponent)), rows=0, per_sample=False)
+    i = np.arange(n)
+    A = (1.0 / (1.0 + i[:, None] + i))[: r.equalities]
+    x = rng.integers(-2, 3, n).astype(float)
+    return priced(r, rng, {"A": A, "b": A @ x, "lb": x - 2.0, "ub": x + 2.0})
+
+
+def unbounded(r: Recipe, rng: Rng) -> Case:
+    """Linear costs along variables without bounds; some samples are held by a row or by the sign of their cost."""
+    r = replace(r, smoothed=False, curved=False)
+    f = polytope(r, rng)
+    free = rng.random(r.n) < 0.5
+    f["ub"] = np.where(free, np.inf, f["ub"])
+    f["lb"] = np.where(free & (rng.random(r.n) < 0.3), -np.inf, f["lb"])
+    if r.rows and rng.random() < 0.5:
+        f["G"] = np.abs(f["G"])
+        f["h"] = np.abs(f["h"]) + times(f["G"], np.where(np.isfinite(f["lb"]), f["lb"], 0.0))
+    return priced(r, rng, f)
+
+
+def mixes(r: Recipe, rng: Rng) -> Case:
+    """Good, infeasible, unbounded, not finite and not convex samples in one batch, by fields of the call."""
+    r = replace(r, per_sample=True, smoothed=False, rows=max(r.rows, 1))
+    f = polytope(r, rng)
+    free = rng.random((r.batch, r.n)) < 0.2
+    f["ub"] = np.where(free, np.inf, f["ub"])
+    case = priced(r, rng, f)
+    kind = rng.integers(0, 8, r.batch)
+    lb, ub, h = f["lb"].copy(), f["ub"].copy(), f["h"].copy()
+    lb[kind == 0, 0] = 3.0 + np.where(np.isfinite(ub[kind == 0, 0]), ub[kind == 0, 0], 0.0)
+    ub[kind == 0, 0] = lb[kind == 0, 0] - 1.0
+    h[kind == 1, 0] = -np.inf
+    h[kind == 2, 0] = -1e3
+    case.cost[kind == 3, 0] = rng.choice([np.nan, np.inf, -np.inf])
+    lb[kind == 4, -1] = np.nan
+    overrides = {"lb": lb, "ub": ub, "h": h}
+    if r.curved:
+        Q = case.fields["Q"].copy()
+        Q[kind == 5] -= (1.0 if case.sense == "min" else -1.0) * 3.0 * np.eye(r.n)
+        overrides["Q"] = Q
+    return replace(case, overrides=overrides)
+
+
+def sparse(r: Recipe, rng: Rng) -> Case:
+    """Matrices in SciPy's sparse form; one in forty large enough to stay sparse."""
+    large = r.seed % 40 == 0
+    r = replace(r, per_sample=False, n=520 if large else r.n, batch=min(r.batch, 4) if large else r.batch)
+    r = replace(r, rows=60 if large else max(1, r.rows), equalities=20 if large else r.equalities)
+    f = polytope(r, rng)
+    density = 0.01 if large else 0.3
+    x = (f["lb"] + f["ub"]) / 2
+    for rows, rhs, room in (("A", "b", 0.0), ("G", "h", 1.0)):
+        f[rows] = np.where(rng.random(f[rows].shape) < density, f[rows], 0.0)
+        f[rhs] = f[rows] @ x + room * rng.uniform(0, 1, len(f[rhs]))
+    if r.curved:
+        f["Q"] = np.diag(rng.uniform(0.1, 2.0, r.n))
+    return priced(r, rng, f, sparse=True)
+
+
+def integer(r: Recipe, rng: Rng) -> Case:
+    """Integer programs with small integer or real coefficients, some with rows in units down to 1e-10."""
+    n = min(r.n, 8)
+    r = replace(r, n=n, equalities=min(r.equalities, 1), per_sample=False, smoothed=False, curved=False)
+    r = replace(r, rows=max(1, min(r.rows, 4)))
+    f = polytope(r, rng, whole=True)
+    if rng.random() < 0.5:
+        f["G"] = f["G"] + rng.normal(size=f["G"].shape)
+    unit = 10.0 ** -float(r.exponent - 2) if r.exponent > 6 else 1.0
+    f["G"], f["h"] = unit * f["G"], unit * f["h"]
+    marks = rng.random(n) < (1.0 if rng.random() < 0.7 else 0.6)
+    marks[0] = True
+    return priced(r, rng, f, integer=marks)
+
+
+def big_m(r: Recipe, rng: Rng) -> Case:
+    """Flows x ≤ M y that may be opened at a price, M from 1e2 to 1e8 and the demand far below it."""
+    k = max(1, min(r.n // 2, 4))
+    r = replace(r, n=2 * k, per_sample=False, smoothed=False, curved=False, maximise=False)
+    M = 10.0 ** (2 + r.exponent / 2)
+    x, y = np.hstack([np.eye(k), -M * np.eye(k)]), np.hstack([np.ones(k), np.zeros(k)])
+    demand = rng.uniform(0.5, 5.0) * k
+    G = np.vstack([x, -y])
+    h = np.concatenate([np.zeros(k), [-demand]])
+    ub = np.concatenate([np.full(k, M if rng.random() < 0.5 else 1e9), np.ones(k)])
+    costs = np.hstack([rng.uniform(0.1, 2.0, (r.batch, k)), rng.uniform(0.1, 20.0, (r.batch, k))])
+    marks = np.arange(2 * k) >= k
+    return priced(r, rng, {"G": G, "h": h, "lb": np.zeros(2 * k), "ub": ub}, cost=costs, integer=marks)
+
+
+FAMILIES: dict[str, Callable[[Recipe, Rng], Case]] = {
+    "well scaled": well_scaled,
+    "badly scaled": badly_scaled,
+    "degenerate": degenerate,
+    "nearly parallel": nearly_parallel,
+    "repeated rows": repeated_rows,
+    "contradictory": contradictory,
+    "bounds": bounds,
+    "huge bounds": huge_bounds,
+    "low rank": low_rank,
+    "flat": flat,
+    "ill-conditioned": ill_conditioned,
+    "Hilbert": hilbert,
+    "unbounded": unbounded,
+    "mixes": mixes,
+    "sparse": sparse,
+    "integer": integer,
+    "big M": big_m,
+}

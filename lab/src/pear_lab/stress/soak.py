@@ -1,0 +1,304 @@
+"""Long training through degenerate points: does memory grow, do steps slow down, are answers still right at the end?"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from pear.decisions import solve
+from pear.losses import PEARLoss
+from pear.losses.last_call import LastCall
+from pear.optimality.point import Status
+from pear.problem import Problem
+from pear.tasks import shortest_path
+from pear.train import FitConfig, fit
+from pear_lab.benchmarks.memory_job import peak
+from pear_lab.stress.examine import answers
+from pear_lab.stress.judge import Answered, differs, judge, tangent_of, wrong_gradient
+from pear_lab.stress.parts import Fields, Recipe, Rng, polytope
+from pear_lab.stress.sample import DIMENSIONS, Case
+
+GROWTH = 0.01
+"""Share by which resident memory may grow after the first tenth of the steps."""
+SLOWDOWN = 1.25
+"""How much longer a step may take in the last tenth of the steps than in the first.
+
+Of each tenth, the processor time that one in ten steps stays below, by that of plain steps of torch taken in between:
+others on the machine slow down both.
+"""
+
+_SAMPLES, _BATCH, _FEATURES = 64, 16, 3
+_SMOOTHING = 0.25
+_TIE, _ANEW = 10, 100  # steps between two moments at which costs tie exactly, and at which training begins anew
+_JUDGED = 100  # steps between two judgements
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What is trained on.
+
+    Attributes:
+        name: of it.
+        draw: makes the fields of its problem.
+        sense: "min" or "max".
+        solver: of the loss.
+        keyed: samples have ids, so that warm starts are kept.
+        epochs: trained by ``pear.fit``, in compiled epochs, instead of step by step.
+    """
+
+    name: str
+    draw: Callable[[Rng], Fields]
+    sense: str = "min"
+    solver: str = "auto"
+    keyed: bool = True
+    epochs: bool = False
+
+
+@dataclass
+class Soaked:
+    """What came of one structure.
+
+    Attributes:
+        structure: its name; steps: taken.
+        statuses: by name, over all samples of the steps that were looked at.
+        early, late: resident bytes after the first tenth of the steps, and at the end.
+        first, last: seconds of a step in the first and in the last tenth; plain: of plain steps of torch, in both.
+        judged: answers that were judged; gradients: of which had a gradient that must exist, and was compared.
+        wrong: why, of those that are.
+    """
+
+    structure: str
+    steps: int = 0
+    statuses: Counter[str] = field(default_factory=Counter)
+    early: int = 0
+    late: int = 0
+    first: float = 0.0
+    last: float = 0.0
+    plain: tuple[float, float] = (1.0, 1.0)
+    judged: int = 0
+    gradients: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def growth(self) -> float:
+        """Of resident memory, as a share."""
+        return self.late / self.early - 1.0
+
+    @property
+    def slowdown(self) -> float:
+        """Of a step, by that of plain steps of torch."""
+        return self.last / self.first * self.plain[0] / self.plain[1]
+
+    def missed(self) -> list[str]:
+        """The goals that are missed, in words."""
+        found = [f"{self.structure}: {why}" for why in self.wrong]
+        if self.growth > GROWTH:
+            found.append(f"{self.structure}: memory grew by {self.growth:.1%} (goal {GROWTH:.0%})")
+        if self.slowdown > SLOWDOWN:
+            found.append(f"{self.structure}: a step takes {self.slowdown:.2f} times as long (goal {SLOWDOWN})")
+        if not self.statuses["SOLVED"] or self.statuses["INACCURATE"]:
+            found.append(f"{self.structure}: {self.statuses['INACCURATE']} samples are inaccurate")
+        return found
+
+
+def _paths(rng: Rng) -> Fields:
+    problem = shortest_path((5, 5)).problem
+    return {name: getattr(problem, name).numpy() for name in ("A", "b", "lb")}
+
+
+def _assignment(rng: Rng) -> Fields:
+    """Every vertex is degenerate, one equality follows from the others, and one is there twice."""
+    side = np.arange(16) // 4, np.arange(16) % 4
+    A = np.array([group == k for group in side for k in range(4)], float)
+    return {"A": np.vstack([A, A[:1]]), "b": np.ones(9), "lb": np.zeros(16)}
+
+
+def _repeated(rng: Rng) -> Fields:
+    """Knapsacks whose rows are there twice, once in other units."""
+    weights = rng.integers(1, 5, (3, 12)).astype(float)
+    h = weights.sum(1) // 2
+    return {
+        "G": np.vstack([weights, weights, 8 * weights]),
+        "h": np.r_[h, h, 8 * h],
+        "lb": np.zeros(12),
+        "ub": np.ones(12),
+    }
+
+
+def _vertices(rng: Rng) -> Fields:
+    """Small integers: many rows through one vertex."""
+    return polytope(Recipe("degenerate", n=8, equalities=2, rows=6), rng, whole=True)
+
+
+def _curved(rng: Rng) -> Fields:
+    """A curvature of low rank on the simplex."""
+    L = rng.integers(-1, 2, (10, 3)).astype(float)
+    return {"Q": L @ L.T, "A": np.ones((1, 10)), "b": np.ones(1), "lb": np.zeros(10), "ub": np.full(10, 0.5)}
+
+
+def _infeasible(rng: Rng) -> Fields:
+    """Rows of their own, which contradict each other in an eighth of the samples."""
+    G = rng.integers(0, 3, (4, 8)).astype(float)
+    h = rng.integers(4, 9, (_SAMPLES, 4)).astype(float)
+    least = np.where(np.arange(_SAMPLES) % 8 == 0, -9.0, 0.0)
+    return {"G": np.vstack([G, -np.ones((1, 8))]), "h": np.c_[h, least], "lb": np.zeros(8), "ub": np.ones(8)}
+
+
+STRUCTURES = (
+    Structure("paths", _paths),
+    Structure("paths, in compiled epochs", _paths, epochs=True),
+    Structure("assignments", _assignment),
+    Structure("assignments without ids", _assignment, keyed=False),
+    Structure("assignments, interior point", _assignment, solver="pear"),
+    Structure("repeated rows", _repeated, sense="max"),
+    Structure("many rows through a vertex", _vertices),
+    Structure("curvature of low rank", _curved),
+    Structure("some samples infeasible", _infeasible, sense="max"),
+)
+
+
+def soak_all(steps: int, seed: int = 0, show: Callable[[str, int], None] = lambda name, steps: None) -> list[Soaked]:
+    """Train on every structure, one after the other, so many steps in all.
+
+    Args:
+        steps: of all together.
+        seed: of what is drawn.
+        show: called with the name of the structure, and with the steps done since it was called last.
+    """
+    each = max(40, -(-steps // len(STRUCTURES)))
+    return [soak(one, each, seed, lambda done, name=one.name: show(name, done)) for one in STRUCTURES]  # type: ignore
+
+
+def soak(structure: Structure, steps: int, seed: int = 0, show: Callable[[int], None] = lambda steps: None) -> Soaked:
+    """Train for so many steps, and watch.
+
+    Args:
+        structure: what is trained on.
+        steps: 40 at least.
+        seed: of what is drawn.
+        show: called with the number of steps that are done since it was called last.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # failed samples are part of it
+        training = _Training(structure, steps, seed, show)
+        training.by_epochs() if structure.epochs else training.by_steps()
+    return training.found
+
+
+class _Training:
+    """One training, and what is noted of it."""
+
+    def __init__(self, structure: Structure, steps: int, seed: int, show: Callable[[int], None]) -> None:
+        self.structure, self.steps, self.show = structure, steps, show
+        self.rng = np.random.default_rng(seed)
+        self.fields: Fields = structure.draw(self.rng)
+        problem = Problem(**self.fields, sense=structure.sense)
+        self.loss = PEARLoss(problem, _SMOOTHING, 0.0, 0.0, structure.solver, "mask")
+        n = problem.n
+        self.model = nn.Linear(_FEATURES, n, bias=False).double()
+        self.X = torch.from_numpy(self.rng.integers(-1, 2, (_SAMPLES, _FEATURES)).astype(float))
+        self.C = torch.from_numpy(self.rng.integers(-2, 3, (_SAMPLES, n)).astype(float))
+        self.found, self.seconds, self.plain = Soaked(structure.name), list[float](), list[float]()
+        other = nn.Linear(_FEATURES, n, bias=False).double()
+        self.other, self.optimizer = other, torch.optim.SGD(other.parameters(), 1e-3, momentum=0.9)
+        self._tie(anew=True)
+        self.began = time.process_time()
+
+    def by_steps(self) -> None:
+        """Batch after batch."""
+        optimizer = torch.optim.SGD(self.model.parameters(), 0.1, momentum=0.9)
+        while self.found.steps < self.steps:
+            for rows in torch.from_numpy(self.rng.permutation(_SAMPLES)).split(_BATCH):
+                optimizer.zero_grad()
+                keys = rows if self.structure.keyed else None
+                self.loss(self.model(self.X[rows]), self.C[rows], keys=keys).backward()
+                optimizer.step()
+                self._note(1)
+
+    def by_epochs(self) -> None:
+        """With ``pear.fit``; the last batch is looked at after each epoch."""
+        steps = _SAMPLES // _BATCH
+        epochs = -(-self.steps // steps)
+        config = FitConfig(batch_size=_BATCH, max_epochs=epochs, check_every=100, patience=epochs, start="given")
+        data = self.X, self.C
+        fit(self.model, self.loss, data, data, config=config, progress=lambda now: self._note(steps))
+
+    def _note(self, steps: int) -> None:
+        """Count what has been done since the last call, and set the stage for what comes."""
+        now, found, last = time.process_time(), self.found, self.loss.last
+        assert last is not None
+        before, found.steps = found.steps, found.steps + steps
+        self.seconds.append((now - self.began) / steps)
+        found.statuses.update(Status(code).name for code in last.status.tolist())
+        if before // _JUDGED != found.steps // _JUDGED:
+            self._judge(last)
+            self.show(_JUDGED)
+        if before // _TIE != found.steps // _TIE:
+            self._tie(anew=before // _ANEW != found.steps // _ANEW)
+        if before < self.steps // 10 <= found.steps:
+            found.early = resident()
+        if before < self.steps <= found.steps:
+            found.late, tenth = resident(), len(self.seconds) // 10
+            found.first, found.last = (quickest(part) for part in (self.seconds[:tenth], self.seconds[-tenth:]))
+            found.plain = quickest(self.plain[:tenth]), quickest(self.plain[-tenth:])
+        self._plain_step()
+        self.began = time.process_time()
+
+    def _plain_step(self) -> None:
+        """A step on the squared error, which keeps nothing: how fast the machine is now."""
+        began = time.process_time()
+        self.optimizer.zero_grad()
+        (self.other(self.X[:_BATCH]) - self.C[:_BATCH]).square().mean().backward()
+        self.optimizer.step()
+        self.plain.append(time.process_time() - began)
+
+    def _tie(self, anew: bool) -> None:
+        """Weights on a grid of quarters: costs of whole features tie exactly. ``anew``: drawn afresh, not rounded."""
+        with torch.no_grad():
+            weight = self.model.weight
+            drawn = torch.from_numpy(self.rng.integers(-8, 9, tuple(weight.shape)).astype(float))
+            weight.copy_((drawn if anew else (4 * weight).round()) / 4)
+
+    def _judge(self, last: LastCall) -> None:
+        """Have one sample of the last batch judged: its status, its decision, and its gradient where one must exist."""
+        call, i, found = last._call, int(self.rng.integers(len(last.regret))), self.found
+        cost, true = (part[i : i + 1].numpy() for part in (call.predicted, call.true))
+        own = {k: v[[call.keys[i]]] if v.ndim > DIMENSIONS[k] else v for k, v in self.fields.items()}  # type: ignore
+        case = Case("soak", cost, true, own, smoothing=_SMOOTHING, sense=self.structure.sense)
+        problem, program = Problem(**case.problem_fields()), case.sample(0)
+        answer = answers(case, solve(problem, case.cost, _SMOOTHING, "auto", "mask"))[0]
+        verdict = judge(program, answer)
+        why = verdict.reason if verdict.kind in ("wrong", "inaccurate") else ""
+        mine = Answered(Status(int(last.status[i])).name, last.decision[i].numpy(), float("nan"))
+        why = why or differs(program, mine, answer, verdict)
+        space = tangent_of(program, verdict)
+        found.judged += 1
+        if space is not None and mine.status == "SOLVED":
+            found.gradients += 1
+            why = why or wrong_gradient(space, last._parts.exact[i].numpy(), cost[0] - true[0])
+        if why:
+            found.wrong.append(f"step {found.steps}: {why}")
+
+
+def quickest(seconds: list[float]) -> float:
+    """What one in ten stays below."""
+    return float(np.quantile(seconds, 0.1))
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds; the most that it has held, where the system tells no more."""
+    gc.collect()
+    try:
+        return int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return peak()

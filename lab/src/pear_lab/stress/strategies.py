@@ -1,0 +1,42 @@
+"""Hypothesis strategies over recipes: what fails is shrunk to few variables, few rows and a mild exponent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pear.errors import MissingExtraError
+from pear_lab.stress.recipes import FAMILIES, Recipe
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+
+def recipes(families: list[str] | None = None, batch: int = 4, largest: int = 12) -> SearchStrategy[Recipe]:
+    """Recipes of the families named, or of all.
+
+    Args:
+        families: names in ``recipes.FAMILIES``.
+        batch: samples of each case.
+        largest: number of variables.
+
+    Raises:
+        MissingExtraError: hypothesis is not installed.
+    """
+    try:
+        from hypothesis import strategies as st
+    except ImportError as error:
+        raise MissingExtraError("strategies need the package hypothesis; run pip install 'pear-dfl[dev]'") from error
+    return st.builds(
+        Recipe,
+        family=st.sampled_from(list(FAMILIES) if families is None else families),
+        n=st.integers(1, largest),
+        equalities=st.integers(0, max(1, largest // 2)),
+        rows=st.integers(0, largest + 2),
+        batch=st.just(batch),
+        exponent=st.integers(0, 12),
+        curved=st.booleans(),
+        smoothed=st.booleans(),
+        per_sample=st.booleans(),
+        maximise=st.booleans(),
+        seed=st.integers(0, 2**31 - 1),
+    )

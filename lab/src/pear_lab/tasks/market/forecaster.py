@@ -1,0 +1,93 @@
+"""DLinear with RevIN: a month of returns from a quarter, by two linear maps that all assets share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pear.errors import ProblemError
+from pear_lab.tasks.market.windows import AHEAD, WINDOW
+
+_EPS = 1e-5
+
+
+class Forecaster(nn.Module):
+    """Returns known so far → the same followed by the forecast.
+
+    RevIN takes mean and deviation of every window off and puts them back on the forecast, with a scale and an offset
+    for each asset. In between, a moving average (its ends repeated) parts the window into trend and season; each has a
+    linear map from ``window`` to ``ahead`` days that is the same for all assets.
+
+    Args:
+        assets: n.
+        window: days known.
+        ahead: days forecast.
+        average: length of the moving average, odd.
+        generator: draws the first weights; uniform within ±1/√window, as ``torch.nn.Linear`` does.
+        dtype: of the weights; float64 keeps gradients exact.
+
+    Example:
+        >>> model = Forecaster(assets=3)
+        >>> model(torch.zeros(2, 3, 63, dtype=torch.float64)).shape
+        torch.Size([2, 3, 84])
+    """
+
+    _average: Tensor
+
+    def __init__(
+        self,
+        assets: int,
+        window: int = WINDOW,
+        ahead: int = AHEAD,
+        average: int = 25,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        super().__init__()
+        if average < 1 or average % 2 == 0:
+            raise ProblemError(f"average must be an odd number of days; got {average!r}")
+        self.window, self.ahead = window, ahead
+        self.trend = _linear(window, ahead, generator, dtype)
+        self.season = _linear(window, ahead, generator, dtype)
+        self.scale = nn.Parameter(torch.ones(assets, dtype=dtype))
+        self.offset = nn.Parameter(torch.zeros(assets, dtype=dtype))
+        self.register_buffer("_average", _averaging(window, average, dtype), persistent=False)
+
+    def forward(self, known: Tensor) -> Tensor:
+        """(B, n, window) returns → (B, n, window + ahead): those, then the forecast."""
+        if known.shape[1:] != (len(self.scale), self.window):
+            raise ProblemError(
+                f"expected (B, {len(self.scale)}, {self.window}) returns of {len(self.scale)} assets over "
+                f"{self.window} days; got shape {tuple(known.shape)}"
+            )
+        known = known.contiguous()
+        mean = known.mean(2, keepdim=True)
+        deviation = (known.var(2, keepdim=True, correction=0) + _EPS).sqrt()
+        scale, offset = self.scale[:, None], self.offset[:, None]
+        x = (known - mean) / deviation * scale + offset
+        # Trend and season are linear in the window, so that both maps are one product of small matrices.
+        weight = (self.trend.weight - self.season.weight) @ self._average + self.season.weight
+        y = F.linear(x, weight, self.trend.bias + self.season.bias)
+        forecast = (y - offset) / (scale + _EPS**2) * deviation + mean
+        return torch.cat([known, forecast], 2)
+
+
+def _averaging(window: int, average: int, dtype: torch.dtype) -> Tensor:
+    """(window, window) the moving average as a matrix; days beyond the ends repeat the first and the last."""
+    half = (average - 1) // 2
+    days = torch.arange(window)
+    matrix = torch.zeros(window, window, dtype=dtype)
+    for step in range(-half, half + 1):
+        matrix[days, (days + step).clamp(0, window - 1)] += 1.0 / average
+    return matrix
+
+
+def _linear(window: int, ahead: int, generator: torch.Generator | None, dtype: torch.dtype) -> nn.Linear:
+    """A linear layer with weights from ``generator``, so that no global random state is touched."""
+    layer = nn.utils.skip_init(nn.Linear, window, ahead, dtype=dtype)
+    bound = window**-0.5
+    with torch.no_grad():
+        for parameter in (layer.weight, layer.bias):
+            parameter.uniform_(-bound, bound, generator=generator)
+    return layer

@@ -1,0 +1,148 @@
+"""What the lessons of ``lessons.py`` share: samples, a training with its test regret, slopes, tables and lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import pear
+from pear.pages.style import LIGHT
+from pear.tasks import Samples, ShortestPath, Task
+from pear_lab.tasks import Subset, building
+
+MSE, PEAR, ALONE, GUIDED = "MSE", "PEAR as published", "PEAR guided, without MSE first", "PEAR guided"
+GIVEN = 'PEAR guided, start="given"'
+COLORS = {
+    **{MSE: LIGHT["mse"], PEAR: LIGHT["pear-mid"], GUIDED: LIGHT["pear-deep"], ALONE: LIGHT["spo"]},
+    GIVEN: LIGHT["pear-mid"],
+}
+SAME = 1e-9
+"""Decisions that differ by less are the same."""
+NEAR, DRAWS = 0.1, 200
+"""Of ``mean_slope``: the size of a neighbourhood beside the costs' deviation, and pairs of points drawn from it."""
+
+
+def table(head: str, rows: Mapping[str, Sequence[str]], columns: Sequence[str]) -> str:
+    """Markdown: one row for each entry of ``rows``."""
+    lines = [f"| {head} | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
+    return "\n".join([*lines, *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items())])
+
+
+def spread(values: Sequence[float], form: str = ".2f") -> str:
+    """Mean ± standard error."""
+    return f"{np.mean(values):{form}} ± {np.std(values, ddof=1) / len(values) ** 0.5:{form}}"
+
+
+def band(axes: Any, x: Sequence[float], runs: Sequence[Sequence[float]], color: str, label: str) -> None:
+    """Means over the runs (seeds first) as a line, their standard errors as a band."""
+    mean, width = np.mean(runs, 0), np.std(runs, 0, ddof=1) / len(runs) ** 0.5
+    axes.fill_between(x, mean - width, mean + width, color=color, alpha=0.18, lw=0)
+    axes.plot(x, mean, "-o", color=color, markersize=4, lw=1.8, label=label)
+
+
+class Trial(NamedTuple):
+    """What a model is trained on, and how its regret is measured."""
+
+    train: Subset[Any]
+    validation: Subset[Any]
+    test: Subset[Any]
+
+    def fit(self, model: nn.Module, loss: nn.Module, config: pear.FitConfig, **options: Any) -> float:
+        """Train in place; the test regret in percent."""
+        metric = self.validation.task.normalized_regret
+        pear.fit(model, loss, self.train.samples, self.validation.samples, metric, config, **options)
+        return self.regret(model)
+
+    def regret(self, model: nn.Module) -> float:
+        """On the test samples, in percent."""
+        with torch.no_grad():
+            return 100 * self.test.task.normalized_regret(model(self.test.samples.features), self.test.samples.costs)
+
+
+def trial(task: Task, samples: Samples) -> Trial:
+    """Half of the samples train, a quarter validates and the rest tests, all by one task."""
+    return Trial(*(Subset(task, part, ()) for part in task.split(samples)))
+
+
+def fresh(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """A model whose first weights depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make()
+
+
+def flat_share(problem: pear.Problem, predicted: Tensor, true: Tensor, lam: float) -> float:
+    """Of the samples whose smoothed decision is wrong, the share with a gradient of exactly zero, in percent."""
+    relaxed, costs = problem.relaxed(), (predicted.double(), true.double())
+    chosen, best = (pear.solve(relaxed, cost, smoothing=lam).x for cost in costs)
+    wrong = (chosen - best).abs().amax(1) > SAME
+    zero = (pear.regret_gradient(relaxed, *costs, smoothing=lam) == 0).all(1)
+    return 100 * float((zero & wrong).sum()) / max(int(wrong.sum()), 1)
+
+
+def least_squares(x: Tensor, c: Tensor) -> Tensor:
+    """(N, n) what a linear model with the least squared error predicts for the samples that it is fitted to."""
+    rows = torch.cat([x, torch.ones(len(x), 1)], 1).double()
+    return rows @ torch.linalg.lstsq(rows, c.double()).solution
+
+
+def path_samples(degree: int, seed: int) -> tuple[pear.Problem, Samples]:
+    """The paper's grid of 5 × 5."""
+    task = pear.tasks.shortest_path((5, 5))
+    return task.problem, task.samples(1000, degree=degree, noise=0.0, seed=seed)
+
+
+def knapsack_samples(degree: int, seed: int) -> tuple[pear.Problem, Samples]:
+    """Like the paper's, with 40 items and two capacities."""
+    task = pear.tasks.random_knapsack(items=40, dimensions=2, seed=seed)
+    return task.problem, task.samples(1000, degree=degree, noise=0.0)
+
+
+def assignment_samples(seed: int, size: int = 6) -> tuple[pear.Problem, Samples]:
+    """Costs of both signs, square in what a linear model knows."""
+    random = np.random.RandomState(seed)
+    rows = np.vstack([np.kron(np.eye(size), np.ones(size)), np.kron(np.ones(size), np.eye(size))])
+    x = random.normal(size=(1000, 5))
+    score = x @ random.normal(size=(5, size * size)) / np.sqrt(5)
+    costs = 2 * score + score**2 * random.choice([-1, 1], size * size)
+    problem = pear.Problem(A=rows, b=np.ones(2 * size), lb=0.0)
+    return problem, Samples(torch.tensor(x).float(), torch.tensor(costs).float())
+
+
+def instances(count: int, degree: int, seed: int, features: int = 20, size: int = 10) -> Trial:
+    """So many instances to train on, a third as many to validate, 300 to test; each of 10 items with a budget."""
+    random = np.random.RandomState(seed)
+    score, sizes = random.normal(size=features), (count, max(count // 3, 2), 300)
+
+    def part(number: int) -> Subset[Any]:
+        x = random.normal(size=(number, size, features))
+        value = ((x @ score / np.linalg.norm(score) + 3) / 3.5) ** degree * random.uniform(0.5, 1.5, (number, size))
+        weights = random.randint(1, 11, (number, size)).astype(float)
+        return Subset(building(weights), Samples(torch.tensor(x), torch.tensor(value)), ())
+
+    return Trial(*map(part, sizes))
+
+
+def mean_slope(task: ShortestPath, predicted: Tensor, true: Tensor, seed: int) -> Tensor:
+    """(2, B, n) two independent estimates of ∇ E[R(ĉ + σε)]: how the regret without smoothing slopes around ĉ.
+
+    ε is normal, and σ a tenth of the costs' deviation.
+    """
+    generator, sigma = torch.Generator().manual_seed(seed), NEAR * float(true.std())
+    halves = torch.zeros(2, *predicted.shape, dtype=torch.float64)
+    for half in halves:
+        for _ in range(DRAWS):
+            step = torch.randn(predicted.shape, generator=generator, dtype=torch.float64)
+            change = task.decide(predicted + sigma * step) - task.decide(predicted - sigma * step)
+            half += (change * true).sum(1, keepdim=True) * step / (2 * sigma * DRAWS)
+    return halves
+
+
+def cosine(way: Tensor, halves: Tensor) -> float:
+    """Over all samples together; the product of two independent halves estimates the slope's square without bias."""
+    square = (halves[0] * halves[1]).sum().clamp(min=0)
+    return float((way * halves.mean(0)).sum() / (way.square().sum() * square).sqrt())

@@ -1,0 +1,390 @@
+"""The measurements behind ``docs/when-it-works.md``: one lesson at a time, or several.
+
+    python lab/studies/lessons.py vertices units
+    PEAR_DATA=… python lab/studies/lessons.py gradients building
+
+prints each lesson's table, writes it between its marks on the page and draws ``docs/images/lessons-NAME.svg``; with
+``--out FOLDER`` it draws there and leaves the page as it is. A lesson takes up to three minutes on one core, and
+``samples`` six. Losses have the defaults of today wherever a lesson names no setting. Seeds are from 100 on: no table
+of results has them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import pear
+from lesson_parts import (
+    ALONE,
+    COLORS,
+    GIVEN,
+    GUIDED,
+    MSE,
+    PEAR,
+    Trial,
+    assignment_samples,
+    band,
+    cosine,
+    flat_share,
+    fresh,
+    instances,
+    knapsack_samples,
+    least_squares,
+    mean_slope,
+    path_samples,
+    spread,
+    table,
+    trial,
+)
+from pear.decisions import smoothing
+from pear.pages.style import LIGHT, OURS, canvas, plain_log, save
+from pear.tasks import Samples, ShortestPath
+from pear.train.config import Start
+from pear_lab.data import load_building, load_energy
+from pear_lab.tasks import SharedLinear, Subset, building, building_split, energy_split
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE, IMAGES = ROOT / "docs" / "when-it-works.md", ROOT / "docs" / "images"
+SEEDS = range(100, 105)
+PUBLISHED: dict[str, Any] = {"smoothing": 0.1, "injection": 0.1, "guidance": 0.0}
+WIDE = (9.4, 3.4)
+
+
+def gradients(figure: Path) -> str:
+    """Energy: starts at vertices, and what becomes of them with and without guidance."""
+    data, capacities, seeds = load_energy(), (120.0, 180.0), range(100, 108)
+    losses = {MSE: {}, PEAR: PUBLISHED, HELPED: {**PUBLISHED, "guidance": 10.0}}
+    runs: dict[tuple[str, float], list[EnergyRun]] = {}
+    for size in capacities:
+        split = energy_split(data, size)
+        for name, options in losses.items():
+            loss = (lambda: pear.PEARLoss(split.train.task.problem, **options)) if options else nn.MSELoss  # noqa: B023
+            runs[name, size] = [energy_run(split, data.weights, loss, seed) for seed in seeds]
+    bound = {size: STUCK * float(np.median([run.regret for run in runs[MSE, size]])) for size in capacities}
+    rows = {}
+    for (name, size), found in runs.items():
+        regret, flat = [run.regret for run in found], np.array([run.flat for run in found])
+        cells = [f"{share:.0f}" for share in flat[:, [0, 1, -1]].mean(0)] if name != MSE else ["", "", ""]
+        stuck = f"{sum(lost > bound[size] for lost in regret)} of {len(found)}"
+        rows[f"capacity {size:g}, {name}"] = [*cells, f"{np.median(regret):.2f}", f"{max(regret):.2f}", stuck]
+    draw_gradients(figure, {name: runs[name, capacities[-1]] for name in (PEAR, HELPED)}, bound[capacities[-1]])
+    when = [f"zero gradients, %: epoch {epoch}" for epoch in (WATCHED[0], WATCHED[1], WATCHED[-1])]
+    return table("", rows, (*when, "test regret, %: median", "worst", "stuck starts"))
+
+
+HELPED = "the same with guidance"
+WATCHED = (1, 5, 10, 15, 20, 30, 40, 50, 60)
+STUCK = 1.5
+"""A start is stuck where its regret is this many times the median of MSE."""
+
+
+class EnergyRun(NamedTuple):
+    """Test regret in percent; at each of ``WATCHED`` zero gradients in percent, and the forecasts' deviation."""
+
+    regret: float
+    flat: list[float]
+    deviation: list[float]
+
+
+def energy_run(split: Any, weights: Tensor, make: Callable[[], nn.Module], seed: int) -> EnergyRun:
+    """One start, with the steps of the comparison on real data; deviations are multiples of the costs' own."""
+    one, (x, c) = Trial(split.train, split.validation, split.test), split.train.samples
+    model, loss = fresh(lambda: SharedLinear(x.shape[-1], weights), seed), make()
+    flat, deviation = [], []
+
+    def look(now: pear.train.Progress) -> None:
+        if now.epoch in WATCHED and isinstance(loss, pear.PEARLoss):
+            with torch.no_grad():
+                predicted = model(x)
+            flat.append(flat_share(loss.problem, predicted[::4], c[::4], PUBLISHED["smoothing"]))
+            deviation.append(float(predicted.std() / c.std()))
+
+    config = pear.FitConfig(check_every=5, patience=len(WATCHED) + 5, max_epochs=WATCHED[-1], seed=seed, start="given")
+    return EnergyRun(one.fit(model, loss, config, progress=look), flat or [0.0] * len(WATCHED), deviation)
+
+
+def draw_gradients(figure: Path, runs: Mapping[str, Sequence[EnergyRun]], bound: float) -> None:
+    """Zero gradients and deviations over the epochs, and the regrets in the end; a line or dot for each start."""
+    with canvas(WIDE, widths=(1.0, 1.0, 0.8)) as (drawing, (left, middle, right)):
+        for place, (name, found) in enumerate(runs.items()):
+            color = COLORS[(PEAR, GUIDED)[place]]
+            for start, run in enumerate(found):
+                look = {"color": LIGHT["worse"] if run.regret > bound else color, "lw": 1.4}
+                left.plot(WATCHED, run.flat, **look)
+                middle.plot(WATCHED, run.deviation, **look)
+                right.plot(place + 0.05 * start, run.regret, "o", **look)
+            left.plot([], [], color=color, label=name)
+        left.plot([], [], color=LIGHT["worse"], label="a stuck start")
+        left.set(title="Zero gradients, %", xlabel="epoch", ylim=(0, None))
+        middle.set(title="Deviation of the forecasts", xlabel="epoch", ylim=(0, None))
+        right.set(title="Test regret, %", ylim=(0, None), xticks=(0.2, 1.2), xlim=(-0.3, 1.7))
+        right.set_xticklabels(["published", "with guidance"])
+        drawing.legend(loc="outside lower center", ncols=3)
+        save(drawing, figure)
+
+
+def vertices(figure: Path) -> str:
+    """How much smoothing it takes until decisions are no vertices, and what that much costs."""
+    multiples = (0.003, 0.01, 0.03, 0.1, 0.3, smoothing.STRENGTH, 1.0, 3.0, 10.0)
+    flat: dict[str, list[list[float]]] = {}
+    price: dict[str, list[list[float]]] = {}
+    for name, make in PROBLEMS.items():
+        flat[name], price[name] = [], []
+        for seed in SEEDS:
+            problem, (x, c) = make(seed)
+            loss = pear.PEARLoss(problem, smoothing="auto")
+            unit = loss.calibrate(c) / smoothing.STRENGTH
+            assert loss.units is None
+            relaxed, true, predicted = problem.relaxed(), c[:200].double(), least_squares(x, c)[:200]
+            lams = [multiple * unit for multiple in multiples]
+            flat[name].append([flat_share(problem, predicted, true, lam) for lam in lams])
+            best = pear.solve(relaxed, true).x
+            decided = [pear.solve(relaxed, true, smoothing=lam).x for lam in lams]
+            lost = [float((true * (z - best)).sum().abs() / (true * best).sum().abs()) for z in decided]
+            price[name].append([100 * share for share in lost])
+    colors = (*OURS[:2], LIGHT["spo"], LIGHT["mse"], LIGHT["pfyl"])
+    with canvas(WIDE, widths=(1.0, 1.0)) as (drawing, (left, right)):
+        for name, color in zip(PROBLEMS, colors, strict=False):
+            band(left, multiples, flat[name], color, name)
+            band(right, multiples, price[name], color, "")
+        for axes in (left, right):
+            axes.axvline(smoothing.STRENGTH, color=LIGHT["muted"], lw=1, ls=":")
+            axes.set_xlabel('ρ (dotted: smoothing="auto")')
+            plain_log(axes, "x")
+        left.set(title="Wrong decisions with a zero gradient, %", ylim=(0, 102))
+        right.set(title="Regret of the smoothed decision at ĉ = c, %", ylim=(0, 20))
+        drawing.legend(loc="outside lower center", ncols=len(PROBLEMS))
+        save(drawing, figure)
+    shown = [multiples.index(value) for value in (0.01, 0.1, smoothing.STRENGTH, 1.0, 3.0)]
+    rows = {}
+    for name in PROBLEMS:
+        share, lost = np.mean(flat[name], 0), np.mean(price[name], 0)
+        rows[name] = [f"{share[i]:.0f} ({lost[i]:.2f})" for i in shown]
+    return table("zero gradients, % (price, %)", rows, [f"ρ = {multiples[i]:g}" for i in shown])
+
+
+PROBLEMS: dict[str, Callable[[int], tuple[pear.Problem, Samples]]] = {
+    "paths, degree 2": lambda seed: path_samples(2, seed),
+    "paths, degree 8": lambda seed: path_samples(8, seed),
+    "knapsack, degree 8": lambda seed: knapsack_samples(8, seed),
+    "assignment": assignment_samples,
+}
+
+
+def active_sets(figure: Path) -> str:
+    """How often the active set at ĉ is not that at c, and where the gradient points there."""
+    epochs, degrees, task = (1, 5, 20, 60), (4, 8), pear.tasks.shortest_path((5, 5))
+    share: dict[int, list[list[float]]] = {degree: [] for degree in degrees}
+    points: dict[tuple[int, str], list[list[float]]] = {}
+    for degree in degrees:
+        for seed in SEEDS:
+            one = trial(task, task.samples(2000, degree=degree, noise=0.0, seed=seed))
+            model, loss = fresh(lambda: nn.Linear(5, task.problem.n), seed), pear.PEARLoss(task.problem)
+            features, true = (part[:200] for part in one.train.samples)
+            seen: list[tuple[float, dict[str, float]]] = []
+
+            def look(now: pear.train.Progress) -> None:
+                if now.part == "loss" and now.epoch in epochs:
+                    with torch.no_grad():
+                        predicted = model(features).double()  # noqa: B023
+                    seen.append(directions(task, predicted, true.double(), loss.chosen_smoothing or 0.0, seed))  # noqa: B023
+
+            one.fit(model, loss, pear.FitConfig(max_epochs=epochs[-1], patience=100, seed=seed), progress=look)
+            share[degree].append([wrong for wrong, _ in seen])
+            for name in seen[0][1]:
+                points.setdefault((degree, name), []).append([found[name] for _, found in seen])
+    colors = dict(zip((GRADIENT, GUIDANCE, FORECAST), (LIGHT["pear"], LIGHT["spo"], LIGHT["mse"]), strict=True))
+    with canvas(WIDE, widths=(1.0, 1.0, 1.0)) as (drawing, (left, *rest)):
+        for degree, color in zip(degrees, OURS[1::2], strict=True):
+            band(left, epochs, share[degree], color, "")
+            last, below = np.mean(share[degree], 0)[-1], degree == degrees[0]
+            shift = {"xytext": (0, -16 if below else 8), "textcoords": "offset points", "ha": "right"}
+            left.annotate(f"degree {degree}", (epochs[-1], last), **shift)
+        left.set(title="Samples with a wrong active set, %", ylim=(0, 105))
+        for degree, axes in zip(degrees, rest, strict=True):
+            for name, color in colors.items():
+                band(axes, epochs, points[degree, name], color, name if degree == degrees[0] else "")
+            axes.axhline(0, color=LIGHT["muted"], lw=1)
+            axes.set(title=f"Cosine with the slope, degree {degree}", ylim=(-0.25, 1))
+        for axes in (left, *rest):
+            axes.set_xlabel("epoch")
+            plain_log(axes, "x")
+            axes.set_xticks(epochs, [str(epoch) for epoch in epochs])
+        drawing.legend(loc="outside lower center", ncols=3)
+        save(drawing, figure)
+    rows = {}
+    for degree in degrees:
+        wrong = zip(*share[degree], strict=True)
+        rows[f"degree {degree}: wrong active set, %"] = [spread(values, ".0f") for values in wrong]
+        for name in (GRADIENT, RIGHT, GUIDANCE, FORECAST):
+            runs = zip(*points[degree, name], strict=True)
+            rows[f"degree {degree}: cosine of {name}"] = [spread(values) for values in runs]
+    return table("", rows, [f"epoch {epoch}" for epoch in epochs])
+
+
+GRADIENT, RIGHT = "the gradient of PEAR", "the gradient where the set is right"
+GUIDANCE, FORECAST = "the pull of guidance, z° − z*", "the forecast's error, ĉ − c"
+
+
+def directions(
+    task: ShortestPath, predicted: Tensor, true: Tensor, lam: float, seed: int
+) -> tuple[float, dict[str, float]]:
+    """The share of wrong active sets in percent, and the cosine of directions with the slope of regret there."""
+    chosen, best = (pear.solve(task.problem, cost, smoothing=lam) for cost in (predicted, true))
+    wrong, slopes = ~chosen.active.same(best.active), mean_slope(task, predicted, true, seed)
+    gradient = pear.regret_gradient(task.problem, predicted, true, smoothing=lam)
+    found = {GRADIENT: gradient, GUIDANCE: best.x - chosen.x, FORECAST: predicted - true}
+    cosines = {name: cosine(way[wrong], slopes[:, wrong]) for name, way in found.items()}
+    return 100 * float(wrong.double().mean()), {**cosines, RIGHT: cosine(gradient[~wrong], slopes[:, ~wrong])}
+
+
+def units(figure: Path) -> str:
+    """The same training with costs in several units."""
+    scales, task = (1e-4, 1e-2, 1.0, 1e2, 1e4), pear.tasks.shortest_path((5, 5))
+    losses: dict[str, Callable[[], nn.Module]] = {
+        MSE: nn.MSELoss,
+        "PEAR guided, λ = 0.1": lambda: pear.PEARLoss(task.problem, smoothing=0.1),
+        'PEAR guided, smoothing="auto"': lambda: pear.PEARLoss(task.problem, smoothing="auto"),
+    }
+    regret: dict[str, list[list[float]]] = {name: [] for name in losses}
+    for name, make in losses.items():
+        for seed in SEEDS:
+            x, c = task.samples(1000, degree=6, noise=0.0, seed=seed)
+            trials = [trial(task, Samples(x, scale * c)) for scale in scales]
+            models = [fresh(lambda: nn.Linear(5, task.problem.n), seed) for _ in scales]
+            config = pear.FitConfig(max_epochs=200, seed=seed)
+            regret[name].append([one.fit(model, make(), config) for one, model in zip(trials, models, strict=True)])
+    with canvas((6.2, 3.6)) as (drawing, axes):
+        for (name, runs), color in zip(regret.items(), (COLORS[MSE], COLORS[PEAR], COLORS[GUIDED]), strict=True):
+            band(axes, scales, runs, color, name)
+        axes.set(title="Test regret, %", xlabel="costs multiplied by", ylim=(0, None), xscale="log")
+        axes.set_xticks(scales, [f"{scale:g}" for scale in scales])
+        axes.legend()
+        save(drawing, figure)
+    rows = {name: [spread(values) for values in zip(*runs, strict=True)] for name, runs in regret.items()}
+    return table("test regret, %", rows, [f"costs × {scale:g}" for scale in scales])
+
+
+def trained(one: Trial, seed: int, loss: nn.Module, start: Start) -> float:
+    """Test regret of a fresh model, trained as in the experiment on building."""
+    config = pear.FitConfig(batch_size=8, max_epochs=2000, seed=seed, start=start)
+    return one.fit(fresh(lambda: SharedLinear(one.train.samples.features.shape[-1]), seed), loss, config)
+
+
+def three(one: Trial, seed: int) -> dict[str, float]:
+    """Test regrets of the squared error, of guided PEAR without it, and of guided PEAR after it, the default."""
+    problem = one.train.task.problem
+    starts: dict[str, Start] = {ALONE: "standardised", GUIDED: "mse"}
+    ours = {name: trained(one, seed, pear.PEARLoss(problem), start) for name, start in starts.items()}
+    return {MSE: trained(one, seed, nn.MSELoss(), "mse"), **ours}
+
+
+def samples(figure: Path) -> str:
+    """Synthetic instances like those of building, more and more of them: who learns from few?"""
+    counts, degrees = (7, 22, 66, 200), (1, 6)
+    regret: dict[tuple[int, str], list[list[float]]] = {}
+    for degree in degrees:
+        for seed in SEEDS:
+            runs = []
+            for one in (instances(count, degree, seed) for count in counts):
+                loss = pear.PEARLoss(one.train.task.problem)
+                runs.append({**three(one, seed), GIVEN: trained(one, seed, loss, "given")})
+            for name in runs[0]:
+                regret.setdefault((degree, name), []).append([run[name] for run in runs])
+    with canvas(WIDE, widths=(1.0, 1.0)) as (drawing, both):
+        for degree, axes in zip(degrees, both, strict=True):
+            for name in (MSE, ALONE, GUIDED, GIVEN):
+                band(axes, counts, regret[degree, name], COLORS[name], name if degree == degrees[0] else "")
+            axes.set(title=f"Test regret, %, values of degree {degree}", xlabel="training instances")
+            plain_log(axes, "x")
+            axes.set_xticks(counts, [str(count) for count in counts])
+            axes.set_ylim(0, None)
+        drawing.legend(loc="outside lower center", ncols=2)
+        save(drawing, figure)
+    rows = {
+        f"degree {degree}, {name}": [spread(v) for v in zip(*runs, strict=True)]
+        for (degree, name), runs in regret.items()
+    }
+    return table("test regret, %", rows, [f"{count} instances" for count in counts])
+
+
+def real_building(figure: Path) -> str:
+    """Building investment: the real instances, some of them and all."""
+    data, counts, seeds = load_building(), (7, 14, 21), range(100, 103)
+    regret: dict[str, list[list[float]]] = {}
+    for seed in seeds:
+        for fold in range(5):
+            split = building_split(data, seed, fold)
+            runs = [three(Trial(first(split.train, count), split.validation, split.test), seed) for count in counts]
+            for name in runs[0]:
+                regret.setdefault(name, []).append([run[name] for run in runs])
+    with canvas((6.2, 3.6)) as (drawing, axes):
+        for name, found in regret.items():
+            band(axes, counts, found, COLORS[name], name)
+        axes.set(title="Test regret, %", xlabel="training instances", xticks=counts, ylim=(0, None))
+        axes.legend()
+        save(drawing, figure)
+    rows = {}
+    for name, found in regret.items():
+        better = sum(ours[-1] < theirs[-1] for ours, theirs in zip(found, regret[MSE], strict=True))
+        wins = "" if name == MSE else f"{better} of {len(found)}"
+        rows[name] = [*(spread(values) for values in zip(*found, strict=True)), wins]
+    columns = [*(f"{count} instances" for count in counts), f"better than MSE, {counts[-1]} instances"]
+    return table("test regret, %", rows, columns)
+
+
+def first(subset: Subset[Any], count: int) -> Subset[Any]:
+    """So many of the instances."""
+    features, costs = (part[:count] for part in subset.samples)
+    return Subset(building(subset.task.weights[:count]), Samples(features, costs), subset.ids[:count])
+
+
+LESSONS: dict[str, Callable[[Path], str]] = {
+    "gradients": gradients,
+    "vertices": vertices,
+    "active-sets": active_sets,
+    "units": units,
+    "samples": samples,
+    "building": real_building,
+}
+
+
+def marks(name: str) -> tuple[str, str]:
+    """What stands before and after a lesson's table on the page."""
+    return f"<!-- lessons.py {name}: begin -->", f"<!-- lessons.py {name}: end -->"
+
+
+def updated(page: str, name: str, text: str) -> str:
+    """The page with another text between the marks of a lesson."""
+    begin, end = marks(name)
+    head, rest = page.split(begin)
+    return f"{head}{begin}\n\n{text}\n\n{end}{rest.split(end)[1]}"
+
+
+def main() -> None:
+    """Measure, print, draw and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lessons", nargs="*", default=list(LESSONS), metavar="NAME", help=f"of {', '.join(LESSONS)}")
+    parser.add_argument("--out", type=Path, help="draw into this folder and leave the page as it is")
+    args = parser.parse_args()
+    if unknown := set(args.lessons) - set(LESSONS):
+        parser.error(f"unknown lessons {', '.join(sorted(unknown))}; there are {', '.join(LESSONS)}")
+    for name in args.lessons:
+        text = LESSONS[name]((args.out or IMAGES) / f"lessons-{name}.svg")
+        today = datetime.date.today()
+        text += f"\n\n`python lab/studies/lessons.py {name}`, {today.day} {today:%B %Y}."
+        print(f"{name}\n\n{text}\n", flush=True)
+        if args.out is None:
+            PAGE.write_text(updated(PAGE.read_text("utf-8"), name, text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""The tables of the pages on results (with its figure), reproduction and portfolios, and of both front pages.
+
+    pear reproduce --merge FOLDER --merge FOLDER --out docs/results              # comparisons: results.sqlite
+    pear reproduce --merge FOLDER --out docs/results/published                   # seeds 0 to 4, the paper's tables
+    pear reproduce --merge FOLDER --merge FOLDER --out docs/results/portfolio    # seeds 0 to 4, its portfolios
+    python lab/studies/results.py
+
+A test compares them with the databases, so that no number in them is written by hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+from pear.pages.section import Grid, Section
+from pear_lab.experiments import FILE_NAME
+from pear_lab.experiments.catalogue import OURS, REFERENCE, TASKS
+from pear_lab.report import read
+from pear_lab.report.caps import caps_section
+from pear_lab.report.compare import DEFINITION
+from pear_lab.report.comparison import comparison_lines, comparison_section
+from pear_lab.report.portfolio import METHODS, market_sections
+from pear_lab.report.runs import Runs
+from pear_lab.report.tables import table_sections
+from pear_lab.report.write import machines_section, section_markdown
+from pear_lab.report.write import summary as state
+
+ROOT = Path(__file__).resolve().parents[2]
+FRONTS = ROOT / "README.md", ROOT / "docs" / "index.md"
+PAGE, FOLDER = ROOT / "docs" / "results.md", ROOT / "docs" / "results"
+REPRODUCTION, PUBLISHED = ROOT / "docs" / "reproduction.md", FOLDER / "published" / FILE_NAME
+PORTFOLIO, MARKETS = ROOT / "docs" / "portfolio.md", FOLDER / "portfolio" / FILE_NAME
+SHOWN = {"degree 2": "degree 2", "degree 8": "degree 8", "noise 0.5": "degree 8 with noise"}
+CAPPED = [("knapsack", method) for method in ("spo+", "pfyl", "dbb")]
+SHORT = {"spo+relaxed": "spo+"}
+BEGIN, END = "<!-- from the database: begin -->", "<!-- from the database: end -->"
+
+
+def generated(database: Path = FOLDER / FILE_NAME, figure: Path | None = None) -> str:
+    """What stands between the marks of the page.
+
+    Args:
+        database: the runs.
+        figure: where the figure is saved; nowhere if left out.
+
+    Raises:
+        SystemExit: the database holds no comparison.
+    """
+    runs = read(database)
+    section = comparison_section(runs)
+    if section is None:
+        raise SystemExit(f"{database} holds no cell in which every method of a comparison has run on two seeds")
+    if figure is not None and section.save is not None:
+        section.save(figure)
+    return "\n\n".join(map(section_markdown, (section, machines_section(runs))))
+
+
+def summary(database: Path = FOLDER / FILE_NAME) -> str:
+    """The table of both front pages: mean test regret in % where costs are nearly linear, far from it, and noisy."""
+    lines = ["| | MSE | SPO+ | PEAR as published | PEAR, our defaults |", "|---|---:|---:|---:|---:|"]
+    for task, found in comparison_lines(read(database)).items():
+        for line in found:
+            if line.label in SHOWN or task not in ("shortest_path", "knapsack"):
+                means = {SHORT.get(method, method): mean for method, mean in line.means.items()}
+                best = min(means.values())
+                cells = [
+                    "" if mean is None else f"**{mean:.2f}**" if mean == best else f"{mean:.2f}"
+                    for mean in (means.get(method) for method in ("mse", "spo+", REFERENCE, OURS))
+                ]
+                name = f"{TASKS[task].title}, {SHOWN.get(line.label, line.label)}"
+                lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def reproduction(database: Path = PUBLISHED) -> str:
+    """The paper's tables beside ours, with a verdict for every cell; tables without a run are left out."""
+    runs = read(database)
+    compared = table_sections(runs)
+    shown = [section for section in compared if any(cell.values for cell in section.cells)]
+    caps = caps_section(runs)
+    shown += [section for section in (caps, times(runs), machines_section(runs)) if section is not None]
+    return "\n\n".join([state(runs, compared), DEFINITION, *map(section_markdown, shown)])
+
+
+def times(runs: Runs) -> Section:
+    """What the runs took, by task, method and time cap; and all but the integer programs of the capped baselines."""
+    spent: dict[tuple[str, str, float], list[float]] = {}
+    for run in (*runs.done, *runs.failed):
+        seconds = spent.setdefault((run.task, run.method, run.settings["time_cap"]), [])
+        seconds.append(sum(run.timings.get(name, 0.0) for name in ("total", "test")))
+    rows = [
+        (TASKS[task].title, TASKS[task].methods[method], f"{cap:g}", str(len(found)), f"{sum(found) / 60:.0f}")
+        for (task, method, cap), found in sorted(spent.items())
+    ]
+    light = [found for (task, method, _), found in spent.items() if task != "building" and (task, method) not in CAPPED]
+    count, minutes = sum(map(len, light)), sum(map(sum, light)) / 60
+    words = (
+        f"Minutes of one core, training and test. All tables of paths and knapsacks without SPO+, PFYL and DBB on "
+        f"knapsacks, which solve integer programs: {count:,} runs, {minutes:.0f} minutes, {minutes / 2:.0f} with two "
+        "cores at work."
+    )
+    header = ("Task", "Method", "Time cap, s", "Runs", "Minutes")
+    return Section("times", "What the runs took", (words,), (Grid("By task and method", header, tuple(rows)),))
+
+
+def portfolio(database: Path = MARKETS) -> str:
+    """The paper's portfolio tables with ours; of the differences those to exact PEAR, of the sentences the first.
+
+    Raises:
+        SystemExit: the database does not hold the runs of one market.
+    """
+    runs = read(database)
+    found = market_sections(runs)
+    if len(found) != 1:
+        raise SystemExit(
+            f"{database} must hold the portfolios of one set of prices and settings; it holds {len(found)}"
+        )
+    ours = METHODS["pear-exact"]
+    grids = [
+        replace(grid, title=f"{grid.title}: {ours}", rows=tuple(row for row in grid.rows if ours in row[0]))
+        if grid.title.startswith("Differences")
+        else grid
+        for grid in found[0].grids
+        if grid.rows
+    ]
+    section = replace(found[0], sentences=found[0].sentences[:1], grids=tuple(grids))
+    return "\n\n".join(map(section_markdown, (section, machines_section(runs))))
+
+
+def updated(page: str, text: str) -> str:
+    """The page with another text between the marks."""
+    head, rest = page.split(BEGIN)
+    return f"{head}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}"
+
+
+def single_file(database: Path = FOLDER / FILE_NAME) -> None:
+    """Without a write-ahead log, so that whoever reads the file leaves nothing beside it."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+
+def main() -> None:
+    """Write all tables, and the figure."""
+    for database in (FOLDER / FILE_NAME, PUBLISHED, MARKETS):
+        single_file(database)
+    texts = {PAGE: generated(figure=FOLDER / "comparison.svg"), REPRODUCTION: reproduction(), PORTFOLIO: portfolio()}
+    for page, text in {**texts, **dict.fromkeys(FRONTS, summary())}.items():
+        page.write_text(updated(page.read_text("utf-8"), text), encoding="utf-8")
+        print(f"wrote the tables of {page}")
+    print(f"drew {FOLDER / 'comparison.svg'}")
+
+
+if __name__ == "__main__":
+    main()

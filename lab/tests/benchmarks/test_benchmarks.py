@@ -1,0 +1,772 @@
+"""The speed benchmarks: their arithmetic, the plain loop they compare with, the way to a peer, and what they write."""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+import pear
+from pear.cli.app import app
+from pear.errors import PearError, ProblemError
+from pear_lab.benchmarks import gradient, integers, memory, plain_loop, scaling, training
+from pear_lab.benchmarks.evaluation import summarize
+from pear_lab.benchmarks.gradient import ratio
+from pear_lab.benchmarks.instances import Instances
+from pear_lab.benchmarks.ours import Ours
+from pear_lab.benchmarks.record import Record
+from pear_lab.benchmarks.scaling import fitted_exponent
+from pear_lab.benchmarks.settings import Callbacks
+from pear_lab.benchmarks.structures import STRUCTURES, Structure
+from pear_lab.benchmarks.table import Table
+from pear_lab.experiments.protocols.lp import make_split, make_task, paper_model, train
+from pear_lab.peers import Peer, PeerError, PeerTimeoutError, choose, environment, interpreter, measure, registry
+from pear_lab.peers.workers.worker import regrets, with_bounds_as_rows
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(terminal: None) -> Run:
+    """The command, in an empty folder and a wide terminal without colours."""
+    return lambda *arguments: CliRunner().invoke(app, ["bench", *map(str, arguments)])
+
+
+# --- arithmetic -----------------------------------------------------------------------------------------------------
+
+
+def test_quantiles_of_errors() -> None:
+    found = summarize(np.linspace(0.0, 1.0, 11))
+    assert (found.median, found.q90, found.largest, found.compared) == (0.5, pytest.approx(0.9), 1.0, 11)
+    assert not found.exact
+    assert summarize(np.array([1e-9, 1e-6])).exact
+
+
+def test_an_error_that_is_no_number_is_infinite_not_dropped() -> None:
+    found = summarize(np.array([1e-9, np.nan, 1e-9]))
+    assert (found.median, found.largest, found.compared) == (1e-9, math.inf, 3)
+    assert not found.exact
+    everything = summarize(np.array([np.nan, np.inf]))
+    assert (everything.median, everything.q90) == (math.inf, math.inf)
+    nothing = summarize(np.array([]))
+    assert math.isnan(nothing.largest)
+    assert not nothing.exact
+
+
+def test_exponents_of_power_laws() -> None:
+    sizes = [10.0, 30.0, 100.0, 1000.0]
+    for power in (0.5, 1.0, 2.7):
+        assert fitted_exponent(sizes, [3e-4 * n**power for n in sizes]) == pytest.approx(power, abs=1e-12)
+    assert math.isnan(fitted_exponent([10.0, 10.0], [1.0, 2.0]))
+    assert math.isnan(ratio(1.0, 0.0))
+    assert math.isnan(ratio(None, 1.0))
+
+
+def gradient_row(
+    who: str, seconds: float, largest: float = 1e-12, compared: int = 5, **fields: Any
+) -> gradient.GradientRow:
+    ours = who.startswith("pear")
+    return gradient.GradientRow(
+        who, ours, 20, 64, seconds, seconds, largest / 10, largest / 2, largest, compared, **fields
+    )
+
+
+def test_the_fastest_exact_peer_is_what_we_compare_with() -> None:
+    rows = [
+        gradient_row("pear", 0.002),
+        gradient_row("pear layer", 0.001),
+        gradient_row("fast and wrong", 0.001, largest=0.5),
+        gradient_row("exact", 0.1),
+        gradient_row("exact and slow", 0.3),
+        replace(gradient_row("exact elsewhere", 0.0001), n=21),
+    ]
+    assert gradient.ahead(rows, rows[0]) == pytest.approx(50)
+    assert gradient.ahead(rows, rows[1]) == pytest.approx(100)
+    assert math.isnan(gradient.ahead(rows, rows[3]))
+    assert gradient.to_pear(rows, rows[4]) == pytest.approx(150)
+    assert math.isnan(gradient.to_pear(rows, rows[5]))
+    wrong = replace(rows[0], error_largest=1e-3)
+    assert math.isnan(gradient.ahead([wrong, *rows[1:]], wrong))
+
+
+def test_several_structures_are_summed_up_point_by_point() -> None:
+    at_box = {"structure": "box"}
+    rows = [
+        gradient_row("pear layer", 0.001),
+        gradient_row("quick", 0.006),
+        gradient_row("pear layer", 0.002, **at_box),
+        gradient_row("pear layer, one CPU core", 0.05, **at_box),
+        gradient_row("slow", 0.3, largest=1e-4, **at_box),
+        gradient_row("quick", 0.1, largest=1e-3, **at_box),
+        gradient_row("quick, loose", 0.004, largest=0.5, loose=True, **at_box),
+        gradient_row("forward pass", 0.001, measured="decision", **at_box),
+        gradient_row("unjudged", 0.001, largest=math.nan, compared=0, **at_box),
+    ]
+    table = gradient.summary(rows)
+    assert [heading.split(",")[0] for heading in table.headings[3::3]] == ["ours", "÷ ours", "÷ ours", "÷ ours"]
+    core = ("–", "–", "–")
+    assert table.rows == [
+        ("portfolio", "20", "64", "1", "6 (quick)", "1e-13", "6", "–", "–", "–", *core),
+        ("box", "20", "64", "2", "100 (quick)", "1e-04", "50", "4 (quick, loose)", "5e-02", "2", "50", "1e-13", "25"),
+    ]
+    assert len(table.headings) == len(table.rows[0])
+    whole = gradient.tables(rows)
+    assert whole[0].headings[0] == "structure"
+    assert whole[-1] == table
+    assert [table.headings[0] for table in gradient.tables(rows[:2])] == ["who"]
+    without_core = gradient.summary([row for row in rows if "core" not in row.who])
+    assert len(without_core.headings) == len(table.headings) - 3
+    assert not rows[7].exact
+
+
+def test_no_time_is_shown_without_its_error() -> None:
+    rows = [gradient_row("pear", 0.002), gradient_row("unjudged", 0.777, largest=math.nan, compared=0)]
+    (table,) = gradient.tables(rows)
+    (cells,) = [cells for cells in table.rows if cells[0] == "unjudged"]
+    assert cells[3:7] == ("–", "–", "–", "–")
+    assert "777" not in table.markdown()
+    assert [line.name for line in gradient.series(rows)] == ["pear"]
+
+
+def test_summaries_of_trainings_pair_seeds() -> None:
+    def row(who: str, seed: int, seconds: float, regret: float, reuse: float | None = None) -> training.TrainingRow:
+        return training.TrainingRow("paths", seed, who, 5, seconds, 10 * seconds, regret, reuse)
+
+    rows = [row("pear", 0, 0.1, 0.04, 0.5), row("plain loop", 0, 2.0, 0.05)]
+    rows += [row("pear", 1, 0.2, 0.06, 0.7), row("plain loop", 1, 2.0, 0.05), row("plain loop", 2, 9.0, 0.05)]
+    ours, plain = training.summarize(rows)
+    assert (ours.ratio, ours.seeds, ours.reuse_rate) == (1.0, 2, pytest.approx(0.6))
+    assert (ours.regret, ours.regret_std) == (pytest.approx(0.05), pytest.approx(0.01 * math.sqrt(2)))
+    assert (plain.ratio, plain.run_ratio) == (pytest.approx(15), pytest.approx(15))  # of 20 and 10; seed 2 has no pair
+    assert plain.reuse_rate is None
+
+
+# --- the reference of the gradient benchmark ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("structure", STRUCTURES[:-1], ids=lambda one: one.name)
+def test_instances_are_judged_from_the_first_sample_on_and_do_not_depend_on_the_batch(structure: Structure) -> None:
+    n = 8 if structure.any_size else structure.size
+    few, many = Instances(structure, n, 4, references=4, seed=3), Instances(structure, n, 9, references=4, seed=3)
+    for name, value in few.data(4).items():
+        assert np.array_equal(value, many.data(4)[name])
+    assert np.array_equal(few.moved, many.moved[:4])
+    assert few.answers.comparable[0]
+    assert few.moved_answers is None or few.moved_answers.comparable[0]
+    assert few.answers.errors(few.answers.gradient).largest == 0.0
+    assert few.answers.decision_errors(few.answers.decision).largest == 0.0
+    off = few.answers.gradient.copy()
+    off[0] *= 1.25
+    assert few.answers.errors(off[:1]).largest == pytest.approx(0.25)
+    assert few.answers.decision_errors(1.25 * few.answers.decision).largest == pytest.approx(0.25)
+
+
+# --- the plain loop -------------------------------------------------------------------------------------------------
+
+
+def paths_case() -> tuple[pear.Problem, torch.Tensor, torch.Tensor]:
+    task = pear.tasks.shortest_path((4, 4))
+    true = task.samples(40, degree=4, seed=1, dtype=torch.float64).costs
+    return task.problem, true * (0.7 + 0.6 * torch.rand(true.shape, generator=torch.Generator().manual_seed(0))), true
+
+
+def knapsack_case() -> tuple[pear.Problem, torch.Tensor, torch.Tensor]:
+    task = pear.tasks.random_knapsack(items=12, dimensions=2, seed=1)
+    true = task.samples(40, degree=4, seed=1, dtype=torch.float64).costs
+    return task.problem, true * (0.7 + 0.6 * torch.rand(true.shape, generator=torch.Generator().manual_seed(0))), true
+
+
+@pytest.mark.parametrize("case", [paths_case, knapsack_case])
+@pytest.mark.parametrize("injection", [0.0, 0.1])
+def test_the_plain_gradient_is_exact_where_its_active_set_is_right(
+    case: Callable[..., Any], injection: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem, predicted, true = case()
+    plain = plain_loop.PlainProgram(problem, 0.1)
+    taken: list[Any] = []
+    find = plain.active_set  # starts from the sample before, so that asking again might give another answer
+    monkeypatch.setattr(plain, "active_set", lambda cost: taken.append(find(cost)) or taken[-1])
+    found = plain.gradient(predicted.numpy(), true.numpy(), injection, dict.fromkeys(("solve", "project"), 0.0))
+    exact = pear.regret_gradient(problem, predicted, true, smoothing=0.1, injection=injection).numpy()
+    active = pear.solve(problem.relaxed(), predicted, smoothing=0.1).active
+    sides = [active.rows, active.lower | active.upper]
+    right = torch.cat(sides, 1).numpy()
+    equalities = 0 if problem.b is None else len(problem.b)
+    same = np.array([np.array_equal(a[equalities:], b) for a, b in zip(taken, right, strict=True)])
+    assert same.mean() > 0.5
+    error = np.linalg.norm(found - exact, axis=1)[same]
+    assert error.max() < 1e-4 * np.linalg.norm(exact, axis=1).max()
+    assert np.linalg.norm(exact, axis=1)[same].max() > 0
+
+
+def test_the_plain_loop_follows_the_protocol_draw_by_draw() -> None:
+    settings = training.TrainingSettings(tasks=("paths",), seeds=(3,), epochs=2, quick=True)
+    (one,) = settings.runs("paths")
+    task = make_task(one)
+    split = make_split(one, task)
+    split = type(split)(*(type(part)(part.features[:64], part.costs[:64]) for part in split))
+    state = torch.get_rng_state()
+    model, history = plain_loop.train(task.problem, split, task.normalized_regret, 3, 2)
+    assert torch.equal(state, torch.get_rng_state())
+    ours, ours_history = train(one, task, split)
+    first, _ = paper_model(task.problem.n, 3)
+    moved = (ours.weight - first.weight).abs().max()
+    assert (model.weight - ours.weight).abs().max() < 0.05 * moved
+    assert [epoch for epoch, _ in history.checks] == [check.epoch for check in ours_history.checks] == [1, 2]
+    assert history.epoch_seconds > 0
+    assert sum(history.split.values()) == pytest.approx(history.seconds)
+
+
+@pytest.mark.parametrize("task", ["paths", "knapsack"])
+def test_training_with_infeasible_samples_is_measured_beside_the_clean_one(task: str) -> None:
+    settings = training.TrainingSettings(tasks=(task,), seeds=(0,), epochs=3, quick=True, infeasible=0.05)
+    rows: list[training.TrainingRow] = []
+    said: list[str] = []
+    training.run(settings, Callbacks(on_row=rows.append, say=said.append, on_note=said.append))
+    assert [row.who.split(",")[1] for row in rows[2:]] == [" 0 % infeasible", " 5 % infeasible"]
+    assert rows[2].regret == pytest.approx(rows[0].regret, rel=0.2)
+    assert all(row.epochs == 3 and row.epoch_seconds > 0 for row in rows)
+
+
+# --- peers ----------------------------------------------------------------------------------------------------------
+
+FAKE_WORKER = '''
+"""Long-only portfolios of few assets: every set of assets is tried; numpy alone."""
+from itertools import combinations
+
+import numpy as np
+
+PACKAGES = ("numpy",)
+
+
+def solve(Q, c):
+    n = len(c)
+    for size in range(1, n + 1):
+        for held in map(list, combinations(range(n), size)):
+            K = np.zeros((size + 1, size + 1))
+            K[:size, :size] = Q[np.ix_(held, held)]
+            K[:size, size] = K[size, :size] = 1.0
+            w = np.linalg.solve(K, np.append(-c[held], 1.0))
+            x = np.zeros(n)
+            x[held] = w[:size]
+            if x.min() >= 0 and (Q @ x + c + w[size]).min() >= -1e-9:
+                return x, held, K
+    raise SystemExit("no set of assets is optimal")
+
+
+def prepare(data, device):
+    def step():
+        gradient = np.zeros_like(data["cost"])
+        for i, (Q, c, true) in enumerate(zip(data["Q"], data["cost"], data["true"])):
+            x, held, K = solve(Q, c)
+            up = (Q @ x + true)[held]
+            gradient[i, held] = -np.linalg.solve(K, np.append(up, 0.0))[:-1]
+        return {"gradient": gradient}
+
+    return step
+'''
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Peer]:
+    """Puts a peer with the given worker into the table."""
+
+    def make(code: str) -> Peer:
+        path = tmp_path / "fake_worker.py"
+        path.write_text(textwrap.dedent(code), encoding="utf-8")
+        peer = Peer("fake", "Fake", "numpy", path, ("numpy",))
+        monkeypatch.setattr(registry, "PEERS", (*registry.PEERS, peer))
+        return peer
+
+    return make
+
+
+def test_a_peer_may_be_a_layer_alone() -> None:
+    Q, cost, true = np.array([[[2.0, 0.5], [0.5, 1.0]]]), np.array([[1.0, -1.0]]), np.array([[0.5, 2.0]])
+    step = regrets(lambda data: lambda costs: -costs, {"Q": Q, "cost": cost, "true": true}, "cpu")
+    np.testing.assert_allclose(step()["gradient"], (Q @ cost[:, :, None])[:, :, 0] - true)
+
+
+OURS = ["pear", "pear layer", "pear warm"]
+POINT = ("gradient", "--sizes", "4", "--batches", "6", "--repeats", "2", "--seed", "1")
+
+
+def test_a_peer_goes_through_the_whole_path(run: Run, fake: Callable[[str], Peer], tmp_path: Path) -> None:
+    fake(FAKE_WORKER)
+    result = run(*POINT, "--peers", "fake", "--peers-here", "--profile", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    numbers = json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))
+    rows = {row["who"]: row for row in numbers["rows"]}
+    assert list(rows) == ["pear", "pear layer", "pear warm", "Fake"]
+    assert all(row["error_largest"] < 1e-9 and row["compared"] > 0 and row["seconds"] > 0 for row in rows.values())
+    assert rows["Fake"]["versions"]["numpy"] == np.__version__
+    assert rows["pear"]["reuse_rate"] is None
+    assert 0 <= rows["pear warm"]["reuse_rate"] <= 1
+    assert {"solve", "gradient", "rest"} <= set(rows["pear"]["profile"])
+    assert numbers["settings"]["seed"] == 1
+    assert {"torch", "numpy", "pear"} <= set(numbers["versions"])
+    assert numbers["interrupted"] is False
+    table = (tmp_path / "out" / "table.md").read_text("utf-8")
+    assert "| Fake | 4 | 6 |" in table
+    assert f"{rows['Fake']['seconds'] / rows['pear']['seconds']:.3g}"[:3] in table
+    assert "Where the time goes" in table
+    assert "<svg" in (tmp_path / "out" / "plot.svg").read_text("utf-8")
+    assert str(tmp_path / "out" / "results.json") in result.output
+
+
+def test_a_peer_that_fails_is_named_with_its_last_words(run: Run, fake: Callable[[str], Peer], tmp_path: Path) -> None:
+    fake("PACKAGES = ()\ndef prepare(data, device):\n    raise ValueError('no such thing')\n")
+    result = run(*POINT, "--peers", "fake", "--peers-here", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "Fake: 4 assets with a batch of 6 left out: fake failed: ValueError: no such thing" in result.output
+    assert [row["who"] for row in json.loads((tmp_path / "results.json").read_text())["rows"]] == OURS
+
+
+def test_a_worker_that_hangs_is_ended_and_larger_batches_are_left_out(
+    fake: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = fake("import time\nPACKAGES = ()\ndef prepare(data, device):\n    time.sleep(60)\n")
+    monkeypatch.setattr("pear_lab.peers.subprocess_runner._START", 0.0)
+    with pytest.raises(PeerTimeoutError, match="fake was ended after 3 s"):
+        measure(peer, Path(sys.executable), {"Q": np.ones(1)}, limit=1.0)
+    notes: list[str] = []
+    settings = gradient.GradientSettings(sizes=(4,), batches=(2, 3), repeats=1, limit=0.4)
+    gradient.run(settings, Callbacks(lambda row: None, notes.append), [(peer, Path(sys.executable))])
+    assert [note for note in notes if note.startswith("Fake")] == [
+        "Fake: 4 assets with a batch of 2 and larger left out: fake was ended after 1 s"
+    ]
+
+
+def test_a_gradient_of_the_wrong_shape_is_refused(fake: Callable[[str], Peer]) -> None:
+    code = (
+        "import numpy as np\nPACKAGES = ()\ndef prepare(data, device):\n    return lambda: {'gradient': np.ones(3)}\n"
+    )
+    notes: list[str] = []
+    settings = gradient.GradientSettings(sizes=(4,), batches=(2,), repeats=1)
+    gradient.run(settings, Callbacks(lambda row: None, notes.append), [(fake(code), Path(sys.executable))])
+    assert notes[-1].endswith("fake returned a gradient of shape (3,); expected (2, 4)")
+
+
+def test_unknown_and_unsuitable_peers(run: Run) -> None:
+    result = run("gradient", "--quick", "--peers", "qpht")
+    assert result.exit_code == 2
+    assert "there is no peer 'qpht'" in result.stderr
+    assert "did you mean qpth?" in result.stderr
+    result = run("gradient", "--quick", "--peers", "pyepo")
+    assert result.exit_code == 2
+    assert "takes no part in `pear bench gradient`" in result.stderr
+    result = run("epoch", "--peers", "dqp")
+    assert result.exit_code == 2
+    assert "dqp takes no part in `pear bench epoch`" in result.stderr
+    with pytest.raises(PeerError, match="does not compute on cuda"):
+        choose(["dqp"], "gradient", "cuda")
+    assert [peer.name for peer in choose(["all"], "gradient", "cuda")] == ["qpth", "qpax", "qpax", "mpax"]
+    assert [peer.name for peer in choose(["all"], "training")] == ["pyepo"]
+    assert [peer.worker.name for peer in choose(["qpth"], "epoch")] == ["run_qpth_epoch.py"]
+
+
+def test_of_all_peers_those_that_cannot_be_had_are_left_out(
+    run: Run, fake: Callable[[str], Peer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = fake(FAKE_WORKER)
+    monkeypatch.setattr(registry, "PEERS", (peer, replace(peer, name="gone", title="Gone", module="gone_for_good")))
+    result = run(*POINT, "--peers", "all", "--peers-here", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    numbers = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    assert [row["who"] for row in numbers["rows"]] == [*OURS, "Fake"]
+    assert numbers["notes"][0].startswith("Gone left out: gone cannot be imported in this environment")
+    assert run(*POINT, "--peers", "gone", "--peers-here", "--out", tmp_path).exit_code == 2
+
+
+def test_a_peer_that_is_not_here(fake: Callable[[str], Peer]) -> None:
+    peer = replace(fake(FAKE_WORKER), module="not_a_module_of_anybody")
+    with pytest.raises(PeerError, match="cannot be imported in this environment"):
+        interpreter(peer, here=True)
+
+
+FAKE_PYTHON = """\
+#!/bin/sh
+echo "$@" >> {log}
+if [ "$2" = venv ]; then mkdir -p "$3/bin" && cp "$0" "$3/bin/python"; exit 0; fi
+{pip}
+"""
+
+
+def fake_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pip: str) -> Path:
+    """Stands in for Python where environments are made; returns the log of its calls."""
+    script, log = tmp_path / "python", tmp_path / "calls.log"
+    script.write_text(FAKE_PYTHON.format(log=log, pip=pip), encoding="utf-8")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(environment.sys, "executable", str(script))
+    monkeypatch.setenv("PEAR_CACHE", str(tmp_path / "cache"))
+    return log
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands in for Python")
+def test_without_a_network_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "ERROR: No matching distribution found for qpth==0.0.18"
+    fake_python(tmp_path, monkeypatch, f"echo 'Collecting qpth'; echo '{said}'; exit 1")
+    lines: list[str] = []
+    (peer,) = choose(["qpth"], "gradient")
+    with pytest.raises(PeerError, match="No matching distribution found") as caught:
+        interpreter(peer, say=lines.append)
+    log = tmp_path / "cache" / "peers" / "qpth.log"
+    assert str(log) in str(caught.value)
+    assert "--peers-here" in str(caught.value)
+    assert said in log.read_text("utf-8")
+    assert "qpth: Collecting qpth" in lines
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands in for Python")
+def test_environments_are_reused_until_asked_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = fake_python(tmp_path, monkeypatch, "exit 0")
+    (peer,) = choose(["qpth"], "gradient")
+    python = interpreter(peer)
+    assert python == tmp_path / "cache" / "peers" / "qpth" / "bin" / "python"
+    made = log.read_text().splitlines()
+    assert len(made) == 2
+    assert all(requirement in made[1] for requirement in peer.requirements)
+    interpreter(peer)
+    assert len(log.read_text().splitlines()) == 2
+    interpreter(peer, rebuild=True)
+    assert len(log.read_text().splitlines()) == 4
+    interpreter(replace(peer, requirements=("something==else",)))
+    assert len(log.read_text().splitlines()) == 6
+
+
+def test_every_peer_has_its_worker_and_no_open_torch() -> None:
+    for peer in registry.PEERS:
+        assert peer.worker.is_file()
+        needs_torch = "torch" in peer.worker.read_text("utf-8")
+        assert needs_torch == any(requirement.startswith("torch==") for requirement in peer.requirements)
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("gradient", "--sizes", "1"), "--sizes must be whole numbers of at least 2; got [1]"),
+        (
+            ("gradient", "--structures", "boxes"),
+            "--structures must be some of portfolio, box, rows, own-rows, knapsack",
+        ),
+        (("gradient", "--structures", "boxes"), "got 'boxes'; did you mean box?"),
+        (("gradient", "--structures", ","), "or all; got none"),
+        (("gradient", "--sizes", "many"), "--sizes must be whole numbers"),
+        (("gradient", "--batches", "0"), "--batches must be whole numbers of at least 1"),
+        (("gradient", "--device", "tpu"), "--device must be cpu or cuda; got 'tpu'"),
+        (("gradient", "--repeats", "0"), "--repeats must be at least 1"),
+        (("gradient", "--quick", "--threads", "0"), "--threads must be from 1"),
+        (("training", "--tasks", "tsp"), "--tasks must be some of paths, knapsack; got 'tsp'"),
+        (("training", "--epochs", "0"), "--epochs must be at least 1; got 0"),
+        (("scaling", "--grids", "1"), "--grids must be whole numbers of at least 2"),
+        (("scaling", "--limit", "0"), "--limit must be a positive number; got 0.0"),
+        (("training", "--cap", "-1"), "--cap must be a positive number; got -1.0"),
+        (("gradient", "--sizes", "none"), "--sizes must be whole numbers of at least 2; got []"),
+        (("scaling", "--spread", "2"), "--spread must be 0 for anywhere, or at least 5; got 2"),
+        (("memory", "--grid", "0"), "--grid must be at least 1; got 0"),
+    ],
+)
+def test_bad_arguments_are_one_sentence(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("Error: ")
+    assert message in result.stderr
+
+
+def test_what_the_usual_grid_leaves_out_is_said() -> None:
+    points, left_out = gradient.GradientSettings().grid()
+    assert [(point.structure.name, point.n, point.batches) for point in points] == [
+        ("portfolio", 20, [1, 64, 512]),
+        ("portfolio", 100, [1, 64, 512]),
+        ("portfolio", 500, [1, 64]),
+    ]
+    assert left_out == [
+        "500 assets with a batch of 512 and larger left out: name --sizes and --batches to have it",
+    ]
+    asked = gradient.GradientSettings(sizes=(500,), batches=(512,)).grid()
+    assert asked == ([gradient.Point(STRUCTURES[0], 500, [512])], [])
+
+
+def test_every_structure_has_its_own_size_and_batches() -> None:
+    points, left_out = gradient.GradientSettings(("all",)).grid()
+    assert [(point.structure.name, point.n) for point in points][4:] == [
+        ("knapsack", 100),
+        ("path-5", 40),
+        ("path-12", 264),
+    ]
+    assert all(point.batches == [64, 512] for point in points)
+    assert left_out == []
+    points, _ = gradient.GradientSettings(("path-5", "box"), sizes=(7,), batches=(3,)).grid()
+    assert [(point.structure.name, point.n, point.batches) for point in points] == [
+        ("path-5", 40, [3]),
+        ("box", 7, [3]),
+    ]
+    for structure in STRUCTURES:
+        assert structure.draw(np.random.default_rng(0), structure.size, 2).cost.shape == (2, structure.size)
+
+
+def test_every_structure_is_measured_and_each_peer_where_it_takes_part(
+    fake: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solver = """
+        import numpy as np
+        PACKAGES = ()
+        def prepare(data, device):
+            assert data["C"].shape[-2] == data["d"].shape[-1] > 0 and data["accuracy"] == 0.5
+            assert np.linalg.matrix_rank(data["A"]) == len(data["b"])
+            return lambda: {"decision": np.zeros_like(data["cost"])}
+    """
+    peer = replace(fake(solver), measures="decision", structures=("knapsack", "path-5"), options=(("accuracy", 0.5),))
+    rows: list[gradient.GradientRow] = []
+    notes: list[str] = []
+    names = tuple(structure.name for structure in STRUCTURES[:-1])
+    settings = gradient.GradientSettings(names, sizes=(6,), batches=(3,), repeats=1)
+    gradient.run(settings, Callbacks(rows.append, notes.append), [(peer, Path(sys.executable))])
+    assert notes == []
+    assert [row.structure for row in rows if row.who == "Fake"] == ["knapsack", "path-5"]
+    assert all(row.error_median == 1.0 and not row.exact for row in rows if row.who == "Fake")
+    assert {row.structure for row in rows if row.who == "pear warm"} == {"portfolio"}
+    for who in ("pear", "pear layer"):
+        assert [row.structure for row in rows if row.who == who] == list(names)
+    assert all(row.error_largest < 1e-9 and row.compared for row in rows if row.ours)
+    assert len(gradient.series(rows)) == len(rows)
+
+
+def test_on_a_gpu_one_core_is_measured_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient, "check_device", lambda device: device)
+    monkeypatch.setattr(gradient, "Ours", lambda instances, batch, device: Ours(instances, batch, "cpu"))
+
+    def measured(*structures: str) -> list[str]:
+        settings = gradient.GradientSettings(structures or None, (4,), (2,), device="cuda", repeats=1)
+        rows: list[gradient.GradientRow] = []
+        gradient.run(settings, Callbacks(rows.append))
+        assert all(row.error_largest < 1e-9 and row.compared for row in rows)
+        return [row.who for row in rows]
+
+    assert measured("box") == ["pear", "pear layer", "pear layer, one CPU core"]
+    assert measured() == OURS
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "structure"), [("qpth", "own-rows"), ("qpax", "box"), ("mpax", "path-5")])
+def test_a_peer_solves_what_we_solve(name: str, structure: str) -> None:
+    if not (environment.cache_folder() / "peers" / name / environment.READY).is_file():
+        pytest.skip(f"no environment of {name}; pear bench gradient --peers {name} makes one")
+    rows: list[gradient.GradientRow] = []
+    notes: list[str] = []
+    peers = [(peer, interpreter(peer)) for peer in choose([name], "gradient")]
+    settings = gradient.GradientSettings((structure,), sizes=(6,), batches=(3,), repeats=1)
+    gradient.run(settings, Callbacks(rows.append, notes.append), peers)
+    assert notes == []
+    assert [row.who for row in rows if not row.ours] == [peer.title for peer, _ in peers]
+    assert all(row.error_median < 0.05 and row.loose == ("loose" in row.who) for row in rows)
+
+
+def test_bounds_become_rows_of_every_sample() -> None:
+    data = {
+        "G": np.arange(8.0).reshape(2, 2, 2),
+        "h": np.ones((2, 2)),
+        "lb": np.zeros(2),
+        "ub": np.array([np.inf, 3.0]),
+    }
+    found = with_bounds_as_rows(data)
+    assert found["C"].shape == (2, 5, 2)
+    np.testing.assert_array_equal(found["C"][1, 2:], [[-1, 0], [0, -1], [0, 1]])
+    np.testing.assert_array_equal(found["d"][1], [1, 1, 0, 0, 3])
+
+
+def test_training_compares_both_sides(run: Run, tmp_path: Path) -> None:
+    result = run("training", "--quick", "--tasks", "knapsack", "--epochs", "2", "--profile", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    rows = json.loads((tmp_path / "results.json").read_text("utf-8"))["rows"]
+    ours, plain = rows
+    assert (ours["who"], plain["who"]) == ("pear", "plain loop")
+    assert {"solve", "gradient", "validation", "network", "rest"} <= set(ours["profile"])
+    assert set(plain["profile"]) == {"solve", "project", "validation", "network", "rest"}
+    assert sum(ours["profile"].values()) == pytest.approx(ours["seconds"], rel=0.05)
+    assert 0 <= ours["reuse_rate"] <= 1
+    assert ours["epochs"] == plain["epochs"] == 2
+    assert ours["regret"] == pytest.approx(plain["regret"], abs=0.05)
+    assert "Where the time goes" in (tmp_path / "table.md").read_text("utf-8")
+    assert "<svg" in (tmp_path / "plot.svg").read_text("utf-8")
+
+
+def test_the_full_table_adds_whole_runs() -> None:
+    rows = [training.TrainingRow("paths", 0, who, 5, 0.1, 2.0, 0.04) for who in ("pear", "plain loop")]
+    (timed,) = training.tables(rows)
+    (full,) = training.tables([replace(row, whole=True) for row in rows])
+    assert "s a run" in full.headings
+    assert "s a run" not in timed.headings
+    assert all(len(cells) == len(full.headings) for cells in full.rows)
+    assert training.TrainingSettings(full=True, seeds=(0,)).runs("paths")[0].settings["max_epochs"] == 10_000
+
+
+def test_scaling_stops_after_a_point_that_takes_too_long(run: Run, tmp_path: Path) -> None:
+    result = run("scaling", "--grids", "2,3,4", "--qps", "20,40", "--limit", "1e-6", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    numbers = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    assert [(row["family"], row["size"]) for row in numbers["rows"]] == [("grid", 2), ("sparse QP", 20)]
+    assert any("grid of 2 took" in note and "3, 4 left out" in note for note in numbers["notes"])
+    assert "more than --limit" in result.output
+
+
+def test_scaling_measures_verified_solutions_and_fits_their_growth() -> None:
+    rows: list[scaling.ScalingRow] = []
+    scaling.run(scaling.ScalingSettings(grids=(3, 5), qps=(20, 40), batch=2, repeats=1), Callbacks(rows.append))
+    assert [(row.family, row.n) for row in rows] == [("grid", 12), ("grid", 40), ("sparse QP", 20), ("sparse QP", 40)]
+    assert all(row.kkt_residual < 1e-9 for row in rows)
+    assert all(row.processor > 0 for row in rows)
+    known = [replace(row, processor=1e-6 * row.n**1.5) for row in rows]
+    assert scaling.exponents(known) == {"grid": pytest.approx(1.5), "sparse QP": pytest.approx(1.5)}
+    assert [cells[-1] for cells in scaling.tables(known)[1].rows] == ["1.5", "1.5"]
+    assert [cells[-2] for cells in scaling.tables(known)[0].rows] == ["–", "1.5", "–", "1.5"]
+
+
+def test_scaling_compares_sources_of_candidates() -> None:
+    rows: list[scaling.ScalingRow] = []
+    settings = scaling.ScalingSettings(grids=(3,), qps=(20,), solvers=("pear", "piqp"), repeats=1)
+    scaling.run(settings, Callbacks(rows.append))
+    assert [row.line for row in rows] == ["grid, pear", "grid, piqp", "sparse QP, pear", "sparse QP, piqp"]
+    assert all(row.kkt_residual < 1e-9 for row in rows)
+    assert [line.name.split(":")[0] for line in scaling.series(rows)] == [row.line for row in rows]
+
+
+def test_memory_is_measured_in_processes_of_their_own() -> None:
+    alone, _ = memory.measure("import", {}, limit=120)
+    taken, seconds = memory.measure("portfolio", {"assets": 20, "batch": 2}, limit=120)
+    assert 20 < alone < taken < 2000
+    assert seconds > 0
+    with pytest.raises(PearError, match="address space allowed: 100 MiB"):
+        memory.measure("portfolio", {"assets": 2000, "batch": 2}, limit=120, cap=100)
+
+
+def test_memory_rows_show_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(name: str, options: dict[str, Any], limit: float, cap: float | None) -> tuple[float, float]:
+        if name == "grid":
+            raise PearError("too large")
+        return {"import": 100.0, "portfolio": 150.0, "training": 130.0}[name], 1.0
+
+    monkeypatch.setattr(memory, "measure", measured)
+    rows: list[memory.MemoryRow] = []
+    notes: list[str] = []
+    memory.run(memory.MemorySettings(), Callbacks(rows.append, notes.append))
+    assert [(row.peak_mib, row.import_mib, row.above_mib) for row in rows] == [
+        (100.0, 100.0, 0.0),
+        (150.0, 100.0, 50.0),
+        (130.0, 100.0, 30.0),
+    ]
+    assert notes == ["200×200 grid, batch of 32: not measured: too large"]
+
+
+def test_integer_programs_are_measured(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(settings: integers.IntegerSettings, callbacks: Callbacks) -> None:
+        assert settings.count == 7
+        callbacks.say("deciding")
+        for degree in settings.degrees:
+            callbacks.on_row(integers.IntegerRow(degree, "true", 7, 0.5, math.nan, 20.0, 40.0, 0.0))
+
+    monkeypatch.setattr(integers, "run", measured)
+    result = run("integers", "--count", "7", "--degrees", "2,8", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    numbers = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    second = numbers["rows"][1]
+    assert (second["degree"], second["seconds"], second["highs_seconds"]) == (8, 0.5, 20.0)
+    assert "highs" in result.output
+    assert (tmp_path / "plot.svg").exists()
+
+
+def asked(run: Run, monkeypatch: pytest.MonkeyPatch, benchmark: Any, *arguments: object) -> Any:
+    """The settings that a command hands to its benchmark."""
+    found: list[Any] = []
+    monkeypatch.setattr(benchmark, "run", lambda settings, *rest: found.append(settings))
+    result = run(*arguments)
+    assert (result.exit_code, "Nothing was measured" in result.stderr) == (1, True), result.output
+    return found[0]
+
+
+def test_every_option_reaches_the_settings(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = asked(
+        run, monkeypatch, gradient, "gradient", "--sizes", "7,3-4", "--limit", "2", "--profile", "--seed", "5"
+    )
+    assert found == gradient.GradientSettings(sizes=(7, 3, 4), limit=2.0, profile=True, seed=5)
+    found = asked(run, monkeypatch, scaling, "scaling", "--grids", "none", "--spread", "0")
+    assert found == scaling.ScalingSettings(grids=(), spread=0)
+    found = asked(run, monkeypatch, training, "training", "--tasks", "paths,", "--full", "--degree", "2")
+    assert found == training.TrainingSettings(("paths",), 2, full=True)
+    assert asked(run, monkeypatch, memory, "memory", "--cap", "512") == memory.MemorySettings(cap=512.0)
+    found = asked(run, monkeypatch, integers, "integers", "--degrees", "2,8", "--threads", "1")
+    assert found == integers.IntegerSettings(degrees=(2, 8), threads=1)
+
+
+def test_quick_leaves_what_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = asked(run, monkeypatch, gradient, "gradient", "--quick", "--batches", "4")
+    assert found == gradient.GradientSettings(sizes=(20,), batches=(4,), repeats=3)
+    found = asked(run, monkeypatch, training, "training", "--quick")
+    assert found == training.TrainingSettings(seeds=(0,), quick=True)
+    assert asked(run, monkeypatch, scaling, "scaling", "--quick").grids == scaling.QUICK_GRIDS
+    assert asked(run, monkeypatch, memory, "memory", "--quick").portfolio_batch == 16
+
+
+def test_the_help_shows_every_option_and_its_default(run: Run) -> None:
+    shown = run("gradient", "--help").output
+    for text in ("--sizes", "20,100,500", "--peers-here", "--quick", "--out", "--profile", "Time gradients"):
+        assert text in shown
+    assert "--peers" not in run("memory", "--help").output
+
+
+def test_ctrl_c_keeps_what_was_measured(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(settings: Any, callbacks: Callbacks, peers: Any) -> None:
+        callbacks.on_row(gradient_row("pear", 0.002))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gradient, "run", interrupted)
+    result = run("gradient", "--quick", "--out", tmp_path)
+    assert result.exit_code == 130, result.output
+    numbers = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    assert numbers["interrupted"] is True
+    assert [row["who"] for row in numbers["rows"]] == ["pear"]
+    assert (tmp_path / "plot.svg").exists()
+    assert "what was measured is kept" in result.stderr
+
+
+def test_numbers_are_written_row_by_row_and_hold_no_nan(tmp_path: Path) -> None:
+    record = Record("gradient", tmp_path, {"seed": 0}, lambda rows: [Table("None", ("who",))])
+    record.add(gradient_row("pear", 0.002, largest=math.nan))
+    assert json.loads((tmp_path / "results.json").read_text("utf-8"))["rows"][0]["error_largest"] is None
+    record.add(gradient_row("pear layer", 0.001))
+    assert len(json.loads((tmp_path / "results.json").read_text("utf-8"))["rows"]) == 2
+    assert list(tmp_path.glob("*.tmp")) == []
+
+
+def test_settings_are_checked_before_anything_is_measured() -> None:
+    with pytest.raises(ProblemError, match="--limit must be a positive number"):
+        gradient.GradientSettings(limit=0.0)
+    with pytest.raises(ProblemError, match="got 'tsp'"):
+        training.TrainingSettings(tasks=("tsp",))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; torch.cuda.is_available() is False")
+def test_gradients_are_measured_on_a_gpu() -> None:
+    pytest.importorskip("qpsolvers", reason="the reference is another solver's")
+    rows: list[gradient.GradientRow] = []
+    gradient.run(
+        gradient.GradientSettings(sizes=(8,), batches=(4,), device="cuda", repeats=1, profile=True),
+        Callbacks(rows.append),
+    )
+    assert [row.who for row in rows] == OURS
+    assert all(row.error_largest < 1e-8 and row.compared for row in rows)

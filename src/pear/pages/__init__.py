@@ -1,0 +1,1 @@
+"""Self-contained HTML pages: their sections, and the style of their figures."""

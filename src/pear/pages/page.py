@@ -1,0 +1,71 @@
+"""A page of sections, rendered so that it needs nothing else; and the one place that knows how a text is escaped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pear.pages import style
+from pear.pages.section import Section
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def page_of(title: str, lead: Sequence[str], sections: Sequence[Section], footer: str = "") -> str:
+    """One HTML page: the sentences that matter most, then sections of sentences, tables and figures.
+
+    Raises:
+        MissingExtraError: jinja2 or matplotlib, which write and draw the page, is not installed.
+    """
+    style.require("the page", "jinja2", "matplotlib")
+    return render("page.html", {"title": title, "lead": lead, "sections": sections, "footer": footer})
+
+
+def render(name: str, values: dict[str, Any], package: str = "pear.pages") -> str:
+    """Fill a template. Every value is escaped: as Markdown where the name ends in .md, else as HTML.
+
+    Args:
+        name: of the template, without ``.j2``.
+        values: what the template names.
+        package: the import package whose templates are looked at before those of ``pear.pages``.
+    """
+    template = _environment(package, markdown=name.endswith(".md")).get_template(f"{name}.j2")
+    return f"{template.render({**values, 'light': style.LIGHT, 'dark': style.DARK}).strip()}\n"
+
+
+def _environment(package: str, markdown: bool) -> Environment:
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def escape_markdown(value: Any) -> Markup:
+        return value if isinstance(value, Markup) else Markup(markdown_text(str(value)))
+
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("pear.pages")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=escape_markdown if markdown else None,
+    )
+    environment.filters["own_ids"] = lambda svg, prefix: Markup(_own_ids(svg, prefix))
+    return environment
+
+
+def markdown_text(text: str) -> str:
+    r"""A text of any kind in one line of Markdown, where it means nothing but itself.
+
+    Example:
+        >>> markdown_text("<b>a|b</b>\n*c* [d](e) &amp; x_y")
+        '&lt;b>a\\|b&lt;/b> \\*c\\* \\[d\\](e) &amp;amp; x_y'
+    """
+    text = re.sub(r"[\\`*|\[\]]|\b_|_\b", r"\\\g<0>", re.sub(r"\s+", " ", text))
+    return re.sub(r"&(?=#?\w+;)", "&amp;", text).replace("<", "&lt;")
+
+
+def _own_ids(svg: str, prefix: str) -> str:
+    """The figure with a prefix on each of its names, since several figures share one page."""
+    svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
+    return svg.replace("url(#", f"url(#{prefix}-").replace('href="#', f'href="#{prefix}-')

@@ -1,0 +1,424 @@
+"""Tasks on this machine and on Ray: the same rows to the digit, and nothing lost with a process or a machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import pear
+from pear.engines import Begun, Ended, Engine, EngineError, Lost, Told, Update, check_name, start
+from pear.engines import ray as ray_engine
+from pear.engines.watch import ends_within
+from pear.engines.worker import Raised, Returned, Said, _outcome
+from pear.train import FitConfig, Tuned
+from pear_lab.experiments import Event, Run, open_folder, run_all
+from pear_lab.stress.kill import _below, _is_worker, _title, outcome
+
+pytestmark = pytest.mark.slow  # the cluster: made once, by the first test that asks
+
+PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
+ITEMS = {"items": 5, "dimensions": 2, "capacity_ratio": 0.5, **{k: v for k, v in PATHS.items() if k != "grid"}}
+
+
+def results(engine: Engine, *tasks: tuple[Any, ...]) -> list[Any]:
+    """What tasks return, in their order; a task that is lost, how."""
+    tickets, found = [engine.submit(*task) for task in tasks], {}
+
+    def hear(update: Update) -> None:
+        if isinstance(update, Ended):
+            found[update.ticket] = update.value
+        elif isinstance(update, Lost):
+            found[update.ticket] = update.how
+
+    while len(found) < len(tickets):
+        engine.wait(hear)
+    return [found[ticket] for ticket in tickets]
+
+
+def test_names_of_engines() -> None:
+    assert check_name("ray://10.0.0.1:10001")[0].name == "ray"
+    for wrong in ("steam", "ray://", "local://here", ""):
+        with pytest.raises(EngineError, match=f"there is no engine {wrong!r}; there is local, ray or ray://HOST:PORT"):
+            start(wrong)
+    with pytest.raises(EngineError, match="jobs must be at least 1; got 0"):
+        start("local", 0)
+
+
+def test_an_engine_whose_package_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(pear.errors.MissingExtraError, match=r"pip install 'pear-dfl\[ray\]'"):
+        start("ray")
+
+
+def test_an_error_of_a_task_is_raised_where_it_came_from() -> None:
+    def wrong(tell: Any) -> None:
+        raise pear.SolveError("no solution", [3], [2])
+
+    with start("local", 1) as engine, pytest.raises(pear.SolveError, match="no solution"):
+        results(engine, (wrong,))
+
+
+class AwkwardError(Exception):
+    """Takes more than it keeps, so that it cannot be unpickled."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first + second)
+
+
+def test_what_a_worker_process_sends_back() -> None:
+    ours, theirs = multiprocessing.Pipe()
+
+    def half(tell: Any, number: int) -> float:
+        tell("half way")
+        return number / 2
+
+    def awkward(tell: Any) -> None:
+        raise AwkwardError("what ", "happened")
+
+    assert _outcome(theirs, half, (4,)) == Returned(2.0)
+    assert ours.recv() == Said("half way")
+    known, unknown = _outcome(theirs, half, ("four",)), _outcome(theirs, awkward, ())
+    assert isinstance(known, Raised)
+    assert isinstance(known.error, TypeError)
+    assert isinstance(unknown, Raised)
+    assert isinstance(unknown.error, EngineError)
+    assert str(unknown.error) == "AwkwardError: what happened"
+
+
+def test_a_call_that_does_not_end_ends_its_process_with_words() -> None:
+    """A call into C that holds Python's lock, as Ray's do; a thread or a signal handler would never have its turn."""
+    code = (
+        "import ctypes\n"
+        "from pear.engines.watch import ends_within\n"
+        "with ends_within(60, 'not this'):\n"
+        "    pass\n"
+        "with ends_within(0.5, 'it took too long'):\n"
+        "    ctypes.PyDLL(None).sleep(600)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGKILL, "it took too long\n")
+
+
+def test_a_watched_call_that_ends_in_time_leaves_nothing() -> None:
+    before = set(_below(os.getpid()))
+    with ends_within(60, "not this"):
+        assert len(set(_below(os.getpid())) - before) == 1
+    assert not set(_below(os.getpid())) - before
+
+
+class BrokenRay:
+    """A Ray that does not start."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def init(self, where: str, **given: Any) -> None:
+        self.called.append(where)
+        raise TimeoutError("no answer.")
+
+    def shutdown(self) -> None:
+        self.called.append("shutdown")
+
+
+def test_a_ray_that_does_not_start_is_tried_again_and_given_up_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_ADDRESS", *ray_engine._VARIABLES):
+        monkeypatch.setenv(name, "")  # so that what is set here is taken back
+        monkeypatch.delenv(name)
+    here, there = BrokenRay(), BrokenRay()
+    with pytest.raises(
+        EngineError, match=r"cannot start Ray on this machine, in 3 attempts: no answer\. .* engine local"
+    ):
+        ray_engine._connect(here, None, 2)
+    assert here.called == ["local", "shutdown"] * 3
+    with pytest.raises(EngineError, match=r"cannot connect to Ray at ray://far:1: no answer\."):
+        ray_engine._connect(there, "far:1", 2)
+    assert there.called == ["ray://far:1", "shutdown"]
+
+
+# --- Ray --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A machine with two cores, to which a test may add others."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    ray.init(made.address, log_to_driver=False, logging_level="ERROR")
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.fixture
+def engine(cluster: Any) -> Iterator[Engine]:
+    with start("ray") as opened:
+        yield opened
+
+
+def test_rows_are_those_of_local_processes_to_the_digit(engine: Engine, tmp_path: Path) -> None:
+    trained = Run("lp-degree", "knapsack", "pear", 0, {**ITEMS, "smoothing": 0.1, "injection": 0.1})
+    measured = Run("capacity-shift", "knapsack", "pear", 0, {**trained.settings, "variant": "capacity-shift"})
+    failing = Run("lp-degree", "shortest_path", "mse", 0, {**PATHS, "grid": [0, 0]})
+    runs = [failing, trained, measured, *(Run("lp-degree", "shortest_path", "mse", seed, PATHS) for seed in range(3))]
+    events: list[Event] = []
+    with open_folder(tmp_path / "ray") as database:
+        run_all(runs, database, listen=events.append, engine=engine)
+    with open_folder(tmp_path / "local") as database:
+        run_all(runs, database)
+    found = outcome(tmp_path / "ray")
+    assert found == outcome(tmp_path / "local")
+    assert len(found) == len(runs)
+    ended = [event.run.key for event in events if event.record is not None]
+    assert ended.index(measured.key) > ended.index(trained.key)
+    assert sorted(ended) == sorted(run.key for run in runs)
+    started = [event.run.key for event in events if event.record is None and event.progress is None]
+    assert set(started) == set(ended)
+    assert engine.slots == 2
+    assert engine.free == 2
+
+
+def summary(tuned: Tuned) -> Any:
+    rows = [(row.candidate, row.epochs, row.regret, row.note) for row in tuned.table()]
+    checks = [(check.epoch, check.loss, check.metric) for check in tuned.history.checks]
+    return tuned.best, rows, checks, [weights.tolist() for weights in tuned.model.parameters()]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_race_ends_as_it_does_here_to_the_digit() -> None:
+    task = pear.tasks.shortest_path((3, 3))
+    X, C = task.samples(120, degree=6, seed=1)
+    candidates = [
+        {"method": "mse"},
+        {"method": "spo+", "mse_weight": 0.0},
+        {"method": "pear", "smoothing": "auto*3", "injection": 0.1, "guidance": 1.0},
+    ]
+    told: list[Any] = []
+    here, there = (
+        pear.tune(
+            *(task.problem, X, C),
+            candidates=candidates, config=FitConfig(max_epochs=6, check_every=1), engine=engine, progress=told.append,
+        )
+        for engine in ("local", "ray")
+    )  # fmt: skip
+    assert summary(there) == summary(here)
+    assert told[-1].stages == 2
+    predicted = there.model(X)
+    there.loss(predicted, C).backward()  # and what comes back can be used
+
+
+def test_a_task_says_how_it_goes_has_one_core_and_its_errors_come_back(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def task(tell: Any, number: int) -> tuple[int, int, str | None]:
+        tell("half way")
+        time.sleep(0.5)
+        return number, torch.get_num_threads(), os.environ.get("PEAR_DATA")
+
+    def wrong(tell: Any) -> None:
+        raise pear.SolveError("no solution", [3], [2])
+
+    monkeypatch.setenv("PEAR_DATA", "/somewhere")
+    heard, until = list[Update](), time.monotonic() + 20
+    while len(heard) < 3 and time.monotonic() < until:  # nothing but the end is heard before the mailbox is there
+        heard.clear()
+        ticket = engine.submit(task, 7)
+        while ticket in engine.tasks:
+            engine.wait(heard.append)
+    assert heard == [Begun(ticket), Told(ticket, "half way"), Ended(ticket, (7, 1, "/somewhere"))]
+    with pytest.raises(pear.SolveError, match="no solution") as raised:
+        results(engine, (wrong,))
+    assert (raised.value.samples, raised.value.statuses) == ([3], [2])
+
+
+def dies(times: int) -> Callable[..., str]:
+    """A task whose first processes die."""
+
+    def task(tell: Any, folder: str) -> str:
+        died = len(os.listdir(folder))
+        if died < times:
+            Path(folder, str(died)).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return f"done after {died}"
+
+    return task
+
+
+def test_a_task_whose_process_dies_is_done_again_and_given_up_after_two(engine: Engine, tmp_path: Path) -> None:
+    for name in ("once", "always"):
+        (tmp_path / name).mkdir()
+    once, always = results(engine, (dies(1), str(tmp_path / "once")), (dies(99), str(tmp_path / "always")))
+    assert once == "done after 1"
+    assert always.startswith("its process died 2 times, the last time with WorkerCrashedError (The worker died")
+    assert not engine.tasks
+
+
+def processes(begin: str) -> list[int]:
+    """Those of Ray that call themselves so."""
+    return [pid for pid in _below(os.getpid()) if _title(pid).startswith(begin)]
+
+
+def test_workers_of_ray_are_its_processes_that_do_a_task(engine: Engine, tmp_path: Path) -> None:
+    def task(tell: Any, file: str) -> int:
+        Path(file).write_text(str(os.getpid()), "utf-8")
+        while Path(file).exists():
+            time.sleep(0.05)
+        return os.getpid()
+
+    file, found = tmp_path / "busy", list[Update]()
+    ticket = engine.submit(task, str(file))
+    while not (file.exists() and file.read_text("utf-8")):
+        engine.wait(found.append)
+    busy = [pid for pid in _below(os.getpid()) if _is_worker(pid)]
+    file.unlink()
+    while ticket in engine.tasks:
+        engine.wait(found.append)
+    assert found[-1] == Ended(ticket, busy[0])
+    assert len(busy) == 1
+    assert len(processes("ray::")) > 1  # its agents and the mailbox, at least
+
+
+def test_a_mailbox_that_is_killed_is_there_again(engine: Engine) -> None:
+    def task(tell: Any) -> str:
+        tell("half way")
+        time.sleep(0.5)
+        return "done"
+
+    def heard() -> list[Update]:
+        found = list[Update]()
+        ticket = engine.submit(task)
+        while ticket in engine.tasks:
+            engine.wait(found.append)
+        assert found[-1] == Ended(ticket, "done")
+        return found
+
+    until = time.monotonic() + 60
+    while len(heard()) < 3 and time.monotonic() < until:  # nothing but the end is heard before the mailbox is there
+        pass
+    old = processes("ray::Mailbox")
+    assert old
+    for pid in old:
+        os.kill(pid, signal.SIGKILL)
+    heard()  # which loses no task, and may lose what it says
+    while len(heard()) < 3 and time.monotonic() < until:
+        pass
+    assert len(heard()) == 3
+    assert not set(processes("ray::Mailbox")) & set(old)
+
+
+class Second:
+    """Another machine of the cluster: the first is kept busy for as long as it is there, so that tasks go to it."""
+
+    def __init__(self, cluster: Any, folder: Path) -> None:
+        import ray
+
+        self.cluster, self.gone, self.node = cluster, folder / "gone", cluster.add_node(num_cpus=1)
+        strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        busy, gone = folder / "busy", self.gone
+
+        @ray.remote(num_cpus=2, scheduling_strategy=strategy(ray.get_runtime_context().get_node_id(), soft=False))
+        def keep_the_first_busy() -> None:
+            busy.touch()
+            while not gone.exists():
+                time.sleep(0.05)
+
+        self.first = keep_the_first_busy.remote()
+        while not busy.exists():
+            time.sleep(0.05)
+
+    def lose(self) -> None:
+        """Kill all of it, once."""
+        if self.gone.exists():
+            return
+        raylet = self.node.all_processes["raylet"][0].process.pid
+        for pid in (raylet, *_below(raylet)):  # with its workers, which would end what they do otherwise
+            os.kill(pid, signal.SIGKILL)
+        self.cluster.remove_node(self.node, allow_graceful=False)
+        self.gone.touch()
+
+
+def test_a_task_on_a_machine_that_is_lost_is_done_again(cluster: Any, tmp_path: Path) -> None:
+    begun, second, found = tmp_path / "begun", Second(cluster, tmp_path), []
+
+    def task(tell: Any, file: str) -> str:
+        if not Path(file).exists():
+            Path(file).touch()
+            time.sleep(600)
+        return "done elsewhere"
+
+    with start("ray") as engine:
+        ticket = engine.submit(task, str(begun))
+        while not found:
+            engine.wait(lambda update: found.append(update.value) if isinstance(update, Ended) else None)
+            if begun.exists():
+                second.lose()
+        assert found == ["done elsewhere"]
+        assert engine.losses[ticket] == 1
+
+
+@pytest.mark.long
+def test_a_sweep_whose_machine_is_lost_has_every_row(cluster: Any, tmp_path: Path) -> None:
+    long = {**PATHS, "grid": [5, 5], "samples": 600, "max_epochs": 60, "smoothing": 0.1, "injection": 0.1}
+    runs = [Run("lp-degree", "shortest_path", "pear", seed, long) for seed in range(3)]  # a second or more each
+    second = Second(cluster, tmp_path)
+
+    def lose_the_second(event: Event) -> None:
+        if event.progress or event.record:
+            second.lose()
+
+    with start("ray") as engine, open_folder(tmp_path / "ray") as database:
+        assert engine.slots == 3
+        run_all(runs, database, listen=lose_the_second, engine=engine)
+        assert set(database.statuses().values()) == {"done"}
+    assert second.gone.exists()
+    with open_folder(tmp_path / "local") as database:
+        run_all(runs, database)
+    assert outcome(tmp_path / "ray") == outcome(tmp_path / "local")
+
+
+@pytest.mark.long
+def test_ray_starts_although_its_first_worker_dies() -> None:
+    """Ray waits for workers while it starts, without a limit, and for one that has died as well, unless told not to."""
+    pytest.importorskip("ray")
+    code = (
+        "from pear.engines import Ended, start\n"
+        "with start('ray', 2) as engine:\n"
+        "    engine.submit(lambda tell: 7)\n"
+        "    while engine.tasks:\n"
+        "        engine.wait(lambda update: isinstance(update, Ended) and print(update.value))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        killed, until = None, time.monotonic() + 200
+        while process.poll() is None and time.monotonic() < until:
+            if killed is None:
+                killed = next((pid for pid in _below(process.pid) if _starts_as_worker(pid)), None)
+                if killed is not None:
+                    os.kill(killed, signal.SIGKILL)
+            time.sleep(0.02)
+        process.kill()
+        assert process.stdout is not None
+        assert process.stdout.read() == "7\n"
+    assert killed is not None
+
+
+def _starts_as_worker(pid: int) -> bool:
+    """Before it has a name; Ray's raylet has the same words among its arguments."""
+    program, _, rest = _title(pid).partition(" ")
+    return "default_worker.py" in rest and not program.endswith("raylet")
+
+
+def test_a_second_cluster_is_refused(cluster: Any) -> None:
+    with pytest.raises(EngineError, match=r"connected to a Ray cluster already, and ray://other:1 was asked for"):
+        start("ray://other:1")

@@ -1,0 +1,162 @@
+"""Code style: sizes of files and functions, one place for each tolerance, the words of the field."""
+
+import ast
+import re
+from pathlib import Path
+
+import pear
+import pear_lab
+from pear.optimality import rule
+from pear.solvers.registry import BACKENDS
+
+SOURCE = Path(pear.__file__).parent
+LAB = Path(pear_lab.__file__).parent
+LIBRARY = sorted(SOURCE.rglob("*.py"))
+FILES = [*LIBRARY, *sorted(LAB.rglob("*.py"))]
+MAX_LINES, MAX_FUNCTION, MAX_PARAMETERS = 400, 60, 10
+# Triton and numba compile these as single units; splitting them would cost time at every step.
+KERNELS = {
+    "solvers/active_set/gpu/ascend.py:ascend",
+    "solvers/active_set/gpu/descend.py:descend",
+    "solvers/linalg/ordering.py:minimum_degree",
+}
+
+
+def name(path):
+    return str(path.relative_to(SOURCE if path.is_relative_to(SOURCE) else LAB.parent))
+
+
+def tree(path):
+    return ast.parse(path.read_text("utf-8"))
+
+
+def functions():
+    for path in FILES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield path, node
+
+
+def test_no_long_file():
+    long = {name(path): len(path.read_text("utf-8").splitlines()) for path in FILES}
+    assert {path: lines for path, lines in long.items() if lines > MAX_LINES} == {}
+
+
+def test_no_long_function():
+    long = {}
+    for path, node in functions():
+        body = node.body[1:] if ast.get_docstring(node) else node.body
+        lines = node.end_lineno - body[0].lineno + 1 if body else 0
+        if lines > MAX_FUNCTION and f"{name(path)}:{node.name}" not in KERNELS:
+            long[f"{name(path)}:{node.name}"] = lines
+    assert long == {}
+
+
+def is_kernel(node):
+    return any("entry" in ast.dump(mark) or "jit" in ast.dump(mark) for mark in node.decorator_list)
+
+
+def is_record(path, node):
+    """``__init__`` of the public classes that are made of named fields, or of scikit-learn's hyperparameters."""
+    return (name(path), node.name) in {("problem/problem.py", "__init__"), ("train/estimator/regressor.py", "__init__")}
+
+
+def test_no_function_with_many_parameters():
+    many = {}
+    for path, node in functions():
+        arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        count = len([a for a in arguments if a not in ("self", "cls", "ctx")])
+        if count > MAX_PARAMETERS and not is_kernel(node) and not is_record(path, node):
+            many[f"{name(path)}:{node.name}"] = count
+    assert many == {}
+
+
+# Packages that judge points: here a tolerance is the rule's, or a setting of one method in a named place.
+JUDGES = ("optimality", "sensitivity", "decisions", "solvers/active_set", "losses", "train")
+SETTINGS = {
+    "solvers/active_set/settings.py": "settings of the active-set method",
+    "sensitivity/reduced.py": "the shift of a factorisation",
+    "sensitivity/sparse_reduced.py": "shifts of a factorisation",
+    "sensitivity/curvature.py": "rounding of float32 and of Lanczos estimates",
+    "decisions/smooth.py": "Newton's method",
+    "decisions/failures.py": "the search for a certificate, which the rule checks",
+    "losses/regret.py": "keeps the normalised regret finite",
+}
+NOT_A_TOLERANCE = 1e-100  # numbers below keep a division from overflowing
+
+
+def numbers(node):
+    """The float literals of a piece of code that could be tolerances, with their lines."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, float) and NOT_A_TOLERANCE < part.value < 1e-5:
+            yield part.value, part.lineno
+
+
+def named(path):
+    """Names in capitals that a module assigns a number to."""
+    for node in tree(path).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def test_a_tolerance_is_defined_once():
+    """A constant of the rule has its name to itself, and judging packages have no numbers of their own."""
+    again = []
+    for path in LIBRARY:  # the laboratory judges by constants of its own, on purpose
+        where = name(path)
+        if where == "optimality/rule.py":
+            continue
+        again += [f"{where}: {one}" for one in named(path) if one.lstrip("_") in vars(rule)]
+        if where.startswith(JUDGES) and where not in SETTINGS:
+            again += [f"{where}:{line}: {value:g}" for value, line in numbers(tree(path))]
+    assert again == []
+
+
+def test_settings_are_where_they_are_said_to_be():
+    assert [where for where in SETTINGS if not any(numbers(tree(SOURCE / where)))] == []
+
+
+# Packages in which "pear" and "binary" can only be solvers; elsewhere they are methods and tasks, too.
+ASKING = ("problem", "optimality", "solvers", "sensitivity", "decisions", "losses", "tasks", "train")
+
+
+def test_no_solver_is_chosen_by_its_name():
+    names = "|".join(re.escape(backend.name) for backend in BACKENDS)
+    pattern = re.compile(rf"""(==|!=|\bin\b)\s*\(?["']({names})["']|\b(get|resolve)\(["']({names})["']""")
+    chosen = []
+    for path in FILES:
+        if name(path) == "solvers/registry.py" or not name(path).startswith(ASKING):
+            continue
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            if pattern.search(line) and ">>>" not in line:
+                chosen.append(f"{name(path)}:{number}: {line.strip()}")
+    assert chosen == []
+
+
+# Private words that a newcomer would have to learn, each with the field's word for it.
+WORDS = {
+    "fate": "status",
+    "doomed": "screened",
+    "strangers?": "unknown",
+    "aliens?": "nonfinite",
+    "the general way": "the pipeline",
+    "the usual way": "the default path",
+    "polish(ed|es)?": "repair",
+    "bills?": "the true objective",
+    "remember(ed|s)?": "keep, warm start",
+    "open_to": "supports",
+}
+
+
+def test_the_words_of_the_field():
+    found = []
+    for path in FILES:
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            found += [f"{name(path)}:{number}: {line.strip()}" for word in WORDS if re.search(rf"\b{word}\b", line)]
+    assert found == []
+
+
+def test_formulas_keep_their_letters():
+    """A docstring that begins with a formula does not turn its vector into a matrix: g = P e."""
+    found = [name(path) for path in FILES if re.search(r'"""[A-Z] (=|\+|−=) [^ ]+ [a-z]', path.read_text("utf-8"))]
+    assert found == []

@@ -1,0 +1,393 @@
+"""Exact solutions, active sets, and the projection's identities, on planted problems and on degenerate ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from zoo import LINEAR, ZOO, Arrays, Planted, arrays, jacobian, projection, solution_kkt, tight
+
+import pear
+from pear.decisions.solve import solve_verified
+from pear.optimality.active import guess_active
+from pear.optimality.point import Duals
+from pear.sensitivity.projection import add_normal
+from pear.sensitivity.reduced import ReducedKKT
+from pear.solvers import available
+
+INF = float("inf")
+TOL = 1e-11
+EACH = [(name, i) for name, case in ZOO.items() for i in range(case.B)]
+every_case = pytest.mark.parametrize("name", ZOO)
+every_sample = pytest.mark.parametrize(("name", "i"), EACH)
+
+
+def parts(name: str, i: int) -> tuple[Planted, Arrays, np.ndarray, np.ndarray]:
+    """A case, its sample i in numpy, and the sample's H and J."""
+    case = ZOO[name]
+    a = arrays(case.problem, case.cost, case.smoothing, i)
+    return case, a, a.H, jacobian(a, case.x[i].numpy(), case.size)
+
+
+def project_by_columns(case: Planted, i: int) -> np.ndarray:
+    """P from ``ReducedKKT.project``, one unit vector after the other."""
+    verified = solve_verified(case.problem, case.cost, case.smoothing, "auto")
+    copies = torch.full((case.n,), i)
+    kkt = ReducedKKT(verified.qp[copies], verified.active[copies])
+    columns, _, _, unique = kkt.project(torch.eye(case.n, dtype=torch.float64))
+    assert bool(unique.all())
+    return columns.T.numpy()
+
+
+def project_by_gradient(case: Planted, i: int) -> np.ndarray:
+    """P from ``pear.regret_gradient``: the gradient is P's column where the error is a unit vector."""
+    copies = [i] * case.n
+    predicted = case.cost[copies]
+    true = predicted - case.force * torch.eye(case.n, dtype=torch.float64)
+    return pear.regret_gradient(case.problem[copies], predicted, true, case.smoothing).T.numpy() / case.force
+
+
+def close(actual: Any, expected: Any, scale: float, tol: float = TOL) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tol * scale)
+
+
+# --------------------------------------------------------------------------------------------------------- solutions
+
+
+@every_case
+def test_planted_solution_is_found(name: str) -> None:
+    case = ZOO[name]
+    s = pear.solve(case.problem, case.cost, smoothing=case.smoothing)
+    assert s.status.tolist() == [pear.Status.SOLVED] * case.B
+    close(s.x, case.x, case.size)
+    for i in range(case.B):
+        a = arrays(case.problem, case.cost, case.smoothing, i)
+        x = case.x[i].numpy()
+        for mine, planted in zip((s.active.rows, s.active.lower, s.active.upper), tight(a, x, case.size), strict=True):
+            assert mine[i].tolist() == planted.tolist()
+        sign = 1 if case.problem.sense == "min" else -1
+        close(s.value[i].item(), sign * (0.5 * x @ a.H @ x + a.c @ x), case.size * case.force * 10)
+    assert s.weakly_active.tolist() == [0] * case.B
+    assert float(s.kkt_residual.max()) <= 1e-10
+
+
+SOLVERS = [backend.name for backend in available() if "qp" in backend.kinds]
+LP_SOLVERS = [backend.name for backend in available() if "lp" in backend.kinds]
+CURVED = [name for name, case in ZOO.items() if case.smoothing > 0 or case.problem.Q is not None]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", CURVED)
+def test_every_solver_on_every_case(name: str, solver: str) -> None:
+    """At the planted costs, and at the true ones, whose solutions are not planted and may be degenerate."""
+    case = ZOO[name]
+    for cost in (case.cost, case.true):
+        s = pear.solve(case.problem, cost, smoothing=case.smoothing, solver=solver)
+        assert solution_kkt(case.problem, cost, case.smoothing, s) <= 1e-9
+
+
+@pytest.mark.parametrize("solver", LP_SOLVERS)
+@pytest.mark.parametrize("name", LINEAR)
+def test_every_solver_on_every_linear_program(name: str, solver: str) -> None:
+    case = ZOO[name]
+    for cost in (case.cost, case.true):
+        s = pear.solve(case.problem, cost, solver=solver)
+        assert solution_kkt(case.problem, cost, 0.0, s) <= 1e-9
+
+
+def test_the_tables_hold_every_solver_of_the_extras() -> None:
+    """All are installed where these tests run, so that no row of the tables is lost in silence."""
+    assert set(SOLVERS) == {"pear", "active-set", "osqp", "daqp", "piqp", "clarabel", "proxqp"}
+    assert set(LP_SOLVERS) == {"pear", "active-set", "osqp", "daqp", "piqp", "clarabel", "highs", "scipy"}
+
+
+@st.composite
+def small_programs(draw: st.DrawFn) -> tuple[dict[str, Any], Tensor, Tensor]:
+    """Feasible problems with small integers, where ties, repeated rows and empty interiors are common; two costs."""
+    n, p, m = draw(st.integers(1, 4)), draw(st.integers(0, 2)), draw(st.integers(0, 4))
+    digit = st.integers(-2, 2)
+
+    def matrix(rows: int, columns: int, entries: st.SearchStrategy[int] = digit) -> np.ndarray:
+        flat = draw(st.lists(entries, min_size=rows * columns, max_size=rows * columns))
+        return np.array(flat, dtype=float).reshape(rows, columns)
+
+    inside, A, G = matrix(1, n)[0], matrix(p, n), matrix(m, n)
+    slack, below, above = (matrix(1, k, st.integers(0, 2))[0] for k in (m, n, n))
+    lb = np.where(matrix(1, n, st.integers(0, 1))[0] > 0, inside - below, -INF)
+    ub = np.where(matrix(1, n, st.integers(0, 1))[0] > 0, inside + above, INF)
+    fields: dict[str, Any] = {"lb": lb, "ub": ub}
+    fields |= {"A": A, "b": A @ inside} if p else {}
+    fields |= {"G": G, "h": G @ inside + slack} if m else {}
+    costs = (torch.from_numpy(matrix(2, n, st.integers(-3, 3))) for _ in range(2))
+    return fields, *costs
+
+
+@settings(max_examples=150)
+@given(small_programs(), st.sampled_from([0.1, 1.0]), st.sampled_from(["min", "max"]))
+def test_every_feasible_curved_problem_is_solved(drawn: Any, smoothing: float, sense: str) -> None:
+    fields, cost, _ = drawn
+    problem = pear.Problem(**fields, sense=sense)
+    s = pear.solve(problem, cost, smoothing=smoothing)
+    assert solution_kkt(problem, cost, smoothing, s) <= 1e-9
+
+
+@settings(max_examples=100)
+@given(small_programs(), st.sampled_from(["auto", "pear"]))
+def test_every_feasible_bounded_linear_program_is_solved(drawn: Any, solver: str) -> None:
+    fields, cost, _ = drawn
+    fields["lb"], fields["ub"] = np.maximum(fields["lb"], -9.0), np.minimum(fields["ub"], 9.0)
+    problem = pear.Problem(**fields)
+    s = pear.solve(problem, cost, solver=solver)
+    assert solution_kkt(problem, cost, 0.0, s) <= 1e-9
+
+
+ZERO_AND_TIED: dict[str, tuple[dict[str, Any], list[float], float]] = {
+    "solution zero": ({"G": [[0, 1], [1, 1]], "h": [0, 0]}, [0, -1], 0.1),
+    "solution zero, cost zero": ({"G": [[0, 1, 0, -1], [0, 0, 1, 1]], "h": [0, 0]}, [0, 0, 0, 0], 0.1),
+    "zero row, cost zero": ({"A": [[0]], "b": [0], "lb": [-1]}, [0], 0.1),
+    "repeated equality at a bound": (
+        {"A": [[1, 0], [1, 0]], "b": [0, 0], "ub": [0, INF], "lb": [-INF, -1]},
+        [0, 0],
+        0.1,
+    ),
+    "two rows on one variable": ({"G": [[1], [1]], "h": [0, 2], "lb": [-1]}, [-1], 0.1),
+    "rows that pin a variable": ({"G": [[0], [1], [-1], [1]], "h": [0, 0, 0, 1], "lb": -9, "ub": 9}, [0], 0.0),
+    "rows that pin a variable, pulled": ({"G": [[0], [1], [-1]], "h": [0, 0, 0], "lb": -9, "ub": 9}, [1], 0.0),
+    "zero row among rows": (
+        *({"G": [[0, 0, 0, 0], [1, 0, 1, 1], [0, 2, -2, 0]], "h": [0, -1, 0], "lb": -9, "ub": 9}, [0, 0, 0, 0], 0.0),
+    ),
+    "linear, cost zero, equalities": (
+        *({"A": [[1, 0, 1, 0], [0, 1, 1, 1]], "b": [0, 0], "lb": -9, "ub": [9, 9, 0, 9]}, [0, 0, 0, 0], 0.0),
+    ),
+    "linear, cost zero": ({"G": [[0, 0, 1]], "h": [0], "lb": -9, "ub": 9}, [0, 0, 0], 0.0),
+    "linear, everything tied": ({"A": [[1, 1, 1]], "b": [1], "lb": 0, "ub": 1}, [2, 2, 2], 0.0),
+    "linear, set of one point": ({"A": [[1, 1]], "b": [0], "lb": 0}, [1, -1], 0.0),
+}
+
+
+@pytest.mark.parametrize("name", ZERO_AND_TIED)
+def test_zero_and_tied_data(name: str) -> None:
+    """Where nothing has a size, or everything is optimal: still a verified solution, from every solver."""
+    fields, cost, smoothing = ZERO_AND_TIED[name]
+    problem, costs = pear.Problem(**fields), torch.tensor([cost], dtype=torch.float64)
+    for solver in SOLVERS if smoothing else LP_SOLVERS:
+        s = pear.solve(problem, costs, smoothing=smoothing, solver=solver)
+        assert solution_kkt(problem, costs, smoothing, s) <= 1e-9, solver
+        assert float(s.kkt_residual.max()) <= 1e-9, solver
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_units_of_variables_do_not_matter(solver: str) -> None:
+    """With x = D x', D from a thousandth to a thousand, decisions and gradients are the same in the old units."""
+    case = ZOO["own everything"]
+    p, D = case.problem, torch.tensor([1e-3, 1e3, 1.0, 10.0, 0.1, 1e2], dtype=torch.float64)
+    fields = {"Q": p.Q * D[:, None] * D, "A": p.A * D, "b": p.b, "G": p.G * D, "h": p.h, "lb": p.lb / D, "ub": p.ub / D}
+    scaled = pear.Problem(**fields)
+    close(D * pear.solve(scaled, case.cost * D, solver=solver).x, case.x, 1.0)
+    before = pear.regret_gradient(p, case.cost, case.true, 0.0)
+    after = pear.regret_gradient(scaled, case.cost * D, case.true * D, 0.0, solver=solver)
+    close(D * after, before, 1.0)
+
+
+@pytest.mark.parametrize("solver", LP_SOLVERS)
+def test_a_sample_without_cost_does_not_disturb_its_neighbour(solver: str) -> None:
+    problem = pear.Problem(lb=-9.0, ub=9.0, n=3)
+    costs = torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, -2.0]], dtype=torch.float64)
+    s = pear.solve(problem, costs, solver=solver)
+    assert solution_kkt(problem, costs, 0.0, s) <= 1e-9
+    assert float(s.kkt_residual.max()) <= 1e-9
+    assert (s.x[1, 0].item(), s.x[1, 2].item()) == (-9.0, 9.0)
+
+
+# -------------------------------------------------------------------------------------------------------- identities
+
+
+@every_sample
+@pytest.mark.parametrize("columns", [project_by_columns, project_by_gradient])
+def test_projection_is_that_of_the_null_space(name: str, i: int, columns: Any) -> None:
+    case, _, H, J = parts(name, i)
+    expected = projection(H, J)
+    close(columns(case, i), expected, max(1.0, np.abs(expected).max()))
+
+
+@every_sample
+def test_projection_identities(name: str, i: int) -> None:
+    case, _, H, J = parts(name, i)
+    P = project_by_columns(case, i)
+    size, bend = max(1.0, np.abs(P).max()), max(1.0, np.abs(P).max() * np.abs(H).max())
+    close(P, P.T, size)
+    close(J @ P, 0, size)
+    close(P @ J.T, 0, size)
+    close(P @ H @ P, P, size * bend)
+    Pi = P @ H
+    close(Pi @ Pi, Pi, bend * bend)
+    close(H @ Pi, (H @ Pi).T, bend * np.abs(H).max())
+    rank = np.linalg.matrix_rank(J, tol=1e-9) if len(J) else 0
+    close(np.trace(Pi), case.n - rank, bend)
+
+
+@every_sample
+def test_tangent_dimension(name: str, i: int) -> None:
+    case, _, _, J = parts(name, i)
+    verified = solve_verified(case.problem, case.cost, case.smoothing, "auto")
+    rank = np.linalg.matrix_rank(J, tol=1e-9) if len(J) else 0
+    assert int(verified.systems.tangent_dim()[i]) == case.n - rank
+
+
+@every_case
+def test_normal_errors_are_filtered(name: str) -> None:
+    """An error in the range of Jᵀ costs nothing: its gradient is zero."""
+    case, rng = ZOO[name], np.random.default_rng(0)
+    normal = np.zeros((case.B, case.n))
+    for i in range(case.B):
+        _, _, _, J = parts(name, i)
+        normal[i] = case.force * J.T @ rng.normal(size=len(J))
+    g = pear.regret_gradient(case.problem, case.cost, case.cost - torch.from_numpy(normal), case.smoothing)
+    close(g, 0, max(case.size, 1e-300))
+
+
+@every_case
+def test_normal_invariance(name: str) -> None:
+    """Moving ĉ along the range of Jᵀ changes neither decision nor gradient while the active set stands.
+
+    The multipliers planted are at least half a unit of force: a change of a fifth leaves every sign as it is.
+    """
+    case, rng = ZOO[name], np.random.default_rng(1)
+    normal = np.zeros((case.B, case.n))
+    for i in range(case.B):
+        _, _, _, J = parts(name, i)
+        normal[i] = case.force * J.T @ rng.uniform(-0.2, 0.2, len(J))
+    moved = case.cost + torch.from_numpy(normal)
+    s = pear.solve(case.problem, moved, smoothing=case.smoothing)
+    close(s.x, case.x, case.size)
+    before, after = (pear.regret_gradient(case.problem, c, case.true, case.smoothing) for c in (case.cost, moved))
+    close(after, before, max(float(before.abs().max()), case.size))
+
+
+@every_case
+@pytest.mark.parametrize("beta", [0.1, 2.0])
+def test_normal_injection(name: str, beta: float) -> None:
+    """What is added points along n = H⁻¹e − g and is β‖g‖ long; nothing is added where n = 0."""
+    case = ZOO[name]
+    a = [arrays(case.problem, case.cost, case.smoothing, i) for i in range(case.B)]
+    arguments = (case.problem, case.cost, case.true, case.smoothing)
+    if any(np.linalg.matrix_rank(sample.H) < case.n for sample in a):
+        with pytest.raises(pear.NotUniqueError, match="injection needs H⁻¹, but the curvature is singular"):
+            pear.regret_gradient(*arguments, injection=beta)
+        return
+    g = pear.regret_gradient(*arguments).numpy()
+    added = pear.regret_gradient(*arguments, injection=beta).numpy() - g
+    for i in range(case.B):
+        rescaled = np.linalg.solve(a[i].H, (case.cost - case.true)[i].numpy())
+        n = rescaled - g[i]
+        if np.linalg.norm(n) <= 1e-10 * np.linalg.norm(rescaled):
+            assert len(jacobian(a[i], case.x[i].numpy(), case.size)) == 0
+            close(added[i], 0, np.linalg.norm(rescaled))
+        else:
+            close(added[i], beta * np.linalg.norm(g[i]) * n / np.linalg.norm(n), max(np.linalg.norm(g[i]), case.size))
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-8])
+def test_the_active_set_is_guessed_from_a_point_nearby(noise: float) -> None:
+    """In any units, and with bounds away from zero: slack against multiplier tells which constraints are tight."""
+    for name, case in ZOO.items():
+        generator = torch.Generator().manual_seed(0)
+        exact = solve_verified(case.problem, case.cost, case.smoothing, "auto")
+        x = exact.x + noise * case.size * torch.randn(exact.x.shape, generator=generator, dtype=torch.float64)
+        share = [torch.randn(v.shape, generator=generator, dtype=torch.float64) for v in vars(exact.duals).values()]
+        values = vars(exact.duals).values()
+        duals = Duals(*(v * (1 + 1e-6 * some) for v, some in zip(values, share, strict=True)))
+        assert guess_active(exact.qp, x, duals).same(exact.active).tolist() == [True] * case.B, name
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+def test_rounding_is_no_normal_component(scale: float) -> None:
+    """Blown up to the size of the gradient it would turn it; a real component counts in any unit."""
+    rescaled = scale * torch.tensor([[1.0, -2.0, 3.0]], dtype=torch.float64)
+    g = rescaled * (1 + torch.tensor([[3e-15, 0.0, -2e-15]], dtype=torch.float64))
+    torch.testing.assert_close(add_normal(rescaled, g, 0.5), g, rtol=1e-13, atol=0.0)
+    tangent = rescaled * torch.tensor([[1.0, 1.0, 0.0]], dtype=torch.float64)
+    expected = tangent + 0.5 * scale * 5**0.5 * torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)
+    torch.testing.assert_close(add_normal(rescaled, tangent, 0.5), expected, rtol=1e-13, atol=0.0)
+
+
+def test_injection_needs_curvature() -> None:
+    """A linear program's vertex is unique and has a gradient; H⁻¹ does not exist."""
+    box, costs = pear.Problem(lb=0.0, ub=1.0, n=2), torch.tensor([[1.0, -1.0], [2.0, 3.0]])
+    assert pear.regret_gradient(box, costs, -costs, smoothing=0.0).tolist() == [[0.0, 0.0]] * 2
+    with pytest.raises(pear.NotUniqueError, match="injection needs H⁻¹") as error:
+        pear.regret_gradient(box, costs, -costs, smoothing=0.0, injection=0.1)
+    assert error.value.samples == [0, 1]
+
+
+def test_normal_injection_adds_nothing_to_a_zero_gradient() -> None:
+    """A vertex has no tangent direction: g = 0, and β‖g‖ is 0 too."""
+    case = ZOO["vertex"]
+    g = pear.regret_gradient(case.problem, case.cost, case.true, case.smoothing, injection=1.0)
+    assert bool((g == 0).all())
+
+
+# ----------------------------------------------------------------------------------------------------- weak activity
+
+
+def weakly_held() -> tuple[pear.Problem, Tensor]:
+    """min ½‖z‖² + ĉᵀz with z₀ ≤ 1 and z₀ + z₁ ≤ 3, tight at z = (1, 2, 0) with multipliers zero; z₂ ≥ 0, too."""
+    problem = pear.Problem(Q=np.eye(3), G=[[1.0, 1.0, 0.0]], h=[3.0], lb=[-INF, -INF, 0.0], ub=[1.0, INF, INF])
+    return problem, torch.tensor([[-1.0, -2.0, 0.0]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_weakly_active_constraints_are_reported(solver: str) -> None:
+    problem, cost = weakly_held()
+    s = pear.solve(problem, cost, solver=solver)
+    close(s.x, [[1.0, 2.0, 0.0]], 1.0)
+    assert s.weak.rows.tolist() == s.active.rows.tolist() == [[True]]
+    assert s.weak.lower.tolist() == s.active.lower.tolist() == [[False, False, True]]
+    assert s.weak.upper.tolist() == s.active.upper.tolist() == [[True, False, False]]
+    assert s.weakly_active.tolist() == [3]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_weakly_active_constraints_count_as_active(solver: str) -> None:
+    """The rule: what is tight holds the decision, whatever its multiplier, so that no direction is left here.
+
+    With the strongly active constraints alone (there are none) the gradient would be the error itself.
+    """
+    problem, cost = weakly_held()
+    g = pear.regret_gradient(problem, cost, cost - 1.0, smoothing=0.0, solver=solver)
+    assert g.tolist() == [[0.0, 0.0, 0.0]]
+    loose = pear.Problem(Q=np.eye(3), G=problem.G, h=problem.h)
+    held = pear.regret_gradient(loose, cost, cost - torch.tensor([[1.0, 0.0, 1.0]]), smoothing=0.0, solver=solver)
+    close(held, [[0.5, -0.5, 1.0]], 1.0)
+
+
+def test_pinned_variables_are_not_called_weak() -> None:
+    problem = pear.Problem(lb=[1.0, 0.0], ub=[1.0, 5.0])
+    s = pear.solve(problem, [[-1.0, -2.0]], smoothing=1.0)
+    close(s.x, [[1.0, 2.0]], 1.0)
+    assert s.active.fixed.tolist() == [[True, False]]
+    assert s.weakly_active.tolist() == [0]
+
+
+@pytest.mark.parametrize("solver", ["auto", *LP_SOLVERS])
+def test_a_tied_linear_program_has_no_derivative(solver: str) -> None:
+    """Sample 1 has an edge of solutions; whichever of them a solver returns, a vertex or not: no derivative."""
+    problem = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
+    cost = torch.tensor([[1.0, 2.0, 3.0], [1.0, 1.0, 3.0]], dtype=torch.float64)
+    assert solution_kkt(problem, cost, 0.0, pear.solve(problem, cost, solver=solver)) <= 1e-9
+    pattern = r"the decision of sample 1 is not unique .*pass smoothing > 0 or a positive definite Q"
+    with pytest.raises(pear.NotUniqueError, match=pattern) as caught:
+        pear.regret_gradient(problem, cost, cost + 1, smoothing=0.0, solver=solver)
+    assert caught.value.samples == [1]
+    predicted = cost.clone().requires_grad_()
+    with pytest.raises(pear.NotUniqueError, match=pattern):
+        pear.PEARLoss(problem, smoothing=0.0, injection=0.0, solver=solver, guidance=0.0)(predicted, cost + 1)
+    with pytest.raises(pear.NotUniqueError, match=pattern):
+        pear.DecisionLayer(problem, solver=solver)(predicted).sum().backward()
+    value = pear.PEARLoss(problem, smoothing=0.0, injection=0.0, solver=solver, guidance=0.0)(cost, cost + 1)
+    assert abs(value.item()) <= 1e-12  # the value is defined all the same

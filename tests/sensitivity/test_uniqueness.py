@@ -1,0 +1,50 @@
+"""Is a decision the only one? Asked of small programs full of ties, and answered by looking along every coordinate."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.optimize import linprog
+from zoo import Arrays, arrays
+
+import pear
+from pear.decisions.solve import solve_verified
+from pear.sensitivity.uniqueness import is_unique
+
+n = 4
+
+
+def width_of_the_optimal_set(a: Arrays, x: np.ndarray) -> float:
+    """How far apart two optimal points can be in one coordinate: they have Hz = Hx and the same cost."""
+    A, b = np.vstack([a.A, a.H]), np.concatenate([a.b, a.H @ x])
+    G, h = np.vstack([a.G, a.c + a.H @ x]), np.append(a.h, (a.c + a.H @ x) @ x + 1e-11)
+    some = np.abs(A).sum(1) > 0
+    ends = []
+    for c in np.vstack([np.eye(n), -np.eye(n)]):
+        found = linprog(c, G, h, A[some], b[some], np.column_stack([a.lb, a.ub]), options={"presolve": False})
+        assert found.status == 0
+        ends.append(found.fun)
+    return float(-(np.array(ends[:n]) + ends[n:]).min())
+
+
+def test_ties_of_every_kind() -> None:
+    answers = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        G, A = rng.integers(-1, 2, (2, n)).astype(float), rng.integers(0, 2, (1, n)).astype(float)
+        inside = rng.integers(0, 3, n) / 2
+        fields = {"G": G, "h": G @ inside + rng.integers(0, 2, 2) / 2, "lb": 0.0, "ub": 1.0}
+        if seed % 3 == 0:
+            fields |= {"A": A, "b": A @ inside}
+        if seed % 2 == 0:
+            v = rng.integers(-1, 2, n).astype(float)
+            fields["Q"] = np.outer(v, v)
+        problem, cost = pear.Problem(**fields), torch.from_numpy(rng.integers(-1, 2, n).astype(float))[None]
+        found = solve_verified(problem, cost, 0.0, "auto")
+        assert bool(found.solved.all())
+        if not bool(found.systems.project(cost)[3]):  # flat along what is tight: not unique, and nothing to ask
+            continue
+        width = width_of_the_optimal_set(arrays(problem, cost, 0.0, 0), found.x[0].numpy())
+        answers.append(bool(is_unique(found.qp, found.active, found.weak)))
+        assert answers[-1] == (width < 1e-6), (seed, width)
+    assert min(answers.count(True), answers.count(False)) >= 5

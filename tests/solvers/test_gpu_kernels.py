@@ -1,0 +1,399 @@
+"""The GPU kernel's own source, run by a reference of Triton's language, against the compiled method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import triton_reference
+from torch import Tensor
+
+from pear.optimality.verify import verify
+from pear.problem.canonical import QuadraticProgram
+from pear.solvers.active_set import solve as active_set
+from pear.solvers.active_set.gpu import batch as gpu
+from pear.solvers.active_set.gpu import primal
+from pear.solvers.active_set.gpu.dual import FreeStart
+from pear.solvers.active_set.gpu.start import RUNNING, SINGULAR
+from pear_lab.benchmarks.families import flow_balance
+
+
+@pytest.fixture(autouse=True)
+def reference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The kernels, imported with the reference in Triton's place."""
+    with triton_reference.in_place(monkeypatch):
+        yield
+
+
+def program(n: int, B: int = 4, own_Q: bool = False, seed: int = 0, **rows: Any) -> QuadraticProgram:
+    """Random convex programs with shared constraints."""
+    generator = torch.Generator().manual_seed(seed)
+    root = torch.randn(B if own_Q else 1, n, n, generator=generator, dtype=torch.float64)
+    H = root @ root.mT / n + 0.1 * torch.eye(n, dtype=torch.float64)
+    c = torch.randn(B, n, generator=generator, dtype=torch.float64)
+    none = {"A": torch.zeros(1, 0, n), "b": torch.zeros(1, 0), "G": torch.zeros(1, 0, n), "h": torch.zeros(1, 0)}
+    none |= {"lb": torch.zeros(1, n), "ub": torch.full((1, n), torch.inf)}
+    return QuadraticProgram(H=H, c=c, **{name: value.double() for name, value in (none | rows).items()})
+
+
+def rows_of(n: int, m: int) -> Tensor:
+    return torch.rand(1, m, n, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def points(B: int, n: int) -> Tensor:
+    return torch.rand(B, n, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+
+PROGRAMS = {
+    "portfolio": program(24, A=torch.ones(1, 1, 24), b=torch.ones(1, 1)),
+    "portfolio with own curvature": program(10, own_Q=True, A=torch.ones(1, 1, 10), b=torch.ones(1, 1)),
+    "box": program(9, lb=-0.2 * torch.ones(1, 9), ub=0.3 * torch.ones(1, 9)),
+    "knapsack": program(12, G=rows_of(12, 3), h=torch.ones(1, 3), ub=0.5 * torch.ones(1, 12)),
+    "own rows": program(
+        6,
+        G=rows_of(6, 3).repeat(4, 1, 1) * torch.tensor([1.0, 1.3, 0.7, 2.0])[:, None, None],
+        h=-torch.ones(4, 3),
+        lb=-2 * torch.ones(1, 6),
+        ub=torch.ones(1, 6),
+    ),
+    "own equalities": program(6, A=rows_of(6, 2), b=points(4, 6) @ rows_of(6, 2)[0].mT),
+    "own bounds": program(5, lb=points(4, 5) - 1.0),
+    "without bounds": program(6, lb=torch.full((1, 6), -torch.inf), G=-rows_of(6, 2), h=-torch.ones(1, 2)),
+    "repeated equality": program(5, A=torch.ones(1, 2, 5), b=torch.ones(1, 2)),
+    "diagonal": replace(
+        program(7, A=torch.ones(1, 1, 7), b=torch.ones(1, 1), ub=0.4 * torch.ones(1, 7)),
+        H=torch.diag_embed(torch.linspace(0.5, 2.0, 7).double())[None],
+        diagonal=True,
+    ),
+    "both": program(
+        8, A=torch.ones(1, 1, 8), b=torch.ones(1, 1), G=rows_of(8, 2), h=0.45 * torch.ones(1, 2), ub=torch.ones(1, 8)
+    ),
+}
+every_program = pytest.mark.parametrize("name", PROGRAMS)
+
+
+def planned(qp: QuadraticProgram, start: str = "feasible") -> gpu.GPUPlan:
+    """A plan that stays with its start."""
+    plan = gpu.prepare(qp) if start == "feasible" else gpu.GPUPlan(FreeStart.of(qp), 32)
+    assert plan is not None
+    plan._settled = True
+    return plan
+
+
+@every_program
+@pytest.mark.parametrize("start", ["feasible", "free"])
+def test_solutions_and_projections(name: str, start: str) -> None:
+    qp = PROGRAMS[name]
+    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, planned(qp, start))
+    assert here.status.tolist() == there.status.tolist() == [0] * qp.batch
+    torch.testing.assert_close(there.x, here.x, rtol=1e-12, atol=1e-13)
+    assert bool(there.working.same(here.working).all())
+    assert bool(verify(qp, there.x, there.duals, there.working).solved.all())
+    e = qp.c.flip(1).contiguous()
+    (expected, fine), (g, converged) = here.projector.project(e), there.projector.project(e)
+    assert bool(fine.all() & converged.all())
+    torch.testing.assert_close(g, expected, rtol=1e-11, atol=1e-13)
+
+
+def test_a_plan_serves_every_cost() -> None:
+    qp = PROGRAMS["both"]
+    plan, other = planned(qp), replace(qp, c=qp.c.flip(0, 1).contiguous())
+    expected = active_set.solve(other, 0.0, active_set.prepare(qp)).x
+    torch.testing.assert_close(plan.solve(other).x, expected, rtol=1e-12, atol=1e-13)
+
+
+def test_more_free_variables_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel says that it has no room left, and the plan makes more."""
+    for module in (gpu, primal):
+        monkeypatch.setattr(module, "SLOTS", {4: (1, 255), 32: (1, 255)})
+    qp = PROGRAMS["portfolio"]
+    plan = planned(qp)
+    plan.slots = 4
+    found = plan.solve(qp)
+    assert bool(found.crowded.any())
+    assert not bool((found.ended & found.crowded).any())
+    assert plan.learn(found)
+    assert bool(plan.solve(qp).ended.all())
+    assert not plan.learn(plan.solve(qp))
+
+
+def test_one_cost_after_another() -> None:
+    """The second starts from where the first ended, and ends where it would have by itself."""
+    qp = PROGRAMS["own rows"]
+    costs = torch.stack([qp.c, qp.c.flip(0, 1)])
+    both, plan = planned(qp).solve_all(qp, costs), planned(qp)
+    assert bool(both.ended.all())
+    for found, cost in zip(both.x.split(qp.batch), costs, strict=True):
+        torch.testing.assert_close(found, plan.solve(replace(qp, c=cost)).x, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(both.curvature, (qp.H @ both.x.T).mT[0], rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("few", [0, 256])
+def test_costs_of_few_samples_are_searched_for_at_once(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(primal, "_FEW_BLOCKS", few)
+    qp = PROGRAMS["knapsack"]
+    costs = torch.stack([qp.c, -qp.c, qp.c.flip(0)])
+    every, plan, e = planned(qp).solve_all(qp, costs), planned(qp), qp.c.flip(1).contiguous()
+    assert bool(every.ended.all())
+    for found, cost in zip(every.x.split(qp.batch), costs, strict=True):
+        torch.testing.assert_close(found, plan.solve(replace(qp, c=cost)).x, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(every.project(e)[0], plan.solve(qp).project(e)[0], rtol=1e-12, atol=1e-13)
+
+
+def test_what_has_not_converged_is_said() -> None:
+    qp = PROGRAMS["portfolio"]
+    found = planned(qp).solve(qp)
+    *others, M = found._launch.kept
+    found._launch.kept = (*others, M * torch.tensor([1.0, 1.3, 1.0, 1.0], dtype=torch.float64)[:, None, None])
+    assert found.project(qp.c.flip(1))[1].tolist() == [True, False, True, True]
+
+
+def test_nothing_to_start_from() -> None:
+    assert gpu.prepare(program(6, A=torch.ones(1, 2, 6), b=torch.tensor([[1.0, 2.0]]))) is None
+
+
+def test_a_sample_without_a_feasible_point_does_not_end() -> None:
+    b = torch.ones(4, 2)
+    b[1, 1] = 2.0  # of two equal rows
+    qp = program(6, A=torch.ones(1, 2, 6), b=b)
+    assert planned(qp).solve(qp).ended.tolist() == [True, False, True, True]
+
+
+def test_flat_curvature_does_not_end() -> None:
+    qp = program(3, lb=-torch.ones(1, 3), ub=torch.ones(1, 3))
+    flat = replace(qp, H=torch.zeros_like(qp.H))
+    assert not bool(planned(flat).solve(flat).ended.any())
+
+
+# ------------------------------------------------------------------------------- from the minimum without constraints
+
+
+@every_program
+def test_a_known_inverse(name: str) -> None:
+    qp = PROGRAMS[name]
+    plan = planned(qp, "free")
+    expected, found = plan.solve(qp), plan.solve(qp, plan.known(qp, torch.linalg.inv(qp.H)))
+    assert bool(found.ended.all())
+    torch.testing.assert_close(found.x, expected.x, rtol=1e-12, atol=1e-13)
+
+
+def flat_in_one(n: int, whole: bool) -> Tensor:
+    """(4, n, n) curvatures of which the second has none along a direction: all of it, or only its last variable."""
+    H = program(n, own_Q=True).H
+    way = torch.ones(n, dtype=torch.float64) if whole else torch.eye(n, dtype=torch.float64)[-1]
+    off = torch.eye(n, dtype=torch.float64) - torch.outer(way, way) / (way @ way)
+    H[1] = off @ H[1] @ off
+    return H
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 9, 12])
+def test_inverses_in_halves(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matrices larger than a block holds, and of odd sizes."""
+    invert = import_module("pear.solvers.active_set.gpu.invert")
+    monkeypatch.setattr(invert, "LAUNCH", {2: (1, 255), 4: (1, 255)})
+    H = program(n, own_Q=True).H
+    inverse, outcome = invert.inverted(H)
+    torch.testing.assert_close(inverse, torch.linalg.inv(H), rtol=1e-10, atol=1e-12)
+    assert outcome.tolist() == [RUNNING] * 4
+
+
+def test_a_last_pivot_that_is_rounding_is_singular(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of the last entry after the others may be positive, and is compared with the entry itself."""
+    invert = import_module("pear.solvers.active_set.gpu.invert")
+    monkeypatch.setattr(invert, "LAUNCH", {1: (1, 255)})
+    off = torch.eye(5, dtype=torch.float64) - 0.2
+    assert invert.inverted(off @ program(5, B=16, own_Q=True).H @ off)[1].tolist() == [SINGULAR] * 16
+
+
+@pytest.mark.parametrize("most", [4, 16])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_singular_curvature_is_said_and_the_others_are_solved(
+    most: int, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where each half of it has an inverse; numbers that are none are not called singular."""
+    invert = import_module("pear.solvers.active_set.gpu.invert")
+    monkeypatch.setattr(invert, "LAUNCH", {most: (1, 255)})
+    qp = program(9, A=torch.ones(1, 1, 9), b=torch.ones(1, 1), ub=torch.ones(1, 9))
+    H = flat_in_one(9, whole)
+    expected = planned(qp, "free").solve_all(replace(qp, H=program(9, own_Q=True).H), torch.stack([qp.c, -qp.c]))
+    H[3, 0, 0] = torch.nan
+    found = planned(qp, "free").solve_all(replace(qp, H=H), torch.stack([qp.c, -qp.c]))
+    assert found.unsound.tolist() == 2 * [False, True, False, False]
+    assert not bool(found.ended[found.unsound].any())
+    torch.testing.assert_close(found.x[[0, 2, 4, 6]], expected.x[[0, 2, 4, 6]], rtol=1e-12, atol=1e-13)
+
+
+def test_costs_do_not_follow_each_other() -> None:
+    qp = PROGRAMS["own rows"]
+    costs = torch.stack([qp.c, qp.c.flip(0, 1)])
+    both, plan = planned(qp, "free").solve_all(qp, costs), planned(qp)
+    for found, cost in zip(both.x.split(qp.batch), costs, strict=True):
+        torch.testing.assert_close(found, plan.solve(replace(qp, c=cost)).x, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize(("ub", "start"), [(0.01, "VertexStart"), (10.0, "FreeStart")])
+def test_the_first_batch_says_where_to_start(ub: float, start: str) -> None:
+    """Where most variables are free the plan goes over; the second batch is the same."""
+    qp = program(9, lb=-ub * torch.ones(1, 9), ub=ub * torch.ones(1, 9))
+    plan = gpu.prepare(qp)
+    assert plan is not None
+    first = plan.solve(qp)
+    assert plan.state[0] == start
+    second = plan.solve(qp)
+    assert bool(first.ended.all() & second.ended.all())
+    torch.testing.assert_close(second.x, first.x, rtol=1e-12, atol=1e-13)
+
+
+def test_a_crowded_batch_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches that end for want of room have few variables free, wherever the solutions are."""
+    for module in (gpu, primal):
+        monkeypatch.setattr(module, "SLOTS", {4: (1, 255), 32: (1, 255)})
+    qp = program(16, lb=-10 * torch.ones(1, 16), ub=10 * torch.ones(1, 16))
+    plan = gpu.prepare(qp)
+    assert plan is not None
+    plan.slots = 4
+    first = plan.solve(qp)
+    assert bool(first.crowded.all())
+    assert plan.state == ("VertexStart", 4)
+    assert plan.learn(first)
+    assert bool(plan.solve(qp).ended.all())
+    assert plan.state == ("FreeStart", 64)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_constraints_are_dropped_on_the_way(seed: int) -> None:
+    """Many rows that nearly oppose each other, so that what was added has to go again."""
+    generator = torch.Generator().manual_seed(seed)
+    G = torch.randn(1, 24, 8, generator=generator, dtype=torch.float64)
+    h = 0.05 + 0.1 * torch.rand(1, 24, generator=generator, dtype=torch.float64)
+    qp = program(8, seed=seed, own_Q=True, G=G, h=h, lb=-torch.ones(1, 8), ub=torch.ones(1, 8))
+    qp = replace(qp, c=10 * qp.c)
+    found = planned(qp, "free").solve(qp)
+    assert bool(found.ended.all())
+    torch.testing.assert_close(found.x, active_set.solve(qp, 0.0, active_set.prepare(qp)).x, rtol=1e-11, atol=1e-12)
+
+
+def drawn(kind: str, seed: int) -> QuadraticProgram:
+    """Random programs that have a feasible point, most of them degenerate."""
+    generator = torch.Generator().manual_seed(seed)
+    n, m, p = (int(torch.randint(low, high, (1,), generator=generator)) for low, high in ((4, 14), (0, 12), (0, 3)))
+    G, A, U = (torch.randn(k, r, n, generator=generator, dtype=torch.float64) for k, r in ((1, m), (1, p), (4, n)))
+    some = torch.rand(2, max(n, m), generator=generator, dtype=torch.float64)
+    x, slack, lb, ub = some[:1, :n], 0.3 * some[1:, :m], torch.zeros(1, n), torch.ones(1, n)
+    if kind == "nothing is strictly feasible":
+        slack = 0.0 * slack
+    if kind == "most is fixed, to zero":
+        x, ub = 0.0 * x, (some[:1, :n] > 0.6).double()
+    if kind == "no bounds":
+        lb, ub = lb - torch.inf, ub + torch.inf
+    h, b = (G @ x[0]) + slack, A @ x[0]
+    if kind == "equalities that follow":
+        A, b = torch.cat([A, A.sum(1, keepdim=True)], 1), torch.cat([b, b.sum(1, keepdim=True)], 1)
+    qp = program(n, seed=seed, own_Q=True, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
+    if kind == "curvatures of 1e-6 to 100":
+        U = torch.linalg.qr(U)[0]
+        H = U @ torch.diag(torch.logspace(-6, 2, n, dtype=torch.float64)) @ U.mT
+        qp = replace(qp, H=(H + H.mT) / 2)
+    return replace(qp, c=3.0 * qp.c)
+
+
+KINDS = [
+    "strictly feasible",
+    "nothing is strictly feasible",
+    "most is fixed, to zero",
+    "no bounds",
+    "equalities that follow",
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("kind", [*KINDS, "curvatures of 1e-6 to 100"])
+def test_solutions_are_those_of_the_compiled_method(kind: str, seed: int) -> None:
+    qp = drawn(kind, seed)
+    plan = gpu.GPUPlan(FreeStart.of(qp), 64, _settled=True)
+    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, plan)
+    assert here.status.tolist() == [0] * 4
+    assert bool(verify(qp, there.x, there.duals, there.working).solved.all())
+    torch.testing.assert_close(there.x, here.x, rtol=1e-10, atol=1e-12)
+
+
+def test_contradicting_rows_are_not_solved() -> None:
+    b = torch.ones(4, 2)
+    b[1, 1] = 2.0  # of two equal rows
+    qp = program(6, A=torch.ones(1, 2, 6), b=b)
+    plan = planned(qp, "free")
+    found = active_set._on_gpu(qp, plan)
+    assert verify(qp, found.x, found.duals, found.working).solved.tolist() == [True, False, True, True]
+    assert not plan.learn(plan.solve(qp))  # another start would not find a point, either
+
+
+def test_where_it_fails_the_feasible_start_comes_back() -> None:
+    """A curvature that is singular without the constraints: the one start cannot, the other one can."""
+    qp = program(6, A=torch.ones(1, 1, 6), b=torch.ones(1, 1), ub=torch.ones(1, 6))
+    plan = gpu.prepare(qp)
+    assert plan is not None
+    plan.solve(replace(qp, c=0.0 * qp.c))
+    assert plan.inverts
+    flat = replace(qp, H=torch.diag_embed(torch.tensor([[1.0, 1.0, 1.0, 1.0, 1.0, 0.0]]).double()))
+    found = plan.solve(flat)
+    assert bool(found.unsound.all())
+    assert plan.learn(found)
+    assert plan.state == ("VertexStart", 32)
+    assert bool(plan.solve(flat).ended.all())
+    assert not plan.learn(plan.solve(flat))
+
+
+def grid(k: int) -> QuadraticProgram:
+    """Paths through a grid of k × k nodes, smoothed: one flow balance follows from the others."""
+    A, b = (torch.from_numpy(part)[None] for part in flow_balance(k))
+    n = A.shape[2]
+    curvature = torch.diag_embed(torch.full((1, n), 0.1, dtype=torch.float64))
+    return replace(program(n, A=A, b=b, ub=torch.ones(1, n)), H=curvature, diagonal=True)
+
+
+def test_many_rows_are_for_the_dual_method() -> None:
+    qp = grid(6)
+    assert qp.p > gpu._MOST_ROWS
+    plan = gpu.prepare(qp)
+    assert plan is not None
+    assert plan.inverts
+    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, plan)
+    assert bool(verify(qp, there.x, there.duals, there.working).solved.all())
+    torch.testing.assert_close(there.x, here.x, rtol=1e-12, atol=1e-13)
+    e = qp.c.flip(1).contiguous()
+    expected, g = here.projector.project(e)[0], there.projector.project(e)[0]
+    free = (there.x > 1e-9) & (there.x < 1 - 1e-9)
+    torch.testing.assert_close(g[free], expected[free], rtol=1e-10, atol=1e-12)
+
+
+def test_a_batch_that_memory_has_no_room_for_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    qp = PROGRAMS["box"]
+    plan = planned(qp, "free")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=10**6))
+    fits = [plan.fits(B, torch.device("cuda")) for B in (10, 100)]
+    assert fits == [True, False]
+    monkeypatch.setattr(gpu.GPUPlan, "fits", lambda self, B, device: False)
+    assert not bool((active_set._on_gpu(qp, plan).status == 0).any())
+
+
+def test_contradicting_inequalities_do_not_end() -> None:
+    h = torch.tensor([[1.0, 0.0], [1.0, -2.0], [1.0, 0.0], [1.0, 0.5]])
+    qp = program(6, G=torch.stack([torch.ones(6), -torch.ones(6)])[None], h=h, lb=torch.full((1, 6), -torch.inf))
+    assert planned(qp, "free").solve(qp).ended.tolist() == [True, False, True, True]
+
+
+def test_no_room_for_another_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is more room first, and where there is none the feasible start comes back."""
+    monkeypatch.setattr(gpu, "_TERMS", (2, 4))
+    qp = program(8, ub=1e-3 * torch.ones(1, 8))
+    plan = gpu.GPUPlan(FreeStart.of(qp), 2, _settled=True, _feasible=gpu.prepare(program(8)))
+    for state in (("FreeStart", 4), ("VertexStart", 32)):
+        found = plan.solve(qp)
+        assert bool(found.crowded.any())
+        assert plan.learn(found)
+        assert plan.state == state
