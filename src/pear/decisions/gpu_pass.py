@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from pear.compile.cuda_graphs import Replayed, Store, captured
 from pear.decisions.gpu_points import Curved, LentTangent, Tangent, Unread, judge, tangent_of
 from pear.decisions.regrets import Decided, RegretCall, Regrets
 from pear.optimality.gap import objective_gap
 from pear.optimality.rule import LARGEST
 from pear.optimality.scale import Sizes
 from pear.problem import Problem
-from pear.problem.canonical import matvec
 from pear.problem.convert import float_type
-from pear.problem.replay import Replayed, Store, captured
+from pear.problem.matrix import matvec
 from pear.problem.validate import SYMMETRY
 from pear.sensitivity.curvature import singular
 from pear.sensitivity.projection import add_normal

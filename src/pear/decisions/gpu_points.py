@@ -16,7 +16,8 @@ from pear.optimality.residual import residuals
 from pear.optimality.rule import LARGEST, ROUNDOFF, TIGHT
 from pear.optimality.scale import Sizes
 from pear.optimality.verify import Verdict, verify
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec
 from pear.solvers.active_set.gpu.found import Found
 
 

@@ -23,9 +23,10 @@ from pear.decisions.warm_starts import rows_of
 from pear.optimality.point import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Projection
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import QuadraticProgram
 from pear.problem.constraint_map import own_sides
 from pear.problem.elastic import curved, nearest
+from pear.problem.matrix import matvec
 from pear.sensitivity.projection import project
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start

@@ -18,8 +18,8 @@ from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.residual import lagrangian_gradient
 from pear.optimality.rule import FEASIBLE, ROUNDOFF, SHARP
 from pear.optimality.verify import Verdict, verify
-from pear.problem.canonical import QuadraticProgram, matvec
-from pear.problem.sparse import SparseProgram
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec
 from pear.sensitivity.reduced import ReducedKKT
 from pear.sensitivity.sharpen import sharpen
 from pear.sensitivity.systems import ReducedSystems, reduced_systems
@@ -133,7 +133,7 @@ def _sharpen(verdict: Verdict, working: ActiveSet, good: Tensor, x: Tensor, dual
         (B,) its KKT residual there, NaN elsewhere.
     """
     sharpened = torch.full_like(x[:, 0], torch.nan)
-    if isinstance(verdict.qp, SparseProgram) or x.is_cuda:
+    if verdict.qp.is_sparse or x.is_cuda:
         return sharpened
     for i in (verdict.none_wrong & ~verdict.solved).nonzero():
         finer = sharpen(verdict.qp[i], x[i], duals[i], working[i])

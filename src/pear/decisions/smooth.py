@@ -17,7 +17,8 @@ from pear.decisions.pipeline import solve_programs
 from pear.errors import ProblemError
 from pear.optimality.point import Status
 from pear.problem import Problem
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec
 from pear.sensitivity.verified import Verified
 from pear.solvers.registry import Backend
 

@@ -19,8 +19,8 @@ from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning, ProblemError, SolveError, UnknownSolverError, listed
 from pear.optimality.point import Status
 from pear.problem import Model, Problem
-from pear.problem.canonical import matvec
 from pear.problem.convert import as_batch, is_per_sample, present
+from pear.problem.matrix import matvec
 from pear.problem.model import recourse_model, unwrap
 from pear.problem.tables import check_order_of_values, column_names
 from pear.sensitivity.verified import Verified

@@ -23,8 +23,8 @@ from torch import Tensor
 from pear.errors import DataError, ProblemError
 from pear.optimality.point import Batched, Status
 from pear.problem import Problem
+from pear.problem.convert import MATRICES
 from pear.problem.problem import FIELDS
-from pear.problem.sparse import MATRICES
 from pear.solvers.active_set import layout
 from pear.solvers.active_set.saved import are_starts, without_large_inverses
 

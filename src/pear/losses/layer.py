@@ -16,8 +16,8 @@ from pear.errors import ProblemError
 from pear.losses.eager import eager
 from pear.losses.module import DecisionModule
 from pear.problem import Model, Problem
-from pear.problem.canonical import matvec, tmatvec
 from pear.problem.convert import as_batch
+from pear.problem.matrix import matvec, tmatvec
 from pear.problem.problem import FIELDS
 from pear.sensitivity.projection import project_any, require_unique
 from pear.sensitivity.verified import Verified

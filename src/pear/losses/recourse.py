@@ -29,8 +29,9 @@ from pear.errors import ProblemError
 from pear.losses.layer import derivatives
 from pear.losses.regret import regret_of_program
 from pear.optimality.point import Status
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import QuadraticProgram
 from pear.problem.elastic import Elastic
+from pear.problem.matrix import matvec
 from pear.sensitivity.projection import inject_normal, project
 from pear.solvers.base import Start
 

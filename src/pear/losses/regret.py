@@ -14,8 +14,9 @@ from pear.losses.recourse_outcome import RecourseOutcome
 from pear.optimality.gap import objective_gap
 from pear.optimality.point import Status
 from pear.problem import CostMap, Model, Problem
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import QuadraticProgram
 from pear.problem.convert import as_batch
+from pear.problem.matrix import matvec
 from pear.problem.model import recourse_model, unwrap
 from pear.problem.tables import check_tables
 from pear.sensitivity.projection import inject_normal, project

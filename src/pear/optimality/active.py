@@ -14,7 +14,8 @@ from torch import Tensor
 from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.rule import ROUNDOFF, TIGHT, WEAK
 from pear.optimality.scale import Measured, positive
-from pear.problem.canonical import QuadraticProgram, matvec, row_squares
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec, row_squares
 
 
 def guess_active(

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from pear.optimality.point import Batched, Duals
 from pear.optimality.rule import SHARE_OF_FORCE, SHARE_OF_TERMS
-from pear.optimality.scale import Sizes, Units, plus_matvec, plus_tmatvec, positive
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.optimality.scale import Sizes, Units, positive
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec, plus_matvec, plus_tmatvec
 
 
 @dataclass(frozen=True)

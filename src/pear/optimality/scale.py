@@ -17,7 +17,8 @@ from torch import Tensor
 
 from pear.optimality.point import Duals
 from pear.optimality.rule import FLOOR, NEGLIGIBLE, SHARE_OF_FORCE, SHARE_OF_SIZE
-from pear.problem.canonical import Matrix, QuadraticProgram, matvec, row_squares, tmatvec
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import Matrix, matvec, plus_matvec, plus_tmatvec, row_squares
 
 if TYPE_CHECKING:
     from pear.optimality.residual import Residuals  # which measures by these sizes
@@ -209,20 +210,6 @@ def positive(value: Tensor) -> Tensor:
 def finite_abs(value: Tensor) -> Tensor:
     """|value|, and 0 where it is infinite: a limit that is absent has no size."""
     return torch.where(value.isfinite(), value.abs(), torch.zeros_like(value))
-
-
-def plus_matvec(base: Tensor, matrix: Matrix, vector: Tensor, scale: float = 1.0) -> Tensor:
-    """``scale · base + M x``, (B, r), in one operation where the matrix is shared."""
-    if isinstance(matrix, Tensor) and matrix.shape[0] == 1:
-        return torch.addmm(base, vector, matrix[0].mT, beta=scale)
-    return scale * base + matvec(matrix, vector)
-
-
-def plus_tmatvec(base: Tensor, matrix: Matrix, vector: Tensor) -> Tensor:
-    """``base + Mᵀ y``, (B, n), in one operation where the matrix is shared."""
-    if isinstance(matrix, Tensor) and matrix.shape[0] == 1:
-        return torch.addmm(base, vector, matrix[0])
-    return base + tmatvec(matrix, vector)
 
 
 def _divisor(scale: Tensor) -> Tensor:

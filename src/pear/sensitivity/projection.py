@@ -9,7 +9,6 @@ from pear.errors import NotUniqueError, SolveError, listed
 from pear.optimality.point import Status
 from pear.optimality.rule import NEGLIGIBLE, PROJECTED
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseProgram
 from pear.sensitivity.curvature import inverse_times, singular
 from pear.sensitivity.systems import reduced_systems
 from pear.sensitivity.uniqueness import is_unique
@@ -85,7 +84,7 @@ def require_unique(solution: Verified, curved: Tensor) -> None:
     flat_samples = (~unique & solution.solved).nonzero()[:, 0].tolist()
     if not flat_samples:
         return
-    if isinstance(solution.qp, SparseProgram) and not bool(singular(solution.qp).any()):
+    if solution.qp.is_sparse and not bool(singular(solution.qp).any()):
         # the curvature is definite, so that the derivative exists; refinement did not get to it
         raise SolveError(
             f"the derivative of {listed('sample', flat_samples)} could not be computed to {PROJECTED:g}; rescale the "

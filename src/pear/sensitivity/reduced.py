@@ -19,12 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pear.compile.cuda_graphs import replay
 from pear.optimality.exact import Doubled, ExactSample
 from pear.optimality.point import ActiveSet
 from pear.optimality.rule import FLAT, NEGLIGIBLE, RANK, SHARP
 from pear.optimality.scale import is_noise
-from pear.problem.canonical import QuadraticProgram, tmatvec
-from pear.problem.replay import replay
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import tmatvec
 from pear.sensitivity.null_space import NullSpace
 from pear.sensitivity.refine import homogeneous, refine
 from pear.solvers.linalg.cholesky import Factor, factor

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -18,8 +18,6 @@ from pear.errors import ProblemError
 from pear.optimality.point import ActiveSet
 from pear.optimality.scale import is_noise
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.nonzeros import on_nonzeros
-from pear.problem.sparse import SparseProgram
 from pear.sensitivity.reduced import ReducedKKT
 
 if TYPE_CHECKING:
@@ -72,11 +70,11 @@ class ReducedSystems(Protocol):
 
 def reduced_systems(qp: QuadraticProgram, active: ActiveSet) -> ReducedSystems:
     """The systems of these programs with the constraints ``active`` held."""
-    if isinstance(qp, SparseProgram):
+    if qp.is_sparse:
         return SparseSystems(qp, active, [None] * qp.batch)
     if qp.c.is_cuda:
         return ReducedKKT.replayed(qp, active)[0]
-    sparse = on_nonzeros(qp) if qp.n >= _LARGE else None
+    sparse = qp.sparse_form() if qp.n >= _LARGE else None
     return ReducedKKT(qp, active) if sparse is None else RankedSystems(qp, sparse, active)
 
 
@@ -89,8 +87,27 @@ class SparseSystems:
         kept: systems that are there already, one per sample or None.
     """
 
-    def __init__(self, qp: SparseProgram, active: ActiveSet, kept: Sequence[SparseReduced | None]) -> None:
+    def __init__(self, qp: QuadraticProgram, active: ActiveSet, kept: Sequence[SparseReduced | None]) -> None:
         self.qp, self.active, self.kept = qp, active, list(kept)
+
+    @classmethod
+    def joined(
+        cls, qp: QuadraticProgram, active: ActiveSet, singles: Sequence[ReducedSystems | None], room: int
+    ) -> SparseSystems:
+        """The systems of a batch from those of its samples, which were made one by one.
+
+        Args:
+            qp: the programs.
+            active: the constraints to hold.
+            singles: for each sample its ``SparseSystems``, or None.
+            room: how many numbers all factors that are kept may hold; later samples lose theirs.
+        """
+        kept: list[SparseReduced | None] = []
+        for single in cast("Sequence[SparseSystems | None]", singles):
+            system = None if single is None else single.kept[0]
+            room -= 0 if system is None else system.fill
+            kept.append(system if room >= 0 else None)
+        return cls(qp, active, kept)
 
     def of(self, i: int) -> SparseReduced:
         """The system of sample i."""
@@ -170,7 +187,7 @@ class RankedSystems(SparseSystems):
         active: the constraints to hold.
     """
 
-    def __init__(self, qp: QuadraticProgram, sparse: SparseProgram, active: ActiveSet) -> None:
+    def __init__(self, qp: QuadraticProgram, sparse: QuadraticProgram, active: ActiveSet) -> None:
         super().__init__(sparse, active, [None] * qp.batch)
         self._given = qp
 

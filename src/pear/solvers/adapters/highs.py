@@ -15,7 +15,6 @@ import scipy.sparse as sp
 
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseProgram
 from pear.solvers import threads, time_limit
 from pear.solvers.adapters.arrays import Answers, Array, Batch, Group, groups, row, stack
 from pear.solvers.adapters.scaling import Units, cost_unit
@@ -41,7 +40,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     batch = Batch.of(qp)
     answers = Answers(qp)
     if batch.integer is None:
-        _solve_continuous(batch, answers, _configured(tol, isinstance(qp, SparseProgram)))
+        _solve_continuous(batch, answers, _configured(tol, qp.is_sparse))
     else:
         _solve_integer(batch, answers)
     return answers.candidate()
