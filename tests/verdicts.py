@@ -108,7 +108,7 @@ def flat(active: ActiveSet) -> list[bool]:
 
 def by_torch(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> Verdict:
     verdict = verify(qp, x, duals, working)
-    active, weak = tight_constraints(qp, verdict.measured, working)
+    active, weak = tight_constraints(qp, verdict.relative, working)
     return Verdict(bool(verdict.solved), float(verdict.kkt_residual), flat(active), flat(weak))
 
 

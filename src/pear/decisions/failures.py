@@ -24,7 +24,7 @@ from pear.problem.matrix import sample_of
 from pear.sensitivity.curvature import not_surely_definite
 from pear.sensitivity.uniqueness import linear_program
 from pear.solvers import time_limit
-from pear.solvers.adapters.arrays import stack
+from pear.solvers.adapters.batch_arrays import stack
 from pear.solvers.linalg.saddle import SaddlePattern
 
 Array = NDArray[Any]
@@ -45,7 +45,7 @@ def name_failures(qp: QuadraticProgram) -> Tensor:
     sample with a direction d such that Hd = 0, Ad = 0, Gd ≤ 0, no bound is in its way, and cᵀd < 0. INACCURATE where
     neither is proven.
     """
-    kept: dict[bytes, Status] = qp.prepared(_KEPT, lambda _: {}) if qp.shares_constraints else {}
+    kept: dict[bytes, Status] = qp.prepare_once(_KEPT, lambda _: {}) if qp.shares_constraints else {}
     status = _once_each(qp, _FEASIBILITY, range(qp.batch), _feasibility, kept)
     flat = not_surely_definite(qp)
     endless = flat & ~(qp.lb.isfinite() & qp.ub.isfinite()).all(1)

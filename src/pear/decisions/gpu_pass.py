@@ -278,7 +278,7 @@ class GPUPass:
             nothing = torch.zeros(problem.batch or 1, problem.n, dtype=torch.float64, device=problem.device)
             qp = problem.canonical(nothing, smoothing)
             curved = problem.Q is not None or smoothing > 0
-            self._plan = qp.prepared(self._solver, gpu.prepare) if curved and gpu.supports(qp) else None
+            self._plan = qp.prepare_once(self._solver, gpu.prepare) if curved and gpu.supports(qp) else None
             if self._plan is not None:
                 if problem.Q is not None and problem.sign == 1 and smoothing == 0:
                     qp = replace(qp, H=problem.Q if problem.Q.dim() == 3 else problem.Q[None])  # without the copy

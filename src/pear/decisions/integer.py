@@ -17,7 +17,7 @@ from torch import Tensor
 from pear.decisions.pipeline import solve_programs
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
-from pear.optimality.point import ActiveSet, Batched, Status
+from pear.optimality.point import ActiveSet, Status, TensorRecord
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL, ROUNDOFF, TIGHT
 from pear.optimality.scale import finite_abs, positive
 from pear.optimality.screen import screen
@@ -79,7 +79,7 @@ def solve_integer(problem: Problem, qp: QuadraticProgram, solver: str) -> Soluti
 
 
 @dataclass(frozen=True)
-class CheckedIntegers(Batched):
+class CheckedIntegers(TensorRecord):
     """Candidates rounded to integers, and what is true of them.
 
     Attributes:

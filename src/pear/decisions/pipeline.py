@@ -25,11 +25,11 @@ from pear.optimality.active import guess_active, tight_constraints
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.optimality.residual import kkt_residual
 from pear.optimality.screen import screen
-from pear.optimality.verify import Verdict, verify
+from pear.optimality.verify import Verification, verify
 from pear.problem.canonical import QuadraticProgram
 from pear.sensitivity.curvature import is_convex_program
 from pear.sensitivity.systems import ReducedSystems, SparseSystems, in_threads, reduced_systems
-from pear.sensitivity.verified import Verified
+from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.base import Candidate, Projector, Start
 from pear.solvers.registry import Backend, in_turn
 
@@ -50,7 +50,7 @@ def solve_programs(
     check_convexity: bool = False,
     seek_vertex: bool = False,
     known: Tensor | None = None,
-) -> Verified:
+) -> VerifiedSolutions:
     """Solve a batch of continuous programs; every returned solution satisfies its optimality conditions.
 
     Args:
@@ -64,7 +64,7 @@ def solve_programs(
     """
     if not qp.is_sparse:
         return _Run(qp, check_convexity, known).execute(solvers, start, seek_vertex)
-    samples: list[Verified | None] = [None] * qp.batch
+    samples: list[VerifiedSolutions | None] = [None] * qp.batch
 
     def one(i: int) -> None:
         at = torch.tensor([i])
@@ -99,14 +99,14 @@ class _Run:
         self.exchanges = torch.zeros(B, dtype=torch.long, device=qp.c.device)
         self.sharpened = torch.full_like(qp.c[:, 0], torch.nan)
         self.systems: ReducedSystems | None = None
-        self.verdict: Verdict | None = None
+        self.verdict: Verification | None = None
         self.projector: Projector | None = None
         self.projects = self.verified.clone()
         self.guesses = Guesses()
         self.agreed = torch.zeros_like(self.exchanges)  # candidates at guesses that were tried in vain
         self.asking = ""  # the name of the solver whose candidates are looked at
 
-    def execute(self, solvers: Iterable[Backend], start: Start | None, seek_vertex: bool) -> Verified:
+    def execute(self, solvers: Iterable[Backend], start: Start | None, seek_vertex: bool) -> VerifiedSolutions:
         """Go down the list; whoever is left at the end is INACCURATE."""
         seek_vertex = seek_vertex and self.qp.is_linear
         first: Backend | None = None
@@ -316,16 +316,16 @@ class _Run:
         self.working.put(done, working[good])
         self.verified[done] = True
 
-    def finish(self) -> Verified:
+    def finish(self) -> VerifiedSolutions:
         """Final active sets and residuals."""
         failed = ~self.verified
         qp = self.qp if self.complete or not bool(failed.any()) else _without_nonfinite(self.qp, failed)
         verdict = verify(qp, self.x, self.duals, self.working) if self.verdict is None else self.verdict
-        tight, weak = tight_constraints(qp, verdict.measured, self.working)
+        tight, weak = tight_constraints(qp, verdict.relative, self.working)
         active, weak = tight.only(self.verified), weak.only(self.verified)
         same = self.working.same(active)
         residual = torch.where(self.sharpened.isnan(), verdict.kkt_residual, self.sharpened)
-        return Verified(
+        return VerifiedSolutions(
             qp=qp,
             x=self.x,
             duals=self.duals,
@@ -370,7 +370,7 @@ def _without_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram
     return replace(qp, **data)
 
 
-def _joined(qp: QuadraticProgram, samples: list[Verified]) -> Verified:
+def _joined(qp: QuadraticProgram, samples: list[VerifiedSolutions]) -> VerifiedSolutions:
     """One batch of sparse programs that were solved one by one; factors are kept as far as there is room."""
     if not samples:
         return _Run(qp, check_convexity=False).finish()
@@ -384,4 +384,4 @@ def _joined(qp: QuadraticProgram, samples: list[Verified]) -> Verified:
     failed = joined["status"] != Status.SOLVED
     qp = _without_nonfinite(qp, failed) if bool(failed.any()) else qp
     systems = SparseSystems.joined(qp, joined["active"], [sample.kept for sample in samples], _KEPT)
-    return Verified(qp=qp, **joined, projector=None, kept=systems)
+    return VerifiedSolutions(qp=qp, **joined, projector=None, kept=systems)

@@ -27,7 +27,7 @@ _TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True)
-class Measured:
+class RelativeResiduals:
     """Slacks, multipliers and residuals of a point, each divided by its natural size.
 
     Attributes:
@@ -99,7 +99,7 @@ class Sizes:
         )
 
     @classmethod
-    def kept(cls, qp: QuadraticProgram) -> Sizes:
+    def cached(cls, qp: QuadraticProgram) -> Sizes:
         """The same, computed once for these very programs, which cannot be changed."""
         kept: dict[str, Any] = vars(qp)
         if "sizes" not in kept:
@@ -119,7 +119,7 @@ def _curvature(H: Matrix) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True)
-class Units:
+class PointUnits:
     """The units of one point, which both the natural sizes and the KKT residual are made from.
 
     Attributes:
@@ -142,7 +142,7 @@ class Units:
     curvature: Tensor
 
     @classmethod
-    def at(cls, qp: QuadraticProgram, x: Tensor, duals: Duals, left: Residuals, sizes: Sizes) -> Units:
+    def at(cls, qp: QuadraticProgram, x: Tensor, duals: Duals, left: Residuals, sizes: Sizes) -> PointUnits:
         """The units of points x (B, n) with multipliers."""
         abs_x, abs_c = x.abs(), qp.c.abs()
         cost = abs_c.amax(-1, keepdim=True)
@@ -159,7 +159,7 @@ class Units:
         )
 
 
-def measure(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: Units) -> Measured:
+def measure(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: PointUnits) -> RelativeResiduals:
     """Measure multipliers and what is left of the optimality conditions, at points with these units."""
     terms = units.abs_hx + units.abs_c
     terms = plus_tmatvec(terms, sizes.abs_A, duals.equality.abs()) if qp.p else terms
@@ -173,7 +173,7 @@ def measure(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, u
         multiplier_rows = duals.inequality / (positive(matvec(sizes.abs_G, dual_scale)) / sizes.norms_G.square())
     if qp.p:
         equality = left.equality / plus_matvec(sizes.abs_b, sizes.abs_A, size)
-    return Measured(
+    return RelativeResiduals(
         slack_rows=slack_rows,
         slack_lower=left.lower / (size + sizes.abs_lb),
         slack_upper=left.upper / (size + sizes.abs_ub),

@@ -110,7 +110,7 @@ class QuadraticProgram:
         selected: dict[str, Any] = {name: select(getattr(self, name)) for name in (*_MATRICES, *_VECTORS)}
         return replace(self, **selected, plan=self.plan if self.shares_constraints else {})
 
-    def prepared(self, name: str, prepare: Callable[[QuadraticProgram], PreparedData]) -> PreparedData:
+    def prepare_once(self, name: str, prepare: Callable[[QuadraticProgram], PreparedData]) -> PreparedData:
         """The result of ``prepare(self)``, which is computed once and kept in the plan under ``name``.
 
         Args:

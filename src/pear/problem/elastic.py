@@ -16,7 +16,7 @@ from pear.problem.matrix import SparseMatrix, is_sparse, matvec, tmatvec, to_csr
 from pear.problem.problem import Problem
 
 
-class Elastic:
+class ElasticProblem:
     """``min f(z) + price·s`` over z and s ≥ 0 with ``Az + s⁻ − s⁺ = b`` and ``Gz − s ≤ h`` on the rows with a price.
 
     A bound with a price becomes a row of G. The variables are z, then s⁻ and s⁺ of the priced equalities, then s of

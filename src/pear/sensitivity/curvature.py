@@ -68,7 +68,7 @@ def inverse_times(qp: QuadraticProgram, e: Tensor) -> Tensor:
     if qp.diagonal:
         return e / qp.H.diagonal(dim1=1, dim2=2)
     if qp.is_sparse:
-        factor: Saddle = qp.prepared("inverse", lambda qp: _saddle(qp).factor(np.zeros(qp.n), np.zeros(0)))
+        factor: Saddle = qp.prepare_once("inverse", lambda qp: _saddle(qp).factor(np.zeros(qp.n), np.zeros(0)))
         rows = [factor.solve(row, np.zeros(0))[0] for row in e.numpy()]
         return torch.from_numpy(np.stack(rows)) if rows else e
     return torch.cholesky_solve(e.unsqueeze(-1), torch.linalg.cholesky(qp.H)).squeeze(-1)
@@ -76,7 +76,7 @@ def inverse_times(qp: QuadraticProgram, e: Tensor) -> Tensor:
 
 def least_curvature(qp: QuadraticProgram) -> int:
     """The sign of the least eigenvalue of a sparse H up to rounding: 1 definite, 0 singular, −1 indefinite."""
-    return qp.prepared("sign", _sign)
+    return qp.prepare_once("sign", _sign)
 
 
 def _sign(qp: QuadraticProgram) -> int:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LARGE = 1_000  # variables from which one sample on its non-zeros takes less time than its share of a dense batch
 
-Solved = tuple[Tensor, Tensor, Tensor, Tensor]
+SystemSolution = tuple[Tensor, Tensor, Tensor, Tensor]
 """x (B, n), multipliers (B, p) and (B, m), and (B,) bool: what it says depends on the call."""
 
 
@@ -43,7 +43,7 @@ class ReducedSystems(Protocol):
     @property
     def cheap(self) -> bool: ...  # noqa: D102
 
-    def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> Solved:
+    def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
         """Solve for one right-hand side per sample; the last entry says where the residual vanished."""
         ...
 
@@ -51,7 +51,7 @@ class ReducedSystems(Protocol):
         """The same without a word on the residual: for steps whose end is verified."""
         ...
 
-    def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> Solved:
+    def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
         """Solve with the rank decided; the last entry says where x is unique."""
         ...
 
@@ -59,7 +59,7 @@ class ReducedSystems(Protocol):
         """(B, n) the part of f along tangent directions without curvature."""
         ...
 
-    def project(self, e: Tensor, least_multipliers: bool = False) -> Solved:
+    def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
         """P e, and the multipliers of the rows; the last entry says where the tangent space is curved throughout."""
         ...
 
@@ -129,7 +129,7 @@ class SparseSystems:
         """Whether so few variables are free that an exchange takes much less time than an iteration of a solver."""
         return all(self.of(i).small for i in range(self.qp.batch))
 
-    def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> Solved:
+    def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
         """Solve for one right-hand side per sample, in threads; the last entry says where the residual vanished."""
         B, p = self.qp.batch, self.qp.p
         x, v, good = f.new_zeros(B, self.qp.n), f.new_zeros(B, p + self.qp.m), torch.zeros(B, dtype=torch.bool)
@@ -155,7 +155,7 @@ class SparseSystems:
         """Zero: directions without curvature are not looked for."""
         return torch.zeros_like(f)
 
-    def project(self, e: Tensor, least_multipliers: bool = False) -> Solved:
+    def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
         """P e, and the multipliers of least norm; the last entry says where the tangent space is curved throughout."""
         p, m = self.qp.p, self.qp.m
         x, v_eq, v_in, good = self.solve(e, e.new_zeros(len(e), p), e.new_zeros(len(e), m))
@@ -195,7 +195,7 @@ class RankedSystems(SparseSystems):
     def _dense(self) -> ReducedKKT:
         return ReducedKKT(self._given, self.active)
 
-    def project(self, e: Tensor, least_multipliers: bool = False) -> Solved:
+    def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
         """P e, with the multipliers of the rows; with the rank decided where the refinement does not converge."""
         fast = super().project(e)
         if bool(fast[3].all()):

@@ -13,7 +13,7 @@ from pear.optimality.point import ActiveSet
 from pear.optimality.rule import DESCENT
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import sample_of
-from pear.solvers.adapters.arrays import stack
+from pear.solvers.adapters.batch_arrays import stack
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult

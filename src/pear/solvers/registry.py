@@ -107,7 +107,7 @@ class Backend:
         module = self._load()
         given: dict[str, Any] = dict(self.options)
         if hasattr(module, "prepare"):
-            given["plan"] = qp.prepared(self.name, module.prepare)
+            given["plan"] = qp.prepare_once(self.name, module.prepare)
         if self.takes_start(qp):
             given["start"] = start
         solve: SolveFunction = module.solve

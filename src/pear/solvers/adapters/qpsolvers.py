@@ -15,7 +15,7 @@ from pear.errors import UnknownSolverError
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.adapters.arrays import (
+from pear.solvers.adapters.batch_arrays import (
     Answers,
     Array,
     Batch,

@@ -14,7 +14,7 @@ from pear.optimality.point import Status
 from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import threads, time_limit
-from pear.solvers.adapters.arrays import Batch
+from pear.solvers.adapters.batch_arrays import Batch
 from pear.solvers.base import Candidate, empty_candidate
 from pear.solvers.binary import search
 from pear.solvers.binary.plan import Answer, Plan, by_constraints, packed, unpacked, whole_bounds

@@ -114,7 +114,7 @@ class Scaled(NamedTuple):
 
 def scaled(qp: QuadraticProgram) -> Scaled:
     """The equilibrated matrices of these programs, made once for a problem."""
-    return qp.prepared("interior", _analysed)
+    return qp.prepare_once("interior", _analysed)
 
 
 def _analysed(qp: QuadraticProgram) -> Scaled:
