@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from zoo import ZOO
 
+from pear.compile import cuda_graphs as replay
 from pear.decisions import repair
 from pear.optimality.active import guess_active
 from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.screen import screen
-from pear.problem import replay
 from pear.solvers.interior_point import dense
 from pear.solvers.interior_point.rows import rows_of
 

@@ -19,7 +19,7 @@ import pear
 from pear.decisions.integer import CheckedIntegers, verify_integers
 from pear.optimality.point import Duals
 from pear.solvers import threads
-from pear.solvers.adapters.arrays import Batch
+from pear.solvers.adapters.batch_arrays import Batch
 from pear.solvers.base import Candidate
 from pear.solvers.binary import plan as plans
 from pear.solvers.binary import rows as presolve

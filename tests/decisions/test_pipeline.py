@@ -16,7 +16,7 @@ from pear import Status
 from pear.decisions import repair
 from pear.decisions.pipeline import solve_programs
 from pear.optimality.point import ActiveSet, Duals
-from pear.problem.sparse import SparseProgram
+from pear.problem.canonical import QuadraticProgram
 from pear.sensitivity.projection import project
 from pear.solvers.base import Candidate
 from pear.solvers.registry import BACKENDS, Backend, get, resolve
@@ -150,7 +150,7 @@ def test_an_unbounded_sample_is_recognised_at_once(asked: list[str], caplog: pyt
 def test_a_sparse_sample_without_a_solution_is_recognised_at_once(asked: list[str]) -> None:
     n = 600
     problem = pear.Problem(A=sparse.eye_array(n - 1, n, format="csr"), b=np.full(n - 1, 2.0), lb=0.0, ub=1.0)
-    assert isinstance(problem.canonical(torch.ones(1, n)), SparseProgram)
+    assert isinstance(problem.canonical(torch.ones(1, n)), QuadraticProgram)
     with pytest.warns(pear.FailedSamplesWarning):
         found = pear.solve(problem, torch.ones(2, n), 0.1, on_failure="mask")
     assert found.status.tolist() == [Status.INFEASIBLE] * 2

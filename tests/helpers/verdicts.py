@@ -16,7 +16,7 @@ from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE
 from pear.optimality.verify import verify
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseMatrix, SparseProgram
+from pear.problem.matrix import SparseMatrix
 from pear.solvers.active_set import batch, layout
 
 Array = np.ndarray[Any, Any]
@@ -108,7 +108,7 @@ def flat(active: ActiveSet) -> list[bool]:
 
 def by_torch(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> Verdict:
     verdict = verify(qp, x, duals, working)
-    active, weak = tight_constraints(qp, verdict.measured, working)
+    active, weak = tight_constraints(qp, verdict.relative, working)
     return Verdict(bool(verdict.solved), float(verdict.kkt_residual), flat(active), flat(weak))
 
 
@@ -120,7 +120,7 @@ def sparse_form(p: Point) -> Verdict:
     qp, *rest = tensors(p)
     matrices = {name: SparseMatrix(sparse.csr_array(getattr(p, name)), shared=True) for name in ("H", "A", "G")}
     vectors = {name: getattr(qp, name) for name in ("c", "b", "h", "lb", "ub")}
-    return by_torch(SparseProgram(**matrices, **vectors), *rest)
+    return by_torch(QuadraticProgram(**matrices, **vectors), *rest)
 
 
 def on_gpu(p: Point) -> Verdict:

@@ -28,7 +28,7 @@ from pear.optimality.certificate import proves_infeasible, proves_unbounded
 from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseMatrix, SparseProgram
+from pear.problem.matrix import SparseMatrix
 from pear.sensitivity.curvature import is_convex
 from pear.sensitivity.reduced import ReducedKKT
 from pear.sensitivity.sparse_reduced import SparseReduced
@@ -312,7 +312,7 @@ def _() -> None:
     matrix = {"H": sparse.eye_array(2), "A": sparse.csr_array((0, 2)), "G": sparse.csr_array((0, 2))}
     dense_form = program(np.eye(2), [0.0, 0.0], lb=np.full(2, -INF))
     vectors = {name: getattr(dense_form, name) for name in ("c", "b", "h", "lb", "ub")}
-    qp = SparseProgram(
+    qp = QuadraticProgram(
         **{name: SparseMatrix(sparse.csr_array(value), shared=True) for name, value in matrix.items()}, **vectors
     )
     system = SparseReduced(qp, np.zeros(2, bool), np.zeros(0, bool))

@@ -13,7 +13,7 @@ from pear.optimality.active import guess_active
 from pear.optimality.point import Duals
 from pear.optimality.residual import kkt_residual, residuals
 from pear.optimality.rule import LARGEST
-from pear.optimality.scale import Sizes, Units, is_noise, least_size, measure
+from pear.optimality.scale import PointUnits, Sizes, is_noise, least_size, measure
 from pear.optimality.screen import screen
 
 n, p, m = 4, 2, 3
@@ -38,7 +38,7 @@ def point(force: float = 1.0, size: float = 1.0, rows: float = 1.0) -> tuple[Any
 
 def measured(qp: Any, x: Any, duals: Duals) -> Any:
     left, sizes = residuals(qp, x, duals), Sizes.of(qp)
-    return measure(qp, duals, left, sizes, Units.at(qp, x, duals, left, sizes))
+    return measure(qp, duals, left, sizes, PointUnits.at(qp, x, duals, left, sizes))
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from torch import Tensor
 
 import pear
 from pear.optimality.point import ActiveSet
-from pear.problem import sparse as sizes
+from pear.problem import form as sizes
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseMatrix, SparseProgram
+from pear.problem.matrix import SparseMatrix
 from pear.sensitivity.reduced import ReducedKKT, _spread
 from pear.sensitivity.sparse_reduced import SparseReduced
 from pear.sensitivity.systems import RankedSystems, SparseSystems, in_threads
@@ -258,6 +258,8 @@ def test_a_rank_is_decided_for_the_samples_that_did_not_converge(monkeypatch: py
 def test_what_a_factor_holds_is_counted_with_its_rows() -> None:
     Q, A, G = (SparseMatrix(sparse.csr_array(rows), shared=True) for rows in (np.eye(9), np.ones((1, 9)), (0, 9)))
     dense = pear.Problem(n=9).canonical(torch.ones(1, 9))
-    qp = SparseProgram(H=Q, c=dense.c, A=A, b=dense.c[:, :1], G=G, h=dense.h, lb=dense.lb, ub=dense.ub, diagonal=True)
+    qp = QuadraticProgram(
+        H=Q, c=dense.c, A=A, b=dense.c[:, :1], G=G, h=dense.h, lb=dense.lb, ub=dense.ub, diagonal=True
+    )
     nothing = np.zeros(9, dtype=bool)
     assert SparseReduced(qp, nothing, nothing[:0]).fill > 4 * 9

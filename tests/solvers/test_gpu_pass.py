@@ -11,13 +11,14 @@ from torch import Tensor
 from zoo import ZOO, Planted
 
 import pear
+from pear.compile import cuda_graphs as replay
 from pear.decisions import gpu_pass, gpu_points
 from pear.decisions.decider import Decider
 from pear.decisions.gpu_pass import GPUPass
 from pear.decisions.one_pass import OnePass
 from pear.optimality.point import Status
-from pear.problem import replay
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec
 from pear.solvers.active_set import solve as active_set
 from pear.solvers.base import Projector
 

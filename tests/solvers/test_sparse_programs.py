@@ -13,8 +13,8 @@ from scipy import sparse
 
 import pear
 from pear.decisions.solve import solve_verified
-from pear.problem import sparse as rule
-from pear.problem.sparse import SparseMatrix, SparseProgram
+from pear.problem import form as rule
+from pear.problem.matrix import SparseMatrix
 from pear.sensitivity.systems import SparseSystems
 from pear.solvers.linalg import saddle as sparse_kkt
 from pear.solvers.linalg.ldl import Ordering
@@ -214,7 +214,7 @@ class TestAgainstDense:
         monkeypatch.setattr(sparse_kkt, "_CHEAP", 0.0)
         mine, theirs = pear.solve(thin, costs()), pear.solve(thick, costs())
         qp = thin.canonical(costs())
-        assert isinstance(qp, SparseProgram)
+        assert qp.is_sparse
         assert not qp.plan["interior"][0].direct
         assert torch.allclose(mine.x, theirs.x, rtol=0, atol=EXACT)
         g = [pear.regret_gradient(p, costs(), costs(1), smoothing=0.0, injection=0.2) for p in (thin, thick)]

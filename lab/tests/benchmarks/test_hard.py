@@ -14,8 +14,6 @@ from scipy.optimize import linprog
 
 import pear
 from pear.decisions import one_pass
-from pear.problem.nonzeros import on_nonzeros
-from pear.problem.sparse import SparseProgram
 from pear.solvers.active_set import solve as active_set
 from pear.solvers.interior_point.method import InteriorPoint
 from pear.solvers.registry import Backend
@@ -178,14 +176,14 @@ def test_linear_programs_with_many_rows_of_few_nonzeros_are_not_for_the_active_s
 def test_dense_programs_of_few_nonzeros_have_a_sparse_form() -> None:
     problem, cost = as_problem(INSTANCES[COUPLED[0]], dense=True)
     qp = problem.canonical(torch.from_numpy(cost)[None], 0.1)
-    sparse_qp = on_nonzeros(qp)
-    assert isinstance(sparse_qp, SparseProgram)
+    sparse_qp = qp.sparse_form()
+    assert sparse_qp.is_sparse
     for name in ("H", "A", "G"):
         assert np.array_equal(getattr(sparse_qp, name).csr.toarray(), getattr(qp, name)[0].numpy())
     # another curvature on the same constraints is not taken for the first
-    other = on_nonzeros(problem.canonical(torch.from_numpy(cost)[None], 0.2))
+    other = problem.canonical(torch.from_numpy(cost)[None], 0.2).sparse_form()
     assert other is not None
-    assert (other.H.csr - sparse_qp.H.csr).diagonal() == pytest.approx(0.1)  # type: ignore[attr-defined]
+    assert (other.H.csr - sparse_qp.H.csr).diagonal() == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +193,7 @@ def test_small_dense_and_differing_programs_have_none(fields: dict[str, Any]) ->
     if "A" in fields:
         fields = fields | {"b": np.zeros((2, 120))}
     problem = pear.Problem(**fields)
-    assert on_nonzeros(problem.canonical(torch.zeros(2, problem.n, dtype=torch.float64), 0.1)) is None
+    assert problem.canonical(torch.zeros(2, problem.n, dtype=torch.float64), 0.1).sparse_form() is None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pear.decisions.solve import solve_verified
 from pear.decisions.warm_starts import Table, WarmStarts, fingerprint, rows_of
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.problem import Problem
-from pear.sensitivity.verified import Verified
+from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.base import Start
 from pear.solvers.registry import choose, get
 
@@ -63,7 +63,7 @@ class Decider:
 
     def solve(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, rows: Tensor | None = None, **fields: Any
-    ) -> Verified:
+    ) -> VerifiedSolutions:
         """Go down the pipeline, from warm starts where there are any.
 
         Args:

@@ -20,11 +20,11 @@ from pear.optimality.certificate import proves_infeasible, proves_unbounded
 from pear.optimality.point import Duals, Status
 from pear.optimality.rule import RANK, ROUNDOFF
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseProgram
-from pear.sensitivity.curvature import is_definite, singular
-from pear.sensitivity.uniqueness import linear_program, sample_row
+from pear.problem.matrix import sample_of
+from pear.sensitivity.curvature import not_surely_definite
+from pear.sensitivity.uniqueness import linear_program
 from pear.solvers import time_limit
-from pear.solvers.adapters.arrays import stack
+from pear.solvers.adapters.batch_arrays import stack
 from pear.solvers.linalg.saddle import SaddlePattern
 
 Array = NDArray[Any]
@@ -45,10 +45,9 @@ def name_failures(qp: QuadraticProgram) -> Tensor:
     sample with a direction d such that Hd = 0, Ad = 0, Gd ≤ 0, no bound is in its way, and cᵀd < 0. INACCURATE where
     neither is proven.
     """
-    kept: dict[bytes, Status] = qp.prepared(_KEPT, lambda _: {}) if qp.shares_constraints else {}
+    kept: dict[bytes, Status] = qp.prepare_once(_KEPT, lambda _: {}) if qp.shares_constraints else {}
     status = _once_each(qp, _FEASIBILITY, range(qp.batch), _feasibility, kept)
-    # a factorisation that only just succeeds says nothing
-    flat = singular(qp) if qp.diagonal or isinstance(qp, SparseProgram) else ~is_definite(qp.H)
+    flat = not_surely_definite(qp)
     endless = flat & ~(qp.lb.isfinite() & qp.ub.isfinite()).all(1)
     rest = [i for i, flat in enumerate(endless.expand(qp.batch).tolist()) if flat and status[i] == Status.SOLVED]
     for i, name in zip(rest, _once_each(qp, _RECESSION, rest, _boundedness, {}), strict=True):
@@ -91,8 +90,8 @@ def _digest(qp: QuadraticProgram, names: tuple[str, ...], i: int) -> bytes:
     digest = blake2b(digest_size=20)
     for name in names:
         field = getattr(qp, name)
-        if isinstance(field, Tensor):
-            digest.update(sample_row(field, i).tobytes())
+        if not field.is_sparse:
+            digest.update(sample_of(field, i).tobytes())
     return digest.digest()
 
 
@@ -109,7 +108,7 @@ class _Sample(NamedTuple):
 
 
 def _sample(qp: QuadraticProgram, i: int) -> _Sample:
-    A, b, G, h, lb, ub = (sample_row(getattr(qp, name), i) for name in _FEASIBILITY)
+    A, b, G, h, lb, ub = (sample_of(getattr(qp, name), i) for name in _FEASIBILITY)
     present = np.isfinite(h)
     return _Sample(A, b, G[present], h[present], lb, ub, present)
 
@@ -182,7 +181,7 @@ def _by_least_violation(s: _Sample, proven: Callable[[Array, Array], bool]) -> S
 def _boundedness(qp: QuadraticProgram, i: int) -> Status:
     """UNBOUNDED where a direction proves it, INACCURATE elsewhere."""
     s, one = _sample(qp, i), qp[i : i + 1] if qp.batch > 1 else qp
-    c, flat = qp.c[i].cpu().numpy(), stack(s.A, sample_row(qp.H, i))
+    c, flat = qp.c[i].cpu().numpy(), stack(s.A, sample_of(qp.H, i))
     flat, rows = _weighted(1.0 / _largest(flat), flat), _weighted(1.0 / _largest(s.G), s.G)
     lower, upper = np.where(np.isfinite(s.lb), 0.0, -1.0), np.where(np.isfinite(s.ub), 0.0, 1.0)
     cost, zeros = c / (np.abs(c).max() or 1.0), (np.zeros(flat.shape[0]), np.zeros(rows.shape[0]))

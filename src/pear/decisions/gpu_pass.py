@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from pear.compile.cuda_graphs import Replayed, Store, captured
 from pear.decisions.gpu_points import Curved, LentTangent, Tangent, Unread, judge, tangent_of
 from pear.decisions.regrets import Decided, RegretCall, Regrets
 from pear.optimality.gap import objective_gap
 from pear.optimality.rule import LARGEST
 from pear.optimality.scale import Sizes
 from pear.problem import Problem
-from pear.problem.canonical import matvec
 from pear.problem.convert import float_type
-from pear.problem.replay import Replayed, Store, captured
+from pear.problem.matrix import matvec
 from pear.problem.validate import SYMMETRY
 from pear.sensitivity.curvature import singular
 from pear.sensitivity.projection import add_normal
@@ -278,7 +278,7 @@ class GPUPass:
             nothing = torch.zeros(problem.batch or 1, problem.n, dtype=torch.float64, device=problem.device)
             qp = problem.canonical(nothing, smoothing)
             curved = problem.Q is not None or smoothing > 0
-            self._plan = qp.prepared(self._solver, gpu.prepare) if curved and gpu.supports(qp) else None
+            self._plan = qp.prepare_once(self._solver, gpu.prepare) if curved and gpu.supports(qp) else None
             if self._plan is not None:
                 if problem.Q is not None and problem.sign == 1 and smoothing == 0:
                     qp = replace(qp, H=problem.Q if problem.Q.dim() == 3 else problem.Q[None])  # without the copy

@@ -15,8 +15,9 @@ from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.residual import residuals
 from pear.optimality.rule import LARGEST, ROUNDOFF, TIGHT
 from pear.optimality.scale import Sizes
-from pear.optimality.verify import Verdict, verify
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.optimality.verify import Verification, verify
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec
 from pear.solvers.active_set.gpu.found import Found
 
 
@@ -124,7 +125,7 @@ class Judged(NamedTuple):
         free: (K, n) bool, variables that are not held at a bound.
     """
 
-    verdict: Verdict
+    verdict: Verification
     good: Tensor
     free: Tensor
 
@@ -202,7 +203,7 @@ def tangent_of(found: Found, judged: Judged, programs: Curved, B: int) -> tuple[
 
     A weakly active constraint may hide that the decision is not unique, unless H is definite.
     """
-    s, qp = judged.verdict.measured, judged.verdict.qp
+    s, qp = judged.verdict.relative, judged.verdict.qp
     tight = (torch.minimum(s.slack_lower[:B], s.slack_upper[:B]) <= TIGHT) & judged.free[:B]
     tight_rows = (s.slack_rows[:B] <= TIGHT) & ~found.rows[:B] if qp.m else found.rows[:B]
     tangent = Tangent(found, tight, tight_rows, programs.qp.G, programs.sizes.norms_G)

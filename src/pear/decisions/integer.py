@@ -17,13 +17,13 @@ from torch import Tensor
 from pear.decisions.pipeline import solve_programs
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
-from pear.optimality.point import ActiveSet, Batched, Status
+from pear.optimality.point import ActiveSet, Status, TensorRecord
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL, ROUNDOFF, TIGHT
 from pear.optimality.scale import finite_abs, positive
 from pear.optimality.screen import screen
 from pear.problem import Problem
-from pear.problem.canonical import QuadraticProgram, matvec
-from pear.problem.sparse import SparseMatrix, SparseProgram
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec
 from pear.solvers import time_limit
 from pear.solvers.base import Candidate
 from pear.solvers.registry import in_turn, resolve
@@ -53,7 +53,7 @@ def solve_integer(problem: Problem, qp: QuadraticProgram, solver: str) -> Soluti
         status=status,
         active=ActiveSet.none(qp.batch, qp.n, qp.m, qp.c.device),
     )
-    for backend in in_turn(resolve(solver, "milp", isinstance(qp, SparseProgram)), qp):
+    for backend in in_turn(resolve(solver, "milp", qp.is_sparse), qp):
         index = (status == Status.INACCURATE).nonzero()[:, 0]
         if not len(index) or time_limit.left() == 0:
             break
@@ -79,7 +79,7 @@ def solve_integer(problem: Problem, qp: QuadraticProgram, solver: str) -> Soluti
 
 
 @dataclass(frozen=True)
-class CheckedIntegers(Batched):
+class CheckedIntegers(TensorRecord):
     """Candidates rounded to integers, and what is true of them.
 
     Attributes:
@@ -134,35 +134,26 @@ def complete(qp: QuadraticProgram, candidate: Candidate) -> Candidate:
     part, x = qp[index], candidate.x[index].clone()
     rest = (~qp.integer).nonzero()[:, 0]
     lp = _with_fixed(part, torch.where(qp.integer, x.round(), 0.0), rest)
-    solved = solve_programs(lp, resolve("auto", "lp", isinstance(qp, SparseProgram))[:_ASKED])
+    solved = solve_programs(lp, resolve("auto", "lp", qp.is_sparse)[:_ASKED])
     x[:, rest] = torch.where(solved.solved[:, None], solved.x, x[:, rest])
     return replace(candidate, x=candidate.x.index_copy(0, index, x))
 
 
 def _with_fixed(qp: QuadraticProgram, fixed: Tensor, rest: Tensor) -> QuadraticProgram:
     """The linear programs in the variables ``rest`` that are left of ``qp``, whose other variables are ``fixed``."""
-    A, G, ones = _columns(qp.A, rest), _columns(qp.G, rest), fixed.new_ones(qp.batch, len(rest))
+    H, A, G = (matrix.index_select(2, rest) for matrix in (qp.H, qp.A, qp.G))
+    ones = fixed.new_ones(qp.batch, len(rest))
     # A row of integers alone says nothing here; it is checked with the whole point.
     b = torch.where(matvec(A.abs(), ones) > 0, qp.b - _one_by_one(qp.A, fixed), 0.0)
     h = torch.where(matvec(G.abs(), ones) > 0, qp.h - _one_by_one(qp.G, fixed), torch.inf)
-    H: Any = _columns(qp.H, rest)
-    H = H[:, rest] if isinstance(H, Tensor) else SparseMatrix(H.csr[rest.numpy()], shared=True)
-    return type(qp)(
-        H=H, c=qp.c[:, rest], A=A, b=b, G=G, h=h, lb=qp.lb[:, rest], ub=qp.ub[:, rest], diagonal=qp.diagonal
-    )
+    H, c, lb, ub = H.index_select(1, rest), qp.c[:, rest], qp.lb[:, rest], qp.ub[:, rest]
+    return QuadraticProgram(H=H, c=c, A=A, b=b, G=G, h=h, lb=lb, ub=ub, diagonal=qp.diagonal)
 
 
 def _one_by_one(matrix: Any, x: Tensor) -> Tensor:
     """``matvec`` sample by sample: a product of the batch would be rounded as its size has it."""
     rows = [matvec(matrix if matrix.shape[0] == 1 else matrix[i : i + 1], x[i : i + 1]) for i in range(len(x))]
     return torch.cat(rows)
-
-
-def _columns(matrix: Any, columns: Tensor) -> Any:
-    """(B or 1, r, k) some columns of a matrix, dense or sparse."""
-    if isinstance(matrix, Tensor):
-        return matrix[:, :, columns]
-    return SparseMatrix(matrix.csr[:, columns.numpy()], shared=True)
 
 
 def as_good_as(qp: QuadraticProgram, best: Tensor) -> Problem:
@@ -202,7 +193,7 @@ def _slacks(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
 
 def _least(matrix: Any, integer: Tensor) -> Tensor:
     """(B or 1, r) the least coefficient in size, zeros left out, of each row with an integer; 0 of others."""
-    if not isinstance(matrix, Tensor):
+    if matrix.is_sparse:
         csr, whole = matrix.csr, integer.numpy()
         least, row = np.full(csr.shape[0], np.inf), np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
         np.minimum.at(least, row, np.where(csr.data != 0, np.abs(csr.data), np.inf))

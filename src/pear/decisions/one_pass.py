@@ -20,8 +20,8 @@ from torch import Tensor
 from pear.decisions.regrets import Decided, RegretCall, Regrets
 from pear.decisions.warm_starts import Table, WarmStarts, curvature_mark
 from pear.problem import Problem
+from pear.problem.form import MIN_VARIABLES
 from pear.problem.problem import FIELDS
-from pear.problem.sparse import MIN_VARIABLES
 from pear.sensitivity.curvature import is_convex, is_definite
 from pear.sensitivity.projection import add_normal
 from pear.solvers.active_set import batch as compiled

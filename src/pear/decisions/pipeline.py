@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pear.compile.cuda_graphs import replay_programs
 from pear.decisions.failures import known_infeasible, name_failures
 from pear.decisions.guesses import Guesses
 from pear.decisions.repair import Repaired, repair, sharpened
@@ -24,14 +25,11 @@ from pear.optimality.active import guess_active, tight_constraints
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.optimality.residual import kkt_residual
 from pear.optimality.screen import screen
-from pear.optimality.verify import Verdict, verify
+from pear.optimality.verify import Verification, verify
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.nonzeros import on_nonzeros
-from pear.problem.replay import replay_programs
-from pear.problem.sparse import SparseProgram
-from pear.sensitivity.curvature import is_convex, least_curvature
+from pear.sensitivity.curvature import is_convex_program
 from pear.sensitivity.systems import ReducedSystems, SparseSystems, in_threads, reduced_systems
-from pear.sensitivity.verified import Verified
+from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.base import Candidate, Projector, Start
 from pear.solvers.registry import Backend, in_turn
 
@@ -52,7 +50,7 @@ def solve_programs(
     check_convexity: bool = False,
     seek_vertex: bool = False,
     known: Tensor | None = None,
-) -> Verified:
+) -> VerifiedSolutions:
     """Solve a batch of continuous programs; every returned solution satisfies its optimality conditions.
 
     Args:
@@ -64,9 +62,9 @@ def solve_programs(
         known: (B,) int8 statuses of samples whose failure has been proven before: nobody is asked about them. SOLVED
             where nothing is known.
     """
-    if not isinstance(qp, SparseProgram):
+    if not qp.is_sparse:
         return _Run(qp, check_convexity, known).execute(solvers, start, seek_vertex)
-    samples: list[Verified | None] = [None] * qp.batch
+    samples: list[VerifiedSolutions | None] = [None] * qp.batch
 
     def one(i: int) -> None:
         at = torch.tensor([i])
@@ -94,21 +92,21 @@ class _Run:
         if infeasible is not None:
             self.status[infeasible & (self.status == Status.SOLVED)] = int(Status.INFEASIBLE)
         if check_convexity and bool((self.status == Status.SOLVED).any()):
-            self.status[(self.status == Status.SOLVED) & ~_convex(qp)] = int(Status.NOT_CONVEX)
+            self.status[(self.status == Status.SOLVED) & ~is_convex_program(qp)] = int(Status.NOT_CONVEX)
         self.verified = torch.zeros(B, dtype=torch.bool, device=qp.c.device)
         self.asked = self.verified.clone()  # whether linear programs have looked for the reason of a failure
         self.reused = self.verified.clone()
         self.exchanges = torch.zeros(B, dtype=torch.long, device=qp.c.device)
         self.sharpened = torch.full_like(qp.c[:, 0], torch.nan)
         self.systems: ReducedSystems | None = None
-        self.verdict: Verdict | None = None
+        self.verdict: Verification | None = None
         self.projector: Projector | None = None
         self.projects = self.verified.clone()
         self.guesses = Guesses()
         self.agreed = torch.zeros_like(self.exchanges)  # candidates at guesses that were tried in vain
         self.asking = ""  # the name of the solver whose candidates are looked at
 
-    def execute(self, solvers: Iterable[Backend], start: Start | None, seek_vertex: bool) -> Verified:
+    def execute(self, solvers: Iterable[Backend], start: Start | None, seek_vertex: bool) -> VerifiedSolutions:
         """Go down the list; whoever is left at the end is INACCURATE."""
         seek_vertex = seek_vertex and self.qp.is_linear
         first: Backend | None = None
@@ -215,7 +213,7 @@ class _Run:
     def ask_on_nonzeros(self, solver: Backend, wanted: Tensor, start: Start | None) -> None:
         """Solve dense programs of few non-zeros as the sparse ones that they are; takes ``wanted`` off what is done."""
         left = wanted.nonzero()[:, 0]
-        programs = None if isinstance(self.qp, SparseProgram) else on_nonzeros(self.at(left))
+        programs = None if self.qp.is_sparse else self.at(left).sparse_form()
         if programs is None or not len(left):
             return
         found = solve_programs(programs, (solver,), None if start is None else start[left])
@@ -284,7 +282,7 @@ class _Run:
 
         Solvers that agree on a guess have found what there is to find, and float64 cannot show it to be optimal.
         """
-        if isinstance(self.qp, SparseProgram):  # without exact refinement, other multipliers are worth a try
+        if self.qp.is_sparse:  # without exact refinement, other multipliers are worth a try
             return torch.zeros_like(index, dtype=torch.bool)
         tried = self.guesses.tried(index, guess, self.asking)
         self.agreed[index[tried]] += 1
@@ -318,16 +316,16 @@ class _Run:
         self.working.put(done, working[good])
         self.verified[done] = True
 
-    def finish(self) -> Verified:
+    def finish(self) -> VerifiedSolutions:
         """Final active sets and residuals."""
         failed = ~self.verified
         qp = self.qp if self.complete or not bool(failed.any()) else _without_nonfinite(self.qp, failed)
         verdict = verify(qp, self.x, self.duals, self.working) if self.verdict is None else self.verdict
-        tight, weak = tight_constraints(qp, verdict.measured, self.working)
+        tight, weak = tight_constraints(qp, verdict.relative, self.working)
         active, weak = tight.only(self.verified), weak.only(self.verified)
         same = self.working.same(active)
         residual = torch.where(self.sharpened.isnan(), verdict.kkt_residual, self.sharpened)
-        return Verified(
+        return VerifiedSolutions(
             qp=qp,
             x=self.x,
             duals=self.duals,
@@ -357,16 +355,11 @@ class _Scattered:
         return g, converged
 
 
-def _convex(qp: QuadraticProgram) -> Tensor:
-    """(B or 1,) bool: H is positive semidefinite up to rounding."""
-    return torch.tensor([least_curvature(qp) >= 0]) if isinstance(qp, SparseProgram) else is_convex(qp.H)
-
-
 def _without_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:
     """The same batch with zeros for whatever is not a number in a failed sample, so that it spreads to no other."""
 
     def clean(value: Any, infinite: bool) -> Any:
-        if not isinstance(value, Tensor):  # sparse matrices are finite, which was checked when they were made
+        if value.is_sparse:  # sparse matrices are finite, which was checked when they were made
             return value
         nonfinite = value.isnan() if infinite else ~value.isfinite()
         where = failed.view(-1, *[1] * (value.dim() - 1))
@@ -377,17 +370,10 @@ def _without_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram
     return replace(qp, **data)
 
 
-def _joined(qp: SparseProgram, samples: list[Verified]) -> Verified:
+def _joined(qp: QuadraticProgram, samples: list[VerifiedSolutions]) -> VerifiedSolutions:
     """One batch of sparse programs that were solved one by one; factors are kept as far as there is room."""
     if not samples:
         return _Run(qp, check_convexity=False).finish()
-    kept: list[Any] = []
-    room = _KEPT
-    for sample in samples:
-        systems = sample.kept
-        system = systems.kept[0] if isinstance(systems, SparseSystems) else None
-        room -= 0 if system is None else system.fill
-        kept.append(system if room >= 0 else None)
     first = samples[0]
     joined: dict[str, Any] = {
         name: torch.cat([getattr(sample, name) for sample in samples])
@@ -396,5 +382,6 @@ def _joined(qp: SparseProgram, samples: list[Verified]) -> Verified:
     for name in ("duals", "active", "weak", "working"):
         joined[name] = type(getattr(first, name)).cat([getattr(sample, name) for sample in samples])
     failed = joined["status"] != Status.SOLVED
-    qp = _without_nonfinite(qp, failed) if bool(failed.any()) else qp  # type: ignore[assignment]
-    return Verified(qp=qp, **joined, projector=None, kept=SparseSystems(qp, joined["active"], kept))
+    qp = _without_nonfinite(qp, failed) if bool(failed.any()) else qp
+    systems = SparseSystems.joined(qp, joined["active"], [sample.kept for sample in samples], _KEPT)
+    return VerifiedSolutions(qp=qp, **joined, projector=None, kept=systems)

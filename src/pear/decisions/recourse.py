@@ -23,11 +23,12 @@ from pear.decisions.warm_starts import rows_of
 from pear.optimality.point import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Projection
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import QuadraticProgram
 from pear.problem.constraint_map import own_sides
 from pear.problem.elastic import curved, nearest
+from pear.problem.matrix import matvec
 from pear.sensitivity.projection import project
-from pear.sensitivity.verified import Verified
+from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.base import Start
 
 _FIRST, _RAISED, _TRIES = 100.0, 100.0, 4  # prices of a projection, in costs; what they are raised by, and how often
@@ -69,7 +70,7 @@ class Forecast:
         least: the least violation that the forecast allows; 0 where it is feasible.
     """
 
-    solved: Verified
+    solved: VerifiedSolutions
     cost: Tensor
     fields: dict[str, Tensor]
     least: Violation
@@ -197,11 +198,11 @@ class RecourseDecider:
         predicted = self.forecasts.known_failures("predicted", cost, 0.0, keys, fields)
         return predicted, self.truths.known_failures("true", true_cost, 0.0, keys, true_fields)
 
-    def guide(self, cost: Tensor, truth: Values, keys: list[Hashable] | None) -> Verified:
+    def guide(self, cost: Tensor, truth: Values, keys: list[Hashable] | None) -> VerifiedSolutions:
         """The best solutions under other costs (B, n) and the true right-hand sides."""
         return self.guides.solve(self.true_cost(cost), 0.0, keys, **self.true_fields(truth))
 
-    def guide_sides(self, cost: Tensor, found: Forecast, keys: list[Hashable] | None) -> Verified:
+    def guide_sides(self, cost: Tensor, found: Forecast, keys: list[Hashable] | None) -> VerifiedSolutions:
         """The elastic solutions under other costs (B, n) and predicted right-hand sides."""
         cost = torch.cat([cost, found.cost[:, self.elastic.n :]], 1)
         return self._side_guides.solve(cost, 0.0, keys, **found.fields)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from pear.optimality.point import Batched
+from pear.optimality.point import TensorRecord
 from pear.solvers.base import Projector
 
 
@@ -45,7 +45,7 @@ class RegretCall(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Regrets(Batched):
+class Regrets(TensorRecord):
     """Regrets of a batch and their gradients.
 
     Attributes:

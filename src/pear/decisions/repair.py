@@ -17,9 +17,9 @@ from torch import Tensor
 from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.residual import lagrangian_gradient
 from pear.optimality.rule import FEASIBLE, ROUNDOFF, SHARP
-from pear.optimality.verify import Verdict, verify
-from pear.problem.canonical import QuadraticProgram, matvec
-from pear.problem.sparse import SparseProgram
+from pear.optimality.verify import Verification, verify
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec
 from pear.sensitivity.reduced import ReducedKKT
 from pear.sensitivity.sharpen import sharpen
 from pear.sensitivity.systems import ReducedSystems, reduced_systems
@@ -50,7 +50,7 @@ class Repaired:
     exchanges: Tensor
     sharpened: Tensor
     systems: ReducedSystems | None = None
-    verdict: Verdict | None = None
+    verdict: Verification | None = None
 
 
 def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Repaired:
@@ -122,7 +122,7 @@ def sharpened(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet)
     return Repaired(x, duals, working, good, torch.zeros(qp.batch, dtype=torch.long, device=x.device), residual)
 
 
-def _sharpen(verdict: Verdict, working: ActiveSet, good: Tensor, x: Tensor, duals: Duals) -> Tensor:
+def _sharpen(verdict: Verification, working: ActiveSet, good: Tensor, x: Tensor, duals: Duals) -> Tensor:
     """Refine with exact residuals where no constraint is wrong, and the point is not exact all the same.
 
     Args:
@@ -133,7 +133,7 @@ def _sharpen(verdict: Verdict, working: ActiveSet, good: Tensor, x: Tensor, dual
         (B,) its KKT residual there, NaN elsewhere.
     """
     sharpened = torch.full_like(x[:, 0], torch.nan)
-    if isinstance(verdict.qp, SparseProgram) or x.is_cuda:
+    if verdict.qp.is_sparse or x.is_cuda:
         return sharpened
     for i in (verdict.none_wrong & ~verdict.solved).nonzero():
         finer = sharpen(verdict.qp[i], x[i], duals[i], working[i])
@@ -143,13 +143,15 @@ def _sharpen(verdict: Verdict, working: ActiveSet, good: Tensor, x: Tensor, dual
     return sharpened
 
 
-def _first(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ReducedSystems, Verdict]:
+def _first(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ReducedSystems, Verification]:
     """Solve with the working set held: the systems, and the verdict on their solution."""
     systems = reduced_systems(qp, working)
     return systems, _solve_on(qp, systems, x, duals, working)
 
 
-def _solve_on(qp: QuadraticProgram, systems: ReducedSystems, x: Tensor, duals: Duals, working: ActiveSet) -> Verdict:
+def _solve_on(
+    qp: QuadraticProgram, systems: ReducedSystems, x: Tensor, duals: Duals, working: ActiveSet
+) -> Verification:
     x = torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x)).nan_to_num()
     inequality = torch.where(working.rows, duals.inequality, 0.0).nan_to_num()
     duals = Duals(duals.equality.nan_to_num(), inequality, duals.bound)
@@ -157,14 +159,14 @@ def _solve_on(qp: QuadraticProgram, systems: ReducedSystems, x: Tensor, duals: D
     return verify(qp, x, duals, working)
 
 
-def _replayed(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ReducedSystems, Verdict]:
+def _replayed(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ReducedSystems, Verification]:
     """``_first`` of dense programs on a GPU, in one launch where that is worth it."""
     systems, verdict = ReducedKKT.replayed(qp, working, _judged, x, duals)
     vars(verdict)["qp"] = qp
     return systems, verdict
 
 
-def _judged(systems: ReducedKKT, qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals) -> Verdict:
+def _judged(systems: ReducedKKT, qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals) -> Verification:
     """``_solve_on``, with all that the verdict says worked out, and without the programs."""
     verdict = _solve_on(qp, systems, x, duals, working)
     for name in _SAID:
@@ -173,7 +175,9 @@ def _judged(systems: ReducedKKT, qp: QuadraticProgram, working: ActiveSet, x: Te
     return verdict
 
 
-def _refined(systems: ReducedSystems, verdict: Verdict, working: ActiveSet) -> tuple[Tensor, Duals, ActiveSet, Verdict]:
+def _refined(
+    systems: ReducedSystems, verdict: Verification, working: ActiveSet
+) -> tuple[Tensor, Duals, ActiveSet, Verification]:
     """Refine where nothing is to be exchanged; returns point, multipliers, the wrong constraints, and the verdict."""
     qp, x, duals = verdict.qp, verdict.x, verdict.duals
     # nothing to exchange, and not yet exact: refine once more, then look closer
@@ -196,7 +200,9 @@ def _refined(systems: ReducedSystems, verdict: Verdict, working: ActiveSet) -> t
     return x + length * downhill, duals, wrong, verdict
 
 
-def _ratio_test(verdict: Verdict, direction: Tensor, working: ActiveSet, where: Tensor) -> tuple[ActiveSet, Tensor]:
+def _ratio_test(
+    verdict: Verification, direction: Tensor, working: ActiveSet, where: Tensor
+) -> tuple[ActiveSet, Tensor]:
     """How far a direction (B, n) leads to the first constraint; that one has to enter.
 
     Returns:

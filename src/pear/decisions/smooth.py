@@ -17,8 +17,9 @@ from pear.decisions.pipeline import solve_programs
 from pear.errors import ProblemError
 from pear.optimality.point import Status
 from pear.problem import Problem
-from pear.problem.canonical import QuadraticProgram, matvec
-from pear.sensitivity.verified import Verified
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec
+from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.registry import Backend
 
 _MAX_STEPS = 100
@@ -27,7 +28,7 @@ _STILL = 1e-11
 _ARMIJO = 1e-4
 
 
-def solve_smooth(problem: Problem, base: QuadraticProgram, solvers: Sequence[Backend]) -> Verified:
+def solve_smooth(problem: Problem, base: QuadraticProgram, solvers: Sequence[Backend]) -> VerifiedSolutions:
     """Solve ``min φ(z) + ½zᵀHz + cᵀz`` over the constraints of ``base`` for every sample.
 
     Args:
@@ -54,7 +55,7 @@ def solve_smooth(problem: Problem, base: QuadraticProgram, solvers: Sequence[Bac
     return result
 
 
-def _feasible_start(problem: Problem, base: QuadraticProgram, solvers: Sequence[Backend]) -> Verified:
+def _feasible_start(problem: Problem, base: QuadraticProgram, solvers: Sequence[Backend]) -> VerifiedSolutions:
     """The feasible point nearest to φ's start (or to zero), where φ must be finite."""
     assert problem.phi is not None
     eye = torch.eye(base.n, dtype=base.c.dtype, device=base.c.device)[None]

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pear.optimality.point import ActiveSet, Batched, Duals, Status
+from pear.optimality.point import ActiveSet, Duals, Status, TensorRecord
 from pear.problem.html import table
 
 
 @dataclass(frozen=True, repr=False)
-class Solution(Batched):
+class Solution(TensorRecord):
     """Verified solutions of a batch.
 
     Attributes:

@@ -19,11 +19,11 @@ from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning, ProblemError, SolveError, UnknownSolverError, listed
 from pear.optimality.point import Status
 from pear.problem import Model, Problem
-from pear.problem.canonical import matvec
 from pear.problem.convert import as_batch, is_per_sample, present
+from pear.problem.matrix import matvec
 from pear.problem.model import recourse_model, unwrap
 from pear.problem.tables import check_order_of_values, column_names
-from pear.sensitivity.verified import Verified
+from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.base import Start
 from pear.solvers.registry import get, resolve
 from pear.solvers.time_limit import within
@@ -148,7 +148,7 @@ def solve_verified(
     start: Start | None = None,
     known: Tensor | None = None,
     **overrides: Any,
-) -> Verified:
+) -> VerifiedSolutions:
     """The continuous relaxation, solved exactly, in float64 and in the minimised form; nothing is raised or masked.
 
     Args:
@@ -279,7 +279,7 @@ def _gaps(status: Status, gap: Tensor | None, samples: list[int]) -> str:
     return f", {'gap' if len(samples) == 1 else 'gaps up to'} {max(found):.1e}{without}"
 
 
-def as_solution(problem: Problem, v: Verified) -> Solution:
+def as_solution(problem: Problem, v: VerifiedSolutions) -> Solution:
     """What is verified, in the problem's own sense."""
     x = torch.where(v.solved[:, None], v.x, torch.nan)
     value = problem.sign * (v.x * (0.5 * matvec(v.qp.H, v.x) + v.qp.c)).sum(1)
@@ -306,7 +306,7 @@ def _in_own_units(solution: Solution, scale: Smoothing) -> Solution:
     return replace(solution, x=scale.times_units(solution.x), duals=duals)
 
 
-def _constant_of_model(problem: Problem, v: Verified) -> Tensor:
+def _constant_of_model(problem: Problem, v: VerifiedSolutions) -> Tensor:
     """φ(z) less what the quadratic model of it, which v.qp carries, is worth at z."""
     assert problem.phi is not None
     slope, curvature = problem.phi.gradient(v.x), problem.phi.hessian(v.x)

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError, ProblemError
-from pear.optimality.point import Batched, Status
+from pear.optimality.point import Status, TensorRecord
 from pear.problem import Problem
+from pear.problem.convert import MATRICES
 from pear.problem.problem import FIELDS
-from pear.problem.sparse import MATRICES
 from pear.solvers.active_set import layout
 from pear.solvers.active_set.saved import are_starts, without_large_inverses
 
@@ -114,7 +114,7 @@ class Table(Generic[Rows]):
     """Rows of one kind, each with the fingerprint of the data it was computed from.
 
     Attributes:
-        rows: whatever ``make`` makes: a tensor, a ``Batched`` of tensors, or a tuple of arrays.
+        rows: whatever ``make`` makes: a tensor, a ``TensorRecord`` of tensors, or a tuple of arrays.
         fingerprints: (K, f) float64; NaN, which equals nothing, where there is no answer.
     """
 
@@ -186,7 +186,7 @@ class Table(Generic[Rows]):
             good: (B,) bool, the rows that are answers; all where left out.
         """
         index = self._index(slots)
-        if isinstance(self.rows, Batched):
+        if isinstance(self.rows, TensorRecord):
             self.rows.put(index, rows)
         else:
             self.rows[index] = rows  # type: ignore[index]
@@ -342,7 +342,7 @@ def _grown(old: Tensor, size: int) -> Tensor:
 
 def _leaves(rows: Any) -> Iterator[Any]:
     """The arrays or tensors that hold the rows."""
-    if isinstance(rows, Batched):
+    if isinstance(rows, TensorRecord):
         rows = tuple(vars(rows).values())
     if isinstance(rows, tuple):
         for part in rows:

@@ -20,7 +20,7 @@ from torch import Tensor
 from pear.decisions.solve import solve, solve_verified
 from pear.optimality.rule import GAP
 from pear.problem import Problem
-from pear.problem.canonical import matvec
+from pear.problem.matrix import matvec
 from pear.sensitivity.curvature import singular
 from pear.sensitivity.projection import project_any
 

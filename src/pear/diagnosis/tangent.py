@@ -17,7 +17,7 @@ from pear.decisions.smoothing import Smoothing
 from pear.decisions.solve import choose_smoothing, fail, solve_verified
 from pear.optimality.rule import NEGLIGIBLE
 from pear.problem import Problem
-from pear.problem.canonical import matvec
+from pear.problem.matrix import matvec
 from pear.sensitivity.curvature import inverse_times, singular
 from pear.sensitivity.projection import project_any
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from pear.decisions.decider import Decider
 from pear.decisions.regrets import RegretCall, Regrets
 from pear.decisions.solution import described, worst_residual
-from pear.sensitivity.verified import Verified
+from pear.sensitivity.verified_solutions import VerifiedSolutions
 
 
 @dataclass(repr=False)
@@ -64,7 +64,7 @@ class LastCall:
         return zero / max(len(self.regret), 1)
 
     @cached_property
-    def _verified(self) -> Verified:
+    def _verified(self) -> VerifiedSolutions:
         call = self._call
         at = call.rows if call.keys is None or self._decider.problem.batch is None else torch.tensor(call.keys)
         return self._decider.solve(call.predicted, call.smoothing, None, at, Q=call.Q, **call.fields or {})

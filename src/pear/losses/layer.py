@@ -16,11 +16,11 @@ from pear.errors import ProblemError
 from pear.losses.eager import eager
 from pear.losses.module import DecisionModule
 from pear.problem import Model, Problem
-from pear.problem.canonical import matvec, tmatvec
 from pear.problem.convert import as_batch
+from pear.problem.matrix import matvec, tmatvec
 from pear.problem.problem import FIELDS
 from pear.sensitivity.projection import project_any, require_unique
-from pear.sensitivity.verified import Verified
+from pear.sensitivity.verified_solutions import VerifiedSolutions
 
 
 class DecisionLayer(DecisionModule):
@@ -107,7 +107,7 @@ class DecisionLayer(DecisionModule):
         # The backward pass is about these, whatever is assigned later.
         decider, problem = self.decider, self.decider.problem
         with decider.locked(ids):
-            solved: Verified | Decided | None = None
+            solved: VerifiedSolutions | Decided | None = None
             if decider.one_pass is not None and not by_rows:  # whose derivatives need the reduced systems
                 solved = decider.one_pass.decide(cost.detach(), lam, ids, given)
             if solved is None:
@@ -119,7 +119,7 @@ class DecisionLayer(DecisionModule):
             trained = torch.is_grad_enabled() and cost.requires_grad
             fail(self.status, self.on_failure, "the decision layer", spreads=trained)
 
-        def verified() -> Verified:
+        def verified() -> VerifiedSolutions:
             """The solutions with everything that is known about them."""
             rows = None if ids is None or problem.batch is None else torch.tensor(ids)
             again = decider.solve(cost.detach(), lam, None, rows, **given)
@@ -157,8 +157,8 @@ class _Decision(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        solved: Verified | Decided,
-        verified: Callable[[], Verified],
+        solved: VerifiedSolutions | Decided,
+        verified: Callable[[], VerifiedSolutions],
         sign: int,
         cost: Tensor,
         *fields: Tensor | None,
@@ -193,7 +193,7 @@ def _compiled_derivatives(decided: Decided, sign: int, w: Tensor) -> list[Any] |
     return [lambda: -sign * p, lambda: -0.5 * sign * (p[:, :, None] * z[:, None, :] + z[:, :, None] * p[:, None, :])]
 
 
-def derivatives(solved: Verified, sign: int, w: Tensor, by_rows: bool) -> list[Any]:
+def derivatives(solved: VerifiedSolutions, sign: int, w: Tensor, by_rows: bool) -> list[Any]:
     """One closure per input (cost, Q, A, b, G, h, lb, ub), each giving a (B, …) derivative.
 
     Args:

@@ -29,8 +29,9 @@ from pear.errors import ProblemError
 from pear.losses.layer import derivatives
 from pear.losses.regret import regret_of_program
 from pear.optimality.point import Status
-from pear.problem.canonical import QuadraticProgram, matvec
-from pear.problem.elastic import Elastic
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.elastic import ElasticProblem
+from pear.problem.matrix import matvec
 from pear.sensitivity.projection import inject_normal, project
 from pear.solvers.base import Start
 
@@ -224,7 +225,7 @@ def _value(program: QuadraticProgram, x: Tensor) -> Tensor:
     return (x * (0.5 * matvec(program.H, x) + program.c)).sum(1)
 
 
-def _on_all(elastic: Elastic, values: Tensor) -> Tensor:
+def _on_all(elastic: ElasticProblem, values: Tensor) -> Tensor:
     """(B, n + slacks) from (B, n), with zeros for the slacks."""
     return torch.cat([values, values.new_zeros(len(values), len(elastic.price))], 1)
 

@@ -10,7 +10,7 @@ from pear.decisions.recourse import RecourseDecider, decided
 from pear.decisions.solve import fail, solve
 from pear.decisions.warm_starts import rows_of
 from pear.problem import Model
-from pear.problem.canonical import matvec
+from pear.problem.matrix import matvec
 
 
 class RecourseOutcome:

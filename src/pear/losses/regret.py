@@ -14,12 +14,13 @@ from pear.losses.recourse_outcome import RecourseOutcome
 from pear.optimality.gap import objective_gap
 from pear.optimality.point import Status
 from pear.problem import CostMap, Model, Problem
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import QuadraticProgram
 from pear.problem.convert import as_batch
+from pear.problem.matrix import matvec
 from pear.problem.model import recourse_model, unwrap
 from pear.problem.tables import check_tables
 from pear.sensitivity.projection import inject_normal, project
-from pear.sensitivity.verified import Verified
+from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.base import Start
 from pear.solvers.time_limit import within
 
@@ -216,7 +217,7 @@ def regret_of_program(problem: Problem, z: Tensor, ideal: Start, true: Quadratic
     return objective_gap(d, matvec(true.H, d), true.h - matvec(true.G, z), ideal.duals)
 
 
-def gradient_error(solved: Verified, predicted: Tensor, true: Tensor, Q: Any, true_Q: Any) -> Tensor:
+def gradient_error(solved: VerifiedSolutions, predicted: Tensor, true: Tensor, Q: Any, true_Q: Any) -> Tensor:
     """(B, n) error of the objective's gradient at the decision, (ĉ − c) + (Q̂ − Q) z*, zero for failed samples."""
     error = predicted.detach().double() - true.detach().double()
     if Q is not None:

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.rule import ROUNDOFF, TIGHT, WEAK
-from pear.optimality.scale import Measured, positive
-from pear.problem.canonical import QuadraticProgram, matvec, row_squares
+from pear.optimality.scale import RelativeResiduals, positive
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec, row_squares
 
 
 def guess_active(
@@ -41,7 +42,9 @@ def guess_active(
     return ActiveSet(slack <= multiplier.clamp(min=ROUNDOFF), at_lower, at_upper)
 
 
-def tight_constraints(qp: QuadraticProgram, measured: Measured, working: ActiveSet) -> tuple[ActiveSet, ActiveSet]:
+def tight_constraints(
+    qp: QuadraticProgram, measured: RelativeResiduals, working: ActiveSet
+) -> tuple[ActiveSet, ActiveSet]:
     """The active set of exact solutions, and the weakly active part of it.
 
     Args:

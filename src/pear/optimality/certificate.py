@@ -8,7 +8,8 @@ from torch import Tensor
 from pear.optimality.point import Duals
 from pear.optimality.rule import DESCENT, PROVEN, SHARP
 from pear.optimality.scale import finite_abs
-from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec, tmatvec
 
 
 def proves_infeasible(qp: QuadraticProgram, duals: Duals) -> Tensor:

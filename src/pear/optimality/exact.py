@@ -25,7 +25,7 @@ _SPLITTER = 2.0**27 + 1.0  # cuts the 53 bits of a float64 in halves
 
 
 @dataclass
-class Doubled:
+class DoubleDouble:
     """A vector as the unevaluated sum ``high + low``, about twice as accurate as float64."""
 
     high: Array
@@ -44,7 +44,7 @@ class Doubled:
         self.low = low - (self.high - total)
 
 
-def affine(matrix: Array, x: Doubled, *constants: Array) -> Array:
+def affine(matrix: Array, x: DoubleDouble, *constants: Array) -> Array:
     """``matrix @ x`` plus the constants, (r,): each entry is rounded once."""
     terms = [*_two_products(matrix, x.high), matrix * x.low, *(constant[:, None] for constant in constants)]
     return np.array([math.fsum(row) for row in np.concatenate(terms, 1).tolist()])
@@ -64,10 +64,10 @@ class ExactSample:
         self._rows = np.concatenate([field["A"], field["G"]])
         self._p = qp.p
 
-    def residuals(self, x: Doubled, y: Doubled) -> Residuals:
+    def residuals(self, x: DoubleDouble, y: DoubleDouble) -> Residuals:
         """What is left of the optimality conditions at x (n,) with the multipliers y (p + m,) of the rows."""
         data = self._field
-        both = Doubled(np.concatenate([x.high, y.high]), np.concatenate([x.low, y.low]))
+        both = DoubleDouble(np.concatenate([x.high, y.high]), np.concatenate([x.low, y.low]))
         absent = np.isinf(data["h"])
         right = np.concatenate([-data["b"], np.where(absent, 0.0, -data["h"])])
         rows = affine(self._rows, x, right)
@@ -83,7 +83,7 @@ class ExactSample:
         return Residuals(*(torch.from_numpy(np.asarray(value))[None] for value in values))
 
 
-def rounded(x: Doubled, y: Doubled, p: int, bound: Array) -> tuple[torch.Tensor, Duals]:
+def rounded(x: DoubleDouble, y: DoubleDouble, p: int, bound: Array) -> tuple[torch.Tensor, Duals]:
     """The point and its multipliers in float64, as a batch of one."""
     point, equality, inequality, bounds = (
         torch.from_numpy(value.copy())[None] for value in (x.high, y.high[:p], y.high[p:], bound)

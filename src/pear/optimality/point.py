@@ -41,7 +41,7 @@ _SENTENCES = {
 }
 
 
-class Batched:
+class TensorRecord:
     """Row-wise selection, scattering and moving for dataclasses whose tensors share their first dimension."""
 
     def __getitem__(self, index: Any) -> Any:
@@ -61,7 +61,7 @@ class Batched:
         """Write ``rows`` into this object at ``index``, in place."""
         for f in fields(self):  # type: ignore[arg-type]
             mine, theirs = getattr(self, f.name), getattr(rows, f.name)
-            if isinstance(mine, Batched):
+            if isinstance(mine, TensorRecord):
                 mine.put(index, theirs)
             elif isinstance(mine, Tensor):
                 mine[index] = theirs
@@ -71,7 +71,7 @@ class Batched:
         values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
         def one(value: Any) -> Any:
-            if isinstance(value, Batched):
+            if isinstance(value, TensorRecord):
                 return value.map(function)
             return function(value) if isinstance(value, Tensor) else value
 
@@ -79,7 +79,7 @@ class Batched:
 
 
 @dataclass(frozen=True)
-class Duals(Batched):
+class Duals(TensorRecord):
     """Multipliers of the minimised problem, signed so that ``Hz + c + Aᵀ equality + Gᵀ inequality + bound = 0``.
 
     Attributes:
@@ -94,7 +94,7 @@ class Duals(Batched):
 
 
 @dataclass(frozen=True)
-class ActiveSet(Batched):
+class ActiveSet(TensorRecord):
     """The constraints that hold with equality; equality rows always do and are not listed.
 
     Attributes:

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pear.optimality.point import Batched, Duals
+from pear.optimality.point import Duals, TensorRecord
 from pear.optimality.rule import SHARE_OF_FORCE, SHARE_OF_TERMS
-from pear.optimality.scale import Sizes, Units, plus_matvec, plus_tmatvec, positive
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.optimality.scale import PointUnits, Sizes, positive
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec, plus_matvec, plus_tmatvec
 
 
 @dataclass(frozen=True)
-class Residuals(Batched):
+class Residuals(TensorRecord):
     """What is left of the optimality conditions at a point, in the units of the data.
 
     Attributes:
@@ -60,11 +61,11 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
     largest entry of the decision, the dual unit the largest of the cost, of the curvature term Hx and of a share of
     what Hx is summed from; bounds that are never met do not count.
     """
-    left, sizes = residuals(qp, x, duals), Sizes.kept(qp)
-    return scaled_residual(qp, duals, left, sizes, Units.at(qp, x, duals, left, sizes))
+    left, sizes = residuals(qp, x, duals), Sizes.cached(qp)
+    return scaled_residual(qp, duals, left, sizes, PointUnits.at(qp, x, duals, left, sizes))
 
 
-def scaled_residual(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: Units) -> Tensor:
+def scaled_residual(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: PointUnits) -> Tensor:
     """The same from what is ``left`` of the conditions, and the units of the points."""
     # where x runs away along a flat direction, rounding of Hx must not outweigh the cost
     limit = torch.where(units.cost > 0, units.cost / SHARE_OF_FORCE, torch.inf)

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from pear.optimality.point import Duals
 from pear.optimality.rule import FLOOR, NEGLIGIBLE, SHARE_OF_FORCE, SHARE_OF_SIZE
-from pear.problem.canonical import Matrix, QuadraticProgram, matvec, row_squares, tmatvec
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import Matrix, matvec, plus_matvec, plus_tmatvec, row_squares
 
 if TYPE_CHECKING:
     from pear.optimality.residual import Residuals  # which measures by these sizes
@@ -26,7 +27,7 @@ _TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True)
-class Measured:
+class RelativeResiduals:
     """Slacks, multipliers and residuals of a point, each divided by its natural size.
 
     Attributes:
@@ -98,7 +99,7 @@ class Sizes:
         )
 
     @classmethod
-    def kept(cls, qp: QuadraticProgram) -> Sizes:
+    def cached(cls, qp: QuadraticProgram) -> Sizes:
         """The same, computed once for these very programs, which cannot be changed."""
         kept: dict[str, Any] = vars(qp)
         if "sizes" not in kept:
@@ -118,7 +119,7 @@ def _curvature(H: Matrix) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True)
-class Units:
+class PointUnits:
     """The units of one point, which both the natural sizes and the KKT residual are made from.
 
     Attributes:
@@ -141,7 +142,7 @@ class Units:
     curvature: Tensor
 
     @classmethod
-    def at(cls, qp: QuadraticProgram, x: Tensor, duals: Duals, left: Residuals, sizes: Sizes) -> Units:
+    def at(cls, qp: QuadraticProgram, x: Tensor, duals: Duals, left: Residuals, sizes: Sizes) -> PointUnits:
         """The units of points x (B, n) with multipliers."""
         abs_x, abs_c = x.abs(), qp.c.abs()
         cost = abs_c.amax(-1, keepdim=True)
@@ -158,7 +159,7 @@ class Units:
         )
 
 
-def measure(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: Units) -> Measured:
+def measure(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: PointUnits) -> RelativeResiduals:
     """Measure multipliers and what is left of the optimality conditions, at points with these units."""
     terms = units.abs_hx + units.abs_c
     terms = plus_tmatvec(terms, sizes.abs_A, duals.equality.abs()) if qp.p else terms
@@ -172,7 +173,7 @@ def measure(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, u
         multiplier_rows = duals.inequality / (positive(matvec(sizes.abs_G, dual_scale)) / sizes.norms_G.square())
     if qp.p:
         equality = left.equality / plus_matvec(sizes.abs_b, sizes.abs_A, size)
-    return Measured(
+    return RelativeResiduals(
         slack_rows=slack_rows,
         slack_lower=left.lower / (size + sizes.abs_lb),
         slack_upper=left.upper / (size + sizes.abs_ub),
@@ -209,20 +210,6 @@ def positive(value: Tensor) -> Tensor:
 def finite_abs(value: Tensor) -> Tensor:
     """|value|, and 0 where it is infinite: a limit that is absent has no size."""
     return torch.where(value.isfinite(), value.abs(), torch.zeros_like(value))
-
-
-def plus_matvec(base: Tensor, matrix: Matrix, vector: Tensor, scale: float = 1.0) -> Tensor:
-    """``scale · base + M x``, (B, r), in one operation where the matrix is shared."""
-    if isinstance(matrix, Tensor) and matrix.shape[0] == 1:
-        return torch.addmm(base, vector, matrix[0].mT, beta=scale)
-    return scale * base + matvec(matrix, vector)
-
-
-def plus_tmatvec(base: Tensor, matrix: Matrix, vector: Tensor) -> Tensor:
-    """``base + Mᵀ y``, (B, n), in one operation where the matrix is shared."""
-    if isinstance(matrix, Tensor) and matrix.shape[0] == 1:
-        return torch.addmm(base, vector, matrix[0])
-    return base + tmatvec(matrix, vector)
 
 
 def _divisor(scale: Tensor) -> Tensor:

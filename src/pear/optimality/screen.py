@@ -8,6 +8,7 @@ from torch import Tensor
 from pear.optimality.point import Status
 from pear.optimality.rule import LARGEST
 from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import within
 
 
 def screen(qp: QuadraticProgram) -> Tensor:
@@ -18,8 +19,7 @@ def screen(qp: QuadraticProgram) -> Tensor:
     """
     number = (qp.c.abs() <= LARGEST).all(1)
     for value in (qp.H, qp.A, qp.b, qp.G):
-        finite = value.abs() <= LARGEST if isinstance(value, Tensor) else value.isfinite()
-        number = number & finite.flatten(1).all(1)
+        number = number & within(value, LARGEST)
     for value in (qp.h, qp.lb, qp.ub):
         number = number & ~value.isnan().any(1)
     empty = (qp.lb > qp.ub).any(1) | (qp.h == -torch.inf).any(1)

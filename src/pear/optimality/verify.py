@@ -11,19 +11,19 @@ from torch import Tensor
 from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.residual import Residuals, residuals, scaled_residual
 from pear.optimality.rule import FEASIBLE, OPTIMAL, SIGN
-from pear.optimality.scale import Measured, Sizes, Units, measure
+from pear.optimality.scale import PointUnits, RelativeResiduals, Sizes, measure
 from pear.problem.canonical import QuadraticProgram
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verification:
     """What is wrong with the points of a batch, if anything.
 
     Attributes:
         qp, x, duals, working: the programs, the points (B, n), their multipliers, and the constraints that were held.
         left: what is left of the optimality conditions there.
         sizes, units: what it is measured by.
-        measured: slacks and multipliers by their natural sizes.
+        relative: slacks and multipliers by their natural sizes.
     """
 
     qp: QuadraticProgram
@@ -32,13 +32,13 @@ class Verdict:
     working: ActiveSet
     left: Residuals
     sizes: Sizes
-    units: Units
-    measured: Measured
+    units: PointUnits
+    relative: RelativeResiduals
 
     @cached_property
     def _margins(self) -> tuple[Tensor, Tensor, Tensor]:
         """By how much rows, lower and upper bounds are on the right side: the multiplier where held, else the slack."""
-        s, held = self.measured, self.working
+        s, held = self.relative, self.working
         return (
             torch.where(held.rows, s.multiplier_rows + SIGN, s.slack_rows + FEASIBLE) if self.qp.m else s.slack_rows,
             torch.where(held.lower, SIGN - s.multiplier_bound, s.slack_lower + FEASIBLE),
@@ -64,7 +64,7 @@ class Verdict:
     @cached_property
     def unbalanced(self) -> Tensor:
         """(B,) how far stationarity, equalities and held constraints are from zero."""
-        s, held = self.measured, self.working
+        s, held = self.relative, self.working
         upper = torch.where(held.upper, s.slack_upper, 0.0)
         lower = held.lower if self.sizes.pinned is None else held.lower | self.sizes.pinned
         parts = [s.stationarity, torch.where(lower, s.slack_lower, upper)]
@@ -99,7 +99,7 @@ def verify(
     working: ActiveSet,
     left: Residuals | None = None,
     sizes: Sizes | None = None,
-) -> Verdict:
+) -> Verification:
     """Judge points x (B, n) with multipliers, computed with the constraints ``working`` held; nothing is read back.
 
     Where all constraints are shared, there may be further dimensions before B.
@@ -111,6 +111,6 @@ def verify(
         sizes: what the natural sizes take from the data, where other programs have the same.
     """
     left = residuals(qp, x, duals) if left is None else left
-    sizes = Sizes.kept(qp) if sizes is None else sizes
-    units = Units.at(qp, x, duals, left, sizes)
-    return Verdict(qp, x, duals, working, left, sizes, units, measure(qp, duals, left, sizes, units))
+    sizes = Sizes.cached(qp) if sizes is None else sizes
+    units = PointUnits.at(qp, x, duals, left, sizes)
+    return Verification(qp, x, duals, working, left, sizes, units, measure(qp, duals, left, sizes, units))

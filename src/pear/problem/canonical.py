@@ -10,21 +10,28 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-Matrix = Any
-"""A tensor (B or 1, r, n), or a ``SparseMatrix`` that stands for one."""
+from pear.problem.matrix import Matrix, SparseMatrix, to_csr
 
-Prepared = TypeVar("Prepared")
+PreparedData = TypeVar("PreparedData")
 
-_TENSORS = ("H", "c", "A", "b", "G", "h", "lb", "ub")
+MIN_SPARSE = 30
+"""A dense program with fewer variables has no sparse form: a dense factorisation is faster than a sparse analysis."""
+MAX_SPARSE_SHARE = 0.15
+"""Largest share of non-zeros among the entries of H, A and G of a dense program that has a sparse form."""
+
+_MATRICES = ("H", "A", "G")
+_VECTORS = ("c", "b", "h", "lb", "ub")
 _CONSTRAINTS = ("A", "b", "G", "h", "lb", "ub")
+_SPARSE_FORM = "sparse form"
 
 
 @dataclass(frozen=True)
 class QuadraticProgram:
     """A batch of ``min ½ zᵀHz + cᵀz  s.t.  Az = b, Gz ≤ h, lb ≤ z ≤ ub``.
 
-    Everything is dense float64 on one device. A field with leading dimension 1 is shared by the whole batch.
-    There are no ``None``s: absent rows have size 0, absent bounds are infinite.
+    All numbers are float64, on one device. A field with leading dimension 1 is shared by the whole batch. No field is
+    ``None``: absent rows have size 0, absent bounds are infinite. H, A and G are either all dense tensors or all
+    ``SparseMatrix`` objects, which all samples share; ``pear.problem.matrix`` works on both.
 
     Attributes:
         H: (B or 1, n, n) curvature, symmetric positive semidefinite (zero for an LP).
@@ -34,14 +41,15 @@ class QuadraticProgram:
         lb, ub: (B or 1, n) bounds, infinite where absent.
         integer: (n,) bool, or None for a continuous problem.
         diagonal: True where every H is known to be diagonal (an LP, smoothed or not).
-        plan: what solvers work out about the constraints; shared by all programs that have the same ones.
+        plan: what solvers compute once from the constraints, by name. All programs with the same constraints share it;
+            of sparse programs, all with the same matrices.
     """
 
-    H: Tensor
+    H: Matrix
     c: Tensor
-    A: Tensor
+    A: Matrix
     b: Tensor
-    G: Tensor
+    G: Matrix
     h: Tensor
     lb: Tensor
     ub: Tensor
@@ -62,65 +70,78 @@ class QuadraticProgram:
     @property
     def p(self) -> int:
         """Number of equality rows."""
-        return self.A.shape[1]
+        size: int = self.A.shape[1]
+        return size
 
     @property
     def m(self) -> int:
         """Number of inequality rows."""
-        return self.G.shape[1]
+        size: int = self.G.shape[1]
+        return size
+
+    @property
+    def is_sparse(self) -> bool:
+        """True where H, A and G are ``SparseMatrix`` objects."""
+        sparse: bool = self.H.is_sparse
+        return sparse
 
     @cached_property
     def is_linear(self) -> bool:
         """True where no sample has curvature."""
         return not bool(self.H.any())
 
+    @property
+    def shares_matrices(self) -> bool:
+        """True where every sample has the same H, A and G."""
+        return all(getattr(self, name).shape[0] == 1 for name in _MATRICES)
+
+    @property
+    def shares_constraints(self) -> bool:
+        """True where a plan holds for every sample: they have the same constraints, or the same sparse matrices."""
+        return self.is_sparse or all(getattr(self, name).shape[0] == 1 for name in _CONSTRAINTS)
+
     def __getitem__(self, index: Tensor | slice) -> QuadraticProgram:
         """The samples at ``index``; shared fields stay shared."""
         batch = self.batch
 
-        def take(value: Tensor) -> Tensor:
+        def select(value: Matrix) -> Matrix:
             return value if value.shape[0] == 1 and batch != 1 else value[index]
 
-        taken: dict[str, Any] = {name: take(getattr(self, name)) for name in _TENSORS}
-        return replace(self, **taken, plan=self.plan if self.shares_constraints else {})
+        selected: dict[str, Any] = {name: select(getattr(self, name)) for name in (*_MATRICES, *_VECTORS)}
+        return replace(self, **selected, plan=self.plan if self.shares_constraints else {})
 
-    @property
-    def shares_constraints(self) -> bool:
-        """True where every sample has the same constraints."""
-        return all(getattr(self, name).shape[0] == 1 for name in _CONSTRAINTS)
+    def prepare_once(self, name: str, prepare: Callable[[QuadraticProgram], PreparedData]) -> PreparedData:
+        """The result of ``prepare(self)``, which is computed once and kept in the plan under ``name``.
 
-    def prepared(self, name: str, prepare: Callable[[Any], Prepared]) -> Prepared:
-        """What ``prepare`` works out about the constraints of these programs; done once and kept under ``name``."""
+        Args:
+            name: of the entry in the plan.
+            prepare: uses the constraints alone, or the matrices alone where the programs are sparse.
+        """
         if name not in self.plan:
             self.plan[name] = prepare(self)
-        found: Prepared = self.plan[name]
+        found: PreparedData = self.plan[name]
         return found
 
+    def sparse_form(self) -> QuadraticProgram | None:
+        """The same programs with sparse matrices; None where they are small, dense, on a GPU or differ between samples.
 
-def matvec(matrix: Matrix, vector: Tensor) -> Tensor:
-    """Row-wise ``M x``: (B or 1, r, n) times (B, n) gives (B, r), one GEMM where the matrix is shared."""
-    if not isinstance(matrix, Tensor):  # a SparseMatrix
-        product: Tensor = matrix.matvec(vector)
-        return product
-    if matrix.shape[0] == 1:
-        return vector @ matrix[0].mT
-    return torch.bmm(matrix, vector.unsqueeze(-1)).squeeze(-1)
+        The matrices are converted once for the last H, and are kept in the plan. So is what solvers prepare for them.
+        """
+        if self.is_sparse:
+            return self
+        if self.n < MIN_SPARSE or self.c.is_cuda or not self.shares_matrices:
+            return None
+        H, form = self.plan.get(_SPARSE_FORM, (None, None))
+        if H is None or not torch.equal(H, self.H):
+            form = self._to_sparse()
+            self.plan[_SPARSE_FORM] = self.H, form
+        return None if form is None else replace(form, **{name: getattr(self, name) for name in _VECTORS})
 
-
-def tmatvec(matrix: Matrix, vector: Tensor) -> Tensor:
-    """Row-wise ``Mᵀ y``: (B or 1, r, n) and (B, r) give (B, n)."""
-    if not isinstance(matrix, Tensor):
-        product: Tensor = matrix.tmatvec(vector)
-        return product
-    if matrix.shape[0] == 1:
-        return vector @ matrix[0]
-    return torch.bmm(vector.unsqueeze(1), matrix).squeeze(1)
-
-
-def row_squares(matrix: Matrix) -> Tensor:
-    """(B or 1, r) the squared length of each row of (B or 1, r, n)."""
-    if not isinstance(matrix, Tensor):
-        squares: Tensor = matrix.row_squares
-        return squares
-    squared: Tensor = (matrix * matrix).sum(2)
-    return squared
+    def _to_sparse(self) -> QuadraticProgram | None:
+        matrices = {name: getattr(self, name)[0] for name in _MATRICES}
+        entries = sum(M.numel() for M in matrices.values())
+        count = sum(int(M.count_nonzero()) for M in matrices.values())
+        if count > MAX_SPARSE_SHARE * entries or not all(bool(M.isfinite().all()) for M in matrices.values()):
+            return None
+        sparse: dict[str, Any] = {name: SparseMatrix(to_csr(M), shared=True) for name, M in matrices.items()}
+        return replace(self, **sparse, plan={})

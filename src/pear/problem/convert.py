@@ -12,7 +12,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import SparseMatrix, is_sparse, to_csr
 
 # Torch tensors (dense or sparse), numpy arrays, scipy sparse matrices, nested lists and numbers: no common base.
 ArrayLike = Any
@@ -54,6 +54,16 @@ def as_batch(
         raise ProblemError(f"{name} must have shape (B, n), or (n,) for a single sample; got {shape(tensor)}")
     tensor = tensor.to(dtype=float_type(cost) or dtype, device=None if isinstance(cost, Tensor) else device)
     return tensor if tensor.ndim == 2 else tensor.unsqueeze(0)
+
+
+def read_field(name: str, value: ArrayLike, sparse: bool) -> Any:
+    """A field as private float64 data: a ``SparseMatrix`` for a matrix of a sparse problem, else a dense tensor."""
+    if not sparse or name not in MATRICES:
+        return to_float64(name, value)
+    csr = to_csr(value).astype(np.float64, copy=True)
+    csr.sum_duplicates()
+    csr.eliminate_zeros()
+    return SparseMatrix(csr)
 
 
 def to_float64(name: str, value: ArrayLike, copy: bool = True) -> Tensor:
@@ -193,34 +203,6 @@ def is_per_sample(name: str, value: Tensor) -> bool:
     return value.ndim == (3 if name in MATRICES else 2)
 
 
-def quadratic_program(
-    fields: Mapping[str, Tensor],
-    cost: Tensor,
-    sign: int,
-    smoothing: float,
-    integer: Tensor | None,
-    plan: dict[str, Any],
-) -> QuadraticProgram:
-    """The minimisation form of checked fields in the user's sense; absent fields become empty or infinite."""
-    cost = sign * cost.detach().to(torch.float64)
-    n = cost.shape[1]
-    some = {name: v if is_per_sample(name, v) else v.unsqueeze(0) for name, v in fields.items()}
-    H = smoothing * torch.eye(n, dtype=cost.dtype, device=cost.device).unsqueeze(0)
-    return QuadraticProgram(
-        H=sign * some["Q"] + H if "Q" in some else H,
-        c=cost,
-        A=some["A"] if "A" in some else cost.new_zeros(1, 0, n),
-        b=some["b"] if "b" in some else cost.new_zeros(1, 0),
-        G=some["G"] if "G" in some else cost.new_zeros(1, 0, n),
-        h=some["h"] if "h" in some else cost.new_zeros(1, 0),
-        lb=some["lb"] if "lb" in some else cost.new_full((1, n), -math.inf),
-        ub=some["ub"] if "ub" in some else cost.new_full((1, n), math.inf),
-        integer=integer,
-        diagonal="Q" not in some,
-        plan=plan,
-    )
-
-
 def shape(tensor: Tensor) -> tuple[int, ...]:
     """The shape as a plain tuple, which reads well in a message."""
     return tuple(tensor.shape)
@@ -233,7 +215,7 @@ def _is_tensor_list(value: ArrayLike) -> bool:
 def _read_tensor(name: str, value: Tensor) -> Tensor:
     if value.dtype.is_complex or value.is_quantized:
         raise ProblemError(_wrong_type(name, str(value.dtype).removeprefix("torch.")))
-    if value.layout is not torch.strided:
+    if is_sparse(value):
         check_size(name, shape(value))
         return value.to_dense()
     return value

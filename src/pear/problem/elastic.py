@@ -10,13 +10,13 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram, matvec, tmatvec
+from pear.problem.canonical import QuadraticProgram
 from pear.problem.constraint_map import own_sides
+from pear.problem.matrix import SparseMatrix, is_sparse, matvec, tmatvec, to_csr
 from pear.problem.problem import Problem
-from pear.problem.sparse import SparseMatrix
 
 
-class Elastic:
+class ElasticProblem:
     """``min f(z) + price·s`` over z and s ≥ 0 with ``Az + s⁻ − s⁺ = b`` and ``Gz − s ≤ h`` on the rows with a price.
 
     A bound with a price becomes a row of G. The variables are z, then s⁻ and s⁺ of the priced equalities, then s of
@@ -133,7 +133,7 @@ def curved(problem: Problem, curvature: Tensor) -> Problem:
     diagonal = problem.sign * curvature
     if problem.is_sparse:
         more = sparse.diags_array(diagonal.numpy())
-        Q: Any = SparseMatrix(sparse.csr_array(more if problem.Q is None else problem.Q.csr + more))  # type: ignore[attr-defined]
+        Q: Any = SparseMatrix(to_csr(more if problem.Q is None else to_csr(problem.Q) + more))
     else:
         Q = torch.diag(diagonal) if problem.Q is None else problem.Q + torch.diag(diagonal)
     return problem._with(Q=Q, _plans={})
@@ -163,9 +163,8 @@ def _beside(matrix: Any, more: sparse.csr_array, device: torch.device) -> Any:
     """Columns behind those of a matrix, dense (r, n) or (N, r, n), or sparse; None stays None."""
     if matrix is None:
         return None
-    if not isinstance(matrix, Tensor):
-        csr = matrix.csr if isinstance(matrix, SparseMatrix) else matrix
-        return sparse.hstack([csr, more], format="csr")
+    if is_sparse(matrix):
+        return sparse.hstack([to_csr(matrix), more], format="csr")
     columns = _dense(more, device)
     return torch.cat([matrix, columns.expand(*matrix.shape[:-1], columns.shape[-1])], -1)
 
@@ -173,7 +172,7 @@ def _beside(matrix: Any, more: sparse.csr_array, device: torch.device) -> Any:
 def _above(matrix: Any, more: sparse.csr_array, problem: Problem) -> Any:
     """Rows below those of G; SciPy's where the problem is sparse."""
     if problem.is_sparse:
-        return more if matrix is None else sparse.vstack([matrix.csr, more], format="csr")
+        return more if matrix is None else sparse.vstack([to_csr(matrix), more], format="csr")
     rows = _dense(more, problem.device)
     if matrix is None:
         return rows
@@ -185,5 +184,5 @@ def _padded(problem: Problem, slacks: int) -> Any:
     if problem.Q is None:
         return None
     if problem.is_sparse:
-        return sparse.block_diag([problem.Q.csr, sparse.csr_array((slacks, slacks))], format="csr")  # type: ignore[attr-defined]
+        return sparse.block_diag([to_csr(problem.Q), sparse.csr_array((slacks, slacks))], format="csr")
     return torch.nn.functional.pad(problem.Q, (0, slacks, 0, slacks))

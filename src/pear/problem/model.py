@@ -15,7 +15,7 @@ from pear.errors import DataError, ProblemError
 from pear.problem.constraint_map import ConstraintMap, own_sides
 from pear.problem.convert import as_batch
 from pear.problem.cost_map import CostMap
-from pear.problem.elastic import Elastic
+from pear.problem.elastic import ElasticProblem
 from pear.problem.html import facts, some, table
 from pear.problem.predicting import no_entries, predicted_entries, read_known
 from pear.problem.problem import Problem
@@ -189,11 +189,11 @@ class Model:
         return M is None or bool(abs(M).sum() > 0)
 
     @cached_property
-    def elastic(self) -> Elastic:
+    def elastic(self) -> ElasticProblem:
         """The problem with slacks on the rows that have a price, built once."""
         if self.constraint_map is None or self.recourse is None:
             raise ProblemError("the model predicts no right-hand sides, so that it has no elastic problem")
-        return Elastic(self.problem, self.recourse.prices(self.problem, self.constraint_map))
+        return ElasticProblem(self.problem, self.recourse.prices(self.problem, self.constraint_map))
 
     def decision(self, z: Any) -> dict[str, Tensor]:
         """Decisions (n,) or (B, n) by the original names: for each a tensor of its own shape, behind B in a batch.

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import validate
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import QuadraticProgram
 from pear.problem.convert import (
+    MATRICES,
     ArrayLike,
     check_size,
     drop_huge_bounds,
@@ -18,16 +19,17 @@ from pear.problem.convert import (
     integer_mask,
     is_per_sample,
     present,
-    quadratic_program,
     read,
+    read_field,
     read_integer,
     sample_index,
     shared_device,
     to_float64,
 )
+from pear.problem.form import keeps_sparse, quadratic_program
 from pear.problem.html import facts, table
+from pear.problem.matrix import matvec
 from pear.problem.smooth import Smooth, check_phi
-from pear.problem.sparse import MATRICES, check_curvature, keeps_sparse, read_sparse, sparse_program
 
 FIELDS = ("Q", "A", "b", "G", "h", "lb", "ub")
 
@@ -114,7 +116,7 @@ class Problem:
         validate.check_sense(sense)
         device = shared_device(given)
         sparse = keeps_sparse(given, n, smooth=phi is not None)
-        fields: dict[str, Any] = {name: _read_field(name, value, sparse).to(device) for name, value in given.items()}
+        fields: dict[str, Any] = {name: read_field(name, value, sparse).to(device) for name, value in given.items()}
         validate.check_dimensions(fields)
         marks = read_integer(integer)
         size = validate.infer_n(fields, marks, n)
@@ -127,9 +129,7 @@ class Problem:
         validate.check_bounds(fields)
         validate.report_huge_bounds(fields)
         fields = drop_huge_bounds(fields)
-        if "Q" in fields and sparse:
-            fields["Q"] = check_curvature(fields["Q"], sense)
-        elif "Q" in fields:
+        if "Q" in fields:
             fields["Q"] = validate.symmetrised(fields["Q"], Q)
             validate.check_definite(fields["Q"], sense)
         self.__dict__.update(
@@ -246,11 +246,10 @@ class Problem:
         """
         validate.check_smoothing(smoothing)
         fields = self.checked(cost, Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
-        if self.is_sparse:
-            return sparse_program(fields, cost, self.sign, float(smoothing), self.integer, self._plans)
-        own = all(value is None for value in (A, b, G, h, lb, ub))  # a plan is about the constraints
-        plan = self._plans if own else {}
-        return quadratic_program(fields, cost, self.sign, float(smoothing), self.integer, plan)
+        # a plan is about the constraints; of a sparse problem about its matrices, which a call cannot replace
+        own = self.is_sparse or all(value is None for value in (A, b, G, h, lb, ub))
+        plans = self._plans if own else {}
+        return quadratic_program(fields, cost, self.sign, float(smoothing), self.integer, plans, self.is_sparse)
 
     def checked(self, cost: Tensor, **overrides: ArrayLike) -> dict[str, Tensor]:
         """The fields of one call, in the user's own sense: the problem's and what replaces them, checked with the cost.
@@ -359,10 +358,6 @@ class Problem:
         if "Q" in fields:
             fields["Q"] = validate.symmetrised(fields["Q"], given["Q"])
         return fields
-
-
-def _read_field(name: str, value: ArrayLike, sparse: bool) -> Any:
-    return read_sparse(name, value) if sparse and name in MATRICES else to_float64(name, value)
 
 
 def _refuse_matrices(given: dict[str, ArrayLike]) -> None:

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from scipy import sparse
 from torch import Tensor
 
+from pear.problem.matrix import is_sparse
 from pear.problem.problem import Problem
-from pear.problem.sparse import SparseMatrix
 
 
 def in_units(problem: Problem, units: Tensor) -> Problem:
@@ -41,17 +40,13 @@ def fields_in_units(fields: Mapping[str, Any], units: Tensor) -> dict[str, Any]:
 
 
 def _columns(matrix: Any, units: Tensor) -> Any:
-    if isinstance(matrix, SparseMatrix):
-        return SparseMatrix(sparse.csr_array(matrix.csr @ _diagonal(units)))
-    value = torch.as_tensor(matrix)
-    return value * units.to(value)
+    value = matrix if is_sparse(matrix) else torch.as_tensor(matrix)
+    return value * units.to(value.device, value.dtype)
 
 
 def _both_sides(matrix: Any, units: Tensor) -> Any:
-    if isinstance(matrix, SparseMatrix):
-        return SparseMatrix(sparse.csr_array(_diagonal(units) @ matrix.csr @ _diagonal(units)))
-    value = torch.as_tensor(matrix)
-    return units.to(value)[:, None] * value * units.to(value)
+    value = matrix if is_sparse(matrix) else torch.as_tensor(matrix)
+    return _columns(_columns(value.mT, units).mT, units)
 
 
 def _divided(bound: Any, units: Tensor) -> Tensor:
@@ -60,7 +55,3 @@ def _divided(bound: Any, units: Tensor) -> Tensor:
 
 
 _RULES = {"Q": _both_sides, "A": _columns, "G": _columns, "lb": _divided, "ub": _divided}
-
-
-def _diagonal(units: Tensor) -> Any:
-    return sparse.diags_array(units.double().numpy())

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem.convert import MATRICES, NO_BOUND, drop_huge_bounds, float_type, is_per_sample, shape
+from pear.problem.matrix import Matrix, SparseMatrix, to_csr
 
 PAIRS = (("A", "b", "Az = b"), ("G", "h", "Gz ≤ h"))
 SENSES = {word: word[:3] for word in ("min", "minimize", "minimum", "max", "maximize", "maximum")}
@@ -154,7 +155,7 @@ def check_values(fields: Mapping[str, Any]) -> None:
     """No NaN anywhere; infinity only where it means that a bound or a row is absent."""
     absent = {"lb": -math.inf, "ub": math.inf, "h": math.inf}
     for name, value in fields.items():
-        if not isinstance(value, Tensor):
+        if value.is_sparse:
             if not value.isfinite():
                 raise ProblemError(f"{name} holds NaN or infinity; it may hold finite numbers: correct its entries")
             continue
@@ -195,11 +196,13 @@ def report_huge_bounds(fields: Mapping[str, Tensor]) -> None:
         )
 
 
-def symmetrised(Q: Tensor, original: Any) -> Tensor:
+def symmetrised(Q: Matrix, original: Any) -> Matrix:
     """½ (Q + Qᵀ), where Q is symmetric up to rounding in the type of the ``original``; an error where it is not.
 
     Samples with NaN pass: a solve gives them a status of their own.
     """
+    if Q.is_sparse:
+        return _symmetrised_sparse(Q)
     if torch.equal(Q, Q.mT):  # the usual case, in one pass; also an empty batch
         return Q
     tolerance = SYMMETRY[float_type(original) or torch.float64]
@@ -215,9 +218,31 @@ def symmetrised(Q: Tensor, original: Any) -> Tensor:
     return 0.5 * (Q + Q.mT)
 
 
-def check_definite(Q: Tensor, sense: str) -> None:
-    """Q is positive semidefinite to minimise, negative semidefinite to maximise, up to rounding."""
+def _symmetrised_sparse(Q: SparseMatrix) -> SparseMatrix:
+    gap = float(abs(Q.csr - Q.csr.T).max()) if Q.nnz else 0.0
+    if gap > SYMMETRY[torch.float64] * float(abs(Q.csr).max() if Q.nnz else 0.0):
+        raise ProblemError(
+            f"Q must be symmetric: entries differ from their mirror image by up to {gap:.3g}; "
+            "pass (Q + Q.T) / 2, which has the same zᵀQz"
+        )
+    return SparseMatrix(to_csr(0.5 * (Q.csr + Q.csr.T))) if gap else Q
+
+
+def check_definite(Q: Matrix, sense: str) -> None:
+    """Q is positive semidefinite to minimise, negative semidefinite to maximise, up to rounding.
+
+    Of a sparse Q only the signs of the diagonal are checked: no eigenvalues are computed for a large matrix, and a
+    solve finds out.
+    """
     sign = 1.0 if sense == "min" else -1.0
+    if Q.is_sparse:
+        least = float((sign * Q.csr.diagonal()).min(initial=0.0))
+        if least < -DEFINITENESS * (float(abs(Q.csr).max()) if Q.nnz else 0.0):
+            raise ProblemError(
+                f"Q must be {'positive' if sense == 'min' else 'negative'} semidefinite for sense='{sense}': its "
+                f"diagonal holds {sign * least:.3g}; check the sign of Q and the sense"
+            )
+        return
     matrices = sign * (Q if Q.ndim == 3 else Q.unsqueeze(0))
     # A Cholesky factor of a slightly shifted matrix settles nearly all at a tenth of the cost of the eigenvalues.
     shift = DEFINITENESS * matrices.diagonal(dim1=-2, dim2=-1).abs().amax(-1)

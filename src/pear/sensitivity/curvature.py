@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from pear.optimality.rule import INDEFINITE
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseProgram
 
 if TYPE_CHECKING:
     from pear.solvers.linalg.saddle import Saddle, SaddlePattern
@@ -47,33 +46,41 @@ def is_convex(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
     return convex
 
 
+def is_convex_program(qp: QuadraticProgram) -> Tensor:
+    """Whether H is positive semidefinite up to rounding, (B or 1,) bool."""
+    return torch.tensor([least_curvature(qp) >= 0]) if qp.is_sparse else is_convex(qp.H)
+
+
 def singular(qp: QuadraticProgram) -> Tensor:
-    """(B or 1,) bool: H is not positive definite."""
-    if isinstance(qp, SparseProgram) and not qp.diagonal:
-        return torch.tensor([least_curvature(qp) <= 0])
+    """Whether H is not positive definite, (B or 1,) bool."""
     if qp.diagonal:
         return (qp.H.diagonal(dim1=1, dim2=2) <= 0).any(1)
-    return torch.linalg.cholesky_ex(qp.H).info > 0
+    return torch.tensor([least_curvature(qp) <= 0]) if qp.is_sparse else torch.linalg.cholesky_ex(qp.H).info > 0
+
+
+def not_surely_definite(qp: QuadraticProgram) -> Tensor:
+    """Whether H is singular, or so close to it that a factorisation only just succeeds, (B or 1,) bool."""
+    return singular(qp) if qp.diagonal or qp.is_sparse else ~is_definite(qp.H)
 
 
 def inverse_times(qp: QuadraticProgram, e: Tensor) -> Tensor:
     """H⁻¹ e for e (B, n) and a definite H; by division where H is diagonal."""
     if qp.diagonal:
         return e / qp.H.diagonal(dim1=1, dim2=2)
-    if isinstance(qp, SparseProgram):
-        factor: Saddle = qp.prepared("inverse", lambda qp: _alone(qp).factor(np.zeros(qp.n), np.zeros(0)))
+    if qp.is_sparse:
+        factor: Saddle = qp.prepare_once("inverse", lambda qp: _saddle(qp).factor(np.zeros(qp.n), np.zeros(0)))
         rows = [factor.solve(row, np.zeros(0))[0] for row in e.numpy()]
         return torch.from_numpy(np.stack(rows)) if rows else e
     return torch.cholesky_solve(e.unsqueeze(-1), torch.linalg.cholesky(qp.H)).squeeze(-1)
 
 
-def least_curvature(qp: SparseProgram) -> int:
+def least_curvature(qp: QuadraticProgram) -> int:
     """The sign of the least eigenvalue of a sparse H up to rounding: 1 definite, 0 singular, −1 indefinite."""
-    return qp.prepared("sign", _sign)
+    return qp.prepare_once("sign", _sign)
 
 
-def _sign(qp: SparseProgram) -> int:
-    H: sparse.csr_array = qp.H.csr  # type: ignore[attr-defined]
+def _sign(qp: QuadraticProgram) -> int:
+    H: sparse.csr_array = qp.H.csr
     diagonal = H.diagonal()
     top = float(np.abs(diagonal).max(initial=0.0))
     coupling = np.asarray(abs(H).sum(1)).reshape(-1) - np.abs(diagonal)
@@ -82,7 +89,7 @@ def _sign(qp: SparseProgram) -> int:
         return 1  # every row outweighs its couplings
     if not coupling.any() or top == 0:
         return -1 if margin < -INDEFINITE * max(top, 1e-300) else 0
-    pattern = _alone(qp)
+    pattern = _saddle(qp)
     if not pattern.direct:
         return _sign_by_lanczos(H, top)
     if pattern.factor(np.full(qp.n, -INDEFINITE * top), np.zeros(0)).is_positive:
@@ -103,7 +110,8 @@ def _sign_by_lanczos(H: sparse.csr_array, top: float) -> int:
     return 1 if least > _LANCZOS * top else 0
 
 
-def _alone(qp: Any) -> SaddlePattern:
+def _saddle(qp: QuadraticProgram) -> SaddlePattern:
+    """H as a saddle-point system without rows."""
     from pear.solvers.linalg.saddle import SaddlePattern  # brings numba, which dense programs do not need
 
     return SaddlePattern(qp.H.csr, sparse.csr_array((0, qp.n)))

@@ -9,14 +9,13 @@ from pear.errors import NotUniqueError, SolveError, listed
 from pear.optimality.point import Status
 from pear.optimality.rule import NEGLIGIBLE, PROJECTED
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseProgram
 from pear.sensitivity.curvature import inverse_times, singular
 from pear.sensitivity.systems import reduced_systems
 from pear.sensitivity.uniqueness import is_unique
-from pear.sensitivity.verified import Verified
+from pear.sensitivity.verified_solutions import VerifiedSolutions
 
 
-def project(solution: Verified, e: Tensor) -> Tensor:
+def project(solution: VerifiedSolutions, e: Tensor) -> Tensor:
     """g = P e, the H-orthogonal projection of H⁻¹e onto the tangent space of the active constraints, (B, n).
 
     ``P = H⁻¹ − H⁻¹Jᵀ(JH⁻¹Jᵀ)⁻¹JH⁻¹`` is never formed. Rows of failed samples are zero.
@@ -29,7 +28,7 @@ def project(solution: Verified, e: Tensor) -> Tensor:
     return torch.where(solution.solved[:, None], g, torch.zeros_like(g))
 
 
-def project_any(solution: Verified, e: Tensor) -> tuple[Tensor, Tensor]:
+def project_any(solution: VerifiedSolutions, e: Tensor) -> tuple[Tensor, Tensor]:
     """g = P e, (B, n), and (B,) bool where the objective is curved along every tangent direction.
 
     The solver's own projector answers where it can. Where it cannot, or its refinement does not converge, the reduced
@@ -67,7 +66,7 @@ def add_normal(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:
     return torch.addcmul(g, torch.where(real, strength * size_g / size_n, 0.0), n)
 
 
-def require_unique(solution: Verified, curved: Tensor) -> None:
+def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
     """Refuse derivatives where the decision is not unique; failed samples do not count.
 
     Args:
@@ -85,7 +84,7 @@ def require_unique(solution: Verified, curved: Tensor) -> None:
     flat_samples = (~unique & solution.solved).nonzero()[:, 0].tolist()
     if not flat_samples:
         return
-    if isinstance(solution.qp, SparseProgram) and not bool(singular(solution.qp).any()):
+    if solution.qp.is_sparse and not bool(singular(solution.qp).any()):
         # the curvature is definite, so that the derivative exists; refinement did not get to it
         raise SolveError(
             f"the derivative of {listed('sample', flat_samples)} could not be computed to {PROJECTED:g}; rescale the "

@@ -19,12 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.optimality.exact import Doubled, ExactSample
+from pear.compile.cuda_graphs import replay
+from pear.optimality.exact import DoubleDouble, ExactSample
 from pear.optimality.point import ActiveSet
 from pear.optimality.rule import FLAT, NEGLIGIBLE, RANK, SHARP
 from pear.optimality.scale import is_noise
-from pear.problem.canonical import QuadraticProgram, tmatvec
-from pear.problem.replay import replay
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import tmatvec
 from pear.sensitivity.null_space import NullSpace
 from pear.sensitivity.refine import homogeneous, refine
 from pear.solvers.linalg.cholesky import Factor, factor
@@ -33,7 +34,7 @@ _SHIFT = 1e-7  # of the rows, relative to the curvature
 _REFINEMENTS = 4
 _STEPS = 32
 _CANCELS = 1e4  # terms of the rows this much larger than what they add up to have lost the digits that count
-_Solved = tuple[Tensor, Tensor, Tensor, Tensor]
+SystemSolution = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class ReducedKKT:
@@ -182,13 +183,13 @@ class ReducedKKT:
             fast = x, v_eq, v_in, good | careful[3]
         return self._exactly(e, *fast)
 
-    def _solve_replayed(self, *sides: Tensor) -> _Solved:
+    def _solve_replayed(self, *sides: Tensor) -> SystemSolution:
         """``solve``, on a GPU as one launch where that is worth it."""
         numbers = self._H.numel() + self._J.numel()
-        solved: _Solved = replay("solve", ReducedKKT.solve, (self._bare(), *sides), numbers)
+        solved: SystemSolution = replay("solve", ReducedKKT.solve, (self._bare(), *sides), numbers)
         return solved
 
-    def _exactly(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor, good: Tensor) -> _Solved:
+    def _exactly(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor, good: Tensor) -> SystemSolution:
         """Refine with exact residuals where rounding in float64 may have eaten the projection."""
         if x.is_cuda:
             return torch.where(is_noise(self._qp, x, e)[:, None], 0.0, x), v_eq, v_in, good
@@ -197,7 +198,10 @@ class ReducedKKT:
         for i in (self._cancels(e, x, v_eq, v_in) | mixed).nonzero():
             qp, active = homogeneous(self._qp[i], e[i]), self._active[i]
             system = NullSpace(qp, active)
-            g, v = Doubled(x[i][0].numpy().copy()), Doubled(torch.cat([v_eq[i], v_in[i]], 1)[0].numpy().copy())
+            g, v = (
+                DoubleDouble(x[i][0].numpy().copy()),
+                DoubleDouble(torch.cat([v_eq[i], v_in[i]], 1)[0].numpy().copy()),
+            )
             refine(ExactSample(qp), system.solve, active, g, v)
             x[i], (v_eq[i], v_in[i]) = torch.from_numpy(g.high), torch.from_numpy(v.high).split([qp.p, qp.m])
             good[i] = system.is_curved

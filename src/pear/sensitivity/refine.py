@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.optimality.exact import Array, Doubled, ExactSample
+from pear.optimality.exact import Array, DoubleDouble, ExactSample
 from pear.optimality.point import ActiveSet
 from pear.optimality.residual import Residuals
 from pear.problem.canonical import QuadraticProgram
@@ -25,7 +25,7 @@ Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 _ROUNDS = 12
 
 
-def refine(sample: ExactSample, solve: Solve, active: ActiveSet, x: Doubled, y: Doubled) -> Residuals:
+def refine(sample: ExactSample, solve: Solve, active: ActiveSet, x: DoubleDouble, y: DoubleDouble) -> Residuals:
     """Correct x (n,) and the multipliers y (p + m,) in place, until a round no longer halves the correction.
 
     Returns:

@@ -6,15 +6,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.optimality.exact import Doubled, ExactSample, rounded
+from pear.optimality.exact import DoubleDouble, ExactSample, rounded
 from pear.optimality.point import ActiveSet, Duals
-from pear.optimality.verify import Verdict, verify
+from pear.optimality.verify import Verification, verify
 from pear.problem.canonical import QuadraticProgram
 from pear.sensitivity.null_space import NullSpace
 from pear.sensitivity.refine import refine
 
 
-def sharpen(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> Verdict:
+def sharpen(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> Verification:
     """Refine one point (1, n) on its working set with exact residuals, and judge it by them.
 
     Args:
@@ -23,8 +23,8 @@ def sharpen(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -
     """
     sample, system = ExactSample(qp), NullSpace(qp, working)
     held = torch.cat([torch.ones(1, qp.p, dtype=torch.bool), working.rows], 1)[0].numpy()
-    point = Doubled(torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x))[0].numpy().copy())
-    y = Doubled(np.where(held, torch.cat([duals.equality, duals.inequality], 1)[0].numpy(), 0.0))
+    point = DoubleDouble(torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x))[0].numpy().copy())
+    y = DoubleDouble(np.where(held, torch.cat([duals.equality, duals.inequality], 1)[0].numpy(), 0.0))
     left = refine(sample, system.solve, working, point, y)
     fixed = working.fixed[0].numpy()
     z, multipliers = rounded(point, y, qp.p, np.where(fixed, -left.gradient[0].numpy(), 0.0))

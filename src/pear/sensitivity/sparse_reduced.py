@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.optimality.rule import PROJECTED, SHARP
-from pear.problem.sparse import SparseProgram
+from pear.problem.canonical import QuadraticProgram
 from pear.sensitivity.curvature import least_curvature
 from pear.solvers.interior_point.sparse import scaled
 from pear.solvers.linalg.saddle import SaddlePattern
@@ -36,7 +36,7 @@ class SparseReduced:
         rows: (m,) bool, active rows of G.
     """
 
-    def __init__(self, qp: SparseProgram, fixed: Array, rows: Array) -> None:
+    def __init__(self, qp: QuadraticProgram, fixed: Array, rows: Array) -> None:
         self._n, self._p, self._m = qp.n, qp.p, qp.m
         self._free = np.flatnonzero(~fixed)
         whole, self._units = scaled(qp), scaled(qp).columns[self._free]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -18,8 +18,6 @@ from pear.errors import ProblemError
 from pear.optimality.point import ActiveSet
 from pear.optimality.scale import is_noise
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.nonzeros import on_nonzeros
-from pear.problem.sparse import SparseProgram
 from pear.sensitivity.reduced import ReducedKKT
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 _LARGE = 1_000  # variables from which one sample on its non-zeros takes less time than its share of a dense batch
 
-Solved = tuple[Tensor, Tensor, Tensor, Tensor]
+SystemSolution = tuple[Tensor, Tensor, Tensor, Tensor]
 """x (B, n), multipliers (B, p) and (B, m), and (B,) bool: what it says depends on the call."""
 
 
@@ -45,7 +43,7 @@ class ReducedSystems(Protocol):
     @property
     def cheap(self) -> bool: ...  # noqa: D102
 
-    def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> Solved:
+    def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
         """Solve for one right-hand side per sample; the last entry says where the residual vanished."""
         ...
 
@@ -53,7 +51,7 @@ class ReducedSystems(Protocol):
         """The same without a word on the residual: for steps whose end is verified."""
         ...
 
-    def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> Solved:
+    def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
         """Solve with the rank decided; the last entry says where x is unique."""
         ...
 
@@ -61,7 +59,7 @@ class ReducedSystems(Protocol):
         """(B, n) the part of f along tangent directions without curvature."""
         ...
 
-    def project(self, e: Tensor, least_multipliers: bool = False) -> Solved:
+    def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
         """P e, and the multipliers of the rows; the last entry says where the tangent space is curved throughout."""
         ...
 
@@ -72,11 +70,11 @@ class ReducedSystems(Protocol):
 
 def reduced_systems(qp: QuadraticProgram, active: ActiveSet) -> ReducedSystems:
     """The systems of these programs with the constraints ``active`` held."""
-    if isinstance(qp, SparseProgram):
+    if qp.is_sparse:
         return SparseSystems(qp, active, [None] * qp.batch)
     if qp.c.is_cuda:
         return ReducedKKT.replayed(qp, active)[0]
-    sparse = on_nonzeros(qp) if qp.n >= _LARGE else None
+    sparse = qp.sparse_form() if qp.n >= _LARGE else None
     return ReducedKKT(qp, active) if sparse is None else RankedSystems(qp, sparse, active)
 
 
@@ -89,8 +87,27 @@ class SparseSystems:
         kept: systems that are there already, one per sample or None.
     """
 
-    def __init__(self, qp: SparseProgram, active: ActiveSet, kept: Sequence[SparseReduced | None]) -> None:
+    def __init__(self, qp: QuadraticProgram, active: ActiveSet, kept: Sequence[SparseReduced | None]) -> None:
         self.qp, self.active, self.kept = qp, active, list(kept)
+
+    @classmethod
+    def joined(
+        cls, qp: QuadraticProgram, active: ActiveSet, singles: Sequence[ReducedSystems | None], room: int
+    ) -> SparseSystems:
+        """The systems of a batch from those of its samples, which were made one by one.
+
+        Args:
+            qp: the programs.
+            active: the constraints to hold.
+            singles: for each sample its ``SparseSystems``, or None.
+            room: how many numbers all factors that are kept may hold; later samples lose theirs.
+        """
+        kept: list[SparseReduced | None] = []
+        for single in cast("Sequence[SparseSystems | None]", singles):
+            system = None if single is None else single.kept[0]
+            room -= 0 if system is None else system.fill
+            kept.append(system if room >= 0 else None)
+        return cls(qp, active, kept)
 
     def of(self, i: int) -> SparseReduced:
         """The system of sample i."""
@@ -112,7 +129,7 @@ class SparseSystems:
         """Whether so few variables are free that an exchange takes much less time than an iteration of a solver."""
         return all(self.of(i).small for i in range(self.qp.batch))
 
-    def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> Solved:
+    def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
         """Solve for one right-hand side per sample, in threads; the last entry says where the residual vanished."""
         B, p = self.qp.batch, self.qp.p
         x, v, good = f.new_zeros(B, self.qp.n), f.new_zeros(B, p + self.qp.m), torch.zeros(B, dtype=torch.bool)
@@ -138,7 +155,7 @@ class SparseSystems:
         """Zero: directions without curvature are not looked for."""
         return torch.zeros_like(f)
 
-    def project(self, e: Tensor, least_multipliers: bool = False) -> Solved:
+    def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
         """P e, and the multipliers of least norm; the last entry says where the tangent space is curved throughout."""
         p, m = self.qp.p, self.qp.m
         x, v_eq, v_in, good = self.solve(e, e.new_zeros(len(e), p), e.new_zeros(len(e), m))
@@ -170,7 +187,7 @@ class RankedSystems(SparseSystems):
         active: the constraints to hold.
     """
 
-    def __init__(self, qp: QuadraticProgram, sparse: SparseProgram, active: ActiveSet) -> None:
+    def __init__(self, qp: QuadraticProgram, sparse: QuadraticProgram, active: ActiveSet) -> None:
         super().__init__(sparse, active, [None] * qp.batch)
         self._given = qp
 
@@ -178,7 +195,7 @@ class RankedSystems(SparseSystems):
     def _dense(self) -> ReducedKKT:
         return ReducedKKT(self._given, self.active)
 
-    def project(self, e: Tensor, least_multipliers: bool = False) -> Solved:
+    def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
         """P e, with the multipliers of the rows; with the rank decided where the refinement does not converge."""
         fast = super().project(e)
         if bool(fast[3].all()):

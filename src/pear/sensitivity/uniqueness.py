@@ -12,7 +12,8 @@ from torch import Tensor
 from pear.optimality.point import ActiveSet
 from pear.optimality.rule import DESCENT
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.adapters.arrays import row, stack
+from pear.problem.matrix import sample_of
+from pear.solvers.adapters.batch_arrays import stack
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -34,7 +35,7 @@ def is_unique(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tenso
 
 def _cannot_leave(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> bool:
     """Whether sample i can leave no weakly active constraint along a direction without curvature."""
-    H, A, G = (sample_row(v, i) for v in (qp.H, qp.A, qp.G))
+    H, A, G = (sample_of(v, i) for v in (qp.H, qp.A, qp.G))
     rows, lower, upper = (v[i].cpu().numpy() for v in (active.rows, active.lower, active.upper))
     weak_rows, weak_lower, weak_upper = (v[i].cpu().numpy() for v in (weak.rows, weak.lower, weak.upper))
     pinned = (lower & ~weak_lower) | (upper & ~weak_upper)
@@ -44,11 +45,6 @@ def _cannot_leave(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: i
     gain = np.asarray(loose.sum(0)).reshape(-1) - weak_lower.astype(float) + weak_upper.astype(float)
     leave = linear_program(gain, held, np.zeros(held.shape[0]), loose, np.zeros(loose.shape[0]), low, high)
     return bool(leave.status == 0 and leave.fun > -DESCENT)
-
-
-def sample_row(field: Any, i: int) -> Any:
-    """What sample i has of a field that may be shared, as numpy's or SciPy's array."""
-    return row(field.cpu().numpy() if isinstance(field, Tensor) else field, i)
 
 
 def linear_program(

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from pear.optimality.point import ActiveSet, Batched, Duals, Status
+from pear.optimality.point import ActiveSet, Duals, Status, TensorRecord
 
 
 class Projector(Protocol):
@@ -26,7 +26,7 @@ class Projector(Protocol):
 
 
 @dataclass(frozen=True)
-class Start(Batched):
+class Start(TensorRecord):
     """Points to start from, as they were found the last time; verified before they are used.
 
     Attributes:
@@ -41,7 +41,7 @@ class Start(Batched):
 
 
 @dataclass(frozen=True)
-class Candidate(Batched):
+class Candidate(TensorRecord):
     """Approximate primal-dual points, to be verified and repaired.
 
     Attributes:

@@ -15,7 +15,6 @@ from typing import Any
 
 from pear.errors import MissingExtraError, UnknownSolverError
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseProgram
 from pear.solvers.base import Candidate, Start
 
 SolveFunction = Callable[..., Candidate]
@@ -79,18 +78,18 @@ class Backend:
 
     def supports(self, qp: QuadraticProgram) -> bool:
         """True where it takes programs like these, as far as it can say without solving them."""
-        if isinstance(qp, SparseProgram) and not self.sparse:
+        if qp.is_sparse and not self.sparse:
             return False
         supports: Callable[[QuadraticProgram], bool] = getattr(self._load(), "supports", lambda qp: True)
         return kind_of(qp) in self.kinds and supports(qp)
 
     def takes_start(self, qp: QuadraticProgram) -> bool:
         """True where its ``solve`` starts from a given point."""
-        return self.warm_sparse and isinstance(qp, SparseProgram)
+        return self.warm_sparse and qp.is_sparse
 
     def rounds_for(self, qp: QuadraticProgram) -> Rounds:
         """The accuracies to ask for, each with the exchanges that its candidate is trusted for."""
-        return self.sparse_rounds if isinstance(qp, SparseProgram) else self.rounds
+        return self.sparse_rounds if qp.is_sparse else self.rounds
 
     def solve(self, qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
         """Propose a point of about ``tol`` for every sample.
@@ -108,7 +107,7 @@ class Backend:
         module = self._load()
         given: dict[str, Any] = dict(self.options)
         if hasattr(module, "prepare"):
-            given["plan"] = qp.prepared(self.name, module.prepare)
+            given["plan"] = qp.prepare_once(self.name, module.prepare)
         if self.takes_start(qp):
             given["start"] = start
         solve: SolveFunction = module.solve

@@ -22,7 +22,7 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import DataError, ProblemError
-from pear.problem.sparse import SparseMatrix
+from pear.problem.matrix import is_sparse, to_csr
 
 DOCUMENT = "document.json"
 _HEAD = ("format", "version")
@@ -179,8 +179,8 @@ def _encode(value: Any, where: str, arrays: list[bytes]) -> Any:
         if all(isinstance(key, str) and not key.startswith("$") for key in said):
             return said
         return {"$dict": [[_encode(key, where, arrays), one] for key, one in said.items()]}
-    if isinstance(value, SparseMatrix) or sparse.issparse(value):
-        rows = sparse.csr_array(value.csr if isinstance(value, SparseMatrix) else value)
+    if is_sparse(value) and not isinstance(value, Tensor):
+        rows = to_csr(value)
         parts = [_encode(part, where, arrays) for part in (rows.data, rows.indices, rows.indptr)]
         return {"$sparse": parts, "shape": list(rows.shape)}
     return _encode_array(value, where, arrays)

@@ -16,8 +16,8 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pear.errors import DataError
 from pear.problem import Model, Problem
+from pear.problem.matrix import is_sparse
 from pear.problem.problem import FIELDS
-from pear.problem.sparse import SparseMatrix
 from pear.train import archive
 from pear.train.errors import TrainingError
 from pear.train.history import History
@@ -270,7 +270,7 @@ def _problem_identity(problem: Any) -> str | None:
     found = hashlib.sha256(plain.sense.encode())
     for name in (*FIELDS, "integer"):
         value = getattr(plain, name)
-        parts = (value.csr.data, value.csr.indices, value.csr.indptr) if isinstance(value, SparseMatrix) else (value,)
+        parts = (value.csr.data, value.csr.indices, value.csr.indptr) if is_sparse(value) else (value,)
         for part in parts:
             array = part.detach().cpu().numpy() if isinstance(part, Tensor) else part
             found.update(f"{name} {getattr(array, 'shape', None)}".encode())

@@ -17,7 +17,7 @@ from pear.losses.recourse_outcome import RecourseOutcome
 from pear.losses.regret import Outcome, outcome
 from pear.optimality.point import Status
 from pear.sensitivity.uniqueness import is_unique
-from pear.sensitivity.verified import Verified
+from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.linalg.rank import row_rank
 
 _MOST = 256  # samples that are decided
@@ -39,7 +39,7 @@ class Decided:
     """
 
     rows: Tensor
-    verified: Verified
+    verified: VerifiedSolutions
     seconds: float
 
     @property

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from pear.diagnosis.advising.finding import Finding, Part, counted, some
 from pear.diagnosis.advising.subject import Subject
-from pear.problem.sparse import MAX_SHARE, MIN_VARIABLES
+from pear.problem.form import MAX_SHARE, MIN_VARIABLES
 
 
 def structure(s: Subject) -> Part:

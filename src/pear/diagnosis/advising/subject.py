@@ -16,9 +16,9 @@ from pear.diagnosis.advising.finding import Finding, counted
 from pear.errors import ProblemError
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch, is_per_sample
+from pear.problem.matrix import to_csr
 from pear.problem.model import inputs_of, plain_of, recourse_model
 from pear.problem.problem import FIELDS
-from pear.problem.sparse import SparseMatrix
 from pear.problem.tables import check_order_of_values, column_names
 from pear.train.samples.arrays import read_rows
 from pear.train.validation import own_rows
@@ -189,9 +189,7 @@ def _matrix(field: Any, n: int) -> Any:
     """(r, n) CSR of the first sample, without stored zeros; no rows where there is no field."""
     if field is None:
         return sparse.csr_array((0, n))
-    if isinstance(field, SparseMatrix):
-        return field.csr
-    return sparse.csr_array((field[0] if field.ndim == 3 else field).numpy())
+    return to_csr(field[0] if field.ndim == 3 else field)
 
 
 def _vector(field: Tensor | None) -> Array:

@@ -1,8 +1,8 @@
 """Problems from elsewhere: one file an importer; those of files have a row in ``registry``. Each gives a ``Model``."""
 
 from pear.problem.importers.cvxpy_problem import from_cvxpy
-from pear.problem.importers.gurobi import from_gurobipy
-from pear.problem.importers.highs import from_highs
+from pear.problem.importers.gurobi_model import from_gurobipy
+from pear.problem.importers.highs_model import from_highs
 from pear.problem.importers.mps import from_mps
 from pear.problem.importers.osqp_mat import from_osqp_mat
 from pear.problem.importers.pyepo_model import from_pyepo

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from pear.errors import DataError
-from pear.problem.importers.arrays import listed
-from pear.problem.importers.rows import Array
+from pear.problem.importers.model_arrays import listed
+from pear.problem.importers.row_limits import Array
 
 WHERE = "the CVXPY problem"
 _ROWS = ("Equality", "Inequality", "Zero", "NonPos", "NonNeg")

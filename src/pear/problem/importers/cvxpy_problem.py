@@ -14,7 +14,6 @@ from torch import Tensor
 
 from pear.errors import DataError
 from pear.problem.cost_map import CostMap
-from pear.problem.importers.arrays import Arrays, listed
 from pear.problem.importers.cvxpy_checks import (
     WHERE,
     bounds,
@@ -25,10 +24,11 @@ from pear.problem.importers.cvxpy_checks import (
     predicted_parameters,
     sign_of,
 )
-from pear.problem.importers.cvxpy_rows import Tagged, TaggedRows, check_moves, prices
-from pear.problem.importers.limits import constraint_map, penalty
+from pear.problem.importers.cvxpy_rows import TaggedConstraint, TaggedRows, check_moves, prices
+from pear.problem.importers.model_arrays import ModelArrays, listed
+from pear.problem.importers.predicted_rows import constraint_map, penalty
 from pear.problem.importers.probe import linear_map
-from pear.problem.importers.rows import Array, Rows
+from pear.problem.importers.row_limits import Array, RowLimits
 from pear.problem.importers.source import package
 from pear.problem.model import Model
 
@@ -108,7 +108,7 @@ def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Mo
     return replace(made, constraint_map=own, recourse=_recourse(canonical, arrays.rows, recourse))
 
 
-def _recourse(canonical: _Canonical, rows: Rows, given: Any) -> Any:
+def _recourse(canonical: _Canonical, rows: RowLimits, given: Any) -> Any:
     """Prices of constraints as those of the rows of A and G; anything but a dictionary stays as it is."""
     if not isinstance(given, Mapping):
         return given
@@ -135,7 +135,7 @@ class _Copy:
     problem: Any
     predicted: list[Any]
     tags: list[Any]
-    limits: list[Tagged]
+    limits: list[TaggedConstraint]
     tagged: Any
 
     @staticmethod
@@ -157,7 +157,7 @@ class _Copy:
         rows = [_labelled(row.tree_copy(replaced), row) for row in problem.constraints]
         copies = [replaced[id(p)] for p in predicted]
         limits = {
-            i: Tagged.of(constraint_name(row, i), row, copies, prices.get(i), cvxpy)
+            i: TaggedConstraint.of(constraint_name(row, i), row, copies, prices.get(i), cvxpy)
             for i, row in enumerate(rows)
             if i in prices or any(p is other for p in copies for other in row.parameters())
         }
@@ -247,7 +247,7 @@ class _Canonical:
         return [place[number.astype(int)] for number in numbers]
 
 
-def _arrays(problem: Any, canonical: _Canonical) -> tuple[Arrays, dict[str, Tensor]]:
+def _arrays(problem: Any, canonical: _Canonical) -> tuple[ModelArrays, dict[str, Tensor]]:
     """The arrays in the sense of the original, and the columns of its variables by name."""
     variables, columns = problem.variables(), canonical.columns()
     n, sign = len(canonical.q), canonical.sign
@@ -255,7 +255,7 @@ def _arrays(problem: Any, canonical: _Canonical) -> tuple[Arrays, dict[str, Tens
     integer = np.zeros(n, dtype=bool)
     layout: dict[str, Tensor] = {}
     low = np.where(np.arange(len(canonical.b)) < canonical.equalities, canonical.b, -np.inf)
-    rows = Rows(sparse.csr_array(-canonical.A), low, canonical.b, _row_names(problem))
+    rows = RowLimits(sparse.csr_array(-canonical.A), low, canonical.b, _row_names(problem))
     rows, lb, ub = rows.without_bounds(canonical.limits.kept())
     for v, at in zip(variables, columns, strict=True):
         if v.name() in layout:
@@ -269,7 +269,7 @@ def _arrays(problem: Any, canonical: _Canonical) -> tuple[Arrays, dict[str, Tens
         lb[at], ub[at] = np.maximum(lb[at], least), np.minimum(ub[at], most)
     added = np.flatnonzero(names == "")
     names[added] = [f"auxiliary[{i}]" for i in range(len(added))]
-    return Arrays(
+    return ModelArrays(
         WHERE,
         rows,
         sign * canonical.q,
@@ -296,7 +296,7 @@ def _row_names(problem: Any) -> tuple[str, ...]:
 
 
 def _notes(
-    problem: Any, predicted: list[Any], arrays: Arrays, constants: list[str] | None = None, M: Any = None
+    problem: Any, predicted: list[Any], arrays: ModelArrays, constants: list[str] | None = None, M: Any = None
 ) -> list[str]:
     """What the report says beside numbers."""
     chosen = {id(p) for p in predicted}

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.errors import DataError
-from pear.problem.importers.arrays import count, listed
 from pear.problem.importers.cvxpy_checks import WHERE, constraint_name
-from pear.problem.importers.limits import check_kind, check_price
-from pear.problem.importers.rows import Array
+from pear.problem.importers.model_arrays import count, listed
+from pear.problem.importers.predicted_rows import check_kind, check_price
+from pear.problem.importers.row_limits import Array
 
 
 @dataclass(frozen=True)
-class Tagged:
+class TaggedConstraint:
     """A constraint whose rows are looked for.
 
     Attributes:
@@ -38,7 +38,7 @@ class Tagged:
     price: Any
 
     @staticmethod
-    def of(name: str, row: Any, predicted: Sequence[Any], price: Any, cvxpy: Any) -> Tagged:
+    def of(name: str, row: Any, predicted: Sequence[Any], price: Any, cvxpy: Any) -> TaggedConstraint:
         """The constraint of a copy, with its tag."""
         tag = cvxpy.Parameter(row.shape, value=np.zeros(row.shape))
         kind = type(row).__name__
@@ -47,7 +47,7 @@ class Tagged:
         left, right = (-left, -right) if kind == "NonNeg" else (left, right)
         moved = left == right + tag if equality else left <= right + tag
         inside = tuple(p.name() for p in predicted if any(p is other for other in row.parameters()))
-        return Tagged(name, moved, tag, equality, inside, price)
+        return TaggedConstraint(name, moved, tag, equality, inside, price)
 
 
 def prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
@@ -81,7 +81,7 @@ class TaggedRows:
         respond: from values of the tags, by their ids, to what they add to the right-hand sides (r,).
     """
 
-    def __init__(self, tagged: Sequence[Tagged], respond: Callable[[dict[int, Any]], Array]) -> None:
+    def __init__(self, tagged: Sequence[TaggedConstraint], respond: Callable[[dict[int, Any]], Array]) -> None:
         self.tagged = tuple(tagged)
         starts = np.cumsum([1, *(one.tag.size for one in tagged)])
         numbers = {
@@ -95,7 +95,7 @@ class TaggedRows:
         place[np.abs(response[moved]).round().astype(int)] = moved
         self.rows: list[NDArray[np.int_]] = [place[numbers[one.tag.id].astype(int)] for one in tagged]
 
-    def constraint(self, row: int) -> Tagged | None:
+    def constraint(self, row: int) -> TaggedConstraint | None:
         """The tagged constraint that a row belongs to, if any."""
         return next((one for one, at in zip(self.tagged, self.rows, strict=True) if (at == row).any()), None)
 
@@ -131,7 +131,7 @@ class TaggedRows:
         return [*found, missing] if found and not recourse else found
 
 
-def _spread(one: Tagged, price: Any) -> Array:
+def _spread(one: TaggedConstraint, price: Any) -> Array:
     try:
         return np.broadcast_to(np.asarray(price, dtype=float), one.tag.shape)
     except ValueError as error:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pear.errors import DataError
-from pear.problem.importers.arrays import Names
-from pear.problem.importers.highs import highs_arrays, semi_variable
+from pear.problem.importers.highs_model import highs_arrays, semi_variable
+from pear.problem.importers.model_arrays import Names
 from pear.problem.importers.mps_text import check_text
 from pear.problem.importers.source import package, plain_file, suffix_of
 from pear.problem.model import Model

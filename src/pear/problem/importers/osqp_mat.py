@@ -10,8 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
-from pear.problem.importers.arrays import Arrays
-from pear.problem.importers.rows import Rows, finite, limits
+from pear.problem.importers.model_arrays import ModelArrays
+from pear.problem.importers.row_limits import RowLimits, finite, limits
 from pear.problem.importers.source import plain_file
 from pear.problem.model import Model
 
@@ -38,10 +38,10 @@ def from_osqp_mat(path: str | Path) -> Model:
     arrays = load(path)
     P, q, A = arrays["P"], finite(str(path), "q", arrays["q"]), arrays["A"]
     low, high = limits(str(path), "l", arrays["l"], -np.inf), limits(str(path), "u", arrays["u"], np.inf)
-    rows, lb, ub = Rows(A, low, high, tuple(f"r{i}" for i in range(len(low)))).without_bounds()
+    rows, lb, ub = RowLimits(A, low, high, tuple(f"r{i}" for i in range(len(low)))).without_bounds()
     integer = np.asarray(arrays.get("integer", np.zeros(len(q)))).reshape(-1) != 0
     offset = float(finite(str(path), "r", arrays.get("r", 0.0))[0])
-    return Arrays(str(path), rows, q, lb, ub, P if P.nnz else None, integer=integer, offset=offset).model()
+    return ModelArrays(str(path), rows, q, lb, ub, P if P.nnz else None, integer=integer, offset=offset).model()
 
 
 def load(path: Path) -> dict[str, Any]:

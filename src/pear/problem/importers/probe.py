@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-from pear.problem.importers.rows import Array
+from pear.problem.importers.row_limits import Array
 
 _ROUNDING = 1e-12  # of the largest value: what differs by less is the same number
 

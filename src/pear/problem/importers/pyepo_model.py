@@ -10,12 +10,12 @@ from scipy import sparse
 
 from pear.errors import DataError
 from pear.problem.cost_map import CostMap
-from pear.problem.importers.arrays import Arrays
-from pear.problem.importers.gurobi import gurobi_arrays
-from pear.problem.importers.highs import highs_arrays
+from pear.problem.importers.gurobi_model import gurobi_arrays
+from pear.problem.importers.highs_model import highs_arrays
+from pear.problem.importers.model_arrays import ModelArrays
 from pear.problem.importers.probe import linear_map
 from pear.problem.importers.pyomo_model import pyomo_arrays
-from pear.problem.importers.rows import Array, Rows
+from pear.problem.importers.row_limits import Array, RowLimits
 from pear.problem.importers.source import package
 from pear.problem.model import Model
 
@@ -59,7 +59,7 @@ def from_pyepo(optmodel: Any) -> Model:
     return start.model(cost_map=CostMap(M, start.costs, names))
 
 
-def _arrays_at(where: str, optmodel: Any, costs: Array) -> Arrays:
+def _arrays_at(where: str, optmodel: Any, costs: Array) -> ModelArrays:
     """The arrays after ``setObj(costs)``."""
     optmodel.setObj(costs)
     inner: Any = getattr(optmodel, "_model", None)
@@ -88,14 +88,16 @@ def _check_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_array) -> 
         )
 
 
-def _matrices(where: str, optmodel: Any) -> Arrays:
+def _matrices(where: str, optmodel: Any) -> ModelArrays:
     """Of a class without a solver's model: ``Az = b``, ``Gz ≥ h``, ``l ≤ z ≤ u``, as PyEPO's classes for MPAX."""
     A, b, G, h, low, high = (
         np.asarray(getattr(optmodel, name), dtype=float) for name in ("A", "b", "G", "h", "l", "u")
     )
     names = (*(f"A[{i}]" for i in range(len(b))), *(f"G[{i}]" for i in range(len(h))))
     matrix = sparse.csr_array(np.concatenate([A.reshape(len(b), len(low)), G.reshape(len(h), len(low))]))
-    rows = Rows(matrix, np.concatenate([b, h]), np.concatenate([b, np.full(len(h), np.inf)]), names)
+    rows = RowLimits(matrix, np.concatenate([b, h]), np.concatenate([b, np.full(len(h), np.inf)]), names)
     Q = getattr(optmodel, "Q", None)
     curvature = None if Q is None else sparse.csr_array(np.asarray(Q, dtype=float))
-    return Arrays(where, rows, np.zeros(len(low)), low, high, curvature, "max" if optmodel.modelSense < 0 else "min")
+    return ModelArrays(
+        where, rows, np.zeros(len(low)), low, high, curvature, "max" if optmodel.modelSense < 0 else "min"
+    )

@@ -9,8 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
-from pear.problem.importers.arrays import Arrays, Names
-from pear.problem.importers.rows import Rows
+from pear.problem.importers.model_arrays import ModelArrays, Names
+from pear.problem.importers.row_limits import RowLimits
 from pear.problem.importers.source import package
 from pear.problem.model import Model
 
@@ -57,7 +57,7 @@ def from_pyomo(model: Any, predicted: Names = None, rows: Names = None, recourse
     return arrays.model(predicted, limits=rows, recourse=recourse)
 
 
-def pyomo_arrays(model: Any, pyo: Any) -> tuple[Arrays, set[str]]:
+def pyomo_arrays(model: Any, pyo: Any) -> tuple[ModelArrays, set[str]]:
     """The arrays of a model, and the names of its fixed variables."""
     where = f"the Pyomo model {model.name}"
     for part in model.component_objects(active=True):
@@ -77,7 +77,7 @@ def pyomo_arrays(model: Any, pyo: Any) -> tuple[Arrays, set[str]]:
     costs[goal.columns] = goal.values
     constraints = list(model.component_data_objects(pyo.Constraint, active=True))
     bounds = [_bounds(where, v) for v in variables]
-    arrays = Arrays(
+    arrays = ModelArrays(
         where,
         _rows(where, constraints, place, standard),
         costs,
@@ -137,7 +137,7 @@ def _bounds(where: str, variable: Any) -> tuple[float, float]:
     return -np.inf if low is None else float(low), np.inf if high is None else float(high)
 
 
-def _rows(where: str, constraints: list[Any], place: dict[int, int], standard: Callable[..., Any]) -> Rows:
+def _rows(where: str, constraints: list[Any], place: dict[int, int], standard: Callable[..., Any]) -> RowLimits:
     forms: list[_Form] = []
     low, high = np.full(len(constraints), -np.inf), np.full(len(constraints), np.inf)
     for i, row in enumerate(constraints):
@@ -155,4 +155,4 @@ def _rows(where: str, constraints: list[Any], place: dict[int, int], standard: C
     start = np.cumsum([0, *(len(form.columns) for form in forms)])
     columns, values = (np.concatenate([np.empty(0), *(getattr(f, k) for f in forms)]) for k in ("columns", "values"))
     matrix = sparse.csr_array((values, columns.astype(int), start), shape=(len(forms), len(place)))
-    return Rows(matrix, low, high, tuple(row.name for row in constraints))
+    return RowLimits(matrix, low, high, tuple(row.name for row in constraints))

@@ -9,8 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import ProblemError
-from pear.problem.importers.arrays import Arrays
-from pear.problem.importers.rows import Array, Rows
+from pear.problem.importers.model_arrays import ModelArrays
+from pear.problem.importers.row_limits import Array, RowLimits
 from pear.problem.model import Model
 
 _WHERE = "from_scipy"
@@ -60,7 +60,7 @@ def from_scipy(
     n = _size(c, blocks, bounds, integrality)
     costs = np.zeros(n) if c is None else np.asarray(c, dtype=float).reshape(-1)
     lb, ub = _bounds(bounds, n)
-    return Arrays(_WHERE, _stack(blocks, n), costs, lb, ub, integer=_integers(integrality, n)).model()
+    return ModelArrays(_WHERE, _stack(blocks, n), costs, lb, ub, integer=_integers(integrality, n)).model()
 
 
 _Block = tuple[str, sparse.csr_array, Array, Array]
@@ -144,11 +144,11 @@ def _integers(integrality: Any, n: int) -> Any:
     return kinds == 1
 
 
-def _stack(blocks: list[_Block], n: int) -> Rows:
+def _stack(blocks: list[_Block], n: int) -> RowLimits:
     if not blocks:
-        return Rows(sparse.csr_array((0, n)), np.empty(0), np.empty(0), ())
+        return RowLimits(sparse.csr_array((0, n)), np.empty(0), np.empty(0), ())
     names = tuple(f"{name}[{i}]" for name, matrix, _, _ in blocks for i in range(matrix.shape[0]))
-    return Rows(
+    return RowLimits(
         sparse.csr_array(sparse.vstack([matrix for _, matrix, _, _ in blocks])),
         np.concatenate([low for _, _, low, _ in blocks]),
         np.concatenate([high for _, _, _, high in blocks]),

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from pear.optimality.point import ActiveSet, Duals, Status
-from pear.problem.canonical import QuadraticProgram, tmatvec
-from pear.problem.nonzeros import on_nonzeros
-from pear.problem.sparse import MIN_VARIABLES
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.form import MIN_VARIABLES
+from pear.problem.matrix import tmatvec
 from pear.solvers.active_set import batch, layout
 from pear.solvers.active_set.gpu import batch as gpu
 from pear.solvers.base import Candidate, empty_candidate
@@ -41,7 +41,7 @@ def supports(qp: QuadraticProgram) -> bool:
         return gpu.supports(qp)
     rows = qp.p + qp.m
     large = rows >= _MANY_ROWS if qp.is_linear else qp.n >= MIN_VARIABLES
-    return batch.supports(qp.n, rows) and not (large and on_nonzeros(qp) is not None)
+    return batch.supports(qp.n, rows) and not (large and qp.sparse_form() is not None)
 
 
 def prepare(qp: QuadraticProgram) -> Any:

@@ -15,10 +15,9 @@ import scipy.sparse as sp
 
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseProgram
 from pear.solvers import threads, time_limit
-from pear.solvers.adapters.arrays import Answers, Array, Batch, Group, groups, row, stack
-from pear.solvers.adapters.scaling import Units, cost_unit
+from pear.solvers.adapters.batch_arrays import Answers, Array, Batch, Group, groups, row, stack
+from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
 from pear.solvers.base import Candidate
 
 _CLAIMS = {
@@ -41,7 +40,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     batch = Batch.of(qp)
     answers = Answers(qp)
     if batch.integer is None:
-        _solve_continuous(batch, answers, _configured(tol, isinstance(qp, SparseProgram)))
+        _solve_continuous(batch, answers, _configured(tol, qp.is_sparse))
     else:
         _solve_integer(batch, answers)
     return answers.candidate()
@@ -51,7 +50,7 @@ def _solve_continuous(batch: Batch, answers: Answers, highs: highspy.Highs) -> N
     ones = np.ones(batch.c.shape[1])
     for group in groups(batch, answers.todo):
         matrix = sp.csc_matrix(stack(group.A, group.G))
-        units = Units(np.ones(matrix.shape[0]), ones)
+        units = MilpUnits(np.ones(matrix.shape[0]), ones)
         for position, i in enumerate(group.members.tolist()):
             if position == 0 or not batch.shared_limits:
                 highs.passModel(_model(batch, group, matrix, units, i))
@@ -113,7 +112,7 @@ class _Answer:
 def _jobs(batch: Batch, group: Group, clock: _Clock) -> Iterator[_Job]:
     assert batch.integer is not None
     matrix = sp.csc_matrix(stack(group.A, group.G))
-    units = Units.of(matrix, batch.integer)
+    units = MilpUnits.of(matrix, batch.integer)
     for part in threads.parts(len(group.members)):
         yield _Job(batch, group, units.scaled(matrix), units, group.members[part].tolist(), clock)
 
@@ -125,7 +124,7 @@ class _Job:
     batch: Batch
     group: Group
     matrix: sp.csc_matrix
-    units: Units
+    units: MilpUnits
     members: list[int]
     clock: _Clock
 
@@ -177,7 +176,7 @@ def _configured(tol: float, presolve: bool) -> highspy.Highs:
     return highs
 
 
-def _model(batch: Batch, group: Group, matrix: sp.csc_matrix, units: Units, i: int) -> highspy.HighsLp:
+def _model(batch: Batch, group: Group, matrix: sp.csc_matrix, units: MilpUnits, i: int) -> highspy.HighsLp:
     """The rows ``matrix`` = [A; G], their limits and the bounds of sample ``i`` in ``units``; the costs come later."""
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]
     lp = highspy.HighsLp()

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.adapters.arrays import Answers, Array, Batch, Group, groups, row, stack
+from pear.solvers.adapters.batch_arrays import Answers, Array, Batch, Group, groups, row, stack
 from pear.solvers.base import Candidate
 
 _RHO = 0.1

@@ -14,9 +14,8 @@ from qpsolvers.exceptions import ProblemError, SolverError
 from pear.errors import UnknownSolverError
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseProgram
 from pear.solvers import time_limit
-from pear.solvers.adapters.arrays import (
+from pear.solvers.adapters.batch_arrays import (
     Answers,
     Array,
     Batch,
@@ -75,7 +74,7 @@ def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
             f"qpsolvers has no solver '{name}' here; it has {', '.join(qpsolvers.available_solvers)}. "
             f"If qpsolvers supports '{name}', install its package"
         )
-    if isinstance(qp, SparseProgram) and name not in qpsolvers.sparse_solvers:
+    if qp.is_sparse and name not in qpsolvers.sparse_solvers:
         raise UnknownSolverError(
             f"solver '{name}' takes dense matrices only, and this problem is sparse; "
             "use auto, pear, osqp, piqp or clarabel"

@@ -10,8 +10,8 @@ import scipy.optimize
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.adapters.arrays import Answers, Batch, Group, groups, row, stack
-from pear.solvers.adapters.scaling import Units, cost_unit
+from pear.solvers.adapters.batch_arrays import Answers, Batch, Group, groups, row, stack
+from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
 from pear.solvers.base import Candidate
 
 _LEAST_COST = 2.0**10  # milp cuts a branch off that may be better by 1e-6
@@ -69,7 +69,7 @@ def _solve_lp(batch: Batch, group: Group, i: int, tol: float, answers: Answers) 
 def _solve_milp(batch: Batch, group: Group, i: int, seconds: float, answers: Answers) -> None:
     assert batch.integer is not None
     matrix = stack(group.A, group.G)
-    units = Units.of(matrix, batch.integer)
+    units = MilpUnits.of(matrix, batch.integer)
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]
     lower, upper = np.concatenate([b, np.full(h.shape, -np.inf)]) * units.rows, np.concatenate([b, h]) * units.rows
     cost = batch.c[i] * units.columns

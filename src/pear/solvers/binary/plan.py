@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.optimality.rule import OPTIMAL
-from pear.solvers.adapters.arrays import Batch, row
+from pear.solvers.adapters.batch_arrays import Batch, row
 from pear.solvers.binary.memory import Bounded
 from pear.solvers.binary.rows import Array, Rows
 

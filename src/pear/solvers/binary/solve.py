@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from pear.optimality.point import Status
 from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseProgram
 from pear.solvers import threads, time_limit
-from pear.solvers.adapters.arrays import Batch
+from pear.solvers.adapters.batch_arrays import Batch
 from pear.solvers.base import Candidate, empty_candidate
 from pear.solvers.binary import search
 from pear.solvers.binary.plan import Answer, Plan, by_constraints, packed, unpacked, whole_bounds
@@ -31,7 +30,7 @@ def supports(qp: QuadraticProgram) -> bool:
 
     Samples whose variables have more than two values each are not taken up; they come back as INACCURATE.
     """
-    if isinstance(qp, SparseProgram) or qp.integer is None:
+    if qp.is_sparse or qp.integer is None:
         return False
     return bool(qp.integer.all()) and qp.is_linear and (qp.p + qp.m) * qp.n <= _SMALL
 

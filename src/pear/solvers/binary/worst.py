@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pear.optimality.rule import OPTIMAL, TIE
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import threads
-from pear.solvers.adapters.arrays import Batch
+from pear.solvers.adapters.batch_arrays import Batch
 from pear.solvers.binary import search as engine
 from pear.solvers.binary.plan import Plan, by_constraints
 from pear.solvers.binary.rows import Array, Rows

@@ -15,9 +15,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from pear.compile.cuda_graphs import replay_programs
 from pear.optimality.point import Duals, Status
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.replay import replay_programs
 from pear.solvers.base import Candidate, empty_candidate
 from pear.solvers.interior_point import graphs
 from pear.solvers.interior_point.newton import Newton, Scaled

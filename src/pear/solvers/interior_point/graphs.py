@@ -1,8 +1,8 @@
-"""The iterates of the interior point as CUDA graphs, by the rules of ``problem.replay``."""
+"""The iterates of the interior point as CUDA graphs, by the rules of ``pear.compile.cuda_graphs``."""
 
 from __future__ import annotations
 
-from pear.problem.replay import capture, captured, copy_all
+from pear.compile.cuda_graphs import capture, captured, copy_all
 from pear.solvers.interior_point.newton import Newton, Scaled
 
 

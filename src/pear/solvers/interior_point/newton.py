@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pear.problem.canonical import matvec
+from pear.problem.matrix import matvec
 from pear.solvers.linalg.cholesky import factor
 
 _Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]

@@ -40,14 +40,14 @@ class Rows:
 
 def rows_of(qp: QuadraticProgram) -> Rows:
     """The constraints of these programs; from their plan where they have been asked for before."""
-    return qp.prepared(_NAME, _rows) if qp.shares_constraints else _rows(qp)
+    return qp.prepare_once(_NAME, _rows) if qp.shares_constraints else _rows(qp)
 
 
 def pairs_of(qp: QuadraticProgram, R: Tensor) -> Pairs | None:
     """The products that make up R D Rᵀ for diagonal D, where all samples share R and most entries are zero."""
     if not qp.diagonal or len(R) > 1 or R.shape[1] >= qp.n:
         return None
-    return qp.prepared(_PAIRS, lambda _: _pairs(R[0])) if qp.shares_constraints else None
+    return qp.prepare_once(_PAIRS, lambda _: _pairs(R[0])) if qp.shares_constraints else None
 
 
 def peak(*values: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseProgram
 from pear.solvers.base import Candidate, Start
 from pear.solvers.interior_point import dense
 
@@ -16,7 +15,7 @@ def solve(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = No
         tol: bound on the scaled residuals and on the mean complementarity.
         start: where a sparse program starts or goes on from; a dense batch starts afresh.
     """
-    if isinstance(qp, SparseProgram):
+    if qp.is_sparse:
         from pear.solvers.interior_point import sparse  # brings numba, which dense programs do not need
 
         return sparse.solve(qp, tol, start)

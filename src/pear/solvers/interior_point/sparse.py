@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pear.optimality.active import guess_active
 from pear.optimality.point import ActiveSet, Duals, Status
-from pear.problem.sparse import SparseProgram
+from pear.problem.canonical import QuadraticProgram
 from pear.solvers.base import Candidate, Start, empty_candidate
 from pear.solvers.interior_point.method import InteriorPoint
 from pear.solvers.linalg.ordering import Array
@@ -24,7 +24,7 @@ logger = logging.getLogger("pear")
 _EQUILIBRATIONS = 10
 
 
-def solve(qp: SparseProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
+def solve(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
     """Solve every sample to about ``tol``; the point of one that fails is its best iterate.
 
     Args:
@@ -46,10 +46,9 @@ def solve(qp: SparseProgram, tol: float, start: Start | Candidate | None = None)
     return replace(candidate, guess=guess, resume=begun, exhausted=not bool((candidate.status == Status.SOLVED).any()))
 
 
-def _begin(qp: SparseProgram, i: int, start: Start | None) -> Interior | None:
+def _begin(qp: QuadraticProgram, i: int, start: Start | None) -> Interior | None:
     at = torch.tensor([i])
     sample = qp[at]
-    assert isinstance(sample, SparseProgram)
     warm = start is not None and bool(start.has_start[i])
     return Interior.of(sample, (start.x[at], start.duals[at]) if start is not None and warm else None)
 
@@ -60,11 +59,11 @@ class Interior:
     Inside, rows and columns are equilibrated: neither shifts nor measures may depend on the units of a row or variable.
     """
 
-    def __init__(self, qp: SparseProgram, scaled: Scaled, method: InteriorPoint) -> None:
+    def __init__(self, qp: QuadraticProgram, scaled: Scaled, method: InteriorPoint) -> None:
         self._qp, self._scaled, self._method = qp, scaled, method
 
     @classmethod
-    def of(cls, qp: SparseProgram, start: tuple[Tensor, Duals] | None = None) -> Interior | None:
+    def of(cls, qp: QuadraticProgram, start: tuple[Tensor, Duals] | None = None) -> Interior | None:
         """At its start, for a batch of one; None where its systems would fill up.
 
         Args:
@@ -113,14 +112,14 @@ class Scaled(NamedTuple):
     columns: Array
 
 
-def scaled(qp: SparseProgram) -> Scaled:
+def scaled(qp: QuadraticProgram) -> Scaled:
     """The equilibrated matrices of these programs, made once for a problem."""
-    return qp.prepared("interior", _analysed)
+    return qp.prepare_once("interior", _analysed)
 
 
-def _analysed(qp: SparseProgram) -> Scaled:
-    J = sparse.csr_array(sparse.vstack([qp.A.csr, qp.G.csr]))  # type: ignore[attr-defined]
-    H = sparse.csr_array(qp.H.csr)  # type: ignore[attr-defined]
+def _analysed(qp: QuadraticProgram) -> Scaled:
+    J = sparse.csr_array(sparse.vstack([qp.A.csr, qp.G.csr]))
+    H = sparse.csr_array(qp.H.csr)
     rows, columns = _equilibrated(H, J)
     by_column = sparse.diags_array(columns)
     H, J = sparse.csr_array(by_column @ H @ by_column), sparse.csr_array(sparse.diags_array(rows) @ J @ by_column)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pear.problem.canonical import matvec, tmatvec
+from pear.problem.matrix import matvec, tmatvec
 
 _BLOCK = 96  # rows up to which a GPU factors at once; larger matrices go by products of their halves, which are faster
 

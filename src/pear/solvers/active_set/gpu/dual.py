@@ -14,7 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram, row_squares, tmatvec
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import row_squares, tmatvec
 from pear.solvers.active_set.gpu.found import Found
 from pear.solvers.active_set.gpu.start import RUNNING, SINGULAR, stride
 from pear.solvers.linalg.rank import row_rank

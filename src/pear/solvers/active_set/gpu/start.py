@@ -12,7 +12,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram, matvec, row_squares
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec, row_squares
 from pear.solvers.active_set.layout import BASIC, FREE, UPPER, States
 
 MOVABLE, AT_LOWER, AT_UPPER, NOWHERE, UNBOUNDED = range(5)

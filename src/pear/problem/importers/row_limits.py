@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowLimits:
     """``low ≤ Mz ≤ high``: rows with two limits, as files have them.
 
     Attributes:
@@ -64,7 +64,7 @@ class Rows:
             fields["h"] = np.concatenate([self.high[above], -self.low[below]])
         return fields
 
-    def without_bounds(self, kept: NDArray[np.bool_] | None = None) -> tuple[Rows, Array, Array]:
+    def without_bounds(self, kept: NDArray[np.bool_] | None = None) -> tuple[RowLimits, Array, Array]:
         """The rows that are more than a bound, and the bounds (n,) that the others make: single entries of 1 or −1.
 
         Bounds that would exclude each other stay rows, so that a solve finds the problem infeasible.
@@ -86,7 +86,7 @@ class Rows:
         lb[crossed], ub[crossed] = -np.inf, np.inf
         general = np.ones(len(self.low), dtype=bool)
         general[single[~crossed[column]]] = False
-        return Rows(A[general], self.low[general], self.high[general], self.names, np.flatnonzero(general)), lb, ub
+        return RowLimits(A[general], self.low[general], self.high[general], self.names, np.flatnonzero(general)), lb, ub
 
 
 def limits(where: str, name: str, values: Any, absent: float) -> Array:

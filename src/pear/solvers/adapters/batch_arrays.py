@@ -14,7 +14,7 @@ from scipy import sparse
 from pear.optimality.point import Status
 from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
-from pear.problem.sparse import SparseMatrix
+from pear.problem.matrix import is_sparse
 from pear.solvers.base import Candidate, empty_candidate
 
 Array = NDArray[Any]
@@ -41,8 +41,8 @@ class Batch:
     def of(cls, qp: QuadraticProgram) -> Batch:
         """The arrays of ``qp``; no copy is made where it is on the CPU already."""
 
-        def numpy(value: Any) -> Array:
-            return value if isinstance(value, SparseMatrix) else value.detach().cpu().numpy()  # type: ignore[return-value]
+        def numpy(value: Any) -> Any:
+            return value if value.is_sparse else value.detach().cpu().numpy()
 
         integer = None if qp.integer is None or not qp.integer.any() else numpy(qp.integer)
         fields = {name: numpy(getattr(qp, name)) for name in ("H", "c", "A", "b", "G", "h", "lb", "ub")}
@@ -61,7 +61,7 @@ class Batch:
 
 def row(field: Any, i: int) -> Any:
     """What sample ``i`` has of a field that may be shared."""
-    if isinstance(field, SparseMatrix):
+    if is_sparse(field):
         return field.csr
     return field[0] if field.shape[0] == 1 else field[i]
 

@@ -11,11 +11,11 @@ from scipy import sparse
 
 from pear.errors import DataError, ProblemError
 from pear.problem.constraint_map import ConstraintMap
-from pear.problem.importers.rows import Array, Rows
+from pear.problem.importers.row_limits import Array, RowLimits
 from pear.problem.recourse import Penalty, Projection
 
 
-def constraint_map(rows: Rows, D: sparse.csr_array) -> ConstraintMap | None:
+def constraint_map(rows: RowLimits, D: sparse.csr_array) -> ConstraintMap | None:
     """The map of a problem made of these rows; None where nothing is predicted.
 
     Args:
@@ -29,7 +29,7 @@ def constraint_map(rows: Rows, D: sparse.csr_array) -> ConstraintMap | None:
     return ConstraintMap(b=b if b.nnz else None, h=h if h.nnz else None)
 
 
-def penalty(rows: Rows, little: Array, much: Array) -> Penalty:
+def penalty(rows: RowLimits, little: Array, much: Array) -> Penalty:
     """Prices (k,) of rows that fall short of a limit, and of those above one, as prices of a problem's rows."""
     equal, above, below = rows.kinds()
     h = np.concatenate([much[above], little[below]])
@@ -37,7 +37,7 @@ def penalty(rows: Rows, little: Array, much: Array) -> Penalty:
     return Penalty(b=(little[equal], much[equal]) if priced.any() else None, h=h if np.isfinite(h).any() else None)
 
 
-def predicted_rows(where: str, rows: Rows, names: Sequence[str] | str | None) -> NDArray[np.int_]:
+def predicted_rows(where: str, rows: RowLimits, names: Sequence[str] | str | None) -> NDArray[np.int_]:
     """Numbers of the rows whose right-hand sides are predicted.
 
     Raises:
@@ -61,14 +61,14 @@ def predicted_rows(where: str, rows: Rows, names: Sequence[str] | str | None) ->
     return at
 
 
-def without_limits(rows: Rows, at: NDArray[np.int_]) -> Rows:
+def without_limits(rows: RowLimits, at: NDArray[np.int_]) -> RowLimits:
     """The rows with 0 for the limits that are predicted."""
     low, high = rows.low.copy(), rows.high.copy()
     low[at], high[at] = np.where(np.isfinite(low[at]), 0.0, low[at]), np.where(np.isfinite(high[at]), 0.0, high[at])
-    return Rows(rows.matrix, low, high, rows.names, rows.numbers)
+    return RowLimits(rows.matrix, low, high, rows.names, rows.numbers)
 
 
-def recourse_of(where: str, rows: Rows, given: Any, predicted: Sequence[int] | NDArray[np.int_] = ()) -> Any:
+def recourse_of(where: str, rows: RowLimits, given: Any, predicted: Sequence[int] | NDArray[np.int_] = ()) -> Any:
     """A dictionary from names of rows to prices as a ``Penalty``; a ``Penalty`` or ``Projection`` stays as it is.
 
     Args:

@@ -20,7 +20,7 @@ _PASSES = 3
 
 
 @dataclass(frozen=True)
-class Units:
+class MilpUnits:
     """Row i is multiplied by ``rows[i]``; ``x_j = columns[j] x'_j``.
 
     Attributes:
@@ -31,7 +31,7 @@ class Units:
     columns: Array
 
     @classmethod
-    def of(cls, matrix: Any, integer: NDArray[np.bool_]) -> Units:
+    def of(cls, matrix: Any, integer: NDArray[np.bool_]) -> MilpUnits:
         """Units in which the coefficients of each row, and of each continuous column, lie around 1.
 
         Args:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem.cost_map import CostMap
-from pear.problem.importers.limits import constraint_map, predicted_rows, recourse_of, without_limits
-from pear.problem.importers.rows import Array, Rows, finite, limits, tensor
+from pear.problem.importers.predicted_rows import constraint_map, predicted_rows, recourse_of, without_limits
+from pear.problem.importers.row_limits import Array, RowLimits, finite, limits, tensor
 from pear.problem.model import Model
 from pear.problem.problem import Problem
 
@@ -22,7 +22,7 @@ Names = Sequence[str] | None
 
 
 @dataclass(frozen=True)
-class Arrays:
+class ModelArrays:
     """``½ zᵀQz + costsᵀz + offset`` under rows with two limits, bounds and integers; what an importer makes first.
 
     Attributes:
@@ -38,7 +38,7 @@ class Arrays:
     """
 
     where: str
-    rows: Rows
+    rows: RowLimits
     costs: Array
     lb: Array
     ub: Array
@@ -130,7 +130,7 @@ class Arrays:
         try:
             return Problem(
                 Q=None if self.Q is None else sparse.csr_array(self.Q),
-                **Rows(matrix, low, high, self.rows.names).fields(),
+                **RowLimits(matrix, low, high, self.rows.names).fields(),
                 lb=lb if np.isfinite(lb).any() else None,
                 ub=ub if np.isfinite(ub).any() else None,
                 sense=self.sense,

@@ -9,8 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
-from pear.problem.importers.arrays import Arrays, Names
-from pear.problem.importers.rows import Rows
+from pear.problem.importers.model_arrays import ModelArrays, Names
+from pear.problem.importers.row_limits import RowLimits
 from pear.problem.importers.source import package
 from pear.problem.model import Model
 
@@ -53,12 +53,12 @@ def from_gurobipy(model: Any, predicted: Names = None, rows: Names = None, recou
     return gurobi_arrays(model).model(predicted, limits=rows, recourse=recourse)
 
 
-def gurobi_arrays(model: Any) -> Arrays:
+def gurobi_arrays(model: Any) -> ModelArrays:
     """The arrays of an updated ``gurobipy.Model``."""
     return _with_ranges(_arrays(model))
 
 
-def _with_ranges(arrays: Arrays) -> Arrays:
+def _with_ranges(arrays: ModelArrays) -> ModelArrays:
     """Rows with two limits instead of equalities with a variable that Gurobi has added, named Rg and the row's name."""
     rows, place = arrays.rows, {name: i for i, name in enumerate(arrays.variables)}
     low, high = rows.low.copy(), rows.high.copy()
@@ -76,7 +76,7 @@ def _with_ranges(arrays: Arrays) -> Arrays:
     kept = np.setdiff1d(np.arange(len(arrays.costs)), added)
     return replace(
         arrays,
-        rows=Rows(sparse.csr_array(rows.matrix[:, kept]), low, high, rows.names),
+        rows=RowLimits(sparse.csr_array(rows.matrix[:, kept]), low, high, rows.names),
         costs=arrays.costs[kept],
         lb=arrays.lb[kept],
         ub=arrays.ub[kept],
@@ -86,17 +86,17 @@ def _with_ranges(arrays: Arrays) -> Arrays:
     )
 
 
-def _arrays(model: Any) -> Arrays:
+def _arrays(model: Any) -> ModelArrays:
     where = f"the Gurobi model {model.ModelName}" if model.ModelName else "the Gurobi model"
     _check(where, model)
     right, senses = np.array(model.getAttr("RHS"), dtype=float), np.array(model.getAttr("Sense"), dtype=str)
-    rows = Rows(
+    rows = RowLimits(
         sparse.csr_array(model.getA()) if len(right) else sparse.csr_array((0, model.NumVars)),
         np.where(senses == "<", -np.inf, right),
         np.where(senses == ">", np.inf, right),
         tuple(model.getAttr("ConstrName")),
     )
-    return Arrays(
+    return ModelArrays(
         where,
         rows,
         np.array(model.getAttr("Obj"), dtype=float),

@@ -8,8 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
-from pear.problem.importers.arrays import Arrays, Names
-from pear.problem.importers.rows import Rows
+from pear.problem.importers.model_arrays import ModelArrays, Names
+from pear.problem.importers.row_limits import RowLimits
 from pear.problem.importers.source import package
 from pear.problem.model import Model
 
@@ -59,7 +59,7 @@ def from_highs(model: Any, predicted: Names = None, rows: Names = None, recourse
     return highs_arrays(where, model).model(predicted, limits=rows, recourse=recourse)
 
 
-def highs_arrays(where: str, model: Any) -> Arrays:
+def highs_arrays(where: str, model: Any) -> ModelArrays:
     """The arrays of a ``HighsModel``."""
     lp = model.lp_
     if not lp.num_col_:
@@ -68,9 +68,9 @@ def highs_arrays(where: str, model: Any) -> Arrays:
         raise DataError(f"{where}: variable {semi}, which cannot be taken; write it with an integer variable and rows")
     names = tuple(lp.row_names_) or tuple(f"r{i}" for i in range(lp.num_row_))
     Q = curvature(model)
-    return Arrays(
+    return ModelArrays(
         where,
-        Rows(sparse.csr_array(matrix(lp)), np.array(lp.row_lower_), np.array(lp.row_upper_), names),
+        RowLimits(sparse.csr_array(matrix(lp)), np.array(lp.row_lower_), np.array(lp.row_upper_), names),
         np.array(lp.col_cost_),
         np.array(lp.col_lower_),
         np.array(lp.col_upper_),

@@ -14,7 +14,7 @@ from pear.solvers.base import Projector, Start
 
 
 @dataclass
-class Verified:
+class VerifiedSolutions:
     """Exact solutions of a batch of programs.
 
     Attributes:

@@ -1,0 +1,220 @@
+"""The matrices of a program: dense tensors and sparse matrices, behind one set of operations.
+
+A matrix of a program is either a tensor (B or 1, r, n) or a ``SparseMatrix`` of shape (1, r, n). Both have ``shape``,
+``is_sparse``, ``abs``, ``any``, ``diagonal``, ``index_select`` and ``mT``. The functions below are the operations that
+tensors do not have as methods. No other module asks which of the two kinds a matrix is, unless it needs the non-zeros.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+Matrix = Any
+"""A tensor (B or 1, r, n), or a ``SparseMatrix``."""
+
+
+class SparseMatrix:
+    """A float64 matrix shared by all samples, in SciPy's CSR form, on the CPU.
+
+    It has the methods of a tensor that programs use, with the same meaning.
+
+    Args:
+        csr: (r, n); it is not copied.
+        shared: True for the shape (1, r, n) of a matrix of a program, False for (r, n).
+
+    Example:
+        >>> from scipy import sparse
+        >>> from pear.problem.matrix import SparseMatrix
+        >>> SparseMatrix(sparse.csr_array([[1.0, 0.0, 2.0]])).shape
+        (1, 3)
+    """
+
+    is_sparse = True
+    dtype = torch.float64
+    device = torch.device("cpu")
+
+    def __init__(self, csr: sparse.csr_array, shared: bool = False) -> None:
+        self.csr = csr
+        self._shared = shared
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(r, n), or (1, r, n) in a program."""
+        rows, columns = self.csr.shape
+        return (1, rows, columns) if self._shared else (rows, columns)
+
+    @property
+    def ndim(self) -> int:
+        """2, or 3 in a program."""
+        return len(self.shape)
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries."""
+        return int(self.csr.nnz)
+
+    @cached_property
+    def mT(self) -> SparseMatrix:  # noqa: N802 (the name that tensors have)
+        """The transposed matrix."""
+        return SparseMatrix(sparse.csr_array(self.csr.T), self._shared)
+
+    @cached_property
+    def _abs(self) -> SparseMatrix:
+        return SparseMatrix(abs(self.csr), self._shared)
+
+    def abs(self) -> SparseMatrix:
+        """Absolute values."""
+        return self._abs
+
+    def any(self) -> bool:
+        """True where some entry is not zero."""
+        return bool(self.csr.data.any())
+
+    def isfinite(self) -> Tensor:
+        """Shape (1, 1), bool: every entry is finite."""
+        return torch.tensor([[bool(np.isfinite(self.csr.data).all())]])
+
+    def unsqueeze(self, dim: int) -> SparseMatrix:
+        """The same matrix with the shape (1, r, n) that it has in a program."""
+        assert dim == 0
+        return self._in_program
+
+    @cached_property
+    def _in_program(self) -> SparseMatrix:
+        return SparseMatrix(self.csr, shared=True)
+
+    def to(self, *args: Any, **kwargs: Any) -> SparseMatrix:
+        """Itself. ``Problem.to`` refuses to move a sparse problem to another device."""
+        return self
+
+    def __getitem__(self, index: Any) -> SparseMatrix:
+        """Itself: an index selects samples, and every sample has the same matrix."""
+        return self
+
+    def index_select(self, dim: int, index: Tensor) -> SparseMatrix:
+        """Some rows (``dim`` 1) or some columns (``dim`` 2) of a matrix of a program."""
+        chosen = index.numpy()
+        return SparseMatrix(self.csr[chosen] if dim == 1 else self.csr[:, chosen], shared=True)
+
+    def __mul__(self, units: Tensor) -> SparseMatrix:
+        """Every column times its entry of ``units`` (n,)."""
+        return SparseMatrix(sparse.csr_array(self.csr @ sparse.diags_array(units.double().numpy())), self._shared)
+
+    @cached_property
+    def _diagonal(self) -> Tensor:
+        return torch.from_numpy(self.csr.diagonal()).unsqueeze(0)
+
+    def diagonal(self, dim1: int = 1, dim2: int = 2) -> Tensor:
+        """The diagonal of a square matrix, (1, n)."""
+        return self._diagonal
+
+    @cached_property
+    def row_squares(self) -> Tensor:
+        """The squared length of each row, (1, r)."""
+        return torch.from_numpy(np.asarray(self.csr.multiply(self.csr).sum(1)).reshape(1, -1).astype(float))
+
+    def __repr__(self) -> str:
+        return f"SparseMatrix(shape={self.shape}, nnz={self.nnz})"
+
+
+class _SparseProduct(torch.autograd.Function):
+    """A sparse matrix times every row of a batch."""
+
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor, matrix: SparseMatrix) -> Tensor:
+        ctx.matrix = matrix
+        return _times_rows(matrix, vectors)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, up: Tensor) -> tuple[Tensor, None]:
+        return _times_rows(ctx.matrix.mT, up), None
+
+
+def _times_rows(matrix: SparseMatrix, vectors: Tensor) -> Tensor:
+    rows = vectors.detach().to(torch.float64).contiguous().numpy()
+    result = np.empty((len(rows), matrix.csr.shape[0]))
+    for i in range(len(rows)):  # one after another: a block product would first copy the batch in the other order
+        result[i] = matrix.csr @ rows[i]
+    return torch.from_numpy(result)
+
+
+def matvec(matrix: Matrix, vector: Tensor) -> Tensor:
+    """``M x`` for every sample: (B or 1, r, n) times (B, n) gives (B, r), in one GEMM where the matrix is shared."""
+    if matrix.is_sparse:
+        product: Tensor = _SparseProduct.apply(vector, matrix)
+        return product
+    if matrix.shape[0] == 1:
+        return vector @ matrix[0].mT
+    return torch.bmm(matrix, vector.unsqueeze(-1)).squeeze(-1)
+
+
+def tmatvec(matrix: Matrix, vector: Tensor) -> Tensor:
+    """``Mᵀ y`` for every sample: (B or 1, r, n) and (B, r) give (B, n)."""
+    if matrix.is_sparse:
+        product: Tensor = _SparseProduct.apply(vector, matrix.mT)
+        return product
+    if matrix.shape[0] == 1:
+        return vector @ matrix[0]
+    return torch.bmm(vector.unsqueeze(1), matrix).squeeze(1)
+
+
+def plus_matvec(base: Tensor, matrix: Matrix, vector: Tensor, scale: float = 1.0) -> Tensor:
+    """``scale · base + M x``, (B, r), in one operation where a dense matrix is shared."""
+    if matrix.shape[0] == 1 and not matrix.is_sparse:
+        return torch.addmm(base, vector, matrix[0].mT, beta=scale)
+    return scale * base + matvec(matrix, vector)
+
+
+def plus_tmatvec(base: Tensor, matrix: Matrix, vector: Tensor) -> Tensor:
+    """``base + Mᵀ y``, (B, n), in one operation where a dense matrix is shared."""
+    if matrix.shape[0] == 1 and not matrix.is_sparse:
+        return torch.addmm(base, vector, matrix[0])
+    return base + tmatvec(matrix, vector)
+
+
+def row_squares(matrix: Matrix) -> Tensor:
+    """The squared length of each row of (B or 1, r, n), shape (B or 1, r)."""
+    squared: Tensor = matrix.row_squares if matrix.is_sparse else (matrix * matrix).sum(2)
+    return squared
+
+
+def within(matrix: Matrix, limit: float) -> Tensor:
+    """Whether every entry of each (r, n) matrix is a number of at most ``limit`` in size, (B or 1,) bool."""
+    entries = torch.from_numpy(matrix.csr.data)[None] if matrix.is_sparse else matrix.flatten(1)
+    return (entries.abs() <= limit).all(1)
+
+
+def sample_of(field: Matrix, i: int) -> Any:
+    """The part of a field that belongs to sample ``i``, as a numpy array or SciPy CSR matrix.
+
+    Args:
+        field: a matrix, or a vector (B or 1, r), which all samples share where its leading dimension is 1.
+        i: position in the batch.
+    """
+    return field.csr if field.is_sparse else field[0 if field.shape[0] == 1 else i].cpu().numpy()
+
+
+def is_sparse(value: Any) -> bool:
+    """True for a ``SparseMatrix``, for SciPy's sparse matrices and for torch's sparse tensors."""
+    return sparse.issparse(value) or (
+        value.layout is not torch.strided if isinstance(value, Tensor) else isinstance(value, SparseMatrix)
+    )
+
+
+def to_csr(value: Any) -> sparse.csr_array:
+    """A matrix (r, n) of any kind, dense or sparse, in SciPy's CSR form; shares memory where it can."""
+    if isinstance(value, SparseMatrix):
+        return value.csr
+    if isinstance(value, Tensor) and is_sparse(value):
+        coo = value.detach().to_sparse_coo().coalesce()
+        value = sparse.coo_array((coo.values().numpy(), tuple(coo.indices().numpy())), shape=tuple(coo.shape))
+    elif isinstance(value, Tensor):
+        value = value.detach().cpu().numpy()
+    return sparse.csr_array(value)
