@@ -70,7 +70,7 @@ def test_wide_tables_and_formulas_scroll_in_their_own_box(site: Path, browser: B
 def test_the_search_works_from_files(site: Path, browser: Browser) -> None:
     view = browser.look(site / "index.html", 1300, SEARCH)
     assert not view.console
-    assert any("doors/files.html" in link for link in view.told), view.told
+    assert any("integrations/files.html" in link for link in view.told), view.told
 
 
 def test_formulas_are_converted_when_the_site_is_built(site: Path) -> None:
