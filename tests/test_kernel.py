@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import triton_reference
+from pear.bench import gpu_methods
 from pear.bench.families import flow_balance
 from pear.optimality.verify import verify
 from pear.problem.canonical import QuadraticProgram
@@ -397,3 +398,15 @@ def test_no_room_for_another_term(monkeypatch: pytest.MonkeyPatch) -> None:
         assert bool(found.no_room.any())
         assert plan.adapt(found)
         assert plan.state == state
+
+
+def test_the_benchmark_forces_each_method() -> None:
+    for name, method in (("primal", VertexPrimal), ("dual", DualMethod)):
+        qp = PROGRAMS["knapsack"]
+        prepare = gpu_methods.METHODS[name]
+        assert prepare is not None
+        plan = prepare(qp)
+        assert plan is not None
+        assert bool(plan.solve(qp).optimal.all())
+        assert isinstance(plan.method, method)
+        assert (prepare(grid(6)) is None) == (name == "primal")
