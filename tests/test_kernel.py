@@ -79,19 +79,19 @@ PROGRAMS = {
 every_program = pytest.mark.parametrize("name", PROGRAMS)
 
 
-def planned(qp: QuadraticProgram, start: str = "feasible") -> gpu.GPUPlan:
-    """A plan that stays with its start."""
-    plan = gpu.prepare(qp) if start == "feasible" else gpu.GPUPlan(DualMethod.of(qp, 32))
+def planned(qp: QuadraticProgram, method: str = "primal") -> gpu.GPUPlan:
+    """A plan that stays with its method."""
+    plan = gpu.prepare(qp) if method == "primal" else gpu.GPUPlan(DualMethod.of(qp, 32))
     assert plan is not None
     plan.settled = True
     return plan
 
 
 @every_program
-@pytest.mark.parametrize("start", ["feasible", "free"])
-def test_solutions_and_projections(name: str, start: str) -> None:
+@pytest.mark.parametrize("method", ["primal", "dual"])
+def test_solutions_and_projections(name: str, method: str) -> None:
     qp = PROGRAMS[name]
-    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, planned(qp, start))
+    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, planned(qp, method))
     assert here.status.tolist() == there.status.tolist() == [0] * qp.batch
     torch.testing.assert_close(there.x, here.x, rtol=1e-12, atol=1e-13)
     assert bool(there.working.same(here.working).all())
@@ -172,13 +172,13 @@ def test_flat_curvature_does_not_end() -> None:
     assert not bool(planned(flat).solve(flat).optimal.any())
 
 
-# ------------------------------------------------------------------------------- from the minimum without constraints
+# -------------------------------------------------------------------------------------------------- the dual method
 
 
 @every_program
 def test_a_known_inverse(name: str) -> None:
     qp = PROGRAMS[name]
-    plan = planned(qp, "free")
+    plan = planned(qp, "dual")
     expected, found = plan.solve(qp), plan.solve(qp, plan.curvature(qp, torch.linalg.inv(qp.H)))
     assert bool(found.optimal.all())
     torch.testing.assert_close(found.x, expected.x, rtol=1e-12, atol=1e-13)
@@ -222,9 +222,9 @@ def test_a_singular_curvature_is_said_and_the_others_are_solved(
     monkeypatch.setattr(invert, "LAUNCH", {most: (1, 255)})
     qp = program(9, A=torch.ones(1, 1, 9), b=torch.ones(1, 1), ub=torch.ones(1, 9))
     H = flat_in_one(9, whole)
-    expected = planned(qp, "free").solve_all(replace(qp, H=program(9, own_Q=True).H), torch.stack([qp.c, -qp.c]))
+    expected = planned(qp, "dual").solve_all(replace(qp, H=program(9, own_Q=True).H), torch.stack([qp.c, -qp.c]))
     H[3, 0, 0] = torch.nan
-    found = planned(qp, "free").solve_all(replace(qp, H=H), torch.stack([qp.c, -qp.c]))
+    found = planned(qp, "dual").solve_all(replace(qp, H=H), torch.stack([qp.c, -qp.c]))
     assert found.singular.tolist() == 2 * [False, True, False, False]
     assert not bool(found.optimal[found.singular].any())
     torch.testing.assert_close(found.x[[0, 2, 4, 6]], expected.x[[0, 2, 4, 6]], rtol=1e-12, atol=1e-13)
@@ -233,25 +233,25 @@ def test_a_singular_curvature_is_said_and_the_others_are_solved(
 def test_costs_do_not_follow_each_other() -> None:
     qp = PROGRAMS["own rows"]
     costs = torch.stack([qp.c, qp.c.flip(0, 1)])
-    both, plan = planned(qp, "free").solve_all(qp, costs), planned(qp)
+    both, plan = planned(qp, "dual").solve_all(qp, costs), planned(qp)
     for found, cost in zip(both.x.split(qp.batch), costs, strict=True):
         torch.testing.assert_close(found, plan.solve(replace(qp, c=cost)).x, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize(("ub", "start"), [(0.01, "VertexPrimal"), (10.0, "DualMethod")])
-def test_the_first_batch_says_where_to_start(ub: float, start: str) -> None:
+@pytest.mark.parametrize(("ub", "method"), [(0.01, "VertexPrimal"), (10.0, "DualMethod")])
+def test_the_first_batch_chooses_the_method(ub: float, method: str) -> None:
     """Where most variables are free the plan goes over; the second batch is the same."""
     qp = program(9, lb=-ub * torch.ones(1, 9), ub=ub * torch.ones(1, 9))
     plan = gpu.prepare(qp)
     assert plan is not None
     first = plan.solve(qp)
-    assert plan.state[0] == start
+    assert plan.state[0] == method
     second = plan.solve(qp)
     assert bool(first.optimal.all() & second.optimal.all())
     torch.testing.assert_close(second.x, first.x, rtol=1e-12, atol=1e-13)
 
 
-def test_a_crowded_batch_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_without_room_does_not_choose_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that end for want of room have few variables free, wherever the solutions are."""
     monkeypatch.setattr(PrimalMethod, "rooms", {4: (1, 255), 32: (1, 255)})
     qp = program(16, lb=-10 * torch.ones(1, 16), ub=10 * torch.ones(1, 16))
@@ -274,7 +274,7 @@ def test_constraints_are_dropped_on_the_way(seed: int) -> None:
     h = 0.05 + 0.1 * torch.rand(1, 24, generator=generator, dtype=torch.float64)
     qp = program(8, seed=seed, own_Q=True, G=G, h=h, lb=-torch.ones(1, 8), ub=torch.ones(1, 8))
     qp = replace(qp, c=10 * qp.c)
-    found = planned(qp, "free").solve(qp)
+    found = planned(qp, "dual").solve(qp)
     assert bool(found.optimal.all())
     torch.testing.assert_close(found.x, active_set.solve(qp, 0.0, active_set.prepare(qp)).x, rtol=1e-11, atol=1e-12)
 
@@ -327,14 +327,14 @@ def test_contradicting_rows_are_not_solved() -> None:
     b = torch.ones(4, 2)
     b[1, 1] = 2.0  # of two equal rows
     qp = program(6, A=torch.ones(1, 2, 6), b=b)
-    plan = planned(qp, "free")
+    plan = planned(qp, "dual")
     found = active_set._on_gpu(qp, plan)
     assert verify(qp, found.x, found.duals, found.working).solved.tolist() == [True, False, True, True]
-    assert not plan.adapt(plan.solve(qp))  # another start would not find a point, either
+    assert not plan.adapt(plan.solve(qp))  # the primal method would not find a point, either
 
 
-def test_where_it_fails_the_feasible_start_comes_back() -> None:
-    """A curvature that is singular without the constraints: the one start cannot, the other one can."""
+def test_where_the_dual_method_fails_the_primal_one_comes_back() -> None:
+    """A curvature that is singular without the constraints: the dual method cannot, the primal one can."""
     qp = program(6, A=torch.ones(1, 1, 6), b=torch.ones(1, 1), ub=torch.ones(1, 6))
     plan = gpu.prepare(qp)
     assert plan is not None
@@ -374,7 +374,7 @@ def test_many_rows_are_for_the_dual_method() -> None:
 
 def test_a_batch_that_memory_has_no_room_for_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     qp = PROGRAMS["box"]
-    plan = planned(qp, "free")
+    plan = planned(qp, "dual")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=10**6))
     fits = [plan.fits(B, torch.device("cuda")) for B in (10, 100)]
     assert fits == [True, False]
@@ -385,11 +385,11 @@ def test_a_batch_that_memory_has_no_room_for_is_not_taken(monkeypatch: pytest.Mo
 def test_contradicting_inequalities_do_not_end() -> None:
     h = torch.tensor([[1.0, 0.0], [1.0, -2.0], [1.0, 0.0], [1.0, 0.5]])
     qp = program(6, G=torch.stack([torch.ones(6), -torch.ones(6)])[None], h=h, lb=torch.full((1, 6), -torch.inf))
-    assert planned(qp, "free").solve(qp).optimal.tolist() == [True, False, True, True]
+    assert planned(qp, "dual").solve(qp).optimal.tolist() == [True, False, True, True]
 
 
 def test_no_room_for_another_term(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is more room first, and where there is none the feasible start comes back."""
+    """There is more room first, and where there is none the primal method comes back."""
     monkeypatch.setattr(DualMethod, "rooms", (2, 4))
     qp = program(8, ub=1e-3 * torch.ones(1, 8))
     plan = gpu.GPUPlan(DualMethod.of(qp, 2), settled=True, _primal=VertexPrimal.of(program(8)))

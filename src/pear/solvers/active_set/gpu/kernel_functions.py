@@ -7,16 +7,8 @@ import triton.language as tl
 
 from pear.solvers.active_set.gpu import kernel_codes
 
-FREE = tl.constexpr(kernel_codes.FREE)
-AT_LOWER = tl.constexpr(kernel_codes.AT_LOWER)
-AT_UPPER = tl.constexpr(kernel_codes.AT_UPPER)
-NOWHERE = tl.constexpr(kernel_codes.NOWHERE)
-UNBOUNDED = tl.constexpr(kernel_codes.UNBOUNDED)
-RUNNING = tl.constexpr(kernel_codes.RUNNING)
-OPTIMAL = tl.constexpr(kernel_codes.OPTIMAL)
-NO_ROOM = tl.constexpr(kernel_codes.NO_ROOM)
-SINGULAR = tl.constexpr(kernel_codes.SINGULAR)
-INFEASIBLE = tl.constexpr(kernel_codes.INFEASIBLE)
+FREE, AT_LOWER, AT_UPPER, NOWHERE, UNBOUNDED = map(tl.constexpr, kernel_codes.PLACES)
+RUNNING, OPTIMAL, NO_ROOM, SINGULAR, INFEASIBLE = map(tl.constexpr, kernel_codes.OUTCOMES)
 
 
 # Triton reads annotations as code, so that there can be none but its own.
