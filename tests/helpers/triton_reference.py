@@ -15,6 +15,16 @@ from typing import Any
 
 import numpy as np
 
+KERNEL_FILES = (
+    "primal_kernel",
+    "dual_kernel",
+    "inverse_kernel",
+    "projection_kernels",
+    "working_set_terms",
+    "kernel_functions",
+)
+"""The files of the GPU's active-set method that import Triton."""
+
 _program = 0
 
 
@@ -168,9 +178,7 @@ def modules() -> dict[str, types.ModuleType]:
 @contextmanager
 def in_place(monkeypatch: Any) -> Iterator[None]:
     """Within it our kernels are run by this reference."""
-    ours = [
-        f"pear.solvers.active_set.gpu.{name}" for name in ("descend", "ascend", "invert", "project", "terms", "parts")
-    ]
+    ours = [f"pear.solvers.active_set.gpu.{name}" for name in KERNEL_FILES]
     for name, module in modules().items():
         monkeypatch.setitem(sys.modules, name, module)
     for name in ours:

@@ -33,7 +33,7 @@ from pear.sensitivity.curvature import is_convex
 from pear.sensitivity.reduced import ReducedKKT
 from pear.sensitivity.sparse_reduced import SparseReduced
 from pear.solvers.active_set import batch, layout
-from pear.solvers.active_set.gpu import batch as gpu
+from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.base import empty_candidate
 
 CHECKS: dict[tuple[str, str], Callable[[], None]] = {}
@@ -207,7 +207,7 @@ def _() -> None:
 # ----------------------------------------------------------------------------------------------------- the GPU's kernel
 
 
-def kernel_solves(H: Any, cost: list[float], **fields: Any) -> gpu.Descent:
+def kernel_solves(H: Any, cost: list[float], **fields: Any) -> gpu.KernelSolution:
     """A program on the kernel's own source, by a reference of Triton's language, which stays for the projection."""
     qp = program(H, cost, **fields)
     plan = gpu.prepare(qp)
@@ -215,11 +215,10 @@ def kernel_solves(H: Any, cost: list[float], **fields: Any) -> gpu.Descent:
     return plan.solve(qp)
 
 
-def with_inverse(found: gpu.Descent, change: Any) -> gpu.Descent:
+def with_inverse(found: gpu.KernelSolution, change: Any) -> gpu.KernelSolution:
     """The same with another inverse of its reduced systems."""
-    *others, M = found._launch.kept
-    found._launch.kept = (*others, change(M))
-    return found
+    *others, M = found.kept
+    return replace(found, kept=(*others, change(M)))
 
 
 def program(H: Any, cost: list[float], **fields: Any) -> QuadraticProgram:
@@ -234,7 +233,7 @@ def _() -> None:
     """The second variable moves by 1e-10 of what the first does, and meets its bound."""
     with pytest.MonkeyPatch.context() as patch, triton_reference.in_place(patch):
         found = kernel_solves([[1.0, -10.0], [-10.0, 1e11]], [-1.0, -10.0], ub=[INF, 1.3e-10])
-    assert bool(found.ended.all())
+    assert bool(found.optimal.all())
     assert float(found.x[0, 1]) == 1.3e-10
 
 

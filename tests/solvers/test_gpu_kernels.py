@@ -16,10 +16,12 @@ from torch import Tensor
 from pear.optimality.verify import verify
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.active_set import solve as active_set
-from pear.solvers.active_set.gpu import batch as gpu
-from pear.solvers.active_set.gpu import primal
-from pear.solvers.active_set.gpu.dual import FreeStart
-from pear.solvers.active_set.gpu.start import RUNNING, SINGULAR
+from pear.solvers.active_set.gpu import gpu_plan as gpu
+from pear.solvers.active_set.gpu import primal_method
+from pear.solvers.active_set.gpu.dual_method import DualMethod
+from pear.solvers.active_set.gpu.kernel_codes import RUNNING, SINGULAR
+from pear.solvers.active_set.gpu.primal_method import PrimalMethod, VertexPrimal
+from pear_lab.benchmarks import gpu_methods
 from pear_lab.benchmarks.families import flow_balance
 
 
@@ -77,19 +79,19 @@ PROGRAMS = {
 every_program = pytest.mark.parametrize("name", PROGRAMS)
 
 
-def planned(qp: QuadraticProgram, start: str = "feasible") -> gpu.GPUPlan:
-    """A plan that stays with its start."""
-    plan = gpu.prepare(qp) if start == "feasible" else gpu.GPUPlan(FreeStart.of(qp), 32)
+def planned(qp: QuadraticProgram, method: str = "primal") -> gpu.GPUPlan:
+    """A plan that stays with its method."""
+    plan = gpu.prepare(qp) if method == "primal" else gpu.GPUPlan(DualMethod.of(qp, 32))
     assert plan is not None
-    plan._settled = True
+    plan.settled = True
     return plan
 
 
 @every_program
-@pytest.mark.parametrize("start", ["feasible", "free"])
-def test_solutions_and_projections(name: str, start: str) -> None:
+@pytest.mark.parametrize("method", ["primal", "dual"])
+def test_solutions_and_projections(name: str, method: str) -> None:
     qp = PROGRAMS[name]
-    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, planned(qp, start))
+    here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, planned(qp, method))
     assert here.status.tolist() == there.status.tolist() == [0] * qp.batch
     torch.testing.assert_close(there.x, here.x, rtol=1e-12, atol=1e-13)
     assert bool(there.working.same(here.working).all())
@@ -109,17 +111,16 @@ def test_a_plan_serves_every_cost() -> None:
 
 def test_more_free_variables_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel says that it has no room left, and the plan makes more."""
-    for module in (gpu, primal):
-        monkeypatch.setattr(module, "SLOTS", {4: (1, 255), 32: (1, 255)})
+    monkeypatch.setattr(PrimalMethod, "rooms", {4: (1, 255), 32: (1, 255)})
     qp = PROGRAMS["portfolio"]
     plan = planned(qp)
-    plan.slots = 4
+    plan.method = replace(plan.method, room=4)
     found = plan.solve(qp)
-    assert bool(found.crowded.any())
-    assert not bool((found.ended & found.crowded).any())
-    assert plan.learn(found)
-    assert bool(plan.solve(qp).ended.all())
-    assert not plan.learn(plan.solve(qp))
+    assert bool(found.no_room.any())
+    assert not bool((found.optimal & found.no_room).any())
+    assert plan.adapt(found)
+    assert bool(plan.solve(qp).optimal.all())
+    assert not plan.adapt(plan.solve(qp))
 
 
 def test_one_cost_after_another() -> None:
@@ -127,7 +128,7 @@ def test_one_cost_after_another() -> None:
     qp = PROGRAMS["own rows"]
     costs = torch.stack([qp.c, qp.c.flip(0, 1)])
     both, plan = planned(qp).solve_all(qp, costs), planned(qp)
-    assert bool(both.ended.all())
+    assert bool(both.optimal.all())
     for found, cost in zip(both.x.split(qp.batch), costs, strict=True):
         torch.testing.assert_close(found, plan.solve(replace(qp, c=cost)).x, rtol=1e-12, atol=1e-13)
     torch.testing.assert_close(both.curvature, (qp.H @ both.x.T).mT[0], rtol=1e-12, atol=1e-13)
@@ -135,11 +136,11 @@ def test_one_cost_after_another() -> None:
 
 @pytest.mark.parametrize("few", [0, 256])
 def test_costs_of_few_samples_are_searched_for_at_once(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(primal, "_FEW_BLOCKS", few)
+    monkeypatch.setattr(primal_method, "_FEW_BLOCKS", few)
     qp = PROGRAMS["knapsack"]
     costs = torch.stack([qp.c, -qp.c, qp.c.flip(0)])
     every, plan, e = planned(qp).solve_all(qp, costs), planned(qp), qp.c.flip(1).contiguous()
-    assert bool(every.ended.all())
+    assert bool(every.optimal.all())
     for found, cost in zip(every.x.split(qp.batch), costs, strict=True):
         torch.testing.assert_close(found, plan.solve(replace(qp, c=cost)).x, rtol=1e-12, atol=1e-13)
     torch.testing.assert_close(every.project(e)[0], plan.solve(qp).project(e)[0], rtol=1e-12, atol=1e-13)
@@ -148,8 +149,9 @@ def test_costs_of_few_samples_are_searched_for_at_once(few: int, monkeypatch: py
 def test_what_has_not_converged_is_said() -> None:
     qp = PROGRAMS["portfolio"]
     found = planned(qp).solve(qp)
-    *others, M = found._launch.kept
-    found._launch.kept = (*others, M * torch.tensor([1.0, 1.3, 1.0, 1.0], dtype=torch.float64)[:, None, None])
+    *others, M = found.kept
+    wrong = M * torch.tensor([1.0, 1.3, 1.0, 1.0], dtype=torch.float64)[:, None, None]
+    found = replace(found, kept=(*others, wrong))
     assert found.project(qp.c.flip(1))[1].tolist() == [True, False, True, True]
 
 
@@ -161,24 +163,24 @@ def test_a_sample_without_a_feasible_point_does_not_end() -> None:
     b = torch.ones(4, 2)
     b[1, 1] = 2.0  # of two equal rows
     qp = program(6, A=torch.ones(1, 2, 6), b=b)
-    assert planned(qp).solve(qp).ended.tolist() == [True, False, True, True]
+    assert planned(qp).solve(qp).optimal.tolist() == [True, False, True, True]
 
 
 def test_flat_curvature_does_not_end() -> None:
     qp = program(3, lb=-torch.ones(1, 3), ub=torch.ones(1, 3))
     flat = replace(qp, H=torch.zeros_like(qp.H))
-    assert not bool(planned(flat).solve(flat).ended.any())
+    assert not bool(planned(flat).solve(flat).optimal.any())
 
 
-# ------------------------------------------------------------------------------- from the minimum without constraints
+# -------------------------------------------------------------------------------------------------- the dual method
 
 
 @every_program
 def test_a_known_inverse(name: str) -> None:
     qp = PROGRAMS[name]
-    plan = planned(qp, "free")
-    expected, found = plan.solve(qp), plan.solve(qp, plan.known(qp, torch.linalg.inv(qp.H)))
-    assert bool(found.ended.all())
+    plan = planned(qp, "dual")
+    expected, found = plan.solve(qp), plan.solve(qp, plan.curvature(qp, torch.linalg.inv(qp.H)))
+    assert bool(found.optimal.all())
     torch.testing.assert_close(found.x, expected.x, rtol=1e-12, atol=1e-13)
 
 
@@ -194,20 +196,20 @@ def flat_in_one(n: int, whole: bool) -> Tensor:
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 9, 12])
 def test_inverses_in_halves(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Matrices larger than a block holds, and of odd sizes."""
-    invert = import_module("pear.solvers.active_set.gpu.invert")
+    invert = import_module("pear.solvers.active_set.gpu.inverse_kernel")
     monkeypatch.setattr(invert, "LAUNCH", {2: (1, 255), 4: (1, 255)})
     H = program(n, own_Q=True).H
-    inverse, outcome = invert.inverted(H)
+    inverse, outcome = invert.invert(H)
     torch.testing.assert_close(inverse, torch.linalg.inv(H), rtol=1e-10, atol=1e-12)
     assert outcome.tolist() == [RUNNING] * 4
 
 
 def test_a_last_pivot_that_is_rounding_is_singular(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left of the last entry after the others may be positive, and is compared with the entry itself."""
-    invert = import_module("pear.solvers.active_set.gpu.invert")
+    invert = import_module("pear.solvers.active_set.gpu.inverse_kernel")
     monkeypatch.setattr(invert, "LAUNCH", {1: (1, 255)})
     off = torch.eye(5, dtype=torch.float64) - 0.2
-    assert invert.inverted(off @ program(5, B=16, own_Q=True).H @ off)[1].tolist() == [SINGULAR] * 16
+    assert invert.invert(off @ program(5, B=16, own_Q=True).H @ off)[1].tolist() == [SINGULAR] * 16
 
 
 @pytest.mark.parametrize("most", [4, 16])
@@ -216,53 +218,52 @@ def test_a_singular_curvature_is_said_and_the_others_are_solved(
     most: int, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where each half of it has an inverse; numbers that are none are not called singular."""
-    invert = import_module("pear.solvers.active_set.gpu.invert")
+    invert = import_module("pear.solvers.active_set.gpu.inverse_kernel")
     monkeypatch.setattr(invert, "LAUNCH", {most: (1, 255)})
     qp = program(9, A=torch.ones(1, 1, 9), b=torch.ones(1, 1), ub=torch.ones(1, 9))
     H = flat_in_one(9, whole)
-    expected = planned(qp, "free").solve_all(replace(qp, H=program(9, own_Q=True).H), torch.stack([qp.c, -qp.c]))
+    expected = planned(qp, "dual").solve_all(replace(qp, H=program(9, own_Q=True).H), torch.stack([qp.c, -qp.c]))
     H[3, 0, 0] = torch.nan
-    found = planned(qp, "free").solve_all(replace(qp, H=H), torch.stack([qp.c, -qp.c]))
-    assert found.unsound.tolist() == 2 * [False, True, False, False]
-    assert not bool(found.ended[found.unsound].any())
+    found = planned(qp, "dual").solve_all(replace(qp, H=H), torch.stack([qp.c, -qp.c]))
+    assert found.singular.tolist() == 2 * [False, True, False, False]
+    assert not bool(found.optimal[found.singular].any())
     torch.testing.assert_close(found.x[[0, 2, 4, 6]], expected.x[[0, 2, 4, 6]], rtol=1e-12, atol=1e-13)
 
 
 def test_costs_do_not_follow_each_other() -> None:
     qp = PROGRAMS["own rows"]
     costs = torch.stack([qp.c, qp.c.flip(0, 1)])
-    both, plan = planned(qp, "free").solve_all(qp, costs), planned(qp)
+    both, plan = planned(qp, "dual").solve_all(qp, costs), planned(qp)
     for found, cost in zip(both.x.split(qp.batch), costs, strict=True):
         torch.testing.assert_close(found, plan.solve(replace(qp, c=cost)).x, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize(("ub", "start"), [(0.01, "VertexStart"), (10.0, "FreeStart")])
-def test_the_first_batch_says_where_to_start(ub: float, start: str) -> None:
+@pytest.mark.parametrize(("ub", "method"), [(0.01, "VertexPrimal"), (10.0, "DualMethod")])
+def test_the_first_batch_chooses_the_method(ub: float, method: str) -> None:
     """Where most variables are free the plan goes over; the second batch is the same."""
     qp = program(9, lb=-ub * torch.ones(1, 9), ub=ub * torch.ones(1, 9))
     plan = gpu.prepare(qp)
     assert plan is not None
     first = plan.solve(qp)
-    assert plan.state[0] == start
+    assert plan.state[0] == method
     second = plan.solve(qp)
-    assert bool(first.ended.all() & second.ended.all())
+    assert bool(first.optimal.all() & second.optimal.all())
     torch.testing.assert_close(second.x, first.x, rtol=1e-12, atol=1e-13)
 
 
-def test_a_crowded_batch_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_without_room_does_not_choose_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that end for want of room have few variables free, wherever the solutions are."""
-    for module in (gpu, primal):
-        monkeypatch.setattr(module, "SLOTS", {4: (1, 255), 32: (1, 255)})
+    monkeypatch.setattr(PrimalMethod, "rooms", {4: (1, 255), 32: (1, 255)})
     qp = program(16, lb=-10 * torch.ones(1, 16), ub=10 * torch.ones(1, 16))
     plan = gpu.prepare(qp)
     assert plan is not None
-    plan.slots = 4
+    plan.method = replace(plan.method, room=4)
     first = plan.solve(qp)
-    assert bool(first.crowded.all())
-    assert plan.state == ("VertexStart", 4)
-    assert plan.learn(first)
-    assert bool(plan.solve(qp).ended.all())
-    assert plan.state == ("FreeStart", 64)
+    assert bool(first.no_room.all())
+    assert plan.state == ("VertexPrimal", 4)
+    assert plan.adapt(first)
+    assert bool(plan.solve(qp).optimal.all())
+    assert plan.state == ("DualMethod", 64)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -273,8 +274,8 @@ def test_constraints_are_dropped_on_the_way(seed: int) -> None:
     h = 0.05 + 0.1 * torch.rand(1, 24, generator=generator, dtype=torch.float64)
     qp = program(8, seed=seed, own_Q=True, G=G, h=h, lb=-torch.ones(1, 8), ub=torch.ones(1, 8))
     qp = replace(qp, c=10 * qp.c)
-    found = planned(qp, "free").solve(qp)
-    assert bool(found.ended.all())
+    found = planned(qp, "dual").solve(qp)
+    assert bool(found.optimal.all())
     torch.testing.assert_close(found.x, active_set.solve(qp, 0.0, active_set.prepare(qp)).x, rtol=1e-11, atol=1e-12)
 
 
@@ -315,7 +316,7 @@ KINDS = [
 @pytest.mark.parametrize("kind", [*KINDS, "curvatures of 1e-6 to 100"])
 def test_solutions_are_those_of_the_compiled_method(kind: str, seed: int) -> None:
     qp = drawn(kind, seed)
-    plan = gpu.GPUPlan(FreeStart.of(qp), 64, _settled=True)
+    plan = gpu.GPUPlan(DualMethod.of(qp, 64), settled=True)
     here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, plan)
     assert here.status.tolist() == [0] * 4
     assert bool(verify(qp, there.x, there.duals, there.working).solved.all())
@@ -326,26 +327,26 @@ def test_contradicting_rows_are_not_solved() -> None:
     b = torch.ones(4, 2)
     b[1, 1] = 2.0  # of two equal rows
     qp = program(6, A=torch.ones(1, 2, 6), b=b)
-    plan = planned(qp, "free")
+    plan = planned(qp, "dual")
     found = active_set._on_gpu(qp, plan)
     assert verify(qp, found.x, found.duals, found.working).solved.tolist() == [True, False, True, True]
-    assert not plan.learn(plan.solve(qp))  # another start would not find a point, either
+    assert not plan.adapt(plan.solve(qp))  # the primal method would not find a point, either
 
 
-def test_where_it_fails_the_feasible_start_comes_back() -> None:
-    """A curvature that is singular without the constraints: the one start cannot, the other one can."""
+def test_where_the_dual_method_fails_the_primal_one_comes_back() -> None:
+    """A curvature that is singular without the constraints: the dual method cannot, the primal one can."""
     qp = program(6, A=torch.ones(1, 1, 6), b=torch.ones(1, 1), ub=torch.ones(1, 6))
     plan = gpu.prepare(qp)
     assert plan is not None
     plan.solve(replace(qp, c=0.0 * qp.c))
-    assert plan.inverts
+    assert plan.needs_inverse
     flat = replace(qp, H=torch.diag_embed(torch.tensor([[1.0, 1.0, 1.0, 1.0, 1.0, 0.0]]).double()))
     found = plan.solve(flat)
-    assert bool(found.unsound.all())
-    assert plan.learn(found)
-    assert plan.state == ("VertexStart", 32)
-    assert bool(plan.solve(flat).ended.all())
-    assert not plan.learn(plan.solve(flat))
+    assert bool(found.singular.all())
+    assert plan.adapt(found)
+    assert plan.state == ("VertexPrimal", 32)
+    assert bool(plan.solve(flat).optimal.all())
+    assert not plan.adapt(plan.solve(flat))
 
 
 def grid(k: int) -> QuadraticProgram:
@@ -358,10 +359,10 @@ def grid(k: int) -> QuadraticProgram:
 
 def test_many_rows_are_for_the_dual_method() -> None:
     qp = grid(6)
-    assert qp.p > gpu._MOST_ROWS
+    assert qp.p > gpu._MAX_PRIMAL_ROWS
     plan = gpu.prepare(qp)
     assert plan is not None
-    assert plan.inverts
+    assert plan.needs_inverse
     here, there = active_set.solve(qp, 0.0, active_set.prepare(qp)), active_set._on_gpu(qp, plan)
     assert bool(verify(qp, there.x, there.duals, there.working).solved.all())
     torch.testing.assert_close(there.x, here.x, rtol=1e-12, atol=1e-13)
@@ -373,7 +374,7 @@ def test_many_rows_are_for_the_dual_method() -> None:
 
 def test_a_batch_that_memory_has_no_room_for_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     qp = PROGRAMS["box"]
-    plan = planned(qp, "free")
+    plan = planned(qp, "dual")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=10**6))
     fits = [plan.fits(B, torch.device("cuda")) for B in (10, 100)]
     assert fits == [True, False]
@@ -384,16 +385,28 @@ def test_a_batch_that_memory_has_no_room_for_is_not_taken(monkeypatch: pytest.Mo
 def test_contradicting_inequalities_do_not_end() -> None:
     h = torch.tensor([[1.0, 0.0], [1.0, -2.0], [1.0, 0.0], [1.0, 0.5]])
     qp = program(6, G=torch.stack([torch.ones(6), -torch.ones(6)])[None], h=h, lb=torch.full((1, 6), -torch.inf))
-    assert planned(qp, "free").solve(qp).ended.tolist() == [True, False, True, True]
+    assert planned(qp, "dual").solve(qp).optimal.tolist() == [True, False, True, True]
 
 
 def test_no_room_for_another_term(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is more room first, and where there is none the feasible start comes back."""
-    monkeypatch.setattr(gpu, "_TERMS", (2, 4))
+    """There is more room first, and where there is none the primal method comes back."""
+    monkeypatch.setattr(DualMethod, "rooms", (2, 4))
     qp = program(8, ub=1e-3 * torch.ones(1, 8))
-    plan = gpu.GPUPlan(FreeStart.of(qp), 2, _settled=True, _feasible=gpu.prepare(program(8)))
-    for state in (("FreeStart", 4), ("VertexStart", 32)):
+    plan = gpu.GPUPlan(DualMethod.of(qp, 2), settled=True, _primal=VertexPrimal.of(program(8)))
+    for state in (("DualMethod", 4), ("VertexPrimal", 32)):
         found = plan.solve(qp)
-        assert bool(found.crowded.any())
-        assert plan.learn(found)
+        assert bool(found.no_room.any())
+        assert plan.adapt(found)
         assert plan.state == state
+
+
+def test_the_benchmark_forces_each_method() -> None:
+    for name, method in (("primal", VertexPrimal), ("dual", DualMethod)):
+        qp = PROGRAMS["knapsack"]
+        prepare = gpu_methods.METHODS[name]
+        assert prepare is not None
+        plan = prepare(qp)
+        assert plan is not None
+        assert bool(plan.solve(qp).optimal.all())
+        assert isinstance(plan.method, method)
+        assert (prepare(grid(6)) is None) == (name == "primal")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_gpu_pass import Found
+from test_gpu_pass import StandInSolution
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -41,7 +41,7 @@ class Nothing:
     """A kernel that launches nothing."""
 
     state = (32,)
-    inverts = False
+    needs_inverse = False
     numbers = 0
 
     def __init__(self, qp: QuadraticProgram) -> None:
@@ -50,13 +50,13 @@ class Nothing:
     def fits(self, B: int, device: torch.device) -> bool:
         return True
 
-    def solve(self, qp: QuadraticProgram, known: Any = None) -> Any:
+    def solve(self, qp: QuadraticProgram, curvature: Any = None) -> Any:
         B, n = qp.c.shape
         x, y = (torch.empty(B, k, dtype=torch.float64, device=qp.c.device) for k in (n, self.R))
         sets = [torch.empty(B, k, dtype=torch.bool, device=qp.c.device) for k in (n, n, qp.m)]
-        return Found(x, x, y, *sets, *3 * [sets[0][:, 0]], Unmoved())
+        return StandInSolution(x, x, y, *sets, *3 * [sets[0][:, 0]], Unmoved())
 
-    def solve_all(self, qp: QuadraticProgram, costs: Tensor, known: Any = None) -> Any:
+    def solve_all(self, qp: QuadraticProgram, costs: Tensor, curvature: Any = None) -> Any:
         return self.solve(replace(qp, c=costs.flatten(0, 1)))
 
 
@@ -127,7 +127,7 @@ def test_a_decision_waits_for_nothing_nor_does_its_derivative(name: str, launche
     programs = one_pass._programs(cost, 0.5, None, ())
     assert programs is not None
     with launches:
-        _, tangent, flags = one_pass.decide_unread(cost, programs)
+        _, tangent, flags = one_pass.decide_on_device(cost, programs)
     assert flags.shape == (2,)
     assert len(launches.names) <= (140 if name == "knapsack" else 115), launches.names
     launches.names.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ PLAIN_SUPPORTS = GPUPass.supports
 
 
 @dataclass(frozen=True)
-class Found:
+class StandInSolution:
     """What the kernel leaves, as far as the pass looks at it."""
 
     x: Tensor
@@ -35,23 +36,27 @@ class Found:
     lower: Tensor
     upper: Tensor
     rows: Tensor
-    ended: Tensor
-    crowded: Tensor
-    unsound: Tensor
+    optimal: Tensor
+    no_room: Tensor
+    singular: Tensor
     projector: Projector
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         return self.projector.project(e)
 
-    def copied(self) -> Found:
+    def copied(self) -> StandInSolution:
         return replace(self)  # whose projector has new arrays in every call
+
+    def joined(self, other: StandInSolution) -> StandInSolution:
+        parts = {name: torch.cat([one, vars(other)[name]]) for name, one in vars(self).items() if name != "projector"}
+        return replace(self, **parts)
 
 
 class Compiled:
     """The compiled method in the kernel's place; the pipeline finds its own plan here, too."""
 
     slots = numbers = 32
-    inverts = False
+    needs_inverse = False
 
     @property
     def state(self) -> tuple[int]:
@@ -61,22 +66,20 @@ class Compiled:
         self.plan = active_set.prepare(qp)
         self.programs, self.default = self.plan.programs, self.plan.default
 
-    def solve(self, qp: QuadraticProgram, known: Any = None) -> Any:
+    def solve(self, qp: QuadraticProgram, curvature: Any = None) -> Any:
         there = active_set.solve(qp, 0.0, self.plan)
         assert there.working is not None
         assert there.projector is not None
         y, held = torch.cat([there.duals.equality, there.duals.inequality], 1), there.working
         solved = there.status == Status.SOLVED
         sets = held.lower, held.upper, held.rows, solved, ~solved, ~solved
-        return Found(there.x, matvec(qp.H, there.x), y, *sets, there.projector)
+        return StandInSolution(there.x, matvec(qp.H, there.x), y, *sets, there.projector)
 
-    def solve_all(self, qp: QuadraticProgram, costs: Tensor, known: Any = None) -> Any:
-        found = [vars(self.solve(replace(qp, c=cost))) for cost in costs]
-        projector = found[0]["projector"]
-        parts = {name: torch.cat([one[name] for one in found]) for name in found[0] if name != "projector"}
-        return Found(**parts, projector=projector)
+    def solve_all(self, qp: QuadraticProgram, costs: Tensor, curvature: Any = None) -> Any:
+        first, *others = (self.solve(replace(qp, c=cost)) for cost in costs)
+        return functools.reduce(StandInSolution.joined, others, first)
 
-    def learn(self, found: Any) -> bool:
+    def adapt(self, found: Any) -> bool:
         return False
 
     def fits(self, B: int, device: torch.device) -> bool:
@@ -205,7 +208,7 @@ def test_points_that_are_wrong_are_left(here: None, monkeypatch: pytest.MonkeyPa
     """A kernel that says it has ended, and has not, is not believed; nor is one that projects badly."""
     plain = Compiled.solve
 
-    def spoilt(self: Compiled, qp: QuadraticProgram, known: Any = None) -> Any:
+    def spoilt(self: Compiled, qp: QuadraticProgram, curvature: Any = None) -> Any:
         found = plain(self, qp)
         return replace(found, x=found.x + torch.tensor([[0.0], [1e-6], [0.0]], dtype=torch.float64))
 
@@ -232,7 +235,7 @@ def test_points_that_are_wrong_are_left(here: None, monkeypatch: pytest.MonkeyPa
         assert cost.grad is not None
         return [z.detach(), cost.grad]
 
-    def halfway(self: Compiled, qp: QuadraticProgram, known: Any = None) -> Any:
+    def halfway(self: Compiled, qp: QuadraticProgram, curvature: Any = None) -> Any:
         found = plain(self, qp)
         return replace(found, projector=Halfway(found.projector))
 
@@ -248,23 +251,23 @@ def test_room_that_was_missing_is_made(here: None, monkeypatch: pytest.MonkeyPat
     calls: list[str] = []
     plain = Compiled.solve
 
-    def crowded(self: Compiled, qp: QuadraticProgram, known: Any = None) -> Any:
+    def crowded(self: Compiled, qp: QuadraticProgram, curvature: Any = None) -> Any:
         calls.append("solve")
         found = plain(self, qp)
-        return replace(found, ended=found.ended & ("learn" in calls))
+        return replace(found, optimal=found.optimal & ("adapt" in calls))
 
-    def learn(self: Compiled, found: Any) -> bool:
-        calls.append("learn")
-        return calls.count("learn") == 1
+    def adapt(self: Compiled, found: Any) -> bool:
+        calls.append("adapt")
+        return calls.count("adapt") == 1
 
     monkeypatch.setattr(Compiled, "solve", crowded)
-    monkeypatch.setattr(Compiled, "learn", learn)
+    monkeypatch.setattr(Compiled, "adapt", adapt)
     without_pipeline("", monkeypatch)
     pear.PEARLoss(pear.Problem(**SIMPLEX), 0.5)(leaf(COSTS), COSTS.flip(0)).backward()
-    assert calls == ["solve", "solve", "learn", "solve", "solve"]
+    assert calls == ["solve", "solve", "adapt", "solve", "solve"]
     calls.clear()
     pear.DecisionLayer(pear.Problem(**SIMPLEX), 0.5)(COSTS)
-    assert calls == ["solve", "learn", "solve"]
+    assert calls == ["solve", "adapt", "solve"]
 
 
 def test_the_inverse_is_that_of_the_problem(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,13 +275,13 @@ def test_the_inverse_is_that_of_the_problem(here: None, monkeypatch: pytest.Monk
     given: list[Tensor | None] = []
     plain = Compiled.solve
 
-    def solve(self: Compiled, qp: QuadraticProgram, known: Any = None) -> Any:
-        given.append(known)
+    def solve(self: Compiled, qp: QuadraticProgram, curvature: Any = None) -> Any:
+        given.append(curvature)
         return plain(self, qp)
 
     monkeypatch.setattr(Compiled, "solve", solve)
-    monkeypatch.setattr(Compiled, "inverts", True)
-    monkeypatch.setattr(Compiled, "known", lambda self, qp, inverse: inverse, raising=False)
+    monkeypatch.setattr(Compiled, "needs_inverse", True)
+    monkeypatch.setattr(Compiled, "curvature", lambda self, qp, inverse: inverse, raising=False)
     Q = torch.tensor([[2.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 3.0]], dtype=torch.float64)
     layer = pear.DecisionLayer(pear.Problem(Q, lb=-1.0, ub=1.0), 0.0)
     layer(COSTS)
@@ -376,10 +379,10 @@ def overwrite(old: Any, new: Any) -> None:
     elif isinstance(old, tuple):
         for mine, theirs in zip(old, new, strict=True):
             overwrite(mine, theirs)
-    elif isinstance(old, (Found, gpu_points.Tangent)):
+    elif isinstance(old, (StandInSolution, gpu_points.TangentSpace)):
         for name, mine in vars(old).items():
             overwrite(mine, getattr(new, name))
-        if isinstance(old, Found):
+        if isinstance(old, StandInSolution):
             object.__setattr__(old, "projector", new.projector)
 
 
@@ -484,7 +487,7 @@ def test_a_predicted_curvature_is_part_of_the_graph(captured: list[Any], monkeyp
             right = fresh_loss(COSTS, COSTS.flip(0), Q=Q, true_Q=true_Q).item()
         assert values == [pytest.approx(right, rel=1e-12)] * 3
     assert len(captured) == 4
-    monkeypatch.setattr(gpu_pass, "_TIMES", 1000)  # what comes with a call is small with the costs alone
+    monkeypatch.setattr(gpu_pass, "_WORK", 1000)  # what comes with a call is small with the costs alone
     for _ in range(3):
         loss(COSTS[:2], COSTS[:2], Q=Q[:2])
     assert len(captured) == 4

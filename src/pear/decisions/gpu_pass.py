@@ -1,9 +1,9 @@
 """Decisions, regrets and gradients of a batch on a GPU, in one pass that waits for the device once.
 
-What ``OnePass`` is on the CPU: the kernel solves, the rule judges, the kernel's factors project. A batch of 64 costs
-what its launches cost, so that nothing branches on a value, nothing is read back on the way, and what depends on the
-problem alone is computed once. At the end one tensor says of every sample whether all of it may be trusted; what it
-says no to goes down the pipeline, which reports a status for each.
+A kernel solves, the points are verified on the device, and a kernel projects. The time of a small batch is that of its
+launches. So nothing branches on a value, nothing is read back before the end, and what depends on the problem alone is
+computed once. At the end one tensor says for every sample whether its results can be trusted. The other samples go down
+the pipeline, which reports a status for each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pear.compile.cuda_graphs import Replayed, Store, captured
-from pear.decisions.gpu_points import Curved, LentTangent, Tangent, Unread, judge, tangent_of
+from pear.decisions.gpu_points import CurvedPrograms, DeviceRegrets, TangentSpace, tangent_of, verify_points
 from pear.decisions.regrets import Decided, RegretCall, Regrets
 from pear.optimality.gap import objective_gap
 from pear.optimality.rule import LARGEST
@@ -28,30 +28,30 @@ from pear.problem.matrix import matvec
 from pear.problem.validate import SYMMETRY
 from pear.sensitivity.curvature import singular
 from pear.sensitivity.projection import add_normal
-from pear.solvers.active_set.gpu import batch as gpu
-from pear.solvers.active_set.gpu.dual import Known
-from pear.solvers.active_set.gpu.found import Found
+from pear.solvers.active_set.gpu import gpu_plan as gpu
+from pear.solvers.active_set.gpu.dual_method import DualCurvature
+from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
 
 Result = TypeVar("Result")
 
-_TIMES = 16  # numbers that the pass works on for each that comes with a call
+_WORK = 16  # numbers that the pass works on for each number that comes with a call
 
 
 class GPUPass:
-    """The pass over batch after batch of one problem on a GPU.
+    """Solves, verifies and projects batches of one problem on a GPU.
 
     Args:
-        problem: what is decided: continuous, dense, on a GPU, without φ.
-        solver: the name that the plan of the constraints is kept under, which the pipeline uses, too.
+        problem: a continuous, dense problem on a GPU, without φ.
+        solver: the name under which the problem keeps the plan of its constraints; the pipeline uses the same plan.
     """
 
     def __init__(self, problem: Problem, solver: str) -> None:
         self.problem, self._solver = problem, solver
         self._smoothing: float | None = None
-        self._own: Curved | None = None
+        self._own: CurvedPrograms | None = None
         self._plan: gpu.GPUPlan | None = None
         self._store = Store()
-        self._made: dict[Hashable, Known] = {}
+        self._curvatures: dict[Hashable, DualCurvature] = {}
         self._probe: Tensor | None = None
 
     @staticmethod
@@ -67,42 +67,45 @@ class GPUPass:
         Args:
             cost: (B, n).
             smoothing: λ.
-            keys: of the samples, or None.
-            fields: what replaces the problem's fields in this call.
+            keys: keys of the samples, or None.
+            fields: values that replace fields of the problem in this call.
         """
         own = None if set(fields) - {"Q"} else self._programs(cost, smoothing, keys, fields.values())
         if own is None:
             return None
 
-        def decide(cost: Tensor, *Q: Tensor) -> tuple[Tensor, Tangent, Tensor]:
-            return self.decide_unread(cost, self._with_curvature(own, Q[0], smoothing) if Q else own)
+        def decide(cost: Tensor, *Q: Tensor) -> tuple[Tensor, TangentSpace, Tensor]:
+            return self.decide_on_device(cost, self._with_curvature(own, Q[0], smoothing) if Q else own)
 
         while True:
             (x, tangent, flags), graph = self._run("decide", own, (cost, *fields.values()), decide)
-            lent = LentTangent(replace(tangent, proven=True))
+            lent = replace(tangent, proven=True)
             if graph is not None:
                 x = x.clone()
                 graph.lend(lent)
             solved, sure = flags.tolist()  # the one wait for the device
             if solved:
                 return Decided(x, lent, doubtful=not sure, proven=True)
-            if not self._learn(tangent.found):
+            if not self._current_plan.adapt(tangent.solution):
                 return None
 
-    def decide_unread(self, cost: Tensor, programs: Curved) -> tuple[Tensor, Tangent, Tensor]:
-        """The decisions with their tangents, and (2,) bool: whether all may be trusted, and all their derivatives.
+    def decide_on_device(self, cost: Tensor, programs: CurvedPrograms) -> tuple[Tensor, TangentSpace, Tensor]:
+        """Decide for a batch without reading anything back.
 
-        A projection of any error shows whether the factors are good, so that the backward pass need not look again.
+        An arbitrary error is projected here. If that converges, the backward pass need not check its own projection.
+
+        Returns:
+            (B, n) decisions; their tangent spaces; (2,) bool: whether all decisions can be trusted, and whether all
+            derivatives can.
         """
         c = cost.double() if self.problem.sign == 1 else -cost.double()
-        assert self._plan is not None
-        found = self._plan.solve(replace(programs.qp, c=c), self._known(programs))
-        judged = judge(programs, c, found)
-        tangent, sure = tangent_of(found, judged, programs, len(c))
+        solution = self._current_plan.solve(replace(programs.qp, c=c), self._curvature(programs))
+        points = verify_points(programs, c, solution)
+        tangent, sure = tangent_of(points, programs, len(c))
         probed = tangent.project(self._any_error(c))[1]
         sure = probed if sure is None else probed & sure
-        good = judged.good if programs.usable is None else judged.good & programs.usable
-        return found.x, tangent, torch.stack([good, sure]).all(1)
+        good = points.good if programs.usable is None else points.good & programs.usable
+        return solution.x, tangent, torch.stack([good, sure]).all(1)
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
         """Regrets and gradients of a batch, and the (k,) samples that are left; None where the pass does not apply."""
@@ -111,133 +114,134 @@ class GPUPass:
         if own is None or (call.injection > 0 and not given and not own.definite):
             return None
         while True:
-            unread, graph = self._run(name, own, (call.predicted, call.true, *given), partial(function, own))
-            unread = unread if graph is None else unread.copied()
-            left = (~unread.good.cpu()).nonzero()[:, 0]  # the one wait for the device
-            if not len(left) or not self._learn(unread.found):
+            found, graph = self._run(name, own, (call.predicted, call.true, *given), partial(function, own))
+            found = found if graph is None else found.copied()
+            left = (~found.good.cpu()).nonzero()[:, 0]  # the one wait for the device
+            if not len(left) or not self._current_plan.adapt(found.solution):
                 break
         for Q in (call.Q, call.true_Q) if len(left) and call.Q is not None else ():
             self.problem.checked(call.predicted, Q=Q)  # which names a sample whose curvature is not symmetric
-        status, true_status, *never = torch.zeros(4, len(unread.value), dtype=torch.int8, device=unread.value.device)
+        status, true_status, *never = torch.zeros(4, len(found.value), dtype=torch.int8, device=found.value.device)
         parts = Regrets(
-            value=unread.value,
-            exact=unread.exact,
-            injected=unread.injected,
-            x=unread.x,
-            best=unread.best,
+            value=found.value,
+            exact=found.exact,
+            injected=found.injected,
+            x=found.x,
+            best=found.best,
             status=status,
             true_status=true_status,
-            kkt_residual=unread.kkt_residual,
+            kkt_residual=found.kkt_residual,
             reused=never[0].view(torch.bool),
             repaired=never[1].view(torch.bool),
         )
         return parts, left
 
-    def _regret_of(self, call: RegretCall) -> tuple[Callable[..., Unread], tuple[Any, ...], Hashable]:
-        """The function of own programs, costs and curvatures that a call is, these curvatures, and its name."""
+    def _regret_of(self, call: RegretCall) -> tuple[Callable[..., DeviceRegrets], tuple[Any, ...], Hashable]:
+        """The function that a call runs, the curvatures that it is given, and a name that tells it from others.
+
+        The function takes the problem's own programs, predicted and true costs, and the curvatures.
+        """
         injection, smoothing, shared = call.injection, call.smoothing, call.true_Q is call.Q
         own_true = call.true_Q is self.problem.Q
         given = () if call.Q is None else (call.Q,) if shared or own_true else (call.Q, call.true_Q)
 
-        def regret(own: Curved, predicted: Tensor, true: Tensor, *given: Tensor) -> Unread:
+        def regret(own: CurvedPrograms, predicted: Tensor, true: Tensor, *given: Tensor) -> DeviceRegrets:
             if not given:
-                return self.regret_unread(predicted, true, injection, (own, own))
+                return self.regret_on_device(predicted, true, injection, (own, own))
             programs = self._with_curvature(own, given[0], smoothing)
             if shared:
-                return self.regret_unread(predicted, true, injection, (programs, programs))
+                return self.regret_on_device(predicted, true, injection, (programs, programs))
             ideal = own if own_true else self._with_curvature(own, given[1], smoothing)
             true_Q = self.problem.Q if own_true else given[1]
             assert true_Q is not None
             change = given[0].double() - true_Q.double()
-            return self.regret_unread(predicted, true, injection, (programs, ideal), change)
+            return self.regret_on_device(predicted, true, injection, (programs, ideal), change)
 
         return regret, given, ("regret", injection, shared, own_true)
 
     def _run(
-        self, name: Hashable, own: Curved, tensors: tuple[Tensor, ...], function: Callable[..., Result]
+        self, name: Hashable, own: CurvedPrograms, tensors: tuple[Tensor, ...], function: Callable[..., Result]
     ) -> tuple[Result, Replayed | None]:
-        """``function(*tensors)``, and the graph that it comes from where ``own`` are the problem's own programs."""
-        assert self._plan is not None
+        """``function(*tensors)``, and the CUDA graph that gave it, or None.
+
+        Only calls with the programs of the whole problem are captured. Those of some samples are new tensors in every
+        call.
+        """
         given = [tensor.detach() for tensor in tensors]
         graph = None
         if own is self._own:
-            self._known(own)  # outside of the graph, which would keep it to itself
-            numbers = _TIMES * sum(tensor.numel() for tensor in given) + len(given[0]) * self._plan.numbers
+            self._curvature(own)  # made outside of the graph, so that other graphs can read it
+            numbers = _WORK * sum(tensor.numel() for tensor in given) + len(given[0]) * self._current_plan.numbers
             make = partial(Replayed, lambda given: function(*given), given)
-            graph = captured((name, *self._plan.state), given, numbers, make, self._store)
+            graph = captured((name, *self._current_plan.state), given, numbers, make, self._store)
         return (function(*given), None) if graph is None else (graph(given), graph)
 
-    def regret_unread(
+    def regret_on_device(
         self,
         predicted: Tensor,
         true_cost: Tensor,
         injection: float,
-        pair: tuple[Curved, Curved],
+        pair: tuple[CurvedPrograms, CurvedPrograms],
         change: Tensor | None = None,
-    ) -> Unread:
-        """Regrets and gradients of a batch.
+    ) -> DeviceRegrets:
+        """Compute regrets and gradients of a batch without reading anything back.
 
         Args:
             predicted, true_cost: (B, n).
             injection: β.
-            pair: the programs under the predicted and under the true objective.
-            change: (B, n, n) or (n, n) predicted less true curvature, in the user's sense, where they differ.
+            pair: the programs with the predicted and with the true objective.
+            change: (B, n, n) or (n, n) predicted minus true Q, where they differ.
         """
         (programs, true), B = pair, len(predicted)
         c = torch.cat([predicted, true_cost]).double()
         c = c if self.problem.sign == 1 else -c
-        found = self._solve_both(programs, true, c)
-        x, best = found.x[:B], found.x[B:]
+        solution = self._solve_both(programs, true, c)
+        x, best = solution.x[:B], solution.x[B:]
         d = x - best
-        judged = judge(programs.twice if programs is true else programs.above(true, B), c, found)
-        verdict = judged.verdict
-        tangent, sure = tangent_of(found, judged, programs, B)
+        points = verify_points(programs.twice if programs is true else programs.joined(true, B), c, solution)
+        verdict = points.verdict
+        tangent, sure = tangent_of(points, programs, B)
         error = c[:B] - c[B:] if self.problem.sign == 1 else c[B:] - c[:B]
         if change is not None:
             error = error + matvec(change if change.dim() == 3 else change[None], x)
         g, converged = tangent.project(error)
         injected = g if injection == 0 else add_normal(programs.inverse_times(error), g, injection)
-        good = judged.good.view(2, B).all(0) & converged
+        good = points.good.view(2, B).all(0) & converged
         for more in (sure, programs.usable, None if true is programs else true.usable):
             good = good if more is None else good & more
         value = objective_gap(d, matvec(true.qp.H, d), verdict.left.rows[:B], verdict.duals[B:])
-        return Unread(value, verdict.kkt_residual[:B], g, injected, x, best, good, found)
+        return DeviceRegrets(value, verdict.kkt_residual[:B], g, injected, x, best, good, solution)
 
     def time_phases(self, call: RegretCall) -> tuple[float, float] | None:
-        """Nothing: the parts of the pass are not told apart."""
+        """None: the pass does not measure its parts."""
         return None
 
     # -- points ------------------------------------------------------------------------------------------------------
 
-    def _solve_both(self, programs: Curved, true: Curved, c: Tensor) -> Found:
+    @property
+    def _current_plan(self) -> gpu.GPUPlan:
+        assert self._plan is not None  # where there is none, no call comes this far
+        return self._plan
+
+    def _solve_both(self, programs: CurvedPrograms, true: CurvedPrograms, c: Tensor) -> KernelSolution:
         """The solutions for predicted and true costs (2B, n); only the first B can be projected at."""
-        plan, B = self._plan, len(c) // 2
-        assert plan is not None
+        plan, B = self._current_plan, len(c) // 2
         if programs is true:
-            return plan.solve_all(replace(programs.qp, c=c[:B]), c.view(2, B, -1), self._known(programs))
-        found, ideal = (
-            plan.solve(replace(one.qp, c=part), self._known(one)) for one, part in ((programs, c[:B]), (true, c[B:]))
-        )
-        names = ("x", "curvature", "y", "lower", "upper", "rows", "ended", "crowded", "unsound")
-        both: dict[str, Any] = {name: torch.cat([getattr(found, name), getattr(ideal, name)]) for name in names}
-        return replace(found, **both)
+            return plan.solve_all(replace(programs.qp, c=c[:B]), c.view(2, B, -1), self._curvature(programs))
+        predicted = plan.solve(replace(programs.qp, c=c[:B]), self._curvature(programs))
+        return predicted.joined(plan.solve(replace(true.qp, c=c[B:]), self._curvature(true)))
 
-    def _known(self, programs: Curved) -> Known | None:
-        """What the kernel takes from a curvature that is the problem's own and the same for all samples, made once."""
-        plan, qp = self._plan, programs.qp
-        if plan is None or not plan.inverts or programs is not self._own or len(qp.H) > 1 or not programs.definite:
+    def _curvature(self, programs: CurvedPrograms) -> DualCurvature | None:
+        """What the kernel computes from H, made once, where H is the problem's own and the same for all samples."""
+        plan, qp = self._current_plan, programs.qp
+        if not plan.needs_inverse or programs is not self._own or len(qp.H) > 1 or not programs.definite:
             return None
-        if plan.state not in self._made:
-            self._made = {plan.state: plan.known(qp, programs.inverse)}
-        return self._made[plan.state]
-
-    def _learn(self, found: Found) -> bool:
-        """Whether room was missing, and there is more now."""
-        assert self._plan is not None
-        return self._plan.learn(found)
+        if plan.state not in self._curvatures:
+            self._curvatures = {plan.state: plan.curvature(qp, programs.inverse)}
+        return self._curvatures[plan.state]
 
     def _any_error(self, c: Tensor) -> Tensor:
-        """(B, n) the same error for every sample."""
+        """(B, n) an arbitrary error, the same for every sample."""
         if self._probe is None:
             generator = torch.Generator().manual_seed(0)
             self._probe = torch.randn(c.shape[1], dtype=torch.float64, generator=generator).to(c.device)
@@ -247,11 +251,13 @@ class GPUPass:
 
     def _programs(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, given: Collection[Any]
-    ) -> Curved | None:
-        """The problem's own programs for a call, but for their costs; None where the pass does not take it.
+    ) -> CurvedPrograms | None:
+        """The problem's own programs for a call, without their costs; None where the pass does not take the call.
 
         Args:
-            cost: (B, n); smoothing: λ; keys: of the samples, or None.
+            cost: (B, n).
+            smoothing: λ.
+            keys: keys of the samples, or None.
             given: curvatures that come with the call.
         """
         problem, B = self.problem, len(cost)
@@ -268,13 +274,14 @@ class GPUPass:
             return own
         if keys is not None and keys == list(range(problem.batch)):
             return own
-        shared = own.qp.shares_constraints  # those of some samples would be another problem to the kernel
+        shared = own.qp.shares_constraints  # a plan is for the constraints of all samples
         return own[torch.tensor(keys, device=problem.device)] if shared and keys is not None else None
 
-    def _own_programs(self, smoothing: float) -> Curved | None:
-        """The problem's own programs, brought into form once for each λ; None where the kernel does not take them."""
+    def _own_programs(self, smoothing: float) -> CurvedPrograms | None:
+        """The problem's own programs, prepared once for each λ; None where the kernel does not take them."""
         if self._smoothing != smoothing:
-            problem, self._own, self._smoothing, self._store, self._made = self.problem, None, smoothing, Store(), {}
+            problem, self._own, self._smoothing = self.problem, None, smoothing
+            self._store, self._curvatures = Store(), {}
             nothing = torch.zeros(problem.batch or 1, problem.n, dtype=torch.float64, device=problem.device)
             qp = problem.canonical(nothing, smoothing)
             curved = problem.Q is not None or smoothing > 0
@@ -284,11 +291,11 @@ class GPUPass:
                     qp = replace(qp, H=problem.Q if problem.Q.dim() == 3 else problem.Q[None])  # without the copy
                 sizes = Sizes.of(qp)
                 sizes = sizes if _any(qp.lb == qp.ub) else replace(sizes, pinned=None)
-                self._own = Curved(qp, sizes, definite=not _any(singular(qp)))
+                self._own = CurvedPrograms(qp, sizes, definite=not _any(singular(qp)))
         return self._own
 
-    def _with_curvature(self, own: Curved, Q: Tensor, smoothing: float) -> Curved:
-        """The programs with a curvature that comes with the call: (n, n) or (B, n, n), and any numbers."""
+    def _with_curvature(self, own: CurvedPrograms, Q: Tensor, smoothing: float) -> CurvedPrograms:
+        """The programs with a curvature (n, n) or (B, n, n) that comes with the call and has not been checked."""
         wide = Q.detach().double()
         wide = wide if wide.dim() == 3 else wide[None]
         H = torch.add(wide, wide.mT).mul_(0.5 * self.problem.sign)
@@ -300,9 +307,9 @@ class GPUPass:
         factor, info = torch.linalg.cholesky_ex(H)
         usable = (info == 0) & (sizes.top[:, 0] <= LARGEST)
         usable = usable & (asymmetry <= SYMMETRY[float_type(Q) or torch.float64] * largest)
-        return Curved(replace(own.qp, H=H, diagonal=False), sizes, definite=True, usable=usable, factor=factor)
+        return CurvedPrograms(replace(own.qp, H=H, diagonal=False), sizes, definite=True, usable=usable, factor=factor)
 
 
 def _any(flags: Tensor) -> bool:
-    """Whether one of them is true: asked once, of a problem's own data."""
+    """Whether a flag is true; this waits for the device, and is asked only when a problem is prepared."""
     return bool(flags.any())

@@ -1,4 +1,4 @@
-"""What the pass on a GPU works with: programs without their costs, points with their verdict, tangent spaces."""
+"""What the pass on a GPU works with: programs without their costs, verified points, tangent spaces."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from pear.optimality.scale import Sizes
 from pear.optimality.verify import Verification, verify
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec
-from pear.solvers.active_set.gpu.found import Found
+from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
 
 
 @dataclass(frozen=True)
-class Curved:
-    """Programs of a batch but for their costs, and what is known of them.
+class CurvedPrograms:
+    """The programs of a batch without their costs.
 
     Attributes:
-        qp: the programs, with a cost that is not looked at; H (B or 1, n, n).
-        sizes: what their natural sizes take from the data.
-        definite: whether every H is positive definite; a sample that is an exception is marked in ``usable``.
-        usable: (B or 1,) bool, where H is as it should be; None where it is known to be.
-        factor: (B or 1, n, n) Cholesky's, where it is known.
+        qp: the programs; their cost is not used. H has shape (B or 1, n, n).
+        sizes: the part of their natural sizes that is computed from the data.
+        definite: whether every H is positive definite, except where ``usable`` is False.
+        usable: (B or 1,) bool, where H is symmetric, definite and of moderate size; None where all are.
+        factor: (B or 1, n, n) Cholesky factor of H, where it has been computed.
     """
 
     qp: QuadraticProgram
@@ -39,21 +39,21 @@ class Curved:
     usable: Tensor | None = None
     factor: Tensor | None = None
 
-    def __getitem__(self, rows: Tensor) -> Curved:
-        """The programs of some samples, of a problem that has a curvature for each."""
+    def __getitem__(self, rows: Tensor) -> CurvedPrograms:
+        """The programs of some samples, where every sample has a curvature of its own."""
         sizes = self.sizes
         some = replace(sizes, top=sizes.top[rows], root=sizes.root[rows], root_top=sizes.root_top[rows])
         return replace(self, qp=replace(self.qp, H=self.qp.H[rows]), sizes=some)
 
     @cached_property
     def inverse(self) -> Tensor:
-        """(B or 1, n, n) H⁻¹, by operations that a CUDA graph can hold."""
+        """(B or 1, n, n) H⁻¹, by operations that a CUDA graph can capture."""
         one = torch.eye(self.qp.n, dtype=self.qp.H.dtype, device=self.qp.H.device)
         half = torch.linalg.solve_triangular(torch.linalg.cholesky_ex(self.qp.H).L, one, upper=False)
         return half.mT @ half
 
     def inverse_times(self, e: Tensor) -> Tensor:
-        """(B, n) H⁻¹e: by the factor, or, where H comes again and again, by the inverse, refined to rounding."""
+        """(B, n) H⁻¹e: by the factor where there is one, or by the inverse, which is kept, with one refinement."""
         if self.qp.diagonal:
             return e / self.sizes.top
         if self.factor is not None:
@@ -63,12 +63,13 @@ class Curved:
         return first + matvec(self.inverse, e - matvec(self.qp.H, first))
 
     @cached_property
-    def twice(self) -> Curved:
-        """The batch below itself, but for H."""
-        return replace(self, qp=replace(self.qp, **_doubled(self.qp, _CONSTRAINTS)), sizes=_all_doubled(self.sizes))
+    def twice(self) -> CurvedPrograms:
+        """The batch followed by itself, for the verification of 2B points. H is not repeated."""
+        sizes = Sizes(**_doubled(self.sizes, (one.name for one in fields(self.sizes))))
+        return replace(self, qp=replace(self.qp, **_doubled(self.qp, _CONSTRAINTS)), sizes=sizes)
 
-    def above(self, other: Curved, B: int) -> Curved:
-        """The batch and, below it, another one of B programs with the same constraints, but for H."""
+    def joined(self, other: CurvedPrograms, B: int) -> CurvedPrograms:
+        """The batch followed by another of B programs with the same constraints. H is not repeated."""
 
         def both(name: str) -> Tensor:
             rows = (getattr(one.sizes, name) for one in (self, other))
@@ -83,22 +84,18 @@ _CURVATURE = ("top", "root", "root_top")
 
 
 def _doubled(fields: Any, names: Iterable[str]) -> dict[str, Any]:
-    """What is not shared by all samples, below itself."""
+    """The named fields; those that are not shared by all samples are repeated."""
     values = ((name, getattr(fields, name)) for name in names)
     return {name: v if v is None or len(v) == 1 else torch.cat([v, v]) for name, v in values}
 
 
-def _all_doubled(sizes: Sizes) -> Sizes:
-    return Sizes(**_doubled(sizes, (one.name for one in fields(sizes))))
-
-
-class Unread(NamedTuple):
-    """Regrets of a batch on the device, before anyone has looked at them.
+class DeviceRegrets(NamedTuple):
+    """Regrets of a batch on the device, of which nothing has been read back.
 
     Attributes:
-        value, kkt_residual, exact, injected, x, best: as ``Regrets`` has them.
-        good: (B,) bool, where they may be trusted.
-        found: the points.
+        value, kkt_residual, exact, injected, x, best: as in ``Regrets``.
+        good: (B,) bool, where they can be trusted.
+        solution: the kernel's solutions.
     """
 
     value: Tensor
@@ -108,40 +105,46 @@ class Unread(NamedTuple):
     x: Tensor
     best: Tensor
     good: Tensor
-    found: Found
+    solution: KernelSolution
 
-    def copied(self) -> Unread:
-        """The same in memory of its own; what is good has been read."""
+    def copied(self) -> DeviceRegrets:
+        """A copy in memory of its own, with ``good`` on the CPU."""
         value, residual = torch.stack(self[:2])
         exact, injected, x, best = torch.stack(self[2:6])
-        return Unread(value, residual, exact, injected, x, best, self.good.cpu(), self.found)
+        return DeviceRegrets(value, residual, exact, injected, x, best, self.good.cpu(), self.solution)
 
 
-class Judged(NamedTuple):
-    """Points of the kernel with the verdict on them.
+class VerifiedPoints(NamedTuple):
+    """Solutions of the kernel with the verdict on them.
 
     Attributes:
-        verdict: on all points; good: (K,) bool, where the kernel ended, the cost is finite and the verdict holds.
-        free: (K, n) bool, variables that are not held at a bound.
+        solution: K solutions of the kernel.
+        verdict: on all of them.
+        good: (K,) bool, where the kernel reports an optimum, the cost is finite and the verdict is "solved".
+        fixed: (K, n) bool, variables held at a bound.
     """
 
+    solution: KernelSolution
     verdict: Verification
     good: Tensor
-    free: Tensor
+    fixed: Tensor
 
 
-@dataclass(frozen=True)
-class Tangent:
-    """Projects at solutions of the kernel, where constraints may be tight that are not in the working set.
+@dataclass(eq=False)
+class TangentSpace:
+    """Projects at solutions of the kernel, where constraints can be tight that are not in the working set.
+
+    Its tensors may lie in the memory of a CUDA graph until ``keep`` is called.
 
     Attributes:
-        found: the kernel's own projector, with the working sets held.
-        tight: (B, n) bool, free variables at a bound; tight_rows: (B, m) bool, rows that are tight and not held.
+        solution: projects with the working sets held.
+        tight: (B, n) bool, variables at a bound that are not held there.
+        tight_rows: (B, m) bool, inequalities that are tight and not held.
         G, norms: (B or 1, m, n) the rows, and (B or 1, m) their lengths.
-        proven: True where an earlier projection has shown that every one is right.
+        proven: True where an earlier projection has shown that all projections are right.
     """
 
-    found: Found
+    solution: KernelSolution
     tight: Tensor
     tight_rows: Tensor
     G: Tensor
@@ -149,12 +152,13 @@ class Tangent:
     proven: bool = False
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """P e (B, n), and (B,) bool where it is right: it has converged, and moves along all tight constraints.
+        """(B, n) P e, and (B,) bool, where it is right: it has converged, and stays on all tight constraints.
 
-        A projection onto a larger space that lies in the smaller one is the projection onto that one, too. At a
-        degenerate vertex, where tight constraints depend on those that are held, it always does.
+        The kernel projects onto the directions along the constraints that are held. If the result is also along all
+        other tight constraints, it is the projection onto the smaller space as well. This is always so at a degenerate
+        vertex, where the other tight constraints depend on those that are held.
         """
-        g, converged = self.found.project(e)
+        g, converged = self.solution.project(e)
         if self.proven:
             return g.masked_fill(self.tight, 0.0), converged
         off = torch.where(self.tight, g, 0.0)
@@ -163,51 +167,36 @@ class Tangent:
         most_off, most = (torch.linalg.vector_norm(part, torch.inf, dim=1) for part in (off, g))
         return g.masked_fill(self.tight, 0.0), converged & (most_off <= ROUNDOFF * most)
 
-    def copied(self) -> Tangent:
-        """The same in memory of its own."""
-        tight, tight_rows = self.tight.clone(), self.tight_rows.clone()
-        return replace(self, found=self.found.copied(), tight=tight, tight_rows=tight_rows)
-
-
-class LentTangent:
-    """A tangent that may lie in the memory of a CUDA graph, until that is replayed."""
-
-    def __init__(self, tangent: Tangent) -> None:
-        self._tangent = tangent
-
-    def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """See ``Tangent.project``."""
-        return self._tangent.project(e)
-
     def keep(self) -> None:
-        """Copy it, because the graph is about to be replayed."""
-        self._tangent = self._tangent.copied()
+        """Copy the tensors of a CUDA graph, which is about to be replayed."""
+        self.solution, self.tight, self.tight_rows = self.solution.copied(), self.tight.clone(), self.tight_rows.clone()
 
 
-def judge(programs: Curved, c: Tensor, found: Found) -> Judged:
-    """The verdict on the kernel's points for costs c (K, n), with the multipliers that belong to them."""
-    qp = replace(programs.qp, c=c)
-    fixed = found.lower | found.upper
-    duals = Duals(found.y[:, : qp.p], found.y[:, qp.p :], found.x)
-    left = residuals(qp, found.x, duals, found.curvature)
-    # the multiplier of a bound takes all that is left of the gradient of its variable
+def verify_points(programs: CurvedPrograms, c: Tensor, solution: KernelSolution) -> VerifiedPoints:
+    """Verify the kernel's solutions for costs c (K, n), with the multipliers that belong to them."""
+    qp, x = replace(programs.qp, c=c), solution.x
+    working = ActiveSet(solution.rows, solution.lower, solution.upper)
+    fixed = working.fixed
+    duals = Duals(solution.y[:, : qp.p], solution.y[:, qp.p :], x)
+    left = residuals(qp, x, duals, solution.curvature)
+    # the multiplier of a held bound is what is left of the gradient of its variable
     duals = replace(duals, bound=left.gradient.masked_fill(fixed, 0.0) - left.gradient)
-    working = ActiveSet(found.rows, found.lower, found.upper)
-    verdict = verify(qp, found.x, duals, working, left, programs.sizes)
-    good = verdict.solved & found.ended & (verdict.units.cost[:, 0] <= LARGEST)
-    return Judged(verdict, good, ~fixed)
+    verdict = verify(qp, x, duals, working, left, programs.sizes)
+    good = verdict.solved & solution.optimal & (verdict.units.cost[:, 0] <= LARGEST)
+    return VerifiedPoints(solution, verdict, good, fixed)
 
 
-def tangent_of(found: Found, judged: Judged, programs: Curved, B: int) -> tuple[Tangent, Tensor | None]:
-    """The tangent spaces of the first B points, and (B,) bool where they are certain; None where they all are.
+def tangent_of(points: VerifiedPoints, programs: CurvedPrograms, B: int) -> tuple[TangentSpace, Tensor | None]:
+    """The tangent spaces of the first B points, and (B,) bool, where they are certain; None where they all are.
 
-    A weakly active constraint may hide that the decision is not unique, unless H is definite.
+    A weakly active constraint can hide that the decision is not unique, unless H is definite.
     """
-    s, qp = judged.verdict.relative, judged.verdict.qp
-    tight = (torch.minimum(s.slack_lower[:B], s.slack_upper[:B]) <= TIGHT) & judged.free[:B]
-    tight_rows = (s.slack_rows[:B] <= TIGHT) & ~found.rows[:B] if qp.m else found.rows[:B]
-    tangent = Tangent(found, tight, tight_rows, programs.qp.G, programs.sizes.norms_G)
+    solution, verdict = points.solution, points.verdict
+    s, qp = verdict.relative, verdict.qp
+    tight = (torch.minimum(s.slack_lower[:B], s.slack_upper[:B]) <= TIGHT) & ~points.fixed[:B]
+    tight_rows = (s.slack_rows[:B] <= TIGHT) & ~solution.rows[:B] if qp.m else solution.rows[:B]
+    tangent = TangentSpace(solution, tight, tight_rows, programs.qp.G, programs.sizes.norms_G)
     if programs.definite:
         return tangent, None
-    _, weak = tight_constraints(qp, s, judged.verdict.working)
+    _, weak = tight_constraints(qp, s, verdict.working)
     return tangent, weak.count()[:B] == 0

@@ -17,7 +17,7 @@ from pear.problem.canonical import QuadraticProgram
 from pear.problem.form import MIN_VARIABLES
 from pear.problem.matrix import tmatvec
 from pear.solvers.active_set import batch, layout
-from pear.solvers.active_set.gpu import batch as gpu
+from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.base import Candidate, empty_candidate
 
 _MANY_ROWS = 150  # of a linear program
@@ -32,7 +32,7 @@ class Plan:
 
 
 def supports(qp: QuadraticProgram) -> bool:
-    """True for dense programs that are small enough; see ``batch.supports`` and ``gpu.batch.supports``.
+    """True for dense programs that are small enough; see ``batch.supports`` and ``gpu_plan.supports``.
 
     Of large ones, those of few non-zeros are left to solvers that work on these alone: with curvature by their
     variables, linear ones by their rows, which an exchange goes through one by one.
@@ -106,9 +106,9 @@ def _on_gpu(qp: QuadraticProgram, plan: gpu.GPUPlan | None) -> Candidate:
     if plan is None or not qp.batch or not plan.fits(qp.batch, qp.c.device):
         return empty_candidate(qp.batch, qp.n, qp.p, qp.m, qp.c)
     found = plan.solve(qp)
-    while plan.learn(found):
+    while plan.adapt(found):
         found = plan.solve(qp)
-    status = torch.where(found.ended, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8)
+    status = torch.where(found.optimal, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8)
     working = ActiveSet(found.rows, found.lower, found.upper)
     rows = torch.where(found.rows, found.y[:, qp.p :], 0.0)
     slope = found.curvature + qp.c + tmatvec(qp.A, found.y[:, : qp.p]) + tmatvec(qp.G, rows)

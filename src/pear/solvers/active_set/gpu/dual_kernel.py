@@ -1,9 +1,9 @@
-"""The dual active-set method as a Triton kernel; one block for each sample and cost.
+"""The dual active-set method as a Triton kernel: one thread block for each sample and cost.
 
-It starts at the minimum without bounds and inequalities and adds the constraint that is violated most, one after
-another; constraints whose multiplier would change its sign are dropped on the way. No point on the way is feasible but
-the last, and none has a multiplier of the wrong sign. A step reads the terms of the working set once (``terms``), which
-stay in the cache, so that a block needs few registers, and many are on an SM at once.
+It starts at the minimum without bounds and inequalities. In each step it adds the constraint that is violated most, and
+drops constraints whose multiplier would change its sign. Only the last point is feasible, but no multiplier ever has
+the wrong sign. A step reads the terms of the working set once (``working_set_terms``). They stay in the cache, so that
+a block needs few registers, and many blocks are on an SM at once.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import triton.language as tl
 
 from pear.optimality import rule
 from pear.solvers.active_set import settings
-from pear.solvers.active_set.gpu.parts import (
+from pear.solvers.active_set.gpu.kernel_functions import (
     AT_LOWER,
     AT_UPPER,
-    CROWDED,
     FREE,
     INFEASIBLE,
+    NO_ROOM,
     NOWHERE,
     OPTIMAL,
     RUNNING,
@@ -26,7 +26,7 @@ from pear.solvers.active_set.gpu.parts import (
     curvature_times,
     farthest,
 )
-from pear.solvers.active_set.gpu.terms import combined, corrected
+from pear.solvers.active_set.gpu.working_set_terms import correct_dual, move_with
 
 _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
 _FEASIBLE = tl.constexpr(rule.FEASIBLE)
@@ -35,9 +35,9 @@ _REFINEMENTS = tl.constexpr(settings.KERNEL_REFINEMENTS)
 
 
 @triton.jit
-def _violated(x, lo, up, came, scale, norm, drift, j, decisions):  # type: ignore[no-untyped-def]
-    """The constraint that is violated most, −1 for none; whether from above; by how much it has to move."""
-    over = tl.where(came < 0, tl.maximum(lo - x, x - up) * scale, 0.0)
+def _most_violated(x, lo, up, since, scale, norm, drift, j, decisions):  # type: ignore[no-untyped-def]
+    """The constraint that is violated most, or −1; whether its upper limit is violated; by how much it has to move."""
+    over = tl.where(since < 0, tl.maximum(lo - x, x - up) * scale, 0.0)
     code = 2 * j + tl.where(x > up, 1, 0)
     worst, met, size = tl.reduce((over, code, tl.where(j < decisions, tl.abs(x), 0.0)), 0, farthest)
     rising = met % 2 == 1
@@ -47,56 +47,32 @@ def _violated(x, lo, up, came, scale, norm, drift, j, decisions):  # type: ignor
 
 
 @triton.jit
-def ascend(  # type: ignore[no-untyped-def]
-    reach,
-    reach_outcome,
-    H,
-    J,
-    columns,
-    norm,
-    lower,
-    upper,
-    cost,
-    w_all,
-    curvature_all,
-    place_all,
-    came_all,
-    terms_all,
-    weight_all,
-    count_all,
-    status,
-    B,
-    n,
-    R,
-    decisions,
-    most_terms,
-    reach_stride,
-    H_stride,
-    J_stride,
-    norm_stride,
-    bound_stride,
-    diagonal: tl.constexpr,
-    rows: tl.constexpr,
-    width: tl.constexpr,
-    chunk: tl.constexpr,
-):
-    """From the minimum without constraints to that with them.
+def search_dual(  # type: ignore[no-untyped-def]
+    response, response_outcome, H, J, columns, norm, lower, upper, cost,
+    w_all, curvature_all, place_all, since_all, terms_all, weight_all, count_all, status,
+    B, n, R, decisions, most_terms, response_stride, H_stride, J_stride, norm_stride, bound_stride,
+    diagonal: tl.constexpr, rows: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr,
+):  # fmt: skip
+    """Go from the minimum without bounds and inequalities to the minimum with them.
 
     Strides are 0 where all samples share a field.
 
     Args:
-        reach, reach_outcome: (B or 1, n + R, n + R) W, and (B or 1,) int32 RUNNING, or SINGULAR where there is none.
+        response: (B or 1, n + R, n + R) W.
+        response_outcome: (B or 1,) int32 RUNNING, or SINGULAR where there is no W.
         H: (B or 1, n, n), or (B or 1, n) where it is ``diagonal``.
         J, columns: (B or 1, R, n) inequality rows, and Jᵀ.
         norm, lower, upper: (B or 1, n + R) the length of every constraint, which is 1 for a variable, and its limits.
-        cost: (costs, B, n).
-        w_all: (costs, B, n + R) solutions and multipliers of rows; curvature_all: (costs, B, n + R) Hx, and zeros;
-            place_all: (costs, B, n + R) int32 which limit is held; written.
-        came_all: (costs, B, n + R) int32; terms_all: (costs, B, most_terms, n + R); weight_all: (costs, B, most_terms);
-            count_all: (costs, B) int32, the number of terms; written.
-        status: (costs, B) int32, written: OPTIMAL, CROWDED where there are more terms than room, SINGULAR, or
+        cost: (K, B, n).
+        w_all: (K, B, n + R) solutions and multipliers of rows; written.
+        curvature_all: (K, B, n + R) Hx, then zeros; written.
+        place_all: (K, B, n + R) int32 codes of the limits that are held; written.
+        since_all: (K, B, n + R) int32 the term with which a constraint was added, −1 where it is not held; written.
+        terms_all, weight_all: (K, B, most_terms, n + R) and (K, B, most_terms) the terms; written.
+        count_all: (K, B) int32 the number of terms; written.
+        status: (K, B) int32, written: OPTIMAL, NO_ROOM where there are more than ``most_terms``, SINGULAR, or
             INFEASIBLE where a constraint cannot be satisfied together with those that are held.
-        decisions: how many of the variables are decisions; the others are multipliers of equalities.
+        decisions: how many of the variables are decisions. The others are multipliers of equalities.
     """
     out = tl.program_id(0).to(tl.int64)
     sample = out % B
@@ -104,7 +80,7 @@ def ascend(  # type: ignore[no-untyped-def]
     chunk_of = tl.arange(0, chunk)
     size = n + R
     real = j < size
-    reach += sample * reach_stride
+    response += sample * response_stride
     H += sample * H_stride
     J += sample * J_stride
     columns += sample * J_stride
@@ -117,22 +93,22 @@ def ascend(  # type: ignore[no-untyped-def]
     scale = 1.0 / tl.load(norm + j, mask=real, other=1.0)
     c = tl.load(cost + out * n + j, mask=j < n, other=0.0)
     place = tl.where(real, FREE, NOWHERE)
-    came = tl.full((width,), -1, tl.int32)
-    outcome = tl.load(reach_outcome + tl.where(reach_stride > 0, sample, 0))
-    x = -curvature_times(reach, c, scratch, n, size, j, False, chunk)
+    since = tl.full((width,), -1, tl.int32)
+    outcome = tl.load(response_outcome + tl.where(response_stride > 0, sample, 0))
+    x = -curvature_times(response, c, scratch, n, size, j, False, chunk)
     mu = tl.zeros((width,), tl.float64)  # negative at lower limits, positive at upper ones
     drift = _DRIFT * tl.max(tl.where(j < decisions, tl.abs(x), 0.0))
     count = 0
-    wanted, rising, gap = _violated(x, lo, up, came, scale, norm, drift, j, decisions)
+    wanted, rising, gap = _most_violated(x, lo, up, since, scale, norm, drift, j, decisions)
     while (outcome == RUNNING) & (wanted >= 0):
-        # how everything moves with the multiplier of that constraint
-        held = came >= 0
-        alone = tl.load(reach + wanted * size + j, mask=real & (held == 0), other=0.0)
-        whole_reach = tl.load(reach + wanted * (size + 1))
-        v, squares = combined(terms, weight, wanted, 0, came, count, size, j, chunk)
+        # how values and multipliers move with the multiplier of that constraint
+        held = since >= 0
+        alone = tl.load(response + wanted * size + j, mask=real & (held == 0), other=0.0)
+        response_there = tl.load(response + wanted * (size + 1))
+        v, squares = move_with(terms, weight, wanted, 0, since, count, size, j, chunk)
         v -= alone
-        pivot = whole_reach - squares
-        depends = pivot <= _ROUNDOFF * whole_reach  # nothing can move, but multipliers can
+        pivot = response_there - squares
+        depends = pivot <= _ROUNDOFF * response_there  # only multipliers can move
         force = tl.where(depends, tl.where(gap > 0.0, -1.0, 1.0), -gap / pivot)
         # ratio test: to the first multiplier that reaches zero
         change = tl.where(held, -force * v, 0.0)
@@ -155,47 +131,47 @@ def ascend(  # type: ignore[no-untyped-def]
             at = j == wanted
             x = tl.where(at, tl.where(rising, up, lo), x)
             place = tl.where(at, tl.where(rising, AT_UPPER, AT_LOWER), place)
-            came = tl.where(at, count, came)
+            since = tl.where(at, count, since)
             wanted = -1
         elif stuck:
             outcome = INFEASIBLE
         else:
             moved = lost.to(tl.int32)
-            since = tl.max(tl.where(j == moved, came, -1))
-            v, squares = combined(terms, weight, moved, since, came, count, size, j, chunk)
-            tl.debug_barrier()  # all have read what is written now
-            for first in range(since, count, chunk):
+            added = tl.max(tl.where(j == moved, since, -1))
+            v, squares = move_with(terms, weight, moved, added, since, count, size, j, chunk)
+            tl.debug_barrier()  # all threads have read what is written next
+            for first in range(added, count, chunk):
                 k = first + chunk_of
                 then = -1.0 / tl.load(weight + k, mask=k < count, other=1.0)  # minus its pivot
-                tl.store(terms + k * size + moved, tl.where(k == since, then, 0.0), mask=k < count)
+                tl.store(terms + k * size + moved, tl.where(k == added, then, 0.0), mask=k < count)
             factor = -1.0 / squares
             if squares <= 0.0:
                 outcome = SINGULAR
             at = j == moved
             place = tl.where(at, FREE, place)
-            came = tl.where(at, -1, came)
+            since = tl.where(at, -1, since)
             mu = tl.where(at, 0.0, mu)
         tl.store(terms + count * size + j, tl.where(j == moved, own, v), mask=real)
         tl.store(weight + count, factor)
         count += 1
         tl.debug_barrier()
         if wanted < 0:
-            wanted, rising, gap = _violated(x, lo, up, came, scale, norm, drift, j, decisions)
+            wanted, rising, gap = _most_violated(x, lo, up, since, scale, norm, drift, j, decisions)
         if (count == most_terms) & (wanted >= 0) & (outcome == RUNNING):
-            outcome = CROWDED
+            outcome = NO_ROOM
     if outcome == RUNNING:
         outcome = OPTIMAL
-    w = tl.where(j < n, x, tl.where(came >= 0, mu, 0.0))
+    w = tl.where(j < n, x, tl.where(since >= 0, mu, 0.0))
     for _ in range(_REFINEMENTS):
-        w += corrected(
-            reach, H, J, columns, terms, weight, c, w, up, came, count, scratch, n, R, j, diagonal, rows, chunk
+        w += correct_dual(
+            response, H, J, columns, terms, weight, c, w, up, scratch, since, count, j, n, R, diagonal, rows, chunk
         )
-    w = tl.where(j < n, tl.minimum(tl.maximum(w, lo), up), w)  # rounding may lead beyond a bound that is not held
+    w = tl.where(j < n, tl.minimum(tl.maximum(w, lo), up), w)  # rounding may exceed a bound that is not held
     curvature = curvature_times(H, tl.where(j < n, w, 0.0), scratch, n, n, j, diagonal, chunk)
     out *= size
     tl.store(w_all + out + j, w, mask=real)
     tl.store(curvature_all + out + j, curvature, mask=real)
     tl.store(place_all + out + j, place, mask=real)
-    tl.store(came_all + out + j, came, mask=real)
+    tl.store(since_all + out + j, since, mask=real)
     tl.store(count_all + tl.program_id(0), count)
     tl.store(status + tl.program_id(0), outcome)

@@ -1,8 +1,8 @@
-"""H⁻¹ of every sample, which the dual method starts from: once for all costs of a call.
+"""The inverse of every sample's H on a GPU, which the dual method starts from.
 
 A matrix that fits is inverted within the registers of one thread block. A larger one is cut into halves: with
-H = [A B; Bᵀ C] and the Schur complement S = C − BᵀA⁻¹B two inverses of half the size are left, and products. Several
-small blocks are on an SM at once, so that one computes while another waits.
+H = [A B; Bᵀ C] and the Schur complement S = C − BᵀA⁻¹B, the inverses of A and S, of half the size, give that of H by
+products. Several small blocks are on an SM at once, so that one computes while another waits.
 """
 
 from __future__ import annotations
@@ -13,47 +13,49 @@ import triton.language as tl
 from torch import Tensor
 
 from pear.optimality import rule
-from pear.solvers.active_set.gpu import start
-from pear.solvers.active_set.gpu.parts import SINGULAR, three_sums
+from pear.solvers.active_set.gpu import kernel_codes
+from pear.solvers.active_set.gpu.kernel_functions import SINGULAR
 
 LAUNCH = {32: (1, 255), 64: (2, 255)}
-"""Matrices that are inverted by one block, by their size, each with its warps and the registers of a thread."""
+"""By the size of a matrix that one block inverts: its warps, and the registers of a thread."""
 
 _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
 
 
-def inverted(H: Tensor, room: int = 0) -> tuple[Tensor, Tensor]:
-    """(B, n, n) H⁻¹, and (B,) int32 RUNNING, or SINGULAR where there is none.
-
-    Nothing here waits for the device.
+def invert(H: Tensor, more: int = 0) -> tuple[Tensor, Tensor]:
+    """Invert matrices without waiting for the device.
 
     Args:
         H: (B, n, n), contiguous.
-        room: how many more rows and columns, not yet written, the first result has.
+        more: how many rows and columns are added to the result; they are not written.
+
+    Returns:
+        (B, n + more, n + more) H⁻¹ in the first rows and columns, and (B,) int32 RUNNING, or SINGULAR where there is
+        no inverse.
     """
     B, n, _ = H.shape
-    inverse = H.new_empty(B, n + room, n + room)
-    outcome = torch.full((B,), start.RUNNING, dtype=torch.int32, device=H.device)
-    _fill(inverse, H, H, outcome, 0, n)
+    inverse = H.new_empty(B, n + more, n + more)
+    outcome = torch.full((B,), kernel_codes.RUNNING, dtype=torch.int32, device=H.device)
+    _invert_part(inverse, H, H, outcome, 0, n)
     return inverse, outcome
 
 
-def _fill(inverse: Tensor, source: Tensor, H: Tensor, outcome: Tensor, first: int, last: int) -> None:
-    """Invert the part of ``source`` from row and column ``first`` to ``last``, which may be that of ``inverse``."""
+def _invert_part(inverse: Tensor, source: Tensor, H: Tensor, outcome: Tensor, first: int, last: int) -> None:
+    """Invert rows and columns ``first`` to ``last`` of ``source``, which may be the same tensor as ``inverse``."""
     if last - first <= max(LAUNCH):
         size = next(k for k in LAUNCH if k >= last - first)
         warps, registers = LAUNCH[size]
         rows = (source.shape[1], H.shape[1], inverse.shape[1])
-        invert[(len(H),)](
+        invert_block[(len(H),)](
             source, H, inverse, outcome, *rows, first, last, size=size, num_warps=warps, maxnreg=registers
         )
         return
     middle = (first + last) // 2
     a, b = slice(first, middle), slice(middle, last)
-    _fill(inverse, source, H, outcome, first, middle)
+    _invert_part(inverse, source, H, outcome, first, middle)
     solved = inverse[:, a, a] @ source[:, a, b]
     inverse[:, b, b] = torch.baddbmm(source[:, b, b], source[:, a, b].mT, solved, alpha=-1)
-    _fill(inverse, inverse, H, outcome, middle, last)
+    _invert_part(inverse, inverse, H, outcome, middle, last)
     off = solved @ inverse[:, b, b]
     inverse[:, a, a].baddbmm_(off, solved.mT)
     torch.neg(off, out=inverse[:, a, b])
@@ -61,10 +63,16 @@ def _fill(inverse: Tensor, source: Tensor, H: Tensor, outcome: Tensor, first: in
 
 
 @triton.jit
-def invert(  # type: ignore[no-untyped-def]
+def _three_sums(first, second, third, other_first, other_second, other_third):  # type: ignore[no-untyped-def]
+    """Add three pairs of numbers."""
+    return first + other_first, second + other_second, third + other_third
+
+
+@triton.jit
+def invert_block(  # type: ignore[no-untyped-def]
     source, H, inverse, outcome, n, H_rows, inverse_rows, first, last, size: tl.constexpr
 ):
-    """The inverse of a part of each matrix, by bordering: two rows and columns come at a time. One block per sample.
+    """Invert a part of each matrix by bordering, two rows and columns at a time. One block per sample.
 
     Args:
         source: (B, n, n); the part from row and column ``first`` to ``last`` is read.
@@ -80,7 +88,7 @@ def invert(  # type: ignore[no-untyped-def]
     inverse += sample * inverse_rows * inverse_rows + first * (inverse_rows + 1)
     M = tl.zeros((size, size), tl.float64)
     for t in range(0, last - first, 2):
-        second = t + 1 < last - first  # there may be no second one, which 1 on the diagonal stands for
+        second = t + 1 < last - first  # where there is no second one its diagonal is 1
         c = tl.load(source + t * n + s, mask=s < t, other=0.0)
         d = tl.load(source + (t + 1) * n + s, mask=(s < t) & second, other=0.0)
         cc = tl.load(source + t * (n + 1))
@@ -88,7 +96,7 @@ def invert(  # type: ignore[no-untyped-def]
         dd = tl.load(source + (t + 1) * (n + 1), mask=second, other=1.0)
         u = tl.sum(M * c[:, None], axis=0)
         v = tl.sum(M * d[:, None], axis=0)
-        uc, ud, vd = tl.reduce((u * c, u * d, v * d), 0, three_sums)
+        uc, ud, vd = tl.reduce((u * c, u * d, v * d), 0, _three_sums)
         pivot = cc - uc
         ratio = (cd - ud) / pivot
         pivot_after = dd - vd - ratio * (cd - ud)

@@ -1,13 +1,14 @@
-"""The active-set method as a Triton kernel: one thread block per sample; blocks do not communicate.
+"""The primal active-set method as a Triton kernel: one thread block per sample; blocks do not communicate.
 
-A sample keeps a working set of *indices*: j < n is a variable that is free to move, n + i a row that is held. With
+The working set of a sample is a set of *indices*: j < n is a variable that is free to move, n + i a row that is held.
+With
 
     K = [H Jᵀ; J 0]   restricted to the working set,   M = K⁻¹   kept in registers,
 
-one product M · (−gradient) gives the step to the minimum of the working set and the multipliers there. An index that
-comes or goes changes M by a matrix of rank one, so that a step costs a few products of a vector with M and with the
-rows of H that belong to variables that move; the rest of H is never read. What is left of the optimality conditions at
-the end is computed from the data, and M corrects it, so that no rounding of the way there stays.
+one product M · (−gradient) gives the step to the minimum on the working set and the multipliers there. An index that
+enters or leaves changes M by a matrix of rank one. So a step costs a few products of a vector with M, and reads only
+the rows of H that belong to variables that move. At the end the residuals of the optimality conditions are computed
+from the data, and M corrects them, so that the rounding of earlier steps does not stay.
 """
 
 from __future__ import annotations
@@ -17,109 +18,74 @@ import triton.language as tl
 
 from pear.optimality import rule
 from pear.solvers.active_set import settings
-from pear.solvers.active_set.gpu.parts import (
+from pear.solvers.active_set.gpu.kernel_functions import (
     AT_LOWER,
     AT_UPPER,
-    CROWDED,
     FREE,
+    NO_ROOM,
     NOWHERE,
     OPTIMAL,
     RUNNING,
     SINGULAR,
     UNBOUNDED,
     border,
+    correct_primal,
     curvature_moved,
     curvature_times,
-    exchanged,
+    exchange,
     largest_and_sum,
     nearest,
     off_slots,
-    place_of,
-    refined,
     row_block,
     row_products,
-    store_solution,
 )
 
 _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
 _WRONG = tl.constexpr(settings.KERNEL_SIGN)
+_REFINEMENTS = tl.constexpr(settings.KERNEL_REFINEMENTS)
 _STALLED = tl.constexpr(settings.STALLED)
 _PUSHES = tl.constexpr(settings.KERNEL_PUSHES)
 _PUSH = tl.constexpr(settings.KERNEL_PUSH)
 
 
 @triton.jit
-def descend(  # type: ignore[no-untyped-def]
-    H,
-    J,
-    columns,
-    size,
-    limit,
-    lower,
-    upper,
-    cost,
-    start_x,
-    start_place,
-    start_slot,
-    start_position,
-    start_row_position,
-    start_M,
-    x_all,
-    y_all,
-    curvature_all,
-    place_all,
-    row_position_all,
-    position_all,
-    slot_all,
-    M_all,
-    status,
-    order,
-    scratch,
-    B,
-    n,
-    R,
-    equalities,
-    H_stride,
-    J_stride,
-    limit_stride,
-    size_stride,
-    bound_stride,
-    start_stride,
-    begun,
-    rounds,
-    costs,
-    elastic: tl.constexpr,
-    diagonal: tl.constexpr,
-    rows: tl.constexpr,
-    width: tl.constexpr,
-    height: tl.constexpr,
-    slots: tl.constexpr,
-    chunk: tl.constexpr,
-):
-    """From a feasible point with its working set to the optimal one, for one cost of a sample after another.
+def search_primal(  # type: ignore[no-untyped-def]
+    H, J, columns, size, limit, lower, upper, cost,
+    start_x, start_place, start_slot, start_position, start_row_position, start_M,
+    x_all, y_all, curvature_all, place_all, row_position_all, position_all, slot_all, M_all, status, order, scratch,
+    B, n, R, equalities, H_stride, J_stride, limit_stride, size_stride, bound_stride, start_stride,
+    begun, rounds, costs,
+    elastic: tl.constexpr, diagonal: tl.constexpr, rows: tl.constexpr,
+    width: tl.constexpr, height: tl.constexpr, slots: tl.constexpr, chunk: tl.constexpr,
+):  # fmt: skip
+    """Go from a feasible point with its working set to the optimal one, for one cost of a sample after another.
 
-    A block does as many of them as ``costs`` says; the blocks with the first cost of each sample come first. Strides
-    are 0 where all samples share a field.
+    A block searches for ``costs`` of them; the blocks with the first cost of each sample come first. Strides are 0
+    where all samples share a field.
 
     Args:
         H: (B or 1, n, n), or (B or 1, n) where it is ``diagonal``; J: (B or 1, R, n), equalities first.
         columns: (B or 1, n, R) Jᵀ; size: (B or 1, R) the largest entry of each row; limit: (B or 1, R).
         lower, upper: (B or 1, n) bounds.
-        cost: (K, B, n); every further one of a block starts from the solution under the one before.
-        start_x, start_place: (B or 1, n) a feasible point and where its variables are.
-        start_slot: (slots,) int32 the working set there: ``begun`` free variables, as many held rows, then −1; where it
+        cost: (K, B, n). The second and later costs of a block start from the solution for the cost before.
+        start_x, start_place: (B or 1, n) a feasible point, and codes of where its variables are.
+        start_slot: (slots,) int32 the working set there: ``begun`` free variables, as many held rows, then −1. Where it
             is ``elastic``, the last variable alone.
-        start_position, start_row_position: (n,) and (R,) int32 the same from the other side.
+        start_position, start_row_position: (n,) and (R,) int32 the slots of variables and of rows.
         start_M: (slots, slots) the part of M there that depends on the rows alone.
-        x_all, curvature_all: (K, B, n) solutions and Hx; y_all: (K, B, R) multipliers; written.
-        place_all: (K, B, n) int32; row_position_all: (K, B, R) int32, −1 where a row is not held; written.
-        position_all: (B, n) int32 slots of the variables, −1 where one is not free; slot_all: (B, slots) int32, −1
-            where a slot is empty; M_all: (B, slots, slots); written, of the first cost.
-        status: (K, B) int32, written: OPTIMAL, CROWDED, SINGULAR, or RUNNING where the rounds ran out.
-        order, scratch: (blocks, slots) int32 and float64, written: to work with.
-        rounds: how many steps at most, for each cost.
-        elastic: whether the last variable is the share of the violation at the start that is left: once it is zero it
-            stays so, and where a solution has it free its cost is raised.
+        x_all, curvature_all: (K, B, n) solutions and Hx; written.
+        y_all: (K, B, R) multipliers; written.
+        place_all: (K, B, n) int32 codes; written.
+        row_position_all: (K, B, R) int32 slots of the rows, −1 where one is not held; written.
+        position_all: (B, n) int32 slots of the variables, −1 where one is not free; written for the first cost.
+        slot_all: (B, slots) int32 indices, −1 where a slot is empty; written for the first cost.
+        M_all: (B, slots, slots); written for the first cost.
+        status: (K, B) int32, written: OPTIMAL, NO_ROOM, SINGULAR, or RUNNING where the rounds ran out.
+        order, scratch: (blocks, slots) int32 and float64 memory to work with.
+        begun: number of free variables at the start.
+        rounds: the largest number of steps for each cost.
+        elastic: whether the last variable is the share of the violation at the start that is left. Once it is zero it
+            stays zero. Where a solution has it free, its cost is raised.
     """
     block = tl.program_id(0).to(tl.int64)
     sample = block % B
@@ -135,7 +101,7 @@ def descend(  # type: ignore[no-untyped-def]
     columns += sample * J_stride
     order += block * slots
     scratch += block * slots
-    own = curvature_all + (earliest * B + sample) * n  # of every cost, for vectors of all variables
+    own = curvature_all + (earliest * B + sample) * n  # also memory to work with, until Hx is written
     lo = tl.load(lower + sample * bound_stride + j, mask=real, other=0.0)
     up = tl.load(upper + sample * bound_stride + j, mask=real, other=0.0)
     most = tl.load(limit + sample * limit_stride + r, mask=there, other=float("inf"))
@@ -163,7 +129,7 @@ def descend(  # type: ignore[no-untyped-def]
         corner = tl.load(H + (n - 1 if diagonal else n * n - 1))
         M = tl.where((s == 0)[:, None] & (s == 0)[None, :], 1.0 / corner, M)
     on_diagonal = tl.sum(tl.where(s[:, None] == s[None, :], M, 0.0), axis=0)
-    # kept along, because every pass over a vector makes the whole block wait
+    # these numbers are updated in every step, because a pass over a vector makes the whole block wait
     freedom = 1 if elastic else 0
     used = 2 * begun + freedom
     row_size = tl.load(size + sample * size_stride + r, mask=there, other=0.0)
@@ -190,8 +156,8 @@ def descend(  # type: ignore[no-untyped-def]
             free = (slot >= 0) & (slot < n)
             gradient = tl.where(free, tl.gather(slope, tl.where(free, slot, 0), 0), 0.0)
             step = -tl.sum(M * gradient[:, None], axis=0)
-            # At a vertex nothing can move. Elsewhere the variables that the rows hold still have rounding in M, so that
-            # a step is compared with the terms of the largest one, |M_jt| being at most √(M_jj M_tt).
+            # At a vertex nothing can move. Elsewhere M has rounding at variables that the rows hold. So a step is
+            # compared with the sum of the sizes of its terms, where |M_jt| is at most √(M_jj M_tt).
             root = tl.sqrt(tl.where(free, tl.maximum(on_diagonal, 0.0), 0.0))
             most_root, terms = tl.reduce((root, root * tl.abs(gradient)), 0, largest_and_sum)
             rounding = _ROUNDOFF * most_root * terms
@@ -206,7 +172,7 @@ def descend(  # type: ignore[no-untyped-def]
             met = met // 2
             if rows:
                 rate = row_products(columns, p, r, j, R, n)
-                pace = tl.where(equality, tl.abs(rate), rate)  # an equality not held may be left on neither side
+                pace = tl.where(equality, tl.abs(rate), rate)  # an equality that is not held blocks on both sides
                 blocks = there & (row_position < 0) & (pace > _ROUNDOFF * row_size * far)
                 reach = tl.where(equality, 0.0, tl.maximum(room, 0.0)) / tl.where(blocks, pace, 1.0)
                 reach, row_met = tl.min(tl.where(blocks, reach, float("inf")), axis=0, return_indices=True)
@@ -231,14 +197,14 @@ def descend(  # type: ignore[no-untyped-def]
                     place = tl.where(at, tl.where(rising, AT_UPPER, AT_LOWER), place)
                     leaving = met
                     if elastic:  # noqa: SIM102 (a constant that keeps the rest from being compiled)
-                        if met == n - 1:  # feasible: from here on it is the problem itself
+                        if met == n - 1:  # feasible: from here on t has no cost
                             up = tl.where(at, 0.0, up)
                             c = tl.where(at, 0.0, c)
                             slope = c + curvature_times(H, x, own, n, n, j, diagonal, chunk)
                 else:
                     entering = met
             else:
-                # whose multiplier has the wrong sign?
+                # find a multiplier of the wrong sign
                 reduced = slope
                 worst_row = allowed * 0.0
                 if rows:
@@ -250,7 +216,7 @@ def descend(  # type: ignore[no-untyped-def]
                 wrong = tl.where(lo < up, wrong, 0.0)
                 wrong = tl.where(place == UNBOUNDED, tl.abs(reduced) + 2.0 * allowed + 1e-300, wrong)
                 worst, first = tl.max(wrong, axis=0, return_indices=True)
-                if idle > _STALLED:  # the first instead of the worst, so that no circle closes
+                if idle > _STALLED:  # the first instead of the worst, which cannot cycle
                     first = tl.min(tl.where(wrong > allowed, j, width))
                 if (worst > allowed) & (worst >= worst_row):
                     entering = first.to(tl.int32)
@@ -269,11 +235,11 @@ def descend(  # type: ignore[no-untyped-def]
                                 slope += more
                                 outcome = RUNNING
             # the working set changes by one index, and M by a matrix of rank one
-            at = place_of(slot, entering, leaving, s, slots)
-            if (entering >= 0) & (at == slots):
-                outcome = CROWDED
-                entering = -1
             gone = (slot == leaving) & (slot >= 0)
+            at = tl.min(tl.where(tl.where(entering >= 0, slot < 0, gone), s, slots))
+            if (entering >= 0) & (at == slots):
+                outcome = NO_ROOM
+                entering = -1
             column, corner = border(H, J, slot, entering, n, diagonal, rows)
             column = tl.where(gone, 1.0, column)
             w = tl.sum(M * column[:, None], axis=0)
@@ -290,20 +256,27 @@ def descend(  # type: ignore[no-untyped-def]
             freedom += tl.where(changes, tl.where(more, -1, 1), 0)
             used = tl.maximum(used, tl.where(entering >= 0, at + 1, 0))
             on_diagonal = tl.where(gone, 0.0, on_diagonal + w * w * factor)
-            M, slot, position, row_position = exchanged(
+            M, slot, position, row_position = exchange(
                 M, w, factor, slot, position, row_position, entering, leaving, at, s, j, r, n, rows
             )
         x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
-        x, y = refined(
-            H, J, columns, M, c, x, most, slot, position, row_position, j, r, n, R, own, diagonal, rows, chunk
-        )
+        y = tl.zeros((height,), tl.float64)
+        for _ in range(_REFINEMENTS):
+            x_change, y_change = correct_primal(
+                H, J, columns, M, c, x, y, most, own, slot, position, row_position, j, r, n, R, diagonal, rows, chunk
+            )
+            x += x_change
+            y += y_change
         curvature = curvature_times(H, x, own, n, n, j, diagonal, chunk)
         slope = c + curvature
         room = most - row_products(columns, x, r, j, R, n)
-        store_solution(
-            x_all, curvature_all, place_all, y_all, row_position_all, status,
-            x, curvature, place, y, row_position, outcome, k * B + sample, j, r, n, R,
-        )  # fmt: skip
+        out = k * B + sample
+        tl.store(x_all + out * n + j, x, mask=real)
+        tl.store(curvature_all + out * n + j, curvature, mask=real)
+        tl.store(place_all + out * n + j, place, mask=real)
+        tl.store(y_all + out * R + r, y, mask=there)
+        tl.store(row_position_all + out * R + r, row_position, mask=there)
+        tl.store(status + out, outcome)
         if k == 0:
             tl.store(position_all + sample * n + j, position, mask=real)
             tl.store(slot_all + sample * slots + s, slot)

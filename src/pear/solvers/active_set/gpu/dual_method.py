@@ -1,0 +1,214 @@
+"""The dual active-set method on a GPU: its programs, the launch of its kernel, and the projection after it.
+
+The search starts from the minimum subject to the equalities alone. To the kernel, multipliers of equalities are
+variables without bounds: with K = [H Aᵀ; A 0] in the place of H and (c, −b) in the place of c, a program has bounds and
+inequalities alone. So equalities, which every solution holds, are not added one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import row_squares, tmatvec
+from pear.solvers.active_set.gpu.kernel_codes import RUNNING, SINGULAR
+from pear.solvers.active_set.gpu.kernel_method import KernelMethod, stride
+from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
+from pear.solvers.linalg.rank import row_rank
+
+LAUNCH = {64: (1, 8, 128), 128: (2, 8, 128), 256: (4, 8, 128), 512: (8, 16, 255), 1024: (8, 8, 255)}
+"""By the length of a vector: warps of a block, terms that it reads together, and registers of a thread."""
+
+_WIDE = 256  # a projection, which waits less than a search, of longer vectors is faster with half the warps
+
+
+class DualCurvature(NamedTuple):
+    """What the kernel reads of the curvature of a batch; a leading dimension is 1 where all samples share it.
+
+    Attributes:
+        H: (B or 1, n, n), or (B or 1, n) where it is diagonal.
+        response: (B or 1, n + R, n + R) W, how far bounds and rows move with the multipliers of each other.
+        outcome: (B or 1,) int32 RUNNING, or SINGULAR where there is no such matrix.
+    """
+
+    H: Tensor
+    response: Tensor
+    outcome: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class DualMethod(KernelMethod):
+    """Bounds, inequalities and equalities; the dual method needs no feasible point.
+
+    Attributes:
+        n: variables of the kernel's programs: decisions, then the multipliers of independent equalities.
+        J: (B or 1, R, n) inequalities.
+        lower, upper: (B or 1, n + R) limits of variables and of inequalities.
+        room: for how many rank-one terms of the working set there is memory.
+        A, b: (B or 1, p, decisions) and (B or 1, p) the independent equalities.
+        independent: (p,) int64, which of the equalities these are.
+    """
+
+    rooms: ClassVar[tuple[int, ...]] = (64, 128, 256, 512, 1024)
+    A: Tensor
+    b: Tensor
+    independent: Tensor
+
+    @classmethod
+    def of(cls, qp: QuadraticProgram, terms: int) -> DualMethod:
+        """The method for these constraints, with room for so many terms, or for as many as there can be.
+
+        Equalities that follow from others are left out. This waits for the device.
+        """
+        independent = torch.arange(qp.p, device=qp.c.device)
+        if qp.p and len(qp.A) == 1:
+            rank, order, _ = row_rank(qp.A[0].cpu().numpy())
+            independent = torch.from_numpy(order[:rank].copy()).to(qp.c.device).sort()[0]
+        p, B = len(independent), max(map(len, (qp.lb, qp.ub, qp.h)))
+        lower = pad(qp.lb.expand(B, -1), (0, p + qp.m), value=-torch.inf).contiguous()
+        upper = torch.cat([pad(qp.ub.expand(B, -1), (0, p), value=torch.inf), qp.h.expand(B, -1)], 1)
+        return cls(
+            n=qp.n + p,
+            J=pad(qp.G, (0, p)).contiguous(),
+            lower=lower,
+            upper=upper,
+            room=next((room for room in cls.rooms if room >= terms), max(cls.rooms)),
+            A=qp.A[:, independent],
+            b=qp.b[:, independent],
+            independent=independent,
+        )
+
+    @property
+    def size(self) -> int:
+        """How many variables and inequalities there are."""
+        return self.n + self.R
+
+    @property
+    def numbers(self) -> int:
+        """About how many numbers a launch works on, for each sample."""
+        return 2 * self.room * self.size
+
+    @cached_property
+    def norm(self) -> Tensor:
+        """(B or 1, n + R) the length of every constraint: 1 for a variable and for a row without entries."""
+        lengths = row_squares(self.J).sqrt()
+        return torch.cat([lengths.new_ones(len(lengths), self.n), torch.where(lengths > 0, lengths, 1.0)], 1)
+
+    def curvature(self, qp: QuadraticProgram, inverse: Tensor | None = None) -> DualCurvature:
+        """Bring H into the kernel's form.
+
+        Args:
+            qp: the programs.
+            inverse: (B or 1, n, n) H⁻¹ where it is known.
+        """
+        from pear.solvers.active_set.gpu.inverse_kernel import invert
+
+        H, p, more = qp.H, len(self.independent), self.size - qp.n
+        diagonal = H.diagonal(dim1=1, dim2=2)
+        if inverse is None and not qp.diagonal:
+            response, outcome = invert(H.contiguous(), more)
+        else:
+            known = torch.diag_embed(1.0 / diagonal) if inverse is None else inverse
+            response = pad(known.contiguous(), (0, more, 0, more))
+            outcome = torch.where((diagonal > 0).all(1), RUNNING, SINGULAR).int()
+        H = diagonal.contiguous() if qp.diagonal and not p else H.contiguous()
+        if p:
+            response = _repeated(response, self.A)
+            outcome = torch.maximum(outcome, _add_equalities(response, self.A))
+            H = pad(H.expand(len(response), -1, -1), (0, p, 0, p))
+            H[:, qp.n :, : qp.n] = self.A
+            H[:, : qp.n, qp.n :] = self.A.mT
+        if self.R:
+            response = _repeated(response, self.J)
+            _add_rows(response, self.J)
+        return DualCurvature(H, response, outcome.expand(len(response)).contiguous())
+
+    def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: DualCurvature | None = None) -> KernelSolution:
+        """See ``KernelMethod.solve``."""
+        from pear.solvers.active_set.gpu.dual_kernel import search_dual
+
+        H, response, outcome = self.curvature(qp) if curvature is None else curvature
+        (K, B, _), n, p, size, room = costs.shape, self.n, len(self.independent), self.size, self.room
+        costs = (torch.cat([costs, -self.b.expand(K, B, p)], 2) if p else costs).contiguous()
+        w, Hx, terms, weight = (costs.new_empty(K, B, *shape) for shape in ((size,), (size,), (room, size), (room,)))
+        place, since, count, status = (
+            torch.empty(K, B, *shape, dtype=torch.int32, device=w.device) for shape in ((size,), (size,), (), ())
+        )
+        search_dual[(K * B,)](
+            response, outcome, H, self.J, self.columns, self.norm, self.lower, self.upper, costs,
+            w, Hx, place, since, terms, weight, count, status, B, n, self.R, qp.n, room,
+            *map(stride, (response, H, self.J, self.norm, self.lower)), **self._sizes(H),
+        )  # fmt: skip
+        if p:  # Kx has Aᵀ times the multipliers in it
+            y = w[..., qp.n : n]
+            Hx = Hx[..., : qp.n] - (tmatvec(self.A, y) if len(self.A) == 1 else (y[:, :, None] @ self.A)[:, :, 0])
+        kept = (response, H, *(part[0] for part in (since, terms, weight, count)))
+        point = (w, Hx, self._multipliers(w, qp.p), place)
+        return KernelSolution.of(qp, point, since[..., n:], status, kept=kept, projection=self._project)
+
+    def _multipliers(self, w: Tensor, p: int) -> Tensor:
+        """(K, B, p + R) multipliers of all p equalities and of the inequalities, from (K, B, n + R)."""
+        k = len(self.independent)
+        if k == p:
+            return w[..., self.n - k :]
+        equalities = w.new_zeros(*w.shape[:2], p)
+        equalities[..., self.independent] = w[..., self.n - k : self.n]
+        return torch.cat([equalities, w[..., self.n :]], 2)
+
+    def _project(self, e: Tensor, response: Tensor, H: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor]:
+        """See ``KernelSolution.project``."""
+        from pear.solvers.active_set.gpu.projection_kernels import project_dual
+
+        B, decisions = e.shape
+        g, converged = e.new_empty(B, self.size), torch.empty(B, dtype=torch.int8, device=e.device)
+        sizes = self._sizes(H) | ({"num_warps": 4, "chunk": 8, "maxnreg": 128} if self.size > _WIDE else {})
+        project_dual[(B,)](
+            response, H, self.J, self.columns, e.contiguous(), *kept, g, converged, self.n,
+            self.R, decisions, self.room, *map(stride, (response, H, self.J)), **sizes,
+        )  # fmt: skip
+        return g[:, :decisions], converged.bool()
+
+    def _sizes(self, H: Tensor) -> dict[str, int]:
+        """What the kernels are compiled for."""
+        width = max(min(LAUNCH), 1 << (self.size - 1).bit_length())
+        warps, chunk, registers = LAUNCH[width]
+        sizes = {"diagonal": H.dim() == 2, "rows": self.R > 0, "width": width, "chunk": chunk}
+        return sizes | {"num_warps": warps, "maxnreg": registers}
+
+
+def _repeated(response: Tensor, rows: Tensor) -> Tensor:
+    """The matrices, one for each sample where ``rows`` has as many."""
+    B = max(len(response), len(rows))
+    return response if len(response) == B else response.repeat(B, 1, 1)
+
+
+def _add_equalities(response: Tensor, A: Tensor) -> Tensor:
+    """Replace H⁻¹ by K⁻¹, which is larger, in place; (B,) int32 RUNNING, or SINGULAR where there is none."""
+    from pear.solvers.active_set.gpu.inverse_kernel import invert
+
+    B, (p, n) = len(response), A.shape[1:]
+    some, these = slice(0, n), slice(n, n + p)
+    moved = torch.bmm(response[:, some, some], A.mT.expand(B, n, p))
+    middle, outcome = invert(torch.bmm(A.expand(B, p, n), moved))
+    share = torch.bmm(middle, moved.mT)
+    response[:, some, some].baddbmm_(moved, share, alpha=-1)
+    response[:, these, some] = share
+    response[:, some, these] = share.mT
+    torch.neg(middle, out=response[:, these, these])
+    return outcome
+
+
+def _add_rows(response: Tensor, J: Tensor) -> None:
+    """Write how rows move next to how variables move, in place."""
+    B, (R, n) = len(response), J.shape[1:]
+    some, rows = slice(0, n), slice(n, n + R)
+    moved = torch.bmm(response[:, some, some], J.mT.expand(B, n, R))
+    response[:, some, rows] = moved
+    response[:, rows, some] = moved.mT
+    response[:, rows, rows] = torch.bmm(J.expand(B, R, n), moved)

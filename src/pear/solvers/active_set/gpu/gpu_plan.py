@@ -1,0 +1,125 @@
+"""The plan of a problem for the GPU's active-set kernels: which method searches, and with how much room.
+
+After the first batch of a plan nothing here reads a value from the device, so that launches queue up. The device is
+waited for by ``adapt``, and by whoever reads the results.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pear.problem.canonical import QuadraticProgram
+from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualCurvature, DualMethod
+from pear.solvers.active_set.gpu.kernel_method import KernelMethod
+from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
+from pear.solvers.active_set.gpu.primal_method import ElasticPrimal, VertexPrimal
+
+_MAX_VARIABLES = 1024
+_MAX_PRIMAL_ROWS = 32
+_MAX_DUAL_SIZE = 512  # variables and rows of a program that only the dual method takes
+_MOSTLY_HELD = 0.8  # of all variables: the dual method is faster where solutions hold fewer constraints than that
+_SHARE_OF_MEMORY = 0.25  # of the GPU, that a launch may use
+_SPARE_TERMS = 8  # beside one for each constraint that is held
+
+
+def supports(qp: QuadraticProgram) -> bool:
+    """True for programs on a GPU that are small enough for a kernel, where Triton is installed."""
+    rows = qp.p + qp.m
+    dual = not qp.is_linear and qp.n + rows <= _MAX_DUAL_SIZE
+    small = qp.n < _MAX_VARIABLES and (rows <= _MAX_PRIMAL_ROWS or dual)
+    return qp.c.is_cuda and small and importlib.util.find_spec("triton") is not None
+
+
+@dataclass
+class GPUPlan:
+    """The method that solves batches of one problem.
+
+    The first batch chooses it: where its solutions hold few constraints, the plan replaces the primal method by the
+    dual one.
+
+    Attributes:
+        method: solves the next batch.
+        settled: True where the method has been chosen.
+    """
+
+    method: KernelMethod
+    settled: bool = False
+    _primal: KernelMethod | None = None
+
+    @property
+    def state(self) -> tuple[str, int]:
+        """What a launch depends on beside its programs."""
+        return type(self.method).__name__, self.method.room
+
+    @property
+    def numbers(self) -> int:
+        """About how many numbers a launch works on, for each sample."""
+        return self.method.numbers
+
+    def fits(self, B: int, device: torch.device) -> bool:
+        """Whether the memory of a GPU has room for B samples at once."""
+        if device.type != "cuda":
+            return True
+        return 8 * B * self.numbers <= _SHARE_OF_MEMORY * torch.cuda.get_device_properties(device).total_memory
+
+    @property
+    def needs_inverse(self) -> bool:
+        """Whether solutions are computed from H⁻¹."""
+        return isinstance(self.method, DualMethod)
+
+    def curvature(self, qp: QuadraticProgram, inverse: Tensor) -> DualCurvature:
+        """What ``solve`` can be given for programs whose H stays the same, from H⁻¹ (B or 1, n, n)."""
+        assert isinstance(self.method, DualMethod)
+        return self.method.curvature(qp, inverse)
+
+    def solve(self, qp: QuadraticProgram, curvature: DualCurvature | None = None) -> KernelSolution:
+        """Solve a batch with the constraints of the plan."""
+        return self.solve_all(qp, qp.c[None], curvature)
+
+    def solve_all(self, qp: QuadraticProgram, costs: Tensor, curvature: DualCurvature | None = None) -> KernelSolution:
+        """Solve the programs for (K, B, n) costs, of which the first is that of ``qp``; K·B solutions in this order."""
+        solution = self.method.solve(qp, costs, curvature)
+        if not self.settled:
+            self._choose_method(solution)
+        return solution
+
+    def _choose_method(self, solution: KernelSolution) -> None:
+        """Choose by where the first solutions are, once there is room for them. This waits for the device."""
+        no_room = bool(solution.no_room.any())
+        if no_room and self.method.wider() is not None:
+            return
+        self.settled = True
+        qp, held = solution.qp, (solution.lower | solution.upper).sum(1) + solution.rows.sum(1)
+        steps = held.double().mean().clamp(max=qp.n - qp.p)  # any more of them depend on others
+        small = qp.n + qp.p + qp.m <= max(LAUNCH)
+        if small and (no_room or float(steps) <= _MOSTLY_HELD * qp.n):
+            self._primal, self.method = self.method, DualMethod.of(qp, min(int(held.max()), qp.n) + _SPARE_TERMS)
+
+    def adapt(self, solution: KernelSolution) -> bool:
+        """Make more room where it was missing, or return to the primal method where the dual one fails.
+
+        Returns:
+            True where something has changed, so that it is worth to solve again. This waits for the device.
+        """
+        before = self.state
+        no_room, singular = (bool(flags.any()) for flags in (solution.no_room, solution.singular))
+        wider = self.method.wider() if no_room else None
+        self.method = wider or self.method
+        if self._primal is not None and (singular or (no_room and wider is None)):
+            self.method, self._primal = self._primal, None
+        return self.state != before
+
+
+def prepare(qp: QuadraticProgram) -> GPUPlan | None:
+    """The plan for programs with these constraints; None where they have no feasible point.
+
+    Programs with many rows are for the dual method alone. The others begin with the primal method.
+    """
+    if qp.p + qp.m > _MAX_PRIMAL_ROWS:
+        return GPUPlan(DualMethod.of(qp, qp.n // 2), settled=True)
+    method = VertexPrimal.of(qp) if qp.shares_constraints else ElasticPrimal.of(qp)
+    return None if method is None else GPUPlan(method)

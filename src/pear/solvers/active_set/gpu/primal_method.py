@@ -1,0 +1,279 @@
+"""The primal active-set method on a GPU: feasible starts, the launch of its kernel, and the projection after it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.matrix import matvec, row_squares
+from pear.solvers.active_set import batch, layout
+from pear.solvers.active_set.gpu.kernel_codes import AT_LOWER, AT_UPPER, FREE, UNBOUNDED
+from pear.solvers.active_set.gpu.kernel_method import KernelMethod, stride
+from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
+
+_CONSTRAINTS = ("A", "b", "G", "h", "lb", "ub")
+_WIDE = 256  # from more variables on a block has eight warps at least
+_FEW_BLOCKS = 256  # several costs of a sample are searched for at once if that makes no more blocks
+_TILE = 4096  # numbers of H, or of the rows, that a block reads together
+_PRICE = 10.0  # cost of a violation at the start, relative to an estimate of what it costs to end it
+
+
+@dataclass(frozen=True)
+class WorkingSet:
+    """The working set that all samples start with, in the kernel's form.
+
+    Attributes:
+        slot: (room,) int32, the index in each slot: j < n is a free variable, n + i a held row, −1 an empty slot.
+        position, row_position: (n,) and (R,) int32, the slot of each variable and of each row, −1 where it has none.
+        M: (room, room) the part of the inverse that depends on the rows alone.
+        free: number of free variables, which have the first slots.
+    """
+
+    slot: Tensor
+    position: Tensor
+    row_position: Tensor
+    M: Tensor
+    free: int
+
+
+@dataclass(frozen=True, eq=False)
+class PrimalMethod(KernelMethod):
+    """Rows, bounds and a feasible point to start from.
+
+    Attributes:
+        J, limit: (B or 1, R, n) and (B or 1, R) rows with their right-hand sides, equalities first.
+        equalities: how many of the rows are equalities.
+        x, place: (B or 1, n) the point, and int32 codes of where its variables are.
+        rooms: slots of the working set, each with the warps of a block and the registers of a thread. They are chosen
+            so that M stays in registers.
+        elastic: whether the last variable is the share of a violation that is left.
+    """
+
+    rooms: ClassVar[dict[int, tuple[int, int]]] = {32: (1, 128), 64: (2, 255), 128: (8, 255)}
+    elastic: ClassVar[bool] = False
+    limit: Tensor
+    equalities: int
+    x: Tensor
+    place: Tensor
+
+    @classmethod
+    def first_room(cls, qp: QuadraticProgram) -> int:
+        """The room of a first batch."""
+        some, more, *_ = cls.rooms
+        return some if qp.n + qp.p + qp.m < some else more
+
+    @property
+    def numbers(self) -> int:
+        """About how many numbers a launch works on, for each sample."""
+        return self.room**2
+
+    @property
+    @abstractmethod
+    def start_indices(self) -> tuple[Tensor, Tensor]:
+        """(k,) int64 free variables and held rows of the working set at the start."""
+
+    @cached_property
+    def working_set(self) -> WorkingSet:
+        """The working set at the start."""
+        free, held = self.start_indices
+        indices, M = torch.cat([free, self.n + held]), self.x.new_zeros(self.room, self.room)
+        slot, where = (
+            torch.full((size,), -1, dtype=torch.int32, device=M.device) for size in (len(M), self.n + self.R)
+        )
+        slot[: len(indices)] = indices.int()
+        where[indices] = torch.arange(len(indices), dtype=torch.int32, device=M.device)
+        k = len(held)
+        M[:k, k : 2 * k] = torch.linalg.inv(self.J[0][held][:, free[:k]])
+        M[k : 2 * k, :k] = M[:k, k : 2 * k].mT
+        return WorkingSet(slot, where[: self.n], where[self.n :], M, k)
+
+    @cached_property
+    def row_size(self) -> Tensor:
+        """(B or 1, R) the largest entry of each row."""
+        return self.J.abs().amax(2) if self.R else self.J[:, :, 0]
+
+    def extend_curvature(self, H: Tensor, qp: QuadraticProgram) -> Tensor:
+        """(B or 1, n, n) H of the kernel's programs, or (B or 1, n) where it is diagonal."""
+        return H
+
+    def extend_costs(self, costs: Tensor, qp: QuadraticProgram) -> Tensor:
+        """(K, B, n) costs of the kernel's programs."""
+        return costs
+
+    def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: Any = None) -> KernelSolution:
+        """See ``KernelMethod.solve``."""
+        (K, B, _), n, R, room = costs.shape, self.n, self.R, self.room
+        costs = self.extend_costs(costs, qp).contiguous()
+        H = self.extend_curvature(qp.H.diagonal(dim1=1, dim2=2) if qp.diagonal else qp.H, qp).contiguous()
+        x, Hx, y, M = (costs.new_empty(shape) for shape in ((K, B, n), (K, B, n), (K, B, R), (B, room, room)))
+        place, row_position, position, slot, status = (
+            torch.empty(shape, dtype=torch.int32, device=x.device)
+            for shape in ((K, B, n), (K, B, R), (B, n), (B, room), (K, B))
+        )
+        self._search(H, costs, (x, y, Hx, place, row_position, position, slot, M, status), qp.diagonal)
+        kept, projection = (H, slot, position, row_position[0], M), partial(self._project, qp.diagonal)
+        held = row_position[..., qp.p :]
+        solution = KernelSolution.of(qp, (x, Hx, y, place), held, status, kept=kept, projection=projection)
+        if not self.elastic:
+            return solution
+        feasible = (place[..., -1] == AT_LOWER) & (x[..., -1] == 0)  # nothing of the violation is left
+        return replace(solution, optimal=solution.optimal & feasible.flatten())
+
+    def _search(self, H: Tensor, costs: Tensor, written: tuple[Tensor, ...], diagonal: bool) -> None:
+        """Launch the search, which fills the tensors of ``written``."""
+        from pear.solvers.active_set.gpu.primal_kernel import search_primal
+
+        start, (K, B, n) = self.working_set, costs.shape
+        at_once = K * B <= _FEW_BLOCKS and not self.elastic  # later costs start from where the first became feasible
+        blocks, each = (K * B, 1) if at_once else (B, K)
+        order = torch.empty(blocks, self.room, dtype=torch.int32, device=costs.device)
+        search_primal[(blocks,)](
+            H, self.J, self.columns, self.row_size, self.limit, self.lower, self.upper, costs,
+            self.x, self.place, start.slot, start.position, start.row_position, start.M,
+            *written, order, torch.empty_like(order, dtype=costs.dtype), B, n, self.R, self.equalities,
+            *map(stride, (H, self.J, self.limit, self.row_size, self.lower, self.x)),
+            start.free, 5 * (n + self.R) + 50, each, elastic=self.elastic, diagonal=diagonal, **self._sizes(),
+        )  # fmt: skip
+
+    def _project(self, diagonal: bool, e: Tensor, H: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor]:
+        """See ``KernelSolution.project``."""
+        from pear.solvers.active_set.gpu.projection_kernels import project_primal
+
+        (B, n), sizes = e.shape, self._sizes()
+        if sizes["width"] <= _WIDE:  # two small blocks on an SM are faster than a large one
+            sizes["num_warps"] = min(sizes["num_warps"], 4)
+        e = pad(e, (0, 1)) if self.elastic else e.contiguous()  # the last variable of an elastic start is held
+        g, converged = torch.empty_like(e), torch.empty(B, dtype=torch.int8, device=e.device)
+        project_primal[(B,)](
+            H, self.J, self.columns, e, *kept, g, converged, self.n, self.R, stride(H), stride(self.J),
+            diagonal=diagonal, **sizes,
+        )  # fmt: skip
+        return g[:, :n], converged.bool()
+
+    def _sizes(self) -> dict[str, int]:
+        """What the kernels are compiled for."""
+        width, height = (max(least, 1 << (size - 1).bit_length()) for least, size in ((16, self.n), (2, self.R)))
+        warps, registers = self.rooms[self.room]
+        warps = max(warps, 8) if width > _WIDE else warps
+        chunk = min(self.room, max(2, min(4 * warps, _TILE // width)))
+        sizes = {"rows": self.R > 0, "width": width, "height": height, "slots": self.room, "chunk": chunk}
+        return sizes | {"num_warps": warps, "maxnreg": registers}
+
+
+@dataclass(frozen=True, eq=False)
+class VertexPrimal(PrimalMethod):
+    """The primal method for constraints that all samples share: it starts from one vertex of theirs.
+
+    Attributes:
+        free, held: (k,) int64, free variables and held rows of the vertex.
+    """
+
+    free: Tensor
+    held: Tensor
+
+    @classmethod
+    def of(cls, qp: QuadraticProgram) -> VertexPrimal | None:
+        """Find a vertex on the CPU; None where there is no feasible point."""
+        start = batch.default_start(batch.programs({name: getattr(qp, name).cpu() for name in _CONSTRAINTS}, qp.n))
+        if not int(start.has_start[0]):
+            return None
+        n, device, place = qp.n, qp.c.device, start.place[0]
+        codes = {layout.BASIC: FREE, layout.UPPER: AT_UPPER, layout.FREE: UNBOUNDED}
+        return cls(
+            n=n,
+            J=torch.cat([qp.A, qp.G], 1).contiguous(),
+            limit=torch.cat([qp.b, qp.h], 1).contiguous(),
+            lower=qp.lb.contiguous(),
+            upper=qp.ub.contiguous(),
+            room=cls.first_room(qp),
+            equalities=qp.p,
+            x=torch.from_numpy(start.x[:1, :n].copy()).to(device),
+            place=torch.tensor([[codes.get(int(v), AT_LOWER) for v in place[:n]]], dtype=torch.int32, device=device),
+            free=torch.tensor([v for v in start.basis[0] if v < n], dtype=torch.long, device=device),
+            held=torch.tensor(
+                [i for i in range(qp.p + qp.m) if place[n + i] != layout.BASIC], dtype=torch.long, device=device
+            ),
+        )
+
+    @property
+    def start_indices(self) -> tuple[Tensor, Tensor]:
+        """(k,) int64 free variables and held rows of the vertex."""
+        return self.free, self.held
+
+
+@dataclass(frozen=True, eq=False)
+class ElasticPrimal(PrimalMethod):
+    """The primal method for constraints of each sample's own: it starts outside of them.
+
+    With x⁰ at the bounds and v = Jx⁰ − limit where that violates a row, (x⁰, t = 1) satisfies Jx − vt ≤ limit and
+    0 ≤ t ≤ 1. So t is the share of the violation that is left. It is one more variable, with a cost that is higher than
+    what any decision costs. Once it is zero the kernel leaves it there. The working set at the start is t alone.
+
+    Attributes:
+        distance: (B,) the largest distance of x⁰ to a row that it violates.
+    """
+
+    elastic: ClassVar[bool] = True
+    distance: Tensor
+
+    @classmethod
+    def of(cls, qp: QuadraticProgram) -> ElasticPrimal:
+        """The start from bounds."""
+        B = max(len(getattr(qp, name)) for name in _CONSTRAINTS)
+        A, b, G, h, lower, upper = (
+            field.expand(B, *field.shape[1:]) for field in (getattr(qp, name) for name in _CONSTRAINTS)
+        )
+        J, limit = torch.cat([A, G], 1), torch.cat([b, h], 1)
+        at_upper = upper.abs() < lower.abs()
+        unbounded = lower.isinf() & upper.isinf()
+        x = torch.where(unbounded, 0.0, torch.where(at_upper, upper, lower))
+        place = torch.where(unbounded, UNBOUNDED, torch.where(at_upper, AT_UPPER, AT_LOWER)).int()
+        violation = matvec(J, x) - limit
+        violation[:, qp.p :].clamp_(min=0)
+        norm = row_squares(J).sqrt()
+        far = torch.where(norm > 0, violation.abs() / norm, 0.0)
+        return cls(
+            n=qp.n + 1,
+            J=torch.cat([J, -violation[:, :, None]], 2),
+            limit=limit.contiguous(),
+            lower=pad(lower, (0, 1)),
+            upper=pad(upper, (0, 1), value=1.0),
+            room=cls.first_room(qp),
+            equalities=qp.p,
+            x=pad(x, (0, 1), value=1.0),
+            place=pad(place, (0, 1), value=FREE),
+            distance=far.amax(1) if far.shape[1] else x.new_zeros(B),
+        )
+
+    @property
+    def start_indices(self) -> tuple[Tensor, Tensor]:
+        """(1,) int64 the variable t, and (0,) rows."""
+        return torch.tensor([self.n - 1], device=self.x.device), torch.zeros(0, dtype=torch.long, device=self.x.device)
+
+    def extend_curvature(self, H: Tensor, qp: QuadraticProgram) -> Tensor:
+        """(B, n, n) H with a curvature of t that takes it to zero in one step, or (B, n) where it is diagonal."""
+        corner = self._price(qp.c, qp)
+        if qp.diagonal:
+            return torch.cat([H.expand(len(corner), -1), corner[:, None]], 1)
+        padded = pad(H.expand(len(corner), -1, -1), (0, 1, 0, 1))
+        padded[:, -1, -1] = corner
+        return padded
+
+    def extend_costs(self, costs: Tensor, qp: QuadraticProgram) -> Tensor:
+        """(K, B, n) costs with that of t: the search for the first cost has to bring it to zero."""
+        padded = pad(costs, (0, 1))
+        padded[0, :, -1] = self._price(costs[0], qp)
+        return padded
+
+    def _price(self, cost: Tensor, qp: QuadraticProgram) -> Tensor:
+        """(B,) more than what it costs to end the violation, by an estimate."""
+        slope = cost.abs() + matvec(qp.H, self.x[:, :-1].expand(len(cost), -1)).abs()
+        price = _PRICE * slope.sum(1) * self.distance
+        return torch.where(price > 0, price, 1.0)
