@@ -1,4 +1,4 @@
-"""A model as arrays, whatever it came from: checked, made a ``Model``, and reported in sentences."""
+"""The arrays that each importer fills; they are checked and made a ``Model`` with a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Names = Sequence[str] | None
 
 @dataclass(frozen=True)
 class ModelArrays:
-    """``½ zᵀQz + costsᵀz + offset`` under rows with two limits, bounds and integers; what an importer makes first.
+    """The program ``½ zᵀQz + costsᵀz + offset`` with rows, bounds and integers, as an importer reads it.
 
     Attributes:
         where: names the source in messages and in the report.
@@ -57,7 +57,7 @@ class ModelArrays:
         limits: Names = None,
         recourse: Any = None,
     ) -> Model:
-        """The model, its numbers checked.
+        """Check the numbers and make the model.
 
         Args:
             predicted: names of the variables whose costs are predicted; None for all, or where there is a cost map.
@@ -100,7 +100,7 @@ class ModelArrays:
         recourse: Any,
         notes: Sequence[str],
     ) -> Model:
-        """The model whose predicted values are costs, then right-hand sides of rows."""
+        """The model whose predicted values are costs, followed by right-hand sides of rows."""
         at, chosen = predicted_rows(self.where, self.rows, names), predicted
         if chosen is None:
             chosen = variables
@@ -150,7 +150,7 @@ class ModelArrays:
             seen.add(name)
 
     def _selection(self, names: tuple[str, ...], predicted: Names, costs: Array) -> CostMap:
-        """The map that puts predicted values where the named costs are, and leaves the others as they are."""
+        """The cost map that predicts the named costs and keeps the others."""
         chosen = [predicted] if isinstance(predicted, str) else list(predicted or ())
         place = {name: i for i, name in enumerate(names)}
         unknown = [name for name in chosen if name not in place]
@@ -231,7 +231,7 @@ def count(number: int, noun: str) -> str:
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """Names with commas, the middle left out where they are many."""
+    """Names joined by commas; of many names, the middle is left out."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[: most - 2])}, …, {names[-1]}"
