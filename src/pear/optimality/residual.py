@@ -36,19 +36,15 @@ class Residuals(TensorRecord):
 def residuals(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor | None = None) -> Residuals:
     """The residuals of points x (B, n) with multipliers; ``curvature`` is Hx, where it is known already."""
     curvature = matvec(qp.H, x) if curvature is None else curvature
-    gradient = _lagrangian_gradient(qp, curvature, duals)
+    gradient = lagrangian_gradient(qp, x, duals, curvature)
     equality = plus_matvec(qp.b, qp.A, x, -1.0) if qp.p else duals.equality
     rows = qp.h - matvec(qp.G, x) if qp.m else duals.inequality
     return Residuals(curvature, gradient, equality, rows, x - qp.lb, qp.ub - x)
 
 
-def lagrangian_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
+def lagrangian_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor | None = None) -> Tensor:
     """Hx + c + Aᵀ equality + Gᵀ inequality, (B, n): the gradient without the multipliers of the bounds."""
-    return _lagrangian_gradient(qp, matvec(qp.H, x), duals)
-
-
-def _lagrangian_gradient(qp: QuadraticProgram, curvature: Tensor, duals: Duals) -> Tensor:
-    gradient = curvature + qp.c
+    gradient = (matvec(qp.H, x) if curvature is None else curvature) + qp.c
     gradient = plus_tmatvec(gradient, qp.A, duals.equality) if qp.p else gradient
     return plus_tmatvec(gradient, qp.G, duals.inequality) if qp.m else gradient
 

@@ -202,12 +202,15 @@ def symmetrised(Q: Matrix, original: Any) -> Matrix:
     Samples with NaN pass: a solve gives them a status of their own.
     """
     if Q.is_sparse:
-        return _symmetrised_sparse(Q)
-    if torch.equal(Q, Q.mT):  # the usual case, in one pass; also an empty batch
+        sizes = [float(abs(value).max()) if Q.nnz else 0.0 for value in (Q.csr - Q.csr.T, Q.csr)]
+        gap, top = torch.tensor(sizes, dtype=torch.float64).reshape(2, 1)
+        half = SparseMatrix(to_csr(0.5 * (Q.csr + Q.csr.T))) if gap else Q
+    elif torch.equal(Q, Q.mT):  # the usual case, in one pass; also an empty batch
         return Q
-    tolerance = SYMMETRY[float_type(original) or torch.float64]
-    gap = (Q - Q.mT).abs().amax((-2, -1)).reshape(-1)
-    wrong = gap > tolerance * Q.abs().amax((-2, -1)).reshape(-1)
+    else:
+        gap, top = (value.abs().amax((-2, -1)).reshape(-1) for value in (Q - Q.mT, Q))
+        half = 0.5 * (Q + Q.mT)
+    wrong = gap > SYMMETRY[float_type(original) or torch.float64] * top
     if bool(wrong.any()):
         first = int(wrong.nonzero()[0])
         where = f" in sample {first}" if Q.ndim == 3 else ""
@@ -215,17 +218,7 @@ def symmetrised(Q: Matrix, original: Any) -> Matrix:
             f"Q must be symmetric: entries differ from their mirror image by up to {gap[first].item():.3g}{where}; "
             "pass (Q + Q.T) / 2 (Q.mT for a batch), which has the same zᵀQz"
         )
-    return 0.5 * (Q + Q.mT)
-
-
-def _symmetrised_sparse(Q: SparseMatrix) -> SparseMatrix:
-    gap = float(abs(Q.csr - Q.csr.T).max()) if Q.nnz else 0.0
-    if gap > SYMMETRY[torch.float64] * float(abs(Q.csr).max() if Q.nnz else 0.0):
-        raise ProblemError(
-            f"Q must be symmetric: entries differ from their mirror image by up to {gap:.3g}; "
-            "pass (Q + Q.T) / 2, which has the same zᵀQz"
-        )
-    return SparseMatrix(to_csr(0.5 * (Q.csr + Q.csr.T))) if gap else Q
+    return half
 
 
 def check_definite(Q: Matrix, sense: str) -> None:

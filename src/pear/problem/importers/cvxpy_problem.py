@@ -24,7 +24,7 @@ from pear.problem.importers.cvxpy_checks import (
     predicted_parameters,
     sign_of,
 )
-from pear.problem.importers.cvxpy_rows import TaggedConstraint, TaggedRows, check_moves, prices
+from pear.problem.importers.cvxpy_rows import TaggedConstraint, TaggedRows, check_moves, locate, prices
 from pear.problem.importers.model_arrays import ModelArrays, listed
 from pear.problem.importers.predicted_rows import constraint_map, penalty
 from pear.problem.importers.probe import linear_map
@@ -235,16 +235,7 @@ class _Canonical:
 
     def columns(self) -> list[Any]:
         """The positions in z of the entries of each original variable, in the shape of the variable."""
-        sizes = [tag.size for tag in self.tags]
-        starts = np.cumsum([0, *sizes])
-        numbers = [
-            1.0 + start + np.arange(tag.size).reshape(tag.shape) for tag, start in zip(self.tags, starts, strict=False)
-        ]
-        _, q, _, _, _ = self.at({tag.id: number for tag, number in zip(self.tags, numbers, strict=True)})
-        place = np.zeros(starts[-1] + 1, dtype=int)
-        tagged = np.flatnonzero(q)
-        place[np.abs(q[tagged]).round().astype(int)] = tagged
-        return [place[number.astype(int)] for number in numbers]
+        return locate(self.tags, lambda values: self.at(values)[1])[0]
 
 
 def _arrays(problem: Any, canonical: _Canonical) -> tuple[ModelArrays, dict[str, Tensor]]:

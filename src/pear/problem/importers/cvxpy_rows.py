@@ -73,6 +73,24 @@ def prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
     return found
 
 
+def locate(tags: Sequence[Any], respond: Callable[[dict[int, Any]], Array]) -> tuple[list[NDArray[np.int_]], int]:
+    """The position of each entry of each tag in the response to the tags, and the length of the response.
+
+    Every entry gets a number of its own, which appears, up to its sign, at the entry's position in the response.
+
+    Args:
+        tags: parameters of CVXPY.
+        respond: from values of the tags, by their ids, to a vector in which each entry stands in one place.
+    """
+    starts = np.cumsum([1, *(tag.size for tag in tags)])
+    numbers = [s + np.arange(tag.size).reshape(tag.shape) for tag, s in zip(tags, starts, strict=False)]
+    response = respond({tag.id: number.astype(float) for tag, number in zip(tags, numbers, strict=True)})
+    place = np.zeros(starts[-1], dtype=int)
+    found = np.flatnonzero(response)
+    place[np.abs(response[found]).round().astype(int)] = found
+    return [place[number] for number in numbers], len(response)
+
+
 class TaggedRows:
     """The positions of the rows of tagged constraints in CVXPY's matrices.
 
@@ -83,17 +101,7 @@ class TaggedRows:
 
     def __init__(self, tagged: Sequence[TaggedConstraint], respond: Callable[[dict[int, Any]], Array]) -> None:
         self.tagged = tuple(tagged)
-        starts = np.cumsum([1, *(one.tag.size for one in tagged)])
-        numbers = {
-            one.tag.id: (start + np.arange(one.tag.size, dtype=float)).reshape(one.tag.shape)
-            for one, start in zip(tagged, starts, strict=False)
-        }
-        response = respond(numbers)
-        self.total = len(response)
-        place = np.zeros(starts[-1], dtype=int)
-        moved = np.flatnonzero(response)
-        place[np.abs(response[moved]).round().astype(int)] = moved
-        self.rows: list[NDArray[np.int_]] = [place[numbers[one.tag.id].astype(int)] for one in tagged]
+        self.rows, self.total = locate([one.tag for one in tagged], respond)
 
     def constraint(self, row: int) -> TaggedConstraint | None:
         """The tagged constraint that a row belongs to, if any."""
