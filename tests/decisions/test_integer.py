@@ -19,7 +19,7 @@ import pear
 from pear.decisions.integer import CheckedIntegers, verify_integers
 from pear.optimality.point import Duals
 from pear.solvers import threads
-from pear.solvers.adapters.batch_arrays import Batch
+from pear.solvers.adapters.batch_arrays import ProgramArrays
 from pear.solvers.base import Candidate
 from pear.solvers.binary import plan as plans
 from pear.solvers.binary import rows as presolve
@@ -67,7 +67,7 @@ def check(value: np.ndarray, G: np.ndarray, h: np.ndarray) -> None:
 
 
 def plan_of(problem: pear.Problem) -> Plan:
-    return Plan.of(Batch.of(problem.canonical(torch.zeros(1, problem.n))), 0)
+    return Plan.of(ProgramArrays.of(problem.canonical(torch.zeros(1, problem.n))), 0)
 
 
 @pytest.fixture

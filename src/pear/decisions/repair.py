@@ -21,7 +21,7 @@ from pear.optimality.verify import Verification, verify
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec
 from pear.sensitivity.reduced import ReducedKKT
-from pear.sensitivity.sharpen import sharpen
+from pear.sensitivity.refine import refine_solution
 from pear.sensitivity.systems import ReducedSystems, reduced_systems
 
 _Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
@@ -136,7 +136,7 @@ def _sharpen(verdict: Verification, working: ActiveSet, good: Tensor, x: Tensor,
     if verdict.qp.is_sparse or x.is_cuda:
         return sharpened
     for i in (verdict.none_wrong & ~verdict.solved).nonzero():
-        finer = sharpen(verdict.qp[i], x[i], duals[i], working[i])
+        finer = refine_solution(verdict.qp[i], x[i], duals[i], working[i])
         if bool(finer.solved):
             good[i], x[i], sharpened[i] = True, finer.x, finer.kkt_residual
             duals.put(i, finer.duals)

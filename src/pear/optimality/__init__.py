@@ -1,5 +1,5 @@
-"""What "solved" means, once: the constants, natural sizes, residuals, the active-set rule and the verdict.
+"""The definition of "solved": constants, natural sizes, residuals, the active-set rule and the verification.
 
 ``rule`` holds the constants, ``scale`` the natural sizes, ``residual`` the KKT residual, ``active`` the active-set rule
-and ``verify`` the verdict that all solvers' points go through. The compiled and the GPU code read the same constants.
+and ``verify`` the check that the points of every solver go through. Compiled and GPU code read the same constants.
 """

@@ -1,9 +1,9 @@
-"""One rule for the active set.
+"""The rule that says which constraints are active.
 
 *Guess* (from an inexact point): a constraint is taken as active where its slack is no larger than its multiplier, both
 free of units. *Final* (at the exact point): a constraint is active where it is tight, whatever its multiplier. A tight
-constraint with a zero multiplier is weakly active; it counts as active. The final set therefore depends on the decision
-alone and not on which of several multipliers a solver happens to return.
+constraint with a zero multiplier is weakly active, and counts as active. The final set therefore depends on the
+decision alone, and not on which of several possible multipliers a solver returns.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ def guess_active(
 ) -> ActiveSet:
     """The active set that approximate points (B, n) and their multipliers suggest, by complementarity.
 
-    Slack and multiplier are compared in units of the largest decision and the largest cost, the same for all
-    constraints of a sample: on an interior-point solver's central path their product is the same for all, too.
+    Slacks are measured in units of the largest decision and multipliers in units of the largest cost. These units are
+    the same for all constraints of a sample, because on the central path of an interior-point solver the product of
+    slack and multiplier is the same for all constraints.
 
     Args:
         qp: the programs.
         x, duals: the points and their multipliers.
         scale: the units of a solver that has its own: (m,) factors of the rows of G, and (n,) units of the variables.
-            By default rows have length one and variables are what they are.
+            By default rows are scaled to length one and variables are not scaled.
     """
     rows, columns = (1 / positive(row_squares(qp.G).sqrt()), torch.ones_like(qp.c[:1])) if scale is None else scale
     size = positive((x / columns).abs().amax(1, keepdim=True))

@@ -1,4 +1,4 @@
-"""The proof that a sample has no solution: a certificate is checked against the data, whoever found it."""
+"""Certificates that a sample has no solution, checked against its data."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pear.problem.matrix import matvec, tmatvec
 
 
 def proves_infeasible(qp: QuadraticProgram, duals: Duals) -> Tensor:
-    """(B,) bool: no point satisfies the constraints, by the lemma of Farkas.
+    """Whether the multipliers prove, by the lemma of Farkas, that no point satisfies the constraints. Shape (B,), bool.
 
     With y free in sign and u ≥ 0, every feasible x has rᵀx ≤ yᵀb + uᵀh for r = Aᵀy + Gᵀu. Where the least value of rᵀx
     within the bounds is larger than that, by more than PROVEN of the terms of both, there is none.
 
     Args:
         qp: the programs.
-        duals: y as ``equality`` (B, p) and u as ``inequality`` (B, m), of any length; ``bound`` is not looked at.
+        duals: y as ``equality`` (B, p) and u as ``inequality`` (B, m), of any length; ``bound`` is ignored.
     """
     y, u = duals.equality, torch.where(qp.h.isfinite(), duals.inequality.clamp(min=0), 0.0)
     r = tmatvec(qp.A, y) + tmatvec(qp.G, u)
@@ -36,10 +36,10 @@ def proves_infeasible(qp: QuadraticProgram, duals: Duals) -> Tensor:
 
 
 def proves_unbounded(qp: QuadraticProgram, direction: Tensor) -> Tensor:
-    """(B,) bool: along d the objective of a feasible program falls without end.
+    """Whether the direction d proves that the objective of a feasible program has no lower bound. Shape (B,), bool.
 
-    Hd = 0, Ad = 0 and Gd ≤ 0, each row to the rounding of its own terms on d, no finite bound is in the way, and cᵀd is
-    clearly negative. A row's own terms are what tells a curvature of 1e-12 on one variable from none.
+    The proof is that Hd = 0, Ad = 0 and Gd ≤ 0, no finite bound is in the way, and cᵀd is clearly negative. Each row
+    may be off by the rounding of its own terms on d, so that a curvature of 1e-12 on one variable is not taken for 0.
 
     Args:
         qp: the programs, which have a feasible point.

@@ -1,8 +1,8 @@
-"""Residuals that are rounded once: for points whose terms cancel to less than float64 can show.
+"""Residuals without rounding errors, for points whose terms cancel beyond the accuracy of float64.
 
-Rows that are nearly parallel have multipliers of 1e9 that cancel, and a residual of rounding 1e9 times as large as the
-cost allows. A point is therefore kept as the unevaluated sum of two vectors, products are split into two numbers
-without an error, and sums are rounded at the end only.
+Nearly parallel rows have multipliers of 1e9 that cancel each other. The rounding of these terms in float64 is then
+larger than the residual that is allowed. Here a point is the unevaluated sum of two vectors, each product is split into
+two numbers without an error, and a sum is rounded once, at its end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DoubleDouble:
         self.low = self.low if len(self.low) else np.zeros_like(self.high)
 
     def add(self, change: Array) -> None:
-        """Add a float64 vector without losing what lies below its last digit."""
+        """Add a float64 vector, in place; what float64 would round off goes to ``low``."""
         total = self.high + change
         back = total - self.high
         lost = (self.high - (total - back)) + (change - back)
@@ -45,13 +45,13 @@ class DoubleDouble:
 
 
 def affine(matrix: Array, x: DoubleDouble, *constants: Array) -> Array:
-    """``matrix @ x`` plus the constants, (r,): each entry is rounded once."""
+    """``matrix @ x`` plus the constants, with a single rounding of each entry. Shape (r,)."""
     terms = [*_two_products(matrix, x.high), matrix * x.low, *(constant[:, None] for constant in constants)]
     return np.array([math.fsum(row) for row in np.concatenate(terms, 1).tolist()])
 
 
 class ExactSample:
-    """The data of one dense program as numpy arrays, and its residuals without cancellation.
+    """One dense program as numpy arrays, with residuals that are computed without cancellation.
 
     Args:
         qp: one program, on the CPU.
@@ -65,7 +65,7 @@ class ExactSample:
         self._p = qp.p
 
     def residuals(self, x: DoubleDouble, y: DoubleDouble) -> Residuals:
-        """What is left of the optimality conditions at x (n,) with the multipliers y (p + m,) of the rows."""
+        """The residuals of the optimality conditions at x (n,) with the multipliers y (p + m,) of the rows."""
         data = self._field
         both = DoubleDouble(np.concatenate([x.high, y.high]), np.concatenate([x.low, y.low]))
         absent = np.isinf(data["h"])
@@ -92,7 +92,7 @@ def rounded(x: DoubleDouble, y: DoubleDouble, p: int, bound: Array) -> tuple[tor
 
 
 def _two_products(matrix: Array, x: Array) -> tuple[Array, Array]:
-    """The products ``matrix[i, j] * x[j]``, and what each of them lost by rounding."""
+    """The products ``matrix[i, j] * x[j]`` in float64, and the rounding error of each."""
     product = matrix * x
     a_high, a_low = _split(matrix)
     b_high, b_low = _split(x)

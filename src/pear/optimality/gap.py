@@ -1,4 +1,4 @@
-"""How much a feasible point loses against the optimal one, without subtracting two objectives."""
+"""The objective gap between a feasible point and the solution, computed without subtracting two objectives."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pear.optimality.point import Duals
 
 
 def objective_gap(d: Tensor, Hd: Tensor, slack: Tensor, duals: Duals) -> Tensor:
-    """(B,) objective of feasible points less that of the solutions.
+    """The objective of feasible points minus the objective of the solutions. Shape (B,).
 
-    It is ½dᵀHd plus multiplier times slack of every constraint that is active at the solution. All terms are at least
-    zero, so that nothing cancels and the value is right to rounding however small it is.
+    The gap is ½dᵀHd plus, for every constraint that is active at the solution, its multiplier times its slack at the
+    point. No term is negative, so that nothing cancels and even a tiny gap is accurate to rounding.
 
     Args:
         d: (B, n) from the solutions to the points; Hd: (B, n) their curvature terms.

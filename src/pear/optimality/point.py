@@ -1,4 +1,4 @@
-"""The words of optimality: the status of a sample, its multipliers and its active set, for batches."""
+"""The status, the multipliers and the active sets of a batch of samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class Status(IntEnum):
-    """What became of one sample; ``sentence`` says what it means and what to do about it."""
+    """The outcome of one sample; ``sentence`` says what it means and what to do about it."""
 
     SOLVED = 0
     INACCURATE = 1
@@ -24,7 +24,7 @@ class Status(IntEnum):
 
     @property
     def sentence(self) -> str:
-        """The remedy in words."""
+        """What the status means, and what to do about it."""
         return _SENTENCES[self]
 
 
@@ -42,7 +42,7 @@ _SENTENCES = {
 
 
 class TensorRecord:
-    """Row-wise selection, scattering and moving for dataclasses whose tensors share their first dimension."""
+    """Base of dataclasses whose tensors share their first dimension: select, write, join and move rows together."""
 
     def __getitem__(self, index: Any) -> Any:
         return self.map(lambda value: value[index])
@@ -53,7 +53,7 @@ class TensorRecord:
 
     @classmethod
     def cat(cls, parts: Sequence[Any]) -> Any:
-        """The rows of several objects below each other."""
+        """One object with the rows of several, in their order."""
         columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(cls)}  # type: ignore[arg-type]
         return cls(**{name: torch.cat(column) for name, column in columns.items()})
 
@@ -95,7 +95,7 @@ class Duals(TensorRecord):
 
 @dataclass(frozen=True)
 class ActiveSet(TensorRecord):
-    """The constraints that hold with equality; equality rows always do and are not listed.
+    """The inequalities and bounds that hold with equality. Equality rows are always active and are not listed.
 
     Attributes:
         rows: (B, m) bool, active rows of G.
@@ -108,16 +108,16 @@ class ActiveSet(TensorRecord):
 
     @property
     def fixed(self) -> Tensor:
-        """(B, n) bool: variables held by a bound."""
+        """Variables held by a bound, (B, n) bool."""
         return self.lower | self.upper
 
     def same(self, other: ActiveSet) -> Tensor:
-        """(B,) bool: where both sets agree entirely."""
+        """Whether both sets are equal, (B,) bool."""
         rows = (self.rows == other.rows).all(1)
         return rows & (self.lower == other.lower).all(1) & (self.upper == other.upper).all(1)
 
     def count(self) -> Tensor:
-        """(B,) number of active inequalities and bounds."""
+        """The number of active inequalities and bounds, (B,)."""
         return self.rows.sum(1) + self.fixed.sum(1)
 
     def only(self, where: Tensor) -> ActiveSet:

@@ -1,4 +1,4 @@
-"""How far a point is from optimal: one yardstick for every solver, free of units."""
+"""The KKT residual: how far a point is from optimal, free of units, the same for every solver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pear.problem.matrix import matvec, plus_matvec, plus_tmatvec
 
 @dataclass(frozen=True)
 class Residuals(TensorRecord):
-    """What is left of the optimality conditions at a point, in the units of the data.
+    """The residuals of the optimality conditions at a point, in the units of the data.
 
     Attributes:
         curvature: (B, n) Hx.
@@ -36,19 +36,15 @@ class Residuals(TensorRecord):
 def residuals(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor | None = None) -> Residuals:
     """The residuals of points x (B, n) with multipliers; ``curvature`` is Hx, where it is known already."""
     curvature = matvec(qp.H, x) if curvature is None else curvature
-    gradient = _lagrangian_gradient(qp, curvature, duals)
+    gradient = lagrangian_gradient(qp, x, duals, curvature)
     equality = plus_matvec(qp.b, qp.A, x, -1.0) if qp.p else duals.equality
     rows = qp.h - matvec(qp.G, x) if qp.m else duals.inequality
     return Residuals(curvature, gradient, equality, rows, x - qp.lb, qp.ub - x)
 
 
-def lagrangian_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
+def lagrangian_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor | None = None) -> Tensor:
     """Hx + c + Aᵀ equality + Gᵀ inequality, (B, n): the gradient without the multipliers of the bounds."""
-    return _lagrangian_gradient(qp, matvec(qp.H, x), duals)
-
-
-def _lagrangian_gradient(qp: QuadraticProgram, curvature: Tensor, duals: Duals) -> Tensor:
-    gradient = curvature + qp.c
+    gradient = (matvec(qp.H, x) if curvature is None else curvature) + qp.c
     gradient = plus_tmatvec(gradient, qp.A, duals.equality) if qp.p else gradient
     return plus_tmatvec(gradient, qp.G, duals.inequality) if qp.m else gradient
 
@@ -66,7 +62,7 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
 
 
 def scaled_residual(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: PointUnits) -> Tensor:
-    """The same from what is ``left`` of the conditions, and the units of the points."""
+    """The KKT residual from the residuals ``left``, the sizes of the data and the units of the points. Shape (B,)."""
     # where x runs away along a flat direction, rounding of Hx must not outweigh the cost
     limit = torch.where(units.cost > 0, units.cost / SHARE_OF_FORCE, torch.inf)
     largest = torch.maximum(units.abs_c, units.abs_hx).amax(-1, keepdim=True)
@@ -87,5 +83,5 @@ def scaled_residual(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: 
 
 
 def _unit_where_absent(slack: Tensor) -> Tensor:
-    """An absent constraint has an infinite slack: it may carry no multiplier at all."""
+    """The slack, or 1 where it is infinite: an absent constraint must have a multiplier of zero."""
     return slack.masked_fill(slack == torch.inf, 1.0)

@@ -1,9 +1,10 @@
-"""Natural sizes: what every slack and every multiplier is compared with, one by one.
+"""Natural sizes: the number that each slack and each multiplier is compared with.
 
-A problem may hold a bound of 1e9 that nobody reaches or a cost of 1e6 that keeps one variable out. Tolerances relative
-to the largest number of a sample would then be coarse for all others. Each constraint therefore has sizes of its own:
-the terms that its slack and its multiplier are computed from, and a share of the sample's largest, whose rounding
-spreads to all. A variable's share is no larger than the distance between its bounds, which tell its units.
+A problem may have a bound of 1e9 that no decision reaches, or a cost of 1e6 that keeps one variable at zero. Tolerances
+relative to the largest number of a sample would then be coarse for everything else. Each constraint therefore has its
+own size for its slack and its multiplier. The size is at least the terms that the slack or multiplier is computed from,
+and at least a share of the largest size in the sample, because rounding spreads to all constraints. The share of a
+variable is no larger than the distance between its bounds, which show in what unit it is measured.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class RelativeResiduals:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the natural sizes take from the data alone, computed once where the same data comes with many costs.
+    """The part of the natural sizes that depends on the data alone, computed once for data that comes with many costs.
 
     Attributes:
         abs_A, abs_G: (B or 1, p, n) and (B or 1, m, n) entries without their signs.
@@ -100,7 +101,7 @@ class Sizes:
 
     @classmethod
     def cached(cls, qp: QuadraticProgram) -> Sizes:
-        """The same, computed once for these very programs, which cannot be changed."""
+        """The sizes of these programs, computed once and kept with the program object."""
         kept: dict[str, Any] = vars(qp)
         if "sizes" not in kept:
             kept["sizes"] = cls.of(qp)
@@ -108,7 +109,7 @@ class Sizes:
         return sizes
 
     def with_curvature(self, H: Matrix) -> Sizes:
-        """The same constraints with another curvature (B or 1, n, n)."""
+        """The sizes for the same constraints and another curvature (B or 1, n, n)."""
         return replace(self, **_curvature(H))
 
 
@@ -120,7 +121,7 @@ def _curvature(H: Matrix) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class PointUnits:
-    """The units of one point, which both the natural sizes and the KKT residual are made from.
+    """The units at the points of a batch, from which the natural sizes and the KKT residual are computed.
 
     Attributes:
         abs_x, abs_c, abs_hx: (B, n) decision, cost and curvature term without their signs.
@@ -160,7 +161,7 @@ class PointUnits:
 
 
 def measure(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: PointUnits) -> RelativeResiduals:
-    """Measure multipliers and what is left of the optimality conditions, at points with these units."""
+    """Divide multipliers and the residuals ``left`` by their natural sizes, at points with these units."""
     terms = units.abs_hx + units.abs_c
     terms = plus_tmatvec(terms, sizes.abs_A, duals.equality.abs()) if qp.p else terms
     terms = plus_tmatvec(terms, sizes.abs_G, duals.inequality.abs()) if qp.m else terms
@@ -185,11 +186,11 @@ def measure(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, u
 
 
 def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
-    """(B, 1) the least size that the data of a sample suggests for its decision; 1 where it suggests none.
+    """The smallest size that the data of a sample suggests for its decision; 1 where it suggests none. Shape (B, 1).
 
-    It is the smallest of the largest ``cost`` (B, 1) against the curvature, the bounds and the distances of the rows
-    from the origin, zeros left out: a bound of 1e15 that nobody meets is no unit for a decision of size 1. It matters
-    only where the decision itself is zero, and rounding would be measured by rounding.
+    It is the smallest non-zero number among the largest ``cost`` (B, 1) divided by the curvature, the bounds, and the
+    distances of the rows from the origin. A bound of 1e15 that is never active then sets no unit for a decision of size
+    1. The size matters only where the decision is zero: rounding would otherwise be compared with rounding.
     """
     by_curvature = cost / sizes.top  # infinite or not a number without curvature, and below zero where that is wrong
     least = torch.minimum(torch.where(by_curvature > 0, by_curvature, torch.inf), sizes.limit)
@@ -197,21 +198,21 @@ def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
 
 
 def is_noise(qp: QuadraticProgram, g: Tensor, e: Tensor) -> Tensor:
-    """(B,) bool: the projection g (B, n) of e is no more than the rounding of H⁻¹e."""
+    """Whether the projection g (B, n) of e is no larger than the rounding error of H⁻¹e. Shape (B,), bool."""
     rescaled = e.abs().amax(1) / positive(qp.H.diagonal(dim1=1, dim2=2).amax(1))
     return g.abs().amax(1) <= NEGLIGIBLE * rescaled
 
 
 def positive(value: Tensor) -> Tensor:
-    """The value, and 1 where it is zero, so that it can be divided by."""
+    """The value, or 1 where it is zero, so that it can be a divisor."""
     return torch.where(value > 0, value, 1.0)
 
 
 def finite_abs(value: Tensor) -> Tensor:
-    """|value|, and 0 where it is infinite: a limit that is absent has no size."""
+    """|value|, or 0 where it is infinite: an absent limit has no size."""
     return torch.where(value.isfinite(), value.abs(), torch.zeros_like(value))
 
 
 def _divisor(scale: Tensor) -> Tensor:
-    """A scale that can be divided by: where it is zero, so is, or infinite, what it measures."""
+    """The scale, raised to the smallest positive float64: where it is zero, so is the quantity divided by it."""
     return scale.clamp(min=_TINY)

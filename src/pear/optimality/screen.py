@@ -1,4 +1,4 @@
-"""What the data of a sample alone settles, before any solver looks at it."""
+"""Statuses that follow from the data of a sample alone, before any solver runs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pear.problem.matrix import within
 
 
 def screen(qp: QuadraticProgram) -> Tensor:
-    """(B,) int8: NOT_FINITE or INFEASIBLE where the data alone settles it, SOLVED (nothing against it) elsewhere.
+    """NOT_FINITE or INFEASIBLE where the data alone shows it, SOLVED elsewhere. Shape (B,), int8.
 
-    Only h and the bounds may be infinite, and only so that the constraint is absent. A number beyond LARGEST is not
-    finite: products of it overflow on the way.
+    Only h and the bounds may be infinite, and only so that the constraint is absent. A number beyond LARGEST counts as
+    not finite, because its products overflow.
     """
     number = (qp.c.abs() <= LARGEST).all(1)
     for value in (qp.H, qp.A, qp.b, qp.G):

@@ -1,4 +1,4 @@
-"""The verdict on a point: every condition of optimality, against the constants of the rule."""
+"""Verification of a point: every condition of optimality is compared with the constants of ``rule``."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pear.problem.canonical import QuadraticProgram
 
 @dataclass(frozen=True)
 class Verification:
-    """What is wrong with the points of a batch, if anything.
+    """The result of checking the points of a batch against the optimality conditions.
 
     Attributes:
         qp, x, duals, working: the programs, the points (B, n), their multipliers, and the constraints that were held.
-        left: what is left of the optimality conditions there.
-        sizes, units: what it is measured by.
-        relative: slacks and multipliers by their natural sizes.
+        left: the residuals of the optimality conditions there.
+        sizes, units: what the residuals are measured by.
+        relative: slacks, multipliers and residuals, each divided by its natural size.
     """
 
     qp: QuadraticProgram
@@ -37,7 +37,10 @@ class Verification:
 
     @cached_property
     def _margins(self) -> tuple[Tensor, Tensor, Tensor]:
-        """By how much rows, lower and upper bounds are on the right side: the multiplier where held, else the slack."""
+        """How far rows, lower bounds and upper bounds are from a violation; negative where there is one.
+
+        For a constraint that is held it is the multiplier that may have the wrong sign, for any other the slack.
+        """
         s, held = self.relative, self.working
         return (
             torch.where(held.rows, s.multiplier_rows + SIGN, s.slack_rows + FEASIBLE) if self.qp.m else s.slack_rows,
@@ -54,7 +57,7 @@ class Verification:
 
     @cached_property
     def none_wrong(self) -> Tensor:
-        """(B,) bool: no constraint is on the wrong side."""
+        """Whether no constraint is violated or held with a multiplier of the wrong sign, (B,) bool."""
         rows, *bounds = self._margins
         least = torch.minimum(*bounds)
         least = least if self.sizes.pinned is None else least.masked_fill(self.sizes.pinned, 0.0)
@@ -63,7 +66,7 @@ class Verification:
 
     @cached_property
     def unbalanced(self) -> Tensor:
-        """(B,) how far stationarity, equalities and held constraints are from zero."""
+        """The largest relative residual of stationarity, equalities and held constraints, (B,)."""
         s, held = self.relative, self.working
         upper = torch.where(held.upper, s.slack_upper, 0.0)
         lower = held.lower if self.sizes.pinned is None else held.lower | self.sizes.pinned
@@ -74,20 +77,20 @@ class Verification:
 
     @cached_property
     def kkt_residual(self) -> Tensor:
-        """(B,) largest scaled violation of the optimality conditions."""
+        """The KKT residual: the largest scaled violation of the optimality conditions, (B,)."""
         return scaled_residual(self.qp, self.duals, self.left, self.sizes, self.units)
 
     @cached_property
     def balanced(self) -> Tensor:
-        """(B,) bool: every condition holds, each by its natural size."""
+        """Whether every condition holds, relative to its natural size, (B,) bool."""
         return self.none_wrong & (self.unbalanced <= FEASIBLE)
 
     @cached_property
     def solved(self) -> Tensor:
-        """(B,) bool: the point is a solution.
+        """Whether the point is a solution, (B,) bool.
 
-        The residual is asked for as well, because huge multipliers that cancel each other make every tolerance that is
-        relative to them meaningless.
+        The KKT residual must be small as well: where huge multipliers cancel each other, a tolerance relative to them
+        says nothing.
         """
         return self.balanced & (self.kkt_residual <= OPTIMAL)
 
@@ -100,15 +103,15 @@ def verify(
     left: Residuals | None = None,
     sizes: Sizes | None = None,
 ) -> Verification:
-    """Judge points x (B, n) with multipliers, computed with the constraints ``working`` held; nothing is read back.
+    """Check points x (B, n) and their multipliers, which were computed with the constraints ``working`` held.
 
-    Where all constraints are shared, there may be further dimensions before B.
+    Nothing is read back from a GPU. Where all constraints are shared, there may be further dimensions before B.
 
     Args:
         qp: the programs.
         x: (B, n) points; duals: their multipliers; working: the constraints that were held.
-        left: what is left of the optimality conditions there, where it is known already, or more exactly than x shows.
-        sizes: what the natural sizes take from the data, where other programs have the same.
+        left: the residuals there, where they are known already, or known more accurately than x allows.
+        sizes: the sizes of the data, where another program with the same data has them already.
     """
     left = residuals(qp, x, duals) if left is None else left
     sizes = Sizes.cached(qp) if sizes is None else sizes

@@ -1,4 +1,4 @@
-"""What is optimised: the problem as the user writes it, and the batch form everything behind it works on."""
+"""The problem as the user writes it, and the batch of programs that all other packages work on."""
 
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.constraint_map import ConstraintMap

@@ -1,4 +1,4 @@
-"""``ConstraintMap``: from what is predicted to right-hand sides and bounds, ``own value + matrix · ŷ``."""
+"""``ConstraintMap``: right-hand sides and bounds as functions of the predicted values, ``own value + matrix · ŷ``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem.convert import ArrayLike, present
 from pear.problem.cost_map import CostMap, read_map
+from pear.problem.matrix import to_csr
 from pear.problem.problem import Problem
 
 SIDES = ("b", "h", "lb", "ub")
@@ -20,7 +21,7 @@ _KIND = {"b": "equality rows", "h": "inequality rows", "lb": "variables", "ub": 
 
 
 class ConstraintMap:
-    """``b = own b + B ŷ``, and so h, lb and ub: predicted demands, capacities and budgets.
+    """``b = own b + B ŷ``, and in the same way h, lb and ub: predicted demands, capacities and budgets.
 
     A row is predicted where its row of the matrix is not zero. All matrices have a column for each of the k predicted
     values, those that are costs included.
@@ -73,27 +74,25 @@ class ConstraintMap:
         return found
 
     def pull_back(self, gradients: Mapping[str, Tensor]) -> Tensor:
-        """(B, k) derivatives by the predicted values from those by the right-hand sides, (B, r) each."""
+        """Derivatives by the predicted values, (B, k), from the derivatives by the right-hand sides, (B, r) each."""
         return torch.stack([one.pull_back(gradients[name]) for name, one in self._maps.items()]).sum(0)
 
     def matrix(self, name: str) -> Any:
-        """(r, k) of a side, a tensor or SciPy's CSR; None where it is not predicted."""
+        """The matrix (r, k) of one of b, h, lb and ub, a tensor or SciPy's CSR; None where it is not predicted."""
         return self._maps[name].M if name in self._maps else None
 
     def predicted(self, name: str, rows: int) -> Tensor:
-        """(r,) bool: which of the rows of a side are predicted."""
+        """Which rows of one of b, h, lb and ub are predicted, (r,) bool."""
         if name not in self._maps:
             return torch.zeros(rows, dtype=torch.bool)
-        matrix: Any = self._maps[name].M
-        if isinstance(matrix, Tensor):
-            return (matrix != 0).any(1).cpu()
-        return torch.from_numpy(abs(matrix).sum(1) > 0)
+        return torch.from_numpy(abs(to_csr(self._maps[name].M)).sum(1) > 0)
 
     def check(self, problem: Problem) -> None:
-        """The rows are those of the problem, and every predicted one has a finite value of its own to add to.
+        """Check that the map fits the problem.
 
         Raises:
-            ProblemError: says which.
+            ProblemError: a matrix has another number of rows, or the problem's own value of a predicted row is not
+                finite.
         """
         own = own_sides(problem)
         for name, one in self._maps.items():
@@ -117,7 +116,7 @@ class ConstraintMap:
 
 
 def own_sides(problem: Problem) -> dict[str, Tensor]:
-    """b, h, lb and ub of a problem, (r,) or (N, r); those it does not have are empty, or infinite."""
+    """b, h, lb and ub of a problem, (r,) or (N, r). Absent right-hand sides are empty, absent bounds infinite."""
     absent = {"b": (0, 0.0), "h": (0, 0.0), "lb": (problem.n, -torch.inf), "ub": (problem.n, torch.inf)}
     return {
         name: torch.full((size,), value, dtype=torch.float64, device=problem.device)

@@ -1,4 +1,4 @@
-"""From what users have (torch, numpy, scipy, lists; dense or sparse; any real type) to dense float64 tensors."""
+"""Conversion of what users pass (torch, numpy, scipy, lists; dense or sparse; any real type) to float64 data."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def read(name: str, value: ArrayLike) -> Tensor:
 
 
 def float_type(value: ArrayLike) -> torch.dtype | None:
-    """float32 or float64 after the value's own floating type; None where it has none (lists, integers)."""
+    """float32 or float64, following the value's own floating type; None where it has none (lists, integers)."""
     own = str(getattr(value[0] if _is_tensor_list(value) else value, "dtype", ""))
     if own.endswith(("float16", "float32")):
         return torch.float32
@@ -100,7 +100,7 @@ def float_type(value: ArrayLike) -> torch.dtype | None:
 
 
 def shared_device(given: Mapping[str, ArrayLike], home: tuple[str, torch.device] | None = None) -> torch.device:
-    """The one device of all tensors given (and of ``home``); the CPU where there are none."""
+    """The device that all given tensors (and ``home``) are on; the CPU where there are no tensors."""
     found = [] if home is None else [home]
     tensors = {name: value[0] if _is_tensor_list(value) else value for name, value in given.items()}
     found += [(name, value.device) for name, value in tensors.items() if isinstance(value, Tensor)]
@@ -114,7 +114,7 @@ def shared_device(given: Mapping[str, ArrayLike], home: tuple[str, torch.device]
 
 
 def check_size(name: str, size: tuple[int, ...]) -> None:
-    """Refuse a field whose dense form would not fit."""
+    """Raise where the dense form of a field would exceed the limit of memory."""
     needed = 8 * int(np.prod(size, dtype=object))
     if needed > SIZE_LIMIT:
         raise ProblemError(
@@ -140,7 +140,7 @@ def read_integer(integer: ArrayLike) -> bool | Tensor:
 
 
 def integer_mask(marks: bool | Tensor, n: int, device: torch.device) -> Tensor | None:
-    """(n,) bool from what ``read_integer`` gave; None where no variable is integer."""
+    """The mask (n,) from the result of ``read_integer``; None where no variable is integer."""
     if isinstance(marks, bool):
         return torch.ones(n, dtype=torch.bool, device=device) if marks else None
     if marks.dtype == torch.bool:
@@ -161,12 +161,12 @@ def present(**given: ArrayLike) -> dict[str, ArrayLike]:
 
 
 def fill_bounds(fields: Mapping[str, Tensor], n: int) -> dict[str, Tensor]:
-    """Scalar bounds spread over the n variables."""
+    """The fields, with scalar bounds repeated for all n variables."""
     return {name: value if value.ndim else value.repeat(n) for name, value in fields.items()}
 
 
 def drop_huge_bounds(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Bounds and right-hand sides of 1e20 and more, which some modellers write for infinity, become infinite."""
+    """The fields, with infinity in place of bounds and right-hand sides of 1e20 and more, which mean "none"."""
     return {
         name: torch.where(_OUTWARD[name] * value >= NO_BOUND, _OUTWARD[name] * math.inf, value)
         if name in _OUTWARD
@@ -176,7 +176,7 @@ def drop_huge_bounds(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sample_index(index: ArrayLike, batch: int, device: torch.device) -> slice | Tensor:
-    """An int, slice, list, tensor or bool mask as something that selects rows and keeps the batch dimension."""
+    """An int, slice, list, tensor or bool mask as an index that selects rows and keeps the batch dimension."""
     if isinstance(index, slice):
         return index if (index.step or 1) > 0 else torch.tensor(range(batch)[index], dtype=torch.int64, device=device)
     rows = read("index", index).to(device)
@@ -204,7 +204,7 @@ def is_per_sample(name: str, value: Tensor) -> bool:
 
 
 def shape(tensor: Tensor) -> tuple[int, ...]:
-    """The shape as a plain tuple, which reads well in a message."""
+    """The shape as a plain tuple, for messages."""
     return tuple(tensor.shape)
 
 

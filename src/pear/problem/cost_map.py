@@ -1,4 +1,4 @@
-"""``CostMap``: from what is predicted to what the decision pays, ``cost = M ŷ + known``."""
+"""``CostMap``: the costs as a function of the predicted values, ``cost = M ŷ + known``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem.convert import ArrayLike, read, sample_index, shape, to_float64
+from pear.problem.matrix import is_sparse, to_csr
 
 
 class CostMap:
-    """``cost = M ŷ + known``: 24 predicted prices become the 72 costs of a battery.
+    """The linear map ``cost = M ŷ + known``: 24 predicted prices become the 72 costs of a battery, for example.
 
     Args:
         M: (n, k), dense or sparse (scipy or torch); left out, every cost is predicted and ``cost = ŷ + known``.
-        known: the part of the costs that nobody has to predict, (n,) for all samples or (N, n), a row for each: then
-            sample ids are row numbers. Left out, zero.
+        known: the part of the costs that is not predicted: (n,) for all samples, or (N, n) with a row for each sample,
+            whose id is then its row number. By default zero.
         names: of the k predicted values.
 
     Attributes:
@@ -88,11 +89,11 @@ class CostMap:
         return costs if values.ndim == 2 or self.batch is not None else costs[0]
 
     def pull_back(self, gradient: Tensor) -> Tensor:
-        """(B, k) derivatives by the predicted values from those by the costs (B, n)."""
+        """Derivatives by the predicted values, (B, k), from the derivatives by the costs (B, n)."""
         return self._times(gradient.double(), self.inputs, forward=False).to(gradient.dtype)
 
     def _times(self, rows: Tensor, width: int, forward: bool) -> Tensor:
-        """(B, width): M times every row, or its transpose times every row where not ``forward``."""
+        """M times every row, or, where not ``forward``, its transpose times every row. Shape (B, width)."""
         if self.M is None:
             return rows
         if isinstance(self.M, Tensor):
@@ -121,19 +122,16 @@ class CostMap:
         return self.known[torch.tensor(keys)]
 
     def __repr__(self) -> str:
-        kind = "identity" if self.M is None else "dense" if isinstance(self.M, Tensor) else "sparse"
+        kind = "identity" if self.M is None else "sparse" if is_sparse(self.M) else "dense"
         own = "" if self.batch is None else f", known costs of {self.batch} samples"
         return f"CostMap({self.inputs} predicted values → {self.n} costs, {kind}{own})"
 
 
 def read_map(M: ArrayLike, name: str = "M of a cost map", expected: str = "(n, k)") -> Any:
     """A matrix as a float64 tensor, or, where it came sparse, as SciPy's CSR; ``name`` and shape are for errors."""
-    if isinstance(M, Tensor) and M.layout is not torch.strided:
-        coo = M.detach().to_sparse_coo().coalesce().cpu()
-        M = sparse.coo_array((coo.values().numpy(), coo.indices().numpy()), shape=tuple(M.shape))
-    if not sparse.issparse(M):
+    if not is_sparse(M):
         return _checked(name, to_float64(name, M), (2,), expected)
-    csr = sparse.csr_array(M, dtype=float)
+    csr = to_csr(M).astype(float)
     _checked(name, torch.from_numpy(csr.data), (1,), expected)
     return csr
 

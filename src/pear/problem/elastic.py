@@ -1,4 +1,4 @@
-"""The elastic problem: slacks on the rows that have a price, so that every forecast has a decision."""
+"""The elastic problem: rows with a price get slacks, so that every forecast allows a decision."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from pear.problem.problem import Problem
 
 
 class ElasticProblem:
-    """``min f(z) + price·s`` over z and s ≥ 0 with ``Az + s⁻ − s⁺ = b`` and ``Gz − s ≤ h`` on the rows with a price.
+    """``min f(z) + price·s`` over z and s ≥ 0, with ``Az + s⁻ − s⁺ = b`` and ``Gz − s ≤ h`` on the rows with a price.
 
     A bound with a price becomes a row of G. The variables are z, then s⁻ and s⁺ of the priced equalities, then s of
     the priced inequalities, lower and upper bounds.
 
     Args:
-        problem: what is decided, without φ.
-        prices: of every row, infinite where there is none: (2, p) for b, (m,) for h, (n,) for lb and ub.
+        problem: the problem to relax, without φ.
+        prices: the price of every row, infinite where it has none: (2, p) for b, (m,) for h, (n,) for lb and ub.
 
     Attributes:
-        problem: over all variables, integers included.
-        plain: what was given.
+        problem: the elastic problem over all variables, integers included.
+        plain: the problem that was given.
         price: (slacks,), positive.
         n: variables of the plain problem.
     """
@@ -63,23 +63,26 @@ class ElasticProblem:
         ).to(dtype=problem.dtype)
 
     def smoothed(self, curvature: Tensor | None) -> Problem:
-        """The continuous relaxation with a curvature (n,) added, on z and not on slacks; None adds nothing."""
+        """The continuous relaxation with ``curvature`` (n,) added to the diagonal for z; None adds nothing."""
         if curvature is None:
             return self.problem.relaxed()
         return curved(self.problem.relaxed(), torch.cat([curvature, torch.zeros_like(self.price)]))
 
     @cached_property
     def violations(self) -> Problem:
-        """The continuous relaxation without an objective of its own: with the prices alone, the least violation."""
+        """The continuous relaxation without Q. With the prices as its only costs it finds the least violation."""
         return self.problem.relaxed()._with(Q=None, _plans={})
 
     def cost(self, cost: Tensor, times: Tensor | None = None) -> Tensor:
-        """(B, n + slacks) costs from (B, n), differentiable; ``times`` (B,) multiplies the prices of each sample."""
+        """The costs of all variables, (B, n + slacks), from the costs (B, n) of z; differentiable.
+
+        ``times`` (B,) multiplies the prices of each sample.
+        """
         price = self.plain.sign * self.price.to(cost).expand(len(cost), -1)
         return torch.cat([cost, price if times is None else times.to(cost)[:, None] * price], 1)
 
     def fields(self, sides: Mapping[str, Tensor]) -> dict[str, Any]:
-        """b and h of the elastic problem, those that it has, from all four sides (r,) or (B, r); differentiable."""
+        """b and h of the elastic problem from b, h, lb and ub, (r,) or (B, r) each; differentiable."""
         at = self._at
         parts = [sides["h"], -sides["lb"][..., at["lb"]], sides["ub"][..., at["ub"]]]
         size = max((part.shape[:-1] for part in parts), key=len)
@@ -87,35 +90,35 @@ class ElasticProblem:
         return {name: side for name, side in (("b", sides["b"]), ("h", h)) if side.shape[-1]}
 
     def by_sides(self, by_b: Tensor, by_h: Tensor) -> dict[str, Tensor]:
-        """Derivatives by all four sides, (B, r) each, from those by b and h of the elastic problem."""
+        """Derivatives by b, h, lb and ub, (B, r) each, from the derivatives by b and h of the elastic problem."""
         m, (low, high) = by_h.shape[1] - len(self._at["lb"]) - len(self._at["ub"]), (self._at[x] for x in ("lb", "ub"))
         lb, ub = (by_h.new_zeros(len(by_h), self.n) for _ in range(2))
         lb[:, low], ub[:, high] = -by_h[:, m : m + len(low)], by_h[:, m + len(low) :]
         return {"b": by_b, "h": by_h[:, :m], "lb": lb, "ub": ub}
 
     def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What belongs to rows of h, and to lower and upper bounds (B, n), of a value for each row of the elastic G."""
+        """Split values of the rows of the elastic G into those of h, of lower bounds and of upper bounds (B, n)."""
         sides = self.by_sides(rows[:, :0], rows)
         return sides["h"], -sides["lb"], sides["ub"]
 
     def as_rows(self, rows: Tensor, bound: Tensor) -> Tensor:
-        """Multipliers of the elastic G from those of G (B, m) and of bounds (B, n), negative at lower ones."""
+        """Multipliers of the elastic G from those of G (B, m) and of the bounds (B, n), negative at lower bounds."""
         low, high = (-bound).clamp(min=0)[:, self._at["lb"]], bound.clamp(min=0)[:, self._at["ub"]]
         return torch.cat([rows, low, high], 1)
 
     def charge(self, x: Tensor) -> Tensor:
-        """(B,) the price of the slacks of solutions x (B, n + slacks)."""
+        """The price of the slacks of solutions x (B, n + slacks). Shape (B,)."""
         return (x[:, self.n :] * self.price).sum(1)
 
     def violation(self, z: Tensor, program: QuadraticProgram) -> Tensor:
-        """(B, slacks) by how much z (B, n) violates the priced rows of an elastic program."""
+        """How much z (B, n) violates each priced row of an elastic program. Shape (B, slacks)."""
         x = torch.cat([z, z.new_zeros(len(z), len(self.price))], 1)
         short = (program.b - matvec(program.A, x))[:, self._at["b"]]
         over = (matvec(program.G, x) - program.h)[:, self._rows]
         return torch.cat([short.clamp(min=0), (-short).clamp(min=0), over.clamp(min=0)], 1)
 
     def slope(self, violated: Tensor, program: QuadraticProgram) -> Tensor:
-        """(B, n) derivative by z of the price of violations that are > 0 where ``violated`` (B, slacks) is true."""
+        """The derivative by z, (B, n), of the price of the violations that are ``violated`` (B, slacks)."""
         weight, e = torch.where(violated, self.price, 0.0), len(self._at["b"])
         by_b = weight.new_zeros(len(weight), program.p)
         by_b[:, self._at["b"]] = weight[:, e : 2 * e] - weight[:, :e]
@@ -129,7 +132,7 @@ class ElasticProblem:
 
 
 def curved(problem: Problem, curvature: Tensor) -> Problem:
-    """The problem with a diagonal (n,) of curvature more, which both senses penalise."""
+    """The problem with ``curvature`` (n,) added to its diagonal, as a penalty in either sense."""
     diagonal = problem.sign * curvature
     if problem.is_sparse:
         more = sparse.diags_array(diagonal.numpy())
@@ -140,12 +143,12 @@ def curved(problem: Problem, curvature: Tensor) -> Problem:
 
 
 def nearest(problem: Problem, weights: Tensor) -> Problem:
-    """``min ½ Σ wᵢzᵢ² + cᵀz`` over the constraints of a problem: with c = −w∘z a projection of z onto them."""
+    """``min ½ Σ wᵢzᵢ² + cᵀz`` over the constraints of a problem; with c = −w∘z it projects z onto them."""
     return curved(problem._with(Q=None, sense="min"), weights)
 
 
 def _signs(rows: int, slacks: int, at: Tensor, first: int, sign: float) -> sparse.csr_array:
-    """(rows, slacks) with ``sign`` for the slack of each row in ``at``, the first of which is ``first``."""
+    """A matrix (rows, slacks) with ``sign`` at the slacks ``first``, ``first`` + 1, … of the rows ``at``."""
     where = (at.cpu().numpy(), first + torch.arange(len(at)).numpy())
     return sparse.csr_array((torch.full((len(at),), sign).double().numpy(), where), shape=(rows, slacks))
 
@@ -160,7 +163,7 @@ def _dense(matrix: sparse.csr_array, device: torch.device) -> Tensor:
 
 
 def _beside(matrix: Any, more: sparse.csr_array, device: torch.device) -> Any:
-    """Columns behind those of a matrix, dense (r, n) or (N, r, n), or sparse; None stays None."""
+    """The matrix with more columns behind its own; dense (r, n) or (N, r, n), or sparse. None stays None."""
     if matrix is None:
         return None
     if is_sparse(matrix):
@@ -170,7 +173,7 @@ def _beside(matrix: Any, more: sparse.csr_array, device: torch.device) -> Any:
 
 
 def _above(matrix: Any, more: sparse.csr_array, problem: Problem) -> Any:
-    """Rows below those of G; SciPy's where the problem is sparse."""
+    """G with more rows below its own; SciPy's matrix where the problem is sparse."""
     if problem.is_sparse:
         return more if matrix is None else sparse.vstack([to_csr(matrix), more], format="csr")
     rows = _dense(more, problem.device)

@@ -1,4 +1,4 @@
-"""What notebooks show: a small table, in plain HTML that asks nobody for anything."""
+"""Small HTML tables for notebooks, without scripts or links."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def table(title: str, facts: Mapping[str, object], note: str = "") -> str:
-    """A title, a row for every fact that there is, and a note below; everything is escaped.
+    """An HTML table with a title, a row for each fact, and a note below; all text is escaped.
 
     Args:
         title: of the table.
-        facts: what stands in the rows, by name; what is None or empty is left out.
-        note: sentences, line by line.
+        facts: the values of the rows, by name; those that are None or empty are left out.
+        note: sentences, one a line.
 
     Example:
         >>> table("Problem", {"rows <": 2, "nothing": None})
@@ -43,7 +43,7 @@ def some(names: tuple[str, ...], most: int = 4) -> str:
 
 
 def facts(problem: Problem) -> dict[str, object]:
-    """What there is to say about a problem, by name; None where something does not apply."""
+    """The properties of a problem, by name; None where one does not apply."""
     terms = {"quadratic": problem.Q, "with a smooth term": problem.phi}
     integers = "" if problem.integer is None else f", {int(problem.integer.sum())} of them integer"
     return {

@@ -213,7 +213,7 @@ def to_csr(value: Any) -> sparse.csr_array:
     if isinstance(value, SparseMatrix):
         return value.csr
     if isinstance(value, Tensor) and is_sparse(value):
-        coo = value.detach().to_sparse_coo().coalesce()
+        coo = value.detach().to_sparse_coo().coalesce().cpu()
         value = sparse.coo_array((coo.values().numpy(), tuple(coo.indices().numpy())), shape=tuple(coo.shape))
     elif isinstance(value, Tensor):
         value = value.detach().cpu().numpy()

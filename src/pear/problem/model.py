@@ -1,4 +1,4 @@
-"""``Model``: a problem with what its costs are made of, and with the names of whatever it came from."""
+"""``Model``: a problem with its cost map, its known costs, and the names of the source it came from."""
 
 from __future__ import annotations
 
@@ -106,13 +106,13 @@ class Model:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the predicted values."""
+        """Names of the predicted values."""
         if self.cost_map is None:
             return self.variables
         return self.cost_map.names or tuple(f"y{i}" for i in range(self.inputs))
 
     def cost(self, predicted: Any = None, keys: Sequence[Hashable] | None = None) -> Tensor:
-        """The n costs of predicted values, ``M ŷ + known``, differentiable; without values the model's own.
+        """The n costs ``M ŷ + known`` of predicted values, differentiable; without values the model's own costs.
 
         Args:
             predicted: (k,) or (B, k); the costs themselves where there is no cost map.
@@ -136,21 +136,21 @@ class Model:
         recourse: Penalty | Projection | None = None,
         known: Any = None,
     ) -> Model:
-        """A model of which costs, right-hand sides and bounds are predicted, each value as it is.
+        """A model that predicts the chosen costs, right-hand sides and bounds directly, without a map of their own.
 
-        The forecast ŷ (B, k) has the predicted costs first, then those of b, h, lb and ub, each in its own order. What
-        the problem says at a predicted entry no longer counts; ``model.problem`` has 0 there.
+        The forecast ŷ (B, k) has the predicted costs first, then the predicted entries of b, h, lb and ub, each in its
+        own order. The problem's own value of a predicted entry is ignored; ``model.problem`` has 0 there.
 
         Args:
-            problem: what is decided.
-            cost: True for all entries, their indices, or False; as all that follow.
-            b: of the right-hand sides of equalities.
-            h: of those of inequalities.
-            lb: of the lower bounds.
-            ub: of the upper bounds.
+            problem: the problem to decide.
+            cost: which costs are predicted: True for all, a list of indices, or False for none.
+            b: which right-hand sides of equalities, in the same way.
+            h: which right-hand sides of inequalities.
+            lb: which lower bounds.
+            ub: which upper bounds.
             recourse: what happens where the decision under the forecast violates the truth.
-            known: (n,) or (N, n) costs of those that are not predicted, with 0 at those that are; left out, 0, where
-                some cost is predicted or the problem has a Q.
+            known: (n,) or (N, n) costs that are not predicted, with 0 at those that are. May be left out where some
+                cost is predicted or the problem has a Q; it is then 0.
 
         Raises:
             ProblemError: an index is out of range, nothing is predicted, a predicted cost is also known, or the
@@ -168,7 +168,7 @@ class Model:
         return cls(plain, known=fixed, cost_map=cost_map, constraint_map=rows, recourse=recourse)
 
     def right_hand_sides(self, predicted: Any, keys: Sequence[Hashable] | None = None) -> dict[str, Tensor]:
-        """The right-hand sides and bounds of predicted values, by name, differentiable; those that are predicted.
+        """The predicted right-hand sides and bounds, by name, as differentiable functions of the predicted values.
 
         Args:
             predicted: (k,) or (B, k).
@@ -196,7 +196,7 @@ class Model:
         return ElasticProblem(self.problem, self.recourse.prices(self.problem, self.constraint_map))
 
     def decision(self, z: Any) -> dict[str, Tensor]:
-        """Decisions (n,) or (B, n) by the original names: for each a tensor of its own shape, behind B in a batch.
+        """Decisions (n,) or (B, n) by the names of the source, each in its own shape, with B in front for a batch.
 
         Args:
             z: a tensor, or whatever becomes an array, such as what ``DecisionRegressor.decide`` gives.
@@ -246,11 +246,11 @@ def shown(problem: Problem, cost_map: CostMap | None) -> str:
 
 
 def unwrap(problem: Any) -> tuple[Problem, CostMap | None]:
-    """The plain problem and the cost map of what was given as a problem.
+    """The problem and the cost map of a ``Problem`` (which has none) or a ``Model``.
 
     Raises:
-        ProblemError: it is neither a ``Problem`` nor a ``Model``, or a model that predicts right-hand sides, which
-            whoever asks here does not take.
+        ProblemError: it is neither a ``Problem`` nor a ``Model``, or a model that predicts right-hand sides, which the
+            caller does not support.
     """
     if recourse_model(problem) is not None:
         raise ProblemError(
@@ -261,7 +261,7 @@ def unwrap(problem: Any) -> tuple[Problem, CostMap | None]:
 
 
 def plain_of(problem: Any) -> Problem:
-    """The plain problem of what was given as one.
+    """The ``Problem`` itself, or that of a ``Model``.
 
     Raises:
         ProblemError: it is neither a ``Problem`` nor a ``Model``.
@@ -277,10 +277,10 @@ def plain_of(problem: Any) -> Problem:
 
 
 def recourse_model(problem: Any) -> Model | None:
-    """The model itself where it predicts right-hand sides, or else None.
+    """The model itself where it predicts right-hand sides, None otherwise.
 
     Raises:
-        ProblemError: it does, and says nothing of what happens where a decision violates the truth.
+        ProblemError: it predicts right-hand sides and has no recourse.
     """
     if not isinstance(problem, Model) or problem.constraint_map is None:
         return None

@@ -1,4 +1,4 @@
-"""Which entries of costs, right-hand sides and bounds are predicted: ``Model.predicting``."""
+"""The maps of ``Model.predicting``, which chooses the predicted entries of costs, right-hand sides and bounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def predicted_entries(
     """The problem with 0 at predicted entries, and the two maps.
 
     Args:
-        problem: what is decided.
+        problem: the problem to decide.
         cost: which costs are predicted; sides: which entries of b, h, lb and ub.
         known: (n,) or (N, n) costs, or None.
 
@@ -59,7 +59,7 @@ def predicted_entries(
 
 
 def _check_known(known: Tensor, predicted: Any) -> None:
-    """Nothing is known of the costs that are predicted, to which it would be added."""
+    """Raise where a predicted cost is also known: the two would be added."""
     nonzero = known.reshape(-1, known.shape[-1])[:, predicted] != 0
     if bool(nonzero.any()):
         sample, at = nonzero.nonzero()[0].tolist()
@@ -100,7 +100,7 @@ def _name(what: str, index: int) -> str:
 
 
 def _indices(name: str, which: Any, size: int) -> Any:
-    """The entries that are predicted, in the order in which they are named."""
+    """The indices of the predicted entries, in the given order."""
     if isinstance(which, (bool, np.bool_)):
         if which and not size:
             raise ProblemError(f"{name}=True, but the problem has no {name}; give it rows, or leave {name} out")

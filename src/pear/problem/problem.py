@@ -252,7 +252,7 @@ class Problem:
         return quadratic_program(fields, cost, self.sign, float(smoothing), self.integer, plans, self.is_sparse)
 
     def checked(self, cost: Tensor, **overrides: ArrayLike) -> dict[str, Tensor]:
-        """The fields of one call, in the user's own sense: the problem's and what replaces them, checked with the cost.
+        """The fields of one call, in the user's own sense: the problem's own and the overrides, checked with the cost.
 
         Args:
             cost: (B, n) tensor on the problem's device.
@@ -331,7 +331,7 @@ class Problem:
         return {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
 
     def _with(self, **changes: Any) -> Problem:
-        """A copy that shares what does not change; nothing is checked again."""
+        """A copy with some attributes changed; nothing is checked again."""
         other = object.__new__(type(self))
         stale = not self.is_sparse and changes.keys() & {*FIELDS, "device"}  # plans are about constraints, on a device
         plans: dict[str, Any] = {"_plans": {}} if stale else {}
@@ -339,14 +339,14 @@ class Problem:
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what solvers have worked out, which is worked out again where it is needed."""
+        """The attributes without the plans, which are computed again where they are needed."""
         return {**self.__dict__, "_plans": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
     def _overrides(self, cost: Tensor, given: dict[str, ArrayLike]) -> dict[str, Tensor]:
-        """The fields of one call, detached, in float64 and of the right shape; checks the cost with them."""
+        """The overrides of one call, detached, in float64 and of the right shape, checked together with the cost."""
         shared_device({"cost": cost, **given}, home=("the problem", self.device))
         if self.is_sparse:
             _refuse_matrices(given)
@@ -361,7 +361,7 @@ class Problem:
 
 
 def _refuse_matrices(given: dict[str, ArrayLike]) -> None:
-    """The matrices of a sparse problem are analysed once, and stay."""
+    """Raise where a call replaces a matrix of a sparse problem: these are analysed once."""
     for name in MATRICES:
         if name in given:
             raise ProblemError(

@@ -1,4 +1,4 @@
-"""Recourse: what happens where the decision under a forecast violates what came true."""
+"""Recourse: what happens where a decision made under a forecast violates the true constraints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pear.problem.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
-    """The decision stays as it is, and each unit by which it violates the truth has a price: overtime, shortage.
+    """The decision stays as it is, and pays a price per unit of violation of the true constraints: overtime, shortage.
 
     The problem becomes elastic: with slacks s ≥ 0 on the priced rows it minimises ``f(z) + price·s``. That is what is
     decided under the forecast, what the decision is charged for under the truth, and what the best decision minimises,
@@ -78,7 +78,7 @@ class Penalty:
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """The nearest point that the truth allows is done instead, and its true cost is paid.
+    """The decision is replaced by the nearest point of the true feasible set, whose true cost is paid.
 
     ``argmin ½ Σ wᵢ(zᵢ − ẑᵢ)²`` over the true feasible set, which must not be empty. Where the forecast itself allows no
     point, ẑ is the best of the points with the least total violation of the predicted rows.
@@ -96,7 +96,7 @@ class Projection:
     price: float = 1.0
 
     def metric(self, problem: Problem) -> Tensor:
-        """(n,) the weights.
+        """The weights of the distance, (n,).
 
         Raises:
             ProblemError: a weight or the price is not a positive number, or there are not n of them.
@@ -110,7 +110,7 @@ class Projection:
         return given.expand(problem.n).clone().to(problem.device)
 
     def prices(self, problem: Problem, constraints: ConstraintMap) -> dict[str, Tensor]:
-        """The price of every row of an infeasible forecast: of predicted rows alone."""
+        """The prices of the rows under an infeasible forecast: ``price`` for predicted rows, infinite for others."""
         priced = dict.fromkeys(constraints.sides, self.price)
         if not (isinstance(self.price, (int, float)) and 0 < self.price < float("inf")):
             raise ProblemError(f"Projection(price=…) must be a positive number; got {self.price!r}")
@@ -121,7 +121,7 @@ Recourse = Penalty | Projection
 
 
 def check_recourse(problem: Problem, constraints: ConstraintMap | None, recourse: Any) -> None:
-    """A recourse comes with predicted rows, and fits them; it may still be None, which ``recourse_model`` refuses.
+    """Check that a recourse fits the predicted rows. None passes here; ``recourse_model`` refuses it later.
 
     Raises:
         ProblemError: there are no such rows, or it does not fit the problem.
@@ -154,7 +154,7 @@ def check_recourse(problem: Problem, constraints: ConstraintMap | None, recourse
 
 
 def _prices(name: str, given: ArrayLike, predicted: Tensor) -> Tensor:
-    """(r,) prices; those that are not given are infinite."""
+    """The prices of all rows, (r,); infinite where none is given."""
     rows = len(predicted)
     if given is None:
         return torch.full((rows,), torch.inf, dtype=torch.float64)

@@ -71,7 +71,7 @@ class Smooth:
         return other
 
     def checked_value(self, z: Tensor) -> Tensor:
-        """(B,) φ(z); an error where the function returns another shape."""
+        """φ(z), (B,); raises where the function returns another shape."""
         value = self.value(z)
         if not isinstance(value, Tensor) or value.shape != z.shape[:1]:
             came = f"shape {shape(value)}" if isinstance(value, Tensor) else type(value).__name__
@@ -80,7 +80,7 @@ class Smooth:
 
 
 def check_phi(phi: Any, n: int) -> Smooth:
-    """``phi`` is a ``Smooth``, and its start has n entries."""
+    """Check that ``phi`` is a ``Smooth`` whose start has n entries, and return it."""
     if not isinstance(phi, Smooth):
         raise ProblemError(f"phi must be a pear.Smooth(value, gradient, hessian), got {type(phi).__name__}")
     if phi.start is not None and len(phi.start) != n:

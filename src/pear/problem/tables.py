@@ -1,4 +1,4 @@
-"""Tables of predicted values: their columns, and that rows and columns mean what their places say."""
+"""Checks of DataFrames with predicted and true values: the order of their columns and rows."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pear.problem.problem import Problem
 
 
 def is_frame(value: Any) -> bool:
-    """True of a pandas DataFrame; pandas is not imported for it."""
+    """True for a pandas DataFrame; pandas is not imported to find out."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(value, pandas.DataFrame)
 
 
 def column_names(value: Any) -> tuple[Any, ...] | None:
-    """Of a DataFrame; None of anything else."""
+    """The column names of a DataFrame; None for anything else."""
     return tuple(value.columns) if is_frame(value) else None
 
 
 def check_order_of_values(problem: Problem | Model, columns: Sequence[Any] | None, name: str = "C") -> None:
-    """A table whose columns are named as the predicted values has them in the model's order.
+    """Check that columns named like the predicted values are in the model's order.
 
     Args:
         problem: a plain one has the names x0, x1, …
@@ -44,7 +44,7 @@ def check_order_of_values(problem: Problem | Model, columns: Sequence[Any] | Non
 
 
 def check_tables(problem: Problem | Model, predicted: Any, true: Any) -> None:
-    """Predicted and true values, where they are tables, have the same columns and rows in the same order.
+    """Check that DataFrames of predicted and true values have the same columns and rows in the same order.
 
     Raises:
         ProblemError: they do not, so that numbers that do not belong together would be compared.

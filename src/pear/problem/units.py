@@ -13,7 +13,7 @@ from pear.problem.problem import Problem
 
 
 def in_units(problem: Problem, units: Tensor) -> Problem:
-    """The same problem in variables ``z / units``; costs belong to it multiplied by the units.
+    """The same problem in the variables ``z / units``. Its costs are the original costs times the units.
 
     Args:
         problem: continuous, and without φ.
@@ -32,7 +32,7 @@ def in_units(problem: Problem, units: Tensor) -> Problem:
 
 
 def fields_in_units(fields: Mapping[str, Any], units: Tensor) -> dict[str, Any]:
-    """Fields of a problem in variables ``z / units``: columns of A and G times their unit, UQU, bounds divided.
+    """Fields of a problem in the variables ``z / units``: AU, GU, UQU and bounds / units, with U = diag(units).
 
     Differentiable; right-hand sides stay as they are.
     """

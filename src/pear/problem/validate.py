@@ -1,4 +1,4 @@
-"""The checks a problem passes when it is made; every message says what came, what was expected and what to do."""
+"""The checks of the fields of a problem. Each message says what was given, what was expected and what to do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEFINITENESS = 1e-9
 
 
 def check_sense(sense: Any) -> None:
-    """``sense`` is "min" or "max"."""
+    """Check that ``sense`` is "min" or "max"."""
     if sense in ("min", "max"):
         return
     close = difflib.get_close_matches(sense.lower(), SENSES, n=1) if isinstance(sense, str) else []
@@ -45,14 +45,14 @@ def check_sense(sense: Any) -> None:
 
 
 def check_smoothing(smoothing: Any) -> None:
-    """``smoothing`` is a finite number, at least 0."""
+    """Check that ``smoothing`` is a finite number of at least 0."""
     number = isinstance(smoothing, Real) and not isinstance(smoothing, bool)
     if not number or not 0 <= float(smoothing) < math.inf:
         raise ProblemError(f"smoothing must be a finite number, at least 0; got {smoothing!r}")
 
 
 def check_dimensions(fields: Mapping[str, Tensor]) -> None:
-    """Every field has as many dimensions as it may have; Q is square."""
+    """Check the number of dimensions of every field, and that Q is square."""
     for name, value in fields.items():
         allowed = (2, 3) if name in MATRICES else (0, 1, 2) if name in ("lb", "ub") else (1, 2)
         if value.ndim not in allowed:
@@ -62,7 +62,7 @@ def check_dimensions(fields: Mapping[str, Tensor]) -> None:
 
 
 def infer_n(fields: Mapping[str, Tensor], marks: bool | Tensor, n: Any) -> int:
-    """The number of variables, from ``n`` and from every field that tells it; all must agree."""
+    """The number of variables, from ``n`` and the shapes of the fields, which must all agree."""
     found = [] if n is None else [(f"n={n}", _positive(n))]
     found += [
         (f"{name} of shape {shape(fields[name])}", fields[name].shape[-1])
@@ -86,7 +86,7 @@ def infer_n(fields: Mapping[str, Tensor], marks: bool | Tensor, n: Any) -> int:
 
 
 def check_columns(fields: Mapping[str, Tensor], n: int) -> None:
-    """Fields that replace others in one call have n columns too."""
+    """Check that the overrides of a call have n columns."""
     for name in ("Q", "A", "G", "lb", "ub"):
         if name in fields and fields[name].shape[-1] != n:
             raise ProblemError(
@@ -96,7 +96,7 @@ def check_columns(fields: Mapping[str, Tensor], n: int) -> None:
 
 
 def check_rows(fields: Mapping[str, Tensor]) -> None:
-    """A comes with b and G with h, with as many rows as entries."""
+    """Check that A comes with b and G with h, and that each row has its entry."""
     for left, right, formula in PAIRS:
         for here, missing in ((left, right), (right, left)):
             if here in fields and missing not in fields:
@@ -131,7 +131,7 @@ def check_cost(
     name: str = "cost",
     other: str = "the problem",
 ) -> None:
-    """A real (B, n) tensor whose B is the batch of ``other`` and of every field that is replaced."""
+    """Check that ``cost`` is a real (B, n) tensor, with the same B as ``other`` and as every override."""
     if not isinstance(cost, Tensor):
         raise ProblemError(f"{name} must be a tensor of shape (B, {n}), got {type(cost).__name__}; use torch.as_tensor")
     if cost.dtype.is_complex:
@@ -152,7 +152,7 @@ def check_cost(
 
 
 def check_values(fields: Mapping[str, Any]) -> None:
-    """No NaN anywhere; infinity only where it means that a bound or a row is absent."""
+    """Check that there is no NaN, and infinity only where it means that a bound or a row is absent."""
     absent = {"lb": -math.inf, "ub": math.inf, "h": math.inf}
     for name, value in fields.items():
         if value.is_sparse:
@@ -170,7 +170,7 @@ def check_values(fields: Mapping[str, Any]) -> None:
 
 
 def check_bounds(fields: Mapping[str, Tensor]) -> None:
-    """No lower bound lies above its upper bound."""
+    """Check that no lower bound lies above its upper bound."""
     if "lb" not in fields or "ub" not in fields:
         return
     crossed = fields["lb"] > fields["ub"]
@@ -185,7 +185,7 @@ def check_bounds(fields: Mapping[str, Tensor]) -> None:
 
 
 def report_huge_bounds(fields: Mapping[str, Tensor]) -> None:
-    """Warn where finite bounds are so large that they are taken as none."""
+    """Warn about finite bounds that are so large that they count as absent."""
     huge = {name: v for name, v in drop_huge_bounds(fields).items() if isinstance(v, Tensor)}
     counts = {name: int((v.isinf() & ~fields[name].isinf()).sum()) for name, v in huge.items()}
     found = [f"{count} in {name}" for name, count in counts.items() if count]
@@ -202,12 +202,15 @@ def symmetrised(Q: Matrix, original: Any) -> Matrix:
     Samples with NaN pass: a solve gives them a status of their own.
     """
     if Q.is_sparse:
-        return _symmetrised_sparse(Q)
-    if torch.equal(Q, Q.mT):  # the usual case, in one pass; also an empty batch
+        sizes = [float(abs(value).max()) if Q.nnz else 0.0 for value in (Q.csr - Q.csr.T, Q.csr)]
+        gap, top = torch.tensor(sizes, dtype=torch.float64).reshape(2, 1)
+        half = SparseMatrix(to_csr(0.5 * (Q.csr + Q.csr.T))) if gap else Q
+    elif torch.equal(Q, Q.mT):  # the usual case, in one pass; also an empty batch
         return Q
-    tolerance = SYMMETRY[float_type(original) or torch.float64]
-    gap = (Q - Q.mT).abs().amax((-2, -1)).reshape(-1)
-    wrong = gap > tolerance * Q.abs().amax((-2, -1)).reshape(-1)
+    else:
+        gap, top = (value.abs().amax((-2, -1)).reshape(-1) for value in (Q - Q.mT, Q))
+        half = 0.5 * (Q + Q.mT)
+    wrong = gap > SYMMETRY[float_type(original) or torch.float64] * top
     if bool(wrong.any()):
         first = int(wrong.nonzero()[0])
         where = f" in sample {first}" if Q.ndim == 3 else ""
@@ -215,21 +218,11 @@ def symmetrised(Q: Matrix, original: Any) -> Matrix:
             f"Q must be symmetric: entries differ from their mirror image by up to {gap[first].item():.3g}{where}; "
             "pass (Q + Q.T) / 2 (Q.mT for a batch), which has the same zᵀQz"
         )
-    return 0.5 * (Q + Q.mT)
-
-
-def _symmetrised_sparse(Q: SparseMatrix) -> SparseMatrix:
-    gap = float(abs(Q.csr - Q.csr.T).max()) if Q.nnz else 0.0
-    if gap > SYMMETRY[torch.float64] * float(abs(Q.csr).max() if Q.nnz else 0.0):
-        raise ProblemError(
-            f"Q must be symmetric: entries differ from their mirror image by up to {gap:.3g}; "
-            "pass (Q + Q.T) / 2, which has the same zᵀQz"
-        )
-    return SparseMatrix(to_csr(0.5 * (Q.csr + Q.csr.T))) if gap else Q
+    return half
 
 
 def check_definite(Q: Matrix, sense: str) -> None:
-    """Q is positive semidefinite to minimise, negative semidefinite to maximise, up to rounding.
+    """Check that Q is positive semidefinite to minimise, negative semidefinite to maximise, up to rounding.
 
     Of a sparse Q only the signs of the diagonal are checked: no eigenvalues are computed for a large matrix, and a
     solve finds out.

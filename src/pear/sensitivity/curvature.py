@@ -1,4 +1,4 @@
-"""Is the curvature definite, and what is H⁻¹e?"""
+"""Properties of the curvature H: is it convex, definite or singular, and what is H⁻¹e?"""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LANCZOS = 1e-6  # an estimate of the least eigenvalue below this, relative to H
 
 
 def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
-    """(B or 1,) bool: ``sign·Q + smoothing·I`` is certainly positive definite.
+    """Whether ``sign·Q + smoothing·I`` is certainly positive definite, (B or 1,) bool.
 
-    Half the work of being sure of the opposite, too: what a coarser type can factor, after a shift by more than its own
-    rounding errors.
+    It is where a float32 factorisation succeeds after a shift that exceeds float32 rounding. False does not mean that
+    the matrix is not definite: a second, exact factorisation would have to say so.
     """
     diagonal = sign * Q.diagonal(dim1=1, dim2=2) + smoothing
     top = diagonal.amax(1, keepdim=True)  # which no entry of a definite matrix exceeds
@@ -34,7 +34,7 @@ def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
 
 
 def is_convex(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
-    """(B or 1,) bool: ``sign·Q + smoothing·I`` is positive semidefinite up to rounding."""
+    """Whether ``sign·Q + smoothing·I`` is positive semidefinite up to rounding, (B or 1,) bool."""
     convex = is_definite(Q, sign, smoothing)
     rest = (~convex).nonzero()[:, 0]
     if len(rest):
@@ -98,7 +98,7 @@ def _sign(qp: QuadraticProgram) -> int:
 
 
 def _sign_by_lanczos(H: sparse.csr_array, top: float) -> int:
-    """For curvature whose factor would fill up."""
+    """The sign by Lanczos iterations, for an H whose factor would have too many non-zeros."""
     start = np.random.default_rng(0).standard_normal(H.shape[0])
     try:
         least = float(eigsh(H, k=1, which="SA", v0=start, ncv=40, tol=1e-2, maxiter=300, return_eigenvectors=False)[0])

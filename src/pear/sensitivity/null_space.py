@@ -1,13 +1,13 @@
-"""One reduced system by the null space of its rows, in units of its own: the solver inside the last refinement.
+"""One reduced KKT system, solved by the null space of its rows in its own units. Exact refinement uses it.
 
-The batched systems decide a rank in the units of the data. Where variables are measured in units that differ by 1e6,
-or rows are parallel to 1e-10, that decision is at the edge of float64. Here no unit counts: rows and columns of
+The batched systems decide the rank in the units of the data. That decision is at the limit of float64 where the units
+of variables differ by 1e6, or rows are parallel to 1e-10. Here the units of the data do not matter. Rows and columns of
 
     [ H_FF  J_Fᵀ ]
     [ J_F    0   ]
 
-are scaled together until the largest entry of each is about 1, and only what is rounding then is dropped. What is
-decided wrongly all the same does not converge: the refinement around this has exact residuals.
+are scaled together until the largest entry of each is about 1, and only what is rounding then is dropped. A rank that
+is still wrong shows: the refinement that calls this has exact residuals, and does not converge.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PASSES = 8
 
 
 class NullSpace:
-    """The decomposed system of one dense program on the CPU.
+    """The reduced system of one dense program on the CPU, decomposed into the range and the null space of its rows.
 
     Args:
         qp: one program.
@@ -66,7 +66,7 @@ class NullSpace:
 
 
 def _counts(values: Array, size: int) -> Array:
-    """Which singular values or eigenvalues are more than the rounding of ``size`` rows."""
+    """Which singular values or eigenvalues exceed the rounding error of ``size`` rows."""
     return np.asarray(values > np.finfo(np.float64).eps * size * np.abs(values).max(initial=0.0))
 
 

@@ -1,4 +1,4 @@
-"""The projected error: from ĉ − c to the gradient of regret, and the normal component that may be added to it."""
+"""The gradient of regret: the projection of the cost error ĉ − c, with a normal component added on request."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def project(solution: VerifiedSolutions, e: Tensor) -> Tensor:
 
 
 def project_any(solution: VerifiedSolutions, e: Tensor) -> tuple[Tensor, Tensor]:
-    """g = P e, (B, n), and (B,) bool where the objective is curved along every tangent direction.
+    """g = P e, (B, n), and where the objective is curved along every tangent direction, (B,) bool.
 
-    The solver's own projector answers where it can. Where it cannot, or its refinement does not converge, the reduced
-    systems do, which decide the rank.
+    The solver's own projector is used where there is one and its refinement converges. The reduced systems, which
+    decide the rank, are used elsewhere.
     """
     if solution.projector is None:
         g, _, _, curved = solution.systems.project(e)
@@ -59,7 +59,7 @@ def inject_normal(qp: QuadraticProgram, e: Tensor, g: Tensor, strength: float) -
 
 
 def add_normal(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:
-    """The same for H⁻¹e that is known already, (B, n)."""
+    """``inject_normal`` for a known H⁻¹e, ``rescaled`` (B, n)."""
     n = rescaled - g
     size_n, size_g = (torch.linalg.vector_norm(v, dim=1, keepdim=True) for v in (n, g))
     real = size_n > NEGLIGIBLE * torch.linalg.vector_norm(rescaled, dim=1, keepdim=True)
@@ -67,7 +67,7 @@ def add_normal(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:
 
 
 def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
-    """Refuse derivatives where the decision is not unique; failed samples do not count.
+    """Raise where a decision is not unique and therefore has no derivative. Failed samples are ignored.
 
     Args:
         solution: the solutions.

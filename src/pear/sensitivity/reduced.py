@@ -1,14 +1,14 @@
-"""The reduced KKT system: what is left after the variables at their bounds have been eliminated.
+"""The reduced KKT system: the KKT system after variables at their bounds are eliminated.
 
-With F the free variables and K the active rows, every solution, gradient and derivative of this package is a solve with
+With F the free variables and K the active rows, every solution, gradient and derivative of this package solves
 
     [ H_FF  J_Fᵀ ] [x]   [f]
     [ J_F    0   ] [v] = [r].
 
-J_F is rank deficient as a rule (flow balance, vertices), so the plain matrix cannot be factored. The fast path factors
-the system with −δI in its lower right corner, from the smaller side, and refines against the true residual: x converges
-to the exact, unique answer whatever the rank. A sample whose residual does not vanish takes the careful path: a
-singular value decomposition of J_F that decides the rank, and the reduced Hessian on its null space.
+J_F is usually rank deficient (flow balance, vertices), so that the matrix itself cannot be factored. The fast path puts
+−δI into the lower right corner, factors the smaller of the two Schur complements, and refines against the true
+residual: x converges to the exact, unique answer for any rank. A sample whose residual does not vanish takes the
+careful path: a singular value decomposition of J_F decides the rank, and the reduced Hessian is used on its null space.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class ReducedKKT:
     def replayed(
         cls, qp: QuadraticProgram, active: ActiveSet, then: Callable[..., Any] | None = None, *given: Any
     ) -> tuple[ReducedKKT, Any]:
-        """The systems and ``then(systems, qp, active, *given)``, on a GPU in one launch where that is worth it.
+        """The systems and ``then(systems, qp, active, *given)``, on a GPU as one CUDA graph where that saves time.
 
         Args:
             qp, active: as for the systems.
-            then: looks at no number on the way; what it gives does not hold the programs.
+            then: reads no number of a tensor; its result does not contain the programs.
             *given: further arguments.
         """
         # sizes in steps, so that batches that differ by little have the same shapes
@@ -96,14 +96,14 @@ class ReducedKKT:
         return systems, result
 
     def _bare(self) -> ReducedKKT:
-        """The same without the programs, which ``solve`` does not look at."""
+        """A copy without the programs, which ``solve`` does not need."""
         bare = object.__new__(type(self))
         vars(bare).update({name: value for name, value in vars(self).items() if name not in ("_qp", "_active")})
         return bare
 
     @property
     def usable(self) -> Tensor:
-        """(B,) bool: all of them; a system that cannot be factored has NaN for a solution, which is not taken."""
+        """All True, (B,) bool: a system that cannot be factored has the solution NaN, which no check accepts."""
         return torch.ones(self._shape[0], dtype=torch.bool, device=self._free.device)
 
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -123,7 +123,7 @@ class ReducedKKT:
         return *self._scatter(x, v), good
 
     def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same without a word on the residual: for steps whose end is verified."""
+        """``solve`` without the check of the residual, for steps whose result is verified anyway."""
         return self._scatter(*self._refined(*self._gather(f, r_eq, r_in)))
 
     def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -152,7 +152,7 @@ class ReducedKKT:
         return *self._scatter(x, v), unique
 
     def flat(self, f: Tensor) -> Tensor:
-        """(B, n) the part of f (B, n) along tangent directions that have no curvature; zero for a curved objective."""
+        """The part of f (B, n) along tangent directions without curvature, (B, n); zero for a curved objective."""
         _, _, V, rank = self._decompose()
         tangent = self._tangent_mask(rank)
         _, vectors, curved = self._reduced_curvature(V, tangent)
@@ -161,12 +161,12 @@ class ReducedKKT:
         return x.new_zeros(self._shape[:2]).scatter_add(1, self._free, x * self._free_mask)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """P e for e (B, n), with the multipliers of the rows; the careful path only where the fast one fell short.
+        """P e for e (B, n), with the multipliers of the rows. The careful path is taken only where the fast one fails.
 
         Args:
             e: (B, n).
-            least_multipliers: where rows are dependent, give the multipliers of least norm, to rounding; the fast path
-                has them to about the square root of that only.
+            least_multipliers: where rows are dependent, return the multipliers of least norm, accurate to rounding. The
+                fast path has them to about the square root of rounding only.
 
         Returns:
             P e (B, n), v_eq (B, p), v_in (B, m), and (B,) bool, where the tangent space is curved throughout.
@@ -184,13 +184,13 @@ class ReducedKKT:
         return self._exactly(e, *fast)
 
     def _solve_replayed(self, *sides: Tensor) -> SystemSolution:
-        """``solve``, on a GPU as one launch where that is worth it."""
+        """``solve``, on a GPU as one CUDA graph where that saves time."""
         numbers = self._H.numel() + self._J.numel()
         solved: SystemSolution = replay("solve", ReducedKKT.solve, (self._bare(), *sides), numbers)
         return solved
 
     def _exactly(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor, good: Tensor) -> SystemSolution:
-        """Refine with exact residuals where rounding in float64 may have eaten the projection."""
+        """Refine with exact residuals where the projection may be as small as the rounding of float64."""
         if x.is_cuda:
             return torch.where(is_noise(self._qp, x, e)[:, None], 0.0, x), v_eq, v_in, good
         mixed = self._mixed()
@@ -208,19 +208,19 @@ class ReducedKKT:
         return x, v_eq, v_in, good
 
     def _cancels(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor) -> Tensor:
-        """(B,) bool: nearly parallel rows cancel each other, or they cancel e all but a small rest."""
+        """Whether nearly parallel rows cancel each other, or cancel nearly all of e. Shape (B,), bool."""
         terms = tmatvec(self._qp.A.abs(), v_eq.abs()) + tmatvec(self._qp.G.abs(), v_in.abs())
         top, left = e.abs().amax(1), x.abs().amax(1) * self._max_curvature
         return (terms.amax(1) > _CANCELS * top) | ((left > 0) & (left < top / _CANCELS))
 
     def _mixed(self) -> Tensor:
-        """(B,) bool: the variables are measured in units so different that a rank in those of the data says little."""
+        """Whether the units of variables differ so much that a rank in these units is unreliable, (B,) bool."""
         curvature = self._H.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() * self._free_mask
         mixed = _spread(curvature) > _CANCELS
         return mixed | (_spread(self._J.abs().amax(1)) > _CANCELS) if self._J.shape[1] else mixed
 
     def tangent_dim(self) -> Tensor:
-        """(B,) dimension of the tangent space: free variables less independent active rows."""
+        """The dimension of the tangent space: free variables minus independent active rows. Shape (B,)."""
         _, _, _, rank = self._decompose()
         return self._free_mask.sum(1) - rank.sum(1)
 
@@ -261,7 +261,7 @@ class ReducedKKT:
         return f - _mv(self._H, x) - _mv(self._J.mT, v), r - _mv(self._J, x)
 
     def _vanished(self, rest_f: Tensor, rest_r: Tensor, f: Tensor, r: Tensor, x: Tensor, v: Tensor) -> Tensor:
-        """(B,) where both residuals are rounding errors of the terms they are made of; NaN counts as no."""
+        """Whether both residuals are rounding errors of the terms they are computed from; False for NaN. Shape (B,)."""
         if not f.shape[1]:
             return torch.ones(f.shape[0], dtype=torch.bool, device=f.device)
         terms = (_mv(self._H.abs(), x.abs()) + _mv(self._J.abs().mT, v.abs()) + f.abs()).amax(1)
@@ -274,14 +274,14 @@ class ReducedKKT:
         return good
 
     def _decompose(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """J_F = U S Vᵀ with all of V, and (B, min) bool: which singular values count."""
+        """J_F = U S Vᵀ with the full V, and which singular values count as non-zero, bool."""
         U, S, Vh = torch.linalg.svd(self._J, full_matrices=True)
         U = U[:, :, : S.shape[1]]
         top = S[:, :1] if S.shape[1] else S.new_zeros(S.shape[0], 1)
         return U, S, Vh.mT, (RANK * top < S) & (S > 0)
 
     def _tangent_mask(self, rank: Tensor) -> Tensor:
-        """(B, f) bool: right singular vectors that span the null space of J within the free variables.
+        """Which right singular vectors span the null space of J within the free variables, (B, f) bool.
 
         Padded columns of J are zero, so that padding lies in the null space too; H is diagonal there and f is 0, which
         keeps it harmless.
@@ -315,12 +315,12 @@ class ReducedKKT:
 
 
 def _spread(size: Tensor) -> Tensor:
-    """(B,) the largest entry of each row (B, k) against the least, zeros left out; 0 where there is none."""
+    """The largest entry of each row (B, k) divided by the smallest that is not 0; 0 for empty rows. Shape (B,)."""
     return size.amax(1) / torch.where(size > 0, size, torch.inf).amin(1) if size.shape[1] else size.sum(1)
 
 
 def common_sizes(active: ActiveSet) -> list[int]:
-    """The most free variables and the most active rows of a sample: all that the host has to know."""
+    """The largest number of free variables, and of active rows, of any sample. The host reads nothing else."""
     masks = (~active.fixed, active.rows)
     most = [mask.sum(1).amax() if mask.numel() else mask.new_zeros((), dtype=torch.long) for mask in masks]
     sizes: list[int] = torch.stack(most).tolist()
@@ -328,7 +328,7 @@ def common_sizes(active: ActiveSet) -> list[int]:
 
 
 def _positions(mask: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Where the True entries of each row are, (B, k) padded with 0, and which of these are real."""
+    """The positions of the True entries of each row, (B, k) padded with 0, and which of them are no padding."""
     count = mask.cumsum(1)
     place = torch.where(mask, count - 1, k)  # the others all to one column behind the last
     column = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
@@ -338,7 +338,7 @@ def _positions(mask: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _block(H: Tensor, index: Tensor, real: Tensor) -> Tensor:
-    """H[index, index] per sample, diagonal on padding."""
+    """H[index, index] of each sample, with a diagonal on the padding."""
     rows = torch.arange(index.shape[0], device=index.device)[:, None, None] if H.shape[0] > 1 else 0
     block = H[rows, index[:, :, None], index[:, None, :]]
     block = block * (real[:, :, None] & real[:, None, :])

@@ -1,7 +1,8 @@
-"""Refinement with exact residuals, for systems whose terms cancel to less than float64 can show.
+"""Refinement with exact residuals, for systems whose terms cancel beyond the accuracy of float64.
 
 A reduced system is solved in float64, its residual is computed exactly, and the point is corrected as the sum of two
-vectors. Each round gains the digits that the factorisation has, so that a few suffice where rows are parallel to 1e-10.
+vectors. Each round gains as many digits as the factorisation has, so that a few rounds are enough even where rows are
+parallel to 1e-10.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.optimality.exact import Array, DoubleDouble, ExactSample
-from pear.optimality.point import ActiveSet
+from pear.optimality.exact import Array, DoubleDouble, ExactSample, rounded
+from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.residual import Residuals
+from pear.optimality.verify import Verification, verify
 from pear.problem.canonical import QuadraticProgram
+from pear.sensitivity.null_space import NullSpace
 
 Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """Right-hand sides (f, r_eq, r_in) of one sample in; x and the multipliers of the rows out."""
@@ -29,7 +32,7 @@ def refine(sample: ExactSample, solve: Solve, active: ActiveSet, x: DoubleDouble
     """Correct x (n,) and the multipliers y (p + m,) in place, until a round no longer halves the correction.
 
     Returns:
-        What is left of the optimality conditions, to the last digit.
+        The residuals of the optimality conditions, accurate to the last digit.
     """
     left, n, smallest = sample.residuals(x, y), len(x.high), np.inf
     first: Array | None = None
@@ -48,6 +51,23 @@ def refine(sample: ExactSample, solve: Solve, active: ActiveSet, x: DoubleDouble
     return left
 
 
+def refine_solution(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> Verification:
+    """Refine one point (1, n) on its working set, and verify it by its exact residuals.
+
+    Args:
+        qp: one dense program on the CPU.
+        x: (1, n) a point near the solution; duals: its multipliers; working: the constraints to hold.
+    """
+    sample, system = ExactSample(qp), NullSpace(qp, working)
+    held = torch.cat([torch.ones(1, qp.p, dtype=torch.bool), working.rows], 1)[0].numpy()
+    point = DoubleDouble(torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x))[0].numpy().copy())
+    y = DoubleDouble(np.where(held, torch.cat([duals.equality, duals.inequality], 1)[0].numpy(), 0.0))
+    left = refine(sample, system.solve, working, point, y)
+    fixed = working.fixed[0].numpy()
+    z, multipliers = rounded(point, y, qp.p, np.where(fixed, -left.gradient[0].numpy(), 0.0))
+    return verify(qp, z, multipliers, working, left)
+
+
 def homogeneous(qp: QuadraticProgram, e: Tensor) -> QuadraticProgram:
     """The program whose solution on the active set of ``qp`` is the projection P e, e (B, n)."""
     zero: dict[str, Any] = {name: torch.zeros_like(getattr(qp, name)) for name in ("b", "h")}
@@ -55,6 +75,6 @@ def homogeneous(qp: QuadraticProgram, e: Tensor) -> QuadraticProgram:
 
 
 def _sizes(change: Array, n: int) -> Array:
-    """The largest correction of x and of y; not a number where one is none."""
+    """The largest correction of x and that of y; NaN where a correction is not a number."""
     parts = np.split(np.abs(change), [n])
     return np.array([part.max(initial=0.0) for part in parts])

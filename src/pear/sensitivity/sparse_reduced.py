@@ -1,7 +1,8 @@
-"""The reduced KKT system of one large sparse program: what is left once variables at their bounds are eliminated.
+"""The reduced KKT system of one large sparse program.
 
-The same system as in ``pear.sensitivity.reduced``, on the non-zeros only and equilibrated, with a relative shift and
-refinement to rounding. Rows that no free variable touches are left out: their multipliers stay what they were.
+It is the system of ``pear.sensitivity.reduced``, factored on its non-zeros. Rows and columns are equilibrated, the rows
+get a relative shift, and the solution is refined to rounding. Rows without a free variable are left out, and their
+multipliers are zero.
 """
 
 from __future__ import annotations
@@ -65,12 +66,12 @@ class SparseReduced:
 
     @property
     def small(self) -> bool:
-        """Whether most of the program's unknowns are not in the system."""
+        """True where the system has only a small share of the program's unknowns."""
         return self._pattern.n + self._pattern.rows <= _SMALL * (self._n + self._p + self._m)
 
     @property
     def fill(self) -> int:
-        """Numbers that the factor holds."""
+        """How many numbers the factor holds."""
         return self._system.fill + 4 * self._pattern.J.nnz if self._system is not None else 0
 
     def solve(self, f: Array, r: Array) -> tuple[Array, Array, bool]:
@@ -92,7 +93,7 @@ class SparseReduced:
         return x, v, good
 
     def is_curved(self) -> bool:
-        """Whether the objective is curved along every tangent direction: a random vector meets all of them."""
+        """Whether the objective is curved along every tangent direction; tested with one random vector."""
         e = np.random.default_rng(0).standard_normal(self._n)
         return self.solve(e, np.zeros(self._p + self._m))[2]
 
@@ -118,7 +119,7 @@ class SparseReduced:
     def _relative(
         self, rest_f: Array, rest_r: Array, f: Array, r: Array, x: Array, terms: tuple[Array, Array]
     ) -> float:
-        """The residual relative to the terms it is made of."""
+        """The residual relative to the terms it is computed from."""
         if not len(f):
             return 0.0
         largest = float((np.abs(terms[0]) + np.abs(terms[1]) + np.abs(f)).max())

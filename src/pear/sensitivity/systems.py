@@ -1,7 +1,7 @@
 """Reduced KKT systems of a batch, dense or sparse behind one interface.
 
-Everything that the repair and the projection ask of a working set, they ask through ``ReducedSystems``; whether H and J
-are dense tensors or sparse matrices is decided here and nowhere else.
+Repair and projection use a working set through ``ReducedSystems`` alone. Whether H and J are dense tensors or sparse
+matrices is decided here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pear.errors import ProblemError
 from pear.optimality.point import ActiveSet
 from pear.optimality.scale import is_noise
 from pear.problem.canonical import QuadraticProgram
+from pear.sensitivity.curvature import least_curvature
 from pear.sensitivity.reduced import ReducedKKT
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _LARGE = 1_000  # variables from which one sample on its non-zeros takes less time than its share of a dense batch
 
 SystemSolution = tuple[Tensor, Tensor, Tensor, Tensor]
-"""x (B, n), multipliers (B, p) and (B, m), and (B,) bool: what it says depends on the call."""
+"""x (B, n), the multipliers (B, p) and (B, m), and a flag for each sample (B,), whose meaning depends on the call."""
 
 
 class ReducedSystems(Protocol):
@@ -34,7 +35,7 @@ class ReducedSystems(Protocol):
 
     Attributes:
         usable: (B,) bool, False where a system could not be factored.
-        cheap: False where a factorisation is too dear to exchange a single constraint.
+        cheap: False where a factorisation takes too long to exchange one constraint at a time.
     """
 
     @property
@@ -44,27 +45,27 @@ class ReducedSystems(Protocol):
     def cheap(self) -> bool: ...  # noqa: D102
 
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
-        """Solve for one right-hand side per sample; the last entry says where the residual vanished."""
+        """Solve for one right-hand side per sample; the flag is True where the residual vanished."""
         ...
 
     def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same without a word on the residual: for steps whose end is verified."""
+        """``solve`` without the check of the residual, for steps whose result is verified anyway."""
         ...
 
     def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
-        """Solve with the rank decided; the last entry says where x is unique."""
+        """Solve with a decision on the rank; the flag is True where x is unique."""
         ...
 
     def flat(self, f: Tensor) -> Tensor:
-        """(B, n) the part of f along tangent directions without curvature."""
+        """The part of f along tangent directions without curvature, (B, n)."""
         ...
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
-        """P e, and the multipliers of the rows; the last entry says where the tangent space is curved throughout."""
+        """P e and the multipliers of the rows; the flag is True where all tangent directions are curved."""
         ...
 
     def tangent_dim(self) -> Tensor:
-        """(B,) dimension of the tangent space."""
+        """The dimension of the tangent space, (B,)."""
         ...
 
 
@@ -79,7 +80,7 @@ def reduced_systems(qp: QuadraticProgram, active: ActiveSet) -> ReducedSystems:
 
 
 class SparseSystems:
-    """The reduced systems of sparse programs, one per sample; made when they are first needed.
+    """The reduced systems of sparse programs, one per sample, each built when it is first used.
 
     Args:
         qp: the programs.
@@ -126,11 +127,11 @@ class SparseSystems:
 
     @property
     def cheap(self) -> bool:
-        """Whether so few variables are free that an exchange takes much less time than an iteration of a solver."""
+        """True where so few variables are free that an exchange takes far less time than an iteration of a solver."""
         return all(self.of(i).small for i in range(self.qp.batch))
 
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> SystemSolution:
-        """Solve for one right-hand side per sample, in threads; the last entry says where the residual vanished."""
+        """Solve for one right-hand side per sample, in threads; the flag is True where the residual vanished."""
         B, p = self.qp.batch, self.qp.p
         x, v, good = f.new_zeros(B, self.qp.n), f.new_zeros(B, p + self.qp.m), torch.zeros(B, dtype=torch.bool)
         r = torch.cat([r_eq, r_in], 1)
@@ -146,32 +147,30 @@ class SparseSystems:
         return x, v[:, :p], v[:, p:], good
 
     def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The first three of ``solve``."""
+        """The first three results of ``solve``."""
         return self.solve(f, r_eq, r_in)[:3]
 
     solve_carefully = solve  # no rank is decided for a large sparse matrix
 
     def flat(self, f: Tensor) -> Tensor:
-        """Zero: directions without curvature are not looked for."""
+        """Zero: directions without curvature are not searched for in a large sparse matrix."""
         return torch.zeros_like(f)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
-        """P e, and the multipliers of least norm; the last entry says where the tangent space is curved throughout."""
+        """P e and the multipliers of least norm; the flag is True where all tangent directions are curved."""
         p, m = self.qp.p, self.qp.m
         x, v_eq, v_in, good = self.solve(e, e.new_zeros(len(e), p), e.new_zeros(len(e), m))
         x = torch.where(is_noise(self.qp, x, e)[:, None], 0.0, x)
         return x, v_eq, v_in, good & self.curved(good)
 
     def curved(self, where: Tensor) -> Tensor:
-        """(B,) bool: the objective is curved along every tangent direction; asked of the samples ``where`` only."""
-        from pear.sensitivity.curvature import least_curvature
-
+        """Whether the objective is curved along every tangent direction, (B,) bool; tested only ``where`` (B,)."""
         if least_curvature(self.qp) > 0:
             return torch.ones_like(where)
         return torch.tensor([bool(where[i]) and self.of(i).is_curved() for i in range(self.qp.batch)])
 
     def tangent_dim(self) -> Tensor:
-        """Not available: it needs the rank of a large sparse matrix."""
+        """Raise ProblemError: the dimension needs the rank of a large sparse matrix."""
         raise ProblemError(
             "tangent_dim needs the rank of the active rows, which is not computed for a sparse problem; "
             "pass Q, A and G as dense arrays where they fit"
@@ -179,7 +178,7 @@ class SparseSystems:
 
 
 class RankedSystems(SparseSystems):
-    """The reduced systems of dense programs on their non-zeros; where the rank matters, a dense one decides it.
+    """The reduced systems of dense programs in sparse form. Where the rank matters, dense systems decide it.
 
     Args:
         qp: the programs.
@@ -196,7 +195,7 @@ class RankedSystems(SparseSystems):
         return ReducedKKT(self._given, self.active)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
-        """P e, with the multipliers of the rows; with the rank decided where the refinement does not converge."""
+        """P e and the multipliers of the rows; dense systems are used where the refinement does not converge."""
         fast = super().project(e)
         if bool(fast[3].all()):
             return fast
@@ -205,7 +204,7 @@ class RankedSystems(SparseSystems):
         return x, v_eq, v_in, fast[3] | careful[3]
 
     def tangent_dim(self) -> Tensor:
-        """(B,) dimension of the tangent space."""
+        """The dimension of the tangent space, (B,)."""
         return self._dense.tangent_dim()
 
 

@@ -1,4 +1,4 @@
-"""Is a decision the only one? A question that a linear program answers exactly."""
+"""Whether a decision is the only optimal one, by a linear program."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Array = NDArray[Any]
 
 
 def is_unique(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tensor:
-    """(B,) bool: no other point is optimal too, for programs whose H may be singular.
+    """Whether no other point is optimal, for programs whose H may be singular. Shape (B,), bool.
 
-    Another one exists if some d ≠ 0 has Hd = 0, Jd = 0 for the constraints with a multiplier, and Jd ≤ 0 for those
-    without. Where all tight constraints leave no flat direction, it is enough to ask whether one of those without can
-    be left behind.
+    Another optimal point exists if some d ≠ 0 has Hd = 0, Jd = 0 for the constraints with a multiplier, and Jd ≤ 0 for
+    the weakly active ones. Where no direction within all tight constraints is flat, it is enough to check whether d can
+    leave a weakly active constraint.
     """
     return torch.tensor(
         [_cannot_leave(qp, active, weak, i) for i in range(qp.batch)], dtype=torch.bool, device=qp.c.device

@@ -1,4 +1,4 @@
-"""Verified solutions of a batch, with what the gradient needs."""
+"""Verified solutions of a batch, with the factorised systems that the gradient needs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class VerifiedSolutions:
     Attributes:
         qp: the programs; rows that failed are still in it.
         x, duals, active, weak, status, kkt_residual, repaired: as in ``Solution``; failed rows of x are zero here.
-        reused: (B,) bool, where a warm start passed the check unchanged and no solver was called.
-        working: the constraints that x was computed with; at a degenerate vertex fewer than are tight, so that their
-            multipliers have the right signs. This is the set to start from the next time.
-        projector: the solver's own way to project, or None.
-        projects: (B,) bool, the samples that it may be asked about: those whose tight constraints it holds.
-        kept: the factorised systems on the active sets, where they are known already.
+        reused: (B,) bool, True where a warm start passed the check unchanged and no solver was called.
+        working: the constraints that x was computed with. At a degenerate vertex these are fewer than the tight ones,
+            so that their multipliers have the right signs. The next solve starts from this set.
+        projector: the solver's own projector, or None.
+        projects: (B,) bool, the samples for which the projector holds exactly the tight constraints.
+        kept: the factorised systems on the active sets, where they exist already.
     """
 
     qp: QuadraticProgram

@@ -1,4 +1,4 @@
-"""Problems from elsewhere: one file an importer; those of files have a row in ``registry``. Each gives a ``Model``."""
+"""Importers of models from files and other modelling libraries, one file each. Each returns a ``Model``."""
 
 from pear.problem.importers.cvxpy_problem import from_cvxpy
 from pear.problem.importers.gurobi_model import from_gurobipy

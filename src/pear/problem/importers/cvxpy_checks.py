@@ -1,4 +1,4 @@
-"""What a problem of CVXPY may hold to be taken, and the sentences for what it may not."""
+"""Checks that a CVXPY problem can be imported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def predicted_parameters(problem: Any, parameters: Any, cvxpy: Any) -> list[Any]
 
 
 def check_leaves(problem: Any, predicted: list[Any]) -> None:
-    """Variables are plain, parameters that are not predicted have values, names tell what is predicted apart."""
+    """Check that variables are plain, other parameters have values, and names of predicted parameters are unique."""
     if not problem.variables():
         raise DataError(f"{WHERE} has no variables; a decision needs at least one")
     for v in problem.variables():
@@ -72,7 +72,7 @@ def check_leaves(problem: Any, predicted: list[Any]) -> None:
 
 
 def check_form(problem: Any, predicted: list[Any]) -> None:
-    """A convex quadratic objective, linear rows, and predicted parameters where they keep both linear.
+    """Check for a convex quadratic objective, linear rows, and both linear in the predicted parameters.
 
     Args:
         problem: without integers, and with numbers for parameters that are not predicted.
@@ -130,7 +130,7 @@ def _check_objective(objective: Any, predicted: list[Any]) -> None:
 
 
 def _culprit(expressions: list[Any], test: str) -> str:
-    """The innermost expression that fails a test, in words."""
+    """The innermost expression that fails a test, as short text."""
     return next((short(e) for top in expressions for e in _failing(top, test)), short(expressions[0]))
 
 
@@ -142,24 +142,24 @@ def _failing(expression: Any, test: str) -> Iterator[Any]:
 
 
 def short(expression: Any) -> str:
-    """An expression or a constraint in CVXPY's words, cut where it is long."""
+    """An expression or constraint as CVXPY prints it, shortened to 80 characters."""
     text = " ".join(str(expression).split())
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 def constraint_name(row: Any, i: int) -> str:
-    """Its label where it has one, and otherwise its number."""
+    """The label of a constraint, or its number where it has none."""
     return getattr(row, "label", None) or f"constraint {i}"
 
 
 def sign_of(leaf: Any) -> dict[str, bool]:
-    """What CVXPY may know of the sign of a parameter or variable, as an argument."""
+    """The sign of a parameter or variable as a keyword argument of CVXPY; empty where it has none."""
     above, below = leaf.is_nonneg(), leaf.is_nonpos()
     return {} if above == below else {"nonneg" if above else "nonpos": True}
 
 
 def marks(variable: Any, name: str) -> Any:
-    """Where a variable is "boolean" or "integer": bool, in its shape."""
+    """Which entries of a variable are "boolean" or "integer", bool in its shape."""
     given = variable.attributes[name]
     found = np.full(variable.shape, given is True)
     if isinstance(given, bool):

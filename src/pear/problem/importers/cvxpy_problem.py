@@ -1,4 +1,4 @@
-"""Problems of CVXPY, by its own canonical form; the cost map comes from the problem's parameters."""
+"""Import of CVXPY problems, by CVXPY's own canonical form. Its parameters become the predicted values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pear.problem.importers.cvxpy_checks import (
     predicted_parameters,
     sign_of,
 )
-from pear.problem.importers.cvxpy_rows import TaggedConstraint, TaggedRows, check_moves, prices
+from pear.problem.importers.cvxpy_rows import TaggedConstraint, TaggedRows, check_moves, locate, prices
 from pear.problem.importers.model_arrays import ModelArrays, listed
 from pear.problem.importers.predicted_rows import constraint_map, penalty
 from pear.problem.importers.probe import linear_map
@@ -34,7 +34,7 @@ from pear.problem.model import Model
 
 
 def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Model:
-    """A linear, quadratic or integer program from a ``cvxpy.Problem``, with its parameters as what is predicted.
+    """A linear, quadratic or integer program from a ``cvxpy.Problem``, whose parameters are predicted.
 
     CVXPY brings the problem to matrices, and the cost map is read off how the objective depends on the parameters:
     ``m.cost(ŷ)`` are the costs of all variables under the predicted values ŷ. A parameter may also stand in linear
@@ -109,7 +109,7 @@ def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Mo
 
 
 def _recourse(canonical: _Canonical, rows: RowLimits, given: Any) -> Any:
-    """Prices of constraints as those of the rows of A and G; anything but a dictionary stays as it is."""
+    """Prices of constraints as a ``Penalty`` of the rows of A and G; anything but a dictionary is returned as it is."""
     if not isinstance(given, Mapping):
         return given
     little, much = canonical.limits.prices()
@@ -118,7 +118,7 @@ def _recourse(canonical: _Canonical, rows: RowLimits, given: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Copy:
-    """The problem with continuous variables, and with numbers for parameters that are not predicted.
+    """A copy of the problem with continuous variables, and with constants for parameters that are not predicted.
 
     CVXPY has no canonical form for some integer problems, and takes products of two parameters only where one is a
     number. Nothing of the original is touched.
@@ -209,7 +209,7 @@ class _Canonical:
         return P, np.asarray(q, dtype=float).reshape(-1), float(np.squeeze(d)), A, np.asarray(b, dtype=float)
 
     def check_fixed(self, predicted: list[Any]) -> None:
-        """Only costs and right-hand sides may depend on what is predicted: matrices may not."""
+        """Check that only costs and right-hand sides, and no matrices, depend on the predicted parameters."""
         random = np.random.default_rng(0)
         for p in predicted:
             P, _, _, A, b = self.at({p.id: 1.0 + random.random(p.shape)})
@@ -221,7 +221,7 @@ class _Canonical:
             check_moves(p.name(), A, b, self.limits)
 
     def maps(self, predicted: list[Any]) -> tuple[sparse.csr_array, Array, sparse.csr_array]:
-        """How costs (n, k), the objective's constant (k,) and right-hand sides (r, k) depend on what is predicted."""
+        """Derivatives of costs (n, k), the objective's constant (k,) and right-hand sides (r, k) by the parameters."""
         blocks = [linear_map(partial(self._depends, p), p.size) for p in predicted]
         if any(block is None for block in blocks):
             raise DataError(f"{WHERE}: its costs are not linear in the predicted parameters; predict the costs instead")
@@ -229,22 +229,13 @@ class _Canonical:
         return self.sign * M[:n], M[n : n + 1].toarray().reshape(-1), M[n + 1 :]
 
     def _depends(self, parameter: Any, values: Array) -> Array:
-        """(n + 1 + r,) q, d and b under values of one parameter, row by row."""
+        """q, d and b, concatenated (n + 1 + r,), for the values of one parameter in C order."""
         _, q, d, _, b = self.at({parameter.id: values.reshape(parameter.shape)})
         return np.concatenate([q, [d], b])
 
     def columns(self) -> list[Any]:
-        """Where the entries of every variable of the original are in z: arrays in their shapes."""
-        sizes = [tag.size for tag in self.tags]
-        starts = np.cumsum([0, *sizes])
-        numbers = [
-            1.0 + start + np.arange(tag.size).reshape(tag.shape) for tag, start in zip(self.tags, starts, strict=False)
-        ]
-        _, q, _, _, _ = self.at({tag.id: number for tag, number in zip(self.tags, numbers, strict=True)})
-        place = np.zeros(starts[-1] + 1, dtype=int)
-        tagged = np.flatnonzero(q)
-        place[np.abs(q[tagged]).round().astype(int)] = tagged
-        return [place[number.astype(int)] for number in numbers]
+        """The positions in z of the entries of each original variable, in the shape of the variable."""
+        return locate(self.tags, lambda values: self.at(values)[1])[0]
 
 
 def _arrays(problem: Any, canonical: _Canonical) -> tuple[ModelArrays, dict[str, Tensor]]:
@@ -298,7 +289,7 @@ def _row_names(problem: Any) -> tuple[str, ...]:
 def _notes(
     problem: Any, predicted: list[Any], arrays: ModelArrays, constants: list[str] | None = None, M: Any = None
 ) -> list[str]:
-    """What the report says beside numbers."""
+    """The importer's own sentences for the report."""
     chosen = {id(p) for p in predicted}
     taken = [p for p in problem.parameters() if id(p) not in chosen]
     added = np.array([name.startswith("auxiliary[") for name in arrays.variables])

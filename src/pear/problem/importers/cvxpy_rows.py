@@ -1,4 +1,4 @@
-"""Constraints of a CVXPY problem that predicted parameters stand in or that have a price: where their rows are."""
+"""The matrix rows of those CVXPY constraints that contain predicted parameters or have a price."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pear.problem.importers.row_limits import Array
 
 @dataclass(frozen=True)
 class TaggedConstraint:
-    """A constraint whose rows are looked for.
+    """A constraint whose rows are to be found in CVXPY's matrices.
 
     Attributes:
         name: its label, or its number.
@@ -51,7 +51,7 @@ class TaggedConstraint:
 
 
 def prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
-    """The price of each constraint that ``recourse`` names, by its number; empty where that is no mapping.
+    """The price of each constraint that ``recourse`` names, by its number; empty where it is no dictionary.
 
     Raises:
         DataError: a key is no constraint of the problem.
@@ -73,8 +73,26 @@ def prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
     return found
 
 
+def locate(tags: Sequence[Any], respond: Callable[[dict[int, Any]], Array]) -> tuple[list[NDArray[np.int_]], int]:
+    """The position of each entry of each tag in the response to the tags, and the length of the response.
+
+    Every entry gets a number of its own, which appears, up to its sign, at the entry's position in the response.
+
+    Args:
+        tags: parameters of CVXPY.
+        respond: from values of the tags, by their ids, to a vector in which each entry stands in one place.
+    """
+    starts = np.cumsum([1, *(tag.size for tag in tags)])
+    numbers = [s + np.arange(tag.size).reshape(tag.shape) for tag, s in zip(tags, starts, strict=False)]
+    response = respond({tag.id: number.astype(float) for tag, number in zip(tags, numbers, strict=True)})
+    place = np.zeros(starts[-1], dtype=int)
+    found = np.flatnonzero(response)
+    place[np.abs(response[found]).round().astype(int)] = found
+    return [place[number] for number in numbers], len(response)
+
+
 class TaggedRows:
-    """Where the rows of tagged constraints are among those of CVXPY's matrices.
+    """The positions of the rows of tagged constraints in CVXPY's matrices.
 
     Args:
         tagged: the constraints.
@@ -83,31 +101,21 @@ class TaggedRows:
 
     def __init__(self, tagged: Sequence[TaggedConstraint], respond: Callable[[dict[int, Any]], Array]) -> None:
         self.tagged = tuple(tagged)
-        starts = np.cumsum([1, *(one.tag.size for one in tagged)])
-        numbers = {
-            one.tag.id: (start + np.arange(one.tag.size, dtype=float)).reshape(one.tag.shape)
-            for one, start in zip(tagged, starts, strict=False)
-        }
-        response = respond(numbers)
-        self.total = len(response)
-        place = np.zeros(starts[-1], dtype=int)
-        moved = np.flatnonzero(response)
-        place[np.abs(response[moved]).round().astype(int)] = moved
-        self.rows: list[NDArray[np.int_]] = [place[numbers[one.tag.id].astype(int)] for one in tagged]
+        self.rows, self.total = locate([one.tag for one in tagged], respond)
 
     def constraint(self, row: int) -> TaggedConstraint | None:
         """The tagged constraint that a row belongs to, if any."""
         return next((one for one, at in zip(self.tagged, self.rows, strict=True) if (at == row).any()), None)
 
     def kept(self) -> NDArray[np.bool_]:
-        """(r,) bool: the rows that may not become bounds, because they move or have a price."""
+        """Rows that may not become bounds, because they are predicted or have a price, (r,) bool."""
         mask = np.zeros(self.total, dtype=bool)
         for at in self.rows:
             mask[at] = True
         return mask
 
     def prices(self) -> tuple[Array, Array]:
-        """(r,) prices of a row that falls short of its right-hand side and of one above it; inf where it has none."""
+        """Prices (r,) for rows below their right-hand side, and for rows above it; infinite where there is none."""
         little, much = np.full(self.total, np.inf), np.full(self.total, np.inf)
         for one, at in zip(self.tagged, self.rows, strict=True):
             if one.price is None:
@@ -120,7 +128,7 @@ class TaggedRows:
         return little, much
 
     def sentences(self, recourse: bool) -> list[str]:
-        """What the report says of constraints that move, and of the recourse where there is none."""
+        """Sentences for the report: which constraints are predicted, and that a recourse is missing."""
         found = [
             f"The right-hand side{'s' * (at.size > 1)} of {one.name} ({count(at.size, 'row')}) "
             f"depend{'s' * (at.size == 1)} on {listed(one.moved_by)}."
@@ -142,7 +150,7 @@ def _spread(one: TaggedConstraint, price: Any) -> Array:
 
 
 def check_moves(name: str, A: sparse.csr_array, b: Array, rows: TaggedRows) -> None:
-    """What a predicted parameter adds to the rows is to right-hand sides of tagged constraints alone.
+    """Check that a predicted parameter changes only right-hand sides of tagged constraints.
 
     Args:
         name: of the parameter.

@@ -1,4 +1,4 @@
-"""Models of Gurobi (``gurobipy``), by their own matrices."""
+"""Import of Gurobi models (``gurobipy``)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def gurobi_arrays(model: Any) -> ModelArrays:
 
 
 def _with_ranges(arrays: ModelArrays) -> ModelArrays:
-    """Rows with two limits instead of equalities with a variable that Gurobi has added, named Rg and the row's name."""
+    """Turn the equality and the extra variable (Rg and the row's name) of each ``addRange`` back into one row."""
     rows, place = arrays.rows, {name: i for i, name in enumerate(arrays.variables)}
     low, high = rows.low.copy(), rows.high.copy()
     columns, added = sparse.csc_array(rows.matrix), []
@@ -126,7 +126,7 @@ def _check(where: str, model: Any) -> None:
 
 
 def _curvature(model: Any) -> sparse.csr_array:
-    """(n, n) Q of ½ zᵀQz."""
+    """Q of ½ zᵀQz, (n, n)."""
     terms, n = model.getObjective(), model.NumVars
     entries = [(terms.getVar1(i).index, terms.getVar2(i).index, terms.getCoeff(i)) for i in range(terms.size())]
     row, column, value = (np.array(part) for part in zip(*entries, strict=True))

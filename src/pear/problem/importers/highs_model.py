@@ -1,4 +1,4 @@
-"""Models of HiGHS (``highspy``), and what every importer that reads through HiGHS shares."""
+"""Import of HiGHS models (``highspy``), also used by the importer of MPS files."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def semi_variable(lp: Any) -> str:
 
 
 def matrix(lp: Any) -> sparse.csc_array:
-    """(k, n) rows of a model of HiGHS."""
+    """The constraint matrix of a HiGHS model, (k, n)."""
     entries = lp.a_matrix_
     parts = (np.asarray(entries.value_), np.asarray(entries.index_), np.asarray(entries.start_))
     if not lp.num_row_:
@@ -103,7 +103,7 @@ def matrix(lp: Any) -> sparse.csc_array:
 
 
 def curvature(model: Any) -> sparse.csc_array:
-    """(n, n) Q of ½ zᵀQz, both triangles of it."""
+    """Q of ½ zᵀQz with both triangles, (n, n)."""
     n, hessian = model.lp_.num_col_, model.hessian_
     if not hessian.dim_:
         return sparse.csc_array((n, n))
@@ -116,7 +116,7 @@ def curvature(model: Any) -> sparse.csc_array:
 
 
 def integers(lp: Any) -> Any:
-    """(n,) bool."""
+    """Which variables are integer, (n,) bool."""
     marks = np.zeros(lp.num_col_, dtype=bool)
     for i, kind in enumerate(lp.integrality_):
         marks[i] = kind.name == "kInteger"

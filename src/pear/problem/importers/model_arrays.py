@@ -1,4 +1,4 @@
-"""A model as arrays, whatever it came from: checked, made a ``Model``, and reported in sentences."""
+"""The arrays that each importer fills; they are checked and made a ``Model`` with a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Names = Sequence[str] | None
 
 @dataclass(frozen=True)
 class ModelArrays:
-    """``½ zᵀQz + costsᵀz + offset`` under rows with two limits, bounds and integers; what an importer makes first.
+    """The program ``½ zᵀQz + costsᵀz + offset`` with rows, bounds and integers, as an importer reads it.
 
     Attributes:
         where: names the source in messages and in the report.
@@ -57,7 +57,7 @@ class ModelArrays:
         limits: Names = None,
         recourse: Any = None,
     ) -> Model:
-        """The model, its numbers checked.
+        """Check the numbers and make the model.
 
         Args:
             predicted: names of the variables whose costs are predicted; None for all, or where there is a cost map.
@@ -75,11 +75,18 @@ class ModelArrays:
         costs = finite(self.where, "cost of variable", self.costs)
         names = self.variables or tuple(f"x{i}" for i in range(len(costs)))
         self._check_names(names)
-        if limits:
-            return self._with_limits(names, costs, predicted, limits, recourse, notes)
-        own = self._selection(names, predicted, costs) if predicted is not None else cost_map
+        at = predicted_rows(self.where, self.rows, limits)
+        behind = tuple(self.rows.names[i] for i in at)
+        if behind:
+            predicted = names if predicted is None else predicted
+            notes = (f"Predicted behind the costs: the right-hand sides of {listed(behind)}.", *notes)
+        own = cost_map if predicted is None else self._selection(names, predicted, costs, behind)
+        inputs = 0 if own is None else own.inputs
+        columns = inputs - len(at) + np.arange(len(at))
+        D = sparse.csr_array((np.ones(len(at)), (at, columns)), shape=(len(self.rows.low), inputs))
+        fixed = replace(self, rows=without_limits(self.rows, at))
         made = Model(
-            problem=self._problem(),
+            problem=fixed._problem(),
             known=tensor(costs) if own is None else own.known,
             offset=float(finite(self.where, "constant of the objective", self.offset)[0]),
             variables=names,
@@ -87,36 +94,10 @@ class ModelArrays:
             constraints=self.rows.labels(),
             cost_map=own,
             layout=layout or {},
-            recourse=recourse_of(self.where, self.rows, recourse),
+            constraint_map=constraint_map(fixed.rows, D),
+            recourse=recourse_of(self.where, self.rows, recourse, at),
         )
         return replace(made, report=self._report(made, notes))
-
-    def _with_limits(
-        self,
-        variables: tuple[str, ...],
-        costs: Array,
-        predicted: Names,
-        names: Names,
-        recourse: Any,
-        notes: Sequence[str],
-    ) -> Model:
-        """The model whose predicted values are costs, then right-hand sides of rows."""
-        at, chosen = predicted_rows(self.where, self.rows, names), predicted
-        if chosen is None:
-            chosen = variables
-        own = self._selection(variables, chosen, costs) if chosen else CostMap(np.zeros((len(costs), 0)), costs)
-        width = own.inputs + len(at)
-        M = sparse.hstack([sparse.csr_array(own.M), sparse.csr_array((len(costs), len(at)))])
-        behind = own.inputs + np.arange(len(at))
-        D = sparse.csr_array((np.ones(len(at)), (at, behind)), shape=(len(self.rows.low), width))
-        rows = without_limits(self.rows, at)
-        told = [f"Predicted behind the costs: the right-hand sides of {listed([rows.names[i] for i in at])}."]
-        labels = (*own.names, *(rows.names[i] for i in at))
-        made = replace(self, rows=rows, variables=variables).model(
-            cost_map=CostMap(M, own.known, labels), notes=[*told, *notes]
-        )
-        recourse = recourse_of(self.where, self.rows, recourse, at)
-        return replace(made, constraint_map=constraint_map(rows, D), recourse=recourse)
 
     def _problem(self) -> Problem:
         low = limits(self.where, "lower limit of row", self.rows.low, -np.inf)
@@ -149,13 +130,16 @@ class ModelArrays:
                 )
             seen.add(name)
 
-    def _selection(self, names: tuple[str, ...], predicted: Names, costs: Array) -> CostMap:
-        """The map that puts predicted values where the named costs are, and leaves the others as they are."""
+    def _selection(self, names: tuple[str, ...], predicted: Names, costs: Array, behind: tuple[str, ...]) -> CostMap:
+        """The cost map that predicts the named costs and keeps the others.
+
+        The values ``behind`` follow the predicted costs, and no cost depends on them.
+        """
         chosen = [predicted] if isinstance(predicted, str) else list(predicted or ())
         place = {name: i for i, name in enumerate(names)}
         unknown = [name for name in chosen if name not in place]
         twice = [name for i, name in enumerate(chosen) if name in chosen[:i]]
-        if unknown or twice or not chosen:
+        if unknown or twice or not (chosen or behind):
             came = (
                 f"{unknown[0]!r}, which is no variable"
                 if unknown
@@ -167,11 +151,11 @@ class ModelArrays:
                 f"{self.where}: predicted must name variables, each once; got {came}. They are called "
                 f"{listed(names)}; leave predicted out where all costs are predicted"
             )
-        at = np.array([place[name] for name in chosen])
+        at = np.array([place[name] for name in chosen], dtype=int)
         known = costs.copy()
         known[at] = 0.0
-        selected = sparse.csr_array((np.ones(len(at)), (at, np.arange(len(at)))), shape=(len(costs), len(at)))
-        return CostMap(selected, known, chosen)
+        shape = (len(costs), len(at) + len(behind))
+        return CostMap(sparse.csr_array((np.ones(len(at)), (at, np.arange(len(at)))), shape), known, (*chosen, *behind))
 
     def _report(self, made: Model, notes: Sequence[str]) -> str:
         kind = "quadratic" if self.Q is not None else "linear"
@@ -231,7 +215,7 @@ def count(number: int, noun: str) -> str:
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """Names with commas, the middle left out where they are many."""
+    """Names joined by commas; of many names, the middle is left out."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[: most - 2])}, …, {names[-1]}"

@@ -1,4 +1,7 @@
-"""MPS (fixed and free), QPS and LP files, by the reader of HiGHS; whatever it leaves out or guesses is refused."""
+"""Import of MPS (fixed and free), QPS and LP files with the reader of HiGHS.
+
+A file is refused where the reader leaves something out or guesses.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,7 @@ def read_highs(path: Path) -> Any:
 
 
 def _crossed(complaints: list[str]) -> bool:
-    """Bounds that exclude each other are data like any other: ``Problem`` refuses them in its own words."""
+    """Whether crossed bounds are the only complaint; ``Problem`` refuses them with a message of its own."""
     return all("inconsistent bounds" in line for line in complaints)
 
 

@@ -1,4 +1,4 @@
-"""What the reader of HiGHS takes without a word though it cannot be meant: words for numbers, bounds of no column."""
+"""Checks of the text of MPS files for errors that HiGHS accepts silently: words for numbers, bounds of no column."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_NUMBER = {"FR", "MI", "PL", "BV"}  # kinds of bounds that may have none
 
 
 def check_text(path: Path, file: Path, names: Iterable[str], spaces: bool) -> None:
-    """Refuse an MPS file in which a number is not one, or a bound defines a variable.
+    """Raise where an MPS file has a word in place of a number, or a bound of an unknown variable.
 
     Args:
         path: of the file, as the user knows it.
@@ -43,7 +43,7 @@ def check_text(path: Path, file: Path, names: Iterable[str], spaces: bool) -> No
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """Number, section and words of every line of data."""
+    """The line number, section and words of every line of data."""
     section = ""
     with file.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):

@@ -1,4 +1,4 @@
-"""``.mat`` files in the form of OSQP's benchmarks: ``min ½ xᵀPx + qᵀx + r`` subject to ``l ≤ Ax ≤ u``."""
+"""Import of ``.mat`` files in the form of OSQP's benchmarks: ``min ½ xᵀPx + qᵀx + r`` subject to ``l ≤ Ax ≤ u``."""
 
 from __future__ import annotations
 

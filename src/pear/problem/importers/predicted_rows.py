@@ -1,4 +1,4 @@
-"""Right-hand sides that are predicted: the constraint map of rows with two limits, and what their violation costs."""
+"""Predicted right-hand sides of imported rows: their constraint map, and the prices of their violation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pear.problem.recourse import Penalty, Projection
 
 
 def constraint_map(rows: RowLimits, D: sparse.csr_array) -> ConstraintMap | None:
-    """The map of a problem made of these rows; None where nothing is predicted.
+    """The constraint map of a problem made of these rows; None where nothing is predicted.
 
     Args:
         rows: k of them.
@@ -30,7 +30,7 @@ def constraint_map(rows: RowLimits, D: sparse.csr_array) -> ConstraintMap | None
 
 
 def penalty(rows: RowLimits, little: Array, much: Array) -> Penalty:
-    """Prices (k,) of rows that fall short of a limit, and of those above one, as prices of a problem's rows."""
+    """The penalty for falling below (``little``) or exceeding (``much``) the limits of the rows, (k,) each."""
     equal, above, below = rows.kinds()
     h = np.concatenate([much[above], little[below]])
     priced = np.isfinite(little[equal]) | np.isfinite(much[equal])
@@ -101,7 +101,7 @@ def recourse_of(where: str, rows: RowLimits, given: Any, predicted: Sequence[int
 
 
 def check_kind(where: str, given: Any, expected: str) -> None:
-    """What is no dictionary must be a recourse, or None.
+    """Check that a recourse that is no dictionary is a ``Penalty``, a ``Projection`` or None.
 
     Raises:
         ProblemError: it is neither; says which dictionary was ``expected``.
@@ -114,7 +114,7 @@ def check_kind(where: str, given: Any, expected: str) -> None:
 
 
 def check_price(where: str, name: str, price: Any, equality: bool) -> tuple[Any, Any]:
-    """The price of a unit too little and too much, from one for both or, of an equality, from a pair.
+    """The prices of a unit below and above a limit, from one number, or from a pair where it is an equality.
 
     Raises:
         DataError: it is neither.

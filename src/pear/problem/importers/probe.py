@@ -1,4 +1,4 @@
-"""The matrix of a linear function that can only be asked for its values."""
+"""The matrix of a linear function that can only be called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of PyEPO, by the matrices of the solver's model inside them."""
+"""Import of PyEPO models, by the solver's model inside them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _arrays_at(where: str, optmodel: Any, costs: Array) -> ModelArrays:
 
 
 def _check_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_array) -> None:
-    """``modelSense`` is PyEPO's word for the sense; a class may also maximise by minimising the negative."""
+    """Check that ``modelSense`` agrees with the model inside, which may also maximise by minimising the negative."""
     told = "max" if optmodel.modelSense < 0 else "min"
     if told != sense and not (M.data < 0).all():
         raise DataError(
@@ -89,7 +89,7 @@ def _check_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_array) -> 
 
 
 def _matrices(where: str, optmodel: Any) -> ModelArrays:
-    """Of a class without a solver's model: ``Az = b``, ``Gz ≥ h``, ``l ≤ z ≤ u``, as PyEPO's classes for MPAX."""
+    """The arrays of a class without a solver's model (for MPAX): ``Az = b``, ``Gz ≥ h``, ``l ≤ z ≤ u``."""
     A, b, G, h, low, high = (
         np.asarray(getattr(optmodel, name), dtype=float) for name in ("A", "b", "G", "h", "l", "u")
     )

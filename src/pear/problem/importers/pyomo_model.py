@@ -1,4 +1,4 @@
-"""Models of Pyomo, by its own standard representation of expressions."""
+"""Import of Pyomo models, by Pyomo's standard representation of expressions."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def pyomo_arrays(model: Any, pyo: Any) -> tuple[ModelArrays, set[str]]:
     place = {id(v): i for i, v in enumerate(variables)}
     standard = package("pyomo.repn", "pyomo", "a model of Pyomo").generate_standard_repn
     objective = _objective(where, list(model.component_data_objects(pyo.Objective, active=True)))
-    goal = _Form(f"{where}: objective {objective.name}", objective.expr, place, standard)
+    goal = _QuadraticForm(f"{where}: objective {objective.name}", objective.expr, place, standard)
     costs = np.zeros(len(variables))
     costs[goal.columns] = goal.values
     constraints = list(model.component_data_objects(pyo.Constraint, active=True))
@@ -92,7 +92,7 @@ def pyomo_arrays(model: Any, pyo: Any) -> tuple[ModelArrays, set[str]]:
     return arrays, {v.name for v in variables if v.fixed}
 
 
-class _Form:
+class _QuadraticForm:
     """An expression as ``½ zᵀQz + linearᵀz + constant``."""
 
     def __init__(self, where: str, expression: Any, place: dict[int, int], standard: Callable[..., Any]) -> None:
@@ -138,10 +138,10 @@ def _bounds(where: str, variable: Any) -> tuple[float, float]:
 
 
 def _rows(where: str, constraints: list[Any], place: dict[int, int], standard: Callable[..., Any]) -> RowLimits:
-    forms: list[_Form] = []
+    forms: list[_QuadraticForm] = []
     low, high = np.full(len(constraints), -np.inf), np.full(len(constraints), np.inf)
     for i, row in enumerate(constraints):
-        form = _Form(f"{where}: constraint {row.name}", row.body, place, standard)
+        form = _QuadraticForm(f"{where}: constraint {row.name}", row.body, place, standard)
         if form.quadratic is not None:
             raise DataError(
                 f"{where}: constraint {row.name} is quadratic, which cannot be taken; expected linear constraints: "

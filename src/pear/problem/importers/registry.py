@@ -1,4 +1,4 @@
-"""The table of importers of files: which one reads what. A new one is a file with a function and a row here."""
+"""The table of file importers, by the endings of the files they read. A new importer adds a row here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pear.problem.model import Model
 
 @dataclass(frozen=True)
 class Importer:
-    """One row: who reads files of which kind.
+    """One row: an importer and the files it reads.
 
     Attributes:
         name: in words.

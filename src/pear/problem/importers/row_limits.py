@@ -1,4 +1,4 @@
-"""What importers share: rows with two limits made to fit a ``Problem``, and numbers that are checked."""
+"""Rows with two limits as importers read them, converted to fields of a ``Problem``; checks of numbers."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class RowLimits:
     numbers: NDArray[np.int_] | None = None
 
     def kinds(self) -> tuple[NDArray[np.int_], NDArray[np.int_], NDArray[np.int_]]:
-        """Numbers of the rows with equal limits, of those with an upper one, and of those with a lower one."""
+        """The indices of rows with equal limits, of other rows with an upper limit, and of those with a lower limit."""
         equal = self.low == self.high
         above, below = (~equal & (np.abs(side) < NO_BOUND) for side in (self.high, self.low))
         return np.flatnonzero(equal), np.flatnonzero(above), np.flatnonzero(below)
 
     def labels(self) -> tuple[str, ...]:
-        """Names of the rows of A and then of G, as ``fields`` has them; of a row with two limits, which limit it is."""
+        """Names of the rows of A and then of G, as in ``fields``; of a row with two limits, also which one."""
         equal, above, below = self.kinds()
         numbers = range(len(self.low)) if self.numbers is None else self.numbers.tolist()
         names = [self.names[i] if i < len(self.names) else f"row {i}" for i in numbers]
@@ -65,7 +65,7 @@ class RowLimits:
         return fields
 
     def without_bounds(self, kept: NDArray[np.bool_] | None = None) -> tuple[RowLimits, Array, Array]:
-        """The rows that are more than a bound, and the bounds (n,) that the others make: single entries of 1 or −1.
+        """Split off the rows with a single entry of 1 or −1 as bounds: the other rows, and bounds lb and ub (n,).
 
         Bounds that would exclude each other stay rows, so that a solve finds the problem infeasible.
 
@@ -90,7 +90,7 @@ class RowLimits:
 
 
 def limits(where: str, name: str, values: Any, absent: float) -> Array:
-    """(k,) limits of a file: NO_BOUND and more is ``absent`` (±inf), NaN and the wrong infinity are refused."""
+    """Limits of a source, (k,): NO_BOUND and more becomes infinite; NaN and the wrong infinity are refused."""
     array = np.array(values, dtype=float).reshape(-1) + 0.0  # -0.0 becomes 0.0
     array[np.abs(array) >= NO_BOUND] *= np.inf
     bad = np.isnan(array) | (array == -absent)
@@ -104,7 +104,7 @@ def limits(where: str, name: str, values: Any, absent: float) -> Array:
 
 
 def finite(where: str, name: str, values: Any) -> Array:
-    """(k,) numbers of a file, all finite."""
+    """Numbers of a source, (k,), checked to be finite."""
     array = np.array(values, dtype=float).reshape(-1)
     if not np.isfinite(array).all():
         at = int(np.flatnonzero(~np.isfinite(array))[0])

@@ -1,4 +1,4 @@
-"""Files that importers open: there, not empty, and without their compression."""
+"""Files and optional packages that importers need."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def package(name: str, extra: str, what: str) -> Any:
 
 
 def suffix_of(path: Path) -> str:
-    """What a file is by its name, in small letters and without ``.gz``.
+    """The ending of a file's name in lower case, ignoring ``.gz``.
 
     Example:
         >>> from pathlib import Path
@@ -48,7 +48,7 @@ def suffix_of(path: Path) -> str:
 
 @contextmanager
 def plain_file(path: Path, suffixes: Sequence[str], rename: str | None = None) -> Iterator[Path]:
-    """The file itself, or a copy for as long as it is read: uncompressed, and named as the reader wants it.
+    """A context with the file itself, or with a temporary copy that is unpacked and has the ending ``rename``.
 
     Args:
         path: of the file.

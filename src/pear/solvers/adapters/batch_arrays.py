@@ -1,4 +1,4 @@
-"""What the adapters of compiled solvers share: numpy arrays going in, one row of answers per sample coming out."""
+"""What the adapters share: the programs as numpy arrays, groups of samples, and the candidate they fill in."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Batch:
-    """A ``QuadraticProgram`` on the CPU; fields and shapes are the same, a shared field has leading dimension 1.
+class ProgramArrays:
+    """A ``QuadraticProgram`` as numpy arrays, with the same fields and shapes.
 
     H, A and G of a sparse program stay ``SparseMatrix`` objects; ``row`` and ``groups`` give SciPy's matrices for them.
     """
@@ -38,7 +38,7 @@ class Batch:
     integer: Array | None
 
     @classmethod
-    def of(cls, qp: QuadraticProgram) -> Batch:
+    def of(cls, qp: QuadraticProgram) -> ProgramArrays:
         """The arrays of ``qp``; no copy is made where it is on the CPU already."""
 
         def numpy(value: Any) -> Any:
@@ -60,7 +60,7 @@ class Batch:
 
 
 def row(field: Any, i: int) -> Any:
-    """What sample ``i`` has of a field that may be shared."""
+    """The part of a field that belongs to sample ``i``; the field may be shared by all samples."""
     if is_sparse(field):
         return field.csr
     return field[0] if field.shape[0] == 1 else field[i]
@@ -68,7 +68,7 @@ def row(field: Any, i: int) -> Any:
 
 @dataclass(frozen=True)
 class Group:
-    """Samples that differ in cost, right-hand sides and bounds only: one set-up serves them all.
+    """Samples with the same matrices, rows and bounded variables, so that one set-up of a solver serves them all.
 
     Attributes:
         members: positions in the batch.
@@ -86,11 +86,11 @@ class Group:
     bounded: Array
 
 
-def groups(batch: Batch, todo: Array) -> Iterator[Group]:
+def groups(batch: ProgramArrays, todo: Array) -> Iterator[Group]:
     """Split the samples ``todo`` into groups.
 
-    Which rows and bounds are finite is part of a group's structure. A sample's set-up, and so its answer to the last
-    bit, therefore never depends on the company it is in.
+    Samples of a group have the same finite rows and bounds. The set-up for a sample, and so its answer to the last bit,
+    therefore does not depend on the other samples of the batch.
     """
     if not len(todo):
         return
@@ -113,7 +113,7 @@ def groups(batch: Batch, todo: Array) -> Iterator[Group]:
 
 
 def stack(*parts: Any) -> Any:
-    """The parts below each other; sparse where one of them is."""
+    """Matrices stacked by rows; sparse where one of them is."""
     return sparse.csc_array(sparse.vstack(parts)) if any(map(sparse.issparse, parts)) else np.vstack(parts)
 
 
@@ -123,7 +123,7 @@ def has_entries(matrix: Any) -> bool:
 
 
 class Answers:
-    """The rows of a ``Candidate``, filled in sample by sample; a row that is never put holds NaN and is INACCURATE."""
+    """A ``Candidate`` that is filled in sample by sample. A sample that is never filled in is NaN and INACCURATE."""
 
     def __init__(self, qp: QuadraticProgram) -> None:
         self._device = qp.c.device
@@ -136,11 +136,11 @@ class Answers:
 
     @property
     def todo(self) -> Array:
-        """Positions of the samples that a solver has to look at."""
+        """Positions of the samples that are not settled by their data alone."""
         return np.flatnonzero(self._status == Status.INACCURATE)
 
     def fail(self, i: int, status: Status) -> None:
-        """Sample ``i`` has no point to offer."""
+        """Give sample ``i`` a status without a point."""
         self._status[i] = status
 
     def put(
@@ -153,9 +153,10 @@ class Answers:
         inequality: Array | float = 0.0,
         bound: Array | float = 0.0,
     ) -> None:
-        """Write the point of sample ``i`` and its multipliers in our signs; ``inequality`` has the group's k rows.
+        """Write the point of sample ``i`` and its multipliers, in the signs of ``Duals``.
 
-        Multipliers of inequalities are cut off at zero: a solver's may be negative by its tolerance.
+        ``inequality`` has the k rows of the group. It is clipped at zero, because the multipliers of a solver may be
+        negative by its tolerance.
         """
         duals = self._candidate.duals
         self._status[i] = status
@@ -166,11 +167,11 @@ class Answers:
         duals.bound.numpy()[i] = bound
 
     def prove(self, i: int, bound: float) -> None:
-        """No point of the integer program ``i`` has an objective below ``bound``."""
+        """Record that the integer program ``i`` has no point with an objective below ``bound``."""
         assert self._candidate.bound is not None
         self._candidate.bound.numpy()[i] = bound
 
     def candidate(self) -> Candidate:
-        """Everything on the device the batch came from."""
+        """The candidate, on the device of the programs."""
         candidate: Candidate = self._candidate.to(self._device)
         return candidate

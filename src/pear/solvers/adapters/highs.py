@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import threads, time_limit
-from pear.solvers.adapters.batch_arrays import Answers, Array, Batch, Group, groups, row, stack
+from pear.solvers.adapters.batch_arrays import Answers, Array, Group, ProgramArrays, groups, row, stack
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
 from pear.solvers.base import Candidate
 
@@ -37,7 +37,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     Integer programs go several at a time, in units of their own, and stop where Ctrl-C or the time limit says so. A
     sample may take an equal share of the time that is left.
     """
-    batch = Batch.of(qp)
+    batch = ProgramArrays.of(qp)
     answers = Answers(qp)
     if batch.integer is None:
         _solve_continuous(batch, answers, _configured(tol, qp.is_sparse))
@@ -46,7 +46,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     return answers.candidate()
 
 
-def _solve_continuous(batch: Batch, answers: Answers, highs: highspy.Highs) -> None:
+def _solve_continuous(batch: ProgramArrays, answers: Answers, highs: highspy.Highs) -> None:
     ones = np.ones(batch.c.shape[1])
     for group in groups(batch, answers.todo):
         matrix = sp.csc_matrix(stack(group.A, group.G))
@@ -62,7 +62,7 @@ def _solve_continuous(batch: Batch, answers: Answers, highs: highspy.Highs) -> N
                 answers.fail(i, status)
 
 
-def _solve_integer(batch: Batch, answers: Answers) -> None:
+def _solve_integer(batch: ProgramArrays, answers: Answers) -> None:
     todo, seconds = answers.todo, time_limit.left()
     clock = _Clock(seconds, len(todo), threads.count())
     jobs = [job for group in groups(batch, todo) for job in _jobs(batch, group, clock)]
@@ -77,13 +77,13 @@ def _solve_integer(batch: Batch, answers: Answers) -> None:
 
 @dataclass
 class _Clock:
-    """The time of one call and the samples that still wait for theirs.
+    """Divides the time of one call among its samples.
 
     Attributes:
-        seconds: for all of them.
-        waiting: samples that have not begun.
-        at_a_time: samples that are solved at a time.
-        stop: set when everybody has to come to an end.
+        seconds: time for the whole call.
+        waiting: number of samples that have not begun.
+        at_a_time: number of samples that are solved at the same time.
+        stop: set when all samples have to stop.
     """
 
     seconds: float
@@ -93,7 +93,7 @@ class _Clock:
     _began: float = field(default_factory=time.monotonic)
 
     def next_share(self) -> float:
-        """Seconds for the next sample: its share of what is left, with several at a time."""
+        """Seconds for the next sample: an equal share of the time that is left."""
         left = max(0.0, self._began + self.seconds - time.monotonic())
         share = left * min(1.0, self.at_a_time / max(1, self.waiting))
         self.waiting -= 1
@@ -109,7 +109,7 @@ class _Answer:
     bound: float = math.nan
 
 
-def _jobs(batch: Batch, group: Group, clock: _Clock) -> Iterator[_Job]:
+def _jobs(batch: ProgramArrays, group: Group, clock: _Clock) -> Iterator[_Job]:
     assert batch.integer is not None
     matrix = sp.csc_matrix(stack(group.A, group.G))
     units = MilpUnits.of(matrix, batch.integer)
@@ -119,9 +119,9 @@ def _jobs(batch: Batch, group: Group, clock: _Clock) -> Iterator[_Job]:
 
 @dataclass(frozen=True)
 class _Job:
-    """Some integer programs of a group, for one thread."""
+    """Integer programs of one group that one thread solves."""
 
-    batch: Batch
+    batch: ProgramArrays
     group: Group
     matrix: sp.csc_matrix
     units: MilpUnits
@@ -129,7 +129,7 @@ class _Job:
     clock: _Clock
 
     def run(self) -> list[_Answer]:
-        """Solve one after another."""
+        """Solve the programs one after another."""
         highs = _configured(_INTEGER_TOL, presolve=True)
         highs.cbMipInterrupt.subscribe(self._interrupt)
         found = []
@@ -176,7 +176,7 @@ def _configured(tol: float, presolve: bool) -> highspy.Highs:
     return highs
 
 
-def _model(batch: Batch, group: Group, matrix: sp.csc_matrix, units: MilpUnits, i: int) -> highspy.HighsLp:
+def _model(batch: ProgramArrays, group: Group, matrix: sp.csc_matrix, units: MilpUnits, i: int) -> highspy.HighsLp:
     """The rows ``matrix`` = [A; G], their limits and the bounds of sample ``i`` in ``units``; the costs come later."""
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]
     lp = highspy.HighsLp()

@@ -1,6 +1,6 @@
-"""Units in which a MILP solver sees a program: powers of two, so that nothing is rounded.
+"""Scaling of a program for a MILP solver, whose tolerances are absolute and which drops small coefficients.
 
-Its tolerances are absolute, and it drops small coefficients. Integers keep their units.
+All factors are powers of two, so that nothing is rounded. Integer variables are not scaled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PASSES = 3
 
 @dataclass(frozen=True)
 class MilpUnits:
-    """Row i is multiplied by ``rows[i]``; ``x_j = columns[j] x'_j``.
+    """Factors of rows and columns: row i is multiplied by ``rows[i]``, and ``x_j = columns[j] x'_j``.
 
     Attributes:
         rows: (r,); columns: (n,), 1 for integers.
@@ -63,7 +63,7 @@ def cost_unit(cost: Array, least: float) -> float:
 
 
 def _middle(log: Array, at: NDArray[np.intp], size: int) -> Array:
-    """(size,) the whole number between the least and the greatest of ``log`` with each index; 0 without any."""
+    """The rounded middle between the smallest and largest ``log`` of each index; 0 for an index without any."""
     least, most = np.full(size, np.inf), np.full(size, -np.inf)
     np.minimum.at(least, at, log)
     np.maximum.at(most, at, log)

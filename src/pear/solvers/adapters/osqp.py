@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.adapters.batch_arrays import Answers, Array, Batch, Group, groups, row, stack
+from pear.solvers.adapters.batch_arrays import Answers, Array, Group, ProgramArrays, groups, row, stack
 from pear.solvers.base import Candidate
 
 _RHO = 0.1
@@ -33,14 +33,14 @@ _WITH_POINT = (
 
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve every sample of ``qp`` to the absolute and relative tolerance ``tol``."""
-    batch = Batch.of(qp)
+    batch = ProgramArrays.of(qp)
     answers = Answers(qp)
     for group in groups(batch, answers.todo):
         _solve_group(batch, group, tol, answers)
     return answers.candidate()
 
 
-def _solve_group(batch: Batch, group: Group, tol: float, answers: Answers) -> None:
+def _solve_group(batch: ProgramArrays, group: Group, tol: float, answers: Answers) -> None:
     box = np.flatnonzero(group.bounded)
     n, p, k = group.H.shape[0], group.A.shape[0], group.G.shape[0]
     lower, upper = _limits(batch, group, box, int(group.members[0]))
@@ -91,7 +91,7 @@ def _settings(tol: float, seconds: float) -> dict[str, float | bool]:
     }
 
 
-def _limits(batch: Batch, group: Group, box: Array, i: int) -> tuple[Array, Array]:
+def _limits(batch: ProgramArrays, group: Group, box: Array, i: int) -> tuple[Array, Array]:
     """(p + k + len(box),) lower and upper limits of the stacked rows [A; G; I] of sample ``i``."""
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]
     lower = np.concatenate([b, np.full(h.shape, -np.inf), row(batch.lb, i)[box]])

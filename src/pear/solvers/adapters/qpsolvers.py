@@ -18,8 +18,8 @@ from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import (
     Answers,
     Array,
-    Batch,
     Group,
+    ProgramArrays,
     groups,
     has_entries,
     row,
@@ -79,7 +79,7 @@ def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
             f"solver '{name}' takes dense matrices only, and this problem is sparse; "
             "use auto, pear, osqp, piqp or clarabel"
         )
-    batch = Batch.of(qp)
+    batch = ProgramArrays.of(qp)
     answers = Answers(qp)
     options = _OPTIONS[name](tol) | _LIMITS[name](qp.n, qp.p + qp.m) if name in _OPTIONS else {}
     with warnings.catch_warnings():
@@ -90,7 +90,9 @@ def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
     return answers.candidate()
 
 
-def _solve_group(batch: Batch, group: Group, name: str, options: dict[str, Any], tol: float, answers: Answers) -> None:
+def _solve_group(
+    batch: ProgramArrays, group: Group, name: str, options: dict[str, Any], tol: float, answers: Answers
+) -> None:
     dense = name in qpsolvers.dense_solvers and not sp.issparse(group.H)
     matrix = np.ascontiguousarray if dense else sp.csc_matrix
     p, k, bounded = group.A.shape[0], group.G.shape[0], bool(group.bounded.any())
@@ -128,24 +130,24 @@ def _solve_group(batch: Batch, group: Group, name: str, options: dict[str, Any],
 
 
 def _force(c: Array, group: Group) -> float:
-    """What to divide the objective by: the cost of an LP has no scale, but what solvers add to a zero H has one."""
+    """The divisor of the objective: solvers add curvature of a fixed size to a zero H, so that LPs are scaled."""
     peak = 0.0 if has_entries(group.H) else float(np.abs(c).max(initial=0.0))
     return peak if peak > 0 else 1.0
 
 
 def _multipliers(values: Any, size: int, force: float) -> Array:
-    """In the user's units; solvers give None or nothing for constraints that are not there."""
+    """Multipliers in the units of the program; zero where the solver returns None or an empty array."""
     return np.zeros(size) if values is None or not len(values) else force * np.asarray(values)[:size]
 
 
 def _reason(solution: qpsolvers.Solution) -> str:
-    """The word the solver itself has for how it ended; empty where qpsolvers does not pass it on."""
+    """The solver's own status; empty where qpsolvers does not pass it on."""
     extras = solution.extras
     return str(extras["info"].status if "info" in extras else extras.get("status", ""))
 
 
-def _is_feasible(batch: Batch, group: Group, i: int, x: Array, tol: float) -> bool:
-    """Some solvers report success where equalities contradict each other; look before believing it."""
+def _is_feasible(batch: ProgramArrays, group: Group, i: int, x: Array, tol: float) -> bool:
+    """Whether x is feasible to ``tol``: some solvers report success where equalities contradict each other."""
     b, h, lb, ub = (row(field, i) for field in (batch.b, batch.h, batch.lb, batch.ub))
 
     def small(excess: Array, matrix: Array, rhs: Array) -> bool:

@@ -10,7 +10,7 @@ import scipy.optimize
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.adapters.batch_arrays import Answers, Batch, Group, groups, row, stack
+from pear.solvers.adapters.batch_arrays import Answers, Group, ProgramArrays, groups, row, stack
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
 from pear.solvers.base import Candidate
 
@@ -21,7 +21,7 @@ _CLAIMS = {0: Status.SOLVED, 2: Status.INFEASIBLE, 3: Status.UNBOUNDED}
 
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve every sample of the linear program ``qp``. ``milp`` has no tolerance to set: its own is 1e-6."""
-    batch = Batch.of(qp)
+    batch = ProgramArrays.of(qp)
     answers = Answers(qp)
     waiting = len(answers.todo)
     for group in groups(batch, answers.todo):
@@ -34,7 +34,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     return answers.candidate()
 
 
-def _solve_lp(batch: Batch, group: Group, i: int, tol: float, answers: Answers) -> None:
+def _solve_lp(batch: ProgramArrays, group: Group, i: int, tol: float, answers: Answers) -> None:
     feasibility = min(max(tol, 1e-10), 1e-4)
 
     def run(presolve: bool) -> Any:
@@ -66,7 +66,7 @@ def _solve_lp(batch: Batch, group: Group, i: int, tol: float, answers: Answers) 
     answers.put(i, status, result.x, group, -result.eqlin.marginals, -result.ineqlin.marginals, bound)
 
 
-def _solve_milp(batch: Batch, group: Group, i: int, seconds: float, answers: Answers) -> None:
+def _solve_milp(batch: ProgramArrays, group: Group, i: int, seconds: float, answers: Answers) -> None:
     assert batch.integer is not None
     matrix = stack(group.A, group.G)
     units = MilpUnits.of(matrix, batch.integer)

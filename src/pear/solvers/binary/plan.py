@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.optimality.rule import OPTIMAL
-from pear.solvers.adapters.batch_arrays import Batch, row
+from pear.solvers.adapters.batch_arrays import ProgramArrays, row
 from pear.solvers.binary.memory import Bounded
 from pear.solvers.binary.rows import Array, Rows
 
@@ -57,7 +57,7 @@ class Plan:
     recent: dict[bytes, None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, batch: Batch, i: int) -> Plan:
+    def of(cls, batch: ProgramArrays, i: int) -> Plan:
         """The plan of sample ``i``, kept from an earlier call where there was one with the same constraints."""
         fields = [np.ascontiguousarray(row(getattr(batch, name), i)) for name in _FIELDS]
         key = b"".join([np.array([x.shape[0] for x in fields]).tobytes(), *(x.tobytes() for x in fields)])
@@ -98,7 +98,7 @@ class Plan:
         _plans.put(self.key, self, 3 * len(self.key) + _ENTRY + self.answers.used)
 
 
-def by_constraints(batch: Batch, todo: NDArray[np.intp]) -> list[tuple[Plan, NDArray[np.intp]]]:
+def by_constraints(batch: ProgramArrays, todo: NDArray[np.intp]) -> list[tuple[Plan, NDArray[np.intp]]]:
     """The samples ``todo``, those with the same constraints together."""
     if not len(todo):
         return []

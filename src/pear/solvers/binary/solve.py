@@ -14,7 +14,7 @@ from pear.optimality.point import Status
 from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import threads, time_limit
-from pear.solvers.adapters.batch_arrays import Batch
+from pear.solvers.adapters.batch_arrays import ProgramArrays
 from pear.solvers.base import Candidate, empty_candidate
 from pear.solvers.binary import search
 from pear.solvers.binary.plan import Answer, Plan, by_constraints, packed, unpacked, whole_bounds
@@ -54,7 +54,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
 def _fill(qp: QuadraticProgram, found: Candidate) -> None:
     """Write what the engine finds into ``found``."""
     assert found.bound is not None
-    batch, settled = Batch.of(qp), screen(qp).cpu().numpy()
+    batch, settled = ProgramArrays.of(qp), screen(qp).cpu().numpy()
     x, status, bound = found.x.numpy(), found.status.numpy(), found.bound.numpy()
     status[:] = np.where(settled == Status.SOLVED, Status.INACCURATE, settled)
     low, high = whole_bounds(batch.lb, batch.ub)
@@ -87,7 +87,7 @@ class _Job(NamedTuple):
         return {key: Answer(bits if how == PROVEN else b"", most, how) for key, bits, most, how in parts}
 
 
-def _solved(batch: Batch, todo: NDArray[np.intp]) -> list[tuple[Plan, NDArray[np.intp], list[Answer]]]:
+def _solved(batch: ProgramArrays, todo: NDArray[np.intp]) -> list[tuple[Plan, NDArray[np.intp], list[Answer]]]:
     """The samples ``todo`` by their constraints, with one answer for each."""
     groups, jobs = [], []
     for plan, members in by_constraints(batch, todo):

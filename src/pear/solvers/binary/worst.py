@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pear.optimality.rule import OPTIMAL, TIE
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import threads
-from pear.solvers.adapters.batch_arrays import Batch
+from pear.solvers.adapters.batch_arrays import ProgramArrays
 from pear.solvers.binary import search as engine
 from pear.solvers.binary.plan import Plan, by_constraints
 from pear.solvers.binary.rows import Array, Rows
@@ -30,7 +30,7 @@ def worst_of_best(qp: QuadraticProgram, true: Array, best: Array) -> Array:
     found = np.full(best.shape, np.nan)
     if not qp.batch or not supports(qp):
         return found
-    batch = Batch.of(qp)
+    batch = ProgramArrays.of(qp)
     for plan, members in by_constraints(batch, np.arange(qp.batch)):
         values, start = -batch.c[members][:, plan.free], (best[members] - plan.low)[:, plan.free]
         alone = _unique(plan, values, start)
