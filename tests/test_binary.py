@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 import pear
+from pear.compile import threads
 from pear.decisions.integer import verify_integers
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers import threads
 from pear.solvers.base import Candidate
 from pear.solvers.binary import plan
 from pear.solvers.binary.solve import supports

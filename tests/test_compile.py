@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 
 import pear
 from pear.cli.app import app
-from pear.solvers.active_set.compact import address_of, call, floor, refer, span
-from pear.solvers.active_set.compile import entry, inner, news
+from pear.compile.jit import address_of, call_address, entry, floor, inner, notice, refer, span
 from pear.train.compiled.ahead import PARTS
 
 # The decorators alone: what the package imports beside them takes five times as long, and says nothing here.
@@ -23,7 +22,7 @@ SCRIPT = """
 import sys, tempfile, types
 import numba
 
-for name in ("pear", "pear.solvers"):
+for name in ("pear",):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [{source!r} + "/" + name.replace(".", "/")]
 
@@ -32,14 +31,14 @@ if {broken}:
         raise PermissionError("read-only")
     tempfile.TemporaryFile = refuse
 
-from pear.solvers.active_set.compile import guarded
+from pear.compile.jit import cached
 
-@guarded
+@cached
 @numba.njit
 def double(x):
     return 2 * x
 
-@guarded
+@cached
 @numba.njit
 def half(x):
     return x / 2
@@ -77,14 +76,14 @@ def test_without_a_directory_for_the_cache_it_says_so(tmp_path: Path) -> None:
 
 
 def test_functions_of_others_are_not_announced() -> None:
-    before = list(news.heard)
+    before = list(notice.compiled)
 
     @numba.njit  # type: ignore[untyped-decorator]
     def stranger(x: int) -> int:
         return x + 1
 
     assert stranger(1) == 2
-    assert news.heard == before
+    assert notice.compiled == before
 
 
 def test_every_cache_is_guarded() -> None:
@@ -148,7 +147,7 @@ def work(o: Outside) -> float:
 def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Compiles a function as an entry point, whose cache is thrown away."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(news, "quiet", True)
+    monkeypatch.setattr(notice, "silent", True)
     return entry
 
 
@@ -206,8 +205,8 @@ def test_a_function_is_called_by_its_address(arrays: Outside, compiled: Any) -> 
             held.vector[k] += by
 
     def twice(address: int, o: Outside) -> None:
-        call(address, (o, 1.0))
-        call(address, (o, o.factor))
+        call_address(address, (o, 1.0))
+        call_address(address, (o, o.factor))
 
     address = address_of(compiled(add), (arrays, 0.0))
     compiled(twice)(address, arrays)

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import pear
 from pear.bench import integers
 from pear.bench.settings import Callbacks
+from pear.compile import threads
 from pear.decisions.integer import CheckedIntegers, verify_integers
 from pear.optimality.point import Duals
-from pear.solvers import threads
 from pear.solvers.adapters.arrays import Batch
 from pear.solvers.base import Candidate
 from pear.solvers.binary import plan as plans

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import pear
-from pear.solvers import threads
+from pear.compile import threads
 from pear.solvers.binary import plan as plans
 from pear.solvers.binary.memory import Bounded
 from pear.solvers.binary.rows import Rows

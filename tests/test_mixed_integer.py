@@ -20,11 +20,11 @@ import torch
 from scipy import sparse
 
 import pear
+from pear.compile import threads
 from pear.decisions.integer import _least, as_good_as, complete, verify_integers
 from pear.optimality.rule import INTEGRAL
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseMatrix
-from pear.solvers import threads
 from pear.solvers.base import Candidate, empty_candidate
 from pear.solvers.binary import plan
 from pear.solvers.time_limit import left, within

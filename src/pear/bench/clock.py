@@ -9,9 +9,9 @@ import numba
 import torch
 from torch import Tensor
 
+from pear.compile.threads import count as core_count
 from pear.errors import ProblemError
 from pear.peers.workers.worker import Step, measure, synchronize
-from pear.solvers.threads import count as core_count
 
 __all__ = ["Step", "check_device", "gradient_at", "measure", "synchronize", "threads"]
 

@@ -23,10 +23,10 @@ from pear.bench.settings import Callbacks, Labels, Settings, option
 from pear.bench.streams import Marks, WithoutKeys
 from pear.bench.structures import STRUCTURES, Structure, choose_structures
 from pear.bench.table import Table, number
+from pear.compile.threads import count as core_count
 from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.problem import Problem
-from pear.solvers.threads import count as core_count
 from pear.train import FitConfig, fit
 
 HIDDEN = 64

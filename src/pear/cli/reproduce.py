@@ -18,6 +18,7 @@ from pear import engines, experiments
 from pear.cli.console import err, out, percent
 from pear.cli.options import command, numbers, parameters, words
 from pear.cli.output import writable_file, write_json
+from pear.compile.threads import count
 from pear.data.files import VARIABLE
 from pear.data.prices import Gaps
 from pear.engines import Engine
@@ -34,7 +35,6 @@ from pear.experiments.catalogue import (
 )
 from pear.experiments.estimate import in_words
 from pear.experiments.specs import dashed
-from pear.solvers.threads import count
 
 _MAX_LINES = 16
 """Runs that are shown at once; a cluster has more of them under way than a terminal has lines."""

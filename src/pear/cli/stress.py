@@ -14,7 +14,7 @@ from pear.cli.bench.session import INTERRUPTED, rich_table
 from pear.cli.console import err, out
 from pear.cli.options import words
 from pear.cli.output import writable_folder, write_json
-from pear.solvers.threads import count as core_count
+from pear.compile.threads import count as core_count
 
 if TYPE_CHECKING:
     from pear.bench.stress.kill import Verdict

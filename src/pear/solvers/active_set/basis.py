@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
+from pear.compile.jit import inner, span
 from pear.optimality.rule import FEASIBLE, RANK
 from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Work
 from pear.solvers.active_set.linear import add_abs_rows, subtract_rows
 from pear.solvers.active_set.settings import REFINEMENTS, UNBALANCED

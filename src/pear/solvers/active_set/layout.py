@@ -28,7 +28,7 @@ LEAST_SIZE, MAX_CURVATURE, KKT, PIVOT = range(4)
 """Places in Work.number: the least size of a decision, the largest curvature, the KKT residual, the least pivot."""
 
 
-START, SOLVE, VERIFY, PROJECT, REGRET = range(5)
+START, SOLVE, PROJECT, REGRET = range(4)
 """What the compiled code is asked for; see ``kernels``."""
 
 SAMPLE, WORKER = range(2)
@@ -116,13 +116,13 @@ class Team(NamedTuple):
     """The threads that share a batch.
 
     Attributes:
-        fork: the address of ``GOMP_parallel``, see ``team``; threads: how many it is asked for, 1 for this one alone.
-        step: samples that a thread takes at a time.
-        turn: (2,) SAMPLE and WORKER, zero when a batch begins; they are the same for all threads.
-        memory: room for as many workers as there are threads.
+        openmp: the address of ``GOMP_parallel``; threads: how many it is asked for, 1 for the calling thread alone.
+        step: the number of samples that a thread takes at a time.
+        turn: (2,) the next SAMPLE and the next WORKER.
+        memory: memory for as many workers as there are threads.
     """
 
-    fork: int
+    openmp: int
     threads: int
     step: int
     turn: Array

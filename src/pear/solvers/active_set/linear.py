@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
+from pear.compile.jit import inner, span
 from pear.solvers.active_set.layout import Array, Data, Work
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
+from pear.compile.jit import inner, span
 from pear.optimality.rule import ROUNDOFF, SHARE_OF_SIZE
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import drop, enter, exchange, rebalance, swap, times_inverse
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Data, Work
 from pear.solvers.active_set.linear import add_abs_columns, set_multipliers, set_reduced_gradient, set_slope
 from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong, wrongness

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
+from pear.compile.jit import inner, span
 from pear.optimality.rule import FLAT, ROUNDOFF
 from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Data, Work
 
 

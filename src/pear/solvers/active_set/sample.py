@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
+from pear.compile.jit import inner, span
 from pear.optimality.rule import LARGEST, SHARP
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import invert, set_basics, times_all
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Outcome, Programs, States, Work
 from pear.solvers.active_set.phases import enter_free_variables, phase_one, phase_two
 from pear.solvers.active_set.pricing import positive
@@ -186,19 +185,6 @@ def load_start(D: Data, states: States, slot: int, w: Work) -> None:
         for k in span(R):
             w.inverse[b, k] = states.inverse[slot, b, k]
     w.tally[ix.SUPERS], w.tally[ix.FACTORED], w.tally[ix.AGE] = supers, 0, states.age[slot]
-
-
-@inner
-def load_point(D: Data, point: Outcome, k: int, w: Work) -> None:
-    """Bring a point with its multipliers into the workspace; its active set is the working set."""
-    R, n = D.J.shape
-    p = D.equalities
-    for j in span(n):
-        w.x[j], w.bound[j] = point.x[k, j], point.bound[k, j]
-        w.place[j] = ix.LOWER if point.lower[k, j] else (ix.UPPER if point.upper[k, j] else ix.BASIC)
-    for i in span(R):
-        w.y[i] = -point.equality[k, i] if i < p else -point.inequality[k, i - p]
-        w.place[n + i] = ix.LOWER if i < p or point.rows[k, i - p] else ix.BASIC
 
 
 @inner

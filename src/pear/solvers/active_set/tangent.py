@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
+from pear.compile.jit import inner, span
 from pear.optimality.rule import NEGLIGIBLE, PROJECTED, ROUNDOFF, SHARP, WEAK
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import drop, swap
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Work
 from pear.solvers.active_set.linear import set_reduced_gradient, subtract_columns, subtract_rows
 from pear.solvers.active_set.pricing import positive

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from pear.compile.jit import inner, span
 from pear.optimality.rule import (
     FEASIBLE,
     FLOOR,
@@ -19,8 +20,6 @@ from pear.optimality.rule import (
 )
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import set_basics
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Data, Outcome, Work
 from pear.solvers.active_set.linear import add_abs_rows, set_multipliers, set_reduced_gradient, set_slope, subtract_rows
 from pear.solvers.active_set.pricing import curvature_terms, measure_dual_scales, most_wrong, positive

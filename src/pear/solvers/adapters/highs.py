@@ -13,10 +13,11 @@ import highspy
 import numpy as np
 import scipy.sparse as sp
 
+from pear.compile import threads
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
-from pear.solvers import threads, time_limit
+from pear.solvers import time_limit
 from pear.solvers.adapters.arrays import Answers, Array, Batch, Group, groups, row, stack
 from pear.solvers.adapters.scaling import Units, cost_unit
 from pear.solvers.base import Candidate

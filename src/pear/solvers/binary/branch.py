@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.solvers.active_set import compile
-from pear.solvers.active_set.compact import floor, refer, span
+from pear.compile import jit
+from pear.compile.jit import floor, refer, span
 from pear.solvers.binary.dictionary import (
     DEPTH,
     FREE,
@@ -288,7 +288,7 @@ class Samples(NamedTuple):
     outcome: Bytes
 
 
-@partial(compile.entry, any_order=False)
+@partial(jit.entry, any_order=False)
 def search_all(samples: Samples, limits: Limits, tree: Tree, work: Work) -> None:
     """The best selection for each of the samples.
 

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pear.compile import threads
 from pear.optimality.point import Status
 from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
-from pear.solvers import threads, time_limit
+from pear.solvers import time_limit
 from pear.solvers.adapters.arrays import Batch
 from pear.solvers.base import Candidate, empty_candidate
 from pear.solvers.binary import search

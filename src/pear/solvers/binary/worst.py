@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from pear.compile import threads
 from pear.optimality.rule import OPTIMAL, TIE
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers import threads
 from pear.solvers.adapters.arrays import Batch
 from pear.solvers.binary import search as engine
 from pear.solvers.binary.plan import Plan, by_constraints

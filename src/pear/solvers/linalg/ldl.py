@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from pear.solvers.linalg.ordering import Array, minimum_degree, mirrored, structural
+from pear.compile.jit import allocating
+from pear.solvers.linalg.ordering import Array, minimum_degree, mirrored
 from pear.solvers.linalg.supernodes import Blocks, blocks, factored
 from pear.solvers.linalg.triangular import solved
 
@@ -86,7 +87,7 @@ class Factor:
         return solved(self._blocks, self._L, self._pivots, rhs)
 
 
-@structural
+@allocating
 def _permuted(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array, Array, Array]:
     """The upper triangle in the new order, and where each of its numbers is found."""
     rank = np.empty(n, np.int64)
@@ -110,7 +111,7 @@ def _permuted(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Arra
     return ptr, rows, found
 
 
-@structural
+@allocating
 def _tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
     """Elimination tree, entries of every column of L, and the multiplications the factor takes."""
     parent, counts, seen = np.full(n, -1, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
@@ -130,7 +131,7 @@ def _tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
     return parent, counts, work
 
 
-@structural
+@allocating
 def _postorder(parent: Array) -> Array:
     """Every node after all of its children."""
     n = len(parent)

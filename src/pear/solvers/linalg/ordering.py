@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from pear.solvers.active_set.compile import guarded, njit
+from pear.compile.jit import allocating
 
 Array = NDArray[Any]
 index = np.uint64  # of an index that is not negative: numba then does not look whether it counts from the end
@@ -15,12 +16,7 @@ index = np.uint64  # of an index that is not negative: numba then does not look 
 _CROWDED = 10.0  # a row with more than this times √n neighbours is ordered last without being looked at
 
 
-def structural(function: Any) -> Any:
-    """Compile a function that Python calls, which may allocate memory, and keep the result on disk."""
-    return guarded(njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function))
-
-
-@structural
+@allocating
 def mirrored(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
     """Both triangles of an upper pattern, without the diagonal, as lists of neighbours."""
     count = np.zeros(n + 1, np.int64)
@@ -66,7 +62,7 @@ def _link(i: int, head: Array, after: Array, before: Array, degree: Array) -> No
     head[degree[i]] = i
 
 
-@structural
+@allocating
 def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tuple[Array, bool]:
     """An order by approximate minimum degree on the quotient graph; False where the fill takes too much work.
 

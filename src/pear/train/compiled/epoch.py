@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pear.solvers.active_set.compact import address_of, call, refer, span
-from pear.solvers.active_set.compile import entry, inner
+from pear.compile.jit import address_of, call_address, entry, inner, refer, span
 from pear.solvers.active_set.kernels import run
 from pear.solvers.active_set.layout import (
     REGRET,
@@ -127,7 +126,7 @@ def linear_epoch(
         seen = min(size, len(order) - done * size)
         count = take(all_samples, m, here, done * size, seen)
         here.team.turn[SAMPLE] = here.team.turn[WORKER] = 0
-        call(
+        call_address(
             regret,
             (
                 *(REGRET, pair, room.samples, data.table, data.default),
