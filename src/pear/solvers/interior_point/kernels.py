@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pear.compile.jit import allocating
-from pear.solvers.linalg.ordering import Array
+from pear.solvers.linalg import Array
 
 
 class Point(NamedTuple):

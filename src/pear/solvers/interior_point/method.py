@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from pear.solvers.interior_point.kernels import Point, along_limits, pull_of_bounds, ratio_test
-from pear.solvers.linalg.ordering import Array
+from pear.solvers.linalg import Array
 from pear.solvers.linalg.saddle import Saddle, SaddlePattern
 
 Solution = tuple[Array, Array, Array]

@@ -16,7 +16,7 @@ from pear.optimality.point import ActiveSet, Duals, Status
 from pear.problem.sparse import SparseProgram
 from pear.solvers.base import Candidate, Start, empty_candidate
 from pear.solvers.interior_point.method import InteriorPoint
-from pear.solvers.linalg.ordering import Array
+from pear.solvers.linalg import Array
 from pear.solvers.linalg.saddle import SaddlePattern
 
 logger = logging.getLogger("pear")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pear.compile.jit import allocating, entry, inner
-from pear.solvers.linalg.ordering import Array
+from pear.solvers.linalg import Array
 from pear.solvers.linalg.ordering import index as _at
 
 _SMALL = 4  # columns up to which a whole subtree is one supernode
