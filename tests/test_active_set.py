@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 
 
 def both(problem: pear.Problem, cost: torch.Tensor, smoothing: float) -> list[pear.Solution]:
-    return [pear.solve(problem, cost, smoothing, solver=s, on_failure="mask") for s in ("active-set", "pear")]
+    return [pear.solve(problem, cost, smoothing, solver=s, on_failure="mask") for s in ("active-set", "interior-point")]
 
 
 def of_paths(B: int, seed: int = 0) -> tuple[layout.Programs, Array]:
@@ -122,7 +122,7 @@ def test_zoo(name: str) -> None:
     assert solution_kkt(case.problem, case.cost, case.smoothing, found) < 1e-9
     assert float(found.kkt_residual.max()) < 1e-13
     arguments = (case.problem, case.cost, case.true, case.smoothing)
-    mine, theirs = (pear.regret_gradient(*arguments, solver=s) for s in ("active-set", "pear"))
+    mine, theirs = (pear.regret_gradient(*arguments, solver=s) for s in ("active-set", "interior-point"))
     torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10 * float(theirs.abs().max()))
 
 
@@ -327,7 +327,7 @@ def test_fields_that_change_under_the_same_keys(field: str) -> None:
         fresh = case.cost.clone().requires_grad_()
         mine, theirs = (
             layer(cost, keys=keys, **changed),
-            pear.DecisionLayer(p, case.smoothing, "pear")(fresh, **changed),
+            pear.DecisionLayer(p, case.smoothing, "interior-point")(fresh, **changed),
         )
         torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
         weight = torch.linspace(-1, 1, p.n).double()
@@ -345,7 +345,7 @@ def test_backward_after_the_table_moved_on() -> None:
     layer(case.cost.flip(1), keys=keys)
     weight = torch.linspace(-1, 1, case.n).double()
     (decision @ weight).sum().backward()
-    (pear.DecisionLayer(case.problem, case.smoothing, "pear")(fresh) @ weight).sum().backward()
+    (pear.DecisionLayer(case.problem, case.smoothing, "interior-point")(fresh) @ weight).sum().backward()
     torch.testing.assert_close(cost.grad, fresh.grad, rtol=1e-12, atol=1e-13)
 
 

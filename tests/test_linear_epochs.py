@@ -183,7 +183,7 @@ def test_anything_else_is_not_supported(change: str) -> None:
     options: dict[str, Any] = {
         "sum": {"reduction": "sum"},
         "no smoothing": {"smoothing": 0.0, "injection": 0.0},
-        "another solver": {"solver": "pear"},
+        "another solver": {"solver": "interior-point"},
     }.get(change, {})
     loss = pear.PEARLoss(curved if change == "curvature" else PATHS.problem, **options)
     decay = 0.1 if change == "weight decay" else 0.0

@@ -89,7 +89,7 @@ def test_a_useless_solver_costs_exchanges_and_never_accuracy(
     monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(junk))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pear.FailedSamplesWarning)
-        s = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="pear", on_failure="mask")
+        s = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="interior-point", on_failure="mask")
     only_bounds = case.problem.A is None and case.problem.G is None
     assert not only_bounds or bool(s.solved.all())
     torch.testing.assert_close(s.x[s.solved], case.x[s.solved], rtol=1e-11, atol=1e-11 * case.size)
@@ -100,9 +100,9 @@ def test_repairs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the box zero is inside, so that no bound is guessed; planted are two in each sample."""
     case = ZOO["box"]
     monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(0.0))
-    solution = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="pear")
+    solution = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="interior-point")
     assert solution.repaired.tolist() == [True] * 3
-    function = pear.PEARLoss(case.problem, case.smoothing, solver="pear", guidance=0.0, injection=0.1)
+    function = pear.PEARLoss(case.problem, case.smoothing, solver="interior-point", guidance=0.0, injection=0.1)
     function(case.cost, case.true)
     assert last(function).repaired_rate == 1.0
 
@@ -472,7 +472,7 @@ def test_a_solver_that_cannot_do_it_is_helped_out_and_the_log_says_so(
     case = ZOO["transport"]
     monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(NAN))
     with caplog.at_level("DEBUG", logger="pear"):
-        s = pear.solve(case.problem, case.cost, case.smoothing, solver="pear")
+        s = pear.solve(case.problem, case.cost, case.smoothing, solver="interior-point")
     assert bool(s.solved.all())
     assert "pear left" in caplog.text
     assert "samples unverified; asking" in caplog.text

@@ -124,6 +124,7 @@ class Backend:
 
 
 _PREFIX = "qpsolvers:"
+_RENAMED = {"pear": "interior-point"}  # names of the last release, which say what to write instead
 
 
 def _bridge(name: str, package: str, kinds: tuple[str, ...], note: str, sparse: bool = True) -> Backend:
@@ -152,7 +153,7 @@ BACKENDS: tuple[Backend, ...] = (
         note="built in: compiled, sample by sample on all cores, or one kernel for the batch on a GPU; exact",
     ),
     Backend(
-        "pear",
+        "interior-point",
         "pear.solvers.interior_point.solve",
         gpu=True,
         warm_sparse=True,
@@ -217,6 +218,8 @@ def get(name: str) -> Backend:
         options = {"name": name.removeprefix(_PREFIX)}
         return Backend(name, "pear.solvers.adapters.qpsolvers", ("qpsolvers",), "qpsolvers", options=options)
     names = [backend.name for backend in BACKENDS]
+    if name in _RENAMED:
+        raise UnknownSolverError(f"the solver '{name}' is now called '{_RENAMED[name]}': use solver='{_RENAMED[name]}'")
     close = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"did you mean '{close[0]}'? " if close else ""
     raise UnknownSolverError(

@@ -78,7 +78,7 @@ def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
     if isinstance(qp, SparseProgram) and name not in qpsolvers.sparse_solvers:
         raise UnknownSolverError(
             f"solver '{name}' takes dense matrices only, and this problem is sparse; "
-            "use auto, pear, osqp, piqp or clarabel"
+            "use auto, interior-point, osqp, piqp or clarabel"
         )
     batch = Batch.of(qp)
     answers = Answers(qp)
