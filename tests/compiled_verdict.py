@@ -8,10 +8,10 @@ from pear.compile.jit import entry, inner, refer, span
 from pear.optimality.rule import FEASIBLE, OPTIMAL
 from pear.solvers.active_set import batch, kernels, sample
 from pear.solvers.active_set import layout as ix
+from pear.solvers.active_set.acceptance import feasible, imbalance, kkt_residual, write
 from pear.solvers.active_set.layout import Array, Data, Memory, Outcome, Programs, Samples, Work
-from pear.solvers.active_set.linear import set_reduced_gradient, set_slope
 from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong
-from pear.solvers.active_set.verdict import feasible, imbalance, kkt_residual, write
+from pear.solvers.active_set.products import set_reduced_gradient, set_slope
 
 
 def judge(P: Programs, cost: Array, point: Outcome) -> Outcome:

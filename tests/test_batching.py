@@ -167,7 +167,7 @@ def test_no_solver_is_called_where_the_remembered_set_holds(monkeypatch: pytest.
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("a solver was called")
 
-    monkeypatch.setattr("pear.solvers.interior_point.solve.solve", refuse)
+    monkeypatch.setattr("pear.solvers.interior_point.interior_point_solver.solve", refuse)
     second = function(case.cost, case.true, keys=[0, 1, 2]), decision(case.cost, keys=[0, 1, 2])
     for a, b in zip(first, second, strict=True):
         torch.testing.assert_close(b, a, rtol=1e-14, atol=1e-15)

@@ -17,7 +17,7 @@ from pear.decisions.one_pass import OnePass
 from pear.optimality.point import Status
 from pear.problem import replay
 from pear.problem.canonical import QuadraticProgram, matvec
-from pear.solvers.active_set import solve as active_set
+from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.base import Projector
 from zoo import ZOO, Planted
 

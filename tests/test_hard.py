@@ -18,8 +18,8 @@ from pear.bench.program import kkt_residual, programs
 from pear.decisions import one_pass
 from pear.problem.nonzeros import on_nonzeros
 from pear.problem.sparse import SparseProgram
-from pear.solvers.active_set import solve as active_set
-from pear.solvers.interior_point.method import InteriorPoint
+from pear.solvers.active_set import active_set_solver as active_set
+from pear.solvers.interior_point.mehrotra import InteriorPoint
 from pear.solvers.registry import Backend
 
 INSTANCES = {instance.name: instance for instance in hard_instances(quick=True)}

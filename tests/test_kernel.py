@@ -16,7 +16,7 @@ import triton_reference
 from pear.bench.families import flow_balance
 from pear.optimality.verify import verify
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.active_set import solve as active_set
+from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set.gpu import batch as gpu
 from pear.solvers.active_set.gpu import primal
 from pear.solvers.active_set.gpu.dual import FreeStart

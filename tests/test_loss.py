@@ -86,7 +86,7 @@ def test_a_useless_solver_costs_exchanges_and_never_accuracy(
 ) -> None:
     """Exchanges alone find the solution among bounds; among rows they may give up, but never lie."""
     case = ZOO[name]
-    monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(junk))
+    monkeypatch.setattr("pear.solvers.interior_point.interior_point_solver.solve", useless(junk))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pear.FailedSamplesWarning)
         s = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="interior-point", on_failure="mask")
@@ -99,7 +99,7 @@ def test_a_useless_solver_costs_exchanges_and_never_accuracy(
 def test_repairs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the box zero is inside, so that no bound is guessed; planted are two in each sample."""
     case = ZOO["box"]
-    monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(0.0))
+    monkeypatch.setattr("pear.solvers.interior_point.interior_point_solver.solve", useless(0.0))
     solution = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="interior-point")
     assert solution.repaired.tolist() == [True] * 3
     function = pear.PEARLoss(case.problem, case.smoothing, solver="interior-point", guidance=0.0, injection=0.1)
@@ -470,7 +470,7 @@ def test_a_solver_that_cannot_do_it_is_helped_out_and_the_log_says_so(
     """In the last resort another installed solver is asked, and the log says whom."""
     pytest.importorskip("daqp")
     case = ZOO["transport"]
-    monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(NAN))
+    monkeypatch.setattr("pear.solvers.interior_point.interior_point_solver.solve", useless(NAN))
     with caplog.at_level("DEBUG", logger="pear"):
         s = pear.solve(case.problem, case.cost, case.smoothing, solver="interior-point")
     assert bool(s.solved.all())

@@ -26,7 +26,7 @@ from pear.optimality.rule import INTEGRAL
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseMatrix
 from pear.solvers.base import Candidate, empty_candidate
-from pear.solvers.binary import plan
+from pear.solvers.binary import binary_plan as plan
 from pear.solvers.time_limit import left, within
 
 INACCURATE, SOLVED, TIME_LIMIT = (int(s) for s in (pear.Status.INACCURATE, pear.Status.SOLVED, pear.Status.TIME_LIMIT))

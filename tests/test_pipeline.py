@@ -166,7 +166,7 @@ def test_what_the_first_leaves_goes_to_the_next_and_the_log_says_so(
         found.x[1] = torch.nan
         return found
 
-    from pear.solvers.active_set import solve as module
+    from pear.solvers.active_set import active_set_solver as module
 
     solve = module.solve
     expected = pear.solve(BOX, COST, 0.1)
@@ -190,7 +190,7 @@ def test_no_solver_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
         return Candidate(x, duals, status, working=ActiveSet.none(B, n, m, x.device))
 
     expected = pear.solve(BOX, COST, 0.1)
-    monkeypatch.setattr("pear.solvers.active_set.solve.solve", liar)
+    monkeypatch.setattr("pear.solvers.active_set.active_set_solver.solve", liar)
     found = pear.solve(BOX, COST, 0.1)
     assert bool(found.solved.all())
     torch.testing.assert_close(found.x, expected.x, rtol=0, atol=1e-14)
@@ -207,7 +207,7 @@ def test_working_sets_of_a_part_of_the_batch(monkeypatch: pytest.MonkeyPatch) ->
 
     cost = torch.cat([COST[:1] * torch.nan, COST[1:]])
     expected = pear.regret_gradient(BOX, COST[1:], COST[:2], smoothing=0.1)
-    monkeypatch.setattr("pear.solvers.active_set.solve.solve", knows)
+    monkeypatch.setattr("pear.solvers.active_set.active_set_solver.solve", knows)
     with pytest.warns(pear.FailedSamplesWarning):
         found = pear.solve(BOX, cost, 0.1, on_failure="mask")
     assert found.status.tolist() == [Status.NOT_FINITE, Status.SOLVED, Status.SOLVED]

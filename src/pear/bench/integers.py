@@ -20,7 +20,7 @@ from pear.bench.plot import Series
 from pear.bench.settings import Callbacks, Labels, Settings, option
 from pear.bench.table import Table, number
 from pear.errors import MissingExtraError
-from pear.solvers.binary.plan import forget
+from pear.solvers.binary.binary_plan import forget
 from pear.solvers.registry import get
 from pear.tasks import Knapsack, random_knapsack
 

@@ -55,7 +55,15 @@ if PRIVATE:
     _ENTRY |= {"pipeline_class": EntryCompiler, "no_cfunc_wrapper": True}
     _INNER |= {"pipeline_class": InnerCompiler, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 else:
-    from pear.compile.plain import address_of, call_address, fetch_add, floor, in_threads, refer, span
+    from pear.compile.plain import (  # type: ignore[assignment]
+        address_of,
+        call_address,
+        fetch_add,
+        floor,
+        in_threads,
+        refer,
+        span,
+    )
 
 __all__ = [
     "PRIVATE",
@@ -84,12 +92,12 @@ def inner(function: Any, any_order: bool = True) -> Any:
         function: the function to compile.
         any_order: whether sums may be taken in any order.
     """
-    return numba.njit(fastmath=_fastmath(any_order), **_INNER)(function)  # type: ignore[call-overload]
+    return numba.njit(fastmath=_fastmath(any_order), **_INNER)(function)
 
 
 def entry(function: Any, any_order: bool = True) -> Any:
     """Compile a function that Python calls, and keep the result on disk for as long as the sources are the same."""
-    return cached(numba.njit(fastmath=_fastmath(any_order), **_ENTRY)(function))  # type: ignore[call-overload]
+    return cached(numba.njit(fastmath=_fastmath(any_order), **_ENTRY)(function))
 
 
 def allocating(function: Any) -> Any:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.extending import overload
 
 span, floor = range, np.floor
 
@@ -26,20 +25,13 @@ def fetch_add(array: Any, place: int, count: int) -> int:
     """The number at a place, to which ``count`` is added afterwards; one thread at a time uses an array."""
     value = array[place]
     array[place] = value + count
-    return value  # type: ignore[no-any-return]
+    return value
 
 
+@numba.njit(nogil=True)
 def in_threads(address: int, threads: int, function: Any, arguments: Any) -> None:
     """Call a compiled function in this thread."""
     function(*arguments)
-
-
-@overload(in_threads)
-def _in_threads(address: Any, threads: Any, function: Any, arguments: Any) -> Any:
-    def call(address: int, threads: int, function: Any, arguments: Any) -> None:
-        function(*arguments)
-
-    return call
 
 
 def call_address(address: int, arguments: Any) -> None:

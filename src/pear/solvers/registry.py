@@ -78,7 +78,7 @@ class Backend:
         return f"pip install 'pear-dfl[{self.extra}]'" if self.extra else "always there"
 
     def supports(self, qp: QuadraticProgram) -> bool:
-        """True where it takes programs like these, as far as it can say without solving them."""
+        """True where it can solve programs like these, as far as that is known without solving them."""
         if isinstance(qp, SparseProgram) and not self.sparse:
             return False
         supports: Callable[[QuadraticProgram], bool] = getattr(self._load(), "supports", lambda qp: True)
@@ -89,7 +89,7 @@ class Backend:
         return self.warm_sparse and isinstance(qp, SparseProgram)
 
     def rounds_for(self, qp: QuadraticProgram) -> Rounds:
-        """The accuracies to ask for, each with the exchanges that its candidate is trusted for."""
+        """The accuracies to ask for, each with the number of exchanges that the repair may take."""
         return self.sparse_rounds if isinstance(qp, SparseProgram) else self.rounds
 
     def solve(self, qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
@@ -143,7 +143,7 @@ def _bridge(name: str, package: str, kinds: tuple[str, ...], note: str, sparse: 
 BACKENDS: tuple[Backend, ...] = (
     Backend(
         "active-set",
-        "pear.solvers.active_set.solve",
+        "pear.solvers.active_set.active_set_solver",
         gpu=True,
         sparse=False,
         vertex=True,
@@ -154,7 +154,7 @@ BACKENDS: tuple[Backend, ...] = (
     ),
     Backend(
         "interior-point",
-        "pear.solvers.interior_point.solve",
+        "pear.solvers.interior_point.interior_point_solver",
         gpu=True,
         warm_sparse=True,
         sparse_rounds=((1e-8, 20), (1e-10, 20), (1e-12, 40)),
@@ -162,7 +162,7 @@ BACKENDS: tuple[Backend, ...] = (
     ),
     Backend(
         "binary",
-        "pear.solvers.binary.solve",
+        "pear.solvers.binary.binary_solver",
         kinds=("milp",),
         sparse=False,
         note="built in: compiled branch and bound and dynamic programming for 0-1 programs with few rows",
@@ -251,7 +251,7 @@ def choose(kind: str, sparse: bool = False) -> Backend:
 
 
 def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
-    """Whom to ask, in order, for ``solver=name``: that one first, then the other rows that take the kind.
+    """The solvers to try for ``solver=name``, in order: that one first, then the others that solve this kind.
 
     A candidate is worth what its verified solution is worth, so that in the last resort it may come from anywhere. Rows
     that are not installed are among them: looking for packages takes longer than a small solve.
@@ -272,7 +272,7 @@ def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
 
 
 def in_turn(solvers: Iterable[Backend], qp: QuadraticProgram) -> Iterator[Backend]:
-    """Those that take these programs, one by one; the first has to be installed, others are passed over."""
+    """The solvers that support these programs, one by one; any but the first is skipped where it is not installed."""
     for k, row in enumerate(solvers):
         if (k == 0 or row.installed) and row.supports(qp):
             yield row

@@ -1,4 +1,4 @@
-"""Batches for the compiled method: data in its form, tables of warm starts, all cores."""
+"""Batches for the compiled method: tensors become its arrays, and samples are shared out to threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_SUPERBASICS = 512
 _TABLE_BYTES = 1 << 29
 _SPARSE = 0.3  # share of non-zeros up to which rows are worth being kept by columns
 _WORTH_THREADS = 4_000  # variables and rows, over all samples, below which threads cost more than they save
-_PARTS = 8  # for each thread: samples differ in what they take, and nobody is to wait long for the last one
+_PARTS = 8  # parts of a batch for each thread: samples take different times, and no thread should wait long
 
 _MOST_WORK = 8  # sizes of programs that a thread keeps room for
 
@@ -80,10 +80,10 @@ def fits(size: int, n: int, rows: int) -> bool:
 
 
 def default_start(P: Programs) -> States:
-    """One feasible working set, the same for all samples, for those that have no start of their own.
+    """One feasible working set for all samples that have no start of their own.
 
-    It depends on the constraints alone, so that no sample's result depends on which others it came with. Without a row
-    where samples have constraints of their own: each finds such a start by itself.
+    It depends on the constraints alone, so that no result depends on the other samples of a batch. The states have no
+    row where samples have constraints of their own: each sample then finds such a start by itself.
     """
     n, rows = P.lb.shape[1], P.J.shape[1]
     if max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
@@ -205,7 +205,7 @@ def _batched(fields: dict[str, Tensor], name: str, dimensions: int) -> Array | N
 
 
 def _stack(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
-    """Equality and inequality rows one above the other, spread over the samples where only one of them is shared."""
+    """Equality above inequality rows; where only one of them is shared, it is repeated for every sample."""
     there = [part for part in parts if part is not None]
     if not there:
         return np.zeros(empty)
@@ -215,7 +215,7 @@ def _stack(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
 
 
 def _by_columns(J: Array) -> tuple[Any, Any, Array]:
-    """The non-zeros of any sample by columns; empty where there are too many of them to be worth it."""
+    """The non-zeros of all samples by columns; empty arrays where J is too dense for that to pay."""
     some = (J != 0).any(0)
     if some.size == 0 or some.mean() > _SPARSE:
         return np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros((1, 0))

@@ -13,6 +13,7 @@ from pear.compile.jit import entry, fetch_add, in_threads, inner, refer, span
 from pear.optimality.rule import NEGLIGIBLE
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set import sample
+from pear.solvers.active_set.acceptance import accept_multipliers, hold_working, write
 from pear.solvers.active_set.basis import times_all
 from pear.solvers.active_set.layout import (
     Array,
@@ -28,9 +29,8 @@ from pear.solvers.active_set.layout import (
     Team,
     Work,
 )
-from pear.solvers.active_set.linear import set_reduced_gradient, subtract_rows
+from pear.solvers.active_set.products import set_reduced_gradient, subtract_rows
 from pear.solvers.active_set.tangent import centre, hold_tight, project_error
-from pear.solvers.active_set.verdict import accept_multipliers, hold_working, write
 
 
 @inner
@@ -82,7 +82,7 @@ def run_task(
 
 @inner
 def workspace(m: Memory, worker: int) -> Work:
-    """The rows of a worker's room by their names."""
+    """The memory of one worker, with a name for every row."""
     v, k = m.v[worker], m.k[worker]
     return Work(
         *(v[0], v[1], v[2], v[3], v[4], v[5], v[6]),
@@ -96,7 +96,7 @@ def workspace(m: Memory, worker: int) -> Work:
 
 @inner
 def solve(D: Data, states: States, slot: int, default: States, outcome: Outcome, i: int, w: Work) -> None:
-    """Solve the sample that is loaded; multipliers that are not unique are zero at as few constraints as possible."""
+    """Solve the loaded sample. Where multipliers are not unique, as few of them as possible are zero."""
     code = sample.solve_from(D, states, slot, default, np.int64(0), w)
     if code == ix.CLOSE:
         hold_working(D, w)
@@ -160,7 +160,7 @@ def set_regret(
 
 @inner
 def centre_exactly(D: Data, w: Work) -> bool:
-    """Centre the multipliers where they stay exact, and leave them as they are where not; False where neither is."""
+    """Centre the multipliers, or leave them as they are where that loses accuracy; False where both are inaccurate."""
     R = len(D.J)
     for k in span(R):
         w.error[k] = w.y[k]
@@ -174,14 +174,14 @@ def centre_exactly(D: Data, w: Work) -> bool:
 
 @inner
 def reset(outcome: Outcome, k: int) -> None:
-    """Row k is given up until it is solved."""
+    """Mark row k as given up; a solution will overwrite that."""
     outcome.code[k] = ix.GIVEN_UP
     outcome.changes[k] = 0
 
 
 @inner
 def clear(results: Results, k: int) -> None:
-    """Zeros in row k, which nothing was written to, or nothing that counts."""
+    """Write zeros to row k, whose sample was given up."""
     outcome, no = results.outcome, np.bool_(False)
     for j in span(outcome.x.shape[1]):
         outcome.x[k, j] = outcome.bound[k, j] = 0.0

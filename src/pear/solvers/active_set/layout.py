@@ -65,7 +65,7 @@ class Programs(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The part of ``Programs`` that one sample is computed with, without the leading dimension."""
+    """The data of one sample: fields of ``Programs`` without the leading dimension."""
 
     Q: Array
     sign: float
@@ -96,7 +96,7 @@ class States(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Room for one sample for each worker, the first dimension, as Python keeps it; ``Work`` has names for the rows.
+    """The memory of all workers, one along the first dimension; ``Work`` has names for its rows.
 
     Attributes:
         v: vectors, k: integers, one row each; tally: single integers.
@@ -130,7 +130,7 @@ class Team(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Room for one sample: its working set, the current point, and whatever is computed from them.
+    """The memory for one sample: its working set, the current point, and all that is computed from them.
 
     Attributes:
         x, lo, up: by variable (n variables, then R slacks), the point and its bounds.
@@ -271,7 +271,7 @@ def new_memory(n: int, R: int, most: int, workers: int) -> Memory:
 
 
 def new_states(size: int, n: int, R: int) -> States:
-    """A table without a start; what it has room for is written before it is read."""
+    """States without a start; every array is written before it is read."""
     return States(
         has_start=np.zeros(size, np.int8),
         place=np.empty((size, n + R), np.int8),

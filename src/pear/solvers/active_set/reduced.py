@@ -1,4 +1,4 @@
-"""The reduced system: the curvature along the superbasic variables, factorised as they come."""
+"""The reduced system: the curvature along the superbasic variables, whose factor grows as they enter."""
 
 from __future__ import annotations
 

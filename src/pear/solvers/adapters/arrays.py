@@ -1,4 +1,4 @@
-"""What the adapters of compiled solvers share: numpy arrays going in, one row of answers per sample coming out."""
+"""What the adapters share: programs as numpy arrays, and candidates that are filled in sample by sample."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def groups(batch: Batch, todo: Array) -> Iterator[Group]:
 
 
 def stack(*parts: Any) -> Any:
-    """The parts below each other; sparse where one of them is."""
+    """The matrices stacked row-wise; sparse where one of them is."""
     return sparse.csc_array(sparse.vstack(parts)) if any(map(sparse.issparse, parts)) else np.vstack(parts)
 
 
@@ -122,7 +122,7 @@ def has_entries(matrix: Any) -> bool:
     return bool(matrix.nnz) if sparse.issparse(matrix) else bool(matrix.any())
 
 
-class Answers:
+class CandidateRows:
     """The rows of a ``Candidate``, filled in sample by sample; a row that is never put holds NaN and is INACCURATE."""
 
     def __init__(self, qp: QuadraticProgram) -> None:

@@ -17,9 +17,9 @@ from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.arrays import (
-    Answers,
     Array,
     Batch,
+    CandidateRows,
     Group,
     groups,
     has_entries,
@@ -81,17 +81,19 @@ def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
             "use auto, interior-point, osqp, piqp or clarabel"
         )
     batch = Batch.of(qp)
-    answers = Answers(qp)
+    candidates = CandidateRows(qp)
     options = _OPTIONS[name](tol) | _LIMITS[name](qp.n, qp.p + qp.m) if name in _OPTIONS else {}
     with warnings.catch_warnings():
         # The status of the sample says it.
         warnings.filterwarnings("ignore", message=".*terminated with status", category=UserWarning)
-        for group in groups(batch, answers.todo):
-            _solve_group(batch, group, name, options, tol, answers)
-    return answers.candidate()
+        for group in groups(batch, candidates.todo):
+            _solve_group(batch, group, name, options, tol, candidates)
+    return candidates.candidate()
 
 
-def _solve_group(batch: Batch, group: Group, name: str, options: dict[str, Any], tol: float, answers: Answers) -> None:
+def _solve_group(
+    batch: Batch, group: Group, name: str, options: dict[str, Any], tol: float, candidates: CandidateRows
+) -> None:
     dense = name in qpsolvers.dense_solvers and not sp.issparse(group.H)
     matrix = np.ascontiguousarray if dense else sp.csc_matrix
     p, k, bounded = group.A.shape[0], group.G.shape[0], bool(group.bounded.any())
@@ -117,7 +119,7 @@ def _solve_group(batch: Batch, group: Group, name: str, options: dict[str, Any],
             continue
         status = Status.SOLVED if solution.found else _CLAIMS.get(_reason(solution), Status.INACCURATE)
         if solution.x is None or status not in (Status.SOLVED, Status.INACCURATE):
-            answers.fail(i, status)
+            candidates.fail(i, status)
             continue
         if status == Status.SOLVED and not _is_feasible(batch, group, i, solution.x, 100 * tol):
             status = Status.INACCURATE
@@ -125,7 +127,7 @@ def _solve_group(batch: Batch, group: Group, name: str, options: dict[str, Any],
             _multipliers(values, size, force)
             for values, size in ((solution.y, p), (solution.z, k), (solution.z_box, len(solution.x)))
         )
-        answers.put(i, status, solution.x, group, equality=y, inequality=z, bound=w)
+        candidates.put(i, status, solution.x, group, equality=y, inequality=z, bound=w)
 
 
 def _force(c: Array, group: Group) -> float:

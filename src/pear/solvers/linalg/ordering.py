@@ -226,7 +226,7 @@ def elimination_tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, flo
 
 @allocating
 def postorder(parent: Array) -> Array:
-    """Every node after all of its children."""
+    """An order of the nodes in which every node comes after all of its children."""
     n = len(parent)
     first, following = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
     for j in range(n - 1, -1, -1):

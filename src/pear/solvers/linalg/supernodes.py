@@ -93,7 +93,7 @@ def _merged(parent: Array, counts: Array) -> Array:
 
 @allocating
 def _tree(first: Array, parent: Array, counts: Array) -> tuple[Array, Array, Array, Array, Array, int]:
-    """Of every column its supernode; of every supernode its parent; the fields of ``Blocks`` that follow from these."""
+    """The supernode of every column, the parent of every supernode, and the fields of ``Blocks`` that follow."""
     count, n = len(first) - 1, len(parent)
     owner, above, children = np.empty(n, np.int64), np.full(count, -1, np.int64), np.zeros(count, np.int64)
     row_start, start = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
@@ -166,7 +166,7 @@ def factored(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
 
 @entry
 def _factored(plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array) -> int:
-    """``factored``, with memory for the pivots (n,), what is left to parents, dense products, and indices (3, n)."""
+    """Compiled part of ``factored``; the caller provides memory for pivots (n,), update matrices, tiles and indices."""
     first, row_start, rows, start = plan.first, plan.row_start, plan.rows, plan.start
     source, place = plan.source, plan.place
     count, n = len(first) - 1, len(plan.order)
@@ -256,7 +256,7 @@ def _narrow(L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: 
 
 @inner
 def _eliminated(block: Array, rest: Array, pivots: Array, tiles: Array) -> bool:
-    """Turn the block (w, w + u) into columns of L, and subtract from the rest what they explain of it.
+    """Turn the block (w, w + u) into columns of L, and subtract their outer products from the rest.
 
     Of the block only the upper triangle is used, and that of the rest is packed row by row.
     """

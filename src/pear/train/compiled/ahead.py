@@ -15,7 +15,7 @@ from pear.decisions import solve
 from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.solvers.active_set import batch, layout
-from pear.solvers.interior_point.method import InteriorPoint
+from pear.solvers.interior_point.mehrotra import InteriorPoint
 from pear.solvers.linalg.saddle import SaddlePattern
 from pear.train.config import FitConfig
 from pear.train.fit import fit

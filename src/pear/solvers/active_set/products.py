@@ -1,4 +1,4 @@
-"""Products with the rows of a program, and the slope and multipliers that come of them."""
+"""Products with the rows and the curvature of a program: slope, multipliers, reduced gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loops of the sparse interior point over its limits, compiled: each goes through memory once."""
+"""Compiled loops of the sparse interior point over its bounds and inequalities."""
 
 from __future__ import annotations
 
