@@ -128,7 +128,13 @@ def test_solvers_says_what_is_not_installed(run: Run, monkeypatch: pytest.Monkey
 
 
 def row(**changes: Any) -> exactness.ExactnessRow:
-    values = {"solver": "pear", "family": "boxes", "problems": 1200, "kkt_residual": 1e-12, "reference_error": 2e-11}
+    values = {
+        "solver": "interior-point",
+        "family": "boxes",
+        "problems": 1200,
+        "kkt_residual": 1e-12,
+        "reference_error": 2e-11,
+    }
     return exactness.ExactnessRow(
         **(values | {"fd_error": 3e-8, "repaired_share": 0.5, "degenerate_share": 0.25} | changes)
     )
@@ -156,7 +162,7 @@ def test_bench_passes_where_every_goal_is_met(run: Run, benchmark: dict[str, Any
         "bench", "exactness", "--solvers", "pear, osqp", "--quick", "--seed", "3", "--out", tmp_path / "a" / "b.json"
     )
     assert result.exit_code == 0, result.output
-    assert benchmark["asked"] == (["pear", "osqp"], True, 3)
+    assert benchmark["asked"] == (["interior-point", "osqp"], True, 3)
     for text in ("boxes", "1,200", "1.0e-12", "2.0e-11", "3.0e-08", "50%", "25%", "good", "All 1 rows meet"):
         assert text in result.output
     saved = json.loads((tmp_path / "a" / "b.json").read_text("utf-8"))
@@ -177,7 +183,7 @@ def test_bench_fails_where_a_goal_is_missed(run: Run, benchmark: dict[str, Any],
 
 def test_bench_fails_where_nothing_was_measured(run: Run, benchmark: dict[str, Any]) -> None:
     benchmark["rows"] = []
-    assert run("bench", "exactness", "--solvers", "pear").exit_code == 1
+    assert run("bench", "exactness", "--solvers", "interior-point").exit_code == 1
 
 
 # --- failing well ---------------------------------------------------------------------------------------------------

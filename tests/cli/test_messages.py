@@ -118,8 +118,8 @@ def test_a_user_hears_nothing_of_a_solver_that_is_helped_out(caplog: pytest.LogC
     caplog.set_level(logging.DEBUG, logger="pear")
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("error")
-        patch.setattr("pear.solvers.interior_point.solve.solve", useless)
-        assert bool(pear.solve(problem, torch.rand(4, 3), 0.1, solver="pear").solved.all())
+        patch.setattr("pear.solvers.interior_point.interior_point_solver.solve", useless)
+        assert bool(pear.solve(problem, torch.rand(4, 3), 0.1, solver="interior-point").solved.all())
     assert [record.levelname for record in caplog.records if "asking" in record.message] == ["DEBUG"]
     assert {record.levelname for record in caplog.records} == {"DEBUG"}
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,16 +16,18 @@ from typer.testing import CliRunner
 
 import pear
 from pear.cli.app import app
-from pear.solvers.active_set.compact import address_of, call, floor, refer, span
-from pear.solvers.active_set.compile import entry, inner, news
+from pear.compile import jit
+from pear.compile.jit import address_of, call_address, entry, floor, inner, notice, refer, span
 from pear.train.compiled.ahead import PARTS
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # The decorators alone: what the package imports beside them takes five times as long, and says nothing here.
 SCRIPT = """
 import sys, tempfile, types
 import numba
 
-for name in ("pear", "pear.solvers"):
+for name in ("pear",):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [{source!r} + "/" + name.replace(".", "/")]
 
@@ -32,14 +36,14 @@ if {broken}:
         raise PermissionError("read-only")
     tempfile.TemporaryFile = refuse
 
-from pear.solvers.active_set.compile import guarded
+from pear.compile.jit import cached
 
-@guarded
+@cached
 @numba.njit
 def double(x):
     return 2 * x
 
-@guarded
+@cached
 @numba.njit
 def half(x):
     return x / 2
@@ -77,14 +81,14 @@ def test_without_a_directory_for_the_cache_it_says_so(tmp_path: Path) -> None:
 
 
 def test_functions_of_others_are_not_announced() -> None:
-    before = list(news.heard)
+    before = list(notice.compiled)
 
     @numba.njit  # type: ignore[untyped-decorator]
     def stranger(x: int) -> int:
         return x + 1
 
     assert stranger(1) == 2
-    assert news.heard == before
+    assert notice.compiled == before
 
 
 def test_every_cache_is_guarded() -> None:
@@ -102,6 +106,76 @@ def test_pear_compile_compiles_everything_and_then_has_nothing_to_do() -> None:
     assert again.stdout.startswith("Nothing to do")
     for line in first.stdout.splitlines()[:-1]:
         assert line.partition(": compiled")[0] in PARTS
+
+
+# ------------------------------------------------------------------------------------------------------- the public way
+
+FILLED = """
+import numpy as np
+from pear.compile import jit
+from pear.solvers.binary.dynamic import fill
+
+assert jit.PRIVATE is {private}
+weights, capacities = np.array([[3, 4, 2]]), np.array([6])
+found = fill(np.array([[5.0, 6.0, 3.0], [5.0, 1.0, 3.0]]), weights, capacities, np.zeros(2, np.int64))
+print(found.chosen.tolist(), found.best.tolist())
+"""
+REGRETS = """
+import torch, pear
+from pear.compile import jit
+
+assert jit.PRIVATE is {private}
+torch.manual_seed(0)
+paths = pear.tasks.shortest_path((4, 4)).problem
+predicted, true = torch.rand(2, 200, paths.n, dtype=torch.float64)
+torch.set_num_threads(2)
+print(pear.regret_gradient(paths, predicted, true, smoothing=0.1).numpy().tobytes().hex())
+loss = pear.PEARLoss(paths, smoothing=0.1)
+data = torch.rand(20, 3), torch.rand(20, paths.n)
+pear.fit(torch.nn.Linear(3, paths.n), loss, data, data, config=pear.FitConfig(max_epochs=2))
+"""
+
+
+def run_both_ways(code: str, tmp_path: Path) -> tuple[str, str]:
+    """What a script prints with private parts of numba, and what it prints with the public ones."""
+    printed = []
+    for private in (True, False):
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / str(private))}
+        environment |= {} if private else {"PEAR_PLAIN_NUMBA": "1"}
+        command = [sys.executable, "-c", code.format(private=private)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True, env=environment)
+        printed.append(done.stdout)
+    return printed[0], printed[1]
+
+
+def test_the_public_way_gives_the_same_results(tmp_path: Path) -> None:
+    private, public = run_both_ways(FILLED, tmp_path)
+    assert private == public == "[[0, 1, 1], [1, 0, 1]] [9.0, 8.0]\n"
+
+
+@pytest.mark.long
+def test_the_active_set_method_compiles_the_public_way(tmp_path: Path) -> None:
+    """It takes minutes: the reason for the private way."""
+    private, public = run_both_ways(REGRETS, tmp_path)
+    first, second = (np.frombuffer(bytes.fromhex(text.strip())) for text in (private, public))
+    np.testing.assert_allclose(first, second, rtol=1e-9, atol=1e-12)
+
+
+def test_untried_versions_of_numba_are_used_the_public_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "TRIED", ((0, 1), (0, 2)))
+    assert not jit._uses_private_parts()
+
+
+def test_the_tried_versions_are_the_bounds_of_the_requirement() -> None:
+    requirements = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    oldest, newest = jit.TRIED
+    assert f"numba>={oldest[0]}.{oldest[1]},<{newest[0]}.{newest[1] + 1}" in requirements
+
+
+def test_importing_pear_imports_no_numba_and_starts_no_thread() -> None:
+    code = "import sys, threading, pear; print('numba' in sys.modules, threading.active_count())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout == "False 1\n"
 
 
 # ------------------------------------------------------------------------------------------------------- compact forms
@@ -148,7 +222,7 @@ def work(o: Outside) -> float:
 def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Compiles a function as an entry point, whose cache is thrown away."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(news, "quiet", True)
+    monkeypatch.setattr(notice, "silent", True)
     return entry
 
 
@@ -206,8 +280,8 @@ def test_a_function_is_called_by_its_address(arrays: Outside, compiled: Any) -> 
             held.vector[k] += by
 
     def twice(address: int, o: Outside) -> None:
-        call(address, (o, 1.0))
-        call(address, (o, o.factor))
+        call_address(address, (o, 1.0))
+        call_address(address, (o, o.factor))
 
     address = address_of(compiled(add), (arrays, 0.0))
     compiled(twice)(address, arrays)

@@ -17,8 +17,8 @@ from pear.decisions import repair
 from pear.optimality.active import guess_active
 from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.screen import screen
-from pear.solvers.interior_point import dense
-from pear.solvers.interior_point.rows import rows_of
+from pear.solvers.interior_point import dense_interior_point as dense
+from pear.solvers.interior_point.scaled_rows import rows_of
 
 CURVED = [name for name, case in ZOO.items() if case.smoothing > 0 or case.problem.Q is not None]
 

@@ -93,7 +93,7 @@ def test_single_precision_comes_back_in_kind(name: str, call: str) -> None:
 def test_the_solver_does_not_matter(name: str, solver: str, call: str) -> None:
     """Any solver is only a hint: decisions, regrets and gradients agree to rounding."""
     case = ZOO[name]
-    mine, theirs = (CALLS[call](case, slice(None), solver=s) for s in ("pear", solver))
+    mine, theirs = (CALLS[call](case, slice(None), solver=s) for s in ("interior-point", solver))
     torch.testing.assert_close(theirs, mine, rtol=1e-10, atol=1e-11 * scale(mine))
 
 
@@ -160,14 +160,14 @@ def test_reuse_is_counted() -> None:
 def test_no_solver_is_called_where_the_remembered_set_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for the predicted costs nor for the true ones, which are solved once."""
     case = ZOO["simplex"]
-    function = pear.PEARLoss(case.problem, case.smoothing, solver="pear", guidance=0.0, injection=0.1)
-    decision = pear.DecisionLayer(case.problem, case.smoothing, solver="pear")
+    function = pear.PEARLoss(case.problem, case.smoothing, solver="interior-point", guidance=0.0, injection=0.1)
+    decision = pear.DecisionLayer(case.problem, case.smoothing, solver="interior-point")
     first = function(case.cost, case.true, keys=[0, 1, 2]), decision(case.cost, keys=[0, 1, 2])
 
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("a solver was called")
 
-    monkeypatch.setattr("pear.solvers.interior_point.solve.solve", refuse)
+    monkeypatch.setattr("pear.solvers.interior_point.interior_point_solver.solve", refuse)
     second = function(case.cost, case.true, keys=[0, 1, 2]), decision(case.cost, keys=[0, 1, 2])
     for a, b in zip(first, second, strict=True):
         torch.testing.assert_close(b, a, rtol=1e-14, atol=1e-15)

@@ -16,17 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pear
+from pear.compile import threads
 from pear.decisions.integer import CheckedIntegers, verify_integers
 from pear.optimality.point import Duals
-from pear.solvers import threads
 from pear.solvers.adapters.batch_arrays import ProgramArrays
 from pear.solvers.base import Candidate
-from pear.solvers.binary import plan as plans
-from pear.solvers.binary import rows as presolve
+from pear.solvers.binary import binary_plan as plans
+from pear.solvers.binary import tightened_rows as presolve
+from pear.solvers.binary.binary_plan import BinaryPlan
 from pear.solvers.binary.branch import search_all
-from pear.solvers.binary.plan import Plan
-from pear.solvers.binary.rows import Rows
-from pear.solvers.binary.search import PROVEN, Search
+from pear.solvers.binary.selection_search import PROVEN, Search
+from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.tasks import knapsack, random_knapsack
 from pear_lab.benchmarks import integers
 from pear_lab.benchmarks.settings import Callbacks
@@ -34,7 +34,7 @@ from pear_lab.benchmarks.settings import Callbacks
 
 def search(value: np.ndarray, G: np.ndarray, h: np.ndarray, start: np.ndarray | None = None) -> np.ndarray | None:
     """The best selections in the shape of ``value``, or None where none is proven."""
-    found = Search(np.atleast_2d(value), Rows.of(G, h), None if start is None else np.atleast_2d(start)).run()
+    found = Search(np.atleast_2d(value), TightenedRows.of(G, h), None if start is None else np.atleast_2d(start)).run()
     proven = found.outcome == PROVEN
     assert np.array_equal(proven, ~np.isnan(found.z).any(1))
     values = np.atleast_2d(value)[proven]
@@ -66,8 +66,8 @@ def check(value: np.ndarray, G: np.ndarray, h: np.ndarray) -> None:
     assert value @ z == pytest.approx((fits @ value).max(), abs=1e-11)
 
 
-def plan_of(problem: pear.Problem) -> Plan:
-    return Plan.of(ProgramArrays.of(problem.canonical(torch.zeros(1, problem.n))), 0)
+def plan_of(problem: pear.Problem) -> BinaryPlan:
+    return BinaryPlan.of(ProgramArrays.of(problem.canonical(torch.zeros(1, problem.n))), 0)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_one_row_by_table_and_by_search(seed: int, monkeypatch: pytest.MonkeyPat
     G = random.integers(0, 7, (1, 11)).astype(float)
     h = np.array([float(random.integers(0, 30)) + 0.5])
     values = np.concatenate([random.normal(1, 2, (5, 11)), random.integers(-2, 4, (5, 11))])
-    assert Rows.of(G, h).weights is not None or G.sum() <= h[0]
+    assert TightenedRows.of(G, h).weights is not None or G.sum() <= h[0]
     table = search(values, G, h)
     monkeypatch.setattr(presolve, "_TABLE", -1)
     searched = search(values, G, h)
@@ -159,16 +159,16 @@ def test_sizes_of_rows_and_values_do_not_matter() -> None:
 
 
 def test_whole_rows_are_as_tight_as_they_can_be() -> None:
-    rows = Rows.of(np.array([[4.0, 6.0, 2.0], [0.5, 1.0, 1.0], [1.0, 1.0, 1.0]]), np.array([7.5, 1.75, 3.0]))
+    rows = TightenedRows.of(np.array([[4.0, 6.0, 2.0], [0.5, 1.0, 1.0], [1.0, 1.0, 1.0]]), np.array([7.5, 1.75, 3.0]))
     assert rows.A.shape == (3, 3)  # the last row always holds; the count takes its place
     assert rows.b.tolist() == pytest.approx([6 / 8, 1.75, 0.0], abs=1e-8)
-    table = Rows.of(np.array([[4.0, 6.0, 2.0]]), np.array([7.5]))
+    table = TightenedRows.of(np.array([[4.0, 6.0, 2.0]]), np.array([7.5]))
     assert table.weights is not None
     assert (table.weights.tolist(), table.capacity) == ([2, 3, 1], 3)
     large = np.array([[2e9, 2e9 + 2]])
     assert search(np.ones(2), large, np.array([4e9])).sum() == 1  # type: ignore[union-attr]
-    assert Rows.of(np.array([[-4.0, 6.0, 2.0]]), np.array([7.5])).weights is None
-    assert Rows.of(np.array([[4.0, 6.0, 2e9]]), np.array([1e9])).weights is None
+    assert TightenedRows.of(np.array([[-4.0, 6.0, 2.0]]), np.array([7.5])).weights is None
+    assert TightenedRows.of(np.array([[4.0, 6.0, 2e9]]), np.array([1e9])).weights is None
 
 
 # --- against branch and cut -----------------------------------------------------------------------------------------
@@ -330,12 +330,12 @@ from pathlib import Path
 import numpy as np
 
 def count():  # with modules that are loaded anew, and so are their compiled functions
-    for name in [name for name in sys.modules if name.startswith("pear.solvers.")]:
+    for name in [name for name in sys.modules if name.startswith(("pear.solvers.", "pear.compile.jit"))]:
         del sys.modules[name]
     from pear.solvers.binary.dynamic import fill_all
-    from pear.solvers.binary.rows import Rows
-    from pear.solvers.binary.search import Search
-    Search(np.ones((1, 3)), Rows.of(np.ones((1, 3)), np.array([2.0]))).run()
+    from pear.solvers.binary.tightened_rows import TightenedRows
+    from pear.solvers.binary.selection_search import Search
+    Search(np.ones((1, 3)), TightenedRows.of(np.ones((1, 3)), np.array([2.0]))).run()
     print(sum(fill_all.stats.cache_hits.values()), sum(fill_all.stats.cache_misses.values()))
 
 count()

@@ -20,13 +20,13 @@ import torch
 from scipy import sparse
 
 import pear
+from pear.compile import threads
 from pear.decisions.integer import _least, as_good_as, complete, verify_integers
 from pear.optimality.rule import INTEGRAL
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import SparseMatrix
-from pear.solvers import threads
 from pear.solvers.base import Candidate, empty_candidate
-from pear.solvers.binary import plan
+from pear.solvers.binary import binary_plan as plan
 from pear.solvers.time_limit import left, within
 
 INACCURATE, SOLVED, TIME_LIMIT = (int(s) for s in (pear.Status.INACCURATE, pear.Status.SOLVED, pear.Status.TIME_LIMIT))

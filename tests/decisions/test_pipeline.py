@@ -39,7 +39,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("solver", ["auto", "pear", "osqp", "daqp"])
+@pytest.mark.parametrize("solver", ["auto", "interior-point", "osqp", "daqp"])
 def test_a_sample_without_a_solution_is_recognised_before_others_are_asked(solver: str, asked: list[str]) -> None:
     b = torch.tensor([[1.0], [9.0], [1.0]], dtype=torch.float64)  # the second is out of reach of the bounds
     with pytest.warns(pear.FailedSamplesWarning):
@@ -154,7 +154,7 @@ def test_a_sparse_sample_without_a_solution_is_recognised_at_once(asked: list[st
     with pytest.warns(pear.FailedSamplesWarning):
         found = pear.solve(problem, torch.ones(2, n), 0.1, on_failure="mask")
     assert found.status.tolist() == [Status.INFEASIBLE] * 2
-    assert set(asked) == {"pear"}
+    assert set(asked) == {"interior-point"}
 
 
 def test_what_the_first_leaves_goes_to_the_next_and_the_log_says_so(
@@ -166,7 +166,7 @@ def test_what_the_first_leaves_goes_to_the_next_and_the_log_says_so(
         found.x[1] = torch.nan
         return found
 
-    from pear.solvers.active_set import solve as module
+    from pear.solvers.active_set import active_set_solver as module
 
     solve = module.solve
     expected = pear.solve(BOX, COST, 0.1)
@@ -174,8 +174,8 @@ def test_what_the_first_leaves_goes_to_the_next_and_the_log_says_so(
     monkeypatch.setattr(module, "solve", gives_up)
     with caplog.at_level("DEBUG", logger="pear"):
         found = pear.solve(BOX, COST, 0.1)
-    assert asked[:2] == ["active-set", "pear"]
-    assert "active-set left 1 of 3 samples unverified; asking pear" in caplog.text
+    assert asked[:2] == ["active-set", "interior-point"]
+    assert "active-set left 1 of 3 samples unverified; asking interior-point" in caplog.text
     torch.testing.assert_close(found.x, expected.x, rtol=0, atol=1e-14)
 
 
@@ -190,7 +190,7 @@ def test_no_solver_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
         return Candidate(x, duals, status, working=ActiveSet.none(B, n, m, x.device))
 
     expected = pear.solve(BOX, COST, 0.1)
-    monkeypatch.setattr("pear.solvers.active_set.solve.solve", liar)
+    monkeypatch.setattr("pear.solvers.active_set.active_set_solver.solve", liar)
     found = pear.solve(BOX, COST, 0.1)
     assert bool(found.solved.all())
     torch.testing.assert_close(found.x, expected.x, rtol=0, atol=1e-14)
@@ -207,7 +207,7 @@ def test_working_sets_of_a_part_of_the_batch(monkeypatch: pytest.MonkeyPatch) ->
 
     cost = torch.cat([COST[:1] * torch.nan, COST[1:]])
     expected = pear.regret_gradient(BOX, COST[1:], COST[:2], smoothing=0.1)
-    monkeypatch.setattr("pear.solvers.active_set.solve.solve", knows)
+    monkeypatch.setattr("pear.solvers.active_set.active_set_solver.solve", knows)
     with pytest.warns(pear.FailedSamplesWarning):
         found = pear.solve(BOX, cost, 0.1, on_failure="mask")
     assert found.status.tolist() == [Status.NOT_FINITE, Status.SOLVED, Status.SOLVED]

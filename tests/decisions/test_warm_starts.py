@@ -91,7 +91,7 @@ def test_rows_survive_growth() -> None:
 
 
 @pytest.mark.parametrize("field", ["true", "Q", "true_Q", "smoothing", "nothing"])
-@pytest.mark.parametrize("solver", ["auto", "pear"])
+@pytest.mark.parametrize("solver", ["auto", "interior-point"])
 def test_other_data_under_a_key_is_noticed(solver: str, field: str) -> None:
     n, batch = 6, 4
     problem = pear.Problem(A=[[1.0] * n], b=[1.0], lb=0.0)
@@ -118,7 +118,7 @@ def test_other_data_under_a_key_of_a_baseline_is_noticed() -> None:
         assert float(loss(costs(4, seed=9), true, keys=range(4))) == float(fresh(costs(4, seed=9), true))
 
 
-@pytest.mark.parametrize("solver", ["auto", "pear"])
+@pytest.mark.parametrize("solver", ["auto", "interior-point"])
 def test_one_loss_in_several_threads(solver: str) -> None:
     """Batches that share keys and batches that do not, at once, give what they give one after another."""
     batches = 120 if solver == "auto" else 16
@@ -312,7 +312,7 @@ def test_a_failure_is_kept_while_its_constraints_stay(asked: list[str]) -> None:
         assert not bool(value[[1, 3]].any() | predicted.grad[[1, 3]].any())
 
 
-@pytest.mark.parametrize("solver", ["auto", "pear"])
+@pytest.mark.parametrize("solver", ["auto", "interior-point"])
 def test_a_failure_under_the_cost_is_forgotten_with_it(solver: str, asked: list[str]) -> None:
     problem = pear.Problem(lb=0.0, n=2)
     loss = pear.PEARLoss(problem, 0.0, 0.0, solver=solver, on_failure="mask", reduction="none", guidance=0.0)

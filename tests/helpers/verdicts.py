@@ -11,6 +11,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from compiled_verdict import judge
 from pear.optimality.active import tight_constraints
 from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE
@@ -138,7 +139,7 @@ def compiled(p: Point) -> Verdict:
     )  # fmt: skip
     fields = {name: getattr(qp, name) for name in ("A", "b", "G", "h", "lb", "ub")}
     programs = batch.programs(fields, qp.n, Q=p.H[None])
-    found = batch.verify(programs, p.c[None], np.zeros(1, np.int64), given)
+    found = judge(programs, p.c, given)
     active, weak = (
         [bool(v) for part in parts for v in part[0]]
         for parts in ((found.rows, found.lower, found.upper), (found.weak_rows, found.weak_lower, found.weak_upper))

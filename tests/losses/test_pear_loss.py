@@ -86,10 +86,10 @@ def test_a_useless_solver_costs_exchanges_and_never_accuracy(
 ) -> None:
     """Exchanges alone find the solution among bounds; among rows they may give up, but never lie."""
     case = ZOO[name]
-    monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(junk))
+    monkeypatch.setattr("pear.solvers.interior_point.interior_point_solver.solve", useless(junk))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pear.FailedSamplesWarning)
-        s = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="pear", on_failure="mask")
+        s = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="interior-point", on_failure="mask")
     only_bounds = case.problem.A is None and case.problem.G is None
     assert not only_bounds or bool(s.solved.all())
     torch.testing.assert_close(s.x[s.solved], case.x[s.solved], rtol=1e-11, atol=1e-11 * case.size)
@@ -99,10 +99,10 @@ def test_a_useless_solver_costs_exchanges_and_never_accuracy(
 def test_repairs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the box zero is inside, so that no bound is guessed; planted are two in each sample."""
     case = ZOO["box"]
-    monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(0.0))
-    solution = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="pear")
+    monkeypatch.setattr("pear.solvers.interior_point.interior_point_solver.solve", useless(0.0))
+    solution = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="interior-point")
     assert solution.repaired.tolist() == [True] * 3
-    function = pear.PEARLoss(case.problem, case.smoothing, solver="pear", guidance=0.0, injection=0.1)
+    function = pear.PEARLoss(case.problem, case.smoothing, solver="interior-point", guidance=0.0, injection=0.1)
     function(case.cost, case.true)
     assert last(function).repaired_rate == 1.0
 
@@ -374,13 +374,13 @@ OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
     "solver": (
         ALL,
         {"solver": "gurobi"},
-        r"^unknown solver 'gurobi': There are auto, active-set, pear, binary, highs, scipy, clarabel, daqp,",
+        r"^unknown solver 'gurobi': There are auto, active-set, interior-point, binary, highs, scipy, clarabel, daqp,",
     ),
     "solver misspelt": (ALL, {"solver": "ospq"}, r"^unknown solver 'ospq': did you mean 'osqp'\? There are auto,"),
     "solver of another kind": (
         ALL,
         {"solver": "highs"},
-        r"^solver 'highs' solves .* lp and milp, not qp: use one of active-set, pear",
+        r"^solver 'highs' solves .* lp and milp, not qp: use one of active-set, interior-point",
     ),
 }
 
@@ -470,11 +470,11 @@ def test_a_solver_that_cannot_do_it_is_helped_out_and_the_log_says_so(
     """In the last resort another installed solver is asked, and the log says whom."""
     pytest.importorskip("daqp")
     case = ZOO["transport"]
-    monkeypatch.setattr("pear.solvers.interior_point.solve.solve", useless(NAN))
+    monkeypatch.setattr("pear.solvers.interior_point.interior_point_solver.solve", useless(NAN))
     with caplog.at_level("DEBUG", logger="pear"):
-        s = pear.solve(case.problem, case.cost, case.smoothing, solver="pear")
+        s = pear.solve(case.problem, case.cost, case.smoothing, solver="interior-point")
     assert bool(s.solved.all())
-    assert "pear left" in caplog.text
+    assert "interior-point left" in caplog.text
     assert "samples unverified; asking" in caplog.text
 
 

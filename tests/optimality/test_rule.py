@@ -328,7 +328,7 @@ def _() -> None:
     problem = pear.Problem(A=[[1.0, 1.0]], b=[1.0], n=2)
     true = torch.zeros(1, 2, dtype=torch.float64)
     error = torch.tensor([[1.0 + 1e-10, 1.0 - 1e-10]], dtype=torch.float64)
-    g = pear.regret_gradient(problem, error, true, smoothing=1.0, solver="pear")
+    g = pear.regret_gradient(problem, error, true, smoothing=1.0, solver="interior-point")
     torch.testing.assert_close(g, 1e-10 * torch.tensor([[1.0, -1.0]], dtype=torch.float64), rtol=1e-4, atol=0.0)
 
 

@@ -116,7 +116,7 @@ def test_settings_are_where_they_are_said_to_be():
     assert [where for where in SETTINGS if not any(numbers(tree(SOURCE / where)))] == []
 
 
-# Packages in which "pear" and "binary" can only be solvers; elsewhere they are methods and tasks, too.
+# Packages in which "binary" can only be a solver; elsewhere it is a kind of task, too.
 ASKING = ("problem", "optimality", "solvers", "sensitivity", "decisions", "losses", "tasks", "train")
 
 

@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 from zoo import ZOO, solution_kkt
 
 import pear
+from pear.compile import cache, jit
+from pear.compile import threads as pools
+from pear.compile.cache import discard_if_stale
 from pear.decisions.decider import Decider
 from pear.optimality import rule
-from pear.solvers.active_set import batch, cache, compile, kernels, layout
-from pear.solvers.active_set.cache import tend
+from pear.solvers.active_set import batch, kernels, layout
 from pear.solvers.active_set.layout import GIVEN_UP
 
 every_case = pytest.mark.parametrize("name", sorted(ZOO))
@@ -30,7 +32,7 @@ Array = np.ndarray[Any, Any]
 
 
 def both(problem: pear.Problem, cost: torch.Tensor, smoothing: float) -> list[pear.Solution]:
-    return [pear.solve(problem, cost, smoothing, solver=s, on_failure="mask") for s in ("active-set", "pear")]
+    return [pear.solve(problem, cost, smoothing, solver=s, on_failure="mask") for s in ("active-set", "interior-point")]
 
 
 def of_paths(B: int, seed: int = 0) -> tuple[layout.Programs, Array]:
@@ -120,7 +122,7 @@ def test_zoo(name: str) -> None:
     assert solution_kkt(case.problem, case.cost, case.smoothing, found) < 1e-9
     assert float(found.kkt_residual.max()) < 1e-13
     arguments = (case.problem, case.cost, case.true, case.smoothing)
-    mine, theirs = (pear.regret_gradient(*arguments, solver=s) for s in ("active-set", "pear"))
+    mine, theirs = (pear.regret_gradient(*arguments, solver=s) for s in ("active-set", "interior-point"))
     torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10 * float(theirs.abs().max()))
 
 
@@ -216,7 +218,7 @@ def test_threads_change_no_bit(openmp: bool, threads: int, parts: int, monkeypat
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(batch, "_PARTS", parts)
     if not openmp:
-        monkeypatch.setattr(batch, "fork_address", lambda: 0)
+        monkeypatch.setattr(pools, "openmp_address", lambda: 0)
     several, _ = run(P, cost)
     for mine, theirs in zip(one, several, strict=True):
         assert np.array_equal(mine, theirs)
@@ -241,7 +243,7 @@ def test_regrets_of_which_nothing_is_kept(openmp: bool, monkeypatch: pytest.Monk
     kept = batch.regret(batch.pair_of(P, P), samples, table, batch.default_start(P), 0.1)
     assert (kept.outcome.code == layout.SOLVED).all()
     if not openmp:
-        monkeypatch.setattr(batch, "fork_address", lambda: 0)
+        monkeypatch.setattr(pools, "openmp_address", lambda: 0)
     for threads in (1, 5):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         found, x = regrets(P, cost)
@@ -325,7 +327,7 @@ def test_fields_that_change_under_the_same_keys(field: str) -> None:
         fresh = case.cost.clone().requires_grad_()
         mine, theirs = (
             layer(cost, keys=keys, **changed),
-            pear.DecisionLayer(p, case.smoothing, "pear")(fresh, **changed),
+            pear.DecisionLayer(p, case.smoothing, "interior-point")(fresh, **changed),
         )
         torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
         weight = torch.linspace(-1, 1, p.n).double()
@@ -343,7 +345,7 @@ def test_backward_after_the_table_moved_on() -> None:
     layer(case.cost.flip(1), keys=keys)
     weight = torch.linspace(-1, 1, case.n).double()
     (decision @ weight).sum().backward()
-    (pear.DecisionLayer(case.problem, case.smoothing, "pear")(fresh) @ weight).sum().backward()
+    (pear.DecisionLayer(case.problem, case.smoothing, "interior-point")(fresh) @ weight).sum().backward()
     torch.testing.assert_close(cost.grad, fresh.grad, rtol=1e-12, atol=1e-13)
 
 
@@ -456,30 +458,30 @@ def test_cache_is_emptied_when_a_source_changes(tmp_path: Path) -> None:
     shared = tmp_path / "constants.py"
     source.write_text("x = 1")
     shared.write_text("TIGHT = 1")
-    tend((package, shared), cached)
+    discard_if_stale((package, shared), cached)
     compiled.write_text("machine code")
-    tend((package, shared), cached)
+    discard_if_stale((package, shared), cached)
     assert compiled.exists()
     source.write_text("x = 2")
-    tend((package, shared), cached)
+    discard_if_stale((package, shared), cached)
     assert not compiled.exists()
     assert not list(cached.glob("*.sha256.*"))
     for changed in (package / "another.py", shared):
         compiled.write_text("machine code")
         changed.write_text("TIGHT = 2")
-        tend((package, shared), cached)
+        discard_if_stale((package, shared), cached)
         assert not compiled.exists()
 
 
 def test_the_cache_depends_on_the_rule_and_on_both_packages() -> None:
     """An entry point in another package calls into this one; all of it ends up in the machine code."""
-    here = Path(compile.__file__).resolve().parent
+    package = Path(pear.__file__).resolve().parent
+    shared = (package / "compile", package / "solvers", Path(rule.__file__).resolve())
 
     def stranger() -> None: ...
 
-    sources = compile.sources_of(stranger)
-    assert sources == (here, Path(__file__).resolve().parent, Path(rule.__file__).resolve())
-    assert compile.sources_of(kernels.run.py_func) == (here, Path(rule.__file__).resolve())
+    assert jit.sources_of(stranger) == (*shared, Path(__file__).resolve().parent)
+    assert jit.sources_of(kernels.run.py_func) == shared
 
 
 def test_cache_that_cannot_be_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -492,7 +494,7 @@ def test_cache_that_cannot_be_written_is_left_alone(tmp_path: Path, monkeypatch:
 
     for name in ("unlink", "write_text", "mkdir"):
         monkeypatch.setattr(Path, name, refuse)
-    tend((tmp_path,), tmp_path)
+    discard_if_stale((tmp_path,), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "f-1.nbi"]
 
 
@@ -500,8 +502,8 @@ def test_cache_is_tended_by_many_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1")
     (tmp_path / "stale.nbc").write_text("")
     # by its path, because importing the whole library takes much longer than what is tested
-    load = f"import runpy; tend = runpy.run_path({cache.__file__!r})['tend']"
-    code = f"{load}; from pathlib import Path; p = Path({str(tmp_path)!r}); tend((p,), p)"
+    load = f"import runpy; discard_if_stale = runpy.run_path({cache.__file__!r})['discard_if_stale']"
+    code = f"{load}; from pathlib import Path; p = Path({str(tmp_path)!r}); discard_if_stale((p,), p)"
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait(timeout=100) for process in started] == [0, 0, 0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "sources.sha256"]

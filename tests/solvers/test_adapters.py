@@ -95,7 +95,7 @@ def zoo() -> dict[str, tuple[np.ndarray, dict[str, Any]]]:
 
 ZOO = zoo()
 INSTALLED = [backend.name for backend in available()]
-COMPILED = [name for name in INSTALLED if name not in ("pear", "active-set", "binary")]
+COMPILED = [name for name in INSTALLED if name not in ("interior-point", "active-set", "binary")]
 CASES = [(backend, kind, name) for backend in INSTALLED for kind in ("lp", "qp") for name in ZOO]
 CASES = [case for case in CASES if case[1] in get(case[0]).kinds]
 
@@ -204,7 +204,7 @@ def test_singular_curvature(backend: str) -> None:
 
 # Who may answer INACCURATE where a sample is hopeless: the built-in solver leaves infeasibility to others, the reason
 # of DAQP does not come through qpsolvers, ProxQP's word is not trusted, PIQP can run out of iterations first.
-CANNOT_TELL = {"pear", "active-set", "daqp", "proxqp", "piqp"}
+CANNOT_TELL = {"interior-point", "active-set", "daqp", "proxqp", "piqp"}
 # Clarabel says "almost infeasible" to this one, and almost is not enough.
 CANNOT_TELL_CASE = {("clarabel", "qp", "contradicting equalities")}
 
@@ -415,14 +415,19 @@ def without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
 
 def test_names_are_unique_and_the_built_in_solver_comes_first() -> None:
     names = [backend.name for backend in BACKENDS]
-    assert names[:2] == ["active-set", "pear"]
+    assert names[:2] == ["active-set", "interior-point"]
     assert len(set(names)) == len(names)
-    assert {"pear", "scipy"} <= set(INSTALLED)
+    assert {"interior-point", "scipy"} <= set(INSTALLED)
+
+
+def test_the_old_name_of_the_interior_point_says_the_new_one() -> None:
+    with pytest.raises(UnknownSolverError, match="'pear' is now called 'interior-point'"):
+        get("pear")
 
 
 def test_unknown_name() -> None:
     listing = (
-        "There are auto, active-set, pear, binary, highs, scipy, clarabel, daqp, piqp, osqp, proxqp, "
+        "There are auto, active-set, interior-point, binary, highs, scipy, clarabel, daqp, piqp, osqp, proxqp, "
         "and qpsolvers:NAME for any other solver of the qpsolvers package"
     )
     with pytest.raises(UnknownSolverError, match=re.escape(f"unknown solver 'OSPQ': did you mean 'osqp'? {listing}")):
@@ -440,12 +445,14 @@ def test_unknown_name_within_qpsolvers() -> None:
 
 
 def test_wrong_kind() -> None:
-    able = "active-set, pear, clarabel, daqp, piqp, osqp"
+    able = "active-set, interior-point, clarabel, daqp, piqp, osqp"
     message = f"solver 'highs' solves problems of kind lp and milp, not qp: use one of {able}"
     with pytest.raises(UnknownSolverError, match=message):
         check(get("highs"), "qp")
-    with pytest.raises(UnknownSolverError, match=r"solver 'pear' solves .* not milp: use one of binary, highs, scipy"):
-        get("pear").solve(program([1.0], lb=[0], ub=[1], integer=[True]), TOL)
+    with pytest.raises(
+        UnknownSolverError, match=r"solver 'interior-point' solves .* not milp: use one of binary, highs, scipy"
+    ):
+        get("interior-point").solve(program([1.0], lb=[0], ub=[1], integer=[True]), TOL)
     with pytest.raises(UnknownSolverError, match=r"solver 'scipy' solves .* not miqp: no solver here can"):
         get("scipy").solve(program([1.0], H=[[1.0]], integer=[True]), TOL)
 
@@ -462,7 +469,7 @@ def test_auto(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first row of the table that takes the problem, and is installed."""
     integers = program([1.0], lb=[0], ub=[3], integer=[True])
     assert choose("qp").name == choose("lp").name == "active-set"
-    assert choose("qp", sparse=True).name == choose("lp", sparse=True).name == "pear"
+    assert choose("qp", sparse=True).name == choose("lp", sparse=True).name == "interior-point"
     assert choose("milp").name == "binary"
     without(monkeypatch, "highspy")
     assert choose("milp", sparse=True).name == "scipy"
@@ -477,7 +484,7 @@ def test_resolve() -> None:
     """The one that is asked for first, then all others that can, each once."""
     assert resolve("auto", "qp")[0].name == "active-set"
     names = [row.name for row in resolve("osqp", "qp")]
-    assert names[:3] == ["osqp", "active-set", "pear"]
+    assert names[:3] == ["osqp", "active-set", "interior-point"]
     assert len(set(names)) == len(names)
     with pytest.raises(UnknownSolverError, match="'proxqp' solves problems of kind qp, not lp"):
         resolve("proxqp", "lp")

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 import pear
+from pear.compile import threads
 from pear.decisions.integer import verify_integers
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers import threads
 from pear.solvers.base import Candidate
-from pear.solvers.binary import plan
-from pear.solvers.binary.solve import supports
+from pear.solvers.binary import binary_plan as plan
+from pear.solvers.binary.binary_solver import supports
 from pear.solvers.registry import get, resolve
 from pear.tasks import random_knapsack
 
@@ -238,7 +238,7 @@ def test_wrong_candidates_are_never_called_solved(how: str, monkeypatch: pytest.
     if how.startswith(("bound", "fractional", "not quite")):
         assert float(found.residual.max()) == pytest.approx(residual, rel=1e-3)
     # the whole way: nobody else is asked, and nothing is returned
-    monkeypatch.setattr("pear.solvers.binary.solve.solve", lambda qp, tol: candidate)
+    monkeypatch.setattr("pear.solvers.binary.binary_solver.solve", lambda qp, tol: candidate)
     monkeypatch.setattr("pear.decisions.integer.resolve", lambda *args: resolve(*args)[:1])
     problem = pear.Problem(G=qp.G[0], h=qp.h.expand(4, -1), lb=0.0, ub=1.0, integer=True)
     with pytest.warns(pear.FailedSamplesWarning, match="INACCURATE"):
@@ -262,6 +262,6 @@ def test_what_is_within_tolerance_is_rounded_and_solved() -> None:
 def test_a_wrong_answer_is_put_right_by_the_next_solver(monkeypatch: pytest.MonkeyPatch) -> None:
     qp, candidate = solved_knapsack()
     worse = replace(candidate, x=second_best(qp, candidate.x))
-    monkeypatch.setattr("pear.solvers.binary.solve.solve", lambda qp, tol: worse)
+    monkeypatch.setattr("pear.solvers.binary.binary_solver.solve", lambda qp, tol: worse)
     problem = pear.Problem(G=qp.G[0], h=qp.h.expand(4, -1), lb=0.0, ub=1.0, integer=True)
     assert torch.equal(pear.solve(problem, qp.c).x, candidate.x)

@@ -48,7 +48,7 @@ def tensors_of(value: Any) -> list[Tensor]:
     return []
 
 
-@pytest.mark.parametrize("solver", ["auto", "pear"])
+@pytest.mark.parametrize("solver", ["auto", "interior-point"])
 @every_case
 def test_solve(name: str, solver: str) -> None:
     case = ZOO[name]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pear.optimality.verify import verify
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.active_set import solve as active_set
+from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.active_set.gpu import primal_method
 from pear.solvers.active_set.gpu.dual_method import DualMethod

@@ -20,7 +20,7 @@ from pear.decisions.one_pass import OnePass
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec
-from pear.solvers.active_set import solve as active_set
+from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.base import Projector
 
 PLAIN_SUPPORTS = GPUPass.supports
@@ -146,7 +146,7 @@ def test_losses_are_those_of_the_pipeline(
     case = ZOO[name]
     if name == "singular curvature":
         injection = 0.0  # injection needs H⁻¹
-    expected = loss_of(case, injection, "pear")
+    expected = loss_of(case, injection, "interior-point")
     without_pipeline(name, monkeypatch)
     agree(loss_of(case, injection, "auto"), expected)
 
@@ -155,7 +155,7 @@ def test_losses_are_those_of_the_pipeline(
 def test_layers_are_those_of_the_pipeline(name: str, here: None, monkeypatch: pytest.MonkeyPatch) -> None:
     case = ZOO[name]
     results = []
-    for solver in ("pear", "auto"):
+    for solver in ("interior-point", "auto"):
         if solver == "auto":
             without_pipeline(name, monkeypatch)
         cost, weights = leaf(case.cost), torch.arange(1.0, case.n + 1, dtype=torch.float64)

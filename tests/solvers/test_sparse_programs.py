@@ -193,7 +193,7 @@ class TestAgainstDense:
         assert torch.allclose(mine.value, theirs.value)
         assert pear.normalized_regret(thin, costs(1).abs(), costs().abs()) >= 0
 
-    @pytest.mark.parametrize("solver", ["pear", "osqp", "clarabel", "piqp", "proxqp"])
+    @pytest.mark.parametrize("solver", ["interior-point", "osqp", "clarabel", "piqp", "proxqp"])
     def test_named_solvers_of_qps(self, solver: str) -> None:
         thin, thick = both(**ZOO["smoothed lp"][0])
         mine, theirs = (
@@ -202,7 +202,7 @@ class TestAgainstDense:
         )
         assert torch.allclose(mine.x, theirs.x, rtol=0, atol=EXACT)
 
-    @pytest.mark.parametrize("solver", ["pear", "highs", "scipy"])
+    @pytest.mark.parametrize("solver", ["interior-point", "highs", "scipy"])
     def test_named_solvers_of_lps(self, solver: str) -> None:
         thin, thick = both(**ZOO["lp"][0])
         mine, theirs = pear.solve(thin, costs(), solver=solver), pear.solve(thick, costs())
@@ -470,6 +470,6 @@ class TestFactor:
 
     def test_the_builtin_solver_gives_a_hint(self, keep_small_ones_sparse: None) -> None:
         thin, _ = both(**ZOO["qp"][0])
-        hint = get("pear").solve(thin.canonical(costs()), 1e-9)
+        hint = get("interior-point").solve(thin.canonical(costs()), 1e-9)
         assert hint.status.tolist() == [0] * BATCH
         assert torch.allclose(hint.x, pear.solve(thin, costs()).x, atol=1e-5)

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import pear
-from pear.solvers import threads
-from pear.solvers.binary import plan as plans
+from pear.compile import threads
+from pear.solvers.binary import binary_plan as plans
 from pear.solvers.binary.memory import Bounded
-from pear.solvers.binary.rows import Rows
-from pear.solvers.binary.search import NOTHING, SPENT, Found, Search
+from pear.solvers.binary.selection_search import NOTHING, SPENT, Search, SearchOutcomes
+from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.solvers.registry import resolve
 from pear.tasks import knapsack, random_knapsack
 
@@ -24,9 +24,9 @@ def _nothing_remembered() -> None:
     plans.forget()
 
 
-def give_up(self: Search) -> Found:
+def give_up(self: Search) -> SearchOutcomes:
     B = len(self.values)
-    return Found(np.full(self.values.shape, np.nan), np.full(B, np.nan), np.full(B, SPENT, np.int8))
+    return SearchOutcomes(np.full(self.values.shape, np.nan), np.full(B, np.nan), np.full(B, SPENT, np.int8))
 
 
 def best_by_enumeration(values: np.ndarray, G: np.ndarray, h: np.ndarray) -> float:
@@ -123,7 +123,7 @@ def test_the_search_does_not_depend_on_a_good_start() -> None:
     random = np.random.default_rng(3)
     G, value = random.uniform(1, 9, (2, 12)), random.uniform(1, 9, 12)
     h = 0.5 * G.sum(1)
-    rows = Rows.of(G, h)
+    rows = TightenedRows.of(G, h)
     best = Search(value[None], rows).run().z[0]
     assert value @ best == pytest.approx(best_by_enumeration(value, G, h), abs=1e-9)
     for start in (np.zeros(12), np.eye(12)[3], best, np.ones(12)):  # the last does not fit
@@ -133,10 +133,10 @@ def test_the_search_does_not_depend_on_a_good_start() -> None:
 def test_the_search_gives_up_rather_than_guess() -> None:
     random = np.random.default_rng(0)
     G, value = random.uniform(1, 9, (5, 60)), random.uniform(4, 5, 60)
-    found = Search(value[None], Rows.of(G, 0.5 * G.sum(1)), budget=np.array([5])).run()
+    found = Search(value[None], TightenedRows.of(G, 0.5 * G.sum(1)), budget=np.array([5])).run()
     assert found.outcome.tolist() == [SPENT]
     assert np.isnan(found.z).all()
-    nothing = Search(np.ones((1, 3)), Rows.of(np.ones((1, 3)), np.array([-1.0]))).run()
+    nothing = Search(np.ones((1, 3)), TightenedRows.of(np.ones((1, 3)), np.array([-1.0]))).run()
     assert nothing.outcome.tolist() == [NOTHING]
     assert np.isnan(nothing.z).all()
 

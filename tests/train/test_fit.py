@@ -527,7 +527,7 @@ def test_the_solver_does_not_change_what_is_learnt(solver: str) -> None:
     task = pear.tasks.shortest_path((3, 3))
     train, validation, _ = task.split(task.samples(120, degree=6))
     weights = []
-    for name in ("pear", solver):
+    for name in ("interior-point", solver):
         torch.manual_seed(0)
         model = torch.nn.Linear(5, task.problem.n)
         loss = pear.PEARLoss(task.problem, solver=name, guidance=0.0, smoothing=0.1, injection=0.1)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import pear
+from pear.compile.jit import sources_of
 from pear.solvers.active_set import kernels
-from pear.solvers.active_set.compile import sources_of
 from pear.train import FitConfig, Progress, fit
 from pear.train.compiled import LinearEpochs, epoch
 from pear.train.compiled.ahead import PARTS
@@ -139,7 +139,8 @@ def test_a_batch_that_must_be_left_takes_the_fallback_path(monkeypatch: pytest.M
 
 def test_a_change_in_the_active_set_method_empties_the_cache_of_the_epoch() -> None:
     sources = sources_of(epoch.linear_epoch.py_func)
-    assert {Path(module.__file__).resolve().parent for module in (kernels, epoch)} < set(sources)
+    for module in (kernels, epoch):
+        assert any(Path(module.__file__).resolve().is_relative_to(source) for source in sources)
 
 
 def test_compile_now() -> None:
@@ -182,7 +183,7 @@ def test_anything_else_is_not_supported(change: str) -> None:
     options: dict[str, Any] = {
         "sum": {"reduction": "sum"},
         "no smoothing": {"smoothing": 0.0, "injection": 0.0},
-        "another solver": {"solver": "pear"},
+        "another solver": {"solver": "interior-point"},
     }.get(change, {})
     loss = pear.PEARLoss(curved if change == "curvature" else PATHS.problem, **options)
     decay = 0.1 if change == "weight decay" else 0.0

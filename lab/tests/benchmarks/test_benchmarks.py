@@ -638,9 +638,9 @@ def test_scaling_measures_verified_solutions_and_fits_their_growth() -> None:
 
 def test_scaling_compares_sources_of_candidates() -> None:
     rows: list[scaling.ScalingRow] = []
-    settings = scaling.ScalingSettings(grids=(3,), qps=(20,), solvers=("pear", "piqp"), repeats=1)
+    settings = scaling.ScalingSettings(grids=(3,), qps=(20,), solvers=("interior-point", "piqp"), repeats=1)
     scaling.run(settings, Callbacks(rows.append))
-    assert [row.line for row in rows] == ["grid, pear", "grid, piqp", "sparse QP, pear", "sparse QP, piqp"]
+    assert [row.line for row in rows] == ["grid, interior-point", "grid, piqp", "sparse QP, interior-point", "sparse QP, piqp"]
     assert all(row.kkt_residual < 1e-9 for row in rows)
     assert [line.name.split(":")[0] for line in scaling.series(rows)] == [row.line for row in rows]
 

@@ -26,7 +26,7 @@ pytest.importorskip("qpsolvers")
 pytestmark = pytest.mark.slow  # the rows: made once, by the first test that asks
 
 INF = float("inf")
-SOLVERS = ["active-set", "pear", "osqp", "daqp"]
+SOLVERS = ["active-set", "interior-point", "osqp", "daqp"]
 
 
 def program(c: list[float], **fields: object) -> Program:
@@ -114,7 +114,7 @@ def test_reference_on_a_problem_solved_by_hand(solver: str) -> None:
 
 def test_reference_weighs_the_curvature() -> None:
     """H = diag(1, 3) on z₁ + z₂ = 1: the tangent direction (1, −1) has curvature 4."""
-    found = reference(program([0.0, 0.0], Q=np.diag([1.0, 3.0]), A=[[1.0, 1.0]], b=[1.0]), "pear")
+    found = reference(program([0.0, 0.0], Q=np.diag([1.0, 3.0]), A=[[1.0, 1.0]], b=[1.0]), "interior-point")
     np.testing.assert_allclose(found.x, [0.75, 0.25], atol=1e-14)
     np.testing.assert_allclose(found.project(np.array([2.0, 0.0])), [0.5, -0.5], atol=1e-14)
 
@@ -130,11 +130,11 @@ def test_reference_minimises_what_is_to_be_maximised() -> None:
 
 def test_weak_activity_is_an_edge() -> None:
     """z = −c = 0 lies on its bound without leaning on it."""
-    assert reference(program([0.0, -1.0], lb=[0.0, -INF]), "pear").on_edge
-    assert reference(program([1e-7, -1.0], lb=[0.0, -INF]), "pear").on_edge
-    assert reference(program([-1e-7, -1.0], lb=[0.0, -INF]), "pear").on_edge
-    assert not reference(program([1e-3, -1.0], lb=[0.0, -INF]), "pear").on_edge
-    assert not reference(program([-1e-3, -1.0], lb=[0.0, -INF]), "pear").on_edge
+    assert reference(program([0.0, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
+    assert reference(program([1e-7, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
+    assert reference(program([-1e-7, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
+    assert not reference(program([1e-3, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
+    assert not reference(program([-1e-3, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
 
 
 def test_multipliers_that_are_not_unique_make_no_edge() -> None:
@@ -152,12 +152,12 @@ def test_multipliers_that_are_not_unique_make_no_edge() -> None:
 def test_a_degenerate_vertex_with_one_idle_constraint_is_an_edge() -> None:
     """Three rows meet in the origin; the cost pulls onto two of them, and the third is their sum or only touches."""
     corner = {"G": [[-1.0, 0.0], [0.0, -1.0], [-1.0, -1.0]], "h": [0.0, 0.0, 0.0]}
-    assert not reference(program([1.0, 1.0], **corner), "pear").on_edge
-    assert reference(program([1.0, 0.0], **corner), "pear").on_edge
+    assert not reference(program([1.0, 1.0], **corner), "interior-point").on_edge
+    assert reference(program([1.0, 0.0], **corner), "interior-point").on_edge
 
 
 def test_a_pinned_variable_is_an_equality() -> None:
-    found = reference(program([0.0, 0.5], lb=[0.3, -1.0], ub=[0.3, 1.0]), "pear")
+    found = reference(program([0.0, 0.5], lb=[0.3, -1.0], ub=[0.3, 1.0]), "interior-point")
     np.testing.assert_allclose(found.x, [0.3, -0.5], atol=1e-14)
     np.testing.assert_allclose(found.project(np.array([1.0, 1.0])), [0.0, 1.0], atol=1e-14)
     assert not found.on_edge
@@ -166,19 +166,19 @@ def test_a_pinned_variable_is_an_equality() -> None:
 def test_the_tested_solver_is_never_its_own_reference() -> None:
     for solver in ("piqp", "clarabel", "daqp"):
         assert solver not in reference_solvers(solver)
-    assert reference_solvers("pear")[0] == "piqp"
+    assert reference_solvers("interior-point")[0] == "piqp"
 
 
 def test_without_a_reference_solver_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qpsolvers.available_solvers", ["osqp"])
     with pytest.raises(MissingExtraError, match=r"pear-dfl\[qpsolvers\]"):
-        run(["pear"], quick=True)
+        run(["interior-point"], quick=True)
 
 
 def test_a_program_that_no_reference_solves_is_not_passed_over() -> None:
     infeasible = program([0.0], G=[[1.0], [-1.0]], h=[-1.0, -1.0])
     with pytest.raises(PearError, match="no reference"):
-        reference(infeasible, "pear")
+        reference(infeasible, "interior-point")
 
 
 def test_the_reference_shares_no_code_with_what_it_judges() -> None:
@@ -277,7 +277,7 @@ def test_a_sample_that_fails_or_is_not_a_number_misses_every_goal(monkeypatch: p
 
 
 def test_a_row_with_nothing_to_judge_meets_no_goal() -> None:
-    row = ExactnessRow("pear", "none", 1, 0.0, float("nan"), 0.0, 0.0, 1.0)
+    row = ExactnessRow("interior-point", "none", 1, 0.0, float("nan"), 0.0, 0.0, 1.0)
     assert not row.meets_goals
     assert dataclasses.replace(row, reference_error=0.0).meets_goals
 

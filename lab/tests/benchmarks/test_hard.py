@@ -14,8 +14,8 @@ from scipy.optimize import linprog
 
 import pear
 from pear.decisions import one_pass
-from pear.solvers.active_set import solve as active_set
-from pear.solvers.interior_point.method import InteriorPoint
+from pear.solvers.active_set import active_set_solver as active_set
+from pear.solvers.interior_point.mehrotra import InteriorPoint
 from pear.solvers.registry import Backend
 from pear_lab.benchmarks.hard import Instance, as_problem, hard_instances
 from pear_lab.benchmarks.program import kkt_residual, programs
@@ -126,7 +126,7 @@ def test_no_solver_beyond_the_first_two_is_asked_and_iterations_are_few(monkeypa
     monkeypatch.setattr(InteriorPoint, "__init__", noted)
     for name in COUPLED:
         solved(in_units(INSTANCES[name], 2.0))
-    assert set(asked) <= {"active-set", "pear"}
+    assert set(asked) <= {"active-set", "interior-point"}
     assert methods
     assert max(method.iterations for method in methods) <= 30
 

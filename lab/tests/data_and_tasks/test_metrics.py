@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import pear
-from pear.solvers.binary import plan, search
+from pear.solvers.binary import binary_plan as plan
+from pear.solvers.binary import selection_search as search
 from pear.tasks import knapsack, random_knapsack, shortest_path
 from pear_lab.tasks import metrics
 

@@ -26,8 +26,8 @@ from pear.sensitivity.curvature import is_convex, is_definite
 from pear.sensitivity.projection import add_normal
 from pear.solvers.active_set import batch as compiled
 from pear.solvers.active_set import layout
+from pear.solvers.active_set.active_set_solver import CompiledProjector, supports
 from pear.solvers.active_set.layout import SOLVED, Outcome, Programs, States
-from pear.solvers.active_set.solve import CompiledProjector, supports
 
 _ALWAYS_ANEW = np.zeros((0, 0))  # fingerprints without rows: the true problems are solved in every call
 _TABLE = "compiled"  # its name in the store

@@ -26,7 +26,7 @@ from pear.problem import Problem
 from pear.problem.convert import MATRICES
 from pear.problem.problem import FIELDS
 from pear.solvers.active_set import layout
-from pear.solvers.active_set.saved import are_starts, without_large_inverses
+from pear.solvers.active_set.saved_starts import are_starts, without_large_inverses
 
 Index = NDArray[np.int64]
 Rows = TypeVar("Rows")

@@ -7,10 +7,10 @@ import multiprocessing.connection
 from collections import deque
 from typing import Any
 
+from pear.compile.threads import count
 from pear.engines.base import Begun, Engine, Hear, Resources, Told
 from pear.engines.errors import EngineError
 from pear.engines.worker import Raised, Said, Taken, Worker
-from pear.solvers.threads import count
 
 MAX_STARTS = 5
 """How many processes in a row may end before one is ready."""

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pear.compile import threads
 from pear.engines.base import Begun, Engine, Hear, Resources, Task, Told, throttled
 from pear.engines.errors import EngineError
 from pear.engines.watch import ends_within
 from pear.errors import MissingExtraError
-from pear.solvers import threads
 
 _TICK_SECONDS = 0.2
 _LOOK_SECONDS = 2.0

@@ -77,7 +77,7 @@ class Backend:
         return f"pip install 'pear-dfl[{self.extra}]'" if self.extra else "always there"
 
     def supports(self, qp: QuadraticProgram) -> bool:
-        """True where it takes programs like these, as far as it can say without solving them."""
+        """True where it can solve programs like these, as far as that is known without solving them."""
         if qp.is_sparse and not self.sparse:
             return False
         supports: Callable[[QuadraticProgram], bool] = getattr(self._load(), "supports", lambda qp: True)
@@ -88,7 +88,7 @@ class Backend:
         return self.warm_sparse and qp.is_sparse
 
     def rounds_for(self, qp: QuadraticProgram) -> Rounds:
-        """The accuracies to ask for, each with the exchanges that its candidate is trusted for."""
+        """The accuracies to ask for, each with the number of exchanges that the repair may take."""
         return self.sparse_rounds if qp.is_sparse else self.rounds
 
     def solve(self, qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
@@ -123,6 +123,7 @@ class Backend:
 
 
 _PREFIX = "qpsolvers:"
+_RENAMED = {"pear": "interior-point"}  # names of the last release, which say what to write instead
 
 
 def _bridge(name: str, package: str, kinds: tuple[str, ...], note: str, sparse: bool = True) -> Backend:
@@ -141,7 +142,7 @@ def _bridge(name: str, package: str, kinds: tuple[str, ...], note: str, sparse: 
 BACKENDS: tuple[Backend, ...] = (
     Backend(
         "active-set",
-        "pear.solvers.active_set.solve",
+        "pear.solvers.active_set.active_set_solver",
         gpu=True,
         sparse=False,
         vertex=True,
@@ -151,8 +152,8 @@ BACKENDS: tuple[Backend, ...] = (
         note="built in: compiled, sample by sample on all cores, or one kernel for the batch on a GPU; exact",
     ),
     Backend(
-        "pear",
-        "pear.solvers.interior_point.solve",
+        "interior-point",
+        "pear.solvers.interior_point.interior_point_solver",
         gpu=True,
         warm_sparse=True,
         sparse_rounds=((1e-8, 20), (1e-10, 20), (1e-12, 40)),
@@ -160,7 +161,7 @@ BACKENDS: tuple[Backend, ...] = (
     ),
     Backend(
         "binary",
-        "pear.solvers.binary.solve",
+        "pear.solvers.binary.binary_solver",
         kinds=("milp",),
         sparse=False,
         note="built in: compiled branch and bound and dynamic programming for 0-1 programs with few rows",
@@ -216,6 +217,8 @@ def get(name: str) -> Backend:
         options = {"name": name.removeprefix(_PREFIX)}
         return Backend(name, "pear.solvers.adapters.qpsolvers", ("qpsolvers",), "qpsolvers", options=options)
     names = [backend.name for backend in BACKENDS]
+    if name in _RENAMED:
+        raise UnknownSolverError(f"the solver '{name}' is now called '{_RENAMED[name]}': use solver='{_RENAMED[name]}'")
     close = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"did you mean '{close[0]}'? " if close else ""
     raise UnknownSolverError(
@@ -247,7 +250,7 @@ def choose(kind: str, sparse: bool = False) -> Backend:
 
 
 def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
-    """Whom to ask, in order, for ``solver=name``: that one first, then the other rows that take the kind.
+    """The solvers to try for ``solver=name``, in order: that one first, then the others that solve this kind.
 
     A candidate is worth what its verified solution is worth, so that in the last resort it may come from anywhere. Rows
     that are not installed are among them: looking for packages takes longer than a small solve.
@@ -268,7 +271,7 @@ def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
 
 
 def in_turn(solvers: Iterable[Backend], qp: QuadraticProgram) -> Iterator[Backend]:
-    """Those that take these programs, one by one; the first has to be installed, others are passed over."""
+    """The solvers that support these programs, one by one; any but the first is skipped where it is not installed."""
     for k, row in enumerate(solvers):
         if (k == 0 or row.installed) and row.supports(qp):
             yield row

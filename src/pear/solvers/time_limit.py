@@ -1,4 +1,4 @@
-"""How much time a call has: set once where it begins, read by whoever works for it."""
+"""The time limit of a call: set once where the call begins, read by the solvers that work for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SECONDS, _PER_UNKNOWN = 1.0, 1e-3
 
 @contextmanager
 def within(seconds: float | None) -> Iterator[None]:
-    """Whatever is called inside has this many seconds, or what an outer limit leaves; None sets no limit.
+    """Limit the calls inside to this many seconds, or to what an outer limit leaves; None sets no limit.
 
     Raises:
         ProblemError: ``seconds`` is not a positive number.
@@ -34,7 +34,7 @@ def within(seconds: float | None) -> Iterator[None]:
 
 
 def left() -> float:
-    """Seconds that are left; infinite without a limit, never negative. Threads have to be told: they have none."""
+    """Seconds that are left: infinite without a limit, never negative. Other threads do not inherit the limit."""
     return max(0.0, _DEADLINE.get() - time.monotonic())
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pear.compile import threads
 from pear.decisions.solve import decide_worst, solve
 from pear.errors import ProblemError
 from pear.losses.regret import check_pair
 from pear.losses.vertices import adjacent_vertices
 from pear.problem import Problem
 from pear.problem.convert import ArrayLike, as_batch, to_float64
-from pear.solvers import threads
 from pear.tasks.costs import Array, SyntheticTask
 
 _LEAST_WEIGHT, _MOST_WEIGHT = 1, 10

@@ -9,8 +9,8 @@ import numba
 import torch
 from torch import Tensor
 
+from pear.compile.threads import count as core_count
 from pear.errors import ProblemError
-from pear.solvers.threads import count as core_count
 from pear_lab.peers.workers.worker import Step, measure, synchronize
 
 __all__ = ["Step", "check_device", "gradient_at", "measure", "synchronize", "threads"]

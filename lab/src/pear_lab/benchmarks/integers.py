@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from pear.errors import MissingExtraError
-from pear.solvers.binary.plan import forget
+from pear.solvers.binary.binary_plan import forget
 from pear.solvers.registry import get
 from pear.tasks import Knapsack, random_knapsack
 from pear_lab.benchmarks.plot import Series

@@ -17,10 +17,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from pear.compile.threads import count as core_count
 from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.problem import Problem
-from pear.solvers.threads import count as core_count
 from pear.train import FitConfig, fit
 from pear_lab.benchmarks.clock import threads
 from pear_lab.benchmarks.plot import Series

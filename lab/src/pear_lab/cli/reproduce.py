@@ -18,8 +18,8 @@ from pear import engines
 from pear.cli.console import err, out, percent
 from pear.cli.options import words
 from pear.cli.output import writable_file, write_json
+from pear.compile.threads import count
 from pear.engines import Engine
-from pear.solvers.threads import count
 from pear_lab import experiments
 from pear_lab.cli.dataclass_options import command, numbers, parameters
 from pear_lab.data.files import VARIABLE

@@ -12,7 +12,7 @@ from rich.text import Text
 from pear.cli.console import err, out
 from pear.cli.options import words
 from pear.cli.output import writable_folder, write_json
-from pear.solvers.threads import count as core_count
+from pear.compile.threads import count as core_count
 from pear_lab.benchmarks.table import Table
 from pear_lab.cli.bench.session import INTERRUPTED, rich_table
 

@@ -159,7 +159,7 @@ STRUCTURES = (
     Structure("paths, in compiled epochs", _paths, epochs=True),
     Structure("assignments", _assignment),
     Structure("assignments without ids", _assignment, keyed=False),
-    Structure("assignments, interior point", _assignment, solver="pear"),
+    Structure("assignments, interior point", _assignment, solver="interior-point"),
     Structure("repeated rows", _repeated, sense="max"),
     Structure("many rows through a vertex", _vertices),
     Structure("curvature of low rank", _curved),

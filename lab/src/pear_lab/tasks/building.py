@@ -18,7 +18,7 @@ from pear.losses.vertices import adjacent_vertices
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 from pear.solvers.binary.budgets import Budgets, Ints
-from pear.solvers.binary.rows import Array
+from pear.solvers.binary.tightened_rows import Array
 from pear.tasks.task import Task, check_finite
 from pear_lab.data.building import BuildingData, load_building
 from pear_lab.tasks.splits import TaskSplit, cut

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 
+from pear.compile.jit import inner, span
 from pear.optimality.rule import FEASIBLE, RANK
 from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Work
-from pear.solvers.active_set.linear import add_abs_rows, subtract_rows
+from pear.solvers.active_set.products import add_abs_rows, subtract_rows
 from pear.solvers.active_set.settings import REFINEMENTS, UNBALANCED
 
 
 @inner
 def rows_left(D: Data, w: Work) -> float:
-    """Residual = r − Jx − s for the point as it is; returns its largest entry relative to the terms."""
+    """Set w.left = r − Jx − s at the current point; returns its largest entry relative to its terms."""
     R, n = D.J.shape
     for k in span(R):
         w.left[k] = w.rhs[k] - w.x[n + k]
@@ -33,7 +32,7 @@ def rows_left(D: Data, w: Work) -> float:
 
 @inner
 def set_basics(D: Data, w: Work, goal: float) -> bool:
-    """Solve the rows for the basic variables, by refinement from what they are; False where the inverse is none."""
+    """Solve the rows for the basic variables by iterative refinement; False where the inverse is too inaccurate."""
     R = len(D.J)
     for _ in span(REFINEMENTS):
         if rows_left(D, w) <= goal:
@@ -48,7 +47,7 @@ def set_basics(D: Data, w: Work, goal: float) -> bool:
 
 @inner
 def invert(D: Data, w: Work) -> bool:
-    """The inverse of the basic columns afresh, by Gauss-Jordan elimination; False where they are dependent."""
+    """Compute the inverse of the basic columns by Gauss-Jordan elimination; False where they are dependent."""
     R, n = D.J.shape
     M, inverse = w.scratch, w.inverse
     for a in span(R):
@@ -118,7 +117,7 @@ def times_inverse(D: Data, j: int, w: Work, out: Array) -> None:
 
 @inner
 def times_all(D: Data, w: Work) -> None:
-    """W afresh: B⁻¹ times the columns of the superbasic variables."""
+    """Compute W: B⁻¹ times the columns of the superbasic variables."""
     for t in span(w.tally[ix.SUPERS]):
         times_inverse(D, w.sup[t], w, w.W[t])
     w.tally[ix.FACTORED] = 0
@@ -173,10 +172,10 @@ def swap(w: Work, b: int, t: int, place: int) -> None:
 
 @inner
 def rebalance(w: Work) -> bool:
-    """Trade superbasic variables for basic ones that they move by far more than themselves; True where any was.
+    """Exchange superbasic variables with basic ones that they move by far more than themselves; True where any was.
 
-    Each exchange makes the volume of the basis larger by that factor, so that there are few. Rows that are nearly
-    parallel leave a basis in which curvature would be lost to rounding.
+    Nearly parallel rows leave a basis in which curvature is lost to rounding. Each exchange makes the determinant of
+    the basis larger by that factor, so that there are few.
     """
     R, changed = len(w.inverse), False
     for t in span(w.tally[ix.SUPERS]):

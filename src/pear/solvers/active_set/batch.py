@@ -1,10 +1,7 @@
-"""Batches for the compiled method: data in its form, tables of warm starts, all cores."""
+"""Batches for the compiled method: tensors become its arrays, and samples are shared out to threads."""
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from threading import local
 from typing import Any
 
@@ -13,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.solvers.active_set import kernels, layout
+from pear.compile import threads
+from pear.solvers.active_set import layout
 from pear.solvers.active_set.layout import Memory, Outcome, Pair, Programs, Results, Samples, States, Table, Team
-from pear.solvers.active_set.team import fork_address
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -26,7 +23,7 @@ _MOST_SUPERBASICS = 512
 _TABLE_BYTES = 1 << 29
 _SPARSE = 0.3  # share of non-zeros up to which rows are worth being kept by columns
 _WORTH_THREADS = 4_000  # variables and rows, over all samples, below which threads cost more than they save
-_PARTS = 8  # for each thread: samples differ in what they take, and nobody is to wait long for the last one
+_PARTS = 8  # parts of a batch for each thread: samples take different times, and no thread should wait long
 
 _MOST_WORK = 8  # sizes of programs that a thread keeps room for
 
@@ -83,10 +80,10 @@ def fits(size: int, n: int, rows: int) -> bool:
 
 
 def default_start(P: Programs) -> States:
-    """One feasible working set, the same for all samples, for those that have no start of their own.
+    """One feasible working set for all samples that have no start of their own.
 
-    It depends on the constraints alone, so that no sample's result depends on which others it came with. Without a row
-    where samples have constraints of their own: each finds such a start by itself.
+    It depends on the constraints alone, so that no result depends on the other samples of a batch. The states have no
+    row where samples have constraints of their own: each sample then finds such a start by itself.
     """
     n, rows = P.lb.shape[1], P.J.shape[1]
     if max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
@@ -129,15 +126,6 @@ def regret(pair: Pair, samples: Samples, table: Table, default: States, strength
     return results
 
 
-def verify(P: Programs, cost: Array, at: Index, point: Outcome) -> Outcome:
-    """Judge points whose active set is their working set; see ``kernels.verify``."""
-    (B, n), rows = cost.shape, P.J.shape[1]
-    outcome, none = layout.new_outcome(B, n, P.equalities, rows - P.equalities), layout.new_states(0, n, rows)
-    samples = Samples(cost, _NO_ROWS, at, np.arange(B))
-    _run(layout.VERIFY, pair_of(P, P), samples, _table(none, point), none, 0.0, _results(outcome))
-    return outcome
-
-
 def no_table(size: int, n: int, p: int, m: int) -> Table:
     """A table for ``size`` regrets of which nothing is kept, for samples without slots."""
     states = layout.new_states(0, n, p + m)
@@ -166,43 +154,47 @@ def _run(
 
     All of them or one: OpenMP ends those that it is not asked for, and starts them again for the next who asks.
     """
+    from pear.solvers.active_set import kernels  # imports numba, which takes a moment
+
     (B, n), rows = samples.predicted.shape, pair.decision.J.shape[1]
-    threads = torch.get_num_threads() if B * (n + rows) >= _WORTH_THREADS else 1
-    team = team_for(n, rows, threads)._replace(step=max(1, B // (threads * _PARTS)))
+    count = torch.get_num_threads() if B * (n + rows) >= _WORTH_THREADS else 1
+    team = team_for(n, rows, count)._replace(step=max(1, B // (count * _PARTS)))
     if not len(samples.slots):
-        table = table._replace(predicted=layout.new_states(threads, n, rows), true=layout.new_states(threads, n, rows))
-
-    def run() -> None:
+        table = table._replace(predicted=layout.new_states(count, n, rows), true=layout.new_states(count, n, rows))
+    if team.threads == count:
         kernels.run(task, pair, samples, table, default, strength, results, team, B)
+        return
+    parts = iter(range(0, B, team.step))
 
-    if team.threads == threads:
-        return run()
-    for future in [_threads(threads).submit(run) for _ in range(threads)]:
+    def run_parts(worker: int) -> None:
+        for first in parts:
+            own = team._replace(turn=np.array([first, worker]))
+            kernels.run(task, pair, samples, table, default, strength, results, own, min(first + team.step, B))
+
+    for future in [threads.pool(count, "active-set").submit(run_parts, worker) for worker in range(count)]:
         future.result()
 
 
-def team_for(n: int, rows: int, threads: int = 1) -> Team:
-    """A team that begins a batch; its room is kept for the next one.
+def team_for(n: int, rows: int, count: int = 1) -> Team:
+    """A team of ``count`` threads at the beginning of a batch.
 
-    Every thread that calls has its own, because the kernels run without the lock. Where torch's threads cannot be had,
-    the team works for threads that join it one by one, each as ``Team.threads`` = 1.
+    Its memory is kept for the next batch. Every calling thread has memory of its own, because kernels run without
+    Python's lock. Where OpenMP is not available, ``Team.threads`` is 1, and each thread of a pool runs the kernel on
+    some of the samples.
     """
     kept: dict[tuple[int, int, int], Memory] = _own.__dict__.setdefault("kept", {})
-    if (n, rows, threads) not in kept:
+    if (n, rows, count) not in kept:
         if len(kept) >= _MOST_WORK:
             kept.clear()
-        kept[n, rows, threads] = layout.new_memory(n, rows, most_superbasics(n), threads)
-    fork = fork_address() if threads > 1 else 0
-    return Team(fork, threads if fork else 1, 1, np.zeros(2, np.int64), kept[n, rows, threads])
+        kept[n, rows, count] = layout.new_memory(n, rows, most_superbasics(n), count)
+    address = threads.openmp_address() if count > 1 and _uses_openmp() else 0
+    return Team(address, count if address else 1, 1, np.zeros(2, np.int64), kept[n, rows, count])
 
 
-@cache
-def _threads(jobs: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(jobs, thread_name_prefix="pear-active-set")
+def _uses_openmp() -> bool:
+    from pear.compile.jit import PRIVATE  # imports numba
 
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of its parent's threads
+    return PRIVATE
 
 
 def _batched(fields: dict[str, Tensor], name: str, dimensions: int) -> Array | None:
@@ -213,7 +205,7 @@ def _batched(fields: dict[str, Tensor], name: str, dimensions: int) -> Array | N
 
 
 def _stack(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
-    """Equality and inequality rows one above the other, spread over the samples where only one of them is shared."""
+    """Equality above inequality rows; where only one of them is shared, it is repeated for every sample."""
     there = [part for part in parts if part is not None]
     if not there:
         return np.zeros(empty)
@@ -223,7 +215,7 @@ def _stack(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
 
 
 def _by_columns(J: Array) -> tuple[Any, Any, Array]:
-    """The non-zeros of any sample by columns; empty where there are too many of them to be worth it."""
+    """The non-zeros of all samples by columns; empty arrays where J is too dense for that to pay."""
     some = (J != 0).any(0)
     if some.size == 0 or some.mean() > _SPARSE:
         return np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros((1, 0))

@@ -1,6 +1,6 @@
-"""The one compiled function that Python calls, for everything: batches, sample by sample.
+"""``run``: the one compiled function that Python calls, for every task and every batch.
 
-One, because each would be compiled with all that it calls, and almost all of that is the same.
+There is one, because each entry point would be compiled with all that it calls, and tasks share nearly all of that.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import math
 
 import numpy as np
 
-from pear.optimality.rule import FEASIBLE, NEGLIGIBLE, OPTIMAL
+from pear.compile.jit import entry, fetch_add, in_threads, inner, refer, span
+from pear.optimality.rule import NEGLIGIBLE
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set import sample
+from pear.solvers.active_set.acceptance import accept_multipliers, hold_working, write
 from pear.solvers.active_set.basis import times_all
-from pear.solvers.active_set.compact import refer, span
-from pear.solvers.active_set.compile import entry, inner
 from pear.solvers.active_set.layout import (
     Array,
     Data,
@@ -29,51 +29,8 @@ from pear.solvers.active_set.layout import (
     Team,
     Work,
 )
-from pear.solvers.active_set.linear import set_reduced_gradient, set_slope, subtract_rows
-from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong
+from pear.solvers.active_set.products import set_reduced_gradient, subtract_rows
 from pear.solvers.active_set.tangent import centre, hold_tight, project_error
-from pear.solvers.active_set.team import in_threads, take
-from pear.solvers.active_set.verdict import accept_multipliers, feasible, hold_working, imbalance, kkt_residual, write
-
-
-@entry
-def run(
-    task: int,
-    pair: Pair,
-    samples: Samples,
-    table: Table,
-    default: States,
-    strength: float,
-    results: Results,
-    team: Team,
-    count: int,
-) -> None:
-    """Do one task for the first ``count`` samples of a batch.
-
-    =======  ==========================================================================================================
-    START    find a feasible working set, and keep it in ``table.predicted``; no row there where there is none
-    SOLVE    solve the problems of the decision, from ``table.predicted`` to ``results.outcome``
-    VERIFY   judge the points in ``table.best``: ``results.outcome`` gets code, KKT residual and active constraints
-    PROJECT  project ``samples.predicted`` at the solutions in ``table.predicted``, to ``results.exact``; the code of
-             the outcome says where that is done
-    REGRET   solve both problems, then regret, projection and injection
-    =======  ==========================================================================================================
-
-    Args:
-        task: START … REGRET.
-        pair, samples: the two problems and their costs; ``pair.true`` is for REGRET.
-        table: where sample i starts from and is written back to, row ``slots[i]``. A predicted problem without a start
-            takes the solution of the true one. Without slots nothing is kept: ``best`` has row i for sample i, and the
-            states a row for each worker.
-        default: States with one row, the start of samples that have none, or with none, and each finds its own. It
-            must not depend on other samples, so that no result does.
-        strength: β of the injection, for programs without Q; negative to be given the error instead.
-        results: written to, row i for sample i.
-        team: threads, the counter that they take samples by, and room for each to work in.
-        count: how many samples.
-    """
-    what = refer(pair), refer(samples), refer(table), refer(default)
-    in_threads(team.fork, team.threads, work, (task, *what, strength, refer(results), refer(team), count))
 
 
 @inner
@@ -88,23 +45,23 @@ def work(
     team: Team,
     count: int,
 ) -> None:
-    """Do a task as one of a team, for some samples at a time, until there are none left."""
-    worker = take(team.turn, ix.WORKER, 1)
-    w = refer(named(team.memory, worker))
-    first = take(team.turn, ix.SAMPLE, team.step)
+    """Do a task for a few samples at a time, as one of the threads of a team, until no samples are left."""
+    worker = fetch_add(team.turn, ix.WORKER, 1)
+    w = refer(workspace(team.memory, worker))
+    first = fetch_add(team.turn, ix.SAMPLE, team.step)
     while first < count:
         for i in span(first, min(first + team.step, count)):
             if task == ix.REGRET:
                 set_regret(pair, samples, i, table, worker, default, strength, results, w)
             else:
-                do(task, pair.decision, samples, i, table, default, results, w)
-            if results.outcome.code[i] == ix.GIVEN_UP and task != ix.VERIFY:
+                run_task(task, pair.decision, samples, i, table, default, results, w)
+            if results.outcome.code[i] == ix.GIVEN_UP:
                 clear(results, i)
-        first = take(team.turn, ix.SAMPLE, team.step)
+        first = fetch_add(team.turn, ix.SAMPLE, team.step)
 
 
 @inner
-def do(
+def run_task(
     task: int, P: Programs, samples: Samples, i: int, table: Table, default: States, results: Results, w: Work
 ) -> None:
     """Do a task other than REGRET for one sample."""
@@ -119,17 +76,13 @@ def do(
     elif sample.load_program(P, D, cost, at, w):
         if task == ix.SOLVE:
             solve(D, table.predicted, slot, default, outcome, i, w)
-        elif task == ix.VERIFY:
-            verify(D, table.best, slot, outcome, i, w)
         elif sample.feasible_start(D, w):
             sample.save_start(D, table.predicted, slot, np.bool_(True), w)
-    elif task == ix.VERIFY:
-        clear(results, i)
 
 
 @inner
-def named(m: Memory, worker: int) -> Work:
-    """The rows of a worker's room by their names."""
+def workspace(m: Memory, worker: int) -> Work:
+    """The memory of one worker, with a name for every row."""
     v, k = m.v[worker], m.k[worker]
     return Work(
         *(v[0], v[1], v[2], v[3], v[4], v[5], v[6]),
@@ -143,7 +96,7 @@ def named(m: Memory, worker: int) -> Work:
 
 @inner
 def solve(D: Data, states: States, slot: int, default: States, outcome: Outcome, i: int, w: Work) -> None:
-    """Solve the sample that is loaded; multipliers that are not unique are zero at as few constraints as possible."""
+    """Solve the loaded sample. Where multipliers are not unique, as few of them as possible are zero."""
     code = sample.solve_from(D, states, slot, default, np.int64(0), w)
     if code == ix.CLOSE:
         hold_working(D, w)
@@ -206,28 +159,8 @@ def set_regret(
 
 
 @inner
-def verify(D: Data, point: Outcome, k: int, outcome: Outcome, i: int, w: Work) -> None:
-    """Judge a point as the solver judges its own: stationarity, signs, feasibility, KKT residual.
-
-    Its rows, lower and upper are the working set that its multipliers are computed with.
-    """
-    sample.load_point(D, point, k, w)
-    set_slope(D, w)
-    set_reduced_gradient(D, w)
-    measure_dual_scales(D, w)
-    good = imbalance(D, w) <= FEASIBLE
-    good = feasible(D, w) and good
-    good = kkt_residual(D, w) <= OPTIMAL and good
-    write(D, outcome, i, w)
-    for j in span(D.n):  # the signs that count are those of the given multipliers
-        w.reduced[j] = -w.bound[j]
-    if good and most_wrong(D, w, np.bool_(False), np.bool_(False)) < 0:
-        outcome.code[i] = ix.SOLVED
-
-
-@inner
 def centre_exactly(D: Data, w: Work) -> bool:
-    """Centre the multipliers where they stay exact, and leave them as they are where not; False where neither is."""
+    """Centre the multipliers, or leave them as they are where that loses accuracy; False where both are inaccurate."""
     R = len(D.J)
     for k in span(R):
         w.error[k] = w.y[k]
@@ -241,14 +174,14 @@ def centre_exactly(D: Data, w: Work) -> bool:
 
 @inner
 def reset(outcome: Outcome, k: int) -> None:
-    """Row k is given up until it is solved."""
+    """Mark row k as given up; a solution will overwrite that."""
     outcome.code[k] = ix.GIVEN_UP
     outcome.changes[k] = 0
 
 
 @inner
 def clear(results: Results, k: int) -> None:
-    """Zeros in row k, which nothing was written to, or nothing that counts."""
+    """Write zeros to row k, whose sample was given up."""
     outcome, no = results.outcome, np.bool_(False)
     for j in span(outcome.x.shape[1]):
         outcome.x[k, j] = outcome.bound[k, j] = 0.0
@@ -338,3 +271,42 @@ def inject(D: Data, strength: float, e: Array, g: Array) -> None:
     ratio = strength * math.sqrt(size_g / size_n) if strength > 0.0 and real else 0.0
     for j in span(n):
         e[j] = g[j] + ratio * (e[j] - g[j]) if ratio > 0.0 else g[j]
+
+
+@entry
+def run(
+    task: int,
+    pair: Pair,
+    samples: Samples,
+    table: Table,
+    default: States,
+    strength: float,
+    results: Results,
+    team: Team,
+    count: int,
+) -> None:
+    """Do one task for the first ``count`` samples of a batch.
+
+    =======  ==========================================================================================================
+    START    find a feasible working set, and keep it in ``table.predicted``; no row there where there is none
+    SOLVE    solve the problems of the decision, from ``table.predicted`` to ``results.outcome``
+    PROJECT  project ``samples.predicted`` at the solutions in ``table.predicted``, to ``results.exact``; the code of
+             the outcome says where that is done
+    REGRET   solve both problems, then regret, projection and injection
+    =======  ==========================================================================================================
+
+    Args:
+        task: START … REGRET.
+        pair, samples: the two problems and their costs; ``pair.true`` is for REGRET.
+        table: where sample i starts from and is written back to, row ``slots[i]``. A predicted problem without a start
+            takes the solution of the true one. Without slots nothing is kept: ``best`` has row i for sample i, and the
+            states a row for each worker.
+        default: States with one row, the start of samples that have none, or with none, and each finds its own. It
+            must not depend on other samples, so that no result does.
+        strength: β of the injection, for programs without Q; negative to be given the error instead.
+        results: written to, row i for sample i.
+        team: the threads, the counter by which they share out the samples, and memory for each to work in.
+        count: the number of samples.
+    """
+    inputs = refer(pair), refer(samples), refer(table), refer(default)
+    in_threads(team.openmp, team.threads, work, (task, *inputs, strength, refer(results), refer(team), count))

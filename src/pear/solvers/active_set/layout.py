@@ -28,7 +28,7 @@ LEAST_SIZE, MAX_CURVATURE, KKT, PIVOT = range(4)
 """Places in Work.number: the least size of a decision, the largest curvature, the KKT residual, the least pivot."""
 
 
-START, SOLVE, VERIFY, PROJECT, REGRET = range(5)
+START, SOLVE, PROJECT, REGRET = range(4)
 """What the compiled code is asked for; see ``kernels``."""
 
 SAMPLE, WORKER = range(2)
@@ -65,7 +65,7 @@ class Programs(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The part of ``Programs`` that one sample is computed with, without the leading dimension."""
+    """The data of one sample: fields of ``Programs`` without the leading dimension."""
 
     Q: Array
     sign: float
@@ -96,7 +96,7 @@ class States(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Room for one sample for each worker, the first dimension, as Python keeps it; ``Work`` has names for the rows.
+    """The memory of all workers, one along the first dimension; ``Work`` has names for its rows.
 
     Attributes:
         v: vectors, k: integers, one row each; tally: single integers.
@@ -116,13 +116,13 @@ class Team(NamedTuple):
     """The threads that share a batch.
 
     Attributes:
-        fork: the address of ``GOMP_parallel``, see ``team``; threads: how many it is asked for, 1 for this one alone.
-        step: samples that a thread takes at a time.
-        turn: (2,) SAMPLE and WORKER, zero when a batch begins; they are the same for all threads.
-        memory: room for as many workers as there are threads.
+        openmp: the address of ``GOMP_parallel``; threads: how many it is asked for, 1 for the calling thread alone.
+        step: the number of samples that a thread takes at a time.
+        turn: (2,) the next SAMPLE and the next WORKER.
+        memory: memory for as many workers as there are threads.
     """
 
-    fork: int
+    openmp: int
     threads: int
     step: int
     turn: Array
@@ -130,7 +130,7 @@ class Team(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Room for one sample: its working set, the current point, and whatever is computed from them.
+    """The memory for one sample: its working set, the current point, and all that is computed from them.
 
     Attributes:
         x, lo, up: by variable (n variables, then R slacks), the point and its bounds.
@@ -271,7 +271,7 @@ def new_memory(n: int, R: int, most: int, workers: int) -> Memory:
 
 
 def new_states(size: int, n: int, R: int) -> States:
-    """A table without a start; what it has room for is written before it is read."""
+    """States without a start; every array is written before it is read."""
     return States(
         has_start=np.zeros(size, np.int8),
         place=np.empty((size, n + R), np.int8),

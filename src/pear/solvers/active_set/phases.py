@@ -1,24 +1,23 @@
-"""The two phases: to a feasible point, and from there to the minimum."""
+"""The two phases of the method: find a feasible point, then descend from it to the minimum."""
 
 from __future__ import annotations
 
 import math
 
+from pear.compile.jit import inner, span
 from pear.optimality.rule import ROUNDOFF, SHARE_OF_SIZE
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import drop, enter, exchange, rebalance, swap, times_inverse
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Data, Work
-from pear.solvers.active_set.linear import add_abs_columns, set_multipliers, set_reduced_gradient, set_slope
 from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong, wrongness
+from pear.solvers.active_set.products import add_abs_columns, set_multipliers, set_reduced_gradient, set_slope
 from pear.solvers.active_set.reduced import search_direction
 from pear.solvers.active_set.settings import ROUNDING, STALLED, START_SLOP
 
 
 @inner
 def phase_one(D: Data, w: Work) -> bool:
-    """To a feasible point, by the sum of infeasibilities; False where there is none, or rounding prevents it."""
+    """Find a feasible point by minimising the sum of infeasibilities; False where none is found."""
     R, n = D.J.shape
     N = n + R
     stalled = 0
@@ -78,7 +77,7 @@ def side_of(w: Work, v: int, n: int, spread: float) -> float:
 
 @inner
 def shift(w: Work, v: int, change: float) -> None:
-    """Move a variable, and leave it on a bound that it misses by no more than the rounding of this very sum."""
+    """Move a variable, and put it on a bound that it misses by no more than the rounding of this sum."""
     x = w.x[v]
     slop = ROUNDING * (abs(x) + abs(change))
     x += change
@@ -148,7 +147,7 @@ def enter_free_variables(D: Data, w: Work) -> None:
 
 @inner
 def phase_two(D: Data, w: Work, careful: bool) -> bool:
-    """From a feasible point to a minimum whose multipliers have the right signs; False where that fails."""
+    """Descend from a feasible point to a minimum whose multipliers have the right signs; False where that fails."""
     N, most = len(D.J) + D.n, len(w.L) - 1
     stalled = 0
     set_slope(D, w)
@@ -196,7 +195,7 @@ def reverse(w: Work) -> None:
 
 @inner
 def hold_level(w: Work) -> None:
-    """Hold the superbasic variable along which the objective is flat and level where it is: any value is as good."""
+    """Fix the superbasic variable along which the objective is constant: any value is as good."""
     t = w.tally[ix.FACTORED]
     w.place[w.sup[t]] = ix.FREE
     drop(w, t)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
+from pear.compile.jit import inner, span
 from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SIGN
 from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Data, Work
-from pear.solvers.active_set.linear import add_abs_columns, add_abs_rows
+from pear.solvers.active_set.products import add_abs_columns, add_abs_rows
 
 
 @inner
@@ -71,7 +70,7 @@ def most_wrong(D: Data, w: Work, rough: bool, first: bool) -> int:
 
 @inner
 def wrongness(place: int, multiplier: float) -> float:
-    """By how much the multiplier of a nonbasic variable has the wrong sign; one without bounds may have none."""
+    """By how much the multiplier of a nonbasic variable has the wrong sign; for a free variable it must be zero."""
     return -multiplier if place == ix.LOWER else (multiplier if place == ix.UPPER else abs(multiplier))
 
 

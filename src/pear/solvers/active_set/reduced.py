@@ -1,13 +1,12 @@
-"""The reduced system: the curvature along the superbasic variables, factorised as they come."""
+"""The reduced system: the curvature along the superbasic variables, whose factor grows as they enter."""
 
 from __future__ import annotations
 
 import math
 
+from pear.compile.jit import inner, span
 from pear.optimality.rule import FLAT, ROUNDOFF
 from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Data, Work
 
 

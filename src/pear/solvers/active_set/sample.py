@@ -1,20 +1,19 @@
-"""One sample from its data to a verified solution."""
+"""How one sample is solved: from its data and a start to a checked solution."""
 
 from __future__ import annotations
 
 import math
 
+from pear.compile.jit import inner, span
 from pear.optimality.rule import LARGEST, SHARP
 from pear.solvers.active_set import layout as ix
+from pear.solvers.active_set.acceptance import refine_and_judge, write
 from pear.solvers.active_set.basis import invert, set_basics, times_all
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Outcome, Programs, States, Work
 from pear.solvers.active_set.phases import enter_free_variables, phase_one, phase_two
 from pear.solvers.active_set.pricing import positive
 from pear.solvers.active_set.settings import FAR, FINE_PIVOT, PIVOT, REFRESH, VERDICTS
 from pear.solvers.active_set.tangent import hold_tight
-from pear.solvers.active_set.verdict import refine_and_judge, write
 
 
 @inner
@@ -86,7 +85,7 @@ def feasible_start(D: Data, w: Work) -> bool:
 
 @inner
 def own_start(D: Data, w: Work) -> bool:
-    """A feasible working set for the sample that is loaded, as it would be found for its constraints alone."""
+    """Find a feasible working set for the loaded sample, from its constraints alone."""
     R, n = D.J.shape
     least = w.number[ix.LEAST_SIZE]
     for j in span(n):
@@ -107,7 +106,7 @@ def own_start(D: Data, w: Work) -> bool:
 
 @inner
 def load_program(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
-    """Bring the data of row r into the workspace; False where it is not a program with numbers that count."""
+    """Load the data of row r into the workspace; False where a number is not finite or bounds contradict each other."""
     R, n = D.J.shape
     good = True
     lb, ub = P.lb[r if len(P.lb) > 1 else 0], P.ub[r if len(P.ub) > 1 else 0]
@@ -154,7 +153,7 @@ def measure_least_size(D: Data, w: Work) -> None:
 
 @inner
 def smaller(least: float, size: float) -> float:
-    """The smaller of both sizes, zero left out."""
+    """The smaller of both sizes; a size of zero does not count."""
     return abs(size) if size != 0.0 and abs(size) < least else least
 
 
@@ -189,19 +188,6 @@ def load_start(D: Data, states: States, slot: int, w: Work) -> None:
 
 
 @inner
-def load_point(D: Data, point: Outcome, k: int, w: Work) -> None:
-    """Bring a point with its multipliers into the workspace; its active set is the working set."""
-    R, n = D.J.shape
-    p = D.equalities
-    for j in span(n):
-        w.x[j], w.bound[j] = point.x[k, j], point.bound[k, j]
-        w.place[j] = ix.LOWER if point.lower[k, j] else (ix.UPPER if point.upper[k, j] else ix.BASIC)
-    for i in span(R):
-        w.y[i] = -point.equality[k, i] if i < p else -point.inequality[k, i - p]
-        w.place[n + i] = ix.LOWER if i < p or point.rows[k, i - p] else ix.BASIC
-
-
-@inner
 def save_start(D: Data, states: States, slot: int, moved: bool, w: Work) -> None:
     """Keep the working set as the start in ``states[slot]``; its inverse only where it changed."""
     states.has_start[slot] = 1
@@ -217,7 +203,7 @@ def save_start(D: Data, states: States, slot: int, moved: bool, w: Work) -> None
 
 @inner
 def slack_basis(D: Data, w: Work) -> None:
-    """The start that is always there: every variable at a bound, every slack basic.
+    """Set the start that every program has: all variables at a bound, all slacks basic.
 
     A bound far beyond what rows and costs are about is no place to start from, because a slack of 1 has no digits left
     there: variables between two such bounds start free, at zero.
@@ -244,7 +230,7 @@ def slack_basis(D: Data, w: Work) -> None:
 
 @inner
 def optimise(D: Data, w: Work) -> int:
-    """From the working set in ``w`` to a verified solution: SOLVED, or CLOSE or GIVEN_UP where that cannot be had."""
+    """Solve from the working set in ``w``, and check the solution; returns SOLVED, CLOSE or GIVEN_UP."""
     if not (set_nonbasics(D, w) and phase_one(D, w)):
         return ix.GIVEN_UP
     enter_free_variables(D, w)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 
+from pear.compile.jit import inner, span
 from pear.optimality.rule import NEGLIGIBLE, PROJECTED, ROUNDOFF, SHARP, WEAK
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import drop, swap
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Array, Data, Work
-from pear.solvers.active_set.linear import set_reduced_gradient, subtract_columns, subtract_rows
 from pear.solvers.active_set.pricing import positive
+from pear.solvers.active_set.products import set_reduced_gradient, subtract_columns, subtract_rows
 from pear.solvers.active_set.reduced import factorise, solve_reduced
 from pear.solvers.active_set.settings import NOISE, PIVOT, REFINEMENTS, STEEP
 
 
 @inner
 def hold_tight(w: Work) -> bool:
-    """Hold every tight constraint: superbasic variables that are tight go, and tight basic ones trade places.
+    """Add every tight constraint to the working set.
 
-    What is left superbasic are coordinates of the tangent space. Multipliers stay as they are, because the reduced
-    gradient is zero along every superbasic variable.
+    Tight superbasic variables become nonbasic; tight basic ones are exchanged with superbasic ones and become nonbasic,
+    too. The superbasic variables that are left are coordinates of the tangent space. Multipliers stay as they are,
+    because the reduced gradient is zero along every superbasic variable.
 
     Returns:
         False where a tight constraint is too nearly parallel to others to be held: the tangent space is another one.
@@ -51,7 +51,7 @@ def hold_tight(w: Work) -> bool:
 
 @inner
 def centre(D: Data, w: Work) -> bool:
-    """Give tight constraints a multiplier each, where that costs none of the others theirs; True where it did.
+    """Give tight constraints a positive multiplier where the others stay positive; True where any has changed.
 
     A tight basic variable has multiplier zero only because it is basic. Raising it by t changes the multipliers of
     nonbasic variables by t times its row of B⁻¹J; half of what the first of them allows leaves all of them positive.
@@ -161,7 +161,7 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
 
 @inner
 def is_steep(w: Work) -> bool:
-    """True where basic variables answer to rounding of the rows as if it were much more."""
+    """True where the inverse amplifies the rounding of the rows too much."""
     for b in span(len(w.inverse)):
         total = 0.0
         for k in span(len(w.inverse)):

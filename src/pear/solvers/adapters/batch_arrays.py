@@ -1,4 +1,4 @@
-"""What the adapters share: the programs as numpy arrays, groups of samples, and the candidate they fill in."""
+"""What the adapters share: programs as numpy arrays, and candidates that are filled in sample by sample."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def groups(batch: ProgramArrays, todo: Array) -> Iterator[Group]:
 
 
 def stack(*parts: Any) -> Any:
-    """Matrices stacked by rows; sparse where one of them is."""
+    """The matrices stacked row-wise; sparse where one of them is."""
     return sparse.csc_array(sparse.vstack(parts)) if any(map(sparse.issparse, parts)) else np.vstack(parts)
 
 
@@ -122,8 +122,8 @@ def has_entries(matrix: Any) -> bool:
     return bool(matrix.nnz) if sparse.issparse(matrix) else bool(matrix.any())
 
 
-class Answers:
-    """A ``Candidate`` that is filled in sample by sample. A sample that is never filled in is NaN and INACCURATE."""
+class CandidateRows:
+    """The rows of a ``Candidate``, filled in sample by sample; a row that is never put holds NaN and is INACCURATE."""
 
     def __init__(self, qp: QuadraticProgram) -> None:
         self._device = qp.c.device

@@ -13,10 +13,11 @@ import highspy
 import numpy as np
 import scipy.sparse as sp
 
+from pear.compile import threads
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers import threads, time_limit
-from pear.solvers.adapters.batch_arrays import Answers, Array, Group, ProgramArrays, groups, row, stack
+from pear.solvers import time_limit
+from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row, stack
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
 from pear.solvers.base import Candidate
 
@@ -38,17 +39,17 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     sample may take an equal share of the time that is left.
     """
     batch = ProgramArrays.of(qp)
-    answers = Answers(qp)
+    candidates = CandidateRows(qp)
     if batch.integer is None:
-        _solve_continuous(batch, answers, _configured(tol, qp.is_sparse))
+        _solve_continuous(batch, candidates, _configured(tol, qp.is_sparse))
     else:
-        _solve_integer(batch, answers)
-    return answers.candidate()
+        _solve_integer(batch, candidates)
+    return candidates.candidate()
 
 
-def _solve_continuous(batch: ProgramArrays, answers: Answers, highs: highspy.Highs) -> None:
+def _solve_continuous(batch: ProgramArrays, candidates: CandidateRows, highs: highspy.Highs) -> None:
     ones = np.ones(batch.c.shape[1])
-    for group in groups(batch, answers.todo):
+    for group in groups(batch, candidates.todo):
         matrix = sp.csc_matrix(stack(group.A, group.G))
         units = MilpUnits(np.ones(matrix.shape[0]), ones)
         for position, i in enumerate(group.members.tolist()):
@@ -57,22 +58,22 @@ def _solve_continuous(batch: ProgramArrays, answers: Answers, highs: highspy.Hig
             # its clock counts all samples together
             status = _run(highs, batch.c[i], highs.getRunTime() + time_limit.for_one(*matrix.shape[::-1]))
             if status in _HAS_POINT:
-                _read(highs, group, i, status, answers)
+                _read(highs, group, i, status, candidates)
             else:
-                answers.fail(i, status)
+                candidates.fail(i, status)
 
 
-def _solve_integer(batch: ProgramArrays, answers: Answers) -> None:
-    todo, seconds = answers.todo, time_limit.left()
+def _solve_integer(batch: ProgramArrays, candidates: CandidateRows) -> None:
+    todo, seconds = candidates.todo, time_limit.left()
     clock = _Clock(seconds, len(todo), threads.count())
     jobs = [job for group in groups(batch, todo) for job in _jobs(batch, group, clock)]
     for found in threads.run(_Job.run, jobs, clock.stop.set, seconds):
         for answer in found:
             if answer.x is None:
-                answers.fail(answer.i, answer.status)
+                candidates.fail(answer.i, answer.status)
             else:
-                answers.put(answer.i, answer.status, answer.x, answer.group)
-                answers.prove(answer.i, answer.bound)
+                candidates.put(answer.i, answer.status, answer.x, answer.group)
+                candidates.prove(answer.i, answer.bound)
 
 
 @dataclass
@@ -101,7 +102,7 @@ class _Clock:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _IntegerPoint:
     i: int
     group: Group
     status: Status
@@ -128,8 +129,8 @@ class _Job:
     members: list[int]
     clock: _Clock
 
-    def run(self) -> list[_Answer]:
-        """Solve the programs one after another."""
+    def run(self) -> list[_IntegerPoint]:
+        """Solve one after another."""
         highs = _configured(_INTEGER_TOL, presolve=True)
         highs.cbMipInterrupt.subscribe(self._interrupt)
         found = []
@@ -143,19 +144,19 @@ class _Job:
         if self.clock.stop.is_set():
             event.interrupt()
 
-    def _one(self, highs: highspy.Highs, i: int, seconds: float) -> _Answer:
+    def _one(self, highs: highspy.Highs, i: int, seconds: float) -> _IntegerPoint:
         if seconds <= 0 or self.clock.stop.is_set():
-            return _Answer(i, self.group, Status.TIME_LIMIT)
+            return _IntegerPoint(i, self.group, Status.TIME_LIMIT)
         cost = self.batch.c[i] * self.units.columns
         unit = cost_unit(cost, 1.0)
         status = _run(highs, cost * unit, seconds)
         info, solution = highs.getInfo(), highs.getSolution()
         if status not in _HAS_POINT or not solution.value_valid:
-            return _Answer(i, self.group, status)
+            return _IntegerPoint(i, self.group, status)
         x = np.asarray(solution.col_value) * self.units.columns
         # A branch is cut off where it may be better by less than the tolerance; small costs can hide there.
         hidden = _INTEGER_TOL if unit * np.abs(cost[cost != 0]).min(initial=math.inf) < 0.5 else 0.0
-        return _Answer(i, self.group, status, x, (info.mip_dual_bound - hidden) / unit)
+        return _IntegerPoint(i, self.group, status, x, (info.mip_dual_bound - hidden) / unit)
 
 
 def _configured(tol: float, presolve: bool) -> highspy.Highs:
@@ -215,16 +216,16 @@ def _outcome(highs: highspy.Highs) -> highspy.HighsModelStatus:
     return highs.getModelStatus()
 
 
-def _read(highs: highspy.Highs, group: Group, i: int, status: Status, answers: Answers) -> None:
+def _read(highs: highspy.Highs, group: Group, i: int, status: Status, candidates: CandidateRows) -> None:
     """HiGHS has ``c = [A; G]ᵀ row_dual + col_dual``: our multipliers are its negatives."""
     solution = highs.getSolution()
     if not solution.value_valid:
-        answers.fail(i, status)
+        candidates.fail(i, status)
         return
     x = np.asarray(solution.col_value)
     if not solution.dual_valid:
-        answers.put(i, status, x, group)
+        candidates.put(i, status, x, group)
         return
     p = group.A.shape[0]
     rows = -np.asarray(solution.row_dual)
-    answers.put(i, status, x, group, rows[:p], rows[p:], -np.asarray(solution.col_dual))
+    candidates.put(i, status, x, group, rows[:p], rows[p:], -np.asarray(solution.col_dual))

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.adapters.batch_arrays import Answers, Array, Group, ProgramArrays, groups, row, stack
+from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row, stack
 from pear.solvers.base import Candidate
 
 _RHO = 0.1
@@ -34,13 +34,13 @@ _WITH_POINT = (
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve every sample of ``qp`` to the absolute and relative tolerance ``tol``."""
     batch = ProgramArrays.of(qp)
-    answers = Answers(qp)
-    for group in groups(batch, answers.todo):
-        _solve_group(batch, group, tol, answers)
-    return answers.candidate()
+    candidates = CandidateRows(qp)
+    for group in groups(batch, candidates.todo):
+        _solve_group(batch, group, tol, candidates)
+    return candidates.candidate()
 
 
-def _solve_group(batch: ProgramArrays, group: Group, tol: float, answers: Answers) -> None:
+def _solve_group(batch: ProgramArrays, group: Group, tol: float, candidates: CandidateRows) -> None:
     box = np.flatnonzero(group.bounded)
     n, p, k = group.H.shape[0], group.A.shape[0], group.G.shape[0]
     lower, upper = _limits(batch, group, box, int(group.members[0]))
@@ -64,7 +64,7 @@ def _solve_group(batch: ProgramArrays, group: Group, tol: float, answers: Answer
             lower, upper = _limits(batch, group, box, i)
             solver.update(q=batch.c[i], l=lower, u=upper)
         result = solver.solve(raise_error=False)
-        _read(result, group, box, p, k, i, answers)
+        _read(result, group, box, p, k, i, candidates)
         if result.info.rho_updates:
             solver.update_settings(rho=_RHO)
 
@@ -85,7 +85,7 @@ def _settings(tol: float, seconds: float) -> dict[str, float | bool]:
         "time_limit": seconds,
         "rho": _RHO,
         "adaptive_rho": _ITERATIONS,
-        "warm_starting": False,  # a start from the sample before would make answers depend on the order
+        "warm_starting": False,  # a start from the sample before would make candidates depend on the order
         "polishing": False,
         "verbose": False,
     }
@@ -98,12 +98,12 @@ def _limits(batch: ProgramArrays, group: Group, box: Array, i: int) -> tuple[Arr
     return lower, np.concatenate([b, h, row(batch.ub, i)[box]])
 
 
-def _read(result: SimpleNamespace, group: Group, box: Array, p: int, k: int, i: int, answers: Answers) -> None:
+def _read(result: SimpleNamespace, group: Group, box: Array, p: int, k: int, i: int, candidates: CandidateRows) -> None:
     outcome = result.info.status_val
     status = _CLAIMS.get(outcome, Status.INACCURATE)
     if outcome not in _WITH_POINT:
-        answers.fail(i, status)
+        candidates.fail(i, status)
         return
     bound = np.zeros(group.H.shape[0])
     bound[box] = result.y[p + k :]
-    answers.put(i, status, result.x, group, result.y[:p], result.y[p : p + k], bound)
+    candidates.put(i, status, result.x, group, result.y[:p], result.y[p : p + k], bound)

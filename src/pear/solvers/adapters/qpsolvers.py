@@ -16,8 +16,8 @@ from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import (
-    Answers,
     Array,
+    CandidateRows,
     Group,
     ProgramArrays,
     groups,
@@ -77,21 +77,21 @@ def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
     if qp.is_sparse and name not in qpsolvers.sparse_solvers:
         raise UnknownSolverError(
             f"solver '{name}' takes dense matrices only, and this problem is sparse; "
-            "use auto, pear, osqp, piqp or clarabel"
+            "use auto, interior-point, osqp, piqp or clarabel"
         )
     batch = ProgramArrays.of(qp)
-    answers = Answers(qp)
+    candidates = CandidateRows(qp)
     options = _OPTIONS[name](tol) | _LIMITS[name](qp.n, qp.p + qp.m) if name in _OPTIONS else {}
     with warnings.catch_warnings():
         # The status of the sample says it.
         warnings.filterwarnings("ignore", message=".*terminated with status", category=UserWarning)
-        for group in groups(batch, answers.todo):
-            _solve_group(batch, group, name, options, tol, answers)
-    return answers.candidate()
+        for group in groups(batch, candidates.todo):
+            _solve_group(batch, group, name, options, tol, candidates)
+    return candidates.candidate()
 
 
 def _solve_group(
-    batch: ProgramArrays, group: Group, name: str, options: dict[str, Any], tol: float, answers: Answers
+    batch: ProgramArrays, group: Group, name: str, options: dict[str, Any], tol: float, candidates: CandidateRows
 ) -> None:
     dense = name in qpsolvers.dense_solvers and not sp.issparse(group.H)
     matrix = np.ascontiguousarray if dense else sp.csc_matrix
@@ -118,7 +118,7 @@ def _solve_group(
             continue
         status = Status.SOLVED if solution.found else _CLAIMS.get(_reason(solution), Status.INACCURATE)
         if solution.x is None or status not in (Status.SOLVED, Status.INACCURATE):
-            answers.fail(i, status)
+            candidates.fail(i, status)
             continue
         if status == Status.SOLVED and not _is_feasible(batch, group, i, solution.x, 100 * tol):
             status = Status.INACCURATE
@@ -126,7 +126,7 @@ def _solve_group(
             _multipliers(values, size, force)
             for values, size in ((solution.y, p), (solution.z, k), (solution.z_box, len(solution.x)))
         )
-        answers.put(i, status, solution.x, group, equality=y, inequality=z, bound=w)
+        candidates.put(i, status, solution.x, group, equality=y, inequality=z, bound=w)
 
 
 def _force(c: Array, group: Group) -> float:

@@ -10,7 +10,7 @@ import scipy.optimize
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.adapters.batch_arrays import Answers, Group, ProgramArrays, groups, row, stack
+from pear.solvers.adapters.batch_arrays import CandidateRows, Group, ProgramArrays, groups, row, stack
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
 from pear.solvers.base import Candidate
 
@@ -22,19 +22,19 @@ _CLAIMS = {0: Status.SOLVED, 2: Status.INFEASIBLE, 3: Status.UNBOUNDED}
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve every sample of the linear program ``qp``. ``milp`` has no tolerance to set: its own is 1e-6."""
     batch = ProgramArrays.of(qp)
-    answers = Answers(qp)
-    waiting = len(answers.todo)
-    for group in groups(batch, answers.todo):
+    candidates = CandidateRows(qp)
+    waiting = len(candidates.todo)
+    for group in groups(batch, candidates.todo):
         for i in group.members.tolist():
             if batch.integer is None:
-                _solve_lp(batch, group, i, tol, answers)
+                _solve_lp(batch, group, i, tol, candidates)
             else:
-                _solve_milp(batch, group, i, time_limit.left() / waiting, answers)
+                _solve_milp(batch, group, i, time_limit.left() / waiting, candidates)
             waiting -= 1
-    return answers.candidate()
+    return candidates.candidate()
 
 
-def _solve_lp(batch: ProgramArrays, group: Group, i: int, tol: float, answers: Answers) -> None:
+def _solve_lp(batch: ProgramArrays, group: Group, i: int, tol: float, candidates: CandidateRows) -> None:
     feasibility = min(max(tol, 1e-10), 1e-4)
 
     def run(presolve: bool) -> Any:
@@ -59,14 +59,14 @@ def _solve_lp(batch: ProgramArrays, group: Group, i: int, tol: float, answers: A
         result = run(presolve=False)
     status = _CLAIMS.get(result.status, Status.INACCURATE)
     if status != Status.SOLVED:  # linprog has no point to offer then, or none with multipliers
-        answers.fail(i, status)
+        candidates.fail(i, status)
         return
     # Its marginals are derivatives of the optimal value by the right-hand sides, our multipliers their negatives.
     bound = -(result.lower.marginals + result.upper.marginals)
-    answers.put(i, status, result.x, group, -result.eqlin.marginals, -result.ineqlin.marginals, bound)
+    candidates.put(i, status, result.x, group, -result.eqlin.marginals, -result.ineqlin.marginals, bound)
 
 
-def _solve_milp(batch: ProgramArrays, group: Group, i: int, seconds: float, answers: Answers) -> None:
+def _solve_milp(batch: ProgramArrays, group: Group, i: int, seconds: float, candidates: CandidateRows) -> None:
     assert batch.integer is not None
     matrix = stack(group.A, group.G)
     units = MilpUnits.of(matrix, batch.integer)
@@ -89,7 +89,7 @@ def _solve_milp(batch: ProgramArrays, group: Group, i: int, seconds: float, answ
         result = run(presolve=False)
     status = _CLAIMS.get(result.status, Status.INACCURATE)
     if result.x is None or status not in (Status.SOLVED, Status.INACCURATE):
-        answers.fail(i, status)
+        candidates.fail(i, status)
     else:
-        answers.put(i, status, result.x * units.columns, group)
-        answers.prove(i, result.mip_dual_bound / unit)
+        candidates.put(i, status, result.x * units.columns, group)
+        candidates.prove(i, result.mip_dual_bound / unit)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.solvers.active_set import compile
-from pear.solvers.active_set.compact import floor, refer, span
+from pear.compile import jit
+from pear.compile.jit import floor, refer, span
 from pear.solvers.binary.dictionary import (
     DEPTH,
     FREE,
@@ -31,7 +31,7 @@ from pear.solvers.binary.dictionary import (
     reset,
 )
 from pear.solvers.binary.relaxation import reduced_value, solve_relaxation
-from pear.solvers.binary.search import NOTHING, PROVEN, SPENT, TIED
+from pear.solvers.binary.selection_search import NOTHING, PROVEN, SPENT, TIED
 from pear.solvers.binary.simplex import drop, flip, ratios
 
 _WHOLE = 1e-7  # values of the relaxation this close to a whole number need no branching
@@ -104,7 +104,7 @@ def _any_free(node: Node) -> tuple[int, bool]:
 
 
 @inner
-def _take_branch(program: Program, node: Node, place: int, up: bool) -> None:
+def _follow_branch(program: Program, node: Node, place: int, up: bool) -> None:
     """Take one side of the branch at ``place``."""
     n, M = node.n, node.M
     if place >= M:
@@ -245,7 +245,7 @@ def _explore(
                 return PROVEN, low, left
             place, up = tree.branch[depth, 0], tree.branch[depth, 1] == 1
             tree.bound[depth] = -math.inf  # nothing is left here after this
-        _take_branch(program, refer(level(tree, depth)), place, up)
+        _follow_branch(program, refer(level(tree, depth)), place, up)
     return SPENT, low, left
 
 
@@ -265,7 +265,7 @@ class Limits(NamedTuple):
     budget: Ints
 
 
-class Samples(NamedTuple):
+class SearchBatch(NamedTuple):
     """B programs and what is found.
 
     Attributes:
@@ -288,8 +288,8 @@ class Samples(NamedTuple):
     outcome: Bytes
 
 
-@partial(compile.entry, any_order=False)
-def search_all(samples: Samples, limits: Limits, tree: Tree, work: Work) -> None:
+@partial(jit.entry, any_order=False)
+def search_all(samples: SearchBatch, limits: Limits, tree: Tree, work: Work) -> None:
     """The best selection for each of the samples.
 
     The gap to the relaxation is guessed, and the guess grows until there is a selection within it: with a good lower
@@ -303,7 +303,7 @@ def search_all(samples: Samples, limits: Limits, tree: Tree, work: Work) -> None
 
 
 @inner
-def _search(program: Program, samples: Samples, s: int, tree: Tree, root: Node, work: Work, budget: Ints) -> None:
+def _search(program: Program, samples: SearchBatch, s: int, tree: Tree, root: Node, work: Work, budget: Ints) -> None:
     """The best selection for sample ``s``."""
     unit, close, has_start, best = samples.units[s], samples.close[s], samples.has_start[s], samples.best[s]
     least = -2.0 * root.n - 1.0  # no selection earns as little

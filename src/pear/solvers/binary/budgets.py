@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.solvers.binary.rows import Array, Rows
+from pear.solvers.binary.tightened_rows import Array, TightenedRows
 
 Ints = NDArray[np.int64]
 
@@ -29,7 +29,7 @@ class Budgets:
         """From weights (N, n) and budgets (N,)."""
         units, capacities = np.zeros(weights.shape, np.int64), np.full(len(weights), -1)
         for i, (own, most) in enumerate(zip(weights, budget, strict=True)):
-            rows = Rows.of(own[None], most[None])
+            rows = TightenedRows.of(own[None], most[None])
             if rows.weights is not None:
                 units[i], capacities[i] = rows.weights, rows.capacity
         return cls(units, capacities)

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.solvers.active_set import compile
-from pear.solvers.active_set.compact import span
+from pear.compile import jit
+from pear.compile.jit import span
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -32,7 +32,7 @@ FREE = 2
 
 _PERTURBATION = 1e-9  # a second d, a little off, chooses pivots: equal ratios would let the simplex method cycle
 
-inner = partial(compile.inner, any_order=False)
+inner = partial(jit.inner, any_order=False)
 """Compiles a function that only compiled ones call; what it finds does not depend on how the compiler orders sums."""
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pear.solvers.active_set import compile
-from pear.solvers.active_set.compact import refer, span
+from pear.compile import jit
+from pear.compile.jit import refer, span
 from pear.solvers.binary.dictionary import Array, Bytes, Ints
 
 
@@ -44,7 +44,7 @@ def fill(values: Array, weights: Ints, capacities: Ints, rows: Ints) -> Fillings
     return found
 
 
-@partial(compile.entry, any_order=False)
+@partial(jit.entry, any_order=False)
 def fill_all(fillings: Fillings) -> None:
     """Write the selections and their values. Where an item gains nothing it is left out."""
     f = refer(fillings)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 
-from pear.solvers.active_set import compile
-from pear.solvers.active_set.compact import span
+from pear.compile import jit
+from pear.compile.jit import span
 from pear.solvers.binary.dictionary import FREE, Array, Node, Program, Work, inner
 from pear.solvers.binary.simplex import AT_OPTIMUM, BELOW, INFEASIBLE, reoptimise
 
@@ -48,7 +48,7 @@ def _along_ray(node: Node, p: int, length: float, u: Array) -> None:
             u[i] = max(u[i], 0.0)
 
 
-@compile.inner
+@jit.inner
 def reduced_value(program: Program, u: Array, item: int) -> float:
     """What ``item`` earns beyond what it takes."""
     r = program.v[item]

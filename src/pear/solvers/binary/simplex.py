@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pear.solvers.active_set.compact import span
+from pear.compile.jit import span
 from pear.solvers.binary.dictionary import FREE, Array, Node, Program, Work, inner
 
 AT_OPTIMUM, BELOW, INFEASIBLE, STUCK = 0, 1, 2, 3

@@ -54,7 +54,7 @@ class Pairs(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scaled:
+class ScaledPrograms:
     """A batch in units of its own, inequalities and bounds as one stack [G; −I; I]; K = m + 2n.
 
     Attributes:
@@ -82,14 +82,14 @@ class Scaled:
         """All of them, in a fixed order."""
         return [self.H, self.c, self.R, self.limit, self.present, self.sign, self.tol, *(self.pairs or ())]
 
-    def clone(self) -> Scaled:
+    def clone(self) -> ScaledPrograms:
         """A copy of every tensor."""
         mine: dict[str, Any] = {name: getattr(self, name).clone() for name in (*_OWN, "R", "tol")}
         return replace(
             self, **mine, pairs=None if self.pairs is None else Pairs(*(part.clone() for part in self.pairs))
         )
 
-    def only(self, index: Tensor) -> Scaled:
+    def only(self, index: Tensor) -> ScaledPrograms:
         """The samples at ``index`` (k,)."""
         own: dict[str, Any] = {name: getattr(self, name)[index] for name in _OWN}
         return replace(self, **own, R=self.R if len(self.R) == 1 else self.R[index])
@@ -122,7 +122,7 @@ class Newton:
         data: the programs; read in place, so that others of the same shapes may be copied into them.
     """
 
-    def __init__(self, data: Scaled) -> None:
+    def __init__(self, data: ScaledPrograms) -> None:
         self.data = data
         B, self.n = data.c.shape
         self.k, self.K = data.R.shape[1], data.present.shape[1]

@@ -1,1 +1,7 @@
-"""Factorisations and orderings of sparse systems."""
+"""Factorisations and orderings of sparse systems, and batched Cholesky factors of dense ones."""
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]

@@ -1,4 +1,4 @@
-"""Batches of positive definite systems, factored and solved without a look at any number on the way."""
+"""Batched Cholesky factors of positive definite systems; a GPU need not wait for the CPU on the way."""
 
 from __future__ import annotations
 

@@ -1,26 +1,19 @@
-"""The order of elimination for a sparse symmetric matrix: approximate minimum degree, compiled."""
+"""The order in which a sparse symmetric matrix is eliminated, and the tree that follows from it, compiled."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+from numba import njit
 
-from pear.solvers.active_set.compile import guarded, njit
+from pear.compile.jit import allocating
+from pear.solvers.linalg import Array
 
-Array = NDArray[Any]
 index = np.uint64  # of an index that is not negative: numba then does not look whether it counts from the end
 
 _CROWDED = 10.0  # a row with more than this times √n neighbours is ordered last without being looked at
 
 
-def structural(function: Any) -> Any:
-    """Compile a function that Python calls, which may allocate memory, and keep the result on disk."""
-    return guarded(njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function))
-
-
-@structural
+@allocating
 def mirrored(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
     """Both triangles of an upper pattern, without the diagonal, as lists of neighbours."""
     count = np.zeros(n + 1, np.int64)
@@ -66,7 +59,7 @@ def _link(i: int, head: Array, after: Array, before: Array, degree: Array) -> No
     head[degree[i]] = i
 
 
-@structural
+@allocating
 def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tuple[Array, bool]:
     """An order by approximate minimum degree on the quotient graph; False where the fill takes too much work.
 
@@ -185,3 +178,76 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
             order[place] = i
             place += 1
     return order, True
+
+
+@allocating
+def permuted(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array, Array, Array]:
+    """The upper triangle in the new order, and where each of its numbers is found."""
+    rank = np.empty(n, np.int64)
+    for k in range(n):
+        rank[order[k]] = k
+    ptr = np.zeros(n + 1, np.int64)
+    for j in range(n):
+        for k in range(indptr[j], indptr[j + 1]):
+            ptr[max(rank[indices[k]], rank[j]) + 1] += 1
+    for j in range(n):
+        ptr[j + 1] += ptr[j]
+    free = ptr[:n].copy()
+    rows, found = np.empty(len(indices), np.int64), np.empty(len(indices), np.int64)
+    for j in range(n):
+        for k in range(indptr[j], indptr[j + 1]):
+            a, b = rank[indices[k]], rank[j]
+            column = max(a, b)
+            rows[free[column]] = min(a, b)
+            found[free[column]] = k
+            free[column] += 1
+    return ptr, rows, found
+
+
+@allocating
+def elimination_tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
+    """Elimination tree, entries of every column of L, and the multiplications the factor takes."""
+    parent, counts, seen = np.full(n, -1, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
+    for j in range(n):
+        seen[j] = j
+        for k in range(ptr[j], ptr[j + 1]):
+            i = rows[k]
+            while seen[i] != j:
+                if parent[i] < 0:
+                    parent[i] = j
+                counts[i] += 1
+                seen[i] = j
+                i = parent[i]
+    work = 0.0
+    for j in range(n):
+        work += float(counts[j]) * (counts[j] + 1)
+    return parent, counts, work
+
+
+@allocating
+def postorder(parent: Array) -> Array:
+    """An order of the nodes in which every node comes after all of its children."""
+    n = len(parent)
+    first, following = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+    for j in range(n - 1, -1, -1):
+        if parent[j] >= 0:
+            following[j] = first[parent[j]]
+            first[parent[j]] = j
+    order, stack = np.empty(n, np.int64), np.empty(n, np.int64)
+    place = 0
+    for root in range(n):
+        if parent[root] >= 0:
+            continue
+        stack[0] = root
+        depth = 1
+        while depth > 0:
+            node = stack[depth - 1]
+            if first[node] >= 0:
+                stack[depth] = first[node]
+                first[node] = following[first[node]]
+                depth += 1
+            else:
+                order[place] = node
+                place += 1
+                depth -= 1
+    return order

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from pear.solvers.linalg import Array
 from pear.solvers.linalg.ldl import Factor, Ordering
-from pear.solvers.linalg.ordering import Array
 
 _MAX_ITERATIONS = 300
 _PASS = 1e-10  # conjugate gradients cannot reach rounding in one go; refinement starts them again

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pear.solvers.active_set.compile import entry, inner, njit
-from pear.solvers.linalg.ordering import Array, structural
+from pear.compile.jit import allocating, entry, inner
+from pear.solvers.linalg import Array
 from pear.solvers.linalg.ordering import index as _at
 
 _SMALL = 4  # columns up to which a whole subtree is one supernode
@@ -62,7 +62,7 @@ def blocks(order: Array, upper: tuple[Array, Array, Array], parent: Array, count
     return Blocks(order, first, row_start, rows, start, children, entry_start, source, place, room)
 
 
-@structural
+@allocating
 def _merged(parent: Array, counts: Array) -> Array:
     """(s + 1,) the first columns of supernodes: neighbours with nearly the same rows, and subtrees of few columns."""
     n = len(parent)
@@ -91,9 +91,9 @@ def _merged(parent: Array, counts: Array) -> Array:
     return first[: found + 1].copy()
 
 
-@structural
+@allocating
 def _tree(first: Array, parent: Array, counts: Array) -> tuple[Array, Array, Array, Array, Array, int]:
-    """Of every column its supernode; of every supernode its parent; the fields of ``Blocks`` that follow from these."""
+    """The supernode of every column, the parent of every supernode, and the fields of ``Blocks`` that follow."""
     count, n = len(first) - 1, len(parent)
     owner, above, children = np.empty(n, np.int64), np.full(count, -1, np.int64), np.zeros(count, np.int64)
     row_start, start = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
@@ -120,7 +120,7 @@ def _tree(first: Array, parent: Array, counts: Array) -> tuple[Array, Array, Arr
     return owner, above, row_start, start, children, room
 
 
-@structural
+@allocating
 def _rows(
     ptr: Array, rows: Array, found: Array, first: Array, owner: Array, above: Array, row_start: Array, start: Array
 ) -> tuple[Array, Array, Array, Array]:
@@ -166,7 +166,7 @@ def factored(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
 
 @entry
 def _factored(plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array) -> int:
-    """``factored``, with memory for the pivots (n,), what is left to parents, dense products, and indices (3, n)."""
+    """Compiled part of ``factored``; the caller provides memory for pivots (n,), update matrices, tiles and indices."""
     first, row_start, rows, start = plan.first, plan.row_start, plan.rows, plan.start
     source, place = plan.source, plan.place
     count, n = len(first) - 1, len(plan.order)
@@ -256,7 +256,7 @@ def _narrow(L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: 
 
 @inner
 def _eliminated(block: Array, rest: Array, pivots: Array, tiles: Array) -> bool:
-    """Turn the block (w, w + u) into columns of L, and subtract from the rest what they explain of it.
+    """Turn the block (w, w + u) into columns of L, and subtract their outer products from the rest.
 
     Of the block only the upper triangle is used, and that of the rest is packed row by row.
     """
@@ -321,7 +321,7 @@ def _subtract_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, firs
                 for i in range(width):
                     right[k, i] = block[k0 + k, i0 + i]
             product = tiles[2, : height * width].reshape(height, width)
-            _product(left, right, product)
+            np.dot(left, right, product)
             used = 0
             for t in range(height):
                 row = first + t
@@ -329,9 +329,3 @@ def _subtract_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, firs
                 used += size - row
                 for i in range(max(i0, row), i0 + width):
                     target[i - row] -= product[t, i - i0]
-
-
-@njit(nogil=True, _nrt=True)
-def _product(left: Array, right: Array, product: Array) -> None:
-    """By BLAS, which numba calls from functions alone that may allocate."""
-    np.dot(left, right, product)

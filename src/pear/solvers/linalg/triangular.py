@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pear.solvers.active_set.compile import entry, inner
-from pear.solvers.linalg.ordering import Array
+from pear.compile.jit import entry, inner
+from pear.solvers.linalg import Array
 from pear.solvers.linalg.ordering import index as _at
 from pear.solvers.linalg.supernodes import Blocks
 

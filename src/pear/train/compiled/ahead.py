@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from scipy import sparse
 
+from pear.compile.jit import notice
 from pear.decisions import solve
 from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.solvers.active_set import batch, layout
-from pear.solvers.active_set.compile import news
-from pear.solvers.interior_point.method import InteriorPoint
+from pear.solvers.interior_point.mehrotra import InteriorPoint
 from pear.solvers.linalg.saddle import SaddlePattern
 from pear.train.config import FitConfig
 from pear.train.fit import fit
 
 
-class Compiled(NamedTuple):
+class CompiledPart(NamedTuple):
     """What was compiled (``part``), the seconds that it took, and whether it had been in the cache already."""
 
     part: str
@@ -29,16 +29,16 @@ class Compiled(NamedTuple):
     was_cached: bool
 
 
-def compile_all() -> Iterator[Compiled]:
+def compile_all() -> Iterator[CompiledPart]:
     """Call every function that Python calls once, on tiny problems, and say what was compiled as it goes."""
-    quiet, news.quiet = news.quiet, True
+    silent, notice.silent = notice.silent, True
     try:
         for part, run in PARTS.items():
-            before, began = len(news.heard), time.perf_counter()
+            before, began = len(notice.compiled), time.perf_counter()
             run()
-            yield Compiled(part, time.perf_counter() - began, len(news.heard) == before)
+            yield CompiledPart(part, time.perf_counter() - began, len(notice.compiled) == before)
     finally:
-        news.quiet = quiet
+        notice.silent = silent
 
 
 def _active_set() -> None:

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pear.solvers.active_set.compact import address_of, call, refer, span
-from pear.solvers.active_set.compile import entry, inner
+from pear.compile.jit import address_of, call_address, entry, inner, refer, span
 from pear.solvers.active_set.kernels import run
 from pear.solvers.active_set.layout import (
     REGRET,
@@ -125,9 +124,9 @@ def linear_epoch(
     size, done = len(here.samples.at), first
     while done * size < len(order):
         seen = min(size, len(order) - done * size)
-        count = take(all_samples, m, here, done * size, seen)
+        count = forecast_batch(all_samples, m, here, done * size, seen)
         here.team.turn[SAMPLE] = here.team.turn[WORKER] = 0
-        call(
+        call_address(
             regret,
             (
                 *(REGRET, pair, room.samples, data.table, data.default),
@@ -161,7 +160,7 @@ def address(P: Programs, data: TrainingSet, room: Room) -> int:
 
 
 @inner
-def take(data: TrainingSet, model: Model, room: Room, begin: int, seen: int) -> int:
+def forecast_batch(data: TrainingSet, model: Model, room: Room, begin: int, seen: int) -> int:
     """Forecast for the next batch; returns how many of its ``seen`` samples are not left out."""
     count = 0
     for k in span(begin, begin + seen):

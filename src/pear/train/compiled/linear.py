@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,7 +18,9 @@ from pear.losses.pear import no_regrets
 from pear.optimality.point import Status
 from pear.solvers.active_set.batch import team_for
 from pear.solvers.active_set.layout import Array, Outcome, Results, Samples, new_results
-from pear.train.compiled import epoch as kernel
+
+if TYPE_CHECKING:
+    from pear.train.compiled import epoch
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 _PLAIN: dict[str, Any] = {"weight_decay": 0, "amsgrad": False, "maximize": False, "capturable": False}
@@ -39,6 +41,9 @@ class LinearEpochs:
     def __init__(
         self, model: nn.Linear, loss: PEARLoss, optimizer: Any, features: Tensor, costs: Tensor, batch_size: int
     ) -> None:
+        from pear.train.compiled import epoch  # imports numba, which takes a moment
+
+        self.kernel = epoch
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.features, self.costs = features.contiguous().numpy(), loss.times_units(costs).double().contiguous().numpy()
         self.units = loss.times_units(torch.ones(loss.problem.n, dtype=features.dtype)).numpy()
@@ -50,7 +55,7 @@ class LinearEpochs:
         size = min(batch_size, len(features))
         costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), [np.zeros(size, np.int64) for _ in range(3)]
         samples, results = Samples(*costs_room, *numbers[:2]), new_results(size, n, p, rows - p)
-        self.room = kernel.Room(samples, results, team_for(n, rows), numbers[2], np.zeros(3))
+        self.room = self.kernel.Room(samples, results, team_for(n, rows), numbers[2], np.zeros(3))
 
     @staticmethod
     def supports(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:
@@ -70,8 +75,11 @@ class LinearEpochs:
         plain = plain and all(group.get(name) == value for name, value in _PLAIN.items()) and not group.get("fused")
         curved = loss.problem.Q is not None or not (loss.chosen_smoothing or 0.0) > 0
         mean = loss.reduction == "mean" and model.out_features == loss.problem.n
-        compiled = isinstance(loss.decider.one_pass, OnePass)
-        return bool(plain and fits and mean and not (hooks or curved or loss.profile) and compiled)
+        if not isinstance(loss.decider.one_pass, OnePass):
+            return False
+        from pear.compile.jit import PRIVATE  # imports numba; the epoch calls the solver by its address
+
+        return bool(PRIVATE and plain and fits and mean and not (hooks or curved or loss.profile))
 
     def run(
         self, order: Tensor, step: Callable[[Tensor], Tensor], over_time_cap: Callable[[], bool]
@@ -113,16 +121,16 @@ class LinearEpochs:
         steps = int(state[0]["step"])
         group = self.optimizer.param_groups[0]
         decay, square_decay = group["betas"]
-        adam = kernel.Adam(group["lr"], decay, square_decay, group["eps"], steps)
+        adam = self.kernel.Adam(group["lr"], decay, square_decay, group["eps"], steps)
         own, failed = loss.problem.batch is not None, self._failed(lam)
         left_out = failed.numpy() != 0
-        data = kernel.TrainingSet(
+        data = self.kernel.TrainingSet(
             self.features, self.costs, self.units, order.numpy(), slots, own, left_out, table, default
         )
-        how = kernel.Strengths(loss.injection, loss.current_guidance, DECAY)
+        how = self.kernel.Strengths(loss.injection, loss.current_guidance, DECAY)
         if self._regret is None:  # the types of the arguments stay the same
-            self._regret = kernel.address(P, data, self.room)
-        reached = int(kernel.linear_epoch(self._regret, P, data, how, self._model(state), adam, self.room, first))
+            self._regret = self.kernel.address(P, data, self.room)
+        reached = int(self.kernel.linear_epoch(self._regret, P, data, how, self._model(state), adam, self.room, first))
         loss.guided(reached - first)
         for part in state:
             part["step"].fill_(steps + reached - first)
@@ -170,11 +178,11 @@ class LinearEpochs:
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
         return [self.optimizer.state[parameter] for parameter in parameters]
 
-    def _model(self, state: list[dict[str, Tensor]]) -> kernel.Model:
+    def _model(self, state: list[dict[str, Tensor]]) -> epoch.Model:
         weight = self.model.weight.detach().numpy()
         n, kind = len(weight), weight.dtype
         bias = [] if self.model.bias is None else [self.model.bias.detach(), *(state[1][k] for k in _MOMENTS)]
         rows = [part.numpy()[None] for part in bias] or [np.zeros((0, n), kind)] * 3
         mean, square = (state[0][name].numpy() for name in _MOMENTS)
         slope = np.zeros_like(weight), np.zeros((2, n), kind)
-        return kernel.Model(weight, rows[0], mean, square, rows[1], rows[2], *slope)
+        return self.kernel.Model(weight, rows[0], mean, square, rows[1], rows[2], *slope)

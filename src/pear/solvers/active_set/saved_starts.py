@@ -1,4 +1,4 @@
-"""Warm starts on their way to a file and back."""
+"""Warm starts in files: what is saved of them, and the check of what was read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MOST_BYTES = 1 << 22
 
 
 def without_large_inverses(table: Table, count: int) -> Table:
-    """The table with the columns that are saved of its first ``count`` rows.
+    """The part of a table that is saved, for its first ``count`` rows.
 
-    Inverses of bases are nearly all of a table. Where there are too many of them, they are left out, and every basis is
-    inverted afresh when it is next used: by who goes on with this table, and by who goes on with the saved one.
+    Inverses of bases take nearly all of the space. Where they are too large they are left out, and every basis is
+    inverted again when it is next used, both by this process and by the one that reads the file.
     """
     both = (table.predicted, table.true)
     if sum(states.inverse[:count].nbytes for states in both) <= MOST_BYTES:
@@ -28,7 +28,7 @@ def without_large_inverses(table: Table, count: int) -> Table:
 
 
 def are_starts(table: Table) -> bool:
-    """Whether working sets are ones that compiled code can follow: it would go wherever an index leads."""
+    """True where the working sets are valid: compiled code would follow any index without a check."""
     return _are_working_sets(table.predicted) and _are_working_sets(table.true)
 
 

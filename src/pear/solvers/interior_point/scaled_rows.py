@@ -16,7 +16,7 @@ _FEW = 16  # times fewer products than the matrix product has
 
 
 @dataclass(frozen=True)
-class Rows:
+class ScaledRows:
     """Constraints whose rows have a largest entry of one; K = m + 2n.
 
     Attributes:
@@ -38,7 +38,7 @@ class Rows:
     size: Tensor
 
 
-def rows_of(qp: QuadraticProgram) -> Rows:
+def rows_of(qp: QuadraticProgram) -> ScaledRows:
     """The constraints of these programs; from their plan where they have been asked for before."""
     return qp.prepare_once(_NAME, _rows) if qp.shares_constraints else _rows(qp)
 
@@ -60,7 +60,7 @@ def peak(*values: Tensor) -> Tensor:
     return total
 
 
-def _rows(qp: QuadraticProgram) -> Rows:
+def _rows(qp: QuadraticProgram) -> ScaledRows:
     both = [qp.A, qp.G]
     most = max(len(matrix) for matrix in both)
     R = torch.cat([matrix.expand(most, -1, -1) for matrix in both], 1)
@@ -77,7 +77,7 @@ def _rows(qp: QuadraticProgram) -> Rows:
     size = peak(right, torch.minimum(qp.lb.abs(), qp.ub.abs()))
     size = torch.where(size > 0, size, peak(qp.lb, qp.ub))
     size = torch.where(size > 0, size, torch.ones_like(size))
-    return Rows(R / norms[:, :, None], norms, limit, there, present, sign, size)
+    return ScaledRows(R / norms[:, :, None], norms, limit, there, present, sign, size)
 
 
 def _pairs(R: Tensor) -> Pairs | None:

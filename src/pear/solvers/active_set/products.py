@@ -1,11 +1,10 @@
-"""Products with the rows of a program, and the slope and multipliers that come of them."""
+"""Products with the rows and the curvature of a program: slope, multipliers, reduced gradient."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
+from pear.compile.jit import inner, span
 from pear.solvers.active_set.layout import Array, Data, Work
 
 

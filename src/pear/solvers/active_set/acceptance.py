@@ -1,4 +1,4 @@
-"""The verdict: solutions sharpened, judged afresh from the data, and written down."""
+"""The check of a solution: it is refined on its working set, checked against the data, and written down."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from pear.compile.jit import inner, span
 from pear.optimality.rule import (
     FEASIBLE,
     FLOOR,
@@ -19,18 +20,22 @@ from pear.optimality.rule import (
 )
 from pear.solvers.active_set import layout as ix
 from pear.solvers.active_set.basis import set_basics
-from pear.solvers.active_set.compact import span
-from pear.solvers.active_set.compile import inner
 from pear.solvers.active_set.layout import Data, Outcome, Work
-from pear.solvers.active_set.linear import add_abs_rows, set_multipliers, set_reduced_gradient, set_slope, subtract_rows
 from pear.solvers.active_set.pricing import curvature_terms, measure_dual_scales, most_wrong, positive
+from pear.solvers.active_set.products import (
+    add_abs_rows,
+    set_multipliers,
+    set_reduced_gradient,
+    set_slope,
+    subtract_rows,
+)
 from pear.solvers.active_set.reduced import factorise, solve_reduced
 from pear.solvers.active_set.settings import BASICS, CLOSE_BY, REFINEMENTS
 
 
 @inner
 def refine_and_judge(D: Data, w: Work) -> int:
-    """Sharpen the solution on its working set, and judge it from the data; returns SOLVED, or a verdict against it."""
+    """Refine the solution on its working set and check it against the data; returns SOLVED, or why it is not."""
     R = len(D.J)
     unbalanced = math.inf
     for attempt in span(REFINEMENTS):
@@ -87,7 +92,7 @@ def imbalance(D: Data, w: Work) -> float:
 
 @inner
 def set_tight_multipliers(D: Data, w: Work) -> None:
-    """Multipliers of all tight constraints from y, without the rounding that has the wrong sign; zero for the rest."""
+    """Set the multipliers of tight constraints from y, all others to zero; wrong signs are rounding, and cut off."""
     R, n = D.J.shape
     for j in span(n):
         bound = -w.reduced[j] if w.held[j] != 0 else 0.0
@@ -100,7 +105,7 @@ def set_tight_multipliers(D: Data, w: Work) -> None:
 
 @inner
 def sharp_multipliers(D: Data, w: Work) -> None:
-    """Multipliers with one step of refinement; exactly zero for rows that are not tight."""
+    """Set the multipliers, refined once; those of rows that are not tight are exactly zero."""
     R, n = D.J.shape
     set_multipliers(D, w)
     for b in span(R):
@@ -116,7 +121,7 @@ def sharp_multipliers(D: Data, w: Work) -> None:
 
 @inner
 def feasible(D: Data, w: Work) -> bool:
-    """Measure every slack by its natural size, note which are tight; False where one is violated, or held and not 0."""
+    """Measure every slack by its natural size, note the tight ones; False where one is violated, or held and not 0."""
     R, n = D.J.shape
     largest = FLOOR * w.number[ix.LEAST_SIZE]
     for j in span(n):
@@ -156,7 +161,7 @@ def feasible(D: Data, w: Work) -> bool:
 
 @inner
 def hold_working(D: Data, w: Work) -> None:
-    """Hold the working set alone, not what happens to be tight: more digits may show that it is not."""
+    """Hold the working set alone: other constraints that look tight may not be, once there are more digits."""
     for v in span(len(D.J) + D.n):
         place = w.place[v]
         w.held[v] = 1 if place == ix.LOWER else (2 if place == ix.UPPER else 0)
@@ -193,7 +198,7 @@ def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
 
 @inner
 def kkt_residual(D: Data, w: Work) -> float:
-    """The yardstick of ``pear.optimality.residual``, kept in w; w.left holds the slacks of the rows."""
+    """The KKT residual as ``pear.optimality.residual`` defines it, kept in w; w.left holds the slacks of the rows."""
     R, n = D.J.shape
     p = D.equalities
     size = FLOOR * w.number[ix.LEAST_SIZE]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.base import Candidate, Start
-from pear.solvers.interior_point import dense
+from pear.solvers.interior_point import dense_interior_point
 
 
 def solve(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
@@ -16,7 +16,7 @@ def solve(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = No
         start: where a sparse program starts or goes on from; a dense batch starts afresh.
     """
     if qp.is_sparse:
-        from pear.solvers.interior_point import sparse  # brings numba, which dense programs do not need
+        from pear.solvers.interior_point import sparse_interior_point  # numba, which takes a moment to import
 
-        return sparse.solve(qp, tol, start)
-    return dense.solve(qp, tol)
+        return sparse_interior_point.solve(qp, tol, start)
+    return dense_interior_point.solve(qp, tol)

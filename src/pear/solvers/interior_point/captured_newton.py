@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from pear.compile.cuda_graphs import capture, captured, copy_all
-from pear.solvers.interior_point.newton import Newton, Scaled
+from pear.solvers.interior_point.newton import Newton, ScaledPrograms
 
 
-class Captured(Newton):
+class CapturedNewton(Newton):
     """The iterates of a batch on a GPU, with both of their parts captured.
 
     Args:
         data: the first batch; of others of the same shapes, ``load`` takes over the numbers.
     """
 
-    def __init__(self, data: Scaled) -> None:
+    def __init__(self, data: ScaledPrograms) -> None:
         super().__init__(data.clone())
         self._begin = capture(super().begin)
         self._advance = capture(super().advance)
 
-    def load(self, data: Scaled) -> None:
+    def load(self, data: ScaledPrograms) -> None:
         """Take over the numbers of another batch."""
         copy_all(self.data.tensors, data.tensors)
 
@@ -31,12 +31,12 @@ class Captured(Newton):
         self._advance.replay()
 
 
-def iterates(data: Scaled) -> Newton:
+def iterates_for(data: ScaledPrograms) -> Newton:
     """The iterates of a batch; on a GPU captured where that is worth it."""
     (B, n), k = data.c.shape, data.R.shape[1]
     rows = data.H.dim() == 2 and k < n  # the side that the systems are solved from
     numbers = B * k * (k if data.pairs is not None else n) if rows else B * n * max(k, n)
-    found = captured("interior point", data.tensors, numbers, lambda: Captured(data))
+    found = captured("interior point", data.tensors, numbers, lambda: CapturedNewton(data))
     if found is None:
         return Newton(data)
     found.load(data)

@@ -1,6 +1,6 @@
-"""The active-set method as a row of the registry: compiled on the CPU, one kernel on a GPU.
+"""The active-set method as a solver of the registry: compiled on the CPU, one kernel on a GPU.
 
-What depends on the constraints alone is prepared once: their compiled form and a feasible start that all samples share.
+The constraints are prepared once for a problem: their compiled form, and a feasible start that all samples share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MANY_ROWS = 150  # of a linear program
 
 
 @dataclass(frozen=True)
-class Plan:
+class CompiledConstraints:
     """The constraints in compiled form (without curvature), and the start that depends on them alone."""
 
     programs: layout.Programs
@@ -45,11 +45,11 @@ def supports(qp: QuadraticProgram) -> bool:
 
 
 def prepare(qp: QuadraticProgram) -> Any:
-    """What depends on the constraints alone: a ``Plan``, or what the GPU's kernel needs."""
+    """What depends on the constraints alone: a ``CompiledConstraints``, or what the GPU's kernel needs."""
     if qp.c.is_cuda:
         return gpu.prepare(qp)
     programs = batch.programs({name: getattr(qp, name) for name in ("A", "b", "G", "h", "lb", "ub")}, qp.n)
-    return Plan(programs, batch.default_start(programs))
+    return CompiledConstraints(programs, batch.default_start(programs))
 
 
 def solve(qp: QuadraticProgram, tol: float, plan: Any) -> Candidate:
@@ -61,7 +61,7 @@ def solve(qp: QuadraticProgram, tol: float, plan: Any) -> Candidate:
     return _on_gpu(qp, plan) if qp.c.is_cuda else _on_cpu(qp, plan)
 
 
-def _on_cpu(qp: QuadraticProgram, plan: Plan) -> Candidate:
+def _on_cpu(qp: QuadraticProgram, plan: CompiledConstraints) -> Candidate:
     diagonal = qp.H[0].diagonal()
     if qp.diagonal and len(qp.H) == 1 and bool((diagonal == diagonal[0]).all()):
         curvature: dict[str, Any] = {"smoothing": float(diagonal[0])}

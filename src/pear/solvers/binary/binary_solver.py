@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pear.compile import threads
 from pear.optimality.point import Status
 from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers import threads, time_limit
+from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import ProgramArrays
 from pear.solvers.base import Candidate, empty_candidate
-from pear.solvers.binary import search
-from pear.solvers.binary.plan import Answer, Plan, by_constraints, packed, unpacked, whole_bounds
-from pear.solvers.binary.rows import Array
-from pear.solvers.binary.search import NOTHING, PROVEN, SPENT, Ints, Search
+from pear.solvers.binary.binary_plan import BinaryPlan, SearchResult, by_constraints, packed, unpacked, whole_bounds
+from pear.solvers.binary.selection_search import NOTHING, PROVEN, SPENT, Ints, Search, nodes_for
+from pear.solvers.binary.tightened_rows import Array
 
 _SMALL = 50_000  # coefficients up to which the search is tried before branch and cut
 _STATUS = {PROVEN: Status.SOLVED, SPENT: Status.INACCURATE, NOTHING: Status.INFEASIBLE}
@@ -28,7 +28,7 @@ _STATUS = {PROVEN: Status.SOLVED, SPENT: Status.INACCURATE, NOTHING: Status.INFE
 def supports(qp: QuadraticProgram) -> bool:
     """Whether these are programs for the engine: dense, linear, not large, and every variable an integer.
 
-    Samples whose variables have more than two values each are not taken up; they come back as INACCURATE.
+    SearchBatch whose variables have more than two values each are not taken up; they come back as INACCURATE.
     """
     if qp.is_sparse or qp.integer is None:
         return False
@@ -72,36 +72,38 @@ def _fill(qp: QuadraticProgram, found: Candidate) -> None:
 class _Job(NamedTuple):
     """Some of the programs of one plan: the bytes of their values, the values (B, k), starts, and nodes (1,)."""
 
-    plan: Plan
+    plan: BinaryPlan
     keys: list[bytes]
     values: Array
     starts: Array | None
     budget: Ints
 
-    def run(self) -> dict[bytes, Answer]:
+    def run(self) -> dict[bytes, SearchResult]:
         """Search for the decisions."""
         if not self.plan.possible:
-            return dict.fromkeys(self.keys, Answer(b"", np.nan, NOTHING))
+            return dict.fromkeys(self.keys, SearchResult(b"", np.nan, NOTHING))
         found = Search(self.values, self.plan.rows, self.starts, self.budget).run()
         parts = zip(self.keys, packed(found.z), found.most.tolist(), found.outcome.tolist(), strict=True)
-        return {key: Answer(bits if how == PROVEN else b"", most, how) for key, bits, most, how in parts}
+        return {key: SearchResult(bits if how == PROVEN else b"", most, how) for key, bits, most, how in parts}
 
 
-def _solved(batch: ProgramArrays, todo: NDArray[np.intp]) -> list[tuple[Plan, NDArray[np.intp], list[Answer]]]:
+def _solved(
+    batch: ProgramArrays, todo: NDArray[np.intp]
+) -> list[tuple[BinaryPlan, NDArray[np.intp], list[SearchResult]]]:
     """The samples ``todo`` by their constraints, with one answer for each."""
     groups, jobs = [], []
     for plan, members in by_constraints(batch, todo):
         values = -batch.c[members][:, plan.free] + 0.0  # −0.0 is 0.0
         keys = [value.tobytes() for value in values]
         answers = dict(zip(keys, plan.answers.find(keys), strict=True))
-        budget = search.nodes_for(plan.rows)
+        budget = nodes_for(plan.rows)
         groups.append((plan, members, keys, answers, budget))
         new = list({key: i for i, key in enumerate(keys) if answers[key] is None}.values())
         starts = plan.starts(values[new]) if new else None
         for part in threads.parts(len(new)):
             start = None if starts is None else starts[part]
             jobs.append(_Job(plan, [keys[i] for i in new[part]], values[new[part]], start, budget))
-    found: dict[bytes, dict[bytes, Answer]] = defaultdict(dict)
+    found: dict[bytes, dict[bytes, SearchResult]] = defaultdict(dict)
     for job, result in zip(jobs, _run(jobs), strict=True):
         found[job.plan.key] |= result
     for plan, _, _, answers, budget in groups:
@@ -112,7 +114,7 @@ def _solved(batch: ProgramArrays, todo: NDArray[np.intp]) -> list[tuple[Plan, ND
     return [(plan, members, [answers[key] for key in keys]) for plan, members, keys, answers, _ in groups]
 
 
-def _run(jobs: list[_Job]) -> list[dict[bytes, Answer]]:
+def _run(jobs: list[_Job]) -> list[dict[bytes, SearchResult]]:
     """The answers of all jobs; the engine has half of the time that is left, branch and cut the other half."""
 
     def stop() -> None:

@@ -18,7 +18,7 @@ _TABLE = 300_000  # entries of a table of items and capacities up to which it is
 
 
 @dataclass(frozen=True)
-class Rows:
+class TightenedRows:
     """``low ≤ Gz ≤ h`` for 0-1 z, without rows that always hold.
 
     Attributes:
@@ -36,7 +36,7 @@ class Rows:
     capacity: int
 
     @classmethod
-    def of(cls, G: Array, h: Array, low: Array | None = None, slack: float | Array = OPTIMAL) -> Rows:
+    def of(cls, G: Array, h: Array, low: Array | None = None, slack: float | Array = OPTIMAL) -> TightenedRows:
         """From rows (m, n), upper limits (m,) and lower ones, −inf where there are none.
 
         Args:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pear.optimality.rule import OPTIMAL
 from pear.solvers.adapters.batch_arrays import ProgramArrays, row
 from pear.solvers.binary.memory import Bounded
-from pear.solvers.binary.rows import Array, Rows
+from pear.solvers.binary.tightened_rows import Array, TightenedRows
 
 _RECENT = 1000  # decisions among which searches look for a start
 _SPACE, _SHARE = 128 << 20, 32 << 20  # bytes for all plans with their decisions, and for the decisions of one
@@ -22,7 +22,7 @@ _ENTRY = 300  # bytes that a decision takes beside its key
 _FIELDS = ("A", "b", "G", "h", "lb", "ub")
 
 
-class Answer(NamedTuple):
+class SearchResult(NamedTuple):
     """How a search ended: the selection as bits, empty without a proof; what no selection earns more than; how."""
 
     bits: bytes
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class BinaryPlan:
     """One set of constraints, ``z = low + x`` with x of 0 or 1 where a variable is free.
 
     Attributes:
@@ -51,13 +51,13 @@ class Plan:
     J: Array
     upper: Array
     lower: Array
-    rows: Rows
+    rows: TightenedRows
     possible: bool
-    answers: Bounded[Answer] = field(default_factory=lambda: Bounded(_SHARE))
+    answers: Bounded[SearchResult] = field(default_factory=lambda: Bounded(_SHARE))
     recent: dict[bytes, None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, batch: ProgramArrays, i: int) -> Plan:
+    def of(cls, batch: ProgramArrays, i: int) -> BinaryPlan:
         """The plan of sample ``i``, kept from an earlier call where there was one with the same constraints."""
         fields = [np.ascontiguousarray(row(getattr(batch, name), i)) for name in _FIELDS]
         key = b"".join([np.array([x.shape[0] for x in fields]).tobytes(), *(x.tobytes() for x in fields)])
@@ -68,14 +68,14 @@ class Plan:
         return kept
 
     @classmethod
-    def _new(cls, key: bytes, A: Array, b: Array, G: Array, h: Array, lb: Array, ub: Array) -> Plan:
+    def _new(cls, key: bytes, A: Array, b: Array, G: Array, h: Array, lb: Array, ub: Array) -> BinaryPlan:
         low, high = whole_bounds(lb, ub)
         free = np.flatnonzero(high > low)
         J = np.concatenate([A, G])
         fixed = J @ low
         upper, lower = np.concatenate([b, h]) - fixed, np.concatenate([b, np.full(len(h), -np.inf)]) - fixed
         J = J[:, free]
-        return cls(key, low, free, J, upper, lower, Rows.of(J, upper, lower), bool((high >= low).all()))
+        return cls(key, low, free, J, upper, lower, TightenedRows.of(J, upper, lower), bool((high >= low).all()))
 
     def starts(self, values: Array) -> Array | None:
         """(B, k) for each row of ``values`` the best of the decisions found last; None where that would not help."""
@@ -86,7 +86,7 @@ class Plan:
         worth = values.astype(np.float32) @ decisions.T.astype(np.float32)
         return decisions[worth.argmax(1)].astype(np.float64)
 
-    def keep(self, new: dict[bytes, Answer]) -> None:
+    def keep(self, new: dict[bytes, SearchResult]) -> None:
         """Keep answers by the bytes of their values; decisions become the recent ones."""
         for values, answer in new.items():
             self.answers.put(values, answer, len(values) + len(answer.bits) + _ENTRY)
@@ -98,16 +98,16 @@ class Plan:
         _plans.put(self.key, self, 3 * len(self.key) + _ENTRY + self.answers.used)
 
 
-def by_constraints(batch: ProgramArrays, todo: NDArray[np.intp]) -> list[tuple[Plan, NDArray[np.intp]]]:
+def by_constraints(batch: ProgramArrays, todo: NDArray[np.intp]) -> list[tuple[BinaryPlan, NDArray[np.intp]]]:
     """The samples ``todo``, those with the same constraints together."""
     if not len(todo):
         return []
     if batch.shared_matrices and batch.shared_limits:
-        return [(Plan.of(batch, int(todo[0])), todo)]
-    plans: dict[bytes, Plan] = {}
+        return [(BinaryPlan.of(batch, int(todo[0])), todo)]
+    plans: dict[bytes, BinaryPlan] = {}
     members: dict[bytes, list[int]] = defaultdict(list)
     for i in todo.tolist():
-        plan = Plan.of(batch, i)
+        plan = BinaryPlan.of(batch, i)
         plans.setdefault(plan.key, plan)
         members[plan.key].append(i)
     return [(plan, np.array(members[key])) for key, plan in plans.items()]
@@ -129,7 +129,7 @@ def unpacked(bits: Sequence[bytes], k: int) -> NDArray[np.uint8]:
     return np.unpackbits(rows, axis=1, count=k)
 
 
-_plans: Bounded[Plan] = Bounded(_SPACE)
+_plans: Bounded[BinaryPlan] = Bounded(_SPACE)
 
 
 def forget() -> None:

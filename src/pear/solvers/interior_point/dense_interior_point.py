@@ -1,4 +1,4 @@
-"""The built-in solver: a batched primal-dual interior-point method in torch, on CPU and GPU.
+"""The interior point for dense programs: a batched primal-dual interior-point method in torch, on CPU and GPU.
 
 Mehrotra's predictor-corrector on ``min ½xᵀHx + cᵀx, Ax = b, Gx + s = h, lb ≤ x ≤ ub``, in units in which decisions,
 rows and costs have size one. The Newton systems carry a small proximal shift (ρ on x, δ on the equalities), so that
@@ -19,9 +19,9 @@ from pear.compile.cuda_graphs import replay_programs
 from pear.optimality.point import Duals, Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.base import Candidate, empty_candidate
-from pear.solvers.interior_point import graphs
-from pear.solvers.interior_point.newton import Newton, Scaled
-from pear.solvers.interior_point.rows import Rows, pairs_of, peak, rows_of
+from pear.solvers.interior_point import captured_newton
+from pear.solvers.interior_point.newton import Newton, ScaledPrograms
+from pear.solvers.interior_point.scaled_rows import ScaledRows, pairs_of, peak, rows_of
 
 _MAX_ITER = 60
 _RESIZES = 3
@@ -69,9 +69,9 @@ def _solve_at(qp: QuadraticProgram, size: Tensor, tol: float) -> Candidate:
     return Candidate(*_unscaled(qp, rows, size, cost, best), status)
 
 
-def _on_gpu(data: Scaled) -> tuple[Tensor, Tensor]:
+def _on_gpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
     """The best state of each sample and its residual; all go on until the last one is finished."""
-    iterates = graphs.iterates(data)
+    iterates = captured_newton.iterates_for(data)
     iterates.begin()
     done, ahead = 0, _BEFORE
     while done < _MAX_ITER:
@@ -85,8 +85,8 @@ def _on_gpu(data: Scaled) -> tuple[Tensor, Tensor]:
     return iterates.best, iterates.least
 
 
-def _on_cpu(data: Scaled) -> tuple[Tensor, Tensor]:
-    """The same; a look costs nothing, and samples that are finished are left out as soon as they are the most."""
+def _on_cpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
+    """The same on the CPU; finished samples are dropped as soon as they are the majority."""
     iterates = Newton(data)
     iterates.begin()
     best, least, at = iterates.best.clone(), iterates.least.clone(), torch.arange(len(data.c))
@@ -104,13 +104,13 @@ def _on_cpu(data: Scaled) -> tuple[Tensor, Tensor]:
     return best, least
 
 
-def _scaled(qp: QuadraticProgram, rows: Rows, size: Tensor, tol: float) -> tuple[Scaled, Tensor]:
+def _scaled(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: float) -> tuple[ScaledPrograms, Tensor]:
     """Bring decisions and cost to size one; also gives the (B, 1) unit of the cost."""
     H = qp.H.diagonal(dim1=1, dim2=2) if qp.diagonal else qp.H.flatten(1)
     cost = torch.maximum(peak(qp.c) * size, peak(H) * size**2)
     cost = torch.where(cost > 0, cost, 1.0)
     H = H * (size**2 / cost)
-    data = Scaled(
+    data = ScaledPrograms(
         H=H if qp.diagonal else H.view(-1, qp.n, qp.n),
         c=qp.c * size / cost,
         R=rows.R,
@@ -122,7 +122,9 @@ def _scaled(qp: QuadraticProgram, rows: Rows, size: Tensor, tol: float) -> tuple
     return data, cost
 
 
-def _unscaled(qp: QuadraticProgram, rows: Rows, size: Tensor, cost: Tensor, state: Tensor) -> tuple[Tensor, Duals]:
+def _unscaled(
+    qp: QuadraticProgram, rows: ScaledRows, size: Tensor, cost: Tensor, state: Tensor
+) -> tuple[Tensor, Duals]:
     """Points and multipliers in the user's units."""
     x, y, lam, _ = state.split([qp.n, qp.p, qp.m + 2 * qp.n, qp.m + 2 * qp.n], 1)
     unit = cost / size

@@ -1,14 +1,13 @@
-"""The loops of the sparse interior point over its limits, compiled: each goes through memory once."""
+"""Compiled loops of the sparse interior point over its bounds and inequalities."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from pear.solvers.active_set.compile import guarded
-from pear.solvers.linalg.ordering import Array
+from pear.compile.jit import allocating
+from pear.solvers.linalg import Array
 
 
 class Point(NamedTuple):
@@ -24,8 +23,7 @@ class Point(NamedTuple):
     multiplier: Array
 
 
-@guarded
-@njit(nogil=True, error_model="numpy")
+@allocating
 def pull_of_bounds(q: Point, present: Array, off: Array, goal: Array) -> Array:
     """(n,) what the bounds add to the right-hand side of a Newton step.
 
@@ -47,8 +45,7 @@ def pull_of_bounds(q: Point, present: Array, off: Array, goal: Array) -> Array:
     return pull
 
 
-@guarded
-@njit(nogil=True, error_model="numpy")
+@allocating
 def along_limits(q: Point, present: Array, off: Array, goal: Array, dx: Array, dv: Array) -> tuple[Array, Array]:
     """(2n + m,) the changes of distances and multipliers that belong to a Newton step.
 
@@ -71,8 +68,7 @@ def along_limits(q: Point, present: Array, off: Array, goal: Array, dx: Array, d
     return distance, multiplier
 
 
-@guarded
-@njit(nogil=True, error_model="numpy")
+@allocating
 def ratio_test(value: Array, change: Array, longest: float) -> float:
     """The longest step up to ``longest`` that keeps the values positive."""
     for k in range(len(value)):

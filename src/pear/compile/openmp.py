@@ -1,57 +1,30 @@
-"""Compiled code in threads: those that torch computes with, where they can be had, so that nobody else needs a core.
+"""Compiled code in the threads of torch's OpenMP library.
 
 After every operation in threads, torch's OpenMP threads spin for some milliseconds, to be quick when the next one
-comes. Threads of our own would share the cores with them, and take longer to wake. ``GOMP_parallel``, which GNU's,
-LLVM's and Intel's libraries have, runs a function in just these threads.
+comes. Threads of our own would compete with them for the cores, and take longer to wake. ``GOMP_parallel``, which the
+OpenMP libraries of GNU, LLVM and Intel all have, runs a function in just these threads.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
-from functools import cache
-from pathlib import Path
-from threading import Event
 from typing import Any
 
-import torch
 from llvmlite import ir
 from numba.core import types
 from numba.core.cgutils import alloca_once_value, unpack_tuple
 from numba.core.typing.templates import signature
 from numba.extending import intrinsic
 
-from pear.solvers.active_set.compact import Block
+from pear.compile.compact import Block
 
 _ADDRESS, _INTEGER = ir.IntType(8).as_pointer(), ir.IntType(32)
 
-_in_child = Event()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child.set)
 
+def _in_threads(typing: Any, address: Any, threads: Any, function: Any, arguments: Any) -> Any:
+    """Call a compiled function that returns nothing in several threads at once, with the same arguments.
 
-def fork_address() -> int:
-    """The address of ``GOMP_parallel`` in the library that torch uses; 0 where there is none.
-
-    A child process has none of its parent's threads, and the library waits for them in vain.
-    """
-    return 0 if _in_child.is_set() else _address()
-
-
-@cache
-def _address() -> int:
-    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-    if not library.exists():
-        return 0
-    function = getattr(ctypes.CDLL(str(library)), "GOMP_parallel", None)  # looked up in what torch is linked with, too
-    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-def _in_threads(typing: Any, fork: Any, threads: Any, function: Any, arguments: Any) -> Any:
-    """Call a compiled function that returns nothing in all threads of a team at once; in this one alone where it is 1.
-
-    Called in compiled code with the address of ``GOMP_parallel``, the number of threads, the function, and its
-    arguments, the same for all. OpenMP may take fewer threads.
+    Compiled code calls it with the address of ``GOMP_parallel``, the number of threads, the function and its arguments.
+    One thread is the calling one. OpenMP may start fewer threads than it is asked for.
     """
     kinds = tuple(arguments)
     function.get_call_type(typing, kinds, {})
@@ -85,16 +58,16 @@ def _in_threads(typing: Any, fork: Any, threads: Any, function: Any, arguments: 
 in_threads: Any = intrinsic(_in_threads)
 
 
-def _take(typing: Any, turn: Any, place: Any, count: Any) -> Any:
-    """The number at a place, to which ``count`` is added in the same moment: no two threads get the same."""
-    if not isinstance(turn, Block):
+def _fetch_add(typing: Any, array: Any, place: Any, count: Any) -> Any:
+    """The number at a place, to which ``count`` is added in the same moment: no two threads get the same number."""
+    if not isinstance(array, Block):
         return None
 
     def generate(context: Any, builder: Any, call: Any, values: Any) -> Any:
         address = builder.gep(builder.extract_value(values[0], 0), [values[1]], inbounds=True)
         return builder.atomic_rmw("add", address, values[2], "monotonic")
 
-    return signature(types.intp, turn, types.intp, types.intp), generate
+    return signature(types.intp, array, types.intp, types.intp), generate
 
 
-take: Any = intrinsic(_take)
+fetch_add: Any = intrinsic(_fetch_add)

@@ -15,8 +15,8 @@ from pear.optimality.active import guess_active
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.base import Candidate, Start, empty_candidate
-from pear.solvers.interior_point.method import InteriorPoint
-from pear.solvers.linalg.ordering import Array
+from pear.solvers.interior_point.mehrotra import InteriorPoint
+from pear.solvers.linalg import Array
 from pear.solvers.linalg.saddle import SaddlePattern
 
 logger = logging.getLogger("pear")
@@ -46,31 +46,31 @@ def solve(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = No
     return replace(candidate, guess=guess, resume=begun, exhausted=not bool((candidate.status == Status.SOLVED).any()))
 
 
-def _begin(qp: QuadraticProgram, i: int, start: Start | None) -> Interior | None:
+def _begin(qp: QuadraticProgram, i: int, start: Start | None) -> SampleInteriorPoint | None:
     at = torch.tensor([i])
     sample = qp[at]
     warm = start is not None and bool(start.has_start[i])
-    return Interior.of(sample, (start.x[at], start.duals[at]) if start is not None and warm else None)
+    return SampleInteriorPoint.of(sample, (start.x[at], start.duals[at]) if start is not None and warm else None)
 
 
-class Interior:
+class SampleInteriorPoint:
     """The interior point of one sample, in the units of the program.
 
     Inside, rows and columns are equilibrated: neither shifts nor measures may depend on the units of a row or variable.
     """
 
-    def __init__(self, qp: QuadraticProgram, scaled: Scaled, method: InteriorPoint) -> None:
+    def __init__(self, qp: QuadraticProgram, scaled: EquilibratedProgram, method: InteriorPoint) -> None:
         self._qp, self._scaled, self._method = qp, scaled, method
 
     @classmethod
-    def of(cls, qp: QuadraticProgram, start: tuple[Tensor, Duals] | None = None) -> Interior | None:
-        """At its start, for a batch of one; None where its systems would fill up.
+    def of(cls, qp: QuadraticProgram, start: tuple[Tensor, Duals] | None = None) -> SampleInteriorPoint | None:
+        """The method at its start, for a batch of one; None where the factors of its systems would be too large.
 
         Args:
             qp: one program.
             start: a point near the solution and its multipliers, each a batch of one.
         """
-        whole = scaled(qp)
+        whole = equilibrated(qp)
         if not whole.pattern.affordable:
             logger.debug("the systems of the interior point would fill up; name another solver")
             return None
@@ -103,7 +103,7 @@ class Interior:
         return guess_active(self._qp, *self.point, scale=(rows, columns))
 
 
-class Scaled(NamedTuple):
+class EquilibratedProgram(NamedTuple):
     """The matrices with rows and columns brought to size one: x = columns · x', and row k is multiplied by rows[k]."""
 
     pattern: SaddlePattern
@@ -112,21 +112,21 @@ class Scaled(NamedTuple):
     columns: Array
 
 
-def scaled(qp: QuadraticProgram) -> Scaled:
+def equilibrated(qp: QuadraticProgram) -> EquilibratedProgram:
     """The equilibrated matrices of these programs, made once for a problem."""
-    return qp.prepare_once("interior", _analysed)
+    return qp.prepare_once("interior", _equilibrate)
 
 
-def _analysed(qp: QuadraticProgram) -> Scaled:
+def _equilibrate(qp: QuadraticProgram) -> EquilibratedProgram:
     J = sparse.csr_array(sparse.vstack([qp.A.csr, qp.G.csr]))
     H = sparse.csr_array(qp.H.csr)
-    rows, columns = _equilibrated(H, J)
+    rows, columns = _equilibration(H, J)
     by_column = sparse.diags_array(columns)
     H, J = sparse.csr_array(by_column @ H @ by_column), sparse.csr_array(sparse.diags_array(rows) @ J @ by_column)
-    return Scaled(SaddlePattern(H, J), sparse.csc_array(J), rows, columns)
+    return EquilibratedProgram(SaddlePattern(H, J), sparse.csc_array(J), rows, columns)
 
 
-def _equilibrated(H: sparse.csr_array, J: sparse.csr_array) -> tuple[Array, Array]:
+def _equilibration(H: sparse.csr_array, J: sparse.csr_array) -> tuple[Array, Array]:
     """Powers of two that bring the largest entry of every row and column of [H Jᵀ; J 0] near one (Ruiz's iteration)."""
     H, J = sparse.coo_array(abs(H)), sparse.coo_array(abs(J))
     rows, columns = np.ones(J.shape[0]), np.ones(H.shape[0])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.solvers.binary.rows import EXACT, Array, Rows, power_of_two
+from pear.solvers.binary.tightened_rows import EXACT, Array, TightenedRows, power_of_two
 
 Ints = NDArray[np.int64]
 
@@ -18,7 +18,7 @@ _WORK = 300_000_000  # coefficients that a search looks at, node by node, before
 _NODES = 500_000  # nodes that it looks at, at most
 
 
-class Found(NamedTuple):
+class SearchOutcomes(NamedTuple):
     """What became of B programs.
 
     Attributes:
@@ -32,7 +32,7 @@ class Found(NamedTuple):
     outcome: NDArray[np.int8]
 
 
-def nodes_for(rows: Rows) -> Ints:
+def nodes_for(rows: TightenedRows) -> Ints:
     """(1,) how many nodes a search may look at: fewer, where each takes longer."""
     return np.array([max(1, min(_NODES, _WORK // rows.A.size))])
 
@@ -51,27 +51,29 @@ class Search:
             search that runs in another thread is stopped by setting it to 0.
 
     Example:
-        >>> rows = Rows.of(np.array([[3.0, 4.0, 2.0]]), np.array([6.0]))
+        >>> rows = TightenedRows.of(np.array([[3.0, 4.0, 2.0]]), np.array([6.0]))
         >>> Search(np.array([[5.0, 6.0, 3.0]]), rows).run().z
         array([[0., 1., 1.]])
     """
 
-    def __init__(self, value: Array, rows: Rows, start: Array | None = None, budget: Ints | None = None) -> None:
+    def __init__(
+        self, value: Array, rows: TightenedRows, start: Array | None = None, budget: Ints | None = None
+    ) -> None:
         self.values, self.rows, self.start = value, rows, start
         self.budget = nodes_for(rows) if budget is None else budget
 
-    def run(self) -> Found:
+    def run(self) -> SearchOutcomes:
         """The best selections."""
         if self.budget[0] == 0:
             nothing = np.full(self.values.shape, np.nan)
-            return Found(nothing, nothing.sum(1), np.full(len(nothing), SPENT, np.int8))
+            return SearchOutcomes(nothing, nothing.sum(1), np.full(len(nothing), SPENT, np.int8))
         if self.rows.weights is None:
             return self._branch()
         from pear.solvers.binary import dynamic  # numba, which takes a moment to import
 
         weights, capacity = self.rows.weights[None], np.array([self.rows.capacity])
         found = dynamic.fill(self.values, weights, capacity, np.zeros(len(self.values), np.int64))
-        return Found(found.chosen.astype(np.float64), found.best, np.zeros(len(found.best), np.int8))
+        return SearchOutcomes(found.chosen.astype(np.float64), found.best, np.zeros(len(found.best), np.int8))
 
     def unique(self, tie: float) -> NDArray[np.bool_]:
         """(B,) True where ``start``, a best selection, is proven to have no equal, to a relative ``tie``."""
@@ -83,7 +85,7 @@ class Search:
         has_start = np.ones(len(values), bool)
         return self._search(values, np.zeros(len(values)), close, best, has_start)[0] == PROVEN
 
-    def _branch(self) -> Found:
+    def _branch(self) -> SearchOutcomes:
         scale = power_of_two(np.abs(self.values).max(1, initial=0.0))
         values = np.ascontiguousarray(self.values / scale[:, None])
         units, close = self._units(scale), _rounding(values)
@@ -99,7 +101,9 @@ class Search:
             outcome[again], most[again] = self._search(values[again], units[again], close[again], part, no_start)
             chosen[again] = part
         proven = outcome == PROVEN
-        return Found(np.where(proven[:, None], chosen, np.nan), np.where(proven, most * scale, np.nan), outcome)
+        return SearchOutcomes(
+            np.where(proven[:, None], chosen, np.nan), np.where(proven, most * scale, np.nan), outcome
+        )
 
     def _search(
         self, values: Array, units: Array, close: Array, best: NDArray[np.int8], has_start: NDArray[np.bool_]
@@ -108,7 +112,7 @@ class Search:
         from pear.solvers.binary import branch, dictionary  # numba again
 
         A, most, outcome = self.rows.A, np.empty(len(values)), np.empty(len(values), np.int8)
-        samples = branch.Samples(values, units, close, has_start, best, most, outcome)
+        samples = branch.SearchBatch(values, units, close, has_start, best, most, outcome)
         limits = branch.Limits(A, self.rows.b, self.rows.width, self.budget)
         branch.search_all(samples, limits, dictionary.new_tree(*A.shape), dictionary.new_work(*A.shape))
         return outcome, most

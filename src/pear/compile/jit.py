@@ -1,0 +1,183 @@
+"""The decorators of all compiled functions, and the message that says when something is compiled.
+
+``entry`` decorates a function that Python calls, ``inner`` one that only compiled functions call. The other names are
+for the bodies of compiled functions: ``refer`` (the address of a tuple of arrays), ``span`` (a fast ``range``),
+``floor``, ``call_address``, ``in_threads`` and ``fetch_add``. They come from the modules that use private parts of
+numba, or from ``pear.compile.plain``; see ``pear.compile``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import event
+
+from pear.compile.cache import discard_if_stale
+
+logger = logging.getLogger("pear")
+
+TRIED = ((0, 68), (0, 68))
+"""The oldest and the newest version of numba whose private parts have been tried."""
+
+
+def _uses_private_parts() -> bool:
+    """True where the modules on private parts of numba can be imported and are wanted."""
+    if os.environ.get("PEAR_PLAIN_NUMBA") == "1" or not TRIED[0] <= numba.version_info.short <= TRIED[1]:
+        return False
+    try:
+        from pear.compile import compact, linking, openmp  # noqa: F401
+    except (ImportError, AttributeError) as error:
+        logger.warning("numba %s lacks a part that pear uses (%s): compiling takes longer", numba.__version__, error)
+        return False
+    return True
+
+
+PRIVATE = _uses_private_parts()
+"""Whether kernels are compiled with private parts of numba."""
+
+# Sums may be taken in any order, so that they run in parallel lanes; NaN and infinity keep their meaning.
+_ANY_ORDER = frozenset({"reassoc", "contract", "nsz"})
+# Division by zero gives NaN or infinity instead of an exception.
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_ENTRY, _INNER = dict(_OPTIONS), dict(_OPTIONS)
+
+if PRIVATE:
+    from pear.compile.compact import address_of, call_address, floor, refer, span
+    from pear.compile.linking import EntryCompiler, InnerCompiler
+    from pear.compile.openmp import fetch_add, in_threads
+
+    _ENTRY |= {"pipeline_class": EntryCompiler, "no_cfunc_wrapper": True}
+    _INNER |= {"pipeline_class": InnerCompiler, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
+else:
+    from pear.compile.plain import (  # type: ignore[assignment]
+        address_of,
+        call_address,
+        fetch_add,
+        floor,
+        in_threads,
+        refer,
+        span,
+    )
+
+__all__ = [
+    "PRIVATE",
+    "address_of",
+    "allocating",
+    "cached",
+    "call_address",
+    "entry",
+    "fetch_add",
+    "floor",
+    "in_threads",
+    "inner",
+    "notice",
+    "refer",
+    "sources_of",
+    "span",
+]
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def inner(function: Any, any_order: bool = True) -> Any:
+    """Compile a function that only compiled functions call; its code is cached as part of theirs.
+
+    Args:
+        function: the function to compile.
+        any_order: whether sums may be taken in any order.
+    """
+    return numba.njit(fastmath=_fastmath(any_order), **_INNER)(function)
+
+
+def entry(function: Any, any_order: bool = True) -> Any:
+    """Compile a function that Python calls, and keep the result on disk for as long as the sources are the same."""
+    return cached(numba.njit(fastmath=_fastmath(any_order), **_ENTRY)(function))
+
+
+def allocating(function: Any) -> Any:
+    """Compile a function that Python calls and that returns new arrays, and keep the result on disk."""
+    return cached(numba.njit(**_OPTIONS)(function))
+
+
+def _fastmath(any_order: bool) -> Any:
+    return set(_ANY_ORDER) if any_order else False
+
+
+def cached(dispatcher: Any) -> Any:
+    """Keep a compiled function on disk until one of its sources changes, and say so when it is compiled."""
+    notice.watch(dispatcher)
+    try:
+        dispatcher.enable_caching()
+    except RuntimeError as error:  # no directory can be written to; the message at the next compilation says so
+        logger.debug("%s", error)
+    else:
+        _discard_once(sources_of(dispatcher.py_func), Path(dispatcher.stats.cache_path))
+    return dispatcher
+
+
+def sources_of(function: Any) -> tuple[Path, ...]:
+    """The packages and files whose text ends up in the machine code of an entry point."""
+    own = Path(inspect.getfile(function)).resolve().parent
+    shared = (_PACKAGE / "compile", _PACKAGE / "solvers", _PACKAGE / "optimality" / "rule.py")
+    return shared if own.is_relative_to(_PACKAGE / "solvers") else (*shared, own)
+
+
+_discard_once = cache(discard_if_stale)
+
+
+class CompilationNotice(event.Listener):
+    """Tells the user, once in a process, that kernels are being compiled because the cache has none.
+
+    Attributes:
+        compiled: names of the functions that were compiled in this process.
+        silent: True where nothing is said.
+    """
+
+    def __init__(self) -> None:
+        self.compiled: list[str] = []
+        self.silent = False
+        self._watched: set[Any] = set()
+
+    def watch(self, dispatcher: Any) -> None:
+        """Report compilations of this function."""
+        self._watched.add(dispatcher.py_func)
+
+    def on_start(self, happening: event.Event) -> None:
+        """Say that kernels are compiled, how long it takes, where the result is kept, and how to do it ahead."""
+        dispatcher = happening.data["dispatcher"]
+        if dispatcher.py_func not in self._watched:
+            return
+        self.compiled.append(dispatcher.py_func.__name__)
+        if not self.silent:
+            self.silent = True
+            logger.warning("%s", message(dispatcher.stats.cache_path))
+
+    def on_end(self, happening: event.Event) -> None:
+        """Do nothing; the interface asks for it."""
+
+
+def message(cache_path: str | None) -> str:
+    """What a user is told who has to wait.
+
+    Args:
+        cache_path: directory of the cache, or None where there is none.
+    """
+    if cache_path is None:
+        return (
+            "pear compiles its solvers, which takes 10 to 20 s, and will do so again in every process: no directory "
+            "for the result can be written to; set the environment variable NUMBA_CACHE_DIR to one that can"
+        )
+    return (
+        f"pear compiles its solvers, once, which takes 10 to 20 s; the result is kept in {cache_path} "
+        "(the command 'pear compile' does this ahead)"
+    )
+
+
+notice = CompilationNotice()
+event.register("numba:compile", notice)
