@@ -159,7 +159,15 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_bench_passes_where_every_goal_is_met(run: Run, benchmark: dict[str, Any], tmp_path: Path) -> None:
     result = run(
-        "bench", "exactness", "--solvers", "pear, osqp", "--quick", "--seed", "3", "--out", tmp_path / "a" / "b.json"
+        "bench",
+        "exactness",
+        "--solvers",
+        "interior-point, osqp",
+        "--quick",
+        "--seed",
+        "3",
+        "--out",
+        tmp_path / "a" / "b.json",
     )
     assert result.exit_code == 0, result.output
     assert benchmark["asked"] == (["interior-point", "osqp"], True, 3)

@@ -445,7 +445,7 @@ def test_unknown_name_within_qpsolvers() -> None:
 
 
 def test_wrong_kind() -> None:
-    able = "active-set, pear, clarabel, daqp, piqp, osqp"
+    able = "active-set, interior-point, clarabel, daqp, piqp, osqp"
     message = f"solver 'highs' solves problems of kind lp and milp, not qp: use one of {able}"
     with pytest.raises(UnknownSolverError, match=message):
         check(get("highs"), "qp")
