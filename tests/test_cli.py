@@ -186,7 +186,7 @@ def test_bench_fails_where_a_goal_is_missed(run: Run, benchmark: dict[str, Any],
     result = run("bench", "exactness")
     assert result.exit_code == 1
     assert "1 of 2 rows miss a goal" in result.stderr
-    assert [line.split()[-1] for line in result.stdout.splitlines() if "pear" in line] == ["good", "missed"]
+    assert [line.split()[-1] for line in result.stdout.splitlines() if "interior-point" in line] == ["good", "missed"]
 
 
 def test_bench_fails_where_nothing_was_measured(run: Run, benchmark: dict[str, Any]) -> None:
