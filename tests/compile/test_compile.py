@@ -143,7 +143,7 @@ def run_both_ways(code: str, tmp_path: Path) -> tuple[str, str]:
         environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / str(private))}
         environment |= {} if private else {"PEAR_PLAIN_NUMBA": "1"}
         command = [sys.executable, "-c", code.format(private=private)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1500, check=True, env=environment)
         printed.append(done.stdout)
     return printed[0], printed[1]
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 import pear
 from pear.cli.app import app
 from pear.errors import PearError, ProblemError
-from pear_lab.benchmarks import gradient, integers, memory, plain_loop, scaling, training
+from pear_lab.benchmarks import gradient, integers, memory, plain_loop, scaling, sparse_solvers, training
 from pear_lab.benchmarks.evaluation import summarize
 from pear_lab.benchmarks.gradient import ratio
 from pear_lab.benchmarks.instances import Instances
@@ -640,7 +640,12 @@ def test_scaling_compares_sources_of_candidates() -> None:
     rows: list[scaling.ScalingRow] = []
     settings = scaling.ScalingSettings(grids=(3,), qps=(20,), solvers=("interior-point", "piqp"), repeats=1)
     scaling.run(settings, Callbacks(rows.append))
-    assert [row.line for row in rows] == ["grid, interior-point", "grid, piqp", "sparse QP, interior-point", "sparse QP, piqp"]
+    assert [row.line for row in rows] == [
+        "grid, interior-point",
+        "grid, piqp",
+        "sparse QP, interior-point",
+        "sparse QP, piqp",
+    ]
     assert all(row.kkt_residual < 1e-9 for row in rows)
     assert [line.name.split(":")[0] for line in scaling.series(rows)] == [row.line for row in rows]
 
@@ -770,3 +775,15 @@ def test_gradients_are_measured_on_a_gpu() -> None:
     )
     assert [row.who for row in rows] == OURS
     assert all(row.error_largest < 1e-8 and row.compared for row in rows)
+
+
+def test_sparse_solvers_reach_the_same_accuracy_on_every_structure() -> None:
+    rows: list[sparse_solvers.SparseSolverRow] = []
+    settings = sparse_solvers.SparseSolverSettings(scale=0.1, solvers=("interior-point", "clarabel"), repeats=1)
+    sparse_solvers.run(settings, Callbacks(rows.append))
+    assert {(row.structure, row.solver) for row in rows} == {
+        (structure, solver) for structure in sparse_solvers.STRUCTURES for solver in settings.solvers
+    }
+    assert max(row.kkt_residual for row in rows) < 1e-9
+    assert len(sparse_solvers.tables(rows)[0].rows) == len(rows)
+    assert [line.name for line in sparse_solvers.series(rows)] == list(settings.solvers)
