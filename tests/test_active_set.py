@@ -402,7 +402,7 @@ def test_limits_hand_over_quietly(
     case = ZOO["knapsack"]
     expected = pear.solve(case.problem, case.cost, case.smoothing).x
     monkeypatch.setattr(batch, limit, 0)
-    assert Decider(case.problem, "auto").one_pass is None
+    assert Decider(case.problem, "auto").fused is None
     found = pear.solve(case.problem, case.cost, case.smoothing)
     assert not caplog.records
     torch.testing.assert_close(found.x, expected, rtol=1e-10, atol=1e-11)
@@ -528,4 +528,4 @@ def test_nothing_is_kept_without_keys() -> None:
     for _ in range(2):
         loss(case.cost, case.true)
     assert loss.reused == 0
-    assert Decider(case.problem, "osqp").one_pass is None
+    assert Decider(case.problem, "osqp").fused is None

@@ -15,9 +15,9 @@ import pear
 from pear.decisions.solve import solve_verified
 from pear.optimality.active import guess_active
 from pear.optimality.point import Duals
-from pear.sensitivity.projection import add_normal
 from pear.sensitivity.reduced import ReducedKKT
 from pear.solvers import available
+from pear.solvers.fused import add_normal
 from zoo import LINEAR, ZOO, Arrays, Planted, arrays, jacobian, projection, solution_kkt, tight
 
 INF = float("inf")

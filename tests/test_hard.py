@@ -15,9 +15,9 @@ from scipy.optimize import linprog
 import pear
 from pear.bench.hard import Instance, as_problem, hard_instances
 from pear.bench.program import kkt_residual, programs
-from pear.decisions import one_pass
 from pear.problem.nonzeros import on_nonzeros
 from pear.problem.sparse import SparseProgram
+from pear.solvers.active_set import compiled_pass
 from pear.solvers.active_set import solve as active_set
 from pear.solvers.interior_point.method import InteriorPoint
 from pear.solvers.registry import Backend
@@ -218,7 +218,7 @@ def test_the_compiled_pass_leaves_what_its_solver_leaves(
         raise BegunError
 
     for name in ("solve", "regret"):
-        monkeypatch.setattr(one_pass.compiled, name, begun)
+        monkeypatch.setattr(compiled_pass.compiled, name, begun)
     layer, loss = pear.DecisionLayer(problem, smoothing), pear.PEARLoss(problem, smoothing, guidance=0.0, injection=0.1)
     for call in (lambda: layer(cost, keys=[0]), lambda: loss(cost, 2 * cost.detach(), keys=[0])):
         for _ in range(2):

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.gpu_pass import GPUPass
-from pear.decisions.one_pass import OnePass
 from pear.decisions.solve import solve_verified
-from pear.decisions.warm_starts import Table, WarmStarts, fingerprint, rows_of
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.problem import Problem
+from pear.problem.keys import rows_of
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start
+from pear.solvers.fused import FusedPass
 from pear.solvers.registry import choose, get
+from pear.solvers.warm_starts import SampleTable, WarmStarts, fingerprint
 
 _ROWS = "constraints"
 
@@ -39,12 +39,10 @@ class Decider:
         self.starts = WarmStarts()
 
     @cached_property
-    def one_pass(self) -> OnePass | GPUPass | None:
-        """The pass over a whole batch, compiled or on a GPU, where solver and problem allow it."""
+    def fused(self) -> FusedPass | None:
+        """The solver's pass over a whole batch, where it has one that takes the problem."""
         row = choose("qp") if self.solver == "auto" else get(self.solver)
-        if row.one_pass and OnePass.supports(self.problem):
-            return OnePass(self.problem, self.starts)
-        return GPUPass(self.problem, row.name) if row.one_pass and GPUPass.supports(self.problem) else None
+        return row.fused_pass(self.problem, self.starts)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on with what ``starts.state()`` has saved.
@@ -53,9 +51,9 @@ class Decider:
             DataError, KeyError, TypeError, ValueError: it is something else.
         """
         self.starts = WarmStarts.from_state(state)
-        self.__dict__.pop("one_pass", None)  # which has the store that was here
-        if isinstance(self.one_pass, OnePass):
-            self.one_pass.load_table()
+        self.__dict__.pop("fused", None)  # the old pass holds the old store
+        if self.fused is not None:
+            self.fused.restore()
 
     def locked(self, keys: list[Hashable] | None) -> AbstractContextManager[Any]:
         """Held while samples with keys are decided, so that several threads may share a loss."""
@@ -149,7 +147,7 @@ class Decider:
 
     def _starts(
         self, name: str, cost: Tensor, keys: list[Hashable], fields: dict[str, Any]
-    ) -> tuple[Table[Start], Any]:
+    ) -> tuple[SampleTable[Start], Any]:
         slots, n = self.starts.slots(keys), self.problem.n
         sides = (getattr(self.problem, side) if fields.get(side) is None else fields[side] for side in ("b", "h"))
         p, m = (0 if side is None else torch.as_tensor(side).shape[-1] for side in sides)
@@ -172,6 +170,6 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _rows(table: Table[Start], slots: Any) -> Start:
+def _rows(table: SampleTable[Start], slots: Any) -> Start:
     rows: Start = table.rows[torch.from_numpy(slots).to(table.rows.x.device)]
     return rows

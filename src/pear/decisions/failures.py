@@ -17,11 +17,12 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.optimality.certificate import proves_infeasible, proves_unbounded
+from pear.optimality.curvature import is_definite
 from pear.optimality.point import Duals, Status
 from pear.optimality.rule import RANK, ROUNDOFF
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
-from pear.sensitivity.curvature import is_definite, singular
+from pear.sensitivity.curvature import singular
 from pear.sensitivity.uniqueness import linear_program, sample_row
 from pear.solvers import time_limit
 from pear.solvers.adapters.arrays import stack

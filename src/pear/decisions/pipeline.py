@@ -21,6 +21,7 @@ from pear.decisions.failures import known_infeasible, name_failures
 from pear.decisions.guesses import Guesses
 from pear.decisions.repair import Repaired, repair, sharpened
 from pear.optimality.active import guess_active, tight_constraints
+from pear.optimality.curvature import is_convex
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.optimality.residual import kkt_residual
 from pear.optimality.screen import screen
@@ -29,7 +30,7 @@ from pear.problem.canonical import QuadraticProgram
 from pear.problem.nonzeros import on_nonzeros
 from pear.problem.replay import replay_programs
 from pear.problem.sparse import SparseProgram
-from pear.sensitivity.curvature import is_convex, least_curvature
+from pear.sensitivity.curvature import least_curvature
 from pear.sensitivity.systems import ReducedSystems, SparseSystems, in_threads, reduced_systems
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Candidate, Projector, Start

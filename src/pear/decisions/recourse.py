@@ -19,13 +19,13 @@ from pear.decisions.decider import Decider
 from pear.decisions.smoothing import Smoothing, settle
 from pear.decisions.solution import Solution
 from pear.decisions.solve import as_solution, check_smoothing, fail, logger, solve, solve_verified
-from pear.decisions.warm_starts import rows_of
 from pear.optimality.point import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Projection
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.constraint_map import own_sides
 from pear.problem.elastic import curved, nearest
+from pear.problem.keys import rows_of
 from pear.sensitivity.projection import project
 from pear.sensitivity.verified import Verified
 from pear.solvers.base import Start

@@ -11,13 +11,14 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor, nn
 
 from pear.decisions.solve import solve
-from pear.decisions.warm_starts import WarmStarts, as_keys, fingerprint, rows_of
 from pear.errors import ProblemError
 from pear.losses.eager import eager
 from pear.losses.regret import check_pair
 from pear.problem import CostMap, Model, Problem
 from pear.problem.convert import as_batch
+from pear.problem.keys import as_keys, rows_of
 from pear.problem.model import shown, unwrap
+from pear.solvers.warm_starts import WarmStarts, fingerprint
 
 Result = TypeVar("Result")
 
@@ -68,7 +69,7 @@ class DecisionLoss(nn.Module):
         predicted, true = as_batch(predicted), as_batch(true)
         check_pair(predicted, true)
         true = true.detach().to(predicted)
-        ids = None if keys is None else as_keys(keys, len(predicted))
+        ids = as_keys(keys, len(predicted))
         if self._cost_map is not None:
             predicted, true = self._cost_map(predicted, ids), self._cost_map(true, ids)
         value = self.value(predicted, true, ids)
@@ -128,7 +129,7 @@ class DecisionLoss(nn.Module):
             slots, mark = self.starts.slots(ids), fingerprint(true, 0.0)
             name, n = f"best, {true.dtype}, {true.device}", true.shape[1]
             kept = self.starts.table(name, lambda size: true.new_zeros(size, n))
-            known: Tensor | None = kept.answer(slots, mark)
+            known: Tensor | None = kept.exact_rows(slots, mark)
             if known is None:
                 known = self.decide(true, ids)
                 kept.put(slots, known, mark)

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.regrets import RegretCall, Regrets
 from pear.errors import ProblemError
 from pear.problem.canonical import matvec
+from pear.solvers.fused import RegretCall, Regrets
 
 DECAY = 0.995
 """What α is multiplied by after every step: it halves in 138 steps, and leaves the exact gradient of regret."""

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from pear.decisions.decider import Decider
-from pear.decisions.regrets import RegretCall, Regrets
 from pear.decisions.solution import described, worst_residual
 from pear.sensitivity.verified import Verified
+from pear.solvers.fused import RegretCall, Regrets
 
 
 @dataclass(repr=False)

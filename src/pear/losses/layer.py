@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 
 from pear.decisions.recourse import Values
-from pear.decisions.regrets import Decided
 from pear.decisions.solve import OnFailure, fail
-from pear.decisions.warm_starts import as_keys, check_rows
 from pear.errors import ProblemError
 from pear.losses.eager import eager
 from pear.losses.module import DecisionModule
 from pear.problem import Model, Problem
 from pear.problem.canonical import matvec, tmatvec
 from pear.problem.convert import as_batch
+from pear.problem.keys import as_keys
 from pear.problem.problem import FIELDS
 from pear.sensitivity.projection import project_any, require_unique
 from pear.sensitivity.verified import Verified
+from pear.solvers.fused import FusedDecisions
 
 
 class DecisionLayer(DecisionModule):
@@ -93,8 +93,7 @@ class DecisionLayer(DecisionModule):
             (B, n) decisions in the dtype of ``cost``.
         """
         cost = as_batch(cost)
-        ids = None if keys is None else as_keys(keys, len(cost))
-        check_rows(self.problem, ids)
+        ids = as_keys(keys, len(cost), self.problem)
         fields: dict[str, Any] = dict(zip(FIELDS, (Q, A, b, G, h, lb, ub), strict=True))
         given = {name: value for name, value in fields.items() if value is not None}
         if self.recourse_model is not None:
@@ -107,12 +106,12 @@ class DecisionLayer(DecisionModule):
         # The backward pass is about these, whatever is assigned later.
         decider, problem = self.decider, self.decider.problem
         with decider.locked(ids):
-            solved: Verified | Decided | None = None
-            if decider.one_pass is not None and not by_rows:  # whose derivatives need the reduced systems
-                solved = decider.one_pass.decide(cost.detach(), lam, ids, given)
+            solved: Verified | FusedDecisions | None = None
+            if decider.fused is not None and not by_rows:  # whose derivatives need the reduced systems
+                solved = decider.fused.decide(cost.detach(), lam, ids, given)
             if solved is None:
                 solved = decider.solve(cost.detach(), lam, ids, **given)
-        if isinstance(solved, Decided):
+        if isinstance(solved, FusedDecisions):
             self.status = torch.zeros(len(cost), dtype=torch.int8, device=solved.x.device)
         else:
             self.status = solved.status
@@ -157,7 +156,7 @@ class _Decision(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        solved: Verified | Decided,
+        solved: Verified | FusedDecisions,
         verified: Callable[[], Verified],
         sign: int,
         cost: Tensor,
@@ -165,7 +164,7 @@ class _Decision(torch.autograd.Function):
     ) -> Tensor:
         ctx.solved, ctx.verified, ctx.sign = solved, verified, sign
         ctx.inputs = [(t.dtype, tuple(t.shape)) if isinstance(t, Tensor) else None for t in (cost, *fields)]
-        if isinstance(solved, Decided):
+        if isinstance(solved, FusedDecisions):
             return solved.x.to(cost.dtype, copy=True)
         return torch.where(solved.solved[:, None], solved.x, 0.0).to(cost.dtype)
 
@@ -173,7 +172,7 @@ class _Decision(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         by_rows = any(ctx.needs_input_grad[5:])
-        compiled, found = isinstance(ctx.solved, Decided), None
+        compiled, found = isinstance(ctx.solved, FusedDecisions), None
         if compiled:
             found = _compiled_derivatives(ctx.solved, ctx.sign, up.double())
         if found is None:
@@ -185,7 +184,7 @@ class _Decision(torch.autograd.Function):
         return (None, None, None, *grads, *[None] * (len(ctx.inputs) - len(grads)))
 
 
-def _compiled_derivatives(decided: Decided, sign: int, w: Tensor) -> list[Any] | None:
+def _compiled_derivatives(decided: FusedDecisions, sign: int, w: Tensor) -> list[Any] | None:
     """Those by cost and Q, which the compiled projection gives; None where some decision may not be unique."""
     p, z = decided.project(w), decided.x
     if p is None:

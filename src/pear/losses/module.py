@@ -11,9 +11,9 @@ from pear.decisions.decider import Decider
 from pear.decisions.recourse import RecourseDecider, choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing
 from pear.decisions.solve import OnFailure, check_on_failure, check_smoothing, check_solver, choose_smoothing
-from pear.decisions.warm_starts import as_keys
 from pear.problem import CostMap, Model, Problem
 from pear.problem.convert import as_batch
+from pear.problem.keys import as_keys
 from pear.problem.model import plain_of, recourse_model, shown
 
 
@@ -118,7 +118,7 @@ class DecisionModule(nn.Module):
         own = self.problem.batch if self._cost_map is None else self._cost_map.batch or self.problem.batch
         if keys is None and own is not None:
             keys = range(len(costs))
-        ids = None if keys is None else as_keys(keys, len(costs))
+        ids = as_keys(keys, len(costs))
         unsettled = self._chosen is None
         if self.recourse_model is None:
             chosen = self.settled(self.costs(costs, ids), ids)

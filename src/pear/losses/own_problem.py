@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from pear.decisions.solve import solve
-from pear.decisions.warm_starts import rows_of
 from pear.errors import ProblemError
 from pear.losses.vertices import adjacent_vertices
 from pear.problem import Model, Problem
+from pear.problem.keys import rows_of
 from pear.problem.model import unwrap
 
 

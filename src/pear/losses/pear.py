@@ -9,9 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pear.decisions.regrets import RegretCall, Regrets
 from pear.decisions.solve import OnFailure, fail
-from pear.decisions.warm_starts import as_keys, check_rows
 from pear.errors import NotUniqueError, ProblemError
 from pear.losses.eager import eager
 from pear.losses.guided import DECAY, GuidedRegret, check_guidance
@@ -22,7 +20,9 @@ from pear.losses.regret import check_injection, check_pair, gradient_error, regr
 from pear.optimality.point import Status
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch
+from pear.problem.keys import as_keys
 from pear.sensitivity.projection import inject_normal, project
+from pear.solvers.fused import RegretCall, Regrets
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -54,8 +54,6 @@ class PEARLoss(DecisionModule):
         samples, reused: totals since construction.
         seconds: time spent so far on solving ("solve") and on projecting ("gradient"). Where the compiled method does
             both in one pass, all of it counts as "solve".
-        profile: False; set to True to have that pass told apart, into "solve", "verify" and "project". That takes a
-            second look at every batch, so that it is for benchmarks.
 
     Example:
         >>> import torch, pear
@@ -88,7 +86,6 @@ class PEARLoss(DecisionModule):
         self.last: LastCall | None = None
         self.samples = self.reused = 0
         self.seconds = {"solve": 0.0, "gradient": 0.0}
-        self.profile = False
 
     @property
     def guidance(self) -> float:
@@ -159,8 +156,7 @@ class PEARLoss(DecisionModule):
         """The same with what happened in the call, which ``last`` keeps only until the next one."""
         predicted, true = as_batch(predicted), as_batch(true)
         check_pair(predicted, true)
-        ids = None if keys is None else as_keys(keys, len(predicted))
-        check_rows(self.problem, ids)
+        ids = as_keys(keys, len(predicted), self.problem)
         if self.recourse_model is not None:
             return regret_with_recourse(self, predicted, true, ids, Q if true_Q is None else true_Q)
         predicted, true = self.costs(predicted, ids), self.costs(true, ids)
@@ -176,7 +172,15 @@ class PEARLoss(DecisionModule):
         curvature = None if Q is None else Q.detach()
         true_curve = curvature if true_Q is Q else true_Q.detach() if _requires_grad(true_Q) else true_Q
         call = RegretCall(
-            predicted.detach(), true.detach(), lam, self.injection, ids, curvature, true_curve, guidance=self._alpha
+            predicted.detach(),
+            true.detach(),
+            lam,
+            self.injection,
+            ids,
+            curvature,
+            true_curve,
+            shares_curvature=Q is not None and true_Q is Q,
+            guidance=self._alpha,
         )
         with self.decider.locked(ids):
             known = self._known_failures(call)
@@ -213,7 +217,7 @@ class PEARLoss(DecisionModule):
     ) -> tuple[Regrets, int | None]:
         """The same for the samples that are not known to fail; no solver sees the others."""
         rest = ((known[0] == 0) & (known[1] == 0)).nonzero()[:, 0]
-        parts = no_regrets(*known, self.problem.n)
+        parts = Regrets.of_failures(*known, self.problem.n)
         try:
             if len(rest):
                 parts.put(rest, self._regrets(call.only(rest), wanted)[0])
@@ -235,11 +239,11 @@ class PEARLoss(DecisionModule):
         Returns:
             The regrets, and how many of them are good, where that is known without looking.
         """
-        if self.decider.one_pass is None:
+        if self.decider.fused is None:
             return None
         began = time.perf_counter()
-        found = self.decider.one_pass.regret(call)
-        self._count(time.perf_counter() - began, call)
+        found = self.decider.fused.regret(call)
+        self.seconds["solve"] += time.perf_counter() - began
         if found is None:
             return None
         parts, left = found
@@ -252,16 +256,6 @@ class PEARLoss(DecisionModule):
         except NotUniqueError:
             return None  # step by step for the whole batch, which knows the samples' own numbers
         return parts, None
-
-    def _count(self, seconds: float, call: RegretCall) -> None:
-        """Book the time of the one pass: all under "solve", or, to order, in parts that are timed afterwards."""
-        phases = None
-        if self.profile and self.decider.one_pass is not None:
-            phases = self.decider.one_pass.time_phases(call)
-        for name, part in zip(("verify", "project"), phases or (), strict=False):
-            self.seconds[name] = self.seconds.get(name, 0.0) + min(part, seconds)
-            seconds -= min(part, seconds)
-        self.seconds["solve"] += seconds
 
     def _step_by_step(self, call: RegretCall, wanted: bool) -> Regrets:
         """Solve both problems, compare, project: for every device and solver, with a status for every sample."""
@@ -328,21 +322,3 @@ class PEARLoss(DecisionModule):
 
 def _requires_grad(value: Any) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
-
-
-def no_regrets(status: Tensor, true_status: Tensor, n: int) -> Regrets:
-    """Samples with these statuses (B,), and zeros for everything else: what a failed sample has."""
-    wide = torch.zeros(len(status), n, dtype=torch.float64, device=status.device)
-    never = torch.zeros_like(status, dtype=torch.bool)
-    return Regrets(
-        value=wide[:, 0].clone(),
-        exact=wide,
-        injected=wide.clone(),
-        x=wide.clone(),
-        best=wide.clone(),
-        status=status.clone(),
-        true_status=true_status.clone(),
-        kkt_residual=torch.full_like(wide[:, 0], torch.nan),
-        reused=never,
-        repaired=never.clone(),
-    )

@@ -22,17 +22,17 @@ import torch
 from torch import Tensor
 
 from pear.decisions.recourse import Forecast, Realised, RecourseDecider, Values
-from pear.decisions.regrets import RegretCall, Regrets
 from pear.decisions.solve import fail
-from pear.decisions.warm_starts import rows_of
 from pear.errors import ProblemError
 from pear.losses.layer import derivatives
 from pear.losses.regret import regret_of_program
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.elastic import Elastic
+from pear.problem.keys import rows_of
 from pear.sensitivity.projection import inject_normal, project
 from pear.solvers.base import Start
+from pear.solvers.fused import RegretCall, Regrets
 
 if TYPE_CHECKING:
     from pear.losses.last_call import LastCall

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from pear.decisions.recourse import RecourseDecider, decided
 from pear.decisions.solve import fail, solve
-from pear.decisions.warm_starts import rows_of
 from pear.problem import Model
 from pear.problem.canonical import matvec
+from pear.problem.keys import rows_of
 
 
 class RecourseOutcome:

@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from torch import Tensor
 
+from pear.optimality.curvature import is_singular
 from pear.optimality.rule import INDEFINITE
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
@@ -17,43 +18,14 @@ from pear.problem.sparse import SparseProgram
 if TYPE_CHECKING:
     from pear.solvers.linalg.saddle import Saddle, SaddlePattern
 
-_COARSE = 1e-6  # rounding of a float32 factorisation for each row, with a margin
 _LANCZOS = 1e-6  # an estimate of the least eigenvalue below this, relative to H, may be zero
-
-
-def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
-    """(B or 1,) bool: ``sign·Q + smoothing·I`` is certainly positive definite.
-
-    Half the work of being sure of the opposite, too: what a coarser type can factor, after a shift by more than its own
-    rounding errors.
-    """
-    diagonal = sign * Q.diagonal(dim1=1, dim2=2) + smoothing
-    top = diagonal.amax(1, keepdim=True)  # which no entry of a definite matrix exceeds
-    coarse = Q.float() if sign > 0 else -Q.float()
-    coarse.diagonal(dim1=1, dim2=2).copy_(diagonal - _COARSE * Q.shape[1] * top)
-    return torch.linalg.cholesky_ex(coarse.nan_to_num()).info == 0
-
-
-def is_convex(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
-    """(B or 1,) bool: ``sign·Q + smoothing·I`` is positive semidefinite up to rounding."""
-    convex = is_definite(Q, sign, smoothing)
-    rest = (~convex).nonzero()[:, 0]
-    if len(rest):
-        lifted = sign * Q[rest]
-        top = lifted.abs().amax((1, 2))
-        lift = smoothing + INDEFINITE * torch.where(top > 0, top, torch.ones_like(top))
-        lifted.diagonal(dim1=1, dim2=2).add_(lift[:, None])
-        convex[rest] = torch.linalg.cholesky_ex(lifted.nan_to_num()).info == 0
-    return convex
 
 
 def singular(qp: QuadraticProgram) -> Tensor:
     """(B or 1,) bool: H is not positive definite."""
     if isinstance(qp, SparseProgram) and not qp.diagonal:
         return torch.tensor([least_curvature(qp) <= 0])
-    if qp.diagonal:
-        return (qp.H.diagonal(dim1=1, dim2=2) <= 0).any(1)
-    return torch.linalg.cholesky_ex(qp.H).info > 0
+    return is_singular(qp)
 
 
 def inverse_times(qp: QuadraticProgram, e: Tensor) -> Tensor:

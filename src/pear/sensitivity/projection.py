@@ -7,13 +7,14 @@ from torch import Tensor
 
 from pear.errors import NotUniqueError, SolveError, listed
 from pear.optimality.point import Status
-from pear.optimality.rule import NEGLIGIBLE, PROJECTED
+from pear.optimality.rule import PROJECTED
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.sparse import SparseProgram
 from pear.sensitivity.curvature import inverse_times, singular
 from pear.sensitivity.systems import reduced_systems
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified import Verified
+from pear.solvers.fused import add_normal
 
 
 def project(solution: Verified, e: Tensor) -> Tensor:
@@ -57,14 +58,6 @@ def inject_normal(qp: QuadraticProgram, e: Tensor, g: Tensor, strength: float) -
         strength: β ≥ 0.
     """
     return g if strength == 0 else add_normal(_rescaled(qp, e), g, strength)
-
-
-def add_normal(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:
-    """The same for H⁻¹e that is known already, (B, n)."""
-    n = rescaled - g
-    size_n, size_g = (torch.linalg.vector_norm(v, dim=1, keepdim=True) for v in (n, g))
-    real = size_n > NEGLIGIBLE * torch.linalg.vector_norm(rescaled, dim=1, keepdim=True)
-    return torch.addcmul(g, torch.where(real, strength * size_g / size_n, 0.0), n)
 
 
 def require_unique(solution: Verified, curved: Tensor) -> None:

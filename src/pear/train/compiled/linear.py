@@ -10,14 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pear.decisions.one_pass import OnePass, regrets_of
-from pear.decisions.regrets import RegretCall
 from pear.losses import PEARLoss
 from pear.losses.guided import DECAY
-from pear.losses.pear import no_regrets
 from pear.optimality.point import Status
 from pear.solvers.active_set.batch import team_for
+from pear.solvers.active_set.compiled_pass import CompiledPass, regrets_of
 from pear.solvers.active_set.layout import Array, Outcome, Results, Samples, new_results
+from pear.solvers.fused import RegretCall, Regrets
 from pear.train.compiled import epoch as kernel
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -44,8 +43,8 @@ class LinearEpochs:
         self.units = loss.times_units(torch.ones(loss.problem.n, dtype=features.dtype)).numpy()
         self._regret: int | None = None  # address of the compiled function
         self.flat = 0.0  # samples of the last pass with a regret whose gradient is exactly zero
-        assert isinstance(loss.decider.one_pass, OnePass)
-        self.one_pass: OnePass = loss.decider.one_pass
+        assert isinstance(loss.decider.fused, CompiledPass)
+        self.one_pass: CompiledPass = loss.decider.fused
         n, rows, p = loss.problem.n, self.one_pass.rows, self.one_pass.equalities
         size = min(batch_size, len(features))
         costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), [np.zeros(size, np.int64) for _ in range(3)]
@@ -70,8 +69,8 @@ class LinearEpochs:
         plain = plain and all(group.get(name) == value for name, value in _PLAIN.items()) and not group.get("fused")
         curved = loss.problem.Q is not None or not (loss.chosen_smoothing or 0.0) > 0
         mean = loss.reduction == "mean" and model.out_features == loss.problem.n
-        compiled = isinstance(loss.decider.one_pass, OnePass)
-        return bool(plain and fits and mean and not (hooks or curved or loss.profile) and compiled)
+        compiled = isinstance(loss.decider.fused, CompiledPass)
+        return bool(plain and fits and mean and not (hooks or curved) and compiled)
 
     def run(
         self, order: Tensor, step: Callable[[Tensor], Tensor], over_time_cap: Callable[[], bool]
@@ -154,7 +153,9 @@ class LinearEpochs:
         parts = regrets_of(Results(outcome, *(part[some].copy() for part in self.room.results[1:])), best[slots])
         costs, true = torch.from_numpy(predicted), torch.from_numpy(self.costs)[keys]
         if len(solved) < len(keys):  # nobody has forecast for the others
-            masked = no_regrets(torch.where(status == Status.INFEASIBLE, status, 0), status, self.loss.problem.n)
+            masked = Regrets.of_failures(
+                torch.where(status == Status.INFEASIBLE, status, 0), status, self.loss.problem.n
+            )
             masked.put(solved, parts)
             parts, costs = masked, torch.zeros_like(true).index_copy(0, solved, costs)
         self.loss.record(RegretCall(costs, true, lam, self.loss.injection, keys.tolist()), parts)

@@ -1,6 +1,6 @@
 """Decisions, regrets and gradients of a batch on a GPU, in one pass that waits for the device once.
 
-What ``OnePass`` is on the CPU: the kernel solves, the rule judges, the kernel's factors project. A batch of 64 costs
+As ``CompiledPass`` on the CPU: the kernel solves, the rule judges, the kernel's factors project. A batch of 64 costs
 what its launches cost, so that nothing branches on a value, nothing is read back on the way, and what depends on the
 problem alone is computed once. At the end one tensor says of every sample whether all of it may be trusted; what it
 says no to goes down the pipeline, which reports a status for each.
@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pear.decisions.gpu_points import Curved, LentTangent, Tangent, Unread, judge, tangent_of
-from pear.decisions.regrets import Decided, RegretCall, Regrets
+from pear.optimality.curvature import is_singular
 from pear.optimality.gap import objective_gap
 from pear.optimality.rule import LARGEST
 from pear.optimality.scale import Sizes
@@ -26,11 +25,11 @@ from pear.problem.canonical import matvec
 from pear.problem.convert import float_type
 from pear.problem.replay import Replayed, Store, captured
 from pear.problem.validate import SYMMETRY
-from pear.sensitivity.curvature import singular
-from pear.sensitivity.projection import add_normal
 from pear.solvers.active_set.gpu import batch as gpu
 from pear.solvers.active_set.gpu.dual import Known
 from pear.solvers.active_set.gpu.found import Found
+from pear.solvers.active_set.gpu.gpu_points import Curved, LentTangent, Tangent, Unread, judge, tangent_of
+from pear.solvers.fused import FusedDecisions, RegretCall, Regrets, add_normal
 
 Result = TypeVar("Result")
 
@@ -61,7 +60,7 @@ class GPUPass:
 
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
-    ) -> Decided | None:
+    ) -> FusedDecisions | None:
         """Decide for a batch; None where it has to go down the pipeline.
 
         Args:
@@ -85,7 +84,7 @@ class GPUPass:
                 graph.lend(lent)
             solved, sure = flags.tolist()  # the one wait for the device
             if solved:
-                return Decided(x, lent, doubtful=not sure, proven=True)
+                return FusedDecisions(x, lent, doubtful=not sure, proven=True)
             if not self._learn(tangent.found):
                 return None
 
@@ -135,7 +134,7 @@ class GPUPass:
 
     def _regret_of(self, call: RegretCall) -> tuple[Callable[..., Unread], tuple[Any, ...], Hashable]:
         """The function of own programs, costs and curvatures that a call is, these curvatures, and its name."""
-        injection, smoothing, shared = call.injection, call.smoothing, call.true_Q is call.Q
+        injection, smoothing, shared = call.injection, call.smoothing, call.shares_curvature
         own_true = call.true_Q is self.problem.Q
         given = () if call.Q is None else (call.Q,) if shared or own_true else (call.Q, call.true_Q)
 
@@ -203,9 +202,8 @@ class GPUPass:
         value = objective_gap(d, matvec(true.qp.H, d), verdict.left.rows[:B], verdict.duals[B:])
         return Unread(value, verdict.kkt_residual[:B], g, injected, x, best, good, found)
 
-    def time_phases(self, call: RegretCall) -> tuple[float, float] | None:
-        """Nothing: the parts of the pass are not told apart."""
-        return None
+    def restore(self) -> None:
+        """Nothing to take over: the pass keeps no rows of samples."""
 
     # -- points ------------------------------------------------------------------------------------------------------
 
@@ -284,7 +282,7 @@ class GPUPass:
                     qp = replace(qp, H=problem.Q if problem.Q.dim() == 3 else problem.Q[None])  # without the copy
                 sizes = Sizes.of(qp)
                 sizes = sizes if _any(qp.lb == qp.ub) else replace(sizes, pinned=None)
-                self._own = Curved(qp, sizes, definite=not _any(singular(qp)))
+                self._own = Curved(qp, sizes, definite=not _any(is_singular(qp)))
         return self._own
 
     def _with_curvature(self, own: Curved, Q: Tensor, smoothing: float) -> Curved:

@@ -1,13 +1,11 @@
-"""Decisions, regrets and gradients in one compiled pass over a batch.
+"""The fused pass of the compiled active-set method: decisions, regrets and gradients of a batch on the CPU.
 
-A solver whose row of the registry says ``one_pass`` solves, verifies and projects without coming back to Python. What
-comes out is what the pipeline and ``project`` give, or nothing: samples that the pass leaves go down the pipeline,
-which reports a status for each.
+One compiled call solves, verifies and projects all samples. The results are those of the pipeline and ``project``.
+Samples that the compiled code cannot finish are left to the pipeline, which gives each of them a status.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
@@ -17,28 +15,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.decisions.regrets import Decided, RegretCall, Regrets
-from pear.decisions.warm_starts import Table, WarmStarts, curvature_mark
+from pear.optimality.curvature import is_convex, is_definite
 from pear.problem import Problem
 from pear.problem.problem import FIELDS
 from pear.problem.sparse import MIN_VARIABLES
-from pear.sensitivity.curvature import is_convex, is_definite
-from pear.sensitivity.projection import add_normal
 from pear.solvers.active_set import batch as compiled
 from pear.solvers.active_set import layout
 from pear.solvers.active_set.layout import SOLVED, Outcome, Programs, States
+from pear.solvers.active_set.saved import are_starts, without_large_inverses
 from pear.solvers.active_set.solve import CompiledProjector, supports
+from pear.solvers.fused import FusedDecisions, RegretCall, Regrets, add_normal
+from pear.solvers.warm_starts import SampleTable, WarmStarts, curvature_mark
 
 _ALWAYS_ANEW = np.zeros((0, 0))  # fingerprints without rows: the true problems are solved in every call
 _TABLE = "compiled"  # its name in the store
-_OWN = np.inf  # marks the problem's own curvature
+_OWN = np.inf  # fingerprint of the problem's own curvature
 
 
-class OnePass:
-    """The compiled pass over batch after batch of one problem.
+class CompiledPass:
+    """Solves, verifies and projects batch after batch of one problem in compiled code.
 
     Args:
-        problem: what is decided: continuous, dense, on the CPU, without φ.
+        problem: the decision problem: continuous, dense, on the CPU, without φ.
         starts: the store of warm starts.
     """
 
@@ -54,48 +52,47 @@ class OnePass:
 
     @staticmethod
     def supports(problem: Problem) -> bool:
-        """True where the pass takes this problem."""
+        """Whether the pass takes this problem."""
         rows = sum(0 if v is None else v.shape[-1] for v in (problem.b, problem.h))
         plain = problem.phi is None and problem.device.type == "cpu" and not problem.is_sparse
         return plain and compiled.supports(problem.n, rows)
 
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
-    ) -> Decided | None:
-        """Decide for a batch; None where it has to go down the pipeline.
+    ) -> FusedDecisions | None:
+        """Decide for a batch; None where the pipeline has to.
 
         Args:
             cost: (B, n).
             smoothing: λ.
-            keys: of the samples, or None.
+            keys: sample ids, or None.
             fields: what replaces the problem's fields in this call.
         """
-        prepared = self._prepare(cost, smoothing, keys, fields)
+        prepared = self.prepare(cost, smoothing, keys, fields)
         if prepared is None:
             return None
         P, default, at = prepared
-        states, slots = self._states(keys, len(cost))
+        states, slots = self.states(keys, len(cost))
         outcome = compiled.solve(P, _array(cost), at, states, slots, default)
         if not (outcome.code == SOLVED).all():
             return None
         # the table goes on changing, and the backward pass comes later
         mine = states if keys is None else States._make(part[slots] for part in states)
         doubtful = bool(_weak(outcome).any()) and not self._definite(P)
-        return Decided(torch.from_numpy(outcome.x), CompiledProjector(P, mine, at), doubtful)
+        return FusedDecisions(torch.from_numpy(outcome.x), CompiledProjector(P, mine, at), doubtful)
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
-        """Regrets and gradients of a batch, and the (k,) samples that are left; None where the pass does not apply."""
+        """Regrets and gradients of a batch, and the (k,) samples left to the pipeline; None where it takes them all."""
         predicted, Q = call.predicted, call.Q
-        prepared = self._prepare(predicted, call.smoothing, call.keys, {} if Q is None else {"Q": Q})
+        prepared = self.prepare(predicted, call.smoothing, call.keys, {} if Q is None else {"Q": Q})
         if prepared is None:
             return None
         P, default, at = prepared
         table, slots = self._table(call.keys, len(predicted))
-        shared = Q is not None and call.true_Q is Q
-        if shared:  # what is predicted is new every time: an answer under it cannot be kept
+        if call.shares_curvature:  # a predicted curvature is new in every call, so that no true solution can be kept
             self._void(table, slots)
             table = table._replace(fingerprints=_ALWAYS_ANEW)
-        true = P if Q is None or shared else self._true_programs(P, call, table, slots)
+        true = P if Q is None or call.shares_curvature else self._true_programs(P, call, table, slots)
         if true is None or not (call.injection == 0 or self._definite(P)):
             return None
         if Q is None:
@@ -125,29 +122,13 @@ class OnePass:
             self._everybody = self.starts.slots(range(count))
         if not compiled.fits(len(self.starts), self.problem.n, self.rows):
             return None
-        table = self.starts.table(_TABLE, self._new_rows).rows
+        table = self._stored()
         self._mark(table, self._everybody, _OWN)
         return P, self._everybody, table, default
 
-    def time_phases(self, call: RegretCall) -> tuple[float, float] | None:
-        """Seconds that it takes to verify a batch at its solution, and to project at it; the store stays as it is."""
-        prepared = self._prepare(call.predicted, call.smoothing, call.keys, {} if call.Q is None else {"Q": call.Q})
-        if prepared is None:
-            return None
-        P, default, at = prepared
-        kept, slots = self._states(call.keys, len(call.predicted))
-        states, rows = States._make(part[slots] for part in kept), np.arange(len(slots))
-        array = _array(call.predicted)
-        compiled.solve(P, array, at, states, rows, default)  # to where it was solved, if there is no warm start
-        began = time.perf_counter()
-        compiled.solve(P, array, at, states, rows, default)
-        verified = time.perf_counter()
-        compiled.project(P, array, at, states, rows)
-        return verified - began, time.perf_counter() - verified
-
     # -- programs ----------------------------------------------------------------------------------------------------
 
-    def _prepare(
+    def prepare(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> tuple[Programs, States, compiled.Index] | None:
         """The programs of a call, where to start from, and each sample's row in fields of its own."""
@@ -239,21 +220,28 @@ class OnePass:
 
     # -- the store ---------------------------------------------------------------------------------------------------
 
-    def load_table(self) -> None:
-        """Take the rows of a saved store, before anything is computed with them: they may be refused."""
+    def restore(self) -> None:
+        """Check and take over the rows of a restored store, before anything is computed with them.
+
+        Raises:
+            DataError: they do not belong to the problem.
+        """
         if self.starts.has_saved(_TABLE):
-            self.starts.table(_TABLE, self._new_rows)
+            self._stored()
+
+    def _stored(self) -> layout.Table:
+        table: SampleTable[layout.Table] = self.starts.table(_TABLE, self._new_rows, without_large_inverses, are_starts)
+        return table.rows
 
     def _table(self, keys: list[Hashable] | None, B: int) -> tuple[layout.Table, compiled.Index]:
         """The samples' rows in the store; no rows, and room for ``B`` results, without keys, or where it is full."""
         if keys is not None:
             slots = self.starts.slots(keys)
             if compiled.fits(len(self.starts), self.problem.n, self.rows):
-                kept: Table[layout.Table] = self.starts.table(_TABLE, self._new_rows)
-                return kept.rows, slots
+                return self._stored(), slots
         return compiled.no_table(B, self.problem.n, self.equalities, self.rows - self.equalities), np.zeros(0, np.int64)
 
-    def _states(self, keys: list[Hashable] | None, B: int) -> tuple[States, compiled.Index]:
+    def states(self, keys: list[Hashable] | None, B: int) -> tuple[States, compiled.Index]:
         """Starts of the decisions and the samples' rows there: those of the store, or new ones."""
         table, slots = self._table(keys, 0)
         if len(slots):
