@@ -75,7 +75,9 @@ class GuidedRegret(torch.autograd.Function):
         ctx.parts, ctx.shares, ctx.sign, ctx.guidance = parts, shares, sign, call.guidance
         ctx.inputs = [None if t is None else (t.dtype, t.dim()) for t in (predicted, true, Q, true_Q)]
         each = parts.value
-        if call.guidance > 0:
+        if parts.extra is not None:
+            each = each + parts.extra
+        elif call.guidance > 0:
             each = each + call.guidance * gap_under_forecast(call, parts, sign, all_good)
         value = each.clone() if shares == 0 else each.sum() / shares
         return value.to(predicted.dtype)
@@ -87,7 +89,9 @@ class GuidedRegret(torch.autograd.Function):
         parts, z, best, pull = ctx.parts, ctx.parts.x, ctx.parts.best, ctx.guidance * ctx.sign
         u = up.double()[:, None] if ctx.shares == 0 else up.double() / ctx.shares
         grads: list[Tensor | None] = [None] * 4
-        if ctx.needs_input_grad[0]:
+        if ctx.needs_input_grad[0] and parts.gradient is not None:
+            grads[0] = u * parts.gradient
+        elif ctx.needs_input_grad[0]:
             grads[0] = u * (parts.injected + pull * (best - z) if pull else parts.injected)
         if ctx.needs_input_grad[1]:
             grads[1] = u * ctx.sign * (z - best)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.decider import Decider
+from pear.decisions.regrets import RegretDecider
 from pear.decisions.solution import described, worst_residual
 from pear.sensitivity.verified import Verified
 from pear.solvers.fused import RegretCall, Regrets
@@ -35,7 +35,7 @@ class LastCall:
     _parts: Regrets
     _wanted: bool
     _call: RegretCall
-    _decider: Decider
+    _decider: RegretDecider
 
     def __repr__(self) -> str:
         facts = {"mean regret": f"{float(self.regret.mean()):.4g}"} if len(self.regret) else {}
@@ -65,9 +65,7 @@ class LastCall:
 
     @cached_property
     def _verified(self) -> Verified:
-        call = self._call
-        at = call.rows if call.keys is None or self._decider.problem.batch is None else torch.tensor(call.keys)
-        return self._decider.solve(call.predicted, call.smoothing, None, at, Q=call.Q, **call.fields or {})
+        return self._decider.verify(self._call)
 
     @property
     def weakly_active(self) -> Tensor:

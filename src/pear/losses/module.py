@@ -157,17 +157,6 @@ class DecisionModule(nn.Module):
             assert self._chosen is not None
         return self._chosen
 
-    def in_units(
-        self, keys: list[Hashable] | None, predicted: Tensor, true: Tensor, Q: Any, true_Q: Any
-    ) -> tuple[float, Tensor, Tensor, Any, Any]:
-        """λ, and costs and curvatures as they belong to the decider's problem; the samples' ``keys`` may be None."""
-        scale = self.settled(true, keys, Q=Q)
-        if scale.units is not None:
-            shared, Q = true_Q is Q, scale.curvature(Q)
-            predicted, true = scale.times_units(predicted), scale.times_units(true)
-            true_Q = Q if shared else scale.curvature(true_Q)
-        return scale.value, predicted, true, Q, true_Q
-
     def times_units(self, values: Tensor) -> Tensor:
         """(..., n) decisions of the decider's problem as they belong to the user's; costs the other way round."""
         return values if self._chosen is None else self._chosen.times_units(values)

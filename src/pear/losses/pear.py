@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Hashable, Iterable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from pear.decisions.recourse_regrets import RecourseRegrets
+from pear.decisions.regrets import BatchRegrets, RegretDecider, find_regrets
 from pear.decisions.solve import OnFailure, fail
-from pear.errors import NotUniqueError, ProblemError
+from pear.errors import ProblemError
 from pear.losses.eager import eager
 from pear.losses.guided import DECAY, GuidedRegret, check_guidance
 from pear.losses.last_call import LastCall
 from pear.losses.module import DecisionModule
-from pear.losses.recourse import regret_with_recourse
-from pear.losses.regret import check_injection, check_pair, gradient_error, regret_of_program, true_curvature
-from pear.optimality.point import Status
+from pear.losses.regret import check_injection, check_pair, true_curvature
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch
 from pear.problem.keys import as_keys
-from pear.sensitivity.projection import inject_normal, project
 from pear.solvers.fused import RegretCall, Regrets
 
 Reduction = Literal["mean", "sum", "none"]
@@ -157,146 +155,102 @@ class PEARLoss(DecisionModule):
         predicted, true = as_batch(predicted), as_batch(true)
         check_pair(predicted, true)
         ids = as_keys(keys, len(predicted), self.problem)
-        if self.recourse_model is not None:
-            return regret_with_recourse(self, predicted, true, ids, Q if true_Q is None else true_Q)
-        predicted, true = self.costs(predicted, ids), self.costs(true, ids)
-        Q = None if Q is None else torch.as_tensor(Q)
-        lam, predicted, true, Q, true_Q = self.in_units(ids, predicted, true, Q, true_Q)
-        if Q is not None or true_Q is not None:
-            true_Q = true_curvature(self.decider.problem_of(ids), Q, true_Q, len(predicted))
+        shares_curvature = Q is not None and true_Q is Q
+        decider: RegretDecider
+        if self.recourse_model is None:
+            predicted, true = self.costs(predicted, ids), self.costs(true, ids)
+            lam, predicted, true, Q, true_Q = self.in_units(predicted, true, ids, Q, true_Q, shares_curvature)
+            decider = self.decider  # which "auto" may have replaced
+        else:
+            self._refuse_with_recourse(true, Q if true_Q is None else true_Q)
+            lam, decider = 0.0, RecourseRegrets(self.recourse_decider(true.detach(), ids))
         wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q))
         if self._alpha > 0 and torch.is_grad_enabled() and (true.requires_grad or _requires_grad(true_Q)):
             raise ProblemError(
                 "a derivative by the true costs was asked for, and guidance has none; pass guidance=0 or true.detach()"
             )
-        curvature = None if Q is None else Q.detach()
-        true_curve = curvature if true_Q is Q else true_Q.detach() if _requires_grad(true_Q) else true_Q
         call = RegretCall(
             predicted.detach(),
             true.detach(),
             lam,
             self.injection,
             ids,
-            curvature,
-            true_curve,
-            shares_curvature=Q is not None and true_Q is Q,
+            _detached(Q),
+            _detached(true_Q),
+            shares_curvature,
             guidance=self._alpha,
         )
         with self.decider.locked(ids):
-            known = self._known_failures(call)
-            parts, good = self._regrets(call, wanted) if known is None else self._regrets_without(call, wanted, known)
-            fresh = good is not None and parts.reused.is_cuda  # a pass on a GPU solves everything afresh
-            if good is None:
-                self._fail(parts, known, wanted)
-                good = int(((parts.status == 0) & (parts.true_status == 0)).sum())
-            last = self.record(call, parts, wanted, reused=0 if fresh else None)
+            found = find_regrets(decider, call, wanted, self.seconds)
+            regrets = found.regrets
+            if not found.all_solved:
+                self._fail(found, wanted)
+            fresh = found.all_solved and regrets.reused.is_cuda  # a pass on a GPU solves everything afresh
+            last = self.record(call, regrets, wanted, reused=0 if fresh else None, decider=decider)
+        good = len(regrets.value)
+        if not found.all_solved:
+            good = int(((regrets.status == 0) & (regrets.true_status == 0)).sum())
         shares = {"none": 0, "sum": 1, "mean": max(good, 1)}[self.reduction]
         value: Tensor = GuidedRegret.apply(
-            predicted, true, Q, true_Q, call, parts, shares, self.problem.sign, good == len(parts.value)
+            predicted, true, Q, true_Q, call, regrets, shares, self.problem.sign, good == len(regrets.value)
         )
         self.guided(int(wanted))
         return value, last
 
-    def _known_failures(self, call: RegretCall) -> tuple[Tensor, Tensor] | None:
-        """(B,) statuses of the predicted and of the true problems that are known before anyone is asked, or None."""
-        pairs = ("predicted", call.predicted, call.Q), ("true", call.true, call.true_Q)
-        lam, keys = call.smoothing, call.keys
-        found = [self.decider.known_failures(name, cost, lam, keys, {"Q": Q}) for name, cost, Q in pairs]
-        if found[0] is None and found[1] is None:
-            return None
-        nothing = torch.zeros(len(call.true), dtype=torch.int8, device=call.true.device)
-        predicted, true = (nothing if status is None else status for status in found)
-        return predicted, true
+    def in_units(
+        self, predicted: Tensor, true: Tensor, keys: list[Hashable] | None, Q: Any, true_Q: Any, shares_curvature: bool
+    ) -> tuple[float, Tensor, Tensor, Any, Any]:
+        """λ, and costs and curvatures in the units of the decider's problem.
 
-    def _regrets(self, call: RegretCall, wanted: bool) -> tuple[Regrets, int | None]:
-        """The regrets of a batch, and how many of them are good, where that is known without looking."""
-        return self._in_one_pass(call, wanted) or (self._step_by_step(call, wanted), None)
+        Args:
+            predicted, true: (B, n) costs.
+            keys: sample ids, or None.
+            Q, true_Q: predicted and true curvature, or None.
+            shares_curvature: whether the true objective has the predicted curvature.
+        """
+        Q = None if Q is None else torch.as_tensor(Q)
+        scale = self.settled(true, keys, Q=Q)
+        if scale.units is not None:
+            predicted, true, Q = scale.times_units(predicted), scale.times_units(true), scale.curvature(Q)
+        if shares_curvature:
+            true_Q = Q
+        elif Q is not None or true_Q is not None:
+            true_Q = true_curvature(self.decider.problem_of(keys), Q, scale.curvature(true_Q), len(predicted))
+        return scale.value, predicted, true, Q, true_Q
 
-    def _regrets_without(
-        self, call: RegretCall, wanted: bool, known: tuple[Tensor, Tensor]
-    ) -> tuple[Regrets, int | None]:
-        """The same for the samples that are not known to fail; no solver sees the others."""
-        rest = ((known[0] == 0) & (known[1] == 0)).nonzero()[:, 0]
-        parts = Regrets.of_failures(*known, self.problem.n)
-        try:
-            if len(rest):
-                parts.put(rest, self._regrets(call.only(rest), wanted)[0])
-        except NotUniqueError:
-            return self._regrets(call, wanted)  # which knows the samples' own numbers
-        return parts, None
+    def _refuse_with_recourse(self, true: Tensor, Q: Any) -> None:
+        """Raise for inputs that a model with predicted right-hand sides does not take."""
+        if Q is not None:
+            raise ProblemError("Q came with a model that predicts right-hand sides; predict the one or the other")
+        if true.requires_grad and torch.is_grad_enabled():
+            raise ProblemError(
+                "a derivative by the true values was asked for, and a model that predicts right-hand sides has none; "
+                "pass true.detach()"
+            )
 
-    def _fail(self, parts: Regrets, known: tuple[Tensor, Tensor] | None, wanted: bool) -> None:
+    def _fail(self, found: BatchRegrets, wanted: bool) -> None:
         """Raise for the samples that failed, or warn of those that have not been warned of before."""
-        status, true_status = parts.status, torch.where(parts.status == 0, parts.true_status, 0)
+        regrets, known = found.regrets, found.known
+        status, true_status = regrets.status, torch.where(regrets.status == 0, regrets.true_status, 0)
         if known is not None and self.on_failure == "mask":
             status, true_status = torch.where(known[0] == 0, status, 0), torch.where(known[1] == 0, true_status, 0)
-        fail(status, self.on_failure, "the predicted costs", spreads=wanted)
-        fail(true_status, self.on_failure, "the true costs")
-
-    def _in_one_pass(self, call: RegretCall, wanted: bool) -> tuple[Regrets, int | None] | None:
-        """The compiled pass, and what it leaves step by step; None where it does not apply.
-
-        Returns:
-            The regrets, and how many of them are good, where that is known without looking.
-        """
-        if self.decider.fused is None:
-            return None
-        began = time.perf_counter()
-        found = self.decider.fused.regret(call)
-        self.seconds["solve"] += time.perf_counter() - began
-        if found is None:
-            return None
-        parts, left = found
-        if len(left) == 0:
-            return parts, len(parts.value)
-        if len(left) == len(call.predicted):
-            return None
-        try:
-            parts.put(left, self._step_by_step(call.only(left), wanted))
-        except NotUniqueError:
-            return None  # step by step for the whole batch, which knows the samples' own numbers
-        return parts, None
-
-    def _step_by_step(self, call: RegretCall, wanted: bool) -> Regrets:
-        """Solve both problems, compare, project: for every device and solver, with a status for every sample."""
-        lam, at, decider = call.smoothing, (call.keys, call.rows), self.decider
-        problem = decider.problem_of(*at)
-        true_Q = call.true_Q
-        began = time.perf_counter()
-        solved = decider.solve(call.predicted, lam, *at, Q=call.Q)
-        ideal, ideal_status = decider.solve_true(call.true, lam, *at, Q=true_Q)
-        self.seconds["solve"] += time.perf_counter() - began
-        good = (solved.solved & (ideal_status == Status.SOLVED))[:, None]
-        true_program = problem.canonical(call.true, lam, Q=true_Q)
-        value = torch.where(good[:, 0], regret_of_program(problem, solved.x, ideal, true_program), 0.0)
-        began = time.perf_counter()
-        exact = injected = torch.zeros_like(solved.x)
-        if wanted:
-            error = gradient_error(solved, call.predicted, call.true, call.Q, true_Q)
-            error = torch.where(good, error, 0.0)
-            exact = torch.where(good, project(solved, error), 0.0)
-            injected = torch.where(good, inject_normal(solved.qp, error, exact, call.injection), 0.0)
-        self.seconds["gradient"] += time.perf_counter() - began
-        x, best = torch.where(good, solved.x, 0.0), torch.where(good, ideal.x, 0.0)
-        return Regrets(
-            value=value,
-            exact=exact,
-            injected=injected,
-            x=x,
-            best=best,
-            status=solved.status,
-            true_status=ideal_status,
-            kkt_residual=solved.kkt_residual,
-            reused=solved.reused,
-            repaired=solved.repaired,
-        )
+        plain = self.recourse_model is None
+        fail(status, self.on_failure, "the predicted costs" if plain else "the forecast", spreads=wanted)
+        fail(true_status, self.on_failure, "the true costs" if plain else "the truth")
 
     def count(self, samples: int, reused: int) -> None:
         """Add samples to the totals, and how many of them kept their working set."""
         self.samples += samples
         self.reused += reused
 
-    def record(self, call: RegretCall, parts: Regrets, wanted: bool = True, reused: int | None = None) -> LastCall:
+    def record(
+        self,
+        call: RegretCall,
+        parts: Regrets,
+        wanted: bool = True,
+        reused: int | None = None,
+        decider: RegretDecider | None = None,
+    ) -> LastCall:
         """Make a call the last one, and count its samples.
 
         Args:
@@ -304,6 +258,7 @@ class PEARLoss(DecisionModule):
             parts: what came of it.
             wanted: whether gradients were asked for.
             reused: how many samples kept their working set, where that is known without looking.
+            decider: who decided; the loss's own decider where left out.
         """
         reused, samples = int(parts.reused.sum()) if reused is None else reused, len(parts.value)
         self.count(samples, reused)
@@ -315,9 +270,13 @@ class PEARLoss(DecisionModule):
             _parts=parts,
             _wanted=wanted,
             _call=call._replace(predicted=call.predicted.clone()),  # which the caller may write to
-            _decider=self.decider,
+            _decider=self.decider if decider is None else decider,
         )
         return last
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
 
 
 def _requires_grad(value: Any) -> bool:

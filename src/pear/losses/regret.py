@@ -8,19 +8,16 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from pear.decisions.regrets import gradient_error
 from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve, solve_verified
 from pear.errors import ProblemError
 from pear.losses.recourse_outcome import RecourseOutcome
-from pear.optimality.gap import objective_gap
 from pear.optimality.point import Status
 from pear.problem import CostMap, Model, Problem
-from pear.problem.canonical import QuadraticProgram, matvec
 from pear.problem.convert import as_batch
 from pear.problem.model import recourse_model, unwrap
 from pear.problem.tables import check_tables
 from pear.sensitivity.projection import inject_normal, project
-from pear.sensitivity.verified import Verified
-from pear.solvers.base import Start
 from pear.solvers.time_limit import within
 
 TINY = 1e-7
@@ -208,23 +205,6 @@ def outcome(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q
     return Outcome(problem.sign * (paid - ideal), ideal)
 
 
-def regret_of_program(problem: Problem, z: Tensor, ideal: Start, true: QuadraticProgram) -> Tensor:
-    """(B,) regret of feasible decisions z (B, n) under the ``true`` programs, whose solutions are ``ideal``."""
-    if problem.phi is not None:
-        return _regret_by_values(problem, z, ideal.x, true)
-    d = z - ideal.x
-    return objective_gap(d, matvec(true.H, d), true.h - matvec(true.G, z), ideal.duals)
-
-
-def gradient_error(solved: Verified, predicted: Tensor, true: Tensor, Q: Any, true_Q: Any) -> Tensor:
-    """(B, n) error of the objective's gradient at the decision, (ĉ − c) + (Q̂ − Q) z*, zero for failed samples."""
-    error = predicted.detach().double() - true.detach().double()
-    if Q is not None:
-        change = torch.as_tensor(Q).detach().double() - torch.as_tensor(true_Q).detach().double()
-        error = error + matvec(change if change.dim() == 3 else change[None], solved.x)
-    return torch.where(solved.solved[:, None], error, torch.zeros_like(error))
-
-
 def _costs(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Problem, CostMap | None, Tensor, Tensor]:
     """The plain problem, its cost map, and predicted and true costs (B, n), detached."""
     plain, cost_map = unwrap(problem)
@@ -270,14 +250,3 @@ def true_curvature(problem: Problem, Q: Any, true_Q: Any, batch: int) -> Any:
     if tuple(true_Q.shape) not in ((n, n), (batch, n, n)):
         raise ProblemError(f"true_Q must have shape {(n, n)} or {(batch, n, n)}; got {tuple(true_Q.shape)}")
     return true_Q
-
-
-def _regret_by_values(problem: Problem, z: Tensor, best: Tensor, true: QuadraticProgram) -> Tensor:
-    """Regret as a difference of objectives, for problems with φ."""
-    phi = problem.phi
-    assert phi is not None
-
-    def value(x: Tensor) -> Tensor:
-        return (x * (0.5 * matvec(true.H, x) + true.c)).sum(1) + problem.sign * phi.value(x)
-
-    return (value(z) - value(best)).clamp(min=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.errors import NotUniqueError, SolveError, listed
+from pear.errors import NotUniqueError, SolveError
 from pear.optimality.point import Status
 from pear.optimality.rule import PROJECTED
 from pear.problem.canonical import QuadraticProgram
@@ -81,13 +81,12 @@ def require_unique(solution: Verified, curved: Tensor) -> None:
     if isinstance(solution.qp, SparseProgram) and not bool(singular(solution.qp).any()):
         # the curvature is definite, so that the derivative exists; refinement did not get to it
         raise SolveError(
-            f"the derivative of {listed('sample', flat_samples)} could not be computed to {PROJECTED:g}; rescale the "
-            "problem",
+            f"the derivative of {{samples}} could not be computed to {PROJECTED:g}; rescale the problem",
             flat_samples,
             [Status.INACCURATE] * len(flat_samples),
         )
     raise NotUniqueError(
-        f"the decision of {listed('sample', flat_samples)} is not unique "
+        "the decision of {samples} is not unique "
         "(the objective is flat along a feasible direction), so that it has no derivative; "
         "pass smoothing > 0 or a positive definite Q",
         flat_samples,

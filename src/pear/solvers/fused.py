@@ -22,13 +22,12 @@ class RegretCall(NamedTuple):
     """The detached inputs of one call of a regret.
 
     Attributes:
-        predicted, true: (B, n) costs.
+        predicted, true: (B, n) costs, or (B, k) values of a model that predicts right-hand sides.
         smoothing: λ; injection: β; guidance: α.
         keys: sample ids, or None.
         Q, true_Q: predicted curvature and the one of the true objective, or None.
         shares_curvature: True where the true objective has the predicted curvature.
         rows: without keys, the samples' row numbers in the problem; None where the call covers all of its rows.
-        fields: right-hand sides that replace the problem's, where they are predicted.
     """
 
     predicted: Tensor
@@ -41,7 +40,6 @@ class RegretCall(NamedTuple):
     shares_curvature: bool = False
     rows: Tensor | None = None
     guidance: float = 0.0
-    fields: dict[str, Tensor] | None = None
 
     def only(self, index: Tensor) -> RegretCall:
         """The call for some of its samples; fields that the samples share stay shared."""
@@ -63,6 +61,9 @@ class Regrets(Batched):
         kkt_residual: (B,) of the predicted problem.
         reused: (B,) bool, where the warm start is still optimal.
         repaired: (B,) bool, where a candidate's active set was wrong.
+        extra: (B,) what guidance and violations add to ``value`` where right-hand sides are predicted, and
+        gradient: (B, k) the gradient of value + extra by the predicted values; both None where costs are predicted,
+            because guidance then follows from the two decisions.
     """
 
     value: Tensor
@@ -75,10 +76,12 @@ class Regrets(Batched):
     kkt_residual: Tensor
     reused: Tensor
     repaired: Tensor
+    extra: Tensor | None = None
+    gradient: Tensor | None = None
 
     @classmethod
     def of_failures(cls, status: Tensor, true_status: Tensor, n: int) -> Regrets:
-        """The regrets of samples with these statuses (B,): zeros, as for every sample that fails."""
+        """The regrets of samples with these statuses (B,): zeros for everything in their n variables."""
         wide = torch.zeros(len(status), n, dtype=torch.float64, device=status.device)
         never = torch.zeros_like(status, dtype=torch.bool)
         return cls(
