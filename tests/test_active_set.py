@@ -507,21 +507,6 @@ def test_cache_is_tended_by_many_at_once(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "sources.sha256"]
 
 
-@pytest.mark.parametrize("keys", [None, [0, 1, 2]])
-def test_profile(keys: list[int] | None) -> None:
-    """The passes are told apart, and nothing else changes."""
-    case = ZOO["portfolio"]
-    plain, profiled = (pear.PEARLoss(case.problem, case.smoothing, injection=0.0, guidance=0.0) for _ in range(2))
-    profiled.profile = True
-    for _ in range(2):
-        assert plain(case.cost, case.true, keys=keys) == profiled(case.cost, case.true, keys=keys)
-    assert (plain.samples, plain.reused) == (profiled.samples, profiled.reused)
-    assert set(plain.seconds) == {"solve", "gradient"}
-    assert set(profiled.seconds) == {"solve", "gradient", "verify", "project"}
-    assert profiled.seconds["verify"] > 0.0
-    assert profiled.seconds["project"] > 0.0
-
-
 def test_nothing_is_kept_without_keys() -> None:
     case = ZOO["simplex"]
     loss = pear.PEARLoss(case.problem, case.smoothing, guidance=0.0, injection=0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Iterable
 from typing import Any, Literal
 
@@ -22,7 +23,11 @@ from pear.problem.convert import as_batch
 from pear.problem.keys import as_keys
 from pear.solvers.fused import RegretCall, Regrets
 
+logger = logging.getLogger("pear")
+
 Reduction = Literal["mean", "sum", "none"]
+
+_MANY_CALLS = 1000  # without a step, after which guidance was probably meant to fall
 
 
 class PEARLoss(DecisionModule):
@@ -30,9 +35,11 @@ class PEARLoss(DecisionModule):
 
     f is the objective that is differentiated, smoothing included, so that the loss is never negative, falls to zero at
     ĉ = c, and agrees with finite differences. Guidance adds ``α F``, the gap of the true decision under the forecast,
-    which pulls where regret is flat; α falls to zero over the training, so that regret alone is left. With a predicted
-    curvature (``Q``, ``true_Q``) the gradient of R is ``g = P[(ĉ − c) + (Q̂ − Q) z*]`` for ĉ and ``½ (g z*ᵀ + z* gᵀ)``
-    for Q̂. An integer problem is trained on its continuous relaxation.
+    which pulls where regret is flat; α falls to zero over the training, so that regret alone is left. A call does not
+    move α: ``step()`` does, once per step of the optimiser. ``pear.fit`` calls it; a loop of your own has to.
+
+    With a predicted curvature (``Q``, ``true_Q``) the gradient of R is ``g = P[(ĉ − c) + (Q̂ − Q) z*]`` for ĉ and
+    ``½ (g z*ᵀ + z* gᵀ)`` for Q̂. An integer problem is trained on its continuous relaxation.
 
     Args:
         problem: what is decided. Where it carries fields per sample, ``keys`` selects its rows. With a ``Model`` the
@@ -41,8 +48,8 @@ class PEARLoss(DecisionModule):
         smoothing: λ, the curvature added to the objective; "auto" picks it once, in any units, from the true costs and
             the decisions of the training set (``calibrate``, which ``pear.fit`` calls) or of the first batch.
         injection: β, how much of the normal component is added to the gradient of ĉ (0: the exact gradient).
-        guidance: α of the first step, multiplied by 0.995 after every call that asks for a gradient (0: PEAR as
-            published). To assign another one starts anew; where it has come to is part of the state.
+        guidance: α before the first ``step()``, which multiplies it by 0.995 (0: PEAR as published). To assign another
+            one starts anew; the current one is part of the state.
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise", or "mask" to leave failed samples out of the loss, with a warning.
         reduction: "mean" (over the samples that are solved), "sum" or "none".
@@ -94,15 +101,20 @@ class PEARLoss(DecisionModule):
     def guidance(self, guidance: float) -> None:
         check_guidance(guidance)
         self._guidance = self._alpha = float(guidance)
+        self._calls = 0  # that asked for a gradient since the last step
 
     @property
     def current_guidance(self) -> float:
-        """α of the next call."""
+        """α in use: as it was given, multiplied by 0.995 for every ``step`` since."""
         return self._alpha
 
-    def guided(self, steps: int) -> None:
-        """Let α fall as it does in so many steps."""
+    def step(self, steps: int = 1) -> None:
+        """Let α fall by one step of the optimiser, or by so many.
+
+        ``pear.fit`` does so after every step. In a loop of your own, call it after ``optimizer.step()``.
+        """
         self._alpha *= DECAY**steps
+        self._calls = 0
 
     def get_extra_state(self) -> dict[str, Any]:
         """What "auto" has settled on, and what α has come to, for ``state_dict``."""
@@ -194,7 +206,13 @@ class PEARLoss(DecisionModule):
         value: Tensor = GuidedRegret.apply(
             predicted, true, Q, true_Q, call, regrets, shares, self.problem.sign, good == len(regrets.value)
         )
-        self.guided(int(wanted))
+        self._calls += int(wanted)
+        if self._calls == _MANY_CALLS and self._alpha > 0:
+            logger.warning(
+                f"PEARLoss was asked for {_MANY_CALLS:,} gradients since its last step, and guidance is still "
+                f"{self._alpha:g}: call loss.step() after every step of the optimiser, as pear.fit does, or pass "
+                "guidance=0.0"
+            )
         return value, last
 
     def in_units(

@@ -122,7 +122,7 @@ class LinearEpochs:
         if self._regret is None:  # the types of the arguments stay the same
             self._regret = kernel.address(P, data, self.room)
         reached = int(kernel.linear_epoch(self._regret, P, data, how, self._model(state), adam, self.room, first))
-        loss.guided(reached - first)
+        loss.step(reached - first)
         for part in state:
             part["step"].fill_(steps + reached - first)
         loss.seconds["solve"] += time.perf_counter() - began

@@ -26,7 +26,7 @@ from pear.train.estimator.forecaster import Standardise, make_network
 from pear.train.estimator.names import as_table, variable_names
 from pear.train.estimator.scorer import as_tensor, as_values, minus_regret
 from pear.train.fit import fit
-from pear.train.loss import keyed
+from pear.train.loss import keyed, step_guidance
 from pear.train.order import shuffled
 from pear.train.race import multiple_of_auto
 from pear.train.start import make_optimizer
@@ -188,6 +188,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             self._optimizer.zero_grad()
             loss(network(features[rows]), costs[rows], keys=None).backward()
             self._optimizer.step()
+            step_guidance(loss)
         network.eval()
         self.n_iter_ = done + 1
         self.smoothing_ = getattr(self.loss_, "chosen_smoothing", None)
