@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import pear
-from pear.losses.guided import DECAY
+from pear.losses.defaults import DECAY
 from pear.train import FitConfig, fit
 from zoo import ZOO
 

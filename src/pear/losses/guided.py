@@ -21,9 +21,6 @@ from pear.errors import ProblemError
 from pear.problem.canonical import matvec
 from pear.solvers.fused import RegretCall, Regrets
 
-DECAY = 0.995
-"""What α is multiplied by after every step: it halves in 138 steps, and leaves the exact gradient of regret."""
-
 
 def check_guidance(guidance: float) -> None:
     """α is a finite number of at least 0."""

@@ -12,6 +12,7 @@ from pear.decisions.decider import Decisions
 from pear.decisions.recourse import Values
 from pear.decisions.solve import OnFailure, fail
 from pear.errors import ProblemError
+from pear.losses.defaults import DECISION
 from pear.losses.eager import eager
 from pear.losses.module import DecisionModule
 from pear.problem import Model, Problem
@@ -54,7 +55,7 @@ class DecisionLayer(DecisionModule):
     def __init__(
         self,
         problem: Problem | Model,
-        smoothing: float | Literal["auto"] = 0.0,
+        smoothing: float | Literal["auto"] = DECISION.smoothing,
         solver: str = "auto",
         on_failure: OnFailure = "raise",
     ) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.losses.dbb import DBBLoss
+from pear.losses.defaults import PUBLISHED, Strengths
 from pear.losses.lava import LAVALoss
 from pear.losses.mse import MSELoss
 from pear.losses.own_problem import OwnProblem
@@ -102,7 +103,7 @@ class Method:
         return self.loss(task.problem, **given, **settings)
 
 
-_TUNABLE = ("smoothing", "injection", "guidance")
+_TUNABLE = Strengths._fields
 _EXACT = {"decide": "decide"}
 _RELAXED = {"decide": "decide_relaxed"}
 _WEIGHT = {"": {"mse_weight": 0.01}}
@@ -125,10 +126,10 @@ METHODS: tuple[Method, ...] = (
         note="best vertex against its neighbours; no solve after the first epoch",
     ),
     Method(
-        "pear", "PEAR", PEARLoss, options={"": {"smoothing": 0.1, "injection": 0.1, "guidance": 0.0}},
-        note="regret of the relaxation, with its exact gradient",
+        "pear", "PEAR", PEARLoss, options={"": PUBLISHED._asdict()},
+        note="regret of the relaxation, with its exact gradient: PEAR as published",
     ),
-    Method("pear-guided", "PEAR guided", PEARLoss, note="the same with this package's defaults instead of the paper's"),
+    Method("pear-guided", "PEAR guided", PEARLoss, note="the same with guidance: the defaults of this package"),
 )  # fmt: skip
 
 

@@ -13,8 +13,10 @@ from pear.decisions.recourse_regrets import RecourseRegrets
 from pear.decisions.regrets import BatchRegrets, RegretDecider, find_regrets
 from pear.decisions.solve import OnFailure, fail
 from pear.errors import ProblemError
+from pear.losses import defaults
+from pear.losses.defaults import GUIDED
 from pear.losses.eager import eager
-from pear.losses.guided import DECAY, GuidedRegret, check_guidance
+from pear.losses.guided import GuidedRegret, check_guidance
 from pear.losses.last_call import LastCall
 from pear.losses.module import DecisionModule
 from pear.losses.regret import check_injection, check_pair, true_curvature
@@ -74,9 +76,9 @@ class PEARLoss(DecisionModule):
     def __init__(
         self,
         problem: Problem | Model,
-        smoothing: float | Literal["auto"] = "auto",
-        injection: float = 0.05,
-        guidance: float = 10.0,
+        smoothing: float | Literal["auto"] = GUIDED.smoothing,
+        injection: float = GUIDED.injection,
+        guidance: float = GUIDED.guidance,
         solver: str = "auto",
         on_failure: OnFailure = "raise",
         reduction: Reduction = "mean",
@@ -113,7 +115,7 @@ class PEARLoss(DecisionModule):
 
         ``pear.fit`` does so after every step. In a loop of your own, call it after ``optimizer.step()``.
         """
-        self._alpha *= DECAY**steps
+        self._alpha *= defaults.DECAY**steps
         self._calls = 0
 
     def get_extra_state(self) -> dict[str, Any]:

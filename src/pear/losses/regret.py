@@ -11,6 +11,7 @@ from torch import Tensor
 from pear.decisions.regrets import gradient_error
 from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve, solve_verified
 from pear.errors import ProblemError
+from pear.losses.defaults import GRADIENT
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.optimality.point import Status
 from pear.problem import CostMap, Model, Problem
@@ -28,8 +29,8 @@ def regret_gradient(
     problem: Problem | Model,
     predicted: Any,
     true: Any,
-    smoothing: float | Literal["auto"] = 0.1,
-    injection: float = 0.0,
+    smoothing: float | Literal["auto"] = GRADIENT.smoothing,
+    injection: float = GRADIENT.injection,
     solver: str = "auto",
     on_failure: OnFailure = "raise",
     Q: Any = None,

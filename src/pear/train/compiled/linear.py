@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pear.losses import PEARLoss
-from pear.losses.guided import DECAY
+from pear.losses import PEARLoss, defaults
 from pear.optimality.point import Status
 from pear.solvers.active_set.batch import team_for
 from pear.solvers.active_set.compiled_pass import CompiledPass, regrets_of
@@ -118,7 +117,7 @@ class LinearEpochs:
         data = kernel.TrainingSet(
             self.features, self.costs, self.units, order.numpy(), slots, own, left_out, table, default
         )
-        how = kernel.Strengths(loss.injection, loss.current_guidance, DECAY)
+        how = kernel.Strengths(loss.injection, loss.current_guidance, defaults.DECAY)
         if self._regret is None:  # the types of the arguments stay the same
             self._regret = kernel.address(P, data, self.room)
         reached = int(kernel.linear_epoch(self._regret, P, data, how, self._model(state), adam, self.room, first))
