@@ -16,7 +16,7 @@ from pear.decisions.pipeline import solve_programs
 from pear.decisions.smooth import solve_smooth
 from pear.decisions.smoothing import Smoothing, settle
 from pear.decisions.solution import Solution
-from pear.errors import FailedSamplesWarning, ProblemError, SolveError, UnknownSolverError, listed
+from pear.errors import FailedSamplesWarning, ProblemError, SolveError, listed
 from pear.optimality.point import Status
 from pear.problem import Model, Problem
 from pear.problem.canonical import matvec
@@ -159,17 +159,13 @@ def solve_verified(
     qp = problem.canonical(cost, smoothing, **overrides)
     kind = "lp" if problem.phi is None and qp.is_linear else "qp"
     solvers = resolve(solver, kind, problem.is_sparse)
-    if solver != "auto" and not solvers[0].supports(qp):
-        raise UnknownSolverError(
-            f"solver '{solver}' does not take {qp.n} variables with {qp.p + qp.m} rows on {qp.c.device.type}; leave it "
-            "to solver='auto', or name another"
-        )
+    named = solver != "auto"
     if problem.phi is not None:
-        return solve_smooth(problem, qp, solvers)
+        return solve_smooth(problem, qp, solvers, named)
     # the problem's own curvature was checked when it was made; one that comes with the call may be anything
     given = overrides.get("Q") is not None
-    vertex = solver == "auto" and problem.is_sparse
-    return solve_programs(qp, solvers, start, check_convexity=given, seek_vertex=vertex, known=known)
+    vertex = not named and problem.is_sparse
+    return solve_programs(qp, solvers, start, check_convexity=given, seek_vertex=vertex, known=known, named=named)
 
 
 def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str, **overrides: Any) -> Smoothing:

@@ -283,8 +283,22 @@ def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
     return [named, *(other for other in able if other.name != name)]
 
 
-def in_turn(solvers: Iterable[Backend], qp: QuadraticProgram) -> Iterator[Backend]:
-    """Those that take these programs, one by one; the first has to be installed, others are passed over."""
+def in_turn(solvers: Iterable[Backend], qp: QuadraticProgram, named: bool = False) -> Iterator[Backend]:
+    """Those that take these programs, one by one; the first has to be installed, others are passed over.
+
+    Args:
+        solvers: the rows, in order.
+        qp: the programs.
+        named: whether the user chose the first one, so that it has to take the programs.
+
+    Raises:
+        UnknownSolverError: it does not.
+    """
     for k, row in enumerate(solvers):
         if (k == 0 or row.installed) and row.supports(qp):
             yield row
+        elif k == 0 and named:
+            raise UnknownSolverError(
+                f"solver '{row.name}' does not take {qp.n} variables with {qp.p + qp.m} rows on {qp.c.device.type}; "
+                "leave it to solver='auto', or name another"
+            )
