@@ -19,7 +19,7 @@ from torch import Tensor
 from pear.decisions.decider import Decider
 from pear.decisions.smoothing import Smoothing, settle
 from pear.decisions.solution import Solution
-from pear.decisions.solve import as_solution, check_smoothing, fail, logger, solve, solve_verified
+from pear.decisions.solve import OnFailure, as_solution, check_smoothing, fail, logger, solve, solve_verified
 from pear.optimality.point import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Projection
@@ -47,7 +47,7 @@ class Values(NamedTuple):
         return torch.where(entries.isfinite(), entries, 0.0).amax(1)
 
     def only(self, rows: Tensor) -> Values:
-        """Some of the samples."""
+        """The values of some samples."""
         return Values(self.cost[rows], {name: s[rows] if s.ndim == 2 else s for name, s in self.sides.items()})
 
 
@@ -119,7 +119,7 @@ class RecourseDecider:
         self._nearest = None if self.weights is None else Decider(nearest(relaxed, self.weights), solver)
 
     def deciders(self) -> dict[str, Decider]:
-        """All of them, by name."""
+        """All deciders, by name."""
         all_of_them = {
             "forecasts": self.forecasts,
             "truths": self.truths,
@@ -167,7 +167,7 @@ class RecourseDecider:
         return Forecast(solved, cost, fields, least)
 
     def least_violation(self, values: Values, keys: list[Hashable] | None, where: Tensor) -> Violation:
-        """The least violation of samples ``where`` (B,) it is asked for, and 0 of the others.
+        """The least violation of the samples marked in ``where`` (B,), and 0 for the others.
 
         Its derivatives are minus the multipliers of a linear program.
         """
@@ -184,15 +184,26 @@ class RecourseDecider:
                 into[rows] = torch.where(known, one, 0.0)
         return found._replace(value=found.value[:, 0])
 
+    def solve_integers(
+        self,
+        values: Values,
+        keys: list[Hashable] | None,
+        smoothing: float | Literal["auto"] = 0.0,
+        on_failure: OnFailure = "raise",
+    ) -> Solution:
+        """Solve the elastic problem with its integers, under a forecast or under the truth."""
+        problem, fields = rows_of(self.elastic.problem, keys), self.elastic.fields(values.sides)
+        return solve(problem, self.elastic.cost(values.cost), smoothing, self._made_with[0], on_failure, **fields)
+
     def true_fields(self, truth: Values) -> dict[str, Any]:
-        """What replaces the fields of the problem that is best under the truth."""
+        """The fields of the true problem that the truth replaces."""
         if self.weights is None:
             return self.elastic.fields(truth.sides)
         assert self.model.constraint_map is not None
         return {name: truth.sides[name] for name in self.model.constraint_map.sides}
 
     def true_cost(self, cost: Tensor) -> Tensor:
-        """Costs (B, n) as they belong to that problem."""
+        """The costs of the true problem from costs (B, n)."""
         return self.elastic.cost(cost) if self.weights is None else cost
 
     def best(self, truth: Values, keys: list[Hashable] | None) -> tuple[Start, Tensor]:
@@ -225,7 +236,7 @@ class RecourseDecider:
         return duals.equality, self.elastic.as_rows(duals.inequality, duals.bound)
 
     def realise(self, z: Tensor, truth: Values, keys: list[Hashable] | None, wanted: bool) -> RealisedCosts:
-        """What comes of decisions z (B, n) under the truth; with its derivative where it is ``wanted``."""
+        """Realise decisions z (B, n) under the truth, with the derivative of their cost where it is ``wanted``."""
         problem, fields = self.truths.problem_of(keys), self.true_fields(truth)
         program = problem.canonical(self.true_cost(truth.cost), 0.0, **fields)
         if self._nearest is None or self.weights is None:
@@ -276,14 +287,11 @@ def solve_forecast(model: Model, values: Tensor, smoothing: float | Literal["aut
         values: (B, k) predicted values.
         smoothing, solver: as for ``solve``.
     """
-    elastic, n = model.elastic, model.problem.n
+    n = model.problem.n
     if model.problem.is_integer:
         decider = RecourseDecider(model, solver)
         forecast = decider.values(values.detach(), None)
-        fields = elastic.fields(forecast.sides)
-        return _without_slacks(
-            model, solve(elastic.problem, elastic.cost(forecast.cost), smoothing, solver, "mask", **fields)
-        )
+        return _without_slacks(model, decider.solve_integers(forecast, None, smoothing, "mask"))
     decider = RecourseDecider(model, solver, choose_recourse_smoothing(model, values, smoothing, None))
     found = decider.decide(decider.values(values.detach(), None), None)
     solution = as_solution(decider.forecasts.problem, found.solved)
@@ -293,8 +301,8 @@ def solve_forecast(model: Model, values: Tensor, smoothing: float | Literal["aut
     return _without_slacks(model, solution)
 
 
-def decided(model: Model, values: Tensor, keys: list[Hashable] | None, solver: str) -> Tensor:
-    """(B, n) decisions under predicted values (B, k), on the problem as it is.
+def decide_forecast(model: Model, values: Tensor, keys: list[Hashable] | None, solver: str) -> Tensor:
+    """Decide under predicted values (B, k) on the problem as it is, integers included; returns (B, n) decisions.
 
     Raises:
         SolveError: a sample is not solved.
@@ -302,8 +310,7 @@ def decided(model: Model, values: Tensor, keys: list[Hashable] | None, solver: s
     decider = RecourseDecider(model, solver)
     forecast = decider.values(values.detach(), keys)
     if model.problem.is_integer:
-        problem, fields = rows_of(model.elastic.problem, keys), model.elastic.fields(forecast.sides)
-        return solve(problem, model.elastic.cost(forecast.cost), solver=solver, **fields).x[:, : model.problem.n]
+        return decider.solve_integers(forecast, keys).x[:, : model.problem.n]
     solved = decider.decide(forecast, keys).solved
     fail(solved.status, "raise", "the forecast")
     return solved.x[:, : model.problem.n]

@@ -24,9 +24,9 @@ from torch import Tensor
 
 from pear.decisions.decider import both_statuses
 from pear.decisions.recourse import Forecast, RealisedCosts, RecourseDecider, Values
-from pear.decisions.regrets import Statuses, regret_of_program
+from pear.decisions.regrets import Statuses, objective_value, regret_of_program
 from pear.optimality.point import Status
-from pear.problem.canonical import QuadraticProgram, matvec
+from pear.problem.canonical import QuadraticProgram
 from pear.problem.keys import rows_of
 from pear.sensitivity.derivatives import all_derivatives
 from pear.sensitivity.projection import inject_normal, project
@@ -179,7 +179,7 @@ class RecourseRegrets:
             solved = decider.guide_sides(truth.cost, found, call.keys)
         by_b, by_h = decider.multipliers(best)
         sides, true_sides = (decider.elastic.fields(values.sides) for values in (forecast, truth))
-        value = _value(solved.qp, solved.x) - _value(program, best.x)
+        value = objective_value(solved.qp, solved.x) - objective_value(program, best.x)
         for name, multiplier in (("b", by_b), ("h", by_h)):
             if name in sides:
                 change = sides[name] - true_sides[name]
@@ -202,8 +202,3 @@ class RecourseRegrets:
     def _on_all(self, values: Tensor) -> Tensor:
         """(B, n + slacks) from (B, n), with zeros for the slacks."""
         return torch.cat([values, values.new_zeros(len(values), len(self.decider.elastic.price))], 1)
-
-
-def _value(program: QuadraticProgram, x: Tensor) -> Tensor:
-    """(B,) the objective of the programs at x."""
-    return (x * (0.5 * matvec(program.H, x) + program.c)).sum(1)

@@ -107,6 +107,11 @@ def regret_of_program(problem: Problem, z: Tensor, ideal: Start, true: Quadratic
     return objective_gap(d, matvec(true.H, d), true.h - matvec(true.G, z), ideal.duals)
 
 
+def objective_value(program: QuadraticProgram, x: Tensor) -> Tensor:
+    """(B,) the quadratic objective of the programs at x (B, n)."""
+    return (x * (0.5 * matvec(program.H, x) + program.c)).sum(1)
+
+
 def gradient_error(solved: Verified, predicted: Tensor, true: Tensor, Q: Any, true_Q: Any) -> Tensor:
     """(B, n) error of the objective's gradient at the decision, (ĉ − c) + (Q̂ − Q) z*; zero for failed samples."""
     error = predicted.detach().double() - true.detach().double()
@@ -122,6 +127,6 @@ def _regret_by_values(problem: Problem, z: Tensor, best: Tensor, true: Quadratic
     assert phi is not None
 
     def value(x: Tensor) -> Tensor:
-        return (x * (0.5 * matvec(true.H, x) + true.c)).sum(1) + problem.sign * phi.value(x)
+        return objective_value(true, x) + problem.sign * phi.value(x)
 
     return (value(z) - value(best)).clamp(min=0)
