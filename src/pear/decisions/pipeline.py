@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ from pear.problem.sparse import SparseProgram
 from pear.sensitivity.curvature import least_curvature
 from pear.sensitivity.systems import ReducedSystems, SparseSystems, in_threads, reduced_systems
 from pear.sensitivity.verified import Verified
-from pear.solvers.base import Candidate, Projector, Start
+from pear.solvers.base import Candidate, PartProjector, Projector, Start
 from pear.solvers.registry import Backend, in_turn
 
 logger = logging.getLogger("pear")
@@ -248,7 +248,7 @@ class _PipelineRun:
             self._accept(index, passed, candidate.x, candidate.duals, working)
             if candidate.projector is not None and self.projector is None:
                 whole = len(index) == self.qp.batch
-                self.projector = candidate.projector if whole else _Scattered(index, candidate.projector)
+                self.projector = candidate.projector if whole else PartProjector(index, candidate.projector)
                 self.projects[index] = passed
         rest = (~passed & candidate.x.isfinite().all(1)).nonzero()[:, 0]
         if len(rest):
@@ -351,19 +351,6 @@ class _PipelineRun:
             projects=self.projects & same,
             kept=self.systems if bool(same.all()) else None,
         )
-
-
-@dataclass(frozen=True)
-class _Scattered:
-    """The projector of some samples of a batch: those at ``index`` (k,)."""
-
-    index: Tensor
-    projector: Projector
-
-    def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        g, converged = torch.zeros_like(e), torch.zeros(len(e), dtype=torch.bool, device=e.device)
-        g[self.index], converged[self.index] = self.projector.project(e[self.index])
-        return g, converged
 
 
 def _convex(qp: QuadraticProgram) -> Tensor:

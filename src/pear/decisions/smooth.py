@@ -1,8 +1,8 @@
 """Problems with a smooth convex φ beside the quadratic: Newton steps on the constraints, each an exact QP.
 
-At z the objective is replaced by its second-order model; the model's minimiser over the constraints gives a direction
-along which a backtracking line search goes downhill. Near the solution the steps are full and converge quadratically,
-and the last model *is* the program that the gradient needs: H is the Hessian at the solution.
+At z the objective is replaced by its second-order model. The model's minimiser over the constraints gives a direction,
+along which a backtracking line search lowers the objective. Near the solution the steps are full and converge
+quadratically. The last model is the program that the gradient needs: its H is the Hessian at the solution.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What losses that only need decisions share: timed decisions, the best ones kept by sample, the squared error."""
+"""``DecisionLoss``: the base of losses that need decisions alone."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ with it, or None: the way to a problem whose samples differ in more than their c
 
 
 class DecisionLoss(nn.Module):
-    """A loss that learns about the problem through the decisions it leads to, and nothing else.
+    """A loss that uses the decisions of a problem and nothing else of it.
 
     Args:
-        problem: what is decided, with a linear objective. Where it has fields per sample, ``keys`` selects its rows. A
-            ``Model`` maps predicted values to costs.
+        problem: the decision problem, with a linear objective. Where it has fields per sample, ``keys`` selects its
+            rows. A ``Model`` maps predicted values to costs.
         decide: (B, n) costs → (B, n) best decisions, with ``keys`` where it takes them; left out, ``pear.solve`` on
             ``problem``.
         mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
@@ -60,7 +60,7 @@ class DecisionLoss(nn.Module):
 
         Args:
             predicted: (B, n) predicted costs ĉ, or (B, k) values that the cost map takes.
-            true: the same that came true.
+            true: the true ones, in the same shape.
             keys: B sample ids. The best decision of a sample is found once and kept under its id.
 
         Returns:
@@ -80,7 +80,7 @@ class DecisionLoss(nn.Module):
 
     @property
     def problem(self) -> Problem:
-        """What is decided; another one may be assigned, which drops the decisions that are kept."""
+        """The decision problem; assigning another one drops the decisions that are kept."""
         return self._problem
 
     @problem.setter
@@ -94,11 +94,11 @@ class DecisionLoss(nn.Module):
         return self._cost_map
 
     def sample_state(self) -> dict[str, Any]:
-        """The best decisions that are kept, as arrays, numbers and texts."""
+        """The best decisions that are kept, as arrays, numbers and strings."""
         return self.starts.state()
 
     def load_sample_state(self, state: Mapping[str, Any]) -> None:
-        """Go on with them."""
+        """Restore what ``sample_state`` returned."""
         self.starts = WarmStarts.from_state(state)
 
     def extra_repr(self) -> str:
@@ -146,18 +146,18 @@ class DecisionLoss(nn.Module):
 
 
 class with_keys(Generic[Result]):  # noqa: N801 (it stands for a function)
-    """The function as one of a tensor and its sample ids, which are passed on only to one that takes ``keys``."""
+    """Calls a function with a tensor, and with its sample ids where the function has an argument ``keys``."""
 
     def __init__(self, function: Callable[..., Result]) -> None:
         self._function, self._takes_keys = function, "keys" in inspect.signature(function).parameters
 
     def __call__(self, rows: Tensor, ids: list[Hashable] | None) -> Result:
-        """What the function says of ``rows``."""
+        """The function's result for ``rows``."""
         return self._function(rows, keys=ids) if self._takes_keys else self._function(rows)
 
 
 def check_number(name: str, value: float, least: float = -float("inf"), strict: bool = False) -> None:
-    """A finite number of at least ``least``, or above it where ``strict``."""
+    """Raise where the value is no finite number of at least ``least``, or above it where ``strict``."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not (number and least <= value < float("inf")) or (strict and value == least):
         bound = "" if least == -float("inf") else f" {'above' if strict else 'of at least'} {least:g}"

@@ -23,7 +23,7 @@ from pear.solvers.fused import RegretCall, Regrets
 
 
 def check_guidance(guidance: float) -> None:
-    """α is a finite number of at least 0."""
+    """Raise where α is no finite number of at least 0."""
     number = isinstance(guidance, (int, float)) and not isinstance(guidance, bool)
     if not (number and 0 <= guidance < math.inf):
         raise ProblemError(f"guidance must be a number of at least 0; got {guidance!r}")
@@ -33,9 +33,10 @@ def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int, all_good: bo
     """(B,) F of every sample, from its regret; zero where a sample failed.
 
     Args:
-        call: what the regrets were computed from.
-        parts: the regrets; sign: −1 for maximisation.
-        all_good: whether no sample is known to have failed.
+        call: the inputs of the regrets.
+        parts: the regrets.
+        sign: −1 for maximisation.
+        all_good: whether all samples are known to be solved.
     """
     to_best = parts.best - parts.x
     both = ((call.predicted.double() - call.true.double()) * to_best).sum(1)
@@ -49,10 +50,10 @@ def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int, all_good: bo
 
 
 class GuidedRegret(torch.autograd.Function):
-    """Puts gradients that are known in closed form behind the value ``R + α F``.
+    """The value ``R + α F`` with its gradients in closed form.
 
-    ``shares`` is what the sum over the samples is divided by, 0 where they are to stay apart; ``all_good`` says that
-    no sample has failed.
+    ``shares`` divides the sum over the samples; with 0 the samples stay apart. ``all_good`` is True where no sample has
+    failed. Where right-hand sides are predicted, extra terms and the gradient come with the regrets.
     """
 
     @staticmethod
@@ -82,7 +83,7 @@ class GuidedRegret(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        """By both costs and both curvatures."""
+        """The gradients by both costs and both curvatures."""
         parts, z, best, pull = ctx.parts, ctx.parts.x, ctx.parts.best, ctx.guidance * ctx.sign
         u = up.double()[:, None] if ctx.shares == 0 else up.double() / ctx.shares
         grads: list[Tensor | None] = [None] * 4

@@ -1,4 +1,4 @@
-"""``LastCall``: what a loss tells about its last call."""
+"""``LastCall``: decisions and statistics of the last call of a loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pear.solvers.fused import RegretCall, Regrets
 
 @dataclass(repr=False)
 class LastCall:
-    """What happened in the last call of a loss.
+    """Decisions and statistics of the last call of a loss.
 
     Attributes:
         decision: (B, n) decisions taken under the predicted costs, in float64; zero where a sample failed.
@@ -44,7 +44,7 @@ class LastCall:
         return f"LastCall({described(self.status, self.decision.shape[1])}{told})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is computed when it is asked for."""
+        """The fields, without the properties that are computed on demand."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @cached_property

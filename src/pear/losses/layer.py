@@ -1,4 +1,4 @@
-"""``DecisionLayer``: the decision as a differentiable function of everything the problem is made of."""
+"""``DecisionLayer``: the decision as a differentiable function of all data of its problem."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class DecisionLayer(DecisionModule):
         if self.recourse_model is not None:
             return self._under_forecast(cost, ids, given)
         cost = self.costs(cost, ids)
-        scale = self.settled(cost, ids, **given)
+        scale = self.settle(cost, ids, **given)
         lam, cost, given = scale.value, scale.times_units(cost), scale.fields(given)
         fields |= given
         by_rows = torch.is_grad_enabled() and any(_wants_gradient(given.get(name)) for name in FIELDS[1:])

@@ -44,14 +44,15 @@ class PEARLoss(DecisionModule):
     ``½ (g z*ᵀ + z* gᵀ)`` for Q̂. An integer problem is trained on its continuous relaxation.
 
     Args:
-        problem: what is decided. Where it carries fields per sample, ``keys`` selects its rows. With a ``Model`` the
-            predicted values ŷ take the place of costs, ``ĉ = M ŷ + known``, and gradients arrive at ŷ. Where it
-            predicts right-hand sides, it is regret with recourse, and an infeasible forecast adds its least violation.
+        problem: the decision problem. Where its fields differ by sample, ``keys`` selects its rows. With a ``Model``
+            the predicted values ŷ take the place of costs, ``ĉ = M ŷ + known``, and gradients arrive at ŷ. Where the
+            model predicts right-hand sides, the loss is regret with recourse, and an infeasible forecast adds its least
+            violation.
         smoothing: λ, the curvature added to the objective; "auto" picks it once, in any units, from the true costs and
             the decisions of the training set (``calibrate``, which ``pear.fit`` calls) or of the first batch.
         injection: β, how much of the normal component is added to the gradient of ĉ (0: the exact gradient).
-        guidance: α before the first ``step()``, which multiplies it by 0.995 (0: PEAR as published). To assign another
-            one starts anew; the current one is part of the state.
+        guidance: α before the first ``step()``. Every step multiplies it by 0.995; with 0 the loss is PEAR as
+            published. Assigning another α starts the schedule again. The current α is part of the state.
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise", or "mask" to leave failed samples out of the loss, with a warning.
         reduction: "mean" (over the samples that are solved), "sum" or "none".
@@ -119,11 +120,11 @@ class PEARLoss(DecisionModule):
         self._calls = 0
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What "auto" has settled on, and what α has come to, for ``state_dict``."""
+        """The λ that "auto" has chosen, and the current α, for ``state_dict``."""
         return {**super().get_extra_state(), "guidance": self._alpha}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Go on where a saved state was, where this loss is guided too."""
+        """Restore a saved λ, and a saved α where this loss is guided too."""
         super().set_extra_state(state)
         if self._guidance > 0:
             self._alpha = state.get("guidance", self._alpha)
@@ -229,7 +230,7 @@ class PEARLoss(DecisionModule):
             shares_curvature: whether the true objective has the predicted curvature.
         """
         Q = None if Q is None else torch.as_tensor(Q)
-        scale = self.settled(true, keys, Q=Q)
+        scale = self.settle(true, keys, Q=Q)
         if scale.units is not None:
             predicted, true, Q = scale.times_units(predicted), scale.times_units(true), scale.curvature(Q)
         if shares_curvature:

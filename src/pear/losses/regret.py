@@ -1,4 +1,4 @@
-"""Regret and its gradient: the functions behind ``PEARLoss``, and the score that decisions are judged by."""
+"""``regret``, ``normalized_regret`` and ``regret_gradient``: what decisions lose, and its gradient in closed form."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ def regret(
 ) -> Tensor:
     """What each decision loses against the best one, in the unit of the costs: ``f(z*(ĉ); c) − f(z*(c); c)``.
 
-    The sign is turned for maximisation, so that it is never negative. Evaluated on the problem as it is: the integer
-    program where it is one, without smoothing. Of a model that predicts right-hand sides it includes the recourse: what
-    the decision under the forecast comes to under the truth, less the best that the truth allows.
+    For maximisation the sign is turned, so that regret is never negative. It is evaluated on the problem as it is: with
+    its integers, without smoothing. For a model that predicts right-hand sides it includes recourse: the realised cost
+    of the decision under the forecast, minus the least cost that the truth allows.
 
     Args:
         problem: what is decided. A ``Model`` maps predicted values (B, k) to costs.
@@ -149,10 +149,10 @@ def outcome_of(
     true_Q: Any = None,
     time_limit: float | None = None,
 ) -> Outcome:
-    """What decisions under the predicted costs come to, in float64, with the arguments of ``pear.regret``."""
+    """The outcome of decisions under the predicted costs, in float64, with the arguments of ``pear.regret``."""
     model = recourse_model(problem)
     if model is not None:
-        return _judged_with_recourse(model, predicted, true, solver, Q if true_Q is None else true_Q, time_limit)
+        return _outcome_with_recourse(model, predicted, true, solver, Q if true_Q is None else true_Q, time_limit)
     problem, _, predicted, true = _costs(problem, predicted, true)
     predicted, true = predicted.double(), true.double()
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
@@ -162,7 +162,7 @@ def outcome_of(
     return outcome(problem, chosen, best, true, true_Q)
 
 
-def _judged_with_recourse(
+def _outcome_with_recourse(
     model: Model, predicted: Any, true: Any, solver: str, Q: Any, time_limit: float | None
 ) -> Outcome:
     if Q is not None:
@@ -171,12 +171,12 @@ def _judged_with_recourse(
     values, came_true = as_batch(predicted).detach().double(), as_batch(true).detach().double()
     check_pair(values, came_true)
     with within(time_limit):
-        judged = RecourseOutcome(model, came_true, solver=solver)
-        return Outcome(judged(values), judged.best)
+        score = RecourseOutcome(model, came_true, solver=solver)
+        return Outcome(score(values), score.best)
 
 
 class Outcome(NamedTuple):
-    """What decisions come to under the true costs, in float64.
+    """Regrets of decisions and values of the best ones, under the true costs, in float64.
 
     Attributes:
         regret: (B,) what each loses against the best decision of its sample.
@@ -193,7 +193,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q: Any = None) -> Outcome:
-    """What decisions lose against the best ones.
+    """The outcome of decisions beside the best ones.
 
     Args:
         problem: what is decided.
@@ -217,7 +217,7 @@ def _costs(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Problem
 
 
 def check_pair(predicted: Tensor, true: Tensor) -> None:
-    """Predicted and true costs must be of one shape, and in this order."""
+    """Raise where predicted and true costs differ in shape, or seem to be swapped."""
     if true.requires_grad and not predicted.requires_grad and torch.is_grad_enabled():
         raise ProblemError(
             "the true costs require a gradient and the predicted ones do not, so that the two are probably swapped; "
@@ -230,7 +230,7 @@ def check_pair(predicted: Tensor, true: Tensor) -> None:
 
 
 def check_injection(injection: float) -> None:
-    """β is a finite number of at least 0."""
+    """Raise where β is no finite number of at least 0."""
     number = isinstance(injection, (int, float)) and not isinstance(injection, bool)
     if not (number and 0 <= injection < math.inf):
         raise ProblemError(f"injection must be a number of at least 0; got {injection!r}")
