@@ -78,7 +78,7 @@ class CompiledPass:
             return None
         # the table goes on changing, and the backward pass comes later
         mine = states if keys is None else States._make(part[slots] for part in states)
-        doubtful = bool(_weak(outcome).any()) and not self._definite(P)
+        doubtful = bool(outcome.weak.any()) and not self._definite(P)
         return FusedDecisions(torch.from_numpy(outcome.x), CompiledProjector(P, mine, at), doubtful)
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
@@ -101,7 +101,7 @@ class CompiledPass:
         strength = call.injection if not with_curvature or call.injection == 0 else -1.0
         samples = layout.Samples(_array(predicted), _array(call.true), at, slots)
         results = compiled.regret(compiled.pair_of(P, true), samples, table, default, strength)
-        left, weak = results.outcome.code != SOLVED, _weak(results.outcome)
+        left, weak = results.outcome.code != SOLVED, results.outcome.weak
         if weak.any() and not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
             left |= weak
         parts = regrets_of(results, table.best.x[slots] if len(slots) else table.best.x)
@@ -131,7 +131,10 @@ class CompiledPass:
     def prepare(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> tuple[Programs, States, compiled.Index] | None:
-        """The programs of a call, where to start from, and each sample's row in fields of its own."""
+        """The programs of a call, their default start, and each sample's row in fields that differ by sample.
+
+        None where the pass does not take the call. Arguments are those of ``decide``.
+        """
         if cost.device.type != "cpu" or not len(cost):
             return None
         by_row = keys is not None and self.problem.batch is not None
@@ -159,7 +162,7 @@ class CompiledPass:
         return P, default, at
 
     def _takes(self, smoothing: float, cost: Tensor | None = None, fields: dict[str, Any] | None = None) -> bool:
-        """True where the solver takes the programs of a call; of the problem's own it is asked once."""
+        """Whether the solver takes the programs of a call; the result for the problem's own fields is kept."""
         if self.problem.n < MIN_VARIABLES:  # all of which it takes; to ask would copy Q in every call
             return True
         if cost is not None and fields:
@@ -171,7 +174,7 @@ class CompiledPass:
         return self._taken[curved]
 
     def _own_programs(self, smoothing: float) -> tuple[Programs, States]:
-        """The problem's own fields, brought into form once; the default start depends on the constraints alone."""
+        """The problem's own programs in compiled form, made once, and their default start."""
         if self._own is None:
             own = {name: v for name in FIELDS if (v := getattr(self.problem, name)) is not None}
             P = self._build(own, smoothing)
@@ -192,7 +195,7 @@ class CompiledPass:
     ) -> Programs | None:
         """The programs of the true objective; None where its curvature is not convex.
 
-        A sample's own curvature is recognised by its product with a fixed vector, and checked at its first visit only.
+        A curvature is recognised by its fingerprint, and checked for convexity the first time only.
         """
         Q, n = call.true_Q, self.problem.n
         plain = isinstance(Q, Tensor) and Q.shape == (len(call.true), n, n)
@@ -211,7 +214,7 @@ class CompiledPass:
         return true if bool(is_convex(torch.from_numpy(true.Q), P.sign, P.smoothing).all()) else None
 
     def _definite(self, P: Programs) -> bool:
-        """True where the objective is certainly curved in every direction."""
+        """Whether the objective is certainly curved in every direction."""
         if self._own is None or P is not self._own[0]:
             return _all_definite(P)
         if self._own_definite is None:  # its own curvature is semidefinite, which was checked when it was made
@@ -234,7 +237,10 @@ class CompiledPass:
         return table.rows
 
     def _table(self, keys: list[Hashable] | None, B: int) -> tuple[layout.Table, compiled.Index]:
-        """The samples' rows in the store; no rows, and room for ``B`` results, without keys, or where it is full."""
+        """The table of the store and the samples' rows in it.
+
+        Without keys, or where the store is full, a table with room for ``B`` results and no row numbers.
+        """
         if keys is not None:
             slots = self.starts.slots(keys)
             if compiled.fits(len(self.starts), self.problem.n, self.rows):
@@ -242,14 +248,14 @@ class CompiledPass:
         return compiled.no_table(B, self.problem.n, self.equalities, self.rows - self.equalities), np.zeros(0, np.int64)
 
     def states(self, keys: list[Hashable] | None, B: int) -> tuple[States, compiled.Index]:
-        """Starts of the decisions and the samples' rows there: those of the store, or new ones."""
+        """The starts of the decisions and the samples' rows in them, from the store where samples have keys."""
         table, slots = self._table(keys, 0)
         if len(slots):
             return table.predicted, slots
         return layout.new_states(B, self.problem.n, self.rows), np.arange(B)
 
     def _new_rows(self, size: int) -> layout.Table:
-        """Rows whose fingerprint is the true cost (n), the mark of the true curvature (n), and λ."""
+        """Make empty rows; a fingerprint is the true cost (n), the fingerprint of the true curvature (n), and λ."""
         n = self.problem.n
         predicted, true = (States._make(map(_blank, layout.new_states(size, n, self.rows))) for _ in range(2))
         best = Outcome._make(map(_blank, layout.new_outcome(size, n, self.equalities, self.rows - self.equalities)))
@@ -257,7 +263,7 @@ class CompiledPass:
         return layout.Table(predicted, true, best, np.full((size, 2 * n + 1), np.nan))
 
     def _mark(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array | float) -> None:
-        """Have the true problems solved again whose curvature or λ is another than the last time."""
+        """Mark the true problems to be solved again whose curvature or λ has changed."""
         if not len(table.fingerprints):
             return
         n, other = self.problem.n, ~self._marked(table, slots, mark)
@@ -266,20 +272,25 @@ class CompiledPass:
             table.fingerprints[slots, n:-1], table.fingerprints[slots, -1] = mark, self._smoothing
 
     def _marked(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array | float) -> NDArray[np.bool_]:
-        """(B,) bool: the rows that belong to the curvature with this mark, (B, n) or one number, and to λ."""
+        """(B,) bool: the rows solved with this λ and the curvature of this fingerprint, (B, n) or a number."""
         n, rows = self.problem.n, table.fingerprints
         like = rows[slots, n] == mark if isinstance(mark, float) else (rows[slots, n:-1] == mark).all(1)
         same: NDArray[np.bool_] = like & (rows[slots, -1] == self._smoothing)
         return same
 
     def _void(self, table: layout.Table, slots: compiled.Index) -> None:
-        """Keep no answer under these slots."""
+        """Mark the true problems of these rows to be solved again."""
         if len(table.fingerprints):
             table.fingerprints[slots] = np.nan
 
 
 def regrets_of(results: layout.Results, best: compiled.Array) -> Regrets:
-    """The results of the compiled pass, as if every sample were solved, and the best decisions (B, n) beside them."""
+    """The results of the compiled pass as ``Regrets``, with every sample marked as solved.
+
+    Args:
+        results: of the pass.
+        best: (B, n) the best decisions under the true costs.
+    """
     outcome = results.outcome
     arrays = (*results[1:], outcome.x, best, outcome.kkt_residual, outcome.changes == 0)
     value, exact, injected, x, ideal, residual, reused = (torch.from_numpy(array) for array in arrays)
@@ -288,7 +299,7 @@ def regrets_of(results: layout.Results, best: compiled.Array) -> Regrets:
 
 
 def _blank(part: NDArray[Any]) -> NDArray[Any]:
-    """Zeros: what was in memory before is in no file that a table is saved to."""
+    """Zeros like ``part``: a saved table must not contain what was in memory before."""
     return np.zeros(part.shape, part.dtype)
 
 
@@ -301,12 +312,6 @@ def _all_definite(P: Programs) -> bool:
     if len(P.Q) == 0:
         return P.smoothing > 0
     return bool(is_definite(torch.from_numpy(P.Q), P.sign, P.smoothing).all())
-
-
-def _weak(outcome: Outcome) -> NDArray[np.bool_]:
-    """(B,) bool: some active constraint has no multiplier."""
-    weak: NDArray[np.bool_] = outcome.weak
-    return weak
 
 
 def _inverse_times(P: Programs, at: compiled.Index, e: Tensor) -> Tensor:

@@ -43,8 +43,8 @@ class LinearEpochs:
         self._regret: int | None = None  # address of the compiled function
         self.flat = 0.0  # samples of the last pass with a regret whose gradient is exactly zero
         assert isinstance(loss.decider.fused, CompiledPass)
-        self.one_pass: CompiledPass = loss.decider.fused
-        n, rows, p = loss.problem.n, self.one_pass.rows, self.one_pass.equalities
+        self.compiled_pass: CompiledPass = loss.decider.fused
+        n, rows, p = loss.problem.n, self.compiled_pass.rows, self.compiled_pass.equalities
         size = min(batch_size, len(features))
         costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), [np.zeros(size, np.int64) for _ in range(3)]
         samples, results = Samples(*costs_room, *numbers[:2]), new_results(size, n, p, rows - p)
@@ -103,7 +103,7 @@ class LinearEpochs:
 
     def _locked(self, order: Tensor, first: int, lam: float, began: float) -> int:
         loss = self.loss
-        kept = self.one_pass.all_samples(len(self.features), lam)
+        kept = self.compiled_pass.all_samples(len(self.features), lam)
         if kept is None:
             return first
         P, slots, table, default = kept
