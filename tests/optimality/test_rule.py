@@ -25,11 +25,11 @@ from pear.decisions.solve import decide_worst
 from pear.optimality import rule
 from pear.optimality.active import guess_active
 from pear.optimality.certificate import proves_infeasible, proves_unbounded
+from pear.optimality.curvature import is_convex
 from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import SparseMatrix
-from pear.sensitivity.curvature import is_convex
 from pear.sensitivity.reduced import ReducedKKT
 from pear.sensitivity.sparse_reduced import SparseReduced
 from pear.solvers.active_set import batch, layout

@@ -313,7 +313,7 @@ def test_a_peer_goes_through_the_whole_path(run: Run, fake: Callable[[str], Peer
     assert rows["Fake"]["versions"]["numpy"] == np.__version__
     assert rows["pear"]["reuse_rate"] is None
     assert 0 <= rows["pear warm"]["reuse_rate"] <= 1
-    assert {"solve", "gradient", "rest"} <= set(rows["pear"]["profile"])
+    assert {"solve", "verify", "project", "gradient", "rest"} <= set(rows["pear"]["profile"])
     assert numbers["settings"]["seed"] == 1
     assert {"torch", "numpy", "pear"} <= set(numbers["versions"])
     assert numbers["interrupted"] is False

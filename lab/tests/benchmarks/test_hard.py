@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pear.solvers.interior_point.mehrotra import InteriorPoint
 from scipy import sparse
 from scipy.linalg import null_space
 from scipy.optimize import linprog
 
 import pear
-from pear.decisions import one_pass
+from pear.solvers.active_set import compiled_pass
 from pear.solvers.active_set import active_set_solver as active_set
-from pear.solvers.interior_point.mehrotra import InteriorPoint
 from pear.solvers.registry import Backend
 from pear_lab.benchmarks.hard import Instance, as_problem, hard_instances
 from pear_lab.benchmarks.program import kkt_residual, programs
@@ -216,7 +216,7 @@ def test_the_compiled_pass_leaves_what_its_solver_leaves(
         raise BegunError
 
     for name in ("solve", "regret"):
-        monkeypatch.setattr(one_pass.compiled, name, begun)
+        monkeypatch.setattr(compiled_pass.compiled, name, begun)
     layer, loss = pear.DecisionLayer(problem, smoothing), pear.PEARLoss(problem, smoothing, guidance=0.0, injection=0.1)
     for call in (lambda: layer(cost, keys=[0]), lambda: loss(cost, 2 * cost.detach(), keys=[0])):
         for _ in range(2):

@@ -102,7 +102,7 @@ class Samples(NamedTuple):
 def _train(make: Callable[..., DecisionRegressor], samples: Samples) -> tuple[dict[str, DecisionRegressor], str]:
     """What was trained, by the name of its loss, and which training Ctrl-C ended, if it did."""
     trained: dict[str, DecisionRegressor] = {}
-    for name, loss in (("MSE", "mse"), ("PEAR", "pear")):
+    for name, loss in (("MSE", "mse"), ("PEAR", "pear-guided")):
         out.print(f"{name}:", end=" ", highlight=False)
         estimator = make(loss=loss).fit(samples.features, samples.costs)
         if estimator.history_.best is not None:

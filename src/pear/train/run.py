@@ -20,7 +20,7 @@ from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.flat import FlatRegret
 from pear.train.history import Callback, Check, History, Progress, Reason
-from pear.train.loss import KeyedLoss
+from pear.train.loss import KeyedLoss, step_guidance
 from pear.train.order import Order
 from pear.train.ranks import Ranks, fingerprint
 from pear.train.samples import Samples
@@ -187,6 +187,7 @@ class Run:
         if self.config.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
+        step_guidance(self.loss)
         return value
 
     def gradient(self, batch: Batch) -> tuple[Tensor, int]:
@@ -200,9 +201,7 @@ class Run:
         return value.detach(), count
 
     def pause(self, batch: Batch) -> tuple[Tensor, int]:
-        """A step of the other ranks, in a batch of fewer samples than ranks: what counts steps here counts it, too."""
-        if isinstance(self.loss, PEARLoss):
-            self.loss.guided(1)
+        """The part of a rank that has no samples, in a batch of fewer samples than ranks."""
         return torch.zeros((), dtype=batch.costs.dtype, device=batch.costs.device), 0
 
     def compiled(self) -> LinearEpochs | Literal[False]:

@@ -6,11 +6,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pear.losses import DecisionLayer, PEARLoss
 from pear.problem import Problem
+from pear.solvers.active_set import batch
+from pear.solvers.active_set.compiled_pass import CompiledPass
+from pear.solvers.active_set.layout import States
+from pear.solvers.fused import RegretCall
 from pear_lab.benchmarks.clock import Step, gradient_at, synchronize
 from pear_lab.benchmarks.evaluation import Answers
 from pear_lab.benchmarks.instances import Instances
@@ -63,13 +68,7 @@ class Ours:
         step = self.steps[who]()
         wait()
         before = time.perf_counter() - began
-        return {**_spent(loss, step, wait), "set-up, not timed": before} if (loss := self._profiled()) else {}
-
-    def _profiled(self) -> PEARLoss | None:
-        """The loss of the row, told to take its time apart."""
-        if self.loss is not None:
-            self.loss.profile = True
-        return self.loss
+        return {**_spent(self.loss, step, wait), "set-up, not timed": before} if self.loss is not None else {}
 
     def _make_loss(self) -> PEARLoss:
         lam = self.instances.smoothing
@@ -113,7 +112,29 @@ def _spent(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, fl
     wait()
     total = time.perf_counter() - start
     parts = {name: value - before.get(name, 0.0) for name, value in loss.seconds.items()}
-    return {**parts, "rest": max(0.0, total - sum(parts.values()))}
+    rest = max(0.0, total - sum(parts.values()))
+    if isinstance(loss.decider.fused, CompiledPass) and loss.last is not None:
+        for name, seconds in _phases(loss.decider.fused, loss.last._call).items():
+            parts[name] = min(seconds, parts["solve"])
+            parts["solve"] -= parts[name]
+    return {**parts, "rest": rest}
+
+
+def _phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
+    """Seconds that a compiled pass takes to verify a batch at its solution, and to project there."""
+    prepared = compiled.prepare(call.predicted, call.smoothing, call.keys, {} if call.Q is None else {"Q": call.Q})
+    if prepared is None:
+        return {}
+    P, default, at = prepared
+    kept, slots = compiled.states(call.keys, len(call.predicted))
+    states, rows = States._make(part[slots] for part in kept), np.arange(len(slots))
+    cost = np.ascontiguousarray(call.predicted.double().numpy())
+    batch.solve(P, cost, at, states, rows, default)  # to the solution, where there is no warm start
+    began = time.perf_counter()
+    batch.solve(P, cost, at, states, rows, default)
+    verified = time.perf_counter()
+    batch.project(P, cost, at, states, rows)
+    return {"verify": verified - began, "project": time.perf_counter() - verified}
 
 
 def _backward(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:

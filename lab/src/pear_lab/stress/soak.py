@@ -223,6 +223,7 @@ class _Training:
                 keys = rows if self.structure.keyed else None
                 self.loss(self.model(self.X[rows]), self.C[rows], keys=keys).backward()
                 optimizer.step()
+                self.loss.step()
                 self._note(1)
 
     def by_epochs(self) -> None:

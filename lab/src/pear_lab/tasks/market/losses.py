@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from pear.decisions.solve import fail
-from pear.decisions.warm_starts import as_keys
 from pear.errors import ProblemError
 from pear.losses import DecisionLayer, PEARLoss
+from pear.problem.keys import as_keys
 from pear.tasks.portfolio import Portfolio
 from pear_lab.tasks.market.moments import factor, moments
 from pear_lab.tasks.market.windows import AHEAD
@@ -94,7 +94,7 @@ class DecisionUtilityLoss(nn.Module):
 
     def _best_utility(self, mu: Tensor, sigma: Tensor, keys: Tensor | None) -> Tensor:
         """(B,) of the best portfolios, which are kept by id for as long as μ and Σ are the same."""
-        ids = None if keys is None else as_keys(keys, len(mu))
+        ids = as_keys(keys, len(mu))
         cost, Q = self.task.cost(mu).detach(), self.task.curvature(sigma).detach()
         with self.own.decider.locked(ids):
             best, status = self.own.decider.solve_true(cost, 0.0, ids, Q=Q)

@@ -1,13 +1,11 @@
-"""Decisions, regrets and gradients in one compiled pass over a batch.
+"""The fused pass of the compiled active-set method: decisions, regrets and gradients of a batch on the CPU.
 
-A solver whose row of the registry says ``one_pass`` solves, verifies and projects without coming back to Python. What
-comes out is what the pipeline and ``project`` give, or nothing: samples that the pass leaves go down the pipeline,
-which reports a status for each.
+One compiled call solves, verifies and projects all samples. The results are those of the pipeline and ``project``.
+Samples that the compiled code cannot finish are left to the pipeline, which gives each of them a status.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
@@ -17,28 +15,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.decisions.regrets import Decided, RegretCall, Regrets
-from pear.decisions.warm_starts import Table, WarmStarts, curvature_mark
+from pear.optimality.curvature import is_convex, is_definite
 from pear.problem import Problem
 from pear.problem.form import MIN_VARIABLES
 from pear.problem.problem import FIELDS
-from pear.sensitivity.curvature import is_convex, is_definite
-from pear.sensitivity.projection import add_normal
 from pear.solvers.active_set import batch as compiled
 from pear.solvers.active_set import layout
 from pear.solvers.active_set.active_set_solver import CompiledProjector, supports
 from pear.solvers.active_set.layout import SOLVED, Outcome, Programs, States
+from pear.solvers.active_set.saved_starts import are_starts, without_large_inverses
+from pear.solvers.fused import FusedDecisions, RegretCall, Regrets, add_normal
+from pear.solvers.warm_starts import SampleTable, WarmStarts, curvature_mark
 
 _ALWAYS_ANEW = np.zeros((0, 0))  # fingerprints without rows: the true problems are solved in every call
 _TABLE = "compiled"  # its name in the store
-_OWN = np.inf  # marks the problem's own curvature
+_OWN = np.inf  # fingerprint of the problem's own curvature
 
 
-class OnePass:
-    """The compiled pass over batch after batch of one problem.
+class CompiledPass:
+    """Solves, verifies and projects batch after batch of one problem in compiled code.
 
     Args:
-        problem: what is decided: continuous, dense, on the CPU, without φ.
+        problem: the decision problem: continuous, dense, on the CPU, without φ.
         starts: the store of warm starts.
     """
 
@@ -54,48 +52,47 @@ class OnePass:
 
     @staticmethod
     def supports(problem: Problem) -> bool:
-        """True where the pass takes this problem."""
+        """Whether the pass takes this problem."""
         rows = sum(0 if v is None else v.shape[-1] for v in (problem.b, problem.h))
         plain = problem.phi is None and problem.device.type == "cpu" and not problem.is_sparse
         return plain and compiled.supports(problem.n, rows)
 
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
-    ) -> Decided | None:
-        """Decide for a batch; None where it has to go down the pipeline.
+    ) -> FusedDecisions | None:
+        """Decide for a batch; None where the pipeline has to.
 
         Args:
             cost: (B, n).
             smoothing: λ.
-            keys: of the samples, or None.
+            keys: sample ids, or None.
             fields: what replaces the problem's fields in this call.
         """
-        prepared = self._prepare(cost, smoothing, keys, fields)
+        prepared = self.prepare(cost, smoothing, keys, fields)
         if prepared is None:
             return None
         P, default, at = prepared
-        states, slots = self._states(keys, len(cost))
+        states, slots = self.states(keys, len(cost))
         outcome = compiled.solve(P, _array(cost), at, states, slots, default)
         if not (outcome.code == SOLVED).all():
             return None
         # the table goes on changing, and the backward pass comes later
         mine = states if keys is None else States._make(part[slots] for part in states)
-        doubtful = bool(_weak(outcome).any()) and not self._definite(P)
-        return Decided(torch.from_numpy(outcome.x), CompiledProjector(P, mine, at), doubtful)
+        doubtful = bool(outcome.weak.any()) and not self._definite(P)
+        return FusedDecisions(torch.from_numpy(outcome.x), CompiledProjector(P, mine, at), doubtful)
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
-        """Regrets and gradients of a batch, and the (k,) samples that are left; None where the pass does not apply."""
+        """Regrets and gradients of a batch, and the (k,) samples left to the pipeline; None where it takes them all."""
         predicted, Q = call.predicted, call.Q
-        prepared = self._prepare(predicted, call.smoothing, call.keys, {} if Q is None else {"Q": Q})
+        prepared = self.prepare(predicted, call.smoothing, call.keys, {} if Q is None else {"Q": Q})
         if prepared is None:
             return None
         P, default, at = prepared
         table, slots = self._table(call.keys, len(predicted))
-        shared = Q is not None and call.true_Q is Q
-        if shared:  # what is predicted is new every time: an answer under it cannot be kept
+        if call.shares_curvature:  # a predicted curvature is new in every call, so that no true solution can be kept
             self._void(table, slots)
             table = table._replace(fingerprints=_ALWAYS_ANEW)
-        true = P if Q is None or shared else self._true_programs(P, call, table, slots)
+        true = P if Q is None or call.shares_curvature else self._true_programs(P, call, table, slots)
         if true is None or not (call.injection == 0 or self._definite(P)):
             return None
         if Q is None:
@@ -104,7 +101,7 @@ class OnePass:
         strength = call.injection if not with_curvature or call.injection == 0 else -1.0
         samples = layout.Samples(_array(predicted), _array(call.true), at, slots)
         results = compiled.regret(compiled.pair_of(P, true), samples, table, default, strength)
-        left, weak = results.outcome.code != SOLVED, _weak(results.outcome)
+        left, weak = results.outcome.code != SOLVED, results.outcome.weak
         if weak.any() and not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
             left |= weak
         parts = regrets_of(results, table.best.x[slots] if len(slots) else table.best.x)
@@ -125,32 +122,19 @@ class OnePass:
             self._everybody = self.starts.slots(range(count))
         if not compiled.fits(len(self.starts), self.problem.n, self.rows):
             return None
-        table = self.starts.table(_TABLE, self._new_rows).rows
+        table = self._stored()
         self._mark(table, self._everybody, _OWN)
         return P, self._everybody, table, default
 
-    def time_phases(self, call: RegretCall) -> tuple[float, float] | None:
-        """Seconds that it takes to verify a batch at its solution, and to project at it; the store stays as it is."""
-        prepared = self._prepare(call.predicted, call.smoothing, call.keys, {} if call.Q is None else {"Q": call.Q})
-        if prepared is None:
-            return None
-        P, default, at = prepared
-        kept, slots = self._states(call.keys, len(call.predicted))
-        states, rows = States._make(part[slots] for part in kept), np.arange(len(slots))
-        array = _array(call.predicted)
-        compiled.solve(P, array, at, states, rows, default)  # to where it was solved, if there is no warm start
-        began = time.perf_counter()
-        compiled.solve(P, array, at, states, rows, default)
-        verified = time.perf_counter()
-        compiled.project(P, array, at, states, rows)
-        return verified - began, time.perf_counter() - verified
-
     # -- programs ----------------------------------------------------------------------------------------------------
 
-    def _prepare(
+    def prepare(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> tuple[Programs, States, compiled.Index] | None:
-        """The programs of a call, where to start from, and each sample's row in fields of its own."""
+        """The programs of a call, their default start, and each sample's row in fields that differ by sample.
+
+        None where the pass does not take the call. Arguments are those of ``decide``.
+        """
         if cost.device.type != "cpu" or not len(cost):
             return None
         by_row = keys is not None and self.problem.batch is not None
@@ -178,7 +162,7 @@ class OnePass:
         return P, default, at
 
     def _takes(self, smoothing: float, cost: Tensor | None = None, fields: dict[str, Any] | None = None) -> bool:
-        """True where the solver takes the programs of a call; of the problem's own it is asked once."""
+        """Whether the solver takes the programs of a call; the result for the problem's own fields is kept."""
         if self.problem.n < MIN_VARIABLES:  # all of which it takes; to ask would copy Q in every call
             return True
         if cost is not None and fields:
@@ -190,7 +174,7 @@ class OnePass:
         return self._taken[curved]
 
     def _own_programs(self, smoothing: float) -> tuple[Programs, States]:
-        """The problem's own fields, brought into form once; the default start depends on the constraints alone."""
+        """The problem's own programs in compiled form, made once, and their default start."""
         if self._own is None:
             own = {name: v for name in FIELDS if (v := getattr(self.problem, name)) is not None}
             P = self._build(own, smoothing)
@@ -211,7 +195,7 @@ class OnePass:
     ) -> Programs | None:
         """The programs of the true objective; None where its curvature is not convex.
 
-        A sample's own curvature is recognised by its product with a fixed vector, and checked at its first visit only.
+        A curvature is recognised by its fingerprint, and checked for convexity the first time only.
         """
         Q, n = call.true_Q, self.problem.n
         plain = isinstance(Q, Tensor) and Q.shape == (len(call.true), n, n)
@@ -230,7 +214,7 @@ class OnePass:
         return true if bool(is_convex(torch.from_numpy(true.Q), P.sign, P.smoothing).all()) else None
 
     def _definite(self, P: Programs) -> bool:
-        """True where the objective is certainly curved in every direction."""
+        """Whether the objective is certainly curved in every direction."""
         if self._own is None or P is not self._own[0]:
             return _all_definite(P)
         if self._own_definite is None:  # its own curvature is semidefinite, which was checked when it was made
@@ -239,29 +223,39 @@ class OnePass:
 
     # -- the store ---------------------------------------------------------------------------------------------------
 
-    def load_table(self) -> None:
-        """Take the rows of a saved store, before anything is computed with them: they may be refused."""
+    def restore(self) -> None:
+        """Check and take over the rows of a restored store, before anything is computed with them.
+
+        Raises:
+            DataError: they do not belong to the problem.
+        """
         if self.starts.has_saved(_TABLE):
-            self.starts.table(_TABLE, self._new_rows)
+            self._stored()
+
+    def _stored(self) -> layout.Table:
+        table: SampleTable[layout.Table] = self.starts.table(_TABLE, self._new_rows, without_large_inverses, are_starts)
+        return table.rows
 
     def _table(self, keys: list[Hashable] | None, B: int) -> tuple[layout.Table, compiled.Index]:
-        """The samples' rows in the store; no rows, and room for ``B`` results, without keys, or where it is full."""
+        """The table of the store and the samples' rows in it.
+
+        Without keys, or where the store is full, a table with room for ``B`` results and no row numbers.
+        """
         if keys is not None:
             slots = self.starts.slots(keys)
             if compiled.fits(len(self.starts), self.problem.n, self.rows):
-                kept: Table[layout.Table] = self.starts.table(_TABLE, self._new_rows)
-                return kept.rows, slots
+                return self._stored(), slots
         return compiled.no_table(B, self.problem.n, self.equalities, self.rows - self.equalities), np.zeros(0, np.int64)
 
-    def _states(self, keys: list[Hashable] | None, B: int) -> tuple[States, compiled.Index]:
-        """Starts of the decisions and the samples' rows there: those of the store, or new ones."""
+    def states(self, keys: list[Hashable] | None, B: int) -> tuple[States, compiled.Index]:
+        """The starts of the decisions and the samples' rows in them, from the store where samples have keys."""
         table, slots = self._table(keys, 0)
         if len(slots):
             return table.predicted, slots
         return layout.new_states(B, self.problem.n, self.rows), np.arange(B)
 
     def _new_rows(self, size: int) -> layout.Table:
-        """Rows whose fingerprint is the true cost (n), the mark of the true curvature (n), and λ."""
+        """Make empty rows; a fingerprint is the true cost (n), the fingerprint of the true curvature (n), and λ."""
         n = self.problem.n
         predicted, true = (States._make(map(_blank, layout.new_states(size, n, self.rows))) for _ in range(2))
         best = Outcome._make(map(_blank, layout.new_outcome(size, n, self.equalities, self.rows - self.equalities)))
@@ -269,7 +263,7 @@ class OnePass:
         return layout.Table(predicted, true, best, np.full((size, 2 * n + 1), np.nan))
 
     def _mark(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array | float) -> None:
-        """Have the true problems solved again whose curvature or λ is another than the last time."""
+        """Mark the true problems to be solved again whose curvature or λ has changed."""
         if not len(table.fingerprints):
             return
         n, other = self.problem.n, ~self._marked(table, slots, mark)
@@ -278,20 +272,25 @@ class OnePass:
             table.fingerprints[slots, n:-1], table.fingerprints[slots, -1] = mark, self._smoothing
 
     def _marked(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array | float) -> NDArray[np.bool_]:
-        """(B,) bool: the rows that belong to the curvature with this mark, (B, n) or one number, and to λ."""
+        """(B,) bool: the rows solved with this λ and the curvature of this fingerprint, (B, n) or a number."""
         n, rows = self.problem.n, table.fingerprints
         like = rows[slots, n] == mark if isinstance(mark, float) else (rows[slots, n:-1] == mark).all(1)
         same: NDArray[np.bool_] = like & (rows[slots, -1] == self._smoothing)
         return same
 
     def _void(self, table: layout.Table, slots: compiled.Index) -> None:
-        """Keep no answer under these slots."""
+        """Mark the true problems of these rows to be solved again."""
         if len(table.fingerprints):
             table.fingerprints[slots] = np.nan
 
 
 def regrets_of(results: layout.Results, best: compiled.Array) -> Regrets:
-    """The results of the compiled pass, as if every sample were solved, and the best decisions (B, n) beside them."""
+    """The results of the compiled pass as ``Regrets``, with every sample marked as solved.
+
+    Args:
+        results: of the pass.
+        best: (B, n) the best decisions under the true costs.
+    """
     outcome = results.outcome
     arrays = (*results[1:], outcome.x, best, outcome.kkt_residual, outcome.changes == 0)
     value, exact, injected, x, ideal, residual, reused = (torch.from_numpy(array) for array in arrays)
@@ -300,7 +299,7 @@ def regrets_of(results: layout.Results, best: compiled.Array) -> Regrets:
 
 
 def _blank(part: NDArray[Any]) -> NDArray[Any]:
-    """Zeros: what was in memory before is in no file that a table is saved to."""
+    """Zeros like ``part``: a saved table must not contain what was in memory before."""
     return np.zeros(part.shape, part.dtype)
 
 
@@ -313,12 +312,6 @@ def _all_definite(P: Programs) -> bool:
     if len(P.Q) == 0:
         return P.smoothing > 0
     return bool(is_definite(torch.from_numpy(P.Q), P.sign, P.smoothing).all())
-
-
-def _weak(outcome: Outcome) -> NDArray[np.bool_]:
-    """(B,) bool: some active constraint has no multiplier."""
-    weak: NDArray[np.bool_] = outcome.weak
-    return weak
 
 
 def _inverse_times(P: Programs, at: compiled.Index, e: Tensor) -> Tensor:

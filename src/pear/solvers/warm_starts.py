@@ -1,12 +1,12 @@
-"""The one store of what is kept of each sample between calls.
+"""The store of what is kept of each sample between calls.
 
-A sample has a key, a key has a slot, and a slot is a row of every table. A *warm start* may be anything: it is verified
-before it is used. An *answer* is used as it is, and only where the fingerprint of all the data that it was computed
-from is the same; there is no way to read one without comparing. A *failure* is kept in the same way, so that nobody is
-asked about a sample again whose data has not changed.
+A sample has a key, a key has a slot, and a slot is a row of every table. A *warm start* may be anything, because it is
+verified before it is used. An *exact solution* is used without a check, but only where the fingerprint of all the data
+that it was computed from is unchanged. A *failure* is kept in the same way, so that no solver is asked again about a
+sample whose data has not changed.
 
-All of it can be saved, so that a training that is resumed starts every solve where the undisturbed one does: from
-another start the same solution may round differently.
+The store can be saved. A training that is resumed then starts every solve from the same point as one that was never
+interrupted; from another start the same solution may round differently.
 """
 
 from __future__ import annotations
@@ -20,44 +20,49 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.errors import DataError, ProblemError
+from pear.errors import DataError
 from pear.optimality.point import Status, TensorRecord
-from pear.problem import Problem
 from pear.problem.convert import MATRICES
 from pear.problem.problem import FIELDS
-from pear.solvers.active_set import layout
-from pear.solvers.active_set.saved_starts import are_starts, without_large_inverses
 
 Index = NDArray[np.int64]
 Rows = TypeVar("Rows")
 
 
 class WarmStarts:
-    """Tables of rows by sample key. ``lock`` is held by whoever reads and writes them in one go."""
+    """Tables with one row per sample key. Hold ``lock`` while reading and writing them in one go."""
 
     def __init__(self) -> None:
         self.lock = RLock()
         self._slot: dict[Hashable, int] = {}
-        self._tables: dict[str, Table[Any]] = {}
-        self._saved: dict[str, dict[str, Any]] = {}  # tables of a saved state that nobody has asked for yet
+        self._tables: dict[str, SampleTable[Any]] = {}
+        self._saved: dict[str, dict[str, Any]] = {}  # tables of a restored state that are not loaded yet
         self.failures = Failures()
 
     def __len__(self) -> int:
         return len(self._slot)
 
     def slots(self, keys: Iterable[Hashable]) -> Index:
-        """(B,) the rows of these samples; a key that is new gets a row of its own."""
+        """(B,) the row number of each sample; a new key gets a new row."""
         return np.array([self._slot.setdefault(key, len(self._slot)) for key in keys], np.int64)
 
-    def table(self, name: str, make: Callable[[int], Rows]) -> Table[Rows]:
-        """The table of that name, with a row for every key so far.
+    def table(
+        self,
+        name: str,
+        make: Callable[[int], Rows],
+        trim: Callable[[Rows, int], Rows] | None = None,
+        is_valid: Callable[[Rows], bool] | None = None,
+    ) -> SampleTable[Rows]:
+        """Return the table of that name, grown to hold a row for every key so far.
 
         Args:
-            name: of what it holds.
-            make: makes that many empty rows.
+            name: identifies the table.
+            make: returns a given number of empty rows.
+            trim: returns what goes into a file of the rows, given them and their count; all of it where left out.
+            is_valid: checks rows that come from a file.
         """
         if name not in self._tables:
-            table = Table(make)
+            table = SampleTable(make, trim, is_valid)
             if name in self._saved:
                 table.load(self._saved[name])
             self._tables[name] = table
@@ -66,13 +71,13 @@ class WarmStarts:
         return self._tables[name]
 
     def has_saved(self, name: str) -> bool:
-        """Whether there is a table of that name in the saved state, which nobody has asked for yet."""
+        """Whether a restored state holds a table of that name that has not been loaded yet."""
         return name in self._saved
 
     def state(self) -> dict[str, Any]:
-        """All that is kept, as arrays, numbers and texts; nothing where an id is not one of these, or a tuple of them.
+        """All that is kept, as arrays, numbers and strings; empty where a key is none of these nor a tuple of them.
 
-        Inverses of bases that are too large for a file are left out, and computed afresh here as there.
+        Inverses of bases that are too large for a file are left out. They are computed again where they are next used.
         """
         keys = list(self._slot)
         if not all(_is_plain(key) for key in keys):
@@ -87,10 +92,10 @@ class WarmStarts:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> WarmStarts:
-        """What ``state`` was of.
+        """Rebuild a store from its ``state``.
 
         Raises:
-            KeyError, TypeError, ValueError: it is something else.
+            KeyError, TypeError, ValueError: ``state`` is something else.
         """
         starts = cls()
         if state:
@@ -103,23 +108,28 @@ class WarmStarts:
         return starts
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing: a copy starts empty, which costs time and changes no result."""
+        """Empty: a copied or unpickled store starts without rows, which costs time and changes no result."""
         return {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__()  # type: ignore[misc]
 
 
-class Table(Generic[Rows]):
-    """Rows of one kind, each with the fingerprint of the data it was computed from.
+class SampleTable(Generic[Rows]):
+    """Rows of one kind, one per sample, each with the fingerprint of the data it was computed from.
 
     Attributes:
-        rows: whatever ``make`` makes: a tensor, a ``TensorRecord`` of tensors, or a tuple of arrays.
-        fingerprints: (K, f) float64; NaN, which equals nothing, where there is no answer.
+        rows: what ``make`` returns: a tensor, a ``TensorRecord`` of tensors, or a tuple of arrays.
+        fingerprints: (K, f) float64; NaN, which equals nothing, where a row is only a warm start.
     """
 
-    def __init__(self, make: Callable[[int], Rows]) -> None:
-        self._make, self._size = make, 0
+    def __init__(
+        self,
+        make: Callable[[int], Rows],
+        trim: Callable[[Rows, int], Rows] | None = None,
+        is_valid: Callable[[Rows], bool] | None = None,
+    ) -> None:
+        self._make, self._trim, self._is_valid, self._size = make, trim, is_valid, 0
         self.rows = make(0)
         self.fingerprints: Tensor | None = None
 
@@ -137,9 +147,7 @@ class Table(Generic[Rows]):
 
     def state(self, count: int) -> dict[str, Any]:
         """The first ``count`` rows and their fingerprints."""
-        rows: Any = self.rows
-        if isinstance(rows, layout.Table):
-            rows = without_large_inverses(rows, count)
+        rows: Any = self.rows if self._trim is None else self._trim(self.rows, count)
         marks = None if self.fingerprints is None else self.fingerprints[:count]
         return {"rows": [part[:count] for part in _leaves(rows)], "of": marks}
 
@@ -147,7 +155,7 @@ class Table(Generic[Rows]):
         """Fill a new table with the rows of a saved state.
 
         Raises:
-            DataError: they are not what such a table holds. Compiled code follows them without a question.
+            DataError: they are not what such a table holds. Compiled code would follow them without a check.
         """
         saved, marks = list(state["rows"]), state["of"]
         self.grow(max((len(part) for part in saved), default=0))
@@ -159,20 +167,20 @@ class Table(Generic[Rows]):
             for new, old in zip(own, saved, strict=True):
                 new[: len(old)] = old
             self.fingerprints = None if marks is None else marks.to(_device(own[0]))
-        if not fits or (isinstance(self.rows, layout.Table) and not are_starts(self.rows)):
+        if not fits or (self._is_valid is not None and not self._is_valid(self.rows)):
             raise DataError(
                 "the warm starts of the saved run are not those of this problem, or were altered; delete the file, or "
                 "give another path"
             )
 
     def known(self, slots: Index, fingerprint: Tensor) -> Tensor:
-        """(B,) bool: the rows that hold an answer for data with this fingerprint (B, f)."""
+        """(B,) bool: the rows that hold the exact solution for data with this fingerprint (B, f)."""
         if self.fingerprints is None or self.fingerprints.shape[1] != fingerprint.shape[1]:
             return torch.zeros(len(slots), dtype=torch.bool, device=fingerprint.device)
         return (self.fingerprints[self._index(slots)] == fingerprint).all(1)
 
-    def answer(self, slots: Index, fingerprint: Tensor) -> Any | None:
-        """The rows of these samples where all of them are answers for this very data, else None."""
+    def exact_rows(self, slots: Index, fingerprint: Tensor) -> Any | None:
+        """The rows of these samples where all of them hold the exact solution for this data, else None."""
         index = self._index(slots)
         return self.rows[index] if bool(self.known(slots, fingerprint).all()) else None  # type: ignore[index]
 
@@ -182,8 +190,8 @@ class Table(Generic[Rows]):
         Args:
             slots: (B,).
             rows: B of them.
-            fingerprint: (B, f) of the data that they answer; without one they are warm starts only.
-            good: (B,) bool, the rows that are answers; all where left out.
+            fingerprint: (B, f) of the data that they are the exact solutions for; without one they are warm starts.
+            good: (B,) bool, the rows that are exact solutions; all where left out.
         """
         index = self._index(slots)
         if isinstance(self.rows, TensorRecord):
@@ -203,21 +211,21 @@ class Table(Generic[Rows]):
 
 
 class Failures:
-    """The statuses of the samples that failed, each under the question, the sample's key and the data's fingerprint.
+    """Statuses of the samples that failed, by question, by sample key, and by fingerprint of the data.
 
-    They are few, so that a batch without any is recognised by its keys alone, and no fingerprint is computed.
+    Failures are few. A batch without any is recognised by its keys alone, and no fingerprint is computed.
     """
 
     def __init__(self) -> None:
         self._kept: dict[str, dict[Hashable, tuple[int, bytes]]] = {}
 
     def status(self, question: str, keys: list[Hashable], mark: Callable[[], Tensor]) -> Tensor | None:
-        """(B,) int8: what is known of these samples, SOLVED where nothing is; None where nothing is of any.
+        """(B,) int8 known statuses of these samples, SOLVED where none is known; None where none is known of any.
 
         Args:
-            question: what was asked about them.
-            keys: B of them.
-            mark: gives the (B, f) fingerprint of the data of the question.
+            question: names the data that decides, such as "constraints".
+            keys: B sample keys.
+            mark: returns the (B, f) fingerprint of that data.
         """
         kept = self._kept.get(question)
         hits = [i for i, key in enumerate(keys) if key in kept] if kept else []
@@ -241,12 +249,12 @@ class Failures:
             kept[keys[i]] = names[i], row
 
     def state(self) -> dict[str, Any]:
-        """All statuses, with the data as a text of hexadecimal digits."""
+        """All statuses, with the fingerprints as strings of hexadecimal digits."""
         return {name: [[key, int(s), row.hex()] for key, (s, row) in kept.items()] for name, kept in self._kept.items()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Failures:
-        """What ``state`` was of."""
+        """Rebuild the failures from their ``state``."""
         found = cls()
         for name, rows in state.items():
             found._kept[name] = {key: (int(Status(status)), bytes.fromhex(row)) for key, status, row in rows}
@@ -254,14 +262,14 @@ class Failures:
 
 
 def _bytes(rows: Tensor) -> list[bytes]:
-    """The rows bit by bit, so that NaN equals itself."""
+    """The bytes of each row, in which NaN equals itself."""
     return [row.tobytes() for row in rows.cpu().numpy()]
 
 
 def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None = None) -> Tensor:
-    """(B, f) float64, equal exactly where cost, smoothing and fields of two calls are equal.
+    """(B, f) float64 rows that are equal exactly where cost, smoothing and fields of two calls are equal.
 
-    Vectors stand for themselves, a matrix for its product with a fixed random vector.
+    Vectors enter as they are, a matrix by its product with a fixed random vector.
 
     Args:
         cost: (B, n).
@@ -279,40 +287,8 @@ def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None
 
 
 def curvature_mark(Q: Tensor) -> Tensor:
-    """(B, n) what a curvature (B, n, n) is recognised by: its product with a fixed random vector."""
+    """(B, n) fingerprint of curvatures (B, n, n): their products with a fixed random vector."""
     return Q.detach() @ _probe(Q.shape[-1], Q.device)
-
-
-def as_keys(keys: Tensor | Iterable[Hashable], batch: int) -> list[Hashable]:
-    """Sample keys as a list; one distinct key per row."""
-    ids = keys.tolist() if isinstance(keys, (Tensor, np.ndarray)) else list(keys)
-    if any(isinstance(key, list) for key in ids):
-        raise ProblemError(f"keys must be one id a sample; got an array of shape {tuple(keys.shape)}")  # type: ignore[union-attr]
-    if len(ids) != batch:
-        raise ProblemError(f"keys must name every sample: expected {batch}, got {len(ids)}")
-    if len(set(ids)) != batch:
-        raise ProblemError("keys must be distinct within a batch; a sample came twice")
-    return ids
-
-
-def rows_of(problem: Problem, keys: list[Hashable] | None) -> Problem:
-    """The rows of a problem with fields per sample that the keys name; any other problem as it is."""
-    if keys is None or problem.batch is None:
-        return problem
-    check_rows(problem, keys)
-    return problem[torch.tensor(keys, device=problem.device)]
-
-
-def check_rows(problem: Problem, keys: list[Hashable] | None) -> None:
-    """Where samples have fields of their own, keys are row numbers."""
-    if keys is None or problem.batch is None:
-        return
-    unknown = [i for i in keys if not isinstance(i, int) or not 0 <= i < problem.batch]
-    if unknown:
-        raise ProblemError(
-            f"the problem has fields of its own for {problem.batch} samples, so that keys must be their row numbers, "
-            f"0 to {problem.batch - 1}; got {unknown[0]!r}"
-        )
 
 
 def _probe(n: int, device: torch.device) -> Tensor:
@@ -320,12 +296,12 @@ def _probe(n: int, device: torch.device) -> Tensor:
 
 
 def _is_plain(key: Hashable) -> bool:
-    """Whether a file of numbers and texts can hold a sample's id."""
+    """Whether a file of numbers and strings can hold a sample's key."""
     return all(map(_is_plain, key)) if isinstance(key, tuple) else isinstance(key, (int, str))
 
 
 def _fits(saved: Any, own: Any) -> bool:
-    """Whether saved rows go into a table's; a column may be left out."""
+    """Whether a saved array has the type and shape of a table's own; an array may have been left out."""
     same = type(saved) is type(own) and saved.dtype == own.dtype and saved.shape[1:] == own.shape[1:]
     return bool(same and len(saved) in (0, len(own)))
 

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from pear.compile.cuda_graphs import Replayed, Store, captured
-from pear.decisions.gpu_points import CurvedPrograms, DeviceRegrets, TangentSpace, tangent_of, verify_points
-from pear.decisions.regrets import Decided, RegretCall, Regrets
+from pear.optimality.curvature import is_singular
 from pear.optimality.gap import objective_gap
 from pear.optimality.rule import LARGEST
 from pear.optimality.scale import Sizes
@@ -26,11 +25,17 @@ from pear.problem import Problem
 from pear.problem.convert import float_type
 from pear.problem.matrix import matvec
 from pear.problem.validate import SYMMETRY
-from pear.sensitivity.curvature import singular
-from pear.sensitivity.projection import add_normal
 from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.active_set.gpu.dual_method import DualCurvature
+from pear.solvers.active_set.gpu.gpu_points import (
+    CurvedPrograms,
+    DeviceRegrets,
+    TangentSpace,
+    tangent_of,
+    verify_points,
+)
 from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
+from pear.solvers.fused import FusedDecisions, RegretCall, Regrets, add_normal
 
 Result = TypeVar("Result")
 
@@ -61,7 +66,7 @@ class GPUPass:
 
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
-    ) -> Decided | None:
+    ) -> FusedDecisions | None:
         """Decide for a batch; None where it has to go down the pipeline.
 
         Args:
@@ -85,7 +90,7 @@ class GPUPass:
                 graph.lend(lent)
             solved, sure = flags.tolist()  # the one wait for the device
             if solved:
-                return Decided(x, lent, doubtful=not sure, proven=True)
+                return FusedDecisions(x, lent, doubtful=not sure, proven=True)
             if not self._current_plan.adapt(tangent.solution):
                 return None
 
@@ -141,7 +146,7 @@ class GPUPass:
 
         The function takes the problem's own programs, predicted and true costs, and the curvatures.
         """
-        injection, smoothing, shared = call.injection, call.smoothing, call.true_Q is call.Q
+        injection, smoothing, shared = call.injection, call.smoothing, call.shares_curvature
         own_true = call.true_Q is self.problem.Q
         given = () if call.Q is None else (call.Q,) if shared or own_true else (call.Q, call.true_Q)
 
@@ -212,9 +217,8 @@ class GPUPass:
         value = objective_gap(d, matvec(true.qp.H, d), verdict.left.rows[:B], verdict.duals[B:])
         return DeviceRegrets(value, verdict.kkt_residual[:B], g, injected, x, best, good, solution)
 
-    def time_phases(self, call: RegretCall) -> tuple[float, float] | None:
-        """None: the pass does not measure its parts."""
-        return None
+    def restore(self) -> None:
+        """Do nothing: the pass keeps no rows of samples."""
 
     # -- points ------------------------------------------------------------------------------------------------------
 
@@ -291,7 +295,7 @@ class GPUPass:
                     qp = replace(qp, H=problem.Q if problem.Q.dim() == 3 else problem.Q[None])  # without the copy
                 sizes = Sizes.of(qp)
                 sizes = sizes if _any(qp.lb == qp.ub) else replace(sizes, pinned=None)
-                self._own = CurvedPrograms(qp, sizes, definite=not _any(singular(qp)))
+                self._own = CurvedPrograms(qp, sizes, definite=not _any(is_singular(qp)))
         return self._own
 
     def _with_curvature(self, own: CurvedPrograms, Q: Tensor, smoothing: float) -> CurvedPrograms:
