@@ -98,10 +98,6 @@ class Task:
         """
         return solve(self.problem.relaxed(), as_batch(cost).detach()).x
 
-    def decide_worst(self, predicted: Any, true: Any) -> Tensor:
-        """(B, n) of all decisions that are best under ``predicted`` the worst under ``true``, where a task has it."""
-        raise ProblemError(f"{self.name} cannot list its equally good decisions; shortest paths and knapsacks can")
-
     def regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> Tensor:
         """(B,) what the decision of each sample under ``predicted`` loses against the best one, in float64.
 

@@ -14,6 +14,7 @@ from pear.losses.regret import Outcome, check_pair
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 from pear.tasks.task import Task
+from pear_lab.tasks.worst_case import decide_worst
 
 
 class RelaxationGap(NamedTuple):
@@ -51,7 +52,7 @@ def unambiguous_regret(task: Task, predicted: Any, true: Any) -> float:
     regret depends on the solver's habits otherwise, shows what it is worth.
 
     Args:
-        task: with ``decide_worst``: shortest path and knapsack have it.
+        task: a shortest path or a 0-1 selection; see ``decide_worst``.
         predicted: (B, n) ĉ.
         true: (B, n) c.
 
@@ -61,7 +62,7 @@ def unambiguous_regret(task: Task, predicted: Any, true: Any) -> float:
         1.0
     """
     forecast, costs = _pair(predicted, true)
-    return task.outcome_of(task.decide_worst(forecast, costs), costs).normalized
+    return task.outcome_of(decide_worst(task, forecast, costs), costs).normalized
 
 
 def relaxation_gap(task: Task, predicted: Any, true: Any) -> RelaxationGap:

@@ -88,7 +88,7 @@ def scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = True) -> di
     Args:
         task: what is decided.
         predicted: (B, n); true: (B, n).
-        ties: whether equally good decisions can be told apart, by ``task.decide_worst``.
+        ties: whether equally good decisions can be told apart, by ``decide_worst``.
     """
     gap = metrics.relaxation_gap(task, predicted, true)
     found = {
