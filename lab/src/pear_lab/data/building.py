@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import urllib.error
 import urllib.request
 from collections import defaultdict
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError, MissingExtraError
-from pear_lab.data.files import find_file, fingerprint, read_lines, read_number
+from pear_lab.data.files import find_file, fingerprint, read_number, read_table
 
 WORKBOOK = "Residential-Building-Data-Set.xlsx"
 URL = f"https://archive.ics.uci.edu/ml/machine-learning-databases/00437/{WORKBOOK}"
@@ -194,13 +193,10 @@ def _by_property(file: Path, header: list[str], table: Array, wanted: Array) -> 
 
 
 def _read_csv(file: Path) -> tuple[list[str], Array]:
-    header, *rows = [*csv.reader(read_lines(file))] or [[]]
-    if not rows:
+    header, lines = read_table(file)
+    if not lines:
         raise DataError(f"{file} holds no rows; {_REMEDY}")
-    for line, row in enumerate(rows, start=2):
-        if len(row) != len(header):
-            raise DataError(f"{file}, line {line} has {len(row)} fields; its header has {len(header)}")
-    return header, _numbers(rows, lambda i, j: f"{file}, line {i + 2} ({header[j]})")
+    return header, _numbers(list(lines.values()), lambda i, j: f"{file}, line {list(lines)[i]} ({header[j]})")
 
 
 def _expect(file: Path, header: Sequence[str], names: Sequence[str]) -> None:

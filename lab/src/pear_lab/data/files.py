@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import hashlib
 import math
 import os
@@ -9,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pear.errors import DataError
+
+_EMPTY = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})
 
 VARIABLE = "PEAR_DATA"
 """Names the folder that holds one folder for each data set."""
@@ -38,16 +42,28 @@ def find_file(folder: str, names: Sequence[str], path: str | Path | None, remedy
     raise DataError(f"found none of {', '.join(map(str, tried))}; {remedy}")
 
 
-def read_lines(file: Path) -> list[str]:
-    """The lines of a text file.
+def read_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[int, list[str]]]:
+    """The first line of a text table, and the fields of the other lines by their numbers; empty lines are left out.
+
+    Args:
+        file: in UTF-8; packed where its name ends in ``.gz``.
+        delimiter: between two fields; several in a row count as one where it is a blank.
 
     Raises:
-        DataError: it is not UTF-8.
+        DataError: it is no text in UTF-8, or a line has more or fewer fields than the first one.
     """
+    opener = gzip.open if file.suffix == ".gz" else open
     try:
-        return file.read_text("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
+        with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
+            rows = list(csv.reader(stream, delimiter=delimiter, skipinitialspace=delimiter == " "))
+    except (OSError, UnicodeDecodeError, csv.Error, EOFError) as error:
         raise DataError(f"{file} is no text in UTF-8: {error}; save it as such, or get the original") from error
+    header, *below = rows or [[]]
+    lines = {line: row for line, row in enumerate(below, start=2) if any(field.strip() for field in row)}
+    for line, row in lines.items():
+        if len(row) != len(header):
+            raise DataError(f"{file}, line {line} has {len(row)} fields; the first line names {len(header)}")
+    return header, lines
 
 
 def read_number(cell: object, where: str, gaps: bool = False) -> float:
@@ -56,13 +72,13 @@ def read_number(cell: object, where: str, gaps: bool = False) -> float:
     Args:
         cell: text, a number, or None.
         where: file, line and column, for the message.
-        gaps: whether an empty cell or "NaN" is NaN instead of an error.
+        gaps: whether an empty cell, or a word such as "NaN", is NaN instead of an error.
 
     Raises:
         DataError: a gap that is not allowed, or no finite number.
     """
     text = "" if cell is None else str(cell).strip()
-    if gaps and text.lower() in ("", "nan", "na"):
+    if gaps and text.lower() in _EMPTY:
         return math.nan
     if not text:
         raise DataError(f"{where} is empty; nothing is filled in for it: complete the row or delete it")
