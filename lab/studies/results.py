@@ -19,12 +19,11 @@ from pear.pages.section import Grid, Section
 from pear_lab.experiments import FILE_NAME
 from pear_lab.experiments.catalogue import OURS, REFERENCE, TASKS
 from pear_lab.report import read
-from pear_lab.report.caps import caps_section
-from pear_lab.report.compare import DEFINITION
+from pear_lab.report.cells import Runs
 from pear_lab.report.comparison import comparison_lines, comparison_section
 from pear_lab.report.portfolio import METHODS, market_sections
-from pear_lab.report.runs import Runs
-from pear_lab.report.tables import table_sections
+from pear_lab.report.published import DEFINITION
+from pear_lab.report.tables import caps_section, table_sections
 from pear_lab.report.write import machines_section, section_markdown
 from pear_lab.report.write import summary as state
 

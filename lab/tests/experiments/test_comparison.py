@@ -17,8 +17,8 @@ from pear.pages.section import Mark
 from pear_lab.experiments import COMPARISONS, FILE_NAME, Database, DatabaseError, Record, Run, Selection, expand, merge
 from pear_lab.report import read, write_report
 from pear_lab.report.bootstrap import t_interval
-from pear_lab.report.caps import caps_section
 from pear_lab.report.comparison import comparison_lines, comparison_section, other_lines
+from pear_lab.report.tables import caps_section
 
 SEEDS = (30, 31, 32, 33)
 REGRETS = {

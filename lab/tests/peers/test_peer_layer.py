@@ -21,8 +21,8 @@ from pear_lab.experiments.record import Record
 from pear_lab.experiments.table import METRICS
 from pear_lab.peers import Peer, PeerError, PeerLayer, environment, interpreter, registry
 from pear_lab.report import read
+from pear_lab.report.cells import Runs
 from pear_lab.report.portfolio import market_sections
-from pear_lab.report.runs import Runs
 from pear_lab.tasks.market import DecisionUtilityLoss, market_loss
 
 __all__ = ["prices", "tiny"]  # fixtures

@@ -26,9 +26,8 @@ from pear_lab.experiments.catalogue import EXPERIMENTS
 from pear_lab.report import Verdict, read, verdict, write_report
 from pear_lab.report.bootstrap import paired_interval
 from pear_lab.report.cells import Cell
-from pear_lab.report.compare import best_two, mean_and_deviation
 from pear_lab.report.figures import METHOD_COLORS, PARTS, Series, lines, pairs, split_bars, value_lines
-from pear_lab.report.published import published
+from pear_lab.report.published import best_two, mean_and_deviation, published
 from pear_lab.report.tables import table_sections
 
 PAPER_TABLES = [one.table for one in EXPERIMENTS.values() if one.tasks != ("portfolio",) and not one.table.cells]

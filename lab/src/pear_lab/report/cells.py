@@ -7,17 +7,43 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from pear_lab.experiments.catalogue import EXPERIMENTS, FOLDS, MAX_EPOCHS, METHODS, SEEDS, TASKS, TIME_CAP
+from pear_lab.experiments.catalogue import EXPERIMENTS, FOLDS, MAX_EPOCHS, METHODS, SEEDS, TASKS, TIME_CAP, Experiment
+from pear_lab.experiments.database import read_records
 from pear_lab.experiments.record import Record
 from pear_lab.experiments.table import CONDITIONS, METRICS
-from pear_lab.report.compare import Verdict, mean_and_deviation, number, verdict
-from pear_lab.report.published import Published
-from pear_lab.report.runs import Runs
+from pear_lab.report.published import Published, Verdict, mean_and_deviation, number, published, verdict
 
 TABLES = {experiment.table.name: experiment.table for experiment in EXPERIMENTS.values()}
 """Every table by its name."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Every run of a database.
+
+    Attributes:
+        path: of the database.
+        done: finished runs, oldest first.
+        failed: runs that ended in an error, oldest first.
+    """
+
+    path: Path
+    done: tuple[Record, ...]
+    failed: tuple[Record, ...]
+
+
+def read(path: Path) -> Runs:
+    """Read every run; the file is not changed.
+
+    Raises:
+        DatabaseError: no database, none of ours, one of another version, or one without runs.
+    """
+    records = read_records(path)
+    done = tuple(record for record in records if record.status == "done")
+    return Runs(path, done, tuple(record for record in records if record.status != "done"))
 
 
 @dataclass(frozen=True)
@@ -183,3 +209,38 @@ def _notes(group: list[Record], seeds: int) -> tuple[str, ...]:
     if epochs != MAX_EPOCHS:
         notes.append(f"at most {epochs:,} epochs, published {MAX_EPOCHS:,}")
     return tuple(notes)
+
+
+def wanted(experiment: Experiment, runs: Runs) -> list[Published]:
+    """The published cells of a table, and the same for the methods that only we have, where there are runs of them."""
+    table = experiment.table
+    printed = [item for item in published() if item.table == table.name] or _unpublished(experiment)
+    if table.rows != "method":
+        return printed
+    known = {item.method for item in printed}
+    possible = [
+        replace(item, method=method, mean=None, std=None)
+        for item in printed
+        if item.method == "pear"
+        for method in sorted({run.method for run in runs.done} - known)
+    ]
+    found = {(place(item)[0], item.method) for item in possible if runs_of(runs, item)}
+    extra = [item for item in possible if (place(item)[0], item.method) in found]
+    order = {name: place for place, name in enumerate(METHODS)}
+    # Blocks keep the paper's order, since sorting is stable and the block comes first.
+    blocks = list(dict.fromkeys(place(item)[0] for item in printed))
+    return sorted(
+        [*printed, *extra], key=lambda item: (blocks.index(place(item)[0]), order.get(item.method, len(order)))
+    )
+
+
+def _unpublished(experiment: Experiment) -> list[Published]:
+    """The cells of a table that the paper does not have."""
+    table = experiment.table
+    return [
+        Published(table.name, task, method, condition, metric, None, None, table.decimals_of(metric))
+        for task in experiment.tasks
+        for metric in table.metrics
+        for method in experiment.methods
+        for condition in table.cells
+    ]

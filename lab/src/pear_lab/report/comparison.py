@@ -1,4 +1,4 @@
-"""The methods of the comparisons, paired over seeds: means, differences with their intervals, wins, and one figure."""
+"""Differences between methods, paired over seeds and test instances."""
 
 from __future__ import annotations
 
@@ -6,17 +6,97 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pear.pages.section import Figure, Grid, Mark, Section
 from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS, METHODS, OURS, REFERENCE, TASKS, Comparison
 from pear_lab.experiments.record import Record
+from pear_lab.report import bootstrap
 from pear_lab.report.bootstrap import Interval, paired_difference, t_interval
-from pear_lab.report.cells import by_seed, own_cap, place, reduced, runs_of
-from pear_lab.report.compare import best_two
+from pear_lab.report.cells import Runs, by_seed, own_cap, place, reduced, runs_of, wanted
 from pear_lab.report.figures import METHOD_COLORS, Contrast, contrast_panel, save_contrasts
-from pear_lab.report.paired import paired_losses
-from pear_lab.report.published import Published
-from pear_lab.report.runs import Runs
-from pear_lab.report.tables import wanted
+from pear_lab.report.published import Published, best_two
+
+Array = NDArray[np.float64]
+
+
+def signed(interval: Interval, decimals: int) -> tuple[str, str, str]:
+    """Estimate, lower and upper end with their signs.
+
+    Example:
+        >>> signed(Interval(0.5, -0.1, 1.0), 2)
+        ('+0.50', '−0.10', '+1.00')
+    """
+    estimate, low, high = (f"{value:+.{decimals}f}".replace("-", "−") for value in interval)
+    return estimate, low, high
+
+
+def instance_losses(first: Sequence[Record], second: Sequence[Record]) -> list[tuple[Array, Array, Array]]:
+    """What two methods lost on every test instance, for each seed that both have.
+
+    Returns:
+        A tuple for each seed: losses (N,) of the first method and of the second, and the best values (N,), all of the
+        instances that both have. Empty where the runs do not keep what each instance lost.
+    """
+    kept = [_losses_by_instance(runs) for runs in (first, second)]
+    pairs = []
+    for seed in sorted(kept[0].keys() & kept[1].keys()):
+        names = sorted(kept[0][seed].keys() & kept[1][seed].keys())
+        if names:
+            a, b = (np.array([losses[seed][name] for name in names]) for losses in kept)
+            pairs.append((a[:, 0], b[:, 0], b[:, 1]))
+    return pairs
+
+
+def _losses_by_instance(runs: Sequence[Record]) -> dict[int, dict[tuple[int, int], tuple[float, float]]]:
+    """Seed → (fold, instance) → what was lost, and the best value."""
+    found: dict[int, dict[tuple[int, int], tuple[float, float]]] = {}
+    for run in runs:
+        kept = run.metrics.get("instances")
+        if kept:
+            fold, own = int(run.settings.get("fold", 0)), found.setdefault(run.seed, {})
+            for name, lost, best in zip(kept["id"], kept["lost"], kept["best"], strict=True):
+                own[fold, int(name)] = float(lost), float(best)
+    return found
+
+
+def difference_in_points(task: str, losses: Sequence[tuple[Array, Array, Array]]) -> Interval:
+    """The first method's regret less the second's in percentage points, with its bootstrap interval.
+
+    Args:
+        task: of ``TASKS``, which says whether seeds share their test instances.
+        losses: of ``instance_losses``.
+    """
+    first, second, best = zip(*losses, strict=True)
+    entry = TASKS[task]
+    shares = paired_difference(first, second, best, shared=entry.shared_test, block=entry.block)
+    return Interval(*(100.0 * share for share in shares))
+
+
+def difference_grid(runs: Runs, wanted: Sequence[Published]) -> Grid | None:
+    """Every method's regret less PEAR's, for the cells whose runs keep what every instance lost; None without any.
+
+    Args:
+        runs: of the database.
+        wanted: the cells of a table.
+    """
+    cells = [item for item in wanted if item.metric == "normalized_regret_pct"]
+    references = {place(item)[2]: runs_of(runs, item) for item in cells if item.method == REFERENCE}
+    rows = []
+    for item in cells:
+        _, row, column = place(item)
+        losses = instance_losses(runs_of(runs, item), references.get(column, []))
+        if item.method == REFERENCE or not losses:
+            continue
+        points = difference_in_points(item.task, losses)
+        estimate, low, high = signed(points, 2)
+        seeds, instances = len(losses), sum(len(first) for first, _, _ in losses)
+        basis = f"{seeds} seed{'s' * (seeds > 1)}, {instances:,} instances"
+        rows.append((row, column, Mark(estimate, int(points.clear)), f"{low} to {high}", basis))
+    header = ("Method", "", "Difference, points", "Interval", "Of")
+    return Grid("Paired differences to PEAR", header, tuple(rows), bootstrap.DEFINITION) if rows else None
+
 
 DECIMALS = 3
 TITLES = {**METHODS, REFERENCE: "PEAR as published"}
@@ -57,7 +137,7 @@ class Difference:
             >>> Difference(Interval(-0.0471, -0.06, -0.034), 19, 20).mark
             Mark(text='−0.047 (−0.060 to −0.034), 19 of 20', place=1)
         """
-        estimate, low, high = (f"{value:+.{DECIMALS}f}".replace("-", "−") for value in self.points)
+        estimate, low, high = signed(self.points, DECIMALS)
         text = f"{estimate} ({low} to {high}), {self.wins} of {self.seeds}"
         return Mark(text, int(self.points.clear))
 
@@ -90,14 +170,9 @@ class Line:
     def difference(self, first: str, second: str) -> Difference:
         """The first method against the second."""
         a, b = self.values[first], self.values[second]
-        losses = paired_losses(self.runs[first], self.runs[second])
-        if losses:
-            task = TASKS[self.item.task]
-            lost, other, best = zip(*losses, strict=True)
-            shares = paired_difference(lost, other, best, shared=task.shared_test, block=task.block)
-            points = Interval(*(100.0 * share for share in shares))
-        else:
-            points = t_interval([a[seed] - b[seed] for seed in a])
+        losses = instance_losses(self.runs[first], self.runs[second])
+        paired = [a[seed] - b[seed] for seed in a]
+        points = difference_in_points(self.item.task, losses) if losses else t_interval(paired)
         return Difference(points, sum(a[seed] < b[seed] for seed in a), len(a))
 
 

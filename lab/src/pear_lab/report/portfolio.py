@@ -17,10 +17,9 @@ from pear_lab.experiments.catalogue import EXPERIMENTS, LOWER_BOUNDS, PEER_METHO
 from pear_lab.experiments.record import Record
 from pear_lab.experiments.table import CONDITIONS, METRICS, Table
 from pear_lab.report.bootstrap import paired_difference, paired_interval
-from pear_lab.report.compare import Verdict, mean_and_deviation, number, verdict
+from pear_lab.report.cells import Runs
 from pear_lab.report.figures import value_lines
-from pear_lab.report.published import published
-from pear_lab.report.runs import Runs
+from pear_lab.report.published import Verdict, mean_and_deviation, number, published, verdict
 from pear_lab.tasks.market import deepest_drawdowns
 
 METHODS = TASKS["portfolio"].methods

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from pear.pages.section import Grid, Section
-from pear_lab.experiments.catalogue import EXPERIMENTS, METHODS, Experiment
+from pear_lab.experiments.catalogue import EXPERIMENTS, METHODS, TASKS, TIME_CAP, Experiment
+from pear_lab.experiments.record import Record
 from pear_lab.experiments.table import Table
-from pear_lab.report.cells import TABLES, Cell, cell, place, runs_of
-from pear_lab.report.compare import Verdict, best_two
-from pear_lab.report.figure_data import figures
-from pear_lab.report.paired import difference_grid, differences
-from pear_lab.report.published import Published, published
-from pear_lab.report.runs import Runs
+from pear_lab.report.cells import TABLES, Cell, Runs, cell, place, wanted
+from pear_lab.report.comparison import difference_grid
+from pear_lab.report.figures import figures
+from pear_lab.report.published import Verdict, best_two
 
 
 def table_sections(runs: Runs) -> list[Section]:
@@ -27,54 +28,18 @@ def table_sections(runs: Runs) -> list[Section]:
     ]
 
 
-def wanted(experiment: Experiment, runs: Runs) -> list[Published]:
-    """The published cells of a table, and the same for the methods that only we have, where there are runs of them."""
-    table = experiment.table
-    printed = [item for item in published() if item.table == table.name] or _unpublished(experiment)
-    if table.rows != "method":
-        return printed
-    known = {item.method for item in printed}
-    possible = [
-        dataclasses.replace(item, method=method, mean=None, std=None)
-        for item in printed
-        if item.method == "pear"
-        for method in sorted({run.method for run in runs.done} - known)
-    ]
-    found = {(place(item)[0], item.method) for item in possible if runs_of(runs, item)}
-    extra = [item for item in possible if (place(item)[0], item.method) in found]
-    order = {name: place for place, name in enumerate(METHODS)}
-    # Blocks keep the paper's order, since sorting is stable and the block comes first.
-    blocks = _unique(place(item)[0] for item in printed)
-    return sorted(
-        [*printed, *extra], key=lambda item: (blocks.index(place(item)[0]), order.get(item.method, len(order)))
-    )
-
-
-def _unpublished(experiment: Experiment) -> list[Published]:
-    """The cells of a table that the paper does not have."""
-    table = experiment.table
-    return [
-        Published(table.name, task, method, condition, metric, None, None, table.decimals_of(metric))
-        for task in experiment.tasks
-        for metric in table.metrics
-        for method in experiment.methods
-        for condition in table.cells
-    ]
-
-
 def _section(experiment: Experiment, runs: Runs) -> Section:
     table, items = experiment.table, wanted(experiment, runs)
     cells = {place(item): cell(runs, item) for item in items}
-    grids = [_grid(table, title, cells) for title in _unique(block for block, _, _ in cells)]
-    found = differences(runs, items)
-    if found:
-        grids.append(difference_grid(found))
+    grids = [_grid(table, title, cells) for title in dict.fromkeys(block for block, _, _ in cells)]
+    if (differences := difference_grid(runs, items)) is not None:
+        grids.append(differences)
     return Section(table.name, table.title, (f"{table.caption} {_deviation_words(table)}",), tuple(grids))
 
 
 def _grid(table: Table, title: str, cells: dict[tuple[str, str, str], Cell]) -> Grid:
     inside = [at for at in cells if at[0] == title]
-    rows, columns = _unique(row for _, row, _ in inside), _unique(column for _, _, column in inside)
+    rows, columns = (tuple(dict.fromkeys(at[part] for at in inside)) for part in (1, 2))
     lines = [[cells[title, row, column] for column in columns] for row in rows]
     if table.ranked:
         lines = _ranked(lines)
@@ -88,10 +53,6 @@ def _deviation_words(table: Table) -> str:
     return f"± is the standard deviation {kind}{known}."
 
 
-def _unique(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
-
-
 def _ranked(lines: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
     """Mark the best two of each column, among ours and among theirs."""
     marked = []
@@ -103,3 +64,41 @@ def _ranked(lines: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
             [dataclasses.replace(c, place=a, published_place=b) for c, a, b in zip(column, ours, theirs, strict=True)]
         )
     return [list(line) for line in zip(*marked, strict=True)]
+
+
+def caps_section(runs: Runs) -> Section | None:
+    """What the published time cap changed against a shorter one, for every task that has run under both."""
+    cells: dict[str, dict[tuple[str, ...], dict[float, dict[int, Record]]]] = defaultdict(dict)
+    for run in runs.done:
+        settings = run.settings
+        if TASKS[run.task].published and "epochs" in run.timings and {"degree", "noise"} <= settings.keys():
+            where = (run.experiment, run.method, f"{settings['degree']:g}", f"{settings['noise']:g}")
+            caps = cells[run.task].setdefault(where, defaultdict(dict))
+            caps[float(settings["time_cap"])][run.seed] = run
+    grids = [Grid(TASKS[task].title, _CAPS, rows) for task, found in cells.items() if (rows := tuple(_cap_rows(found)))]
+    sentence = (
+        f"Trainings under a cap of {TIME_CAP:g} seconds beside the same under a shorter one: mean test regret in % "
+        "over the seeds that both have, the epochs of the longer one, and how many of its trainings the cap ended."
+    )
+    return Section("time-caps", "The full time cap", (sentence,), tuple(grids)) if grids else None
+
+
+_CAPS = ("", "seeds", "shorter cap", "regret there", f"regret, {TIME_CAP:g} s", "epochs", "ended by the cap")
+
+
+def _cap_rows(found: Mapping[tuple[str, ...], Mapping[float, Mapping[int, Record]]]) -> Iterable[tuple[str, ...]]:
+    """A line for every cell and shorter cap; ``found`` has the runs by cell, time cap and seed."""
+    for (_, method, degree, noise), caps in sorted(found.items()):
+        label = f"{METHODS[method]}, degree {degree}" + (f", noise {noise}" if float(noise) else "")
+        full = caps.get(TIME_CAP, {})
+        for cap in sorted(set(caps) - {TIME_CAP}):
+            seeds = sorted(full.keys() & caps[cap].keys())
+            if seeds:
+                long, short = ([runs[seed] for seed in seeds] for runs in (full, caps[cap]))
+                regrets = (
+                    f"{100 * statistics.fmean(run.metrics['normalized_regret'] for run in some):.3f}"
+                    for some in (short, long)
+                )
+                epochs = f"{statistics.fmean(run.timings['epochs'] for run in long):.0f}"
+                ended = str(sum(run.timings["total"] >= TIME_CAP for run in long))
+                yield (label, ", ".join(map(str, seeds)), f"{cap:g} s", *regrets, epochs, ended)

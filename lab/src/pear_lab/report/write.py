@@ -14,12 +14,11 @@ from pear.pages.section import Grid, Section
 from pear_lab.experiments.catalogue import METHODS, SEEDS, TASKS
 from pear_lab.experiments.errors import DatabaseError
 from pear_lab.experiments.record import Record
-from pear_lab.report.caps import caps_section
-from pear_lab.report.compare import DEFINITION, Verdict
+from pear_lab.report.cells import Runs
 from pear_lab.report.comparison import comparison_section
 from pear_lab.report.portfolio import market_sections
-from pear_lab.report.runs import Runs
-from pear_lab.report.tables import table_sections
+from pear_lab.report.published import DEFINITION, Verdict
+from pear_lab.report.tables import caps_section, table_sections
 
 PAGE, TABLES = "report.html", "report.md"
 """What the files are called."""
