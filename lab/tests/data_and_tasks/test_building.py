@@ -14,6 +14,7 @@ import numpy as np
 import openpyxl
 import pytest
 import torch
+from one_run import execute
 from real_data import real_data
 
 import pear
@@ -22,7 +23,7 @@ from pear.losses.methods import make_loss
 from pear.train import FitConfig, fit
 from pear_lab.data import BuildingData, fetch_building, load_building
 from pear_lab.data.building import ECONOMICS, HEADER, PROPERTIES, WORKBOOK
-from pear_lab.experiments import Database, Selection, check_data, execute, expand
+from pear_lab.experiments import Database, Selection, check_data, expand
 from pear_lab.tasks import Building, SharedLinear, building, building_split
 from pear_lab.tasks.worst_case import decide_worst
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from one_run import execute
 from real_data import real_data
 
 from pear.errors import DataError, ProblemError
@@ -16,7 +17,7 @@ from pear.losses.methods import make_loss
 from pear.train import FitConfig, fit
 from pear_lab.data import EnergyData, load_energy
 from pear_lab.data.energy import FEATURES, PRICES, WEIGHTS
-from pear_lab.experiments import Database, Selection, execute, expand
+from pear_lab.experiments import Database, Selection, expand
 from pear_lab.experiments.catalogue import EXPERIMENTS
 from pear_lab.report import read, write_report
 from pear_lab.report.bootstrap import paired_difference

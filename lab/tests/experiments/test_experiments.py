@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
+import io
 import json
 import multiprocessing
-import os
 import shutil
 import sqlite3
 import statistics
@@ -16,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
+from one_run import execute
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from pear.tasks.paths import Graph
-from pear.train.checkpoint import packed_weights, read_weights
 from pear_lab.experiments import (
     EXPERIMENTS,
     FILE_NAME,
@@ -34,7 +34,6 @@ from pear_lab.experiments import (
     Run,
     Selection,
     commit,
-    execute,
     expand,
     export,
     open_folder,
@@ -42,8 +41,6 @@ from pear_lab.experiments import (
     waiting,
 )
 from pear_lab.experiments.catalogue import TASKS
-from pear_lab.experiments.errors import RunError
-from pear_lab.experiments.execute import weights_path
 from pear_lab.experiments.protocols import PROTOCOLS, lp
 from pear_lab.experiments.table import CONDITIONS, METRICS
 from pear_lab.report import published as paper
@@ -381,22 +378,17 @@ def test_files_that_are_no_database_of_ours_are_refused_and_left_alone(tmp_path:
         export(tmp_path / "missing.sqlite")
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    with pytest.raises(DatabaseError, match=r"cannot write to .*file"):
+    with pytest.raises(DatabaseError, match=r"cannot use the database .*file"):
         open_folder(tmp_path / "file")
-    with pytest.raises(DatabaseError, match="cannot write to /proc/pear"):
+    with pytest.raises(DatabaseError, match="cannot use the database /proc/pear"):
         open_folder(Path("/proc/pear"))
 
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(DatabaseError, match="No space left on device; make room, or name another folder"):
-            open_folder(tmp_path / "full")
+    with open_folder(tmp_path / "full") as database:
+        database._connection.executescript("VACUUM; PRAGMA max_page_count = 20")
+        with pytest.raises(DatabaseError, match="disk is full; name another folder with --out, or make room"):
+            database.try_writing()
 
 
 def test_a_read_only_database_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,7 +431,7 @@ def test_the_weights_are_those_that_were_tested(database: Database) -> None:
     done = execute(run, database)
     task = lp.make_task(run)
     model = nn.Linear(5, task.problem.n)
-    read_weights(model, database.path.parent / done.weights, "")
+    model.load_state_dict(safetensors.torch.load(database.weights(done) or b""))
     test = lp.make_split(run, task).test
     with torch.no_grad():
         assert task.normalized_regret(model(test.features), test.costs) == done.metrics["normalized_regret"]
@@ -510,34 +502,31 @@ def test_failures_are_records_with_a_reason(database: Database, monkeypatch: pyt
 def test_measuring_without_a_training_or_without_its_weights_fails_with_a_reason(database: Database) -> None:
     assert "has not been run" in execute(path_run(variant="accuracy"), database).reason
     done = execute(path_run(), database)
-    (database.path.parent / done.weights).unlink()
+    assert database.weights(done)
+    database._connection.execute("DELETE FROM weights")
     assert "the trained weights are gone" in execute(path_run(variant="accuracy"), database).reason
 
 
-def test_weights_are_read_from_the_folder_of_the_database_alone(database: Database, tmp_path: Path) -> None:
+def test_weights_are_read_from_the_database_alone(database: Database, tmp_path: Path) -> None:
     done = execute(path_run(), database)
-    folder, outside = database.path.parent, tmp_path.parent / f"{tmp_path.name}-outside"
-    outside.write_bytes((folder / done.weights).read_bytes())
-    (folder / "weights" / "link").symlink_to(outside)
-    for said in (str(outside), f"../{outside.name}", f"weights/../../{outside.name}", "weights/link", "", None):
-        reason = r"names no file of weights" if not said else "leads out of the folder of the database"
-        with pytest.raises(RunError, match=f"{reason}.*; train again into another folder"):
-            weights_path(folder, said)
-    with sqlite3.connect(database.path) as connection:
-        connection.execute("UPDATE runs SET weights = ?", (str(outside),))
-        connection.execute("DELETE FROM checksums")
-    assert "leads out of the folder" in execute(path_run(variant="accuracy"), database).reason
+    outside = tmp_path / "outside"
+    outside.write_bytes(database.weights(done) or b"")
+    for said in (str(outside), outside.name, "", None):
+        with sqlite3.connect(database.path) as connection:
+            connection.execute("UPDATE runs SET weights = ?", (said,))
+            connection.execute("DELETE FROM checksums")
+        assert "the trained weights are gone" in execute(path_run(variant="accuracy"), database).reason
 
 
 def test_weights_that_are_a_pickle_or_of_another_model_are_a_reason(database: Database) -> None:
-    done = execute(path_run(), database)
-    path = database.path.parent / done.weights
-    torch.save(nn.Linear(2, 2).state_dict(), path)
-    assert "holds a pickle" in execute(path_run(variant="accuracy"), database).reason
-    path.write_bytes(packed_weights(nn.Linear(2, 2)))
-    reason = execute(path_run(variant="accuracy"), database).reason
-    assert "do not belong to this model" in reason
-    assert "train again into another folder (--out)" in reason
+    execute(path_run(), database)
+    pickled = io.BytesIO()
+    torch.save(nn.Linear(2, 2).state_dict(), pickled)
+    for data in (pickled.getvalue(), safetensors.torch.save(nn.Linear(2, 2).state_dict())):
+        database._connection.execute("UPDATE weights SET data = ?", (data,))
+        reason = execute(path_run(variant="accuracy"), database).reason
+        assert "do not belong to this model" in reason
+        assert "train again into another folder (--out)" in reason
 
 
 def test_an_interrupted_run_leaves_nothing(database: Database) -> None:
@@ -547,7 +536,7 @@ def test_an_interrupted_run_leaves_nothing(database: Database) -> None:
     with pytest.raises(KeyboardInterrupt):
         execute(path_run(), database, stop)
     assert database.records() == []
-    assert list((database.path.parent / "weights").iterdir()) == []
+    assert database._connection.execute("SELECT count(*) FROM weights").fetchone() == (0,)
 
 
 @pytest.mark.slow
@@ -556,7 +545,7 @@ def test_a_killed_run_leaves_no_half_row(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from pear_lab.experiments import *\n"
         f"run = Run('x', 'shortest_path', 'pear', 0, {LONG!r})\n"
         "with open_folder(Path(sys.argv[1])) as database:\n"
-        "    execute(run, database, lambda now: print(now.epoch, flush=True))\n"
+        "    run_all([run], database, listen=lambda now: now.progress and print(now.progress.epoch, flush=True))\n"
     )
     with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -564,7 +553,7 @@ def test_a_killed_run_leaves_no_half_row(tmp_path: Path) -> None:
         process.kill()
     with open_folder(tmp_path) as database:
         assert database.records() == []
-        assert list((tmp_path / "weights").iterdir()) == []
+        assert database._connection.execute("SELECT count(*) FROM weights").fetchone() == (0,)
 
 
 # --- many runs ------------------------------------------------------------------------------------------------------

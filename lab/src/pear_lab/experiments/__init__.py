@@ -4,7 +4,7 @@ from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS
 from pear_lab.experiments.database import FILE_NAME, SCHEMA_VERSION, Database, export, merge
 from pear_lab.experiments.errors import DatabaseError, ExperimentError, RunError
 from pear_lab.experiments.estimate import Estimate
-from pear_lab.experiments.execute import attempt, execute
+from pear_lab.experiments.execute import attempt
 from pear_lab.experiments.plan import expand
 from pear_lab.experiments.pool import Event
 from pear_lab.experiments.record import Record
@@ -27,7 +27,6 @@ __all__ = [
     "Selection",
     "attempt",
     "check_data",
-    "execute",
     "expand",
     "export",
     "merge",

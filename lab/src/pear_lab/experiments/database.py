@@ -1,4 +1,4 @@
-"""The database of results: one row a run, written in one transaction when the run has ended.
+"""The database of results: one row a run, written in one transaction when the run has ended, trained weights included.
 
 Any number of processes may read the file; whoever does runs claims it first, so that rows have one writer. A row that
 says "done" is never replaced; one that says "failed" gives way to a later try. Beside each row stands its checksum, so
@@ -8,9 +8,12 @@ that one that was altered is not taken for a result; a database of an earlier ve
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
 import json
 import logging
+import os
+import platform
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -19,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from pear_lab.experiments.errors import DatabaseError
-from pear_lab.experiments.lock import Lock
 from pear_lab.experiments.record import JSON_FIELDS, Record
 
 SCHEMA_VERSION = 1
@@ -35,6 +37,7 @@ _SCHEMA = (
     "settings TEXT, status TEXT, reason TEXT, metrics TEXT, timings TEXT, history TEXT, weights TEXT, versions TEXT, "
     "machine TEXT, created TEXT)",
     "CREATE TABLE IF NOT EXISTS checksums (key TEXT PRIMARY KEY, sha256 TEXT)",
+    "CREATE TABLE IF NOT EXISTS weights (key TEXT PRIMARY KEY, data BLOB)",
 )
 logger = logging.getLogger(__name__)
 
@@ -58,7 +61,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._lock: Lock | None = None
+        self._lock: sqlite3.Connection | None = None
         with _explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
@@ -79,13 +82,34 @@ class Database:
     def claim(self) -> None:
         """Be the one who writes rows, until this is closed or the process ends in whatever way.
 
+        The lock is that of an empty database beside this one, which SQLite lets go of when the process ends.
+
         Raises:
             DatabaseError: another process does; says which, where and since when.
         """
-        self._lock = Lock(self.path)
+        place = self.path.with_name(f"{self.path.name}.lock")
+        with _explained(place):
+            self._lock = sqlite3.connect(place, timeout=0.0, isolation_level=None)
+        try:
+            self._lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            raise DatabaseError(
+                f"{self.path} is in use by {self._writer()}, and one command at a time may write to it; wait until "
+                "that one has ended or stop it, or name another folder with --out"
+            ) from error
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        with _explained(self.path), self._transaction():
+            words = f"process {os.getpid()} on {platform.node()} since {now}"
+            self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('writer', ?)", (words,))
 
-    def add(self, record: Record) -> bool:
-        """Write a record; False where its key is there already and says "done"."""
+    def _writer(self) -> str:
+        """Who has claimed the database, in words."""
+        with _explained(self.path):
+            found = self._connection.execute("SELECT value FROM meta WHERE name = 'writer'").fetchone()
+        return str(found[0]) if found else "another process"
+
+    def add(self, record: Record, weights: bytes = b"") -> bool:
+        """Write a record, and the weights of a training; False where its key is there already and says "done"."""
         values = [json.dumps(v, sort_keys=True) if k in JSON_FIELDS else v for k, v in asdict(record).items()]
         replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
         with _explained(self.path), self._transaction():
@@ -97,11 +121,19 @@ class Database:
             if cursor.rowcount > 0:
                 checksum = (record.key, _checksum(values))
                 self._connection.execute("INSERT OR REPLACE INTO checksums VALUES (?, ?)", checksum)
+                if weights:
+                    self._connection.execute("INSERT OR REPLACE INTO weights VALUES (?, ?)", (record.weights, weights))
         return cursor.rowcount > 0
 
     def get(self, key: str) -> Record | None:
         """The record with this key, if there is one."""
         return next(iter(self._select("WHERE key = ?", key)), None)
+
+    def weights(self, record: Record) -> bytes | None:
+        """The trained weights that a record names; None where they are not in this database."""
+        with _explained(self.path):
+            found = self._connection.execute("SELECT data FROM weights WHERE key = ?", (record.weights,)).fetchone()
+        return found and found[0]
 
     def records(self) -> list[Record]:
         """All records, in the order they were first written."""

@@ -96,7 +96,7 @@ class Pool:
                 self._write(run, Outcome(make_record(run, "failed", reason=reason)))
 
     def _write(self, run: Run, outcome: Outcome) -> None:
-        outcome.write(self.database)
+        self.database.add(outcome.record, outcome.weights)
         self.listen(Event(run, record=outcome.record))
 
 

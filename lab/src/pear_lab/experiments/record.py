@@ -29,7 +29,7 @@ class Record:
         metrics: on the test samples, by name.
         timings: seconds, and the number of epochs.
         history: [epoch, seconds, loss, validation regret] of every check.
-        weights: path of the trained weights, relative to the folder of the database.
+        weights: key of the trained weights in the database; empty where the run failed.
         versions: of Python and the packages; machine: in words; created: ISO time.
     """
 

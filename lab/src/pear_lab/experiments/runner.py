@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -12,13 +10,9 @@ from pear.engines import Engine, start
 from pear.train.threads import one_thread
 from pear_lab.experiments.database import FILE_NAME, Database
 from pear_lab.experiments.errors import DatabaseError
-from pear_lab.experiments.execute import WEIGHTS
 from pear_lab.experiments.pool import Listener, Pool
 from pear_lab.experiments.protocols import PROTOCOLS
 from pear_lab.experiments.specs import Run
-from pear_lab.experiments.whole_file import remove_temporary
-
-_ROOM = 1 << 20
 
 
 def open_folder(folder: Path) -> Database:
@@ -28,21 +22,9 @@ def open_folder(folder: Path) -> Database:
         DatabaseError: the disk is full, the folder is read-only, the database is damaged or of another version, or
             another process writes to it.
     """
-    weights = Path(folder) / WEIGHTS
-    try:
-        weights.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=weights) as file:
-            file.write(bytes(_ROOM))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise DatabaseError(
-            f"cannot write to {folder}: {error.strerror or error}; make room, or name another folder with --out"
-        ) from error
     database = Database(Path(folder) / FILE_NAME)
     try:
         database.claim()
-        remove_temporary(weights)
         database.try_writing()
     except DatabaseError:
         database.close()
