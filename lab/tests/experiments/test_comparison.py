@@ -167,7 +167,7 @@ def test_means_differences_and_wins_are_of_the_seeds_that_all_have(tmp_path: Pat
     section = comparison_section(read(path))
     assert section is not None
     (grid,) = section.grids
-    assert grid.header[1:5] == ("MSE", "SPO+", "PEAR as published", "PEAR guided")
+    assert grid.header[1:5] == ("MSE", "SPO+", "PEAR as published", "PEAR, our defaults")
     assert grid.rows[0][:5] == ("degree 8", Mark("15.000"), Mark("5.000"), Mark("4.300"), Mark("4.100", 1))
     assert grid.rows[0][5].text == "−0.200 (−0.668 to +0.268), 3 of 4"
     assert grid.rows[0][6].text.endswith("(PEAR as published)")
@@ -222,9 +222,9 @@ def test_the_report_draws_one_picture_of_its_own(tmp_path: Path) -> None:
     path = database(tmp_path, path_records())
     page, tables, _ = write_report(read(path), tmp_path)
     picture = (tmp_path / "comparison.svg").read_text("utf-8")
-    for word in ("MSE", "SPO+", "PEAR guided", "PEAR as published", "degree 8", "Shortest path"):
+    for word in ("MSE", "SPO+", "PEAR, our defaults", "PEAR as published", "degree 8", "Shortest path"):
         assert word in picture
-    assert "## PEAR guided beside the others" in tables.read_text("utf-8")
+    assert "## PEAR, our defaults, beside the others" in tables.read_text("utf-8")
     assert "Shortest path: regret relative to PEAR as published" in page.read_text("utf-8")
 
 

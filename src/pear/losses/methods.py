@@ -128,7 +128,10 @@ METHODS: tuple[Method, ...] = (
         "pear", "PEAR", PEARLoss, options={"": {"smoothing": 0.1, "injection": 0.1, "guidance": 0.0}},
         note="regret of the relaxation, with its exact gradient",
     ),
-    Method("pear-guided", "PEAR guided", PEARLoss, note="the same with this package's defaults instead of the paper's"),
+    Method(
+        "pear-guided", "PEAR, our defaults", PEARLoss,
+        note="the same with this package's defaults instead of the paper's",
+    ),
 )  # fmt: skip
 
 

@@ -75,11 +75,14 @@ def difference_in_points(task: str, losses: Sequence[tuple[Array, Array, Array]]
 
 
 def difference_grid(runs: Runs, wanted: Sequence[Published]) -> Grid | None:
-    """Every method's regret less PEAR's, for the cells whose runs keep what every instance lost; None without any.
+    """Every method's regret less that of PEAR as published, for cells whose runs keep what every instance lost.
 
     Args:
         runs: of the database.
         wanted: the cells of a table.
+
+    Returns:
+        None where there is no such cell.
     """
     cells = [item for item in wanted if item.metric == "normalized_regret_pct"]
     references = {place(item)[2]: runs_of(runs, item) for item in cells if item.method == REFERENCE}
@@ -95,18 +98,19 @@ def difference_grid(runs: Runs, wanted: Sequence[Published]) -> Grid | None:
         basis = f"{seeds} seed{'s' * (seeds > 1)}, {instances:,} instances"
         rows.append((row, column, Mark(estimate, int(points.clear)), f"{low} to {high}", basis))
     header = ("Method", "", "Difference, points", "Interval", "Of")
-    return Grid("Paired differences to PEAR", header, tuple(rows), bootstrap.DEFINITION) if rows else None
+    return (
+        Grid(f"Paired differences to {METHODS[REFERENCE]}", header, tuple(rows), bootstrap.DEFINITION) if rows else None
+    )
 
 
 DECIMALS = 3
-TITLES = {**METHODS, REFERENCE: "PEAR as published"}
 DEFINITION = (
     "Normalised test regret in %, mean over the seeds that all methods of a line have; the lowest is bold. A "
-    "difference is PEAR guided less the other method, in percentage points, so that below zero PEAR guided is "
-    "better; then its 95 % interval, and the number of seeds in which PEAR guided is better. It is bold where the "
+    "difference is PEAR with our defaults less the other method, in percentage points, so that below zero ours is "
+    "better; then its 95 % interval, and the number of seeds in which ours is better. It is bold where the "
     "interval leaves zero out. All methods of a line have the same data, first weights, batches, learning rate, "
     "checks and patience: on paths and knapsacks those of the paper's protocol (a patience of 3 checks, the layer's "
-    "random start), on real data those of their own tables, where PEAR guided is trained on the squared error first, "
+    "random start), on real data those of their own tables, where ours is trained on the squared error first, "
     "and the others but MSE choose one setting of five by validation. Where each seed draws its own data, the "
     "interval is "
     "Student's for paired values; on real data it is a bootstrap over seeds and test instances, which weighs each "
@@ -177,7 +181,7 @@ class Line:
 
 
 def latest(runs: Runs) -> Runs:
-    """Without runs of PEAR guided by other defaults than a task's last: defaults may change, the name does not."""
+    """The runs without those of our defaults at an earlier time: defaults may change, the method's name does not."""
     ours = sorted((run for run in runs.done if run.method == OURS), key=lambda run: run.created)
     options = {run.task: run.settings.get("options") for run in ours}
     kept = (run for run in runs.done if run.method != OURS or run.settings.get("options") == options[run.task])
@@ -195,7 +199,7 @@ def comparison_lines(runs: Runs) -> dict[str, list[Line]]:
 
 
 def other_lines(runs: Runs) -> dict[str, list[Line]]:
-    """Task → PEAR guided and one slower method, cell by cell, on the seeds of both."""
+    """Task → our defaults and one slower method, cell by cell, on the seeds of both."""
     found: dict[str, list[Line]] = {}
     runs = latest(runs)
     for comparison in COMPARISONS.values():
@@ -219,12 +223,12 @@ def comparison_section(runs: Runs) -> Section | None:
             f"{title}: regret relative to PEAR as published",
             FIGURE_CAPTION,
             partial(contrast_panel, points),
-            {TITLES[name]: METHOD_COLORS[name] for name in dict.fromkeys(one.method for one in points)},
+            {METHODS[name]: METHOD_COLORS[name] for name in dict.fromkeys(one.method for one in points)},
         )
         for title, points in panels.items()
     )
     picture = partial(save_contrasts, panels)
-    return Section("comparison", "PEAR guided beside the others", (DEFINITION,), grids, figures, picture)
+    return Section("comparison", f"{METHODS[OURS]}, beside the others", (DEFINITION,), grids, figures, picture)
 
 
 FIGURE_CAPTION = (
@@ -265,17 +269,17 @@ def _lines(comparison: Comparison, runs: Runs, methods: Mapping[str, Sequence[st
 
 def _grid(task: str, lines: Sequence[Line]) -> Grid:
     names = list(lines[0].values)
-    header = ("", *(TITLES[name] for name in names), "less PEAR as published", "less the best other")
+    header = ("", *(METHODS[name] for name in names), "less PEAR as published", "less the best other")
     rows = []
     for line in lines:
         places = best_two(list(line.means.values()), DECIMALS)
         means = [Mark(f"{m:.{DECIMALS}f}", int(p == 1)) for m, p in zip(line.means.values(), places, strict=True)]
         published, other = (line.difference(OURS, name).mark for name in (REFERENCE, line.best_other))
-        against = Mark(f"{other.text} ({TITLES[line.best_other]})", other.place)
+        against = Mark(f"{other.text} ({METHODS[line.best_other]})", other.place)
         rows.append((line.label, *means, published, against))
     options = lines[0].runs[OURS][0].settings.get("options", {})
     words = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))
-    return Grid(TASKS[task].title, header, tuple(rows), f"PEAR guided is PEARLoss(problem, {words}).")
+    return Grid(TASKS[task].title, header, tuple(rows), f"{METHODS[OURS]}: PEARLoss(problem, {words}).")
 
 
 def _other_grid(task: str, lines: Sequence[Line]) -> Grid:
@@ -284,8 +288,8 @@ def _other_grid(task: str, lines: Sequence[Line]) -> Grid:
         other = next(name for name in line.values if name != OURS)
         ours, theirs = (f"{line.means[name]:.{DECIMALS}f}" for name in (OURS, other))
         cap = own_cap(line.runs[other][0])
-        name = TITLES[other] if cap is None else f"{TITLES[other]}, {cap:g} s"
+        name = METHODS[other] if cap is None else f"{METHODS[other]}, {cap:g} s"
         rows.append((line.label, name, theirs, ours, line.difference(OURS, other).mark))
-    header = ("", "Method", "Its regret", "PEAR guided", "PEAR guided less the method")
+    header = ("", "Method", "Its regret", METHODS[OURS], f"{METHODS[OURS]}, less the method")
     words = "On the seeds that both have. Seconds after a name are its time cap, where that is not the paper's."
     return Grid(f"{TASKS[task].title}, slower methods", header, tuple(rows), words)

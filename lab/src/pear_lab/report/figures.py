@@ -14,7 +14,7 @@ import numpy as np
 
 from pear.pages.section import Figure
 from pear.pages.style import CARD, INK, LIGHT, LINE, canvas, page_svg, plain_log, save
-from pear_lab.experiments.catalogue import LP_TASKS, METHODS, TASKS
+from pear_lab.experiments.catalogue import LP_TASKS, METHODS, REFERENCE, TASKS
 from pear_lab.experiments.record import Record
 from pear_lab.report.bootstrap import Interval
 from pear_lab.report.cells import Cell, Runs, reduced, runs_of
@@ -123,9 +123,9 @@ def save_contrasts(panels: Mapping[str, Sequence[Contrast]], to: Path) -> None:
             one.set_title(title)
         axes[0][0].set_ylabel("regret / regret of PEAR as published")
         shown = {point.method for points in panels.values() for point in points}
-        methods, names = [name for name in METHODS if name in shown], {**METHODS, "pear": "PEAR as published"}
-        marks = [figure.axes[0].plot([], [], "o", color=_color(name), label=names[name])[0] for name in methods]
-        line = figure.axes[0].plot([], [], color=LIGHT["pear"], label=names["pear"])[0]
+        methods = [name for name in METHODS if name in shown]
+        marks = [figure.axes[0].plot([], [], "o", color=_color(name), label=METHODS[name])[0] for name in methods]
+        line = figure.axes[0].plot([], [], color=LIGHT["pear"], label=METHODS[REFERENCE])[0]
         figure.legend(handles=[*marks, line], loc="outside upper left", ncols=len(methods) + 1)
         save(figure, to)
 

@@ -89,11 +89,11 @@ _CAPS = ("", "seeds", "shorter cap", "regret there", f"regret, {TIME_CAP:g} s", 
 def _cap_rows(found: Mapping[tuple[str, ...], Mapping[float, Mapping[int, Record]]]) -> Iterable[tuple[str, ...]]:
     """A line for every cell and shorter cap; ``found`` has the runs by cell, time cap and seed."""
     for (_, method, degree, noise), caps in sorted(found.items()):
-        label = f"{METHODS[method]}, degree {degree}" + (f", noise {noise}" if float(noise) else "")
         full = caps.get(TIME_CAP, {})
         for cap in sorted(set(caps) - {TIME_CAP}):
             seeds = sorted(full.keys() & caps[cap].keys())
             if seeds:
+                label = f"{METHODS[method]}, degree {degree}" + (f", noise {noise}" if float(noise) else "")
                 long, short = ([runs[seed] for seed in seeds] for runs in (full, caps[cap]))
                 regrets = (
                     f"{100 * statistics.fmean(run.metrics['normalized_regret'] for run in some):.3f}"
