@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pear_lab.experiments import Database, Event, Record, Run, run_all, waiting
+from pear_lab.experiments import Database, Event, RunRecord, RunSpec, run_all, waiting
 
 
-def execute(run: Run, database: Database, progress: Callable[[Any], None] = lambda now: None) -> Record:
+def execute(run: RunSpec, database: Database, progress: Callable[[Any], None] = lambda now: None) -> RunRecord:
     """Do a run unless it is done, and return its record; ``progress`` is called after every epoch."""
 
     def listen(event: Event) -> None:

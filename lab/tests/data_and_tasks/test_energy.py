@@ -16,7 +16,7 @@ from pear.errors import DataError, ProblemError
 from pear.losses.methods import make_loss
 from pear.train import FitConfig, fit
 from pear_lab.data import EnergyData, load_energy
-from pear_lab.data.energy import FEATURES, PRICES, WEIGHTS
+from pear_lab.data.energy_data import FEATURES, PRICES, WEIGHTS
 from pear_lab.experiments import Database, Selection, expand
 from pear_lab.experiments.catalogue import EXPERIMENTS
 from pear_lab.report import read, write_report

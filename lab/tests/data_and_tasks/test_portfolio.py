@@ -27,10 +27,10 @@ from pear.train import FitConfig, fit
 from pear_lab.data import Prices, fetch_prices, load_prices, read_prices
 from pear_lab.experiments import FILE_NAME, Database, ExperimentError, RunError, Selection, expand
 from pear_lab.experiments.catalogue import LOWER_BOUNDS, PAPER_PORTFOLIO_METHODS, TASKS
-from pear_lab.experiments.protocols.portfolio import make_market
+from pear_lab.experiments.protocols.portfolio_protocol import make_market
 from pear_lab.report import read
 from pear_lab.report.bootstrap import paired_difference, paired_interval
-from pear_lab.report.portfolio import market_sections
+from pear_lab.report.portfolio_section import market_sections
 from pear_lab.report.published import published
 from pear_lab.tasks import market
 from pear_lab.tasks.market import (

@@ -14,11 +14,21 @@ from pear.cli.app import app
 from pear.errors import ProblemError
 from pear.losses.methods import method
 from pear.pages.section import Mark
-from pear_lab.experiments import COMPARISONS, FILE_NAME, Database, DatabaseError, Record, Run, Selection, expand, merge
+from pear_lab.experiments import (
+    COMPARISONS,
+    FILE_NAME,
+    Database,
+    DatabaseError,
+    RunRecord,
+    RunSpec,
+    Selection,
+    expand,
+    merge,
+)
 from pear_lab.report import read, write_report
 from pear_lab.report.bootstrap import t_interval
 from pear_lab.report.comparison import comparison_lines, comparison_section, other_lines
-from pear_lab.report.tables import caps_section
+from pear_lab.report.paper_tables import caps_section
 
 SEEDS = (30, 31, 32, 33)
 REGRETS = {
@@ -29,17 +39,17 @@ REGRETS = {
 }
 
 
-def record(run: Run, regret: float, status: str = "done") -> Record:
+def record(run: RunSpec, regret: float, status: str = "done") -> RunRecord:
     metrics = {"normalized_regret": regret} if status == "done" else {}
-    return Record(run.key, run.experiment, run.task, run.method, run.seed, run.settings, status, metrics=metrics)
+    return RunRecord(run.key, run.experiment, run.task, run.method, run.seed, run.settings, status, metrics=metrics)
 
 
-def path_records(seeds: Sequence[int] = SEEDS) -> list[Record]:
+def path_records(seeds: Sequence[int] = SEEDS) -> list[RunRecord]:
     runs = expand(["comparison"], Selection(["shortest_path"], degrees=[8], seeds=seeds))
     return [record(run, REGRETS[run.method][SEEDS.index(run.seed)]) for run in runs if run.settings["noise"] == 0.0]
 
 
-def database(folder: Path, records: Sequence[Record]) -> Path:
+def database(folder: Path, records: Sequence[RunRecord]) -> Path:
     with Database(folder / FILE_NAME) as opened:
         for one in records:
             opened.add(one)

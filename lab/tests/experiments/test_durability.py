@@ -32,8 +32,8 @@ from pear_lab.experiments import (
     Database,
     DatabaseError,
     Event,
-    Record,
-    Run,
+    RunRecord,
+    RunSpec,
     attempt,
     open_folder,
     run_all,
@@ -45,12 +45,12 @@ from pear_lab.stress import kill, soak
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
 
 
-def path_run(seed: int = 0, **settings: Any) -> Run:
-    return Run("lp-degree", "shortest_path", "mse", seed, {**PATHS, **settings})
+def path_run(seed: int = 0, **settings: Any) -> RunSpec:
+    return RunSpec("lp-degree", "shortest_path", "mse", seed, {**PATHS, **settings})
 
 
-def record(key: str = "k", **other: Any) -> Record:
-    return Record(key, "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done", **other)
+def record(key: str = "k", **other: Any) -> RunRecord:
+    return RunRecord(key, "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done", **other)
 
 
 def numbers(database: Database) -> dict[str, Any]:
@@ -124,7 +124,7 @@ DRIVER = """
 import os, sys
 from pathlib import Path
 from pear_lab.experiments import *
-runs = [Run("lp-degree", "shortest_path", "mse", seed, {settings!r}) for seed in range(6)]
+runs = [RunSpec("lp-degree", "shortest_path", "mse", seed, {settings!r}) for seed in range(6)]
 def listen(event):
     if event.record is None and event.progress is None:
         print(*[p.pid for p in __import__("multiprocessing").active_children()], flush=True)
@@ -150,7 +150,7 @@ def test_a_killed_driver_leaves_true_rows_alone_and_no_process(tmp_path: Path) -
     _wait_for(lambda: not any(map(_is_alive, workers)), 5)
     with open_folder(tmp_path / "out") as database:  # the dead driver's lock is free
         assert set(database.statuses().values()) == {"done"}
-        runs = [Run("lp-degree", "shortest_path", "mse", seed, settings) for seed in range(6)]
+        runs = [RunSpec("lp-degree", "shortest_path", "mse", seed, settings) for seed in range(6)]
         assert 1 <= len(database.statuses()) <= 2
         run_all(waiting(runs, database.statuses()), database)
         with open_folder(tmp_path / "undisturbed") as other:
@@ -343,8 +343,8 @@ def test_ctrl_c_twice_ends_at_once_and_leaves_a_database_that_is_whole(tmp_path:
     script = (
         "import os, signal, sys; from pathlib import Path; from pear_lab.experiments import *\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"runs = [Run('x', 'shortest_path', 'mse', 0, {PATHS!r})]\n"
-        f"runs += [Run('x', 'shortest_path', 'pear', seed, {settings!r}) for seed in range(2)]\n"
+        f"runs = [RunSpec('x', 'shortest_path', 'mse', 0, {PATHS!r})]\n"
+        f"runs += [RunSpec('x', 'shortest_path', 'pear', seed, {settings!r}) for seed in range(2)]\n"
         "def listen(event):\n"
         "    if event.progress is not None and event.run is not runs[0]: print('at work', flush=True)\n"
         "if __name__ == '__main__':\n"

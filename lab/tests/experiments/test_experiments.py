@@ -30,8 +30,8 @@ from pear_lab.experiments import (
     Estimate,
     Event,
     ExperimentError,
-    Record,
-    Run,
+    RunRecord,
+    RunSpec,
     Selection,
     commit,
     expand,
@@ -41,8 +41,9 @@ from pear_lab.experiments import (
     waiting,
 )
 from pear_lab.experiments.catalogue import TASKS
-from pear_lab.experiments.protocols import PROTOCOLS, lp
-from pear_lab.experiments.table import CONDITIONS, METRICS
+from pear_lab.experiments.protocols import PROTOCOLS
+from pear_lab.experiments.protocols import lp_protocol as lp
+from pear_lab.experiments.table_spec import CONDITIONS, METRICS
 from pear_lab.report import published as paper
 from pear_lab.report import read, write_report
 
@@ -56,12 +57,12 @@ ITEMS = {
 }  # fmt: skip
 
 
-def path_run(method: str = "mse", seed: int = 0, **settings: Any) -> Run:
-    return Run("lp-degree", "shortest_path", method, seed, {**PATHS, **_own(method), **settings})
+def path_run(method: str = "mse", seed: int = 0, **settings: Any) -> RunSpec:
+    return RunSpec("lp-degree", "shortest_path", method, seed, {**PATHS, **_own(method), **settings})
 
 
-def knapsack_run(method: str = "mse", seed: int = 0, **settings: Any) -> Run:
-    return Run("lp-degree", "knapsack", method, seed, {**ITEMS, **_own(method), **settings})
+def knapsack_run(method: str = "mse", seed: int = 0, **settings: Any) -> RunSpec:
+    return RunSpec("lp-degree", "knapsack", method, seed, {**ITEMS, **_own(method), **settings})
 
 
 def _own(method: str) -> dict[str, float]:
@@ -163,7 +164,9 @@ def test_the_catalogue_knows_every_published_cell() -> None:
 def test_a_table_takes_the_runs_that_its_cells_are_about() -> None:
     noisy = EXPERIMENTS["lp-noise"].table
     (run,) = expand(["lp-noise"], Selection(["knapsack"], ["pear"], seeds=[0], quick=True))
-    done = Record(run.key, run.experiment, run.task, run.method, run.seed, run.settings, "done", metrics={"mse": 1.0})
+    done = RunRecord(
+        run.key, run.experiment, run.task, run.method, run.seed, run.settings, "done", metrics={"mse": 1.0}
+    )
     assert noisy.matches(done, {"degree": 8.0, "noise": 0.5})
     assert not noisy.matches(done, {"degree": 8.0, "noise": 0.3})
     assert not noisy.matches(done, {"degree": 8.0})  # no noise where none is named
@@ -300,8 +303,8 @@ def test_pear_is_not_worse_than_published() -> None:
 # --- the database ---------------------------------------------------------------------------------------------------
 
 
-def row(key: str = "k", status: str = "done", **other: Any) -> Record:
-    return Record(key, "lp-degree", "knapsack", "mse", 0, {"degree": 8}, status, **other)
+def row(key: str = "k", status: str = "done", **other: Any) -> RunRecord:
+    return RunRecord(key, "lp-degree", "knapsack", "mse", 0, {"degree": 8}, status, **other)
 
 
 def test_a_record_comes_back_as_it_went_in(database: Database) -> None:
@@ -443,7 +446,7 @@ def test_training_again_gives_the_same_and_a_row_that_is_there_is_not_trained_ag
     first = execute(path_run("pear"), database)
     with open_folder(tmp_path / "again") as other:
         assert execute(path_run("pear"), other).metrics == first.metrics
-    monkeypatch.setattr("pear_lab.experiments.protocols.lp.train", None)
+    monkeypatch.setattr("pear_lab.experiments.protocols.lp_protocol.train", None)
     assert execute(path_run("pear"), database) == first
 
 
@@ -457,7 +460,7 @@ def test_training_again_gives_the_same_and_a_row_that_is_there_is_not_trained_ag
         (path_run("mse", variant="accuracy"), lambda m: m["mse"] > 0),
     ],
 )
-def test_measurements_use_the_trained_weights(database: Database, run: Run, check: Any) -> None:
+def test_measurements_use_the_trained_weights(database: Database, run: RunSpec, check: Any) -> None:
     trained = execute(run.training(), database)
     measured = execute(run, database)
     assert (measured.status, measured.reason) == ("done", "")
@@ -486,7 +489,7 @@ def test_failures_are_records_with_a_reason(database: Database, monkeypatch: pyt
         raise ZeroDivisionError("nothing to divide by")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pear_lab.experiments.protocols.lp.train", broken)
+        patch.setattr("pear_lab.experiments.protocols.lp_protocol.train", broken)
         done = execute(path_run(), database)
     assert done.status == "failed"
     assert done.reason.startswith("ZeroDivisionError: nothing to divide by (test_experiments.py, line ")
@@ -543,7 +546,7 @@ def test_an_interrupted_run_leaves_nothing(database: Database) -> None:
 def test_a_killed_run_leaves_no_half_row(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from pear_lab.experiments import *\n"
-        f"run = Run('x', 'shortest_path', 'pear', 0, {LONG!r})\n"
+        f"run = RunSpec('x', 'shortest_path', 'pear', 0, {LONG!r})\n"
         "with open_folder(Path(sys.argv[1])) as database:\n"
         "    run_all([run], database, listen=lambda now: now.progress and print(now.progress.epoch, flush=True))\n"
     )

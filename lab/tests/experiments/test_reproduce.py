@@ -21,7 +21,7 @@ from pear.cli.app import app
 from pear_lab.cli.dataclass_options import numbers
 from pear_lab.experiments import EXPERIMENTS, FILE_NAME, Database, ExperimentError
 from pear_lab.experiments.catalogue import TASKS
-from pear_lab.experiments.protocols import lp
+from pear_lab.experiments.protocols import lp_protocol as lp
 
 Reproduce = Callable[..., Result]
 

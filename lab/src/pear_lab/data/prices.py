@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError
-from pear_lab.data.files import read_number, read_table
+from pear_lab.data.data_files import read_number, read_table
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ def _without_gaps(values: Array, names: tuple[str, ...], dates: list[datetime.da
     missing = np.isnan(values)
     if not missing.any():
         return Prices(values, names, tuple(dates), source)
-    broken_names, broken_days = missing.any(0), missing.any(1)
+    broken_names, broken_days = np.asarray(missing.any(0)), np.asarray(missing.any(1))
     if gaps == "error":
         day, asset = np.argwhere(missing)[0]
         raise DataError(

@@ -7,9 +7,9 @@ from pear_lab.experiments.estimate import Estimate
 from pear_lab.experiments.execute import attempt
 from pear_lab.experiments.plan import expand
 from pear_lab.experiments.pool import Event
-from pear_lab.experiments.record import Record
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.experiments.runner import check_data, open_folder, run_all, waiting
-from pear_lab.experiments.specs import Run, Selection
 
 __all__ = [
     "COMPARISONS",
@@ -21,9 +21,9 @@ __all__ = [
     "Estimate",
     "Event",
     "ExperimentError",
-    "Record",
-    "Run",
     "RunError",
+    "RunRecord",
+    "RunSpec",
     "Selection",
     "attempt",
     "check_data",

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pear_lab.experiments.errors import DatabaseError
-from pear_lab.experiments.record import JSON_FIELDS, Record
+from pear_lab.experiments.run_record import JSON_FIELDS, RunRecord
 
 SCHEMA_VERSION = 1
 FILE_NAME = "results.sqlite"
@@ -30,7 +30,7 @@ BUSY_SECONDS = 60.0
 """How long to wait for another process that is writing."""
 
 
-_COLUMNS = tuple(column.name for column in fields(Record))
+_COLUMNS = tuple(column.name for column in fields(RunRecord))
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT)",
     "CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, experiment TEXT, task TEXT, method TEXT, seed INTEGER, "
@@ -54,7 +54,7 @@ class Database:
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Database(Path(folder) / FILE_NAME) as database:
-        ...     record = Record("k", "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done")
+        ...     record = RunRecord("k", "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done")
         ...     database.add(record), database.add(record), database.get("k") == record
         (True, False, True)
     """
@@ -108,7 +108,7 @@ class Database:
             found = self._connection.execute("SELECT value FROM meta WHERE name = 'writer'").fetchone()
         return str(found[0]) if found else "another process"
 
-    def add(self, record: Record, weights: bytes = b"") -> bool:
+    def add(self, record: RunRecord, weights: bytes = b"") -> bool:
         """Write a record, and the weights of a training; False where its key is there already and says "done"."""
         values = [json.dumps(v, sort_keys=True) if k in JSON_FIELDS else v for k, v in asdict(record).items()]
         replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
@@ -125,17 +125,17 @@ class Database:
                     self._connection.execute("INSERT OR REPLACE INTO weights VALUES (?, ?)", (record.weights, weights))
         return cursor.rowcount > 0
 
-    def get(self, key: str) -> Record | None:
+    def get(self, key: str) -> RunRecord | None:
         """The record with this key, if there is one."""
         return next(iter(self._select("WHERE key = ?", key)), None)
 
-    def weights(self, record: Record) -> bytes | None:
+    def weights(self, record: RunRecord) -> bytes | None:
         """The trained weights that a record names; None where they are not in this database."""
         with _explained(self.path):
             found = self._connection.execute("SELECT data FROM weights WHERE key = ?", (record.weights,)).fetchone()
         return found and found[0]
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[RunRecord]:
         """All records, in the order they were first written."""
         return self._select("ORDER BY runs.rowid")
 
@@ -170,7 +170,7 @@ class Database:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _select(self, where: str, *values: object) -> list[Record]:
+    def _select(self, where: str, *values: object) -> list[RunRecord]:
         with _explained(self.path):
             return _records(self._connection, where, *values)
 
@@ -202,7 +202,7 @@ class Database:
             )
 
 
-def read_records(path: Path) -> list[Record]:
+def read_records(path: Path) -> list[RunRecord]:
     """Every record of a database, oldest first; the file is only read.
 
     Raises:
@@ -286,13 +286,13 @@ def read_only(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _records(connection: sqlite3.Connection, where: str, *values: object) -> list[Record]:
+def _records(connection: sqlite3.Connection, where: str, *values: object) -> list[RunRecord]:
     summed = "checksums" in _tables(connection)
     source = "sha256 FROM runs LEFT JOIN checksums USING (key)" if summed else "NULL FROM runs"
     found = connection.execute(f"SELECT {', '.join(_COLUMNS)}, {source} {where}", values).fetchall()
     records = []
     for *row, checksum in found:
-        records.append(Record.read(dict(zip(_COLUMNS, row, strict=True))))
+        records.append(RunRecord.read(dict(zip(_COLUMNS, row, strict=True))))
         if checksum is not None and checksum != _checksum(row):
             raise DatabaseError(
                 f"the row with the key {row[0][:80]!r} was altered: its checksum does not fit what it says; "

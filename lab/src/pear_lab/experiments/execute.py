@@ -22,8 +22,8 @@ from pear_lab.experiments.commit import commit
 from pear_lab.experiments.database import Database
 from pear_lab.experiments.errors import RunError
 from pear_lab.experiments.protocols import PROTOCOLS
-from pear_lab.experiments.record import Record
-from pear_lab.experiments.specs import Run
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.experiments.run_spec import RunSpec
 
 _REMEDY = "train again into another folder (--out)"
 _PACKAGES = ("torch", "numpy", "scipy", "highspy", "osqp")
@@ -38,11 +38,11 @@ class Outcome:
         weights: of a training that is done, in the format of safetensors; empty otherwise.
     """
 
-    record: Record
+    record: RunRecord
     weights: bytes = b""
 
 
-def trained_for(run: Run, database: Database) -> Outcome | None:
+def trained_for(run: RunSpec, database: Database) -> Outcome | None:
     """What a measurement needs of the training it measures; None where the run is a training.
 
     Raises:
@@ -63,7 +63,9 @@ def trained_for(run: Run, database: Database) -> Outcome | None:
     return Outcome(trained, weights)
 
 
-def attempt(run: Run, trained: Outcome | None = None, progress: Callable[[Progress], None] | None = None) -> Outcome:
+def attempt(
+    run: RunSpec, trained: Outcome | None = None, progress: Callable[[Progress], None] | None = None
+) -> Outcome:
     """Train or measure, and write nothing: whoever does it needs no access to the database.
 
     Args:
@@ -80,7 +82,7 @@ def attempt(run: Run, trained: Outcome | None = None, progress: Callable[[Progre
         return Outcome(make_record(run, "failed", reason=_reason(error)))
 
 
-def _train(run: Run, progress: Callable[[Progress], None] | None) -> Outcome:
+def _train(run: RunSpec, progress: Callable[[Progress], None] | None) -> Outcome:
     trained = PROTOCOLS[run.task].train(run, progress)
     history, histories = trained.history, trained.histories
     if history.interrupted:
@@ -102,7 +104,7 @@ def _train(run: Run, progress: Callable[[Progress], None] | None) -> Outcome:
     return Outcome(record, safetensors.torch.save(trained.model.state_dict()))
 
 
-def _measure(run: Run, trained: Outcome | None) -> Outcome:
+def _measure(run: RunSpec, trained: Outcome | None) -> Outcome:
     if trained is None:
         raise RunError("it measures a training, and came without one")
     began = time.perf_counter()
@@ -116,9 +118,9 @@ def _measure(run: Run, trained: Outcome | None) -> Outcome:
     return Outcome(make_record(run, "done", metrics=protocol.measure(run, model), timings=timings, weights=key))
 
 
-def make_record(run: Run, status: str, **found: Any) -> Record:
+def make_record(run: RunSpec, status: str, **found: Any) -> RunRecord:
     """What is kept of a run, with where and when it was done."""
-    return Record(
+    return RunRecord(
         run.key,
         run.experiment,
         run.task,

@@ -12,7 +12,7 @@ from pear_lab.experiments.database import FILE_NAME, Database
 from pear_lab.experiments.errors import DatabaseError
 from pear_lab.experiments.pool import Listener, Pool
 from pear_lab.experiments.protocols import PROTOCOLS
-from pear_lab.experiments.specs import Run
+from pear_lab.experiments.run_spec import RunSpec
 
 
 def open_folder(folder: Path) -> Database:
@@ -32,7 +32,7 @@ def open_folder(folder: Path) -> Database:
     return database
 
 
-def check_data(runs: Iterable[Run], say: Callable[[str], None] = lambda line: None) -> None:
+def check_data(runs: Iterable[RunSpec], say: Callable[[str], None] = lambda line: None) -> None:
     """Read the files and make the environments that these runs need, so that a missing one shows before the first run.
 
     Args:
@@ -48,7 +48,7 @@ def check_data(runs: Iterable[Run], say: Callable[[str], None] = lambda line: No
         PROTOCOLS[run.task].check(run, say)
 
 
-def waiting(runs: Sequence[Run], statuses: dict[str, str], retry_failed: bool = False) -> list[Run]:
+def waiting(runs: Sequence[RunSpec], statuses: dict[str, str], retry_failed: bool = False) -> list[RunSpec]:
     """The runs that are still to be done.
 
     Args:
@@ -61,7 +61,7 @@ def waiting(runs: Sequence[Run], statuses: dict[str, str], retry_failed: bool = 
 
 
 def run_all(
-    runs: Sequence[Run],
+    runs: Sequence[RunSpec],
     database: Database,
     jobs: int = 1,
     listen: Listener = lambda event: None,

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from pear.pages.section import Figure, Grid, Mark, Section
 from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS, METHODS, OURS, REFERENCE, TASKS, Comparison
-from pear_lab.experiments.record import Record
+from pear_lab.experiments.run_record import RunRecord
 from pear_lab.report import bootstrap
 from pear_lab.report.bootstrap import Interval, paired_difference, t_interval
-from pear_lab.report.cells import Runs, by_seed, own_cap, place, reduced, runs_of, wanted
-from pear_lab.report.figures import METHOD_COLORS, Contrast, contrast_panel, save_contrasts
-from pear_lab.report.published import Published, best_two
+from pear_lab.report.cells import StoredRuns, by_seed, own_cap, place, reduced, runs_of, wanted
+from pear_lab.report.figures import METHOD_COLORS, RegretRatio, contrast_panel, save_contrasts
+from pear_lab.report.published import PublishedNumber, best_two
 
 Array = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ def signed(interval: Interval, decimals: int) -> tuple[str, str, str]:
     return estimate, low, high
 
 
-def instance_losses(first: Sequence[Record], second: Sequence[Record]) -> list[tuple[Array, Array, Array]]:
+def instance_losses(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> list[tuple[Array, Array, Array]]:
     """What two methods lost on every test instance, for each seed that both have.
 
     Returns:
@@ -49,7 +49,7 @@ def instance_losses(first: Sequence[Record], second: Sequence[Record]) -> list[t
     return pairs
 
 
-def _losses_by_instance(runs: Sequence[Record]) -> dict[int, dict[tuple[int, int], tuple[float, float]]]:
+def _losses_by_instance(runs: Sequence[RunRecord]) -> dict[int, dict[tuple[int, int], tuple[float, float]]]:
     """Seed → (fold, instance) → what was lost, and the best value."""
     found: dict[int, dict[tuple[int, int], tuple[float, float]]] = {}
     for run in runs:
@@ -74,7 +74,7 @@ def difference_in_points(task: str, losses: Sequence[tuple[Array, Array, Array]]
     return Interval(*(100.0 * share for share in shares))
 
 
-def difference_grid(runs: Runs, wanted: Sequence[Published]) -> Grid | None:
+def difference_grid(runs: StoredRuns, wanted: Sequence[PublishedNumber]) -> Grid | None:
     """Every method's regret less that of PEAR as published, for cells whose runs keep what every instance lost.
 
     Args:
@@ -147,7 +147,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparisonLine:
     """One cell of the experiments, with the runs that every method of the comparison has there.
 
     Attributes:
@@ -155,9 +155,9 @@ class Line:
         runs: by method; values: regret in % by method and seed, of the seeds that all methods have.
     """
 
-    item: Published
+    item: PublishedNumber
     label: str
-    runs: Mapping[str, Sequence[Record]]
+    runs: Mapping[str, Sequence[RunRecord]]
     values: Mapping[str, Mapping[int, float]]
 
     @property
@@ -180,7 +180,7 @@ class Line:
         return Difference(points, sum(a[seed] < b[seed] for seed in a), len(a))
 
 
-def latest(runs: Runs) -> Runs:
+def latest(runs: StoredRuns) -> StoredRuns:
     """The runs without those of our defaults at an earlier time: defaults may change, the method's name does not."""
     ours = sorted((run for run in runs.done if run.method == OURS), key=lambda run: run.created)
     options = {run.task: run.settings.get("options") for run in ours}
@@ -188,9 +188,9 @@ def latest(runs: Runs) -> Runs:
     return replace(runs, done=tuple(kept))
 
 
-def comparison_lines(runs: Runs) -> dict[str, list[Line]]:
+def comparison_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
     """Task → the cells in which every method of its comparison has run on two seeds or more."""
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[ComparisonLine]] = {}
     runs = latest(runs)
     for comparison in COMPARISONS.values():
         for line in _lines(comparison, runs, comparison.methods):
@@ -198,9 +198,9 @@ def comparison_lines(runs: Runs) -> dict[str, list[Line]]:
     return found
 
 
-def other_lines(runs: Runs) -> dict[str, list[Line]]:
+def other_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
     """Task → our defaults and one slower method, cell by cell, on the seeds of both."""
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[ComparisonLine]] = {}
     runs = latest(runs)
     for comparison in COMPARISONS.values():
         for name in dict.fromkeys(one for names in comparison.others.values() for one in names):
@@ -210,7 +210,7 @@ def other_lines(runs: Runs) -> dict[str, list[Line]]:
     return found
 
 
-def comparison_section(runs: Runs) -> Section | None:
+def comparison_section(runs: StoredRuns) -> Section | None:
     """Tables and figure of the comparisons; None where nothing of them was run."""
     tasks = comparison_lines(runs)
     if not tasks:
@@ -237,9 +237,9 @@ FIGURE_CAPTION = (
 )
 
 
-def contrasts(tasks: Mapping[str, Sequence[Line]]) -> dict[str, list[Contrast]]:
+def contrasts(tasks: Mapping[str, Sequence[ComparisonLine]]) -> dict[str, list[RegretRatio]]:
     """Title of each panel → its points: every method against PEAR as published."""
-    panels: dict[str, list[Contrast]] = {}
+    panels: dict[str, list[RegretRatio]] = {}
     for task, lines in tasks.items():
         points = panels.setdefault(TASKS[task].title, [])
         for line in lines:
@@ -247,11 +247,13 @@ def contrasts(tasks: Mapping[str, Sequence[Line]]) -> dict[str, list[Contrast]]:
             for name in line.values:
                 if name != REFERENCE:
                     apart = line.difference(name, REFERENCE).points
-                    points.append(Contrast(name, line.label, Interval(*(1.0 + value / reference for value in apart))))
+                    points.append(
+                        RegretRatio(name, line.label, Interval(*(1.0 + value / reference for value in apart)))
+                    )
     return panels
 
 
-def _lines(comparison: Comparison, runs: Runs, methods: Mapping[str, Sequence[str]]) -> Iterator[Line]:
+def _lines(comparison: Comparison, runs: StoredRuns, methods: Mapping[str, Sequence[str]]) -> Iterator[ComparisonLine]:
     for experiment in (EXPERIMENTS[name] for name in comparison.experiments):
         for item in wanted(experiment, runs):
             if item.method != REFERENCE or item.metric != "normalized_regret_pct" or item.task not in methods:
@@ -264,10 +266,10 @@ def _lines(comparison: Comparison, runs: Runs, methods: Mapping[str, Sequence[st
                 continue
             kept = {name: [run for run in group if run.seed in seeds] for name, group in groups.items()}
             shared = {name: {seed: one[seed] for seed in seeds} for name, one in values.items()}
-            yield Line(item, place(item)[2], kept, shared)
+            yield ComparisonLine(item, place(item)[2], kept, shared)
 
 
-def _grid(task: str, lines: Sequence[Line]) -> Grid:
+def _grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
     names = list(lines[0].values)
     header = ("", *(METHODS[name] for name in names), "less PEAR as published", "less the best other")
     rows = []
@@ -282,7 +284,7 @@ def _grid(task: str, lines: Sequence[Line]) -> Grid:
     return Grid(TASKS[task].title, header, tuple(rows), f"{METHODS[OURS]}: PEARLoss(problem, {words}).")
 
 
-def _other_grid(task: str, lines: Sequence[Line]) -> Grid:
+def _other_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
     rows = []
     for line in lines:
         other = next(name for name in line.values if name != OURS)

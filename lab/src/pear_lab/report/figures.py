@@ -15,10 +15,10 @@ import numpy as np
 from pear.pages.section import Figure
 from pear.pages.style import CARD, INK, LIGHT, LINE, canvas, page_svg, plain_log, save
 from pear_lab.experiments.catalogue import LP_TASKS, METHODS, REFERENCE, TASKS
-from pear_lab.experiments.record import Record
+from pear_lab.experiments.run_record import RunRecord
 from pear_lab.report.bootstrap import Interval
-from pear_lab.report.cells import Cell, Runs, reduced, runs_of
-from pear_lab.report.published import Verdict
+from pear_lab.report.cells import Cell, StoredRuns, reduced, runs_of
+from pear_lab.report.published import CellVerdict
 
 METHOD_COLORS = dict(
     zip(METHODS, ("mse", "spo", "spo-relaxed", "pfyl", "dbb", "lava", "pear", "pear-deep"), strict=True)
@@ -32,7 +32,7 @@ _LEAST_RATIO = 0.1
 
 
 @dataclass(frozen=True)
-class Series:
+class MethodCurve:
     """One line: ``x`` and ``y`` of the same length, named after a method."""
 
     method: str
@@ -41,7 +41,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Contrast:
+class RegretRatio:
     """A method's regret over the reference's in one cell: ``ratio`` with its interval, 1 where they are equal."""
 
     method: str
@@ -54,7 +54,11 @@ def _color(method: str) -> str:
 
 
 def lines(
-    ours: Sequence[Series], published: Sequence[Series], x_label: str, log_x: bool = False, steps: bool = False
+    ours: Sequence[MethodCurve],
+    published: Sequence[MethodCurve],
+    x_label: str,
+    log_x: bool = False,
+    steps: bool = False,
 ) -> str:
     """Regret, on a log scale, over something: ours as lines, the published numbers as dashes with open marks."""
     with canvas(_SIZE) as (figure, axes):
@@ -107,14 +111,14 @@ def split_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
         return page_svg(figure)
 
 
-def contrast_panel(points: Sequence[Contrast]) -> str:
+def contrast_panel(points: Sequence[RegretRatio]) -> str:
     """Ratios of regret with their intervals, on a log scale: methods side by side in each cell."""
     with canvas(_SIZE) as (figure, axes):
         _draw_contrasts(axes, points)
         return page_svg(figure)
 
 
-def save_contrasts(panels: Mapping[str, Sequence[Contrast]], to: Path) -> None:
+def save_contrasts(panels: Mapping[str, Sequence[RegretRatio]], to: Path) -> None:
     """The panels side by side, by their titles, with a legend, as a picture of its own."""
     widths = tuple(max(2.9, len({one.cell for one in points})) for points in panels.values())
     with canvas((2.2 + 0.62 * sum(widths), 3.9), widths=widths, squeeze=False, sharey=True) as (figure, axes):
@@ -130,7 +134,7 @@ def save_contrasts(panels: Mapping[str, Sequence[Contrast]], to: Path) -> None:
         save(figure, to)
 
 
-def _draw_contrasts(axes: Any, points: Sequence[Contrast]) -> None:
+def _draw_contrasts(axes: Any, points: Sequence[RegretRatio]) -> None:
     cells = list(dict.fromkeys(one.cell for one in points))
     methods = list(dict.fromkeys(point.method for point in points))
     axes.axhline(1.0, color=LIGHT["pear"], lw=1.6, zorder=1)
@@ -170,7 +174,7 @@ _POINTS = 160  # of a mean curve
 _REGRET = "normalized_regret_pct"
 
 
-def figures(runs: Runs, tables: Mapping[str, Sequence[Cell]]) -> dict[str, tuple[Figure, ...]]:
+def figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) -> dict[str, tuple[Figure, ...]]:
     """Every figure, by the table whose section it stands in.
 
     Args:
@@ -219,7 +223,8 @@ def _over(cells: Sequence[Cell], condition: str, title: str, label: str) -> Figu
     if not methods:
         return Figure(title)
     ours, theirs = (
-        [Series(name, *zip(*sorted(found[name]), strict=True)) for name in methods if name in found] for found in points
+        [MethodCurve(name, *zip(*sorted(found[name]), strict=True)) for name in methods if name in found]
+        for found in points
     )
     caption = "Solid: ours. Dashed, open marks: published. Log scale." + _warning(cells)
     return Figure(title, caption, partial(lines, ours, theirs, label), _legend(methods))
@@ -244,7 +249,7 @@ def _means(cells: Iterable[Cell]) -> dict[str, float]:
     return {cell.published.method: cell.mean for cell in cells if cell.mean is not None}
 
 
-def _trainings(runs: Runs, cells: Sequence[Cell], task: str) -> tuple[float, dict[str, list[Record]]]:
+def _trainings(runs: StoredRuns, cells: Sequence[Cell], task: str) -> tuple[float, dict[str, list[RunRecord]]]:
     """The highest degree that was trained, and its runs by method."""
     wanted = [c.published for c in cells if c.published.task == task and c.published.metric == "train_seconds"]
     for degree in sorted({item.condition["degree"] for item in wanted}, reverse=True):
@@ -254,7 +259,7 @@ def _trainings(runs: Runs, cells: Sequence[Cell], task: str) -> tuple[float, dic
     return 0.0, {}
 
 
-def _over_time(task: str, degree: float, groups: Mapping[str, list[Record]]) -> Figure:
+def _over_time(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> Figure:
     title = f"{task}: validation regret over time, %"
     series = [curve for name, group in groups.items() if (curve := _mean_curve(name, group)) is not None]
     if not series:
@@ -267,7 +272,7 @@ def _over_time(task: str, degree: float, groups: Mapping[str, list[Record]]) -> 
     return Figure(title, caption + _reduced_note(groups), draw, _legend(curve.method for curve in series))
 
 
-def _mean_curve(method: str, group: Sequence[Record]) -> Series | None:
+def _mean_curve(method: str, group: Sequence[RunRecord]) -> MethodCurve | None:
     """The mean over the seeds of the best regret so far, from when every seed has been checked once."""
     histories = [np.array([(check[1], check[3]) for check in run.history]) for run in group if run.history]
     if not histories:
@@ -278,10 +283,10 @@ def _mean_curve(method: str, group: Sequence[Record]) -> Series | None:
     # The last point by rounding may lie before the end; the check at the end must count.
     grid[-1] = max(end, start)
     means = np.mean([best[np.searchsorted(times, grid, side="right") - 1] for times, best in seeds], axis=0)
-    return Series(method, grid.tolist(), np.maximum(100 * means, _LEAST_SHOWN).tolist())
+    return MethodCurve(method, grid.tolist(), np.maximum(100 * means, _LEAST_SHOWN).tolist())
 
 
-def _time_split(task: str, degree: float, groups: Mapping[str, list[Record]]) -> Figure:
+def _time_split(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> Figure:
     title = f"{task}: where the training time goes"
     split = {
         name: {part: statistics.fmean(run.timings.get(part, 0.0) for run in group) for part in PARTS}
@@ -298,10 +303,10 @@ def _legend(methods: Iterable[str]) -> dict[str, str]:
 
 
 def _warning(cells: Sequence[Cell]) -> str:
-    return _SOME_REDUCED if any(cell.verdict is Verdict.REDUCED for cell in cells) else ""
+    return _SOME_REDUCED if any(cell.verdict is CellVerdict.REDUCED for cell in cells) else ""
 
 
-def _reduced_note(groups: Mapping[str, list[Record]]) -> str:
+def _reduced_note(groups: Mapping[str, list[RunRecord]]) -> str:
     return _SOME_REDUCED if any(reduced(group[0]) for group in groups.values()) else ""
 
 

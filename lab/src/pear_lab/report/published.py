@@ -13,7 +13,7 @@ from importlib.resources import files
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedNumber:
     """One printed number.
 
     Attributes:
@@ -43,7 +43,7 @@ class Published:
 
 
 @functools.cache
-def published(name: str = "published") -> tuple[Published, ...]:
+def published(name: str = "published") -> tuple[PublishedNumber, ...]:
     """Every number of the paper's LP tables, in the paper's order; "published_portfolio" has those of its portfolios.
 
     Example:
@@ -58,9 +58,9 @@ def published(name: str = "published") -> tuple[Published, ...]:
     return tuple(_parse(row) for row in rows)
 
 
-def _parse(row: Mapping[str, str]) -> Published:
+def _parse(row: Mapping[str, str]) -> PublishedNumber:
     pairs = (pair.split("=") for pair in row["condition"].split(";") if pair)
-    return Published(
+    return PublishedNumber(
         table=row["table"],
         task=row["task"],
         method=row["method"].lower(),
@@ -72,7 +72,7 @@ def _parse(row: Mapping[str, str]) -> Published:
     )
 
 
-class Verdict(Enum):
+class CellVerdict(Enum):
     """What comes out of comparing a cell with the published one; the value is what people read."""
 
     WITHIN = "within 1 sd"
@@ -85,7 +85,7 @@ class Verdict(Enum):
     @property
     def kind(self) -> str:
         """Of the page's style."""
-        return self.name.lower() if self in (Verdict.WITHIN, Verdict.BETTER, Verdict.WORSE) else "none"
+        return self.name.lower() if self in (CellVerdict.WITHIN, CellVerdict.BETTER, CellVerdict.WORSE) else "none"
 
 
 DEFINITION = (
@@ -100,7 +100,7 @@ DEFINITION = (
 """What :func:`verdict` does, in words."""
 
 
-def verdict(ours: float | None, published: float | None, std: float | None, decimals: int) -> Verdict:
+def verdict(ours: float | None, published: float | None, std: float | None, decimals: int) -> CellVerdict:
     """Compare our mean with the published one; lower is better.
 
     Args:
@@ -114,15 +114,15 @@ def verdict(ours: float | None, published: float | None, std: float | None, deci
         ('within 1 sd', 'better')
     """
     if ours is None:
-        return Verdict.NOT_RUN
+        return CellVerdict.NOT_RUN
     if published is None:
-        return Verdict.NOT_PUBLISHED
+        return CellVerdict.NOT_PUBLISHED
     allowed = (std or 0.0) + 0.5 * 10.0**-decimals
     difference = ours - published
     # The last term: a difference of decimal numbers is off by some units in the last place of a float.
     if abs(difference) <= allowed + 1e-12 * max(1.0, abs(published)):
-        return Verdict.WITHIN
-    return Verdict.BETTER if difference < 0 else Verdict.WORSE
+        return CellVerdict.WITHIN
+    return CellVerdict.BETTER if difference < 0 else CellVerdict.WORSE
 
 
 def mean_and_deviation(values: Sequence[float], ddof: int) -> tuple[float, float | None]:

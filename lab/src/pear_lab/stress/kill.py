@@ -20,7 +20,7 @@ from typing import Any
 
 from pear.engines import EngineError, check_name
 from pear.errors import ProblemError
-from pear_lab.experiments import FILE_NAME, Database, Record, open_folder, run_all
+from pear_lab.experiments import FILE_NAME, Database, RunRecord, open_folder, run_all
 from pear_lab.stress.sweep import OPEN, ROW, STARTED, runs
 
 DRIVER, WORKER, EVERYTHING = "the driver", "a worker", "driver and workers"
@@ -130,7 +130,7 @@ def outcome(folder: Path) -> dict[str, Any]:
         return {record.key: _facts(record, database) for record in database.records()}
 
 
-def _facts(record: Record, database: Database) -> tuple[Any, ...]:
+def _facts(record: RunRecord, database: Database) -> tuple[Any, ...]:
     digest = hashlib.sha256(database.weights(record) or b"").hexdigest()
     history = [[epoch, loss, metric] for epoch, _, loss, metric in record.history]
     named = (record.experiment, record.task, record.method, record.seed, record.settings)

@@ -19,7 +19,7 @@ from pear.problem import Problem
 from pear.problem.convert import as_batch
 from pear.solvers.binary.rows import Array, Rows
 from pear.tasks.task import Task, check_finite
-from pear_lab.data.building import BuildingData, load_building
+from pear_lab.data.building_data import BuildingData, load_building
 from pear_lab.tasks.splits import TaskSplit, cut
 
 Version = Literal["inequality", "equality"]

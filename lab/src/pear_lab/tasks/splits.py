@@ -45,10 +45,10 @@ class TaskSplit(Generic[AnyTask]):
     validation: Subset[AnyTask]
     test: Subset[AnyTask]
     unit: float
-    scale: Standard
+    scale: FeatureScale
 
 
-class Standard(NamedTuple):
+class FeatureScale(NamedTuple):
     """``(x − mean) / deviation``, column by column; columns that do not vary where it was taken become zero.
 
     Attributes:
@@ -57,7 +57,7 @@ class Standard(NamedTuple):
 
     Example:
         >>> x = torch.tensor([[1.0, 7.0], [3.0, 7.0]])
-        >>> Standard.of(x)(torch.tensor([[4.0, 9.0]]))
+        >>> FeatureScale.of(x)(torch.tensor([[4.0, 9.0]]))
         tensor([[2., 0.]])
     """
 
@@ -65,7 +65,7 @@ class Standard(NamedTuple):
     deviation: Tensor
 
     @classmethod
-    def of(cls, features: Tensor) -> Standard:
+    def of(cls, features: Tensor) -> FeatureScale:
         """From features (..., p) of the training instances."""
         rows = features.flatten(0, -2)
         mean, deviation = rows.mean(0), rows.std(0, correction=0)
@@ -99,7 +99,7 @@ def cut(
         task: made from some of the instances.
     """
     rows = [list(ids) for ids in parts]
-    scale, unit = Standard.of(features[rows[0]]), value_unit(values[rows[0]])
+    scale, unit = FeatureScale.of(features[rows[0]]), value_unit(values[rows[0]])
     train, validation, test = (
         Subset(task(ids), Samples(scale(features[ids]), values[ids] / unit), tuple(ids)) for ids in rows
     )

@@ -14,7 +14,7 @@ from pear.tasks import Task
 from pear.train import History, Progress
 from pear_lab.experiments.catalogue import TASKS
 from pear_lab.experiments.errors import RunError
-from pear_lab.experiments.specs import Run, Selection
+from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.tasks import metrics
 
 Listener = Callable[[Progress], None] | None
@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """What comes of a training.
 
     Attributes:
@@ -52,7 +52,7 @@ class Protocol(ABC):
         left = {row.name: row.defaults for row in METHODS}.get(method)
         return {"options": left} if left else {}
 
-    def check(self, run: Run, say: Say = lambda line: None) -> None:  # noqa: B027 (synthetic tasks have nothing to read)
+    def check(self, run: RunSpec, say: Say = lambda line: None) -> None:  # noqa: B027 (synthetic tasks have nothing to read)
         """Read or make what a run needs, so that what is missing or broken shows before the first run.
 
         Args:
@@ -61,7 +61,7 @@ class Protocol(ABC):
         """
 
     @abstractmethod
-    def train(self, run: Run, progress: Listener = None) -> Trained:
+    def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
         """Train as a run says.
 
         Args:
@@ -70,10 +70,10 @@ class Protocol(ABC):
         """
 
     @abstractmethod
-    def model(self, run: Run) -> nn.Module:
+    def model(self, run: RunSpec) -> nn.Module:
         """A model for the trained weights of a run."""
 
-    def measure(self, run: Run, model: nn.Module) -> dict[str, Any]:
+    def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
         """What a run's variant asks for, measured on a trained model.
 
         Raises:

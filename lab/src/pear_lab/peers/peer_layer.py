@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear_lab.peers.registry import WORKERS, Peer, PeerError
+from pear_lab.peers.peer_table import WORKERS, Peer, PeerError
 from pear_lab.peers.subprocess_runner import environment, last_words
 
 

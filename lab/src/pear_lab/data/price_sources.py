@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pear.errors import DataError, MissingExtraError
-from pear_lab.data.files import VARIABLE
+from pear_lab.data.data_files import VARIABLE
 from pear_lab.data.prices import Gaps, Prices, read_prices
 
 

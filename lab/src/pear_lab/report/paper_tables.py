@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pear.pages.section import Grid, Section
 from pear_lab.experiments.catalogue import EXPERIMENTS, METHODS, TASKS, TIME_CAP, Experiment
-from pear_lab.experiments.record import Record
-from pear_lab.experiments.table import Table
-from pear_lab.report.cells import TABLES, Cell, Runs, cell, place, wanted
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.experiments.table_spec import TableSpec
+from pear_lab.report.cells import TABLES, Cell, StoredRuns, cell, place, wanted
 from pear_lab.report.comparison import difference_grid
 from pear_lab.report.figures import figures
-from pear_lab.report.published import Verdict, best_two
+from pear_lab.report.published import CellVerdict, best_two
 
 
-def table_sections(runs: Runs) -> list[Section]:
+def table_sections(runs: StoredRuns) -> list[Section]:
     """Every table, filled with what the database holds; those that the paper does not have where there are runs."""
     filled = {one.table.name: _section(one, runs) for one in EXPERIMENTS.values() if one.tasks != ("portfolio",)}
     drawn = figures(runs, {name: section.cells for name, section in filled.items()})
@@ -28,7 +28,7 @@ def table_sections(runs: Runs) -> list[Section]:
     ]
 
 
-def _section(experiment: Experiment, runs: Runs) -> Section:
+def _section(experiment: Experiment, runs: StoredRuns) -> Section:
     table, items = experiment.table, wanted(experiment, runs)
     cells = {place(item): cell(runs, item) for item in items}
     grids = [_grid(table, title, cells) for title in dict.fromkeys(block for block, _, _ in cells)]
@@ -37,7 +37,7 @@ def _section(experiment: Experiment, runs: Runs) -> Section:
     return Section(table.name, table.title, (f"{table.caption} {_deviation_words(table)}",), tuple(grids))
 
 
-def _grid(table: Table, title: str, cells: dict[tuple[str, str, str], Cell]) -> Grid:
+def _grid(table: TableSpec, title: str, cells: dict[tuple[str, str, str], Cell]) -> Grid:
     inside = [at for at in cells if at[0] == title]
     rows, columns = (tuple(dict.fromkeys(at[part] for at in inside)) for part in (1, 2))
     lines = [[cells[title, row, column] for column in columns] for row in rows]
@@ -46,7 +46,7 @@ def _grid(table: Table, title: str, cells: dict[tuple[str, str, str], Cell]) -> 
     return Grid(title, (table.heading, *columns), tuple((row, *line) for row, line in zip(rows, lines, strict=True)))
 
 
-def _deviation_words(table: Table) -> str:
+def _deviation_words(table: TableSpec) -> str:
     """Which standard deviation stands behind ±, and whether the paper's numbers are known to have the same."""
     kind = "of the sample (ddof 1)" if table.ddof else "of the population (ddof 0)"
     known = ", as the paper's numbers of this table" if table.as_published else ""
@@ -58,7 +58,7 @@ def _ranked(lines: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
     marked = []
     for column in zip(*lines, strict=True):
         decimals = column[0].published.decimals
-        ours = best_two([None if cell.verdict is Verdict.REDUCED else cell.mean for cell in column], decimals)
+        ours = best_two([None if cell.verdict is CellVerdict.REDUCED else cell.mean for cell in column], decimals)
         theirs = best_two([cell.published.mean for cell in column], decimals)
         marked.append(
             [dataclasses.replace(c, place=a, published_place=b) for c, a, b in zip(column, ours, theirs, strict=True)]
@@ -66,9 +66,9 @@ def _ranked(lines: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
     return [list(line) for line in zip(*marked, strict=True)]
 
 
-def caps_section(runs: Runs) -> Section | None:
+def caps_section(runs: StoredRuns) -> Section | None:
     """What the published time cap changed against a shorter one, for every task that has run under both."""
-    cells: dict[str, dict[tuple[str, ...], dict[float, dict[int, Record]]]] = defaultdict(dict)
+    cells: dict[str, dict[tuple[str, ...], dict[float, dict[int, RunRecord]]]] = defaultdict(dict)
     for run in runs.done:
         settings = run.settings
         if TASKS[run.task].published and "epochs" in run.timings and {"degree", "noise"} <= settings.keys():
@@ -86,7 +86,7 @@ def caps_section(runs: Runs) -> Section | None:
 _CAPS = ("", "seeds", "shorter cap", "regret there", f"regret, {TIME_CAP:g} s", "epochs", "ended by the cap")
 
 
-def _cap_rows(found: Mapping[tuple[str, ...], Mapping[float, Mapping[int, Record]]]) -> Iterable[tuple[str, ...]]:
+def _cap_rows(found: Mapping[tuple[str, ...], Mapping[float, Mapping[int, RunRecord]]]) -> Iterable[tuple[str, ...]]:
     """A line for every cell and shorter cap; ``found`` has the runs by cell, time cap and seed."""
     for (_, method, degree, noise), caps in sorted(found.items()):
         full = caps.get(TIME_CAP, {})

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError, MissingExtraError
-from pear_lab.data.files import find_file, fingerprint, read_number, read_table
+from pear_lab.data.data_files import find_file, fingerprint, read_number, read_table
 
 WORKBOOK = "Residential-Building-Data-Set.xlsx"
 URL = f"https://archive.ics.uci.edu/ml/machine-learning-databases/00437/{WORKBOOK}"

@@ -12,14 +12,14 @@ from pear_lab.experiments.errors import DatabaseError
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """One finished or failed run, as the database holds it and the report reads it.
 
     Every ratio in ``metrics`` is a share, not per cent: regrets, gaps, returns and the active-set change rate; 0.0038
     is 0.38 %. Whoever prints per cent multiplies by 100.
 
     Attributes:
-        key: made of task, method, seed and settings; see ``pear_lab.experiments.specs.Run``.
+        key: made of task, method, seed and settings; see ``pear_lab.experiments.run_spec.Run``.
         experiment: the one that first asked for it.
         task: of ``pear_lab.experiments.catalogue.TASKS``.
         method: of ``pear_lab.experiments.catalogue.METHODS``.
@@ -50,7 +50,7 @@ class Record:
     created: str = ""
 
     @classmethod
-    def read(cls, row: Mapping[str, Any]) -> Record:
+    def read(cls, row: Mapping[str, Any]) -> RunRecord:
         """The record of a row of a database, whose fields may be anything.
 
         Raises:

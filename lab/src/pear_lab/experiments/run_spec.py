@@ -13,14 +13,14 @@ from typing import Any, get_args
 from pear_lab.data.prices import Gaps
 from pear_lab.experiments.catalogue import DEGREES, METHODS, PORTFOLIO_METHODS, TASKS
 from pear_lab.experiments.errors import ExperimentError
-from pear_lab.experiments.table import DEFAULTS
+from pear_lab.experiments.table_spec import DEFAULTS
 
 _WORDS = {"data": "", "degree": "degree", "capacity": "capacity", "version": "budget by", "fold": "fold"}
 _SYMBOLS = {"noise": "noise", "smoothing": "λ", "injection": "β"}
 
 
 @dataclass(frozen=True)
-class Run:
+class RunSpec:
     """One record to be: a training, or something measured on the weights of one.
 
     Attributes:
@@ -48,7 +48,7 @@ class Run:
         """What is measured; None for a training."""
         return self.settings.get("variant")
 
-    def training(self) -> Run:
+    def training(self) -> RunSpec:
         """The training whose weights are measured; of a training, itself."""
         return replace(self, settings={k: v for k, v in self.settings.items() if k != "variant"})
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pear_lab.peers.registry import Peer, PeerError
+from pear_lab.peers.peer_table import Peer, PeerError
 
 READY = "pear-peer.json"
 """Written last, so that an environment without it is not whole."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError
-from pear_lab.data.files import find_file, fingerprint, read_number, read_table
+from pear_lab.data.data_files import find_file, fingerprint, read_number, read_table
 
 logger = logging.getLogger(__name__)
 
