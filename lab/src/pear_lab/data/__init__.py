@@ -1,4 +1,4 @@
-"""Data from outside: read, checked and reported on; nothing is filled in."""
+"""Loaders of real data sets. They check what they read, and never fill in a missing value."""
 
 from pear_lab.data.building_data import BuildingData, fetch_building, load_building
 from pear_lab.data.energy_data import EnergyData, load_energy

@@ -1,4 +1,4 @@
-"""Where data files are looked for, and what is said where they are not found."""
+"""Find data files, and read tables of text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VARIABLE = "PEAR_DATA"
 
 
 def find_file(folder: str, names: Sequence[str], path: str | Path | None, remedy: str) -> Path:
-    """The first of the files ``names`` that is there.
+    """The first of the files ``names`` that exists.
 
     Args:
         folder: of the data set inside ``$PEAR_DATA``.
@@ -67,7 +67,7 @@ def read_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[int, l
 
 
 def read_number(cell: object, where: str, gaps: bool = False) -> float:
-    """The finite number in a cell.
+    """Read the number in a cell, which must be finite.
 
     Args:
         cell: text, a number, or None.
@@ -92,7 +92,7 @@ def read_number(cell: object, where: str, gaps: bool = False) -> float:
 
 
 def fingerprint(files: Sequence[Path]) -> str:
-    """The start of a hash of the files' contents, to tell which data a result is of."""
+    """The first 16 digits of a hash of the files' contents, by which a result names its data."""
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.read_bytes())

@@ -72,12 +72,12 @@ class Prices:
         return torch.from_numpy(self.values[1:] / self.values[:-1] - 1.0)
 
     def last(self, days: int) -> Prices:
-        """The last ``days`` days of them."""
+        """The prices of the last ``days`` days."""
         return Prices(self.values[-days:], self.names, self.dates[-days:], self.source, self.dropped)
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen letters that change with any price, name or date."""
+        """A hash of 16 digits that changes with any price, name or date."""
         text = "\n".join([*self.names, *(day.isoformat() for day in self.dates)])
         return hashlib.sha256(text.encode() + np.ascontiguousarray(self.values).tobytes()).hexdigest()[:16]
 

@@ -10,29 +10,16 @@ from pear_lab.experiments.run_spec import RunSpec
 
 ROUGH_SECONDS: dict[str, dict[str, float]] = {
     "shortest_path": {
-        "mse": 2,
-        "spo+": 6,
-        "spo+relaxed": 30,
-        "pfyl": 6,
-        "dbb": 10,
-        "lava": 8,
-        "pear": 30,
-        "pear-guided": 30,
+        "mse": 2, "spo+": 6, "spo+relaxed": 30, "pfyl": 6, "dbb": 10, "lava": 8, "pear": 30, "pear-guided": 30,
     },
     "building": {"mse": 1, "spo+": 3, "pfyl": 4, "dbb": 4, "lava": 3, "pear": 30, "pear-guided": 6},
     "energy": {"mse": 2, "spo+": 10, "pfyl": 10, "dbb": 20, "lava": 10, "pear": 40, "pear-guided": 8},
     "knapsack": {
-        "mse": 90,
-        "spo+": 600,
-        "spo+relaxed": 200,
-        "pfyl": 600,
-        "dbb": 600,
-        "lava": 150,
-        "pear": 150,
+        "mse": 90, "spo+": 600, "spo+relaxed": 200, "pfyl": 600, "dbb": 600, "lava": 150, "pear": 150,
         "pear-guided": 150,
     },
     "portfolio": {"mse": 40, "layer": 300, "pear-mean": 300, "pear-exact": 300, "qpth": 400, "cvxpylayers": 600},
-}
+}  # fmt: skip
 """Of one full training on one core of a small machine, to the nearest handful."""
 
 ROUGH_QUICK_SECONDS = 6.0

@@ -1,4 +1,4 @@
-"""One run from its specification to its record."""
+"""Do one run: from its specification to its record."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PACKAGES = ("torch", "numpy", "scipy", "highspy", "osqp")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What comes of a run.
+    """The result of a run, to be written to the database.
 
     Attributes:
         record: the row to be.

@@ -16,7 +16,7 @@ from pear_lab.experiments.run_spec import RunSpec
 
 @dataclass(frozen=True)
 class Event:
-    """What happens on the way.
+    """Something that happened to a run.
 
     Attributes:
         run: which run it is about.
@@ -66,7 +66,7 @@ class Pool:
             raise
 
     def _next(self) -> RunSpec | None:
-        """Take the first run that need not wait for its training."""
+        """Remove and return the first run that does not wait for its training."""
         open_ones = {run.key for run in (*self._waiting, *self._under_way.values()) if run.variant is None}
         for i, run in enumerate(self._waiting):
             if run.variant is None or run.training().key not in open_ones:

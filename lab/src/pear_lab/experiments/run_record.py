@@ -1,4 +1,4 @@
-"""What is kept of a run that has ended."""
+"""The record of a run that has ended."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RunRecord:
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> RunRecord:
-        """The record of a row of a database, whose fields may be anything.
+        """Read a record from a row of a database, which may have been altered.
 
         Raises:
             DatabaseError: a field is not what it must be; the message names the row and the field.

@@ -1,4 +1,4 @@
-"""Many runs: in this process, or side by side on an engine with one thread each."""
+"""Do many runs, in this process or in parallel on an engine, with one thread each."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def run_all(
     listen: Listener = lambda event: None,
     engine: Engine | None = None,
 ) -> None:
-    """Do these runs; every one leaves a record, done or failed by an error of its own.
+    """Do these runs; every one leaves a record, which says whether it is done or why it failed.
 
     This process alone writes weights and records. A run whose process dies is done again, and fails when it dies again.
 

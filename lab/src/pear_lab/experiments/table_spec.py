@@ -118,7 +118,7 @@ class TableSpec:
         )
 
     def decimals_of(self, metric: str) -> int:
-        """Printed where no published number says how many."""
+        """The decimals to print where no published number shows how many."""
         return self.decimals.get(metric, METRICS[metric].decimals)
 
     def value(self, record: RunRecord, metric: str, condition: Mapping[str, float]) -> float | None:

@@ -1,4 +1,4 @@
-"""Other libraries that do what is measured here, each in an environment of its own: measured, or as a layer."""
+"""Other libraries, each in a virtual environment of its own: to be measured, or used as a layer."""
 
 from pear_lab.peers.peer_environment import cache_folder, interpreter
 from pear_lab.peers.peer_layer import PeerLayer

@@ -1,4 +1,4 @@
-"""Hands data to a peer's worker and takes what it measured."""
+"""Run a peer's worker on data, and read what it measured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _START = 120.0  # seconds a worker may take to import, to read its data and to s
 
 @dataclass(frozen=True)
 class PeerMeasurement:
-    """What a worker found.
+    """What a worker measured.
 
     Attributes:
         arrays: of its last measurement.

@@ -1,4 +1,4 @@
-"""The page and the tables that set our runs beside the paper's numbers, made from the database of runs alone."""
+"""The report: our runs beside the paper's numbers, as a page and as tables, from the database alone."""
 
 from pear_lab.report.cells import StoredRuns, read
 from pear_lab.report.published import DEFINITION, CellVerdict, verdict

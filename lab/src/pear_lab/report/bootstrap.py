@@ -1,4 +1,4 @@
-"""How sure a difference between two methods is: bootstrap intervals over test instances, and over seeds as well."""
+"""Intervals of the difference between two methods, by bootstrap over test instances and seeds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Interval(NamedTuple):
 
     @property
     def clear(self) -> bool:
-        """Whether zero is outside."""
+        """Whether the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
 
@@ -142,7 +142,7 @@ def paired_difference(
 
 
 def _draw(random: np.random.Generator, count: int, block: int, resamples: int) -> NDArray[np.intp]:
-    """(resamples, count) positions: blocks that start anywhere and go on from the end at the beginning."""
+    """Draw positions (resamples, count) in blocks; a block that reaches the end continues at the start."""
     blocks = -(-count // block)
     starts = random.integers(count, size=(resamples, blocks, 1))
     return ((starts + np.arange(block)) % count).reshape(resamples, -1)[:, :count]

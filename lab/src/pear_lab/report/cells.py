@@ -1,4 +1,4 @@
-"""Which runs belong to a cell of a table, and what they come to."""
+"""The cells of the paper's tables: which runs belong to each, and their mean."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read(path: Path) -> StoredRuns:
 
 @dataclass(frozen=True)
 class Cell:
-    """Ours beside the published number.
+    """One cell of a table: our number beside the published one.
 
     Attributes:
         published: what the paper prints; its mean is None in a cell that only we have.
@@ -92,7 +92,7 @@ class Cell:
 
 
 def place(wanted: PublishedNumber) -> tuple[str, str, str]:
-    """Part, line and column of its table that a cell belongs to.
+    """The place of a cell: its part, line and column of the table.
 
     Example:
         >>> from pear_lab.report.published import published
@@ -114,7 +114,7 @@ def place(wanted: PublishedNumber) -> tuple[str, str, str]:
 
 
 def cell(runs: StoredRuns, wanted: PublishedNumber) -> Cell:
-    """Fill one cell with what the database holds."""
+    """Compute one cell from the runs of the database."""
     group = runs_of(runs, wanted)
     values = by_seed(group, wanted)
     failed = sum(matches(run, wanted) for run in runs.failed)
@@ -128,7 +128,7 @@ def cell(runs: StoredRuns, wanted: PublishedNumber) -> Cell:
 
 
 def by_seed(group: list[RunRecord], wanted: PublishedNumber) -> dict[int, float]:
-    """One number a seed, in the unit of the table.
+    """One number for each seed, in the unit of the table.
 
     A key is made of settings and seed, so that a seed comes once, or once for each of its folds.
     """
@@ -139,7 +139,7 @@ def by_seed(group: list[RunRecord], wanted: PublishedNumber) -> dict[int, float]
 
 
 def _together(runs: list[RunRecord], wanted: PublishedNumber) -> float:
-    """Folds are pooled: what was lost on all test instances over what could be earned."""
+    """The number of one seed. Folds are pooled: the loss on all test instances over their best value."""
     instances = [kept for run in runs if (kept := run.metrics.get("instances"))]
     if wanted.metric == "normalized_regret_pct" and len(instances) == len(runs) > 1:
         lost, best = (math.fsum(x for one in instances for x in one[what]) for what in ("lost", "best"))
@@ -178,7 +178,7 @@ def own_cap(run: RunRecord) -> float | None:
 
 
 def _best_group(runs: Iterable[RunRecord]) -> list[RunRecord]:
-    """The runs of the same settings, folds aside: the paper's problem first, then most seeds, then most time."""
+    """The largest group of runs with equal settings, folds aside; the paper's problem comes first."""
     groups = defaultdict(list)
     for run in runs:
         shared = {name: setting for name, setting in run.settings.items() if name != "fold"}

@@ -122,7 +122,7 @@ DEFINITION = (
 
 @dataclass(frozen=True)
 class Difference:
-    """A method against another on the same seeds.
+    """The difference between two methods on the same seeds.
 
     Attributes:
         points: the first's regret less the other's, percentage points.
@@ -135,7 +135,7 @@ class Difference:
 
     @property
     def mark(self) -> Mark:
-        """As tables print it.
+        """The difference as tables print it.
 
         Example:
             >>> Difference(Interval(-0.0471, -0.06, -0.034), 19, 20).mark
@@ -148,7 +148,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class ComparisonLine:
-    """One cell of the experiments, with the runs that every method of the comparison has there.
+    """One line of a comparison: a cell of the experiments, with the runs of every method there.
 
     Attributes:
         item: which cell; label: in words.
@@ -162,7 +162,7 @@ class ComparisonLine:
 
     @property
     def means(self) -> dict[str, float]:
-        """Of each method, in the table's order."""
+        """The mean of each method, in the order of the table."""
         return {name: sum(seeds.values()) / len(seeds) for name, seeds in self.values.items()}
 
     @property
@@ -172,7 +172,7 @@ class ComparisonLine:
         return min(others, key=lambda name: others[name])
 
     def difference(self, first: str, second: str) -> Difference:
-        """The first method against the second."""
+        """Compare the first method with the second."""
         a, b = self.values[first], self.values[second]
         losses = instance_losses(self.runs[first], self.runs[second])
         paired = [a[seed] - b[seed] for seed in a]

@@ -47,7 +47,7 @@ def _grid(table: TableSpec, title: str, cells: dict[tuple[str, str, str], Cell])
 
 
 def _deviation_words(table: TableSpec) -> str:
-    """Which standard deviation stands behind ±, and whether the paper's numbers are known to have the same."""
+    """A sentence on which standard deviation follows the ±."""
     kind = "of the sample (ddof 1)" if table.ddof else "of the population (ddof 0)"
     known = ", as the paper's numbers of this table" if table.as_published else ""
     return f"± is the standard deviation {kind}{known}."

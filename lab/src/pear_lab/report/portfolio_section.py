@@ -86,7 +86,7 @@ def _section(group: Sequence[RunRecord], name: str) -> Section:
 
 
 def _by_method(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
-    """One run a seed, in their order; the one with the longest time cap, where there are several."""
+    """The runs of each method by seed; of several for one seed, the one with the longest time cap."""
     found: dict[str, dict[int, RunRecord]] = defaultdict(dict)
     for run in sorted(runs, key=lambda run: run.settings["time_cap"]):
         found[run.method][run.seed] = run
@@ -167,7 +167,7 @@ def _rows(table: TableSpec, groups: _RunsByMethod, columns: Sequence[tuple[str, 
 
 
 def _beside_published(trained: _RunsByMethod, shifted: _RunsByMethod) -> Grid:
-    """Where our mean of every published cell lies; a verdict would need the same names."""
+    """Whether our mean lies within, above or below each published cell."""
     found: dict[str, dict[str, str]] = {name: {} for name in _PAPER.values()}
     for row in published("published_portfolio"):
         method = next(name for name, printed in _PAPER.items() if printed == row.method)
@@ -219,7 +219,7 @@ def _differences(title: str, rows: Sequence[tuple[str, ...]]) -> list[Grid]:
 
 
 def _difference(regrets: _Regrets, first: str, second: str) -> tuple[str, ...] | None:
-    """One line; None where no seed is common to both."""
+    """One line of differences; None where the methods share no seed."""
     seeds = sorted(set(regrets[first]) & set(regrets[second]))
     if not seeds:
         return None
@@ -250,7 +250,7 @@ def _window_regrets(runs: Sequence[RunRecord], lower: float | None = None) -> di
 
 
 def _yardsticks(trained: _RunsByMethod) -> Mapping[str, Any]:
-    """The same for every run on these prices."""
+    """The portfolios that need no forecast; they are the same for every run on these prices."""
     return next((runs[0].metrics["yardsticks"] for runs in trained.values()), {})
 
 

@@ -14,7 +14,7 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """One printed number.
+    """One number that the paper prints, or a cell that only we have.
 
     Attributes:
         table: the paper's table.
@@ -73,7 +73,7 @@ def _parse(row: Mapping[str, str]) -> PublishedNumber:
 
 
 class CellVerdict(Enum):
-    """What comes out of comparing a cell with the published one; the value is what people read."""
+    """The result of comparing a cell with the published one; the value is printed."""
 
     WITHIN = "within 1 sd"
     BETTER = "better"
@@ -84,7 +84,7 @@ class CellVerdict(Enum):
 
     @property
     def kind(self) -> str:
-        """Of the page's style."""
+        """The name of the verdict's style on the page."""
         return self.name.lower() if self in (CellVerdict.WITHIN, CellVerdict.BETTER, CellVerdict.WORSE) else "none"
 
 

@@ -1,4 +1,4 @@
-"""From the database to the files: the sections of the report, rendered as a page and as Markdown."""
+"""Write the report: its sections as one page and as Markdown."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _texts(runs: StoredRuns) -> tuple[dict[str, str], list[Section], str]:
 
 
 def _culprit(runs: StoredRuns) -> str:
-    """The row because of which the report cannot be written, in words: found by halving."""
+    """Name the row that makes the report fail, found by halving the rows."""
     suspects = [*runs.done, *runs.failed]
     while len(suspects) > 1:
         halves = suspects[: len(suspects) // 2], suspects[len(suspects) // 2 :]
@@ -123,7 +123,7 @@ def section_markdown(section: Section) -> str:
 
 
 def counts(sections: Sequence[Section]) -> Counter[CellVerdict]:
-    """How many cells came out how.
+    """How many cells have each verdict.
 
     Cells that the paper does not have are not counted; neither are times, which are of different machines.
     """
@@ -167,7 +167,7 @@ def _what(run: RunRecord) -> str:
 
 
 def machines_section(runs: StoredRuns) -> Section:
-    """Where and with what the runs were made."""
+    """The machines and versions that made the runs."""
     every = (*runs.done, *runs.failed)
     found = Counter(
         (run.machine or "unknown machine", ", ".join(f"{name} {v}" for name, v in sorted(run.versions.items())))

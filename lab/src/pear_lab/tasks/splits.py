@@ -1,4 +1,4 @@
-"""Real data cut into training, validation and test, each with its own problem; scales that know the first alone."""
+"""Real data split into training, validation and test instances, scaled by the training instances alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AnyTask = TypeVar("AnyTask", bound=Task, covariant=True)
 
 @dataclass(frozen=True)
 class Subset(Generic[AnyTask]):
-    """Some of the instances.
+    """The instances of one part of a split, with their decision problem.
 
     Attributes:
         task: what is decided, with the constraints of these instances.
@@ -49,7 +49,7 @@ class TaskSplit(Generic[AnyTask]):
 
 
 class FeatureScale(NamedTuple):
-    """``(x − mean) / deviation``, column by column; columns that do not vary where it was taken become zero.
+    """Standardise features: ``(x − mean) / deviation`` by column, and zero for a column without variation.
 
     Attributes:
         mean: (p,).
@@ -66,7 +66,7 @@ class FeatureScale(NamedTuple):
 
     @classmethod
     def of(cls, features: Tensor) -> FeatureScale:
-        """From features (..., p) of the training instances."""
+        """The scale of the training features (..., p)."""
         rows = features.flatten(0, -2)
         mean, deviation = rows.mean(0), rows.std(0, correction=0)
         still = deviation <= ROUNDOFF * mean.abs().clamp(min=1e-300)
@@ -91,7 +91,7 @@ def value_unit(values: Tensor) -> float:
 def cut(
     features: Tensor, values: Tensor, parts: Sequence[Sequence[int]], task: Callable[[list[int]], AnyTask]
 ) -> TaskSplit[AnyTask]:
-    """Standardise features and divide values by a unit, both with numbers of the training instances alone, and split.
+    """Split instances; scale features and values by the training instances alone.
 
     Args:
         features, values: (N, n, p) and (N, n), as in the data.

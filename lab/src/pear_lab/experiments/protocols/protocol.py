@@ -1,4 +1,4 @@
-"""What a protocol offers: settings for the runs, a training, and measurements on trained weights."""
+"""The interface of a protocol: the settings of runs, a training, and measurements on trained weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What comes of a training.
+    """A trained model and its history.
 
     Attributes:
         model: with its best weights.
@@ -48,12 +48,12 @@ class Protocol(ABC):
         return {**entry.problem, **entry.budget, **(entry.quick if selection.quick else {}), **cap}
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """What the trainings of a method have besides: the defaults of its class, where the method goes by them."""
+        """The settings of one method: the defaults of its class, where it is trained with them."""
         left = {row.name: row.defaults for row in METHODS}.get(method)
         return {"options": left} if left else {}
 
     def check(self, run: RunSpec, say: Say = lambda line: None) -> None:  # noqa: B027 (synthetic tasks have nothing to read)
-        """Read or make what a run needs, so that what is missing or broken shows before the first run.
+        """Read or make what a run needs, so that a missing file is reported before the first run.
 
         Args:
             run: what is to be trained.
@@ -62,7 +62,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
-        """Train as a run says.
+        """Do the training that a run specifies.
 
         Args:
             run: what to train.
@@ -74,7 +74,7 @@ class Protocol(ABC):
         """A model for the trained weights of a run."""
 
     def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
-        """What a run's variant asks for, measured on a trained model.
+        """Measure on a trained model what the run's variant asks for.
 
         Raises:
             RunError: the variant cannot be measured on the task.

@@ -30,7 +30,7 @@ class _Prepared:
     fingerprint: str
 
     def model(self, seed: int) -> SharedLinear:
-        """With first weights that depend on the seed alone."""
+        """A new model, whose initial weights depend on the seed alone."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return SharedLinear(self.split.train.samples.features.shape[-1], self.factors)
@@ -40,7 +40,7 @@ class Tabular(Protocol):
     """Instances from a table, with a linear model that all items share."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """The candidates of what the method tunes; the defaults of this package tune nothing, and start as they do."""
+        """The candidates of the setting that a method tunes; our defaults tune nothing, and start with MSE."""
         own = super().method_settings(method)
         if method == OURS:
             return {**own, "start": "mse"}
@@ -94,7 +94,7 @@ def instance_scores(subset: Subset[Building] | Subset[Knapsack], model: SharedLi
 
 
 def _compile(run: RunSpec, prepared: _Prepared) -> None:
-    """One step and one check that count for nothing: what they compile must not be charged to the time cap."""
+    """Do one step and one check before the clock starts, so that compilation does not count."""
     train, validation = prepared.split.train, prepared.split.validation
     model, keys = prepared.model(run.seed), torch.arange(min(run.settings["batch_size"], len(train.ids)))
     features, values = (rows[keys] for rows in train.samples)
@@ -137,5 +137,5 @@ def _prepare(run: RunSpec) -> _Prepared:
 
 @lru_cache(maxsize=4)
 def _load(task: str, features: Any, root: str | None) -> BuildingData | EnergyData:
-    """Read once a process; ``root`` is what the environment names, so that another folder is another entry."""
+    """Read a data set once a process; ``root`` is the folder that ``$PEAR_DATA`` names."""
     return load_building(root, features) if task == "building" else load_energy(root)
