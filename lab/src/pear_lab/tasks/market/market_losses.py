@@ -93,7 +93,7 @@ class DecisionUtilityLoss(nn.Module):
         return (best - self.task.utility(weights, true_mu, true_sigma)).abs().mean()
 
     def _best_utility(self, mu: Tensor, sigma: Tensor, keys: Tensor | None) -> Tensor:
-        """The utilities (B,) of the best portfolios, which are remembered by id while μ and Σ are unchanged."""
+        """The utilities (B,) of the best portfolios, which are kept by id while μ and Σ are unchanged."""
         ids = None if keys is None else as_keys(keys, len(mu))
         cost, Q = self.task.cost(mu).detach(), self.task.curvature(sigma).detach()
         with self.own.decider.locked(ids):
