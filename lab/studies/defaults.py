@@ -27,8 +27,8 @@ import pear
 from pear.decisions import smoothing
 from pear.losses import defaults
 from pear.losses.mse import MSELoss
-from pear_lab.data.building import load_building
-from pear_lab.data.energy import load_energy
+from pear_lab.data.building_data import load_building
+from pear_lab.data.energy_data import load_energy
 from pear_lab.tasks.building import building_split
 from pear_lab.tasks.energy import energy_split
 from pear_lab.tasks.splits import SharedLinear

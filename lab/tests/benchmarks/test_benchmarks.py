@@ -30,8 +30,10 @@ from pear_lab.benchmarks.scaling import fitted_exponent
 from pear_lab.benchmarks.settings import Callbacks
 from pear_lab.benchmarks.structures import STRUCTURES, Structure
 from pear_lab.benchmarks.table import Table
-from pear_lab.experiments.protocols.lp import make_split, make_task, paper_model, train
-from pear_lab.peers import Peer, PeerError, PeerTimeoutError, choose, environment, interpreter, measure, registry
+from pear_lab.experiments.protocols.lp_protocol import make_split, make_task, paper_model, train
+from pear_lab.peers import Peer, PeerError, PeerTimeoutError, choose, interpreter, measure
+from pear_lab.peers import peer_environment as environment
+from pear_lab.peers import peer_table as registry
 from pear_lab.peers.workers.worker import regrets, with_bounds_as_rows
 
 Run = Callable[..., Result]

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pear.solvers.interior_point.mehrotra import InteriorPoint
 from scipy import sparse
 from scipy.linalg import null_space
 from scipy.optimize import linprog
 
 import pear
-from pear.solvers.active_set import compiled_pass
 from pear.solvers.active_set import active_set_solver as active_set
+from pear.solvers.active_set import compiled_pass
+from pear.solvers.interior_point.mehrotra import InteriorPoint
 from pear.solvers.registry import Backend
 from pear_lab.benchmarks.hard import Instance, as_problem, hard_instances
 from pear_lab.benchmarks.program import kkt_residual, programs

@@ -156,14 +156,6 @@ def _one_by_one(matrix: Any, x: Tensor) -> Tensor:
     return torch.cat(rows)
 
 
-def as_good_as(qp: QuadraticProgram, best: Tensor) -> Problem:
-    """The integer problem whose feasible points are as good as the solution ``best`` (n,) of the one program ``qp``."""
-    value = float(qp.c[0] @ best)
-    G = torch.cat([qp.G[0], qp.c])
-    h = torch.cat([qp.h[0], qp.h.new_tensor([value + OPTIMAL * (1 + abs(value))])])  # a solver needs some room
-    return Problem(A=qp.A[0], b=qp.b[0], G=G, h=h, lb=qp.lb[0], ub=qp.ub[0], integer=qp.integer)
-
-
 def refuse_curvature(problem: Problem, smoothing: float, overrides: dict[str, Any]) -> None:
     """Raise ProblemError where an integer problem has more than a linear objective."""
     if smoothing > 0 or problem.is_curved or overrides.get("Q") is not None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pear.decisions.integer import as_good_as, refuse_curvature, solve_integer
+from pear.decisions.integer import refuse_curvature, solve_integer
 from pear.decisions.pipeline import solve_programs
 from pear.decisions.smooth import solve_smooth
 from pear.decisions.smoothing import Smoothing, settle
@@ -114,33 +114,6 @@ def _solve_forecast(
         solution = solve_forecast(model, values, smoothing, solver)
     fail(solution.status, on_failure, "the problem", gap=solution.gap)
     return _in_kind(solution, values)
-
-
-def decide_worst(problem: Problem, predicted: Any, true: Any) -> Tensor:
-    """Among the integer decisions optimal for ``predicted`` (ties up to TIE), the one that costs most under ``true``.
-
-    Args:
-        problem: an integer problem.
-        predicted: (B, n) the costs that decide.
-        true: (B, n) the costs that are paid.
-
-    Returns:
-        (B, n) decisions.
-
-    Raises:
-        SolveError: a cost is not finite, or no decision could be proven; names the samples.
-    """
-    from pear.solvers.binary.worst import worst_of_best  # compiled code that few ask for
-
-    forecast, paid = as_batch(predicted).detach(), as_batch(true).detach()
-    best = solve(problem, forecast.double()).x
-    fail(torch.where(paid.isfinite().all(1), int(Status.SOLVED), int(Status.NOT_FINITE)), "raise", "the true costs")
-    qp = problem.canonical(forecast)
-    cost = problem.sign * paid.double()
-    worst = torch.from_numpy(worst_of_best(qp, cost.cpu().numpy(), best.cpu().numpy())).to(cost.device)
-    for i in worst.isnan().any(1).nonzero()[:, 0].tolist():
-        worst[i] = solve(as_good_as(qp[i : i + 1], best[i]), -cost[i : i + 1]).x[0]
-    return worst.to(forecast.dtype)
 
 
 def solve_verified(

@@ -129,7 +129,10 @@ METHODS: tuple[Method, ...] = (
         "pear", "PEAR", PEARLoss, options={"": PUBLISHED._asdict()},
         note="regret of the relaxation, with its exact gradient: PEAR as published",
     ),
-    Method("pear-guided", "PEAR guided", PEARLoss, note="the same with guidance: the defaults of this package"),
+    Method(
+        "pear-guided", "PEAR, our defaults", PEARLoss,
+        note="the same with this package's defaults instead of the paper's",
+    ),
 )  # fmt: skip
 
 

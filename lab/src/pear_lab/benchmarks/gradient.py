@@ -19,7 +19,7 @@ from pear_lab.benchmarks.instances import Instances
 from pear_lab.benchmarks.ours import LAYER, ONE_CORE, Ours
 from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.structures import STRUCTURES, Structure, choose_structures
-from pear_lab.peers import Measured, Peer, PeerError, PeerTimeoutError
+from pear_lab.peers import Peer, PeerError, PeerMeasurement, PeerTimeoutError
 from pear_lab.peers import measure as measure_peer
 
 __all__ = [
@@ -212,7 +212,7 @@ class _Sides:
         profile = ours.profile(step) if settings.profile else {}
         return self._row(who, True, seconds, errors, reuse_rate=ours.reuse_rate(step), profile=profile)
 
-    def _peer_row(self, peer: Peer, found: Measured) -> GradientRow:
+    def _peer_row(self, peer: Peer, found: PeerMeasurement) -> GradientRow:
         answers = self.instances.answers
         errors = {"gradient": answers.errors, "decision": answers.decision_errors}[peer.measures]
         came = _checked(found.arrays, self.instances.cost[: self.batch].shape, peer)

@@ -23,8 +23,8 @@ from pear_lab.benchmarks.plot import Series
 from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.table import Table, number, profiles, share
 from pear_lab.experiments.plan import expand
-from pear_lab.experiments.protocols.lp import make_run_loss, make_split, make_task, paper_model, train
-from pear_lab.experiments.specs import Run, Selection
+from pear_lab.experiments.protocols.lp_protocol import make_run_loss, make_split, make_task, paper_model, train
+from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.peers import Peer, PeerError
 from pear_lab.peers import measure as measure_peer
 
@@ -66,7 +66,7 @@ class TrainingSettings(Settings):
                 f"--infeasible leaves out the first epoch: --epochs must be at least 3; got {self.epochs}"
             )
 
-    def runs(self, task: str) -> list[Run]:
+    def runs(self, task: str) -> list[RunSpec]:
         """The trainings of a task, one a seed."""
         selection = Selection([NAMES[task]], ["pear"], [self.degree], self.seeds, self.cap, self.quick)
         runs = expand(["lp-degree"], selection)
@@ -120,14 +120,14 @@ def run(settings: TrainingSettings, callbacks: Callbacks, peers: Sequence[tuple[
                 callbacks.on_row(replace(shown, whole=settings.full))
 
 
-def train_once(run: Run) -> None:
+def train_once(run: RunSpec) -> None:
     """Train as a run says, with nothing measured."""
     task = make_task(run)
     train(run, task, make_split(run, task))
 
 
 def _sides(
-    settings: TrainingSettings, name: str, one: Run, peers: Sequence[tuple[Peer, Path]], callbacks: Callbacks
+    settings: TrainingSettings, name: str, one: RunSpec, peers: Sequence[tuple[Peer, Path]], callbacks: Callbacks
 ) -> Iterator[TrainingRow]:
     task = make_task(one)
     training = _Training(name, one, task, make_split(one, task))
@@ -159,7 +159,7 @@ class _Training:
     """
 
     name: str
-    run: Run
+    run: RunSpec
     task: ShortestPath | Knapsack
     split: Split
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from pear.engines import EngineError, check_name
 from pear.errors import ProblemError
-from pear_lab.experiments import FILE_NAME, Database, Record, open_folder, run_all
+from pear_lab.experiments import FILE_NAME, Database, RunRecord, open_folder, run_all
 from pear_lab.stress.sweep import OPEN, ROW, STARTED, runs
 
 DRIVER, WORKER, EVERYTHING = "the driver", "a worker", "driver and workers"
@@ -127,12 +127,11 @@ def kill_and_compare(
 def outcome(folder: Path) -> dict[str, Any]:
     """Key → all that a row says apart from times and place, with the digest of its weights."""
     with Database(folder / FILE_NAME) as database:
-        return {record.key: _facts(record, folder) for record in database.records()}
+        return {record.key: _facts(record, database) for record in database.records()}
 
 
-def _facts(record: Record, folder: Path) -> tuple[Any, ...]:
-    weights = folder / record.weights
-    digest = hashlib.sha256(weights.read_bytes()).hexdigest() if record.weights and weights.is_file() else ""
+def _facts(record: RunRecord, database: Database) -> tuple[Any, ...]:
+    digest = hashlib.sha256(database.weights(record) or b"").hexdigest()
     history = [[epoch, loss, metric] for epoch, _, loss, metric in record.history]
     named = (record.experiment, record.task, record.method, record.seed, record.settings)
     return (*named, record.status, record.reason, record.metrics, history, digest)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pear.engines import start
-from pear_lab.experiments import Event, Run, open_folder, run_all, waiting
+from pear_lab.experiments import Event, RunSpec, open_folder, run_all, waiting
 
 OPEN, STARTED, ROW = "open", "started", "row"
 """The first word of a line: the database is open, a run is handed to a worker, a row is written."""
@@ -21,7 +21,7 @@ _TASKS: dict[str, dict[str, Any]] = {
 _METHODS: dict[str, dict[str, Any]] = {"mse": {}, "pear": {"smoothing": 0.1, "injection": 0.1}}
 
 
-def runs() -> list[Run]:
+def runs() -> list[RunSpec]:
     """Twelve trainings of a tenth of a second each, and measurements of three of them.
 
     Example:
@@ -29,7 +29,7 @@ def runs() -> list[Run]:
         (15, 15)
     """
     trainings = [
-        Run("stress", task, method, seed, {**settings, **own})
+        RunSpec("stress", task, method, seed, {**settings, **own})
         for seed in range(3)
         for task, settings in _TASKS.items()
         for method, own in _METHODS.items()

@@ -1,4 +1,4 @@
-"""From the database to the files: the sections of the report, rendered as a page and as Markdown."""
+"""Write the report: its sections as one page and as Markdown."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from pear.pages.page import render
 from pear.pages.section import Grid, Section
 from pear_lab.experiments.catalogue import METHODS, SEEDS, TASKS
 from pear_lab.experiments.errors import DatabaseError
-from pear_lab.experiments.record import Record
-from pear_lab.report.caps import caps_section
-from pear_lab.report.compare import DEFINITION, Verdict
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.report.cells import StoredRuns
 from pear_lab.report.comparison import comparison_section
-from pear_lab.report.portfolio import market_sections
-from pear_lab.report.runs import Runs
-from pear_lab.report.tables import table_sections
+from pear_lab.report.paper_tables import caps_section, table_sections
+from pear_lab.report.portfolio_section import market_sections
+from pear_lab.report.published import DEFINITION, CellVerdict
 
 PAGE, TABLES = "report.html", "report.md"
 """What the files are called."""
@@ -30,10 +29,10 @@ CITATION = (
 )
 _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 """What settings and metrics that are not those of a run end in."""
-_MAIN = (Verdict.WITHIN, Verdict.BETTER, Verdict.WORSE, Verdict.NOT_RUN)
+_MAIN = (CellVerdict.WITHIN, CellVerdict.BETTER, CellVerdict.WORSE, CellVerdict.NOT_RUN)
 
 
-class Written(NamedTuple):
+class ReportFiles(NamedTuple):
     """What :func:`write_report` leaves: the page, the tables as Markdown, and the state of the database in words."""
 
     page: Path
@@ -41,7 +40,7 @@ class Written(NamedTuple):
     summary: str
 
 
-def write_report(runs: Runs, folder: Path) -> Written:
+def write_report(runs: StoredRuns, folder: Path) -> ReportFiles:
     """Write the page and the Markdown tables, and the figures that are files of their own.
 
     Args:
@@ -67,10 +66,10 @@ def write_report(runs: Runs, folder: Path) -> Written:
     for section in sections:
         if section.save is not None:
             section.save(folder / f"{section.name}.svg")
-    return Written(folder / PAGE, folder / TABLES, words)
+    return ReportFiles(folder / PAGE, folder / TABLES, words)
 
 
-def _texts(runs: Runs) -> tuple[dict[str, str], list[Section], str]:
+def _texts(runs: StoredRuns) -> tuple[dict[str, str], list[Section], str]:
     """The files by name, the sections in them, and the summary."""
     compared = table_sections(runs)
     others = [section for section in (comparison_section(runs), caps_section(runs)) if section is not None]
@@ -93,13 +92,13 @@ def _texts(runs: Runs) -> tuple[dict[str, str], list[Section], str]:
         "compared": compared,
         "sections": sections,
         "counts": counts,
-        "verdicts": [verdict for verdict in Verdict if verdict in _MAIN or counts(compared)[verdict]],
+        "verdicts": [verdict for verdict in CellVerdict if verdict in _MAIN or counts(compared)[verdict]],
     }
     return {name: render(name, values, "pear_lab.report") for name in (PAGE, TABLES)}, sections, words
 
 
-def _culprit(runs: Runs) -> str:
-    """The row because of which the report cannot be written, in words: found by halving."""
+def _culprit(runs: StoredRuns) -> str:
+    """Name the row that makes the report fail, found by halving the rows."""
     suspects = [*runs.done, *runs.failed]
     while len(suspects) > 1:
         halves = suspects[: len(suspects) // 2], suspects[len(suspects) // 2 :]
@@ -109,10 +108,10 @@ def _culprit(runs: Runs) -> str:
     return f"the settings or metrics of the row with the key {suspects[0].key[:80]!r} are not those of a run"
 
 
-def _can_be_shown(rows: Sequence[Record], runs: Runs) -> bool:
+def _can_be_shown(rows: Sequence[RunRecord], runs: StoredRuns) -> bool:
     done, failed = ([row for row in rows if (row.status == "done") is which] for which in (True, False))
     try:
-        _texts(Runs(runs.path, tuple(done), tuple(failed)))
+        _texts(StoredRuns(runs.path, tuple(done), tuple(failed)))
     except _UNREADABLE:
         return False
     return True
@@ -123,8 +122,8 @@ def section_markdown(section: Section) -> str:
     return render("section.md", {"section": section, "seeds": len(SEEDS)}, "pear_lab.report").strip()
 
 
-def counts(sections: Sequence[Section]) -> Counter[Verdict]:
-    """How many cells came out how.
+def counts(sections: Sequence[Section]) -> Counter[CellVerdict]:
+    """How many cells have each verdict.
 
     Cells that the paper does not have are not counted; neither are times, which are of different machines.
     """
@@ -134,17 +133,19 @@ def counts(sections: Sequence[Section]) -> Counter[Verdict]:
     )
 
 
-def summary(runs: Runs, compared: Sequence[Section]) -> str:
+def summary(runs: StoredRuns, compared: Sequence[Section]) -> str:
     """The state of the database in two sentences."""
     found = counts(compared)
-    words = ", ".join(f"{found[verdict]} {verdict.value}" for verdict in Verdict if found[verdict] or verdict in _MAIN)
+    words = ", ".join(
+        f"{found[verdict]} {verdict.value}" for verdict in CellVerdict if found[verdict] or verdict in _MAIN
+    )
     return (
         f"{len(runs.done):,} finished and {len(runs.failed):,} failed runs in {runs.path.name}. "
         f"Of the {found.total()} published cells, times not counted: {words}."
     )
 
 
-def _failed(runs: Runs) -> Section:
+def _failed(runs: StoredRuns) -> Section:
     """Failed runs of the same settings and reason together: what was run, the seeds, why they failed."""
     if not runs.failed:
         return Section("failed", "Failed runs", ("None.",))
@@ -156,7 +157,7 @@ def _failed(runs: Runs) -> Section:
     return Section("failed", f"Failed runs ({len(runs.failed)})", grids=(grid,))
 
 
-def _what(run: Record) -> str:
+def _what(run: RunRecord) -> str:
     names = {"degree": "degree", "noise": "noise", "smoothing": "λ", "injection": "β", "variant": "variant"}
     names |= {"version": "budget by", "capacity": "capacity", "fold": "fold"}
     settings = [f"{word} {run.settings[name]}" for name, word in names.items() if run.settings.get(name) is not None]
@@ -165,8 +166,8 @@ def _what(run: Record) -> str:
     return ", ".join([task, methods.get(run.method, run.method), *settings])
 
 
-def machines_section(runs: Runs) -> Section:
-    """Where and with what the runs were made."""
+def machines_section(runs: StoredRuns) -> Section:
+    """The machines and versions that made the runs."""
     every = (*runs.done, *runs.failed)
     found = Counter(
         (run.machine or "unknown machine", ", ".join(f"{name} {v}" for name, v in sorted(run.versions.items())))

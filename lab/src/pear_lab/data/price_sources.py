@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from pear.errors import DataError, MissingExtraError
-from pear_lab.data.files import VARIABLE
+from pear_lab.data.data_files import VARIABLE
 from pear_lab.data.prices import Gaps, Prices, read_prices
 
 
 def load_prices(source: str | Path = "skfolio", gaps: Gaps = "error") -> Prices:
-    """Prices by the name of their source.
+    """Load prices by the name of their source.
 
     Args:
         source: "skfolio": 20 names of the S&P 500, 1990 to 2022, that come with the package skfolio (BSD 3-Clause;
@@ -36,7 +36,7 @@ def load_prices(source: str | Path = "skfolio", gaps: Gaps = "error") -> Prices:
 def fetch_prices(
     names: Sequence[str], first: datetime.date | str, last: datetime.date | str, path: str | Path
 ) -> Prices:
-    """Ask Yahoo Finance for adjusted closes, write them as they come to a CSV file, and read that.
+    """Download adjusted closing prices from Yahoo Finance into a CSV file, and read that file.
 
     Needs a network and the package yfinance. Yahoo's terms allow personal use; the file is not for redistribution.
 

@@ -16,9 +16,9 @@ from pear.tasks import Knapsack, Samples, ShortestPath, Split, random_knapsack, 
 from pear.train import FitConfig, History, fit, in_order
 from pear_lab.experiments.catalogue import CAPACITIES
 from pear_lab.experiments.errors import RunError
-from pear_lab.experiments.protocols.base import Listener, Protocol, Trained, scores
-from pear_lab.experiments.specs import Run
-from pear_lab.experiments.table import DEFAULTS
+from pear_lab.experiments.protocols.protocol import Listener, Protocol, TrainingResult, scores
+from pear_lab.experiments.run_spec import RunSpec
+from pear_lab.experiments.table_spec import DEFAULTS
 from pear_lab.tasks import metrics
 
 LPTask = ShortestPath | Knapsack
@@ -55,7 +55,7 @@ def paper_model(n: int, seed: int, features: int = FEATURES) -> tuple[nn.Linear,
     return model, stream
 
 
-def make_task(run: Run) -> LPTask:
+def make_task(run: RunSpec) -> LPTask:
     """The decision problem of a run; a knapsack's weights are drawn from its seed."""
     if run.task == "shortest_path":
         rows, columns = run.settings["grid"]
@@ -65,14 +65,14 @@ def make_task(run: Run) -> LPTask:
     return random_knapsack(**{name: run.settings[name] for name in names}, seed=run.seed, jobs=1)
 
 
-def make_split(run: Run, task: LPTask) -> Split:
+def make_split(run: RunSpec, task: LPTask) -> Split:
     """The run's samples in float32: half train, a quarter validates, the last quarter tests."""
     chosen = {name: run.settings[name] for name in ("degree", "noise")}
     return task.split(task.samples(run.settings["samples"], seed=run.seed, **chosen))
 
 
 def train(
-    run: Run,
+    run: RunSpec,
     task: LPTask,
     split: Split,
     progress: Listener = None,
@@ -122,7 +122,7 @@ def train(
     return model, history
 
 
-def make_run_loss(run: Run, task: LPTask) -> nn.Module:
+def make_run_loss(run: RunSpec, task: LPTask) -> nn.Module:
     """The loss of a run, with the run's settings where it has any and the published ones elsewhere."""
     options: dict[str, Any] = {k: run.settings[k] for k in ("smoothing", "injection") if k in run.settings}
     return make_loss(run.method, task, **run.settings.get("options", {}), **options)
@@ -136,18 +136,20 @@ class LP(Protocol):
         own = DEFAULTS if method == "pear" else {"noise": DEFAULTS["noise"]}
         return {**own, **super().method_settings(method)}
 
-    def train(self, run: Run, progress: Listener = None) -> Trained:
+    def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
         """Train a linear layer; the test samples are the last quarter."""
         task = make_task(run)
         split = make_split(run, task)
         model, history = train(run, task, split, progress)
-        return Trained(model, history, lambda: scores(task, _predict(model, split.test), split.test.costs), (history,))
+        return TrainingResult(
+            model, history, lambda: scores(task, _predict(model, split.test), split.test.costs), (history,)
+        )
 
-    def model(self, run: Run) -> nn.Linear:
+    def model(self, run: RunSpec) -> nn.Linear:
         """A linear layer of the task's size."""
         return paper_model(make_task(run).problem.n, run.seed)[0]
 
-    def measure(self, run: Run, model: nn.Module) -> dict[str, Any]:
+    def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
         """Squared error, stability of the active set, or the regret on changed problems."""
         task = make_task(run)
         test = make_split(run, task).test

@@ -1,4 +1,4 @@
-"""What a protocol offers: settings for the runs, a training, and measurements on trained weights."""
+"""The interface of a protocol: the settings of runs, a training, and measurements on trained weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pear.tasks import Task
 from pear.train import History, Progress
 from pear_lab.experiments.catalogue import TASKS
 from pear_lab.experiments.errors import RunError
-from pear_lab.experiments.specs import Run, Selection
+from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.tasks import metrics
 
 Listener = Callable[[Progress], None] | None
@@ -22,8 +22,8 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What comes of a training.
+class TrainingResult:
+    """A trained model and its history.
 
     Attributes:
         model: with its best weights.
@@ -48,12 +48,12 @@ class Protocol(ABC):
         return {**entry.problem, **entry.budget, **(entry.quick if selection.quick else {}), **cap}
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """What the trainings of a method have besides: the defaults of its class, where the method goes by them."""
+        """The settings of one method: the defaults of its class, where it is trained with them."""
         left = {row.name: row.defaults for row in METHODS}.get(method)
         return {"options": left} if left else {}
 
-    def check(self, run: Run, say: Say = lambda line: None) -> None:  # noqa: B027 (synthetic tasks have nothing to read)
-        """Read or make what a run needs, so that what is missing or broken shows before the first run.
+    def check(self, run: RunSpec, say: Say = lambda line: None) -> None:  # noqa: B027 (synthetic tasks have nothing to read)
+        """Read or make what a run needs, so that a missing file is reported before the first run.
 
         Args:
             run: what is to be trained.
@@ -61,8 +61,8 @@ class Protocol(ABC):
         """
 
     @abstractmethod
-    def train(self, run: Run, progress: Listener = None) -> Trained:
-        """Train as a run says.
+    def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
+        """Do the training that a run specifies.
 
         Args:
             run: what to train.
@@ -70,11 +70,11 @@ class Protocol(ABC):
         """
 
     @abstractmethod
-    def model(self, run: Run) -> nn.Module:
+    def model(self, run: RunSpec) -> nn.Module:
         """A model for the trained weights of a run."""
 
-    def measure(self, run: Run, model: nn.Module) -> dict[str, Any]:
-        """What a run's variant asks for, measured on a trained model.
+    def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
+        """Measure on a trained model what the run's variant asks for.
 
         Raises:
             RunError: the variant cannot be measured on the task.
@@ -88,7 +88,7 @@ def scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = True) -> di
     Args:
         task: what is decided.
         predicted: (B, n); true: (B, n).
-        ties: whether equally good decisions can be told apart, by ``task.decide_worst``.
+        ties: whether equally good decisions can be told apart, by ``decide_worst``.
     """
     gap = metrics.relaxation_gap(task, predicted, true)
     found = {

@@ -15,8 +15,8 @@ from pear.train import FitConfig, fit
 from pear_lab.data import Prices, load_prices
 from pear_lab.experiments.catalogue import LOWER_BOUNDS, PEER_METHODS
 from pear_lab.experiments.errors import ExperimentError, RunError
-from pear_lab.experiments.protocols.base import Listener, Protocol, Say, Trained
-from pear_lab.experiments.specs import Run, Selection
+from pear_lab.experiments.protocols.protocol import Listener, Protocol, Say, TrainingResult
+from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.peers import Peer, PeerLayer, choose, interpreter
 from pear_lab.tasks.market import (
     DecisionUtilityLoss,
@@ -58,7 +58,7 @@ class PortfolioProtocol(Protocol):
             return super().method_settings(method)
         return {"peer": next(one for one in _peer(method).requirements if one.startswith(method))}
 
-    def check(self, run: Run, say: Say = lambda line: None) -> None:
+    def check(self, run: RunSpec, say: Say = lambda line: None) -> None:
         """Make the environment of a run's peer, where there is none yet.
 
         Raises:
@@ -67,7 +67,7 @@ class PortfolioProtocol(Protocol):
         if run.method in PEER_METHODS:
             interpreter(_peer(run.method), say=say)
 
-    def train(self, run: Run, progress: Listener = None) -> Trained:
+    def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
         """Train as the paper does: Adam at 1e-3, batches of 64, the rate halved on a plateau, patience of 10 epochs.
 
         A peer's portfolios come from a process of its own; handing the numbers over is no part of its training time.
@@ -100,13 +100,13 @@ class PortfolioProtocol(Protocol):
                 progress=progress,
             )
         history.seconds -= history.split.get("transport", 0.0)
-        return Trained(model, history, lambda: market_scores(market, model), (history,))
+        return TrainingResult(model, history, lambda: market_scores(market, model), (history,))
 
-    def model(self, run: Run) -> Forecaster:
+    def model(self, run: RunSpec) -> Forecaster:
         """A forecaster of the run's size."""
         return _model(run)
 
-    def measure(self, run: Run, model: nn.Module) -> dict[str, Any]:
+    def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
         """Regret with other lower bounds than the one that was trained with."""
         if run.variant != "lower-bound-shift":
             return super().measure(run, model)
@@ -140,7 +140,7 @@ class Market:
     split: MarketSplit
 
 
-def make_market(run: Run) -> Market:
+def make_market(run: RunSpec) -> Market:
     """Read the prices of a run and cut them into windows.
 
     Raises:
@@ -158,7 +158,7 @@ def make_market(run: Run) -> Market:
 
 
 @contextmanager
-def _loss(run: Run, market: Market) -> Iterator[nn.Module]:
+def _loss(run: RunSpec, market: Market) -> Iterator[nn.Module]:
     """The loss of a run; that of a peer has a process, which ends with the block."""
     ahead = market.split.ahead
     if run.method not in PEER_METHODS:
@@ -174,7 +174,7 @@ def _peer(method: str) -> Peer:
     return choose([method], "gradient")[0]
 
 
-def _model(run: Run, generator: torch.Generator | None = None) -> Forecaster:
+def _model(run: RunSpec, generator: torch.Generator | None = None) -> Forecaster:
     settings = run.settings
     return Forecaster(settings["assets"], settings["window"], settings["ahead"], generator=generator)
 

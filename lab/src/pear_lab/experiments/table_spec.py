@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pear_lab.experiments.record import Record
+from pear_lab.experiments.run_record import RunRecord
 
 DEFAULTS: Mapping[str, float] = {"noise": 0.0, "smoothing": 0.1, "injection": 0.1}
 """Settings of the paper where it names no other."""
@@ -18,7 +18,7 @@ class Metric:
 
     Attributes:
         title: how a table names it, with its unit.
-        source: name in ``Record.metrics`` or ``Record.timings``.
+        source: name in ``RunRecord.metrics`` or ``RunRecord.timings``.
         factor: what turns the record's unit, a share or seconds, into that of the table.
         decimals: that are printed where no published number says how many.
     """
@@ -73,7 +73,7 @@ CONDITIONS: Mapping[str, Condition] = {
 
 
 @dataclass(frozen=True)
-class Table:
+class TableSpec:
     """A table of an experiment.
 
     Attributes:
@@ -109,7 +109,7 @@ class Table:
     cells: tuple[Mapping[str, float], ...] = ()
     decimals: Mapping[str, int] = field(default_factory=dict)
 
-    def matches(self, record: Record, condition: Mapping[str, float]) -> bool:
+    def matches(self, record: RunRecord, condition: Mapping[str, float]) -> bool:
         """Whether a record's settings are those of a cell; task and method are compared by the caller."""
         named = {CONDITIONS[name].setting: value for name, value in condition.items() if CONDITIONS[name].setting}
         expected = {**DEFAULTS, **named, **self.settings}
@@ -118,16 +118,16 @@ class Table:
         )
 
     def decimals_of(self, metric: str) -> int:
-        """Printed where no published number says how many."""
+        """The decimals to print where no published number shows how many."""
         return self.decimals.get(metric, METRICS[metric].decimals)
 
-    def value(self, record: Record, metric: str, condition: Mapping[str, float]) -> float | None:
+    def value(self, record: RunRecord, metric: str, condition: Mapping[str, float]) -> float | None:
         """What a record says about a cell, in the table's unit; None where it says nothing.
 
         Example:
-            >>> table = Table("stability", "Stability", "", metrics=("active_set_change_rate_pct",))
+            >>> table = TableSpec("stability", "Stability", "", metrics=("active_set_change_rate_pct",))
             >>> found = {"active_change_rate": 0.0038}
-            >>> record = Record("k", "stability", "knapsack", "pear", 0, {}, "done", metrics=found)
+            >>> record = RunRecord("k", "stability", "knapsack", "pear", 0, {}, "done", metrics=found)
             >>> table.value(record, "active_set_change_rate_pct", {})
             0.38
         """

@@ -14,13 +14,12 @@ import torch
 
 from pear.pages.section import Figure, Grid, Section
 from pear_lab.experiments.catalogue import EXPERIMENTS, LOWER_BOUNDS, PEER_METHODS, TASKS
-from pear_lab.experiments.record import Record
-from pear_lab.experiments.table import CONDITIONS, METRICS, Table
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.experiments.table_spec import CONDITIONS, METRICS, TableSpec
 from pear_lab.report.bootstrap import paired_difference, paired_interval
-from pear_lab.report.compare import Verdict, mean_and_deviation, number, verdict
+from pear_lab.report.cells import StoredRuns
 from pear_lab.report.figures import value_lines
-from pear_lab.report.published import published
-from pear_lab.report.runs import Runs
+from pear_lab.report.published import mean_and_deviation, number, published, verdict
 from pear_lab.tasks.market import deepest_drawdowns
 
 METHODS = TASKS["portfolio"].methods
@@ -32,7 +31,8 @@ _COLORS = {
 }
 _PAPER = {"mse": "mse", "qpth": "qpth", "cvxpylayers": "cvxpylayers", "pear-mean": "pear"}
 _PRINTED = {"mse": "MSE", "qpth": "qpth", "cvxpylayers": "CvxpyLayers", "pear": "PEAR"}
-_PLACES = {Verdict.WITHIN: "within", Verdict.BETTER: "below", Verdict.WORSE: "above", Verdict.NOT_RUN: "not run"}
+_PLACES = {"within 1 sd": "within", "better": "below", "worse": "above", "not run": "not run"}
+"""How a verdict is said where the markets differ."""
 _TABLE, _SHIFT = EXPERIMENTS["mvo"].table, EXPERIMENTS["lower-bound-shift"].table
 _PAIRS = ("Pair", "difference", "over windows", "over windows and seeds", "seeds", "windows", "told apart")
 _HOW_SURE = (
@@ -47,13 +47,13 @@ _BESIDE = (
 )
 _OF_A_RUN = ("variant", "peer", "time_cap")
 """Settings that may differ within a section; slow methods may have a longer time cap, which their rows name."""
-_Trained = Mapping[str, Sequence[Record]]
+_RunsByMethod = Mapping[str, Sequence[RunRecord]]
 _Regrets = Mapping[str, Mapping[int, Any]]
 
 
-def market_sections(runs: Runs) -> list[Section]:
+def market_sections(runs: StoredRuns) -> list[Section]:
     """One section for each set of prices and settings, those of the full protocol first."""
-    groups: dict[str, list[Record]] = defaultdict(list)
+    groups: dict[str, list[RunRecord]] = defaultdict(list)
     for run in runs.done:
         if run.task == "portfolio":
             settings = {name: value for name, value in run.settings.items() if name not in _OF_A_RUN}
@@ -62,7 +62,7 @@ def market_sections(runs: Runs) -> list[Section]:
     return [_section(group, f"portfolio{place or ''}") for place, group in enumerate(ordered)]
 
 
-def _section(group: Sequence[Record], name: str) -> Section:
+def _section(group: Sequence[RunRecord], name: str) -> Section:
     settings = group[0].settings
     trained = _by_method(run for run in group if "variant" not in run.settings)
     shifted = _by_method(run for run in group if run.settings.get("variant") == "lower-bound-shift")
@@ -85,9 +85,9 @@ def _section(group: Sequence[Record], name: str) -> Section:
     return Section(name, title, _what_differs(settings), tuple(grids), figures)
 
 
-def _by_method(runs: Iterable[Record]) -> dict[str, list[Record]]:
-    """One run a seed, in their order; the one with the longest time cap, where there are several."""
-    found: dict[str, dict[int, Record]] = defaultdict(dict)
+def _by_method(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
+    """The runs of each method by seed; of several for one seed, the one with the longest time cap."""
+    found: dict[str, dict[int, RunRecord]] = defaultdict(dict)
     for run in sorted(runs, key=lambda run: run.settings["time_cap"]):
         found[run.method][run.seed] = run
     return {name: [found[name][seed] for seed in sorted(found[name])] for name in METHODS if name in found}
@@ -125,7 +125,7 @@ def _survivorship(data: str) -> str:
     return "Where the names of a file were chosen by what they are at its end,"
 
 
-def _main(trained: _Trained) -> Grid:
+def _main(trained: _RunsByMethod) -> Grid:
     columns = [(metric, 0.0) for metric in _TABLE.metrics]
     rows = _rows(_TABLE, trained, columns)
     for name, numbers in _yardsticks(trained).items():
@@ -135,13 +135,13 @@ def _main(trained: _Trained) -> Grid:
     return Grid(_TABLE.title, header, tuple(rows), _TABLE.caption)
 
 
-def _shift(shifted: _Trained) -> Grid:
+def _shift(shifted: _RunsByMethod) -> Grid:
     rows = _rows(_SHIFT, shifted, [(_SHIFT.metrics[0], lower) for lower in LOWER_BOUNDS])
     header = ("Method", "", *(CONDITIONS["lower_bound"].label.format(lower) for lower in LOWER_BOUNDS))
     return Grid(_SHIFT.title, header, tuple(rows), _SHIFT.caption)
 
 
-def _rows(table: Table, groups: _Trained, columns: Sequence[tuple[str, float]]) -> list[tuple[str, ...]]:
+def _rows(table: TableSpec, groups: _RunsByMethod, columns: Sequence[tuple[str, float]]) -> list[tuple[str, ...]]:
     """For each method a line of ours, and one of the paper where it has the method; peers are there without runs, too.
 
     Args:
@@ -166,8 +166,8 @@ def _rows(table: Table, groups: _Trained, columns: Sequence[tuple[str, float]]) 
     return rows
 
 
-def _beside_published(trained: _Trained, shifted: _Trained) -> Grid:
-    """Where our mean of every published cell lies; a verdict would need the same names."""
+def _beside_published(trained: _RunsByMethod, shifted: _RunsByMethod) -> Grid:
+    """Whether our mean lies within, above or below each published cell."""
     found: dict[str, dict[str, str]] = {name: {} for name in _PAPER.values()}
     for row in published("published_portfolio"):
         method = next(name for name, printed in _PAPER.items() if printed == row.method)
@@ -177,7 +177,7 @@ def _beside_published(trained: _Trained, shifted: _Trained) -> Grid:
         known = [value for value in values if value is not None]
         ours = mean_and_deviation(known, table.ddof)[0] if known else None
         column = CONDITIONS["lower_bound"].label.format(row.condition["lower_bound"])
-        place = _PLACES[verdict(ours, row.mean, row.std, row.decimals)]
+        place = _PLACES[verdict(ours, row.mean, row.std, row.decimals).value]
         found[row.method][column if shift else METRICS[row.metric].title] = place
     header = dict.fromkeys(column for cells in found.values() for column in cells)
     rows = (
@@ -187,7 +187,7 @@ def _beside_published(trained: _Trained, shifted: _Trained) -> Grid:
     return Grid("Beside the published cells", ("Method", *header), tuple(rows), _BESIDE)
 
 
-def _caps(runs: Sequence[Record]) -> str:
+def _caps(runs: Sequence[RunRecord]) -> str:
     """A time cap that is not the catalogue's, and how many trainings a cap has ended."""
     entry = TASKS["portfolio"]
     usual = {entry.budget["time_cap"], entry.quick["time_cap"]}
@@ -198,7 +198,7 @@ def _caps(runs: Sequence[Record]) -> str:
     return "".join(f", {word}" for word in words)
 
 
-def _regret_pairs(trained: _Trained) -> list[tuple[str, ...]]:
+def _regret_pairs(trained: _RunsByMethod) -> list[tuple[str, ...]]:
     """Every pair of methods, and every method against the yardsticks."""
     regrets = {METHODS[name]: _window_regrets(runs) for name, runs in trained.items()}
     rows = _pairs(regrets)
@@ -219,7 +219,7 @@ def _differences(title: str, rows: Sequence[tuple[str, ...]]) -> list[Grid]:
 
 
 def _difference(regrets: _Regrets, first: str, second: str) -> tuple[str, ...] | None:
-    """One line; None where no seed is common to both."""
+    """One line of differences; None where the methods share no seed."""
     seeds = sorted(set(regrets[first]) & set(regrets[second]))
     if not seeds:
         return None
@@ -238,7 +238,7 @@ def _signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}"
 
 
-def _window_regrets(runs: Sequence[Record], lower: float | None = None) -> dict[int, Any]:
+def _window_regrets(runs: Sequence[RunRecord], lower: float | None = None) -> dict[int, Any]:
     """By seed, (K,) per cent: regret of each window over the mean of |best utility|."""
     found = {}
     for run in runs:
@@ -249,12 +249,12 @@ def _window_regrets(runs: Sequence[Record], lower: float | None = None) -> dict[
     return found
 
 
-def _yardsticks(trained: _Trained) -> Mapping[str, Any]:
-    """The same for every run on these prices."""
+def _yardsticks(trained: _RunsByMethod) -> Mapping[str, Any]:
+    """The portfolios that need no forecast; they are the same for every run on these prices."""
     return next((runs[0].metrics["yardsticks"] for runs in trained.values()), {})
 
 
-def _value_figure(trained: _Trained) -> tuple[Figure, str]:
+def _value_figure(trained: _RunsByMethod) -> tuple[Figure, str]:
     """The figure of the value over time, and a sentence on the market's deepest falls, which it shades."""
     values = {METHODS[name]: np.mean([run.metrics["value"] for run in runs], axis=0) for name, runs in trained.items()}
     some = next(iter(trained.values()))[0].metrics

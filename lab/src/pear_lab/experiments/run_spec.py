@@ -1,4 +1,4 @@
-"""A run to be done, and the part of the experiments that a user selects."""
+"""The specification of a run, and the part of the experiments that a user selects."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any, get_args
 from pear_lab.data.prices import Gaps
 from pear_lab.experiments.catalogue import DEGREES, METHODS, PORTFOLIO_METHODS, TASKS
 from pear_lab.experiments.errors import ExperimentError
-from pear_lab.experiments.table import DEFAULTS
+from pear_lab.experiments.table_spec import DEFAULTS
 
 _WORDS = {"data": "", "degree": "degree", "capacity": "capacity", "version": "budget by", "fold": "fold"}
 _SYMBOLS = {"noise": "noise", "smoothing": "λ", "injection": "β"}
 
 
 @dataclass(frozen=True)
-class Run:
-    """One record to be: a training, or something measured on the weights of one.
+class RunSpec:
+    """What to run: a training, or a measurement on the weights of a training.
 
     Attributes:
         experiment: the one that asks for it; not part of the key, so that experiments share trainings.
@@ -39,7 +39,7 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """Names the record: the same for the same training, whatever asked for it."""
+        """The key of the run's record: equal for equal trainings, whichever experiment asks for them."""
         text = json.dumps([self.task, self.method, self.seed, self.settings], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -48,8 +48,8 @@ class Run:
         """What is measured; None for a training."""
         return self.settings.get("variant")
 
-    def training(self) -> Run:
-        """The training whose weights are measured; of a training, itself."""
+    def training(self) -> RunSpec:
+        """The training whose weights this run measures; a training returns itself."""
         return replace(self, settings={k: v for k, v in self.settings.items() if k != "variant"})
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Selection:
-    """The part of the experiments that is wanted; None means all there is.
+    """The part of the experiments to run; None means everything.
 
     Attributes:
         tasks, methods, degrees, seeds: what to keep.
@@ -98,7 +98,7 @@ class Selection:
 
 
 def check_known(what: str, name: object, there: Iterable[object]) -> None:
-    """Refuse a name that is not there, listing those that are."""
+    """Raise an error for an unknown name; it lists the known ones."""
     known = list(there)
     if name in known:
         return

@@ -1,4 +1,4 @@
-"""An environment of its own for every peer: their requirements exclude each other, and ours."""
+"""A virtual environment for every peer, because their requirements contradict each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pear_lab.peers.registry import Peer, PeerError
+from pear_lab.peers.peer_table import Peer, PeerError
 
 READY = "pear-peer.json"
 """Written last, so that an environment without it is not whole."""
@@ -78,7 +78,7 @@ def _build(folder: Path, peer: Peer, say: Say) -> None:
 
 
 def _logged(command: list[str], log: Path, peer: Peer, say: Say) -> None:
-    """Run a command; every line goes to the log, and the telling ones are said."""
+    """Run a command; write its output to the log, and pass lines that show progress to ``say``."""
     lines: list[str] = []
     with log.open("a", encoding="utf-8") as file:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

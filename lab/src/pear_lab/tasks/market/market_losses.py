@@ -45,7 +45,7 @@ class ForecastLoss(nn.Module):
 
 
 class Layer(Protocol):
-    """Decides portfolios, differentiably.
+    """A differentiable function from costs to portfolios.
 
     Attributes:
         seconds: that it has spent, "solve" among them.
@@ -93,7 +93,7 @@ class DecisionUtilityLoss(nn.Module):
         return (best - self.task.utility(weights, true_mu, true_sigma)).abs().mean()
 
     def _best_utility(self, mu: Tensor, sigma: Tensor, keys: Tensor | None) -> Tensor:
-        """(B,) of the best portfolios, which are kept by id for as long as μ and Σ are the same."""
+        """The utilities (B,) of the best portfolios, which are kept by id while μ and Σ are unchanged."""
         ids = as_keys(keys, len(mu))
         cost, Q = self.task.cost(mu).detach(), self.task.curvature(sigma).detach()
         with self.own.decider.locked(ids):
@@ -130,7 +130,7 @@ class PortfolioPEARLoss(nn.Module):
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Spent so far on solving ("solve") and on projecting ("gradient")."""
+        """Seconds spent so far on solving ("solve") and on projecting ("gradient")."""
         return self.loss.seconds
 
     def forward(self, predicted: Tensor, true: Tensor, keys: Tensor | None = None) -> Tensor:
@@ -149,7 +149,7 @@ class PortfolioPEARLoss(nn.Module):
         return self.loss(self.task.cost(mu), self.task.cost(true_mu), keys=keys, Q=Q, true_Q=true_Q)
 
     def _by_factor(self, predicted: Tensor, true: Tensor, true_mu: Tensor, keys: Tensor | None) -> Tensor:
-        """The same with less work: ``½ (g w*ᵀ + w* gᵀ)`` has rank two, and no n × n matrix need go back to the days.
+        """The same loss with less work: ``½ (g w*ᵀ + w* gᵀ)`` has rank two, so that no n × n matrix is needed.
 
         With Σ̂ = XXᵀ + a constant it is the gradient of ``gᵀXXᵀw*``, g and w* held fixed.
         """
@@ -167,7 +167,7 @@ class PortfolioPEARLoss(nn.Module):
 
 
 def market_loss(method: str, task: Portfolio, ahead: int = AHEAD) -> nn.Module:
-    """The loss of a method.
+    """Make the loss of a method.
 
     Args:
         method: of ``METHODS``; "injected" is β = 0.1.

@@ -1,4 +1,4 @@
-"""What is kept of a run that has ended."""
+"""The record of a run that has ended."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pear_lab.experiments.errors import DatabaseError
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """One finished or failed run, as the database holds it and the report reads it.
 
     Every ratio in ``metrics`` is a share, not per cent: regrets, gaps, returns and the active-set change rate; 0.0038
     is 0.38 %. Whoever prints per cent multiplies by 100.
 
     Attributes:
-        key: made of task, method, seed and settings; see ``pear_lab.experiments.specs.Run``.
+        key: made of task, method, seed and settings; see ``pear_lab.experiments.run_spec.Run``.
         experiment: the one that first asked for it.
         task: of ``pear_lab.experiments.catalogue.TASKS``.
         method: of ``pear_lab.experiments.catalogue.METHODS``.
@@ -29,7 +29,7 @@ class Record:
         metrics: on the test samples, by name.
         timings: seconds, and the number of epochs.
         history: [epoch, seconds, loss, validation regret] of every check.
-        weights: path of the trained weights, relative to the folder of the database.
+        weights: key of the trained weights in the database; empty where the run failed.
         versions: of Python and the packages; machine: in words; created: ISO time.
     """
 
@@ -50,8 +50,8 @@ class Record:
     created: str = ""
 
     @classmethod
-    def read(cls, row: Mapping[str, Any]) -> Record:
-        """The record of a row of a database, whose fields may be anything.
+    def read(cls, row: Mapping[str, Any]) -> RunRecord:
+        """Read a record from a row of a database, which may have been altered.
 
         Raises:
             DatabaseError: a field is not what it must be; the message names the row and the field.

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear_lab.peers.registry import WORKERS, Peer, PeerError
+from pear_lab.peers.peer_table import WORKERS, Peer, PeerError
 from pear_lab.peers.subprocess_runner import environment, last_words
 
 
@@ -73,7 +73,7 @@ class PeerLayer:
         return weights
 
     def ask(self, what: str, size: int, given: tuple[Tensor, ...], shapes: tuple[tuple[int, ...], ...]) -> list[Tensor]:
-        """One call of the worker.
+        """Send one call to the worker and return its answer.
 
         Args:
             what: the time counts as, "solve" or "gradient".
@@ -106,7 +106,7 @@ class PeerLayer:
 
 
 class _Decide(torch.autograd.Function):
-    """Hands both passes to the worker."""
+    """The autograd function that sends both passes to the worker."""
 
     @staticmethod
     def forward(ctx: Any, cost: Tensor, Q: Tensor, layer: PeerLayer) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError
-from pear_lab.data.files import find_file, fingerprint, read_lines, read_number
+from pear_lab.data.data_files import find_file, fingerprint, read_number, read_table
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +27,7 @@ FEATURES = (
 )  # fmt: skip
 """What is known the day before: the calendar, and forecasts of wind, load and price."""
 TARGET = "SMPEP2"
+_DATE = ("Year", "Month", "Day")
 
 _REMEDY = "it is part of the ICON energy-price challenge; put it into the folder 'energy' of $PEAR_DATA"
 
@@ -106,24 +106,16 @@ def _weights(file: Path) -> NDArray[np.float64]:
 
 def _days(file: Path) -> dict[str, NDArray[np.float64]]:
     """Date → (half-hours, p + 1) features and target, NaN for what is missing, in the order of the file."""
-    lines = read_lines(file)
-    header = lines[0].lstrip("#").split() if lines else []
+    header, lines = read_table(file, " ")
+    header = [name.lstrip("#") for name in header if name != "#"]
     needed = ("DateTime", "Day", "Month", "Year", *FEATURES, TARGET)
     missing = [name for name in needed if name not in header]
     if missing:
         raise DataError(f"{file}: the first line must name the columns {', '.join(needed)}; {missing[0]!r} is missing")
-    place = {name: header.index(name) for name in needed}
     days: dict[str, list[list[float]]] = {}
-    rows = csv.reader(lines[1:], delimiter=" ", skipinitialspace=True)
-    for number, fields in enumerate(rows, start=2):
-        if not fields:
-            continue
-        if len(fields) != len(header):
-            raise DataError(f"{file}, line {number} has {len(fields)} fields; the first line names {len(header)}")
-
-        def read(name: str, fields: list[str] = fields, number: int = number) -> float:
-            return read_number(fields[place[name]], f"{file}, line {number} ({name})", gaps=True)
-
-        date = "-".join(f"{int(read(name)):02d}" for name in ("Year", "Month", "Day"))
-        days.setdefault(date, []).append([read(name) for name in (*FEATURES, TARGET)])
+    for line, fields in lines.items():
+        named = dict(zip(header, fields, strict=True))
+        date = "-".join(f"{int(read_number(named[name], f'{file}, line {line} ({name})')):02d}" for name in _DATE)
+        numbers = [read_number(named[name], f"{file}, line {line} ({name})", gaps=True) for name in (*FEATURES, TARGET)]
+        days.setdefault(date, []).append(numbers)
     return {date: np.array(rows) for date, rows in days.items()}

@@ -16,10 +16,10 @@ from pear.losses.methods import make_loss, method
 from pear.tasks import Knapsack
 from pear.train import FitConfig, History, fit, in_order, shuffled
 from pear_lab.data import BuildingData, EnergyData, load_building, load_energy
-from pear_lab.data.files import VARIABLE
+from pear_lab.data.data_files import VARIABLE
 from pear_lab.experiments.catalogue import OURS, TUNED
-from pear_lab.experiments.protocols.base import Listener, Protocol, Say, Trained, scores
-from pear_lab.experiments.specs import Run
+from pear_lab.experiments.protocols.protocol import Listener, Protocol, Say, TrainingResult, scores
+from pear_lab.experiments.run_spec import RunSpec
 from pear_lab.tasks import Building, SharedLinear, Subset, TaskSplit, building_split, energy_split
 
 
@@ -30,7 +30,7 @@ class _Prepared:
     fingerprint: str
 
     def model(self, seed: int) -> SharedLinear:
-        """With first weights that depend on the seed alone."""
+        """A new model, whose initial weights depend on the seed alone."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return SharedLinear(self.split.train.samples.features.shape[-1], self.factors)
@@ -40,17 +40,17 @@ class Tabular(Protocol):
     """Instances from a table, with a linear model that all items share."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """The candidates of what the method tunes; the defaults of this package tune nothing, and start as they do."""
+        """The candidates of the setting that a method tunes; our defaults tune nothing, and start with MSE."""
         own = super().method_settings(method)
         if method == OURS:
             return {**own, "start": "mse"}
         return {**own, "tuned": TUNED[method]} if method in TUNED else own
 
-    def check(self, run: Run, say: Say = lambda line: None) -> None:
+    def check(self, run: RunSpec, say: Say = lambda line: None) -> None:
         """Read the files that the run needs, which raises where one is missing or broken."""
         _load(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
 
-    def train(self, run: Run, progress: Listener = None) -> Trained:
+    def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
         """Train with every candidate of what the run tunes, and keep the one that validates best.
 
         Raises:
@@ -63,14 +63,14 @@ class Tabular(Protocol):
         tried = [(options, *_train(run, prepared, options, progress)) for options in candidates]
         options, model, history = min(tried, key=lambda one: one[2].best.metric if one[2].best else math.inf)
         chosen = {"chosen": options, "data": prepared.fingerprint}
-        return Trained(
+        return TrainingResult(
             model,
             history,
             lambda: {**instance_scores(prepared.split.test, model, prepared.split.unit), **chosen},
             tuple(one[2] for one in tried),
         )
 
-    def model(self, run: Run) -> SharedLinear:
+    def model(self, run: RunSpec) -> SharedLinear:
         """A linear model of the table's features."""
         return _prepare(run).model(run.seed)
 
@@ -93,8 +93,8 @@ def instance_scores(subset: Subset[Building] | Subset[Knapsack], model: SharedLi
     return {**scores(task, predicted, values, ties=task.problem.is_integer), "instances": instances}
 
 
-def _compile(run: Run, prepared: _Prepared) -> None:
-    """One step and one check that count for nothing: what they compile must not be charged to the time cap."""
+def _compile(run: RunSpec, prepared: _Prepared) -> None:
+    """Do one step and one check before the clock starts, so that compilation does not count."""
     train, validation = prepared.split.train, prepared.split.validation
     model, keys = prepared.model(run.seed), torch.arange(min(run.settings["batch_size"], len(train.ids)))
     features, values = (rows[keys] for rows in train.samples)
@@ -104,7 +104,7 @@ def _compile(run: Run, prepared: _Prepared) -> None:
 
 
 def _train(
-    run: Run, prepared: _Prepared, options: dict[str, float], progress: Listener
+    run: RunSpec, prepared: _Prepared, options: dict[str, float], progress: Listener
 ) -> tuple[SharedLinear, History]:
     train, validation = prepared.split.train, prepared.split.validation
     model = prepared.model(run.seed)
@@ -125,7 +125,7 @@ def _train(
     return model, history
 
 
-def _prepare(run: Run) -> _Prepared:
+def _prepare(run: RunSpec) -> _Prepared:
     data = _load(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
     if isinstance(data, BuildingData):
         names = ("fold", "instance_size", "budget", "version")
@@ -137,5 +137,5 @@ def _prepare(run: Run) -> _Prepared:
 
 @lru_cache(maxsize=4)
 def _load(task: str, features: Any, root: str | None) -> BuildingData | EnergyData:
-    """Read once a process; ``root`` is what the environment names, so that another folder is another entry."""
+    """Read a data set once a process; ``root`` is the folder that ``$PEAR_DATA`` names."""
     return load_building(root, features) if task == "building" else load_energy(root)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import urllib.error
 import urllib.request
 from collections import defaultdict
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError, MissingExtraError
-from pear_lab.data.files import find_file, fingerprint, read_lines, read_number
+from pear_lab.data.data_files import find_file, fingerprint, read_number, read_table
 
 WORKBOOK = "Residential-Building-Data-Set.xlsx"
 URL = f"https://archive.ics.uci.edu/ml/machine-learning-databases/00437/{WORKBOOK}"
@@ -44,7 +43,7 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class BuildingData:
-    """Properties, one row each.
+    """The properties of the data set, one row each.
 
     Attributes:
         features: (N, p) as in the file, not standardised.
@@ -124,7 +123,7 @@ def fetch_building(folder: str | Path, url: str = URL, timeout: float = 60.0) ->
 
 
 def _rows(file: Path) -> list[tuple[Any, ...]]:
-    """The rows of the sheet ``Data`` below its header, after a look at the header."""
+    """The rows of the sheet ``Data`` below its header, after checking the header."""
     try:
         import openpyxl  # an extra
     except ImportError as error:
@@ -156,7 +155,7 @@ def _rows(file: Path) -> list[tuple[Any, ...]]:
 
 
 def _numbers(rows: Sequence[Sequence[Any]], where: Callable[[int, int], str]) -> Array:
-    """(N, columns) numbers; ``where`` says for a gap or a text in which row and column it stands."""
+    """The cells as numbers (N, columns); ``where(row, column)`` names a cell in an error message."""
     return np.array([[read_number(cell, where(i, j)) for j, cell in enumerate(row)] for i, row in enumerate(rows)])
 
 
@@ -178,7 +177,7 @@ def _processed(file: Path, features: Features) -> BuildingData:
 
 
 def _by_property(file: Path, header: list[str], table: Array, wanted: Array) -> tuple[Array, list[str]]:
-    """(N, lags × series), from one row a lag and property."""
+    """Turn one row for each property and lag into one row for each property, of shape (N, lags × series)."""
     lag_at, own_at = header.index("Lag"), header.index("Sl")
     others = [i for i in range(len(header)) if i not in (lag_at, own_at)]
     rows: dict[float, dict[float, Array]] = defaultdict(dict)
@@ -194,13 +193,10 @@ def _by_property(file: Path, header: list[str], table: Array, wanted: Array) -> 
 
 
 def _read_csv(file: Path) -> tuple[list[str], Array]:
-    header, *rows = [*csv.reader(read_lines(file))] or [[]]
-    if not rows:
+    header, lines = read_table(file)
+    if not lines:
         raise DataError(f"{file} holds no rows; {_REMEDY}")
-    for line, row in enumerate(rows, start=2):
-        if len(row) != len(header):
-            raise DataError(f"{file}, line {line} has {len(row)} fields; its header has {len(header)}")
-    return header, _numbers(rows, lambda i, j: f"{file}, line {i + 2} ({header[j]})")
+    return header, _numbers(list(lines.values()), lambda i, j: f"{file}, line {list(lines)[i]} ({header[j]})")
 
 
 def _expect(file: Path, header: Sequence[str], names: Sequence[str]) -> None:
@@ -210,7 +206,7 @@ def _expect(file: Path, header: Sequence[str], names: Sequence[str]) -> None:
 
 
 def _with_localities(locality: Array, columns: Array, names: list[str]) -> tuple[Array, list[str]]:
-    """The columns, and one for each locality that is 1 in its properties and 0 elsewhere."""
+    """Append one indicator column for each locality: 1 for the properties there, 0 for the others."""
     places = np.unique(locality)
     return np.hstack([columns, locality[:, None] == places]), [*names, *(f"V-1 = {place:g}" for place in places)]
 

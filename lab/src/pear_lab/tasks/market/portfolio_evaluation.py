@@ -1,4 +1,4 @@
-"""What forecasts are worth: regret of the portfolios that follow from them, window by window."""
+"""The regret of the portfolios that follow from forecasts, window by window."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHUNK = 128  # portfolios decided at once; bounds the memory
 
 
 class Evaluation:
-    """Forecasts of the same windows against what came true; the best portfolios are found once.
+    """Scores forecasts of a fixed set of windows; the best portfolios are computed once.
 
     Args:
         task: what is decided.
@@ -35,15 +35,15 @@ class Evaluation:
         return torch.cat(found)
 
     def outcome(self, predicted: Tensor) -> Outcome:
-        """What the portfolios that follow from predicted days lose, in utility of a day."""
+        """The regret of the portfolios that follow from predicted days, in utility a day."""
         return self.outcome_of(self.weights(predicted))
 
     def outcome_of(self, weights: Tensor) -> Outcome:
-        """What given portfolios (N, n) lose."""
+        """The regret of given portfolios (N, n)."""
         return Outcome(self.best - self._utility(weights), self.best)
 
     def normalized_regret(self, predicted: Tensor, true: Tensor | None = None) -> float:
-        """``Σ regret / (Σ |best utility| + 1e-7)``; ``true``, which ``fit`` passes, is what is known here already."""
+        """``Σ regret / (Σ |best utility| + 1e-7)``; ``true`` is ignored, since the days that came true are known."""
         return self.outcome(predicted).normalized
 
     def normalized_error(self, predicted: Tensor) -> float:
