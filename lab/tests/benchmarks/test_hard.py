@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy_residual import kkt_residual
 from scipy import sparse
 from scipy.linalg import null_space
 from scipy.optimize import linprog
@@ -20,7 +21,7 @@ from pear.solvers.active_set import solve as active_set
 from pear.solvers.interior_point.method import InteriorPoint
 from pear.solvers.registry import Backend
 from pear_lab.benchmarks.hard import Instance, as_problem, hard_instances
-from pear_lab.benchmarks.program import kkt_residual, programs
+from pear_lab.judge.program import problem_fields, programs
 
 INSTANCES = {instance.name: instance for instance in hard_instances(quick=True)}
 SMALLEST = [next(name for name in INSTANCES if name.startswith(kind)) for kind in ("transport", "blending", "flows")]
@@ -50,7 +51,7 @@ def solved(instance: Instance, **options: Any) -> tuple[pear.Problem, torch.Tens
     solution = pear.solve(problem, costs, **options)
     assert solution.duals is not None
     parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
-    (program,) = programs(problem, cost[None], options.get("smoothing", 0.0))
+    (program,) = programs(problem_fields(problem), cost[None], options.get("smoothing", 0.0))
     assert kkt_residual(program, *(part[0].numpy() for part in parts)) <= 1e-9
     return problem, costs, solution
 

@@ -457,8 +457,8 @@ def test_a_short_soak_meets_its_goals_but_for_time(terminal: None, monkeypatch: 
 def test_a_soak_says_which_goals_are_missed(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
     good = {"early": 1000, "late": 1009, "first": 1.0, "last": 1.2}
     statuses = Counter({"SOLVED": 5})
-    assert soak.Soaked("a", statuses=statuses, **good).missed() == []
-    bad = soak.Soaked("b", statuses=Counter(), early=1000, late=1020, first=1.0, last=2.0, wrong=["step 3: x"])
+    assert soak.SoakResult("a", statuses=statuses, **good).missed() == []
+    bad = soak.SoakResult("b", statuses=Counter(), early=1000, late=1020, first=1.0, last=2.0, wrong=["step 3: x"])
     monkeypatch.setattr(soak, "soak_all", lambda *given: [bad])
     result = CliRunner().invoke(app, ["stress", "soak"])
     assert result.exit_code == 1

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pear_lab.benchmarks.program import Array, Mask
-from pear_lab.benchmarks.reference import Reference
+from pear_lab.judge.program import Array, Mask
+from pear_lab.judge.reference import Reference
 
 EXACT = 1e-6
 """Largest error up to which a gradient counts as exact, so that its time is worth comparing with."""
@@ -83,7 +83,8 @@ class Answers:
         whole = np.asarray([np.linalg.norm(np.linalg.solve(r.program.H, e)) for r, e in pairs])
         size = np.linalg.norm(gradient, axis=1)
         zero = size <= _ZERO * whole
-        decision, on_edge = np.stack([r.x for r in references]), np.asarray([r.on_edge for r in references])
+        decision = np.stack([r.x for r in references]).astype(np.float64)
+        on_edge = np.asarray([r.on_edge for r in references])
         return cls(decision, gradient, zero, on_edge, np.where(zero, whole, size))
 
     @property

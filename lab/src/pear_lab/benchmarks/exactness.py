@@ -23,8 +23,10 @@ from pear.losses import PEARLoss, regret_gradient
 from pear.solvers.registry import available
 from pear_lab.benchmarks.evaluation import Answers
 from pear_lab.benchmarks.families import FAMILIES, Case
-from pear_lab.benchmarks.program import Array, kkt_residual, programs
-from pear_lab.benchmarks.reference import Reference, reference, reference_solvers
+from pear_lab.judge.extended import wide
+from pear_lab.judge.kkt import Multipliers, judge_point
+from pear_lab.judge.program import Array, problem_fields, programs
+from pear_lab.judge.reference import Reference, reference, reference_solvers
 
 GOALS = {"kkt_residual": 1e-9, "reference_error": 1e-8, "fd_error": 1e-5}
 """The largest values a row may show."""
@@ -122,8 +124,8 @@ class _Exam:
 
     def __init__(self, case: Case, rng: np.random.Generator) -> None:
         self.case = case
-        Q = None if case.Q is None else case.Q.numpy()
-        self.programs = programs(case.problem, case.predicted.numpy(), case.smoothing, Q)
+        fields = problem_fields(case.problem, Q=case.Q)
+        self.programs = programs(fields, case.predicted.numpy(), case.smoothing, case.problem.sense)
         B, n = case.predicted.shape
         size = np.median(np.abs(case.predicted.numpy()), 1)
         self.directions = size[:, None, None] * rng.normal(size=(B, DIRECTIONS, n))
@@ -145,7 +147,7 @@ class _Exam:
         case = self.case
         e: Array = (case.predicted - case.true).numpy()
         if case.Q is not None and case.true_Q is not None:
-            x = np.stack([r.x for r in references])
+            x = np.stack([r.x for r in references]).astype(np.float64)
             e = e + np.einsum("bij,bj->bi", (case.Q - case.true_Q).numpy(), x)
         return e
 
@@ -200,11 +202,11 @@ def _gradient(case: Case, solver: str) -> Tensor:
 
 
 def _residuals(exam: _Exam, solution: Solution) -> Array:
-    """(B,) residuals of the decisions and multipliers that came back, in the reference's own arithmetic."""
+    """(B,) residuals of the decisions and multipliers that came back, by the judge's own arithmetic."""
     assert solution.duals is not None
     parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
     points = zip(exam.programs, *(part.numpy() for part in parts), strict=True)
-    return np.array([kkt_residual(*point) for point in points])
+    return np.array([judge_point(p, x, Multipliers(*map(wide, y))).worst for p, x, *y in points])
 
 
 def _differences(exam: _Exam, steps: Array, solver: str) -> Array:

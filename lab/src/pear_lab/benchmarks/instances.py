@@ -7,16 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from pear.problem import Problem
 from pear_lab.benchmarks.evaluation import Answers, swap
-from pear_lab.benchmarks.program import Array, programs
-from pear_lab.benchmarks.reference import reference
 from pear_lab.benchmarks.structures import Structure
+from pear_lab.judge.program import DIMENSIONS, Array, programs
+from pear_lab.judge.reference import reference
 
 MOVE = 0.01
 """How far costs move between two visits of a sample, relative to themselves."""
-DIMENSIONS = {"Q": 2, "A": 2, "b": 1, "G": 2, "h": 1, "lb": 1, "ub": 1}
-"""Of a field that all samples share; one more where each has its own."""
 
 
 class Instances:
@@ -98,8 +95,7 @@ class Instances:
         return np.ndim(self.fields.get(name, 0.0)) > DIMENSIONS[name]
 
     def _ask(self, cost: Array) -> Answers:
-        problem = Problem(**self.tensors(len(cost), "cpu"))
-        found = [reference(program, "auto") for program in programs(problem, cost, self.smoothing)]
+        found = [reference(program, "auto") for program in programs(self.part(len(cost)), cost, self.smoothing)]
         return Answers.of(found, cost - self.true[: len(cost)])
 
     def _put_first(self, i: int) -> None:

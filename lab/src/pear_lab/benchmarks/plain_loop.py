@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from pear.errors import MissingExtraError
 from pear.problem import Problem
 from pear.tasks import Split
-from pear_lab.benchmarks.program import Array, Mask, programs
+from pear_lab.judge.program import Array, Mask, problem_fields, programs
 
 TOLERANCE, RIDGE = 1e-4, 1e-8
 Metric = Callable[[Tensor, Tensor], float]
@@ -111,7 +111,7 @@ class PlainProgram:
 
 def _stacked(problem: Problem) -> tuple[Array, Array, Array]:
     """All rows and bounds as l ≤ Jz ≤ u."""
-    (p,) = programs(problem, np.zeros((1, problem.n)), 0.0)
+    (p,) = programs(problem_fields(problem), np.zeros((1, problem.n)))
     lower = np.concatenate([p.b, np.full(len(p.h), -np.inf), p.lb])
     return np.vstack([p.A, p.G, np.eye(problem.n)]), lower, np.concatenate([p.b, p.h, p.ub])
 

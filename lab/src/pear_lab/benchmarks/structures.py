@@ -16,7 +16,7 @@ import numpy as np
 
 from pear.errors import ProblemError
 from pear_lab.benchmarks.families import flow_balance, markets, random_curvature
-from pear_lab.benchmarks.program import Array
+from pear_lab.judge.program import Array
 
 SHARED_ROWS, OWN_ROWS, KNAPSACK_ROWS = 30, 10, 5
 KNAPSACK_SMOOTHING, PATH_SMOOTHING = 1.0, 0.1

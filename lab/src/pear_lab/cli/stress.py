@@ -19,7 +19,7 @@ from pear_lab.cli.bench.session import INTERRUPTED, rich_table
 if TYPE_CHECKING:
     from pear_lab.stress.kill import Verdict
     from pear_lab.stress.runner import Run, Tally
-    from pear_lab.stress.soak import Soaked
+    from pear_lab.stress.soak import SoakResult
 
 app = typer.Typer(no_args_is_help=True, help="Try to break this installation.")
 
@@ -119,7 +119,7 @@ def soak(
     out.print(Text("Memory is flat, steps take as long as at first, and no answer is wrong.", style="green"))
 
 
-def soak_table(found: list[Soaked]) -> Table:
+def soak_table(found: list[SoakResult]) -> Table:
     """One row for each structure."""
     headings = (
         "structure",

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pear_lab.stress.sample import Array, Case
+from pear_lab.judge.program import Array
+from pear_lab.stress.case import Case
 
 Fields = dict[str, Any]
 Rng = np.random.Generator

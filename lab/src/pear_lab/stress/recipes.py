@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from pear_lab.stress.case import Case
 from pear_lab.stress.parts import Fields, Recipe, Rng, curvature, leading, polytope, priced, times
-from pear_lab.stress.sample import Case
 
 __all__ = ["FAMILIES", "Recipe", "build", "draw"]
 

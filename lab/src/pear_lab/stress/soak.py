@@ -23,10 +23,11 @@ from pear.problem import Problem
 from pear.tasks import shortest_path
 from pear.train import FitConfig, fit
 from pear_lab.benchmarks.memory_job import peak
+from pear_lab.judge.program import DIMENSIONS
+from pear_lab.judge.verdict import Answer, differs, judge, tangent_of, wrong_gradient
+from pear_lab.stress.case import Case
 from pear_lab.stress.examine import answers
-from pear_lab.stress.judge import Answered, differs, judge, tangent_of, wrong_gradient
 from pear_lab.stress.parts import Fields, Recipe, Rng, polytope
-from pear_lab.stress.sample import DIMENSIONS, Case
 
 GROWTH = 0.01
 """Share by which resident memory may grow after the first tenth of the steps."""
@@ -65,7 +66,7 @@ class Structure:
 
 
 @dataclass
-class Soaked:
+class SoakResult:
     """What came of one structure.
 
     Attributes:
@@ -167,7 +168,9 @@ STRUCTURES = (
 )
 
 
-def soak_all(steps: int, seed: int = 0, show: Callable[[str, int], None] = lambda name, steps: None) -> list[Soaked]:
+def soak_all(
+    steps: int, seed: int = 0, show: Callable[[str, int], None] = lambda name, steps: None
+) -> list[SoakResult]:
     """Train on every structure, one after the other, so many steps in all.
 
     Args:
@@ -179,7 +182,9 @@ def soak_all(steps: int, seed: int = 0, show: Callable[[str, int], None] = lambd
     return [soak(one, each, seed, lambda done, name=one.name: show(name, done)) for one in STRUCTURES]  # type: ignore
 
 
-def soak(structure: Structure, steps: int, seed: int = 0, show: Callable[[int], None] = lambda steps: None) -> Soaked:
+def soak(
+    structure: Structure, steps: int, seed: int = 0, show: Callable[[int], None] = lambda steps: None
+) -> SoakResult:
     """Train for so many steps, and watch.
 
     Args:
@@ -208,7 +213,7 @@ class _Training:
         self.model = nn.Linear(_FEATURES, n, bias=False).double()
         self.X = torch.from_numpy(self.rng.integers(-1, 2, (_SAMPLES, _FEATURES)).astype(float))
         self.C = torch.from_numpy(self.rng.integers(-2, 3, (_SAMPLES, n)).astype(float))
-        self.found, self.seconds, self.plain = Soaked(structure.name), list[float](), list[float]()
+        self.found, self.seconds, self.plain = SoakResult(structure.name), list[float](), list[float]()
         other = nn.Linear(_FEATURES, n, bias=False).double()
         self.other, self.optimizer = other, torch.optim.SGD(other.parameters(), 1e-3, momentum=0.9)
         self._tie(anew=True)
@@ -275,11 +280,11 @@ class _Training:
         cost, true = (part[i : i + 1].numpy() for part in (call.predicted, call.true))
         own = {k: v[[call.keys[i]]] if v.ndim > DIMENSIONS[k] else v for k, v in self.fields.items()}  # type: ignore
         case = Case("soak", cost, true, own, smoothing=_SMOOTHING, sense=self.structure.sense)
-        problem, program = Problem(**case.problem_fields()), case.sample(0)
+        problem, program = Problem(**case.problem_fields()), case.programs()[0]
         answer = answers(case, solve(problem, case.cost, _SMOOTHING, "auto", "mask"))[0]
         verdict = judge(program, answer)
         why = verdict.reason if verdict.kind in ("wrong", "inaccurate") else ""
-        mine = Answered(Status(int(last.status[i])).name, last.decision[i].numpy(), float("nan"))
+        mine = Answer(Status(int(last.status[i])).name, last.decision[i].numpy(), float("nan"))
         why = why or differs(program, mine, answer, verdict)
         space = tangent_of(program, verdict)
         found.judged += 1

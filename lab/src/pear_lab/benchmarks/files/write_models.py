@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from scipy.io import savemat
 
 from pear.errors import DataError
-from pear_lab.benchmarks.files.instance import Instance, split_bounds
-from pear_lab.benchmarks.files.solvers import highs_model
+from pear_lab.benchmarks.files.file_solvers import highs_model
+from pear_lab.benchmarks.files.model_file import split_bounds
 
 
 def write_mat(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any = None) -> Path:  # noqa: E741
@@ -50,10 +50,10 @@ def write_mps(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any =
     rows = sp.csr_array(A, dtype=float)
     rows.eliminate_zeros()
     lb, ub, kept = split_bounds(rows, low, high)
-    instance = Instance(sp.csc_array(P, dtype=float), cost, rows[kept], low[kept], high[kept], lb, ub, marks)
+    curvature = sp.csc_array(P, dtype=float)
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
-    passed = highs.passModel(highs_model(instance))
+    passed = highs.passModel(highs_model(curvature, cost, rows[kept], low[kept], high[kept], lb, ub, marks))
     if highspy.HighsStatus.kError in (passed, highs.writeModel(str(path))):
         raise DataError(f"HiGHS does not write {path}; expected finite numbers and a path that ends in .mps")
     return path

@@ -7,6 +7,7 @@ import importlib.util
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from pear.optimality.point import Status
 from pear.problem import Problem
 from pear.problem.importers import Model, read
 from pear.solvers.registry import get
-from pear_lab.benchmarks.files.instance import Instance, read_instance
-from pear_lab.benchmarks.files.judge import Answer
-from pear_lab.benchmarks.program import Array
+from pear_lab.benchmarks.files.model_file import read_model_file
+from pear_lab.judge.accuracy import SolverAnswer
+from pear_lab.judge.program import Program
 
 OURS = "pear"
 
@@ -67,7 +68,7 @@ def check_solver(name: str) -> None:
             )
 
 
-def prepare(path: Path, name: str, tol: float) -> Callable[[], Answer]:
+def prepare(path: Path, name: str, tol: float) -> Callable[[], SolverAnswer]:
     """Read the file and everything that is loaded or compiled once; what comes back does the rest, timed.
 
     Raises:
@@ -75,16 +76,15 @@ def prepare(path: Path, name: str, tol: float) -> Callable[[], Answer]:
     """
     if is_ours(name):
         model = read(path)
-        instance = read_instance(path)
         _warm_up(model.problem, name)
-        return lambda: _solve_ours(model, instance, name)
-    instance = read_instance(path)
+        return lambda: _solve_ours(model, name)
+    program = read_model_file(path).program
     function = {"highs": _solve_highs, "scipy": _solve_scipy}.get(name)
     if function is not None:
-        return lambda: function(instance, tol)
+        return lambda: function(program, tol)
     import qpsolvers  # noqa: F401  loaded before the clock starts
 
-    return lambda: _solve_qpsolvers(instance, tol, name)
+    return lambda: _solve_qpsolvers(program, tol, name)
 
 
 def _warm_up(like: Problem, name: str) -> None:
@@ -102,129 +102,118 @@ def _solver_of(name: str) -> str:
     return name.partition(":")[2] or "auto"
 
 
-def _solve_ours(model: Model, instance: Instance, name: str) -> Answer:
+def _solve_ours(model: Model, name: str) -> SolverAnswer:
     begin = time.perf_counter()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FailedSamplesWarning)  # the status says it
             found = solve(model.problem, model.known[None], 0.0, _solver_of(name), "mask")
     except PearError as error:
-        return Answer("refused", seconds=time.perf_counter() - begin, note=str(error))
+        return SolverAnswer("refused", seconds=time.perf_counter() - begin, note=str(error))
     seconds, status = time.perf_counter() - begin, Status(int(found.status[0]))
     words = status.name.lower().replace("_", " ")
     if status is not Status.SOLVED:
-        return Answer(words, seconds=seconds, note=status.sentence)
-    y = None
-    if found.duals is not None:
-        y = _rows_of(instance, found.duals.equality[0].numpy(), found.duals.inequality[0].numpy())
-    return Answer(words, found.x[0].numpy(), y, seconds)
+        return SolverAnswer(words, seconds=seconds, note=status.sentence)
+    solved = SolverAnswer(words, found.x[0].numpy(), seconds=seconds)
+    if found.duals is None:
+        return solved
+    return replace(solved, equality=found.duals.equality[0].numpy(), inequality=found.duals.inequality[0].numpy())
 
 
-def _rows_of(instance: Instance, equality: Array, inequality: Array) -> Array:
-    """(m,) multipliers of rows with two limits, from those of Ax = b and Gx ≤ h: upper limits first, then lower."""
-    equal, above, below = instance.sides()
-    y = np.zeros(len(instance.l))
-    y[equal] = equality
-    y[above] += inequality[: above.sum()]
-    y[below] -= inequality[above.sum() :]
-    return y
-
-
-def highs_model(p: Instance) -> Any:
-    """An instance as HiGHS takes it."""
+def highs_model(P: Any, q: Any, A: Any, l: Any, u: Any, lb: Any, ub: Any, integer: Any) -> Any:  # noqa: E741
+    """``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u, lb ≤ x ≤ ub`` as HiGHS takes it."""
     import highspy
 
     model = highspy.HighsModel()
-    lp, A = model.lp_, sp.csc_array(p.A)
-    lp.num_row_, lp.num_col_ = p.A.shape[0], len(p.q)
-    lp.col_cost_, lp.col_lower_, lp.col_upper_, lp.row_lower_, lp.row_upper_ = p.q, p.lb, p.ub, p.l, p.u
+    lp, columns = model.lp_, sp.csc_array(A)
+    lp.num_row_, lp.num_col_ = A.shape
+    lp.col_cost_, lp.col_lower_, lp.col_upper_, lp.row_lower_, lp.row_upper_ = q, lb, ub, l, u
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = A.indptr, A.indices, A.data
-    if p.integer.any():
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = columns.indptr, columns.indices, columns.data
+    if integer.any():
         kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-        lp.integrality_ = [kinds[int(one)] for one in p.integer]
-    if p.P.nnz:
-        half = sp.csc_array(sp.tril(p.P))
+        lp.integrality_ = [kinds[int(one)] for one in integer]
+    if P.nnz:
+        half = sp.csc_array(sp.tril(P))
         half.sort_indices()
-        model.hessian_.dim_, model.hessian_.format_ = len(p.q), highspy.HessianFormat.kTriangular
+        model.hessian_.dim_, model.hessian_.format_ = len(q), highspy.HessianFormat.kTriangular
         model.hessian_.start_, model.hessian_.index_, model.hessian_.value_ = half.indptr, half.indices, half.data
     return model
 
 
-def _solve_highs(p: Instance, tol: float) -> Answer:
+def _solve_highs(p: Program, tol: float) -> SolverAnswer:
     import highspy
 
     begin = time.perf_counter()
-    if p.kind == "miqp":
-        return Answer("refused", note="HiGHS takes no integers with a quadratic objective")
+    if p.integer.any() and p.H.nnz:
+        return SolverAnswer("refused", note="HiGHS takes no integers with a quadratic objective")
     highs = highspy.Highs()
     options: dict[str, bool | int | float] = {"output_flag": False, "threads": 1, "small_matrix_value": 1e-12}
     options |= dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), max(tol, 1e-10))
     options |= {"mip_feasibility_tolerance": max(tol, 1e-10), "mip_rel_gap": 0.0, "mip_abs_gap": 0.0}
     for name, value in options.items():
         highs.setOptionValue(name, value)
-    if highs.passModel(highs_model(p)) == highspy.HighsStatus.kError:
-        return Answer("refused", note="HiGHS does not take the model")
+    rows, low = sp.vstack([p.A, p.G]), np.concatenate([p.b, np.full(len(p.h), -np.inf)])
+    model = highs_model(p.H, p.c, rows, low, np.concatenate([p.b, p.h]), p.lb, p.ub, p.integer)
+    if highs.passModel(model) == highspy.HighsStatus.kError:
+        return SolverAnswer("refused", note="HiGHS does not take the model")
     highs.run()
     seconds, outcome = time.perf_counter() - begin, highs.modelStatusToString(highs.getModelStatus()).lower()
     if outcome != "optimal":
-        return Answer(outcome, seconds=seconds)
+        return SolverAnswer(outcome, seconds=seconds)
     solution = highs.getSolution()
-    y = None if p.integer.any() else -np.asarray(solution.row_dual)
-    return Answer("solved", np.asarray(solution.col_value), y, seconds)
+    equality, inequality = np.split(-np.asarray(solution.row_dual), [len(p.b)])
+    return SolverAnswer("solved", np.asarray(solution.col_value), equality, inequality, seconds)
 
 
-def _solve_scipy(p: Instance, tol: float) -> Answer:
+def _solve_scipy(p: Program, tol: float) -> SolverAnswer:
     from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
     begin = time.perf_counter()
-    if p.P.nnz:
-        return Answer("refused", note="SciPy has no solver for a quadratic objective")
+    if p.H.nnz:
+        return SolverAnswer("refused", note="SciPy has no solver for a quadratic objective")
     words = {0: "solved", 2: "infeasible", 3: "unbounded"}
     if p.integer.any():
-        rows = LinearConstraint(p.A, p.l, p.u) if p.A.shape[0] else ()
-        found = milp(
-            p.q, integrality=p.integer, bounds=Bounds(p.lb, p.ub), constraints=rows, options={"mip_rel_gap": 0}
-        )
-        return Answer(words.get(found.status, "inaccurate"), found.x, None, time.perf_counter() - begin, found.message)
-    equal, above, below = p.sides()
-    G, h = sp.vstack([p.A[above], -p.A[below]]), np.concatenate([p.u[above], -p.l[below]])
+        rows = [LinearConstraint(p.A, p.b, p.b)] if len(p.b) else []
+        rows += [LinearConstraint(p.G, -np.inf, p.h)] if len(p.h) else []
+        whole = {"integrality": p.integer, "bounds": Bounds(p.lb, p.ub), "options": {"mip_rel_gap": 0}}
+        found = milp(p.c, constraints=rows, **whole)
+        status, seconds = words.get(found.status, "inaccurate"), time.perf_counter() - begin
+        return SolverAnswer(status, found.x, seconds=seconds, note=found.message)
     options = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), max(tol, 1e-10))
-    limits = {"A_ub": G, "b_ub": h} if len(h) else {}
-    limits |= {"A_eq": p.A[equal], "b_eq": p.l[equal]} if equal.any() else {}
-    found = linprog(p.q, **limits, bounds=np.column_stack([p.lb, p.ub]), options=options)
+    limits = {"A_ub": p.G, "b_ub": p.h} if len(p.h) else {}
+    limits |= {"A_eq": p.A, "b_eq": p.b} if len(p.b) else {}
+    found = linprog(p.c, **limits, bounds=np.column_stack([p.lb, p.ub]), options=options)
     seconds, status = time.perf_counter() - begin, words.get(found.status, "inaccurate")
     if status != "solved":
-        return Answer(status, seconds=seconds, note=found.message)
-    return Answer(status, found.x, _rows_of(p, -found.eqlin.marginals, -found.ineqlin.marginals), seconds)
+        return SolverAnswer(status, seconds=seconds, note=found.message)
+    return SolverAnswer(status, found.x, -found.eqlin.marginals, -found.ineqlin.marginals, seconds)
 
 
-def _solve_qpsolvers(p: Instance, tol: float, name: str) -> Answer:
+def _solve_qpsolvers(p: Program, tol: float, name: str) -> SolverAnswer:
     import qpsolvers
 
     if p.integer.any():
-        return Answer("refused", note=f"{name} takes no integers")
+        return SolverAnswer("refused", note=f"{name} takes no integers")
     begin = time.perf_counter()
-    equal, above, below = p.sides()
     matrix = (lambda m: m.toarray()) if name in qpsolvers.dense_solvers else sp.csc_matrix
-    G, h = sp.vstack([p.A[above], -p.A[below]]), np.concatenate([p.u[above], -p.l[below]])
     rows: dict[str, Any] = {"lb": p.lb, "ub": p.ub}
-    rows |= {"G": matrix(G), "h": h} if len(h) else {}
-    rows |= {"A": matrix(p.A[equal]), "b": p.l[equal]} if equal.any() else {}
+    rows |= {"G": matrix(p.G), "h": p.h} if len(p.h) else {}
+    rows |= {"A": matrix(p.A), "b": p.b} if len(p.b) else {}
     options = dict.fromkeys(_TOLERANCES.get(name, ()), tol) | _MORE.get(name, {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what it falls short of is measured
         try:
-            problem = qpsolvers.Problem(matrix(p.P), p.q, **rows)
+            problem = qpsolvers.Problem(matrix(p.H), p.c, **rows)
             found = qpsolvers.solve_problem(problem, name, **options)
         except (qpsolvers.exceptions.QPError, ValueError) as error:
-            return Answer("refused", seconds=time.perf_counter() - begin, note=str(error))
+            return SolverAnswer("refused", seconds=time.perf_counter() - begin, note=str(error))
     seconds = time.perf_counter() - begin
     if not found.found:
         said = str(found.extras.get("status") or getattr(found.extras.get("info"), "status", ""))
-        return Answer(_status(said), seconds=seconds, note=said)
-    y, z = (np.zeros(k) if v is None else np.asarray(v) for v, k in ((found.y, int(equal.sum())), (found.z, len(h))))
-    return Answer("solved", np.asarray(found.x), _rows_of(p, y, z), seconds)
+        return SolverAnswer(_status(said), seconds=seconds, note=said)
+    y, z = (np.zeros(k) if v is None else np.asarray(v) for v, k in ((found.y, len(p.b)), (found.z, len(p.h))))
+    return SolverAnswer("solved", np.asarray(found.x), y, z, seconds)
 
 
 def _status(said: str) -> str:
