@@ -20,7 +20,7 @@ from pear.solvers.active_set.gpu import batch as gpu
 from pear.solvers.active_set.gpu import primal
 from pear.solvers.active_set.gpu.dual import FreeStart
 from pear.solvers.active_set.gpu.start import RUNNING, SINGULAR
-from pear_lab.benchmarks.families import flow_balance
+from pear_lab.benchmarks.random_programs import flow_balance
 
 
 @pytest.fixture(autouse=True)

@@ -70,9 +70,10 @@ def portfolio(assets: int, batch: int, seed: int = 0) -> None:
     import numpy as np
     import torch
 
-    from pear_lab.benchmarks.families import long_only, markets
+    from pear_lab.benchmarks.random_programs import long_only, markets
 
-    cost, true, Q = (torch.from_numpy(part) for part in markets(np.random.default_rng(seed), assets, batch))
+    drawn = markets(np.random.default_rng(seed), assets, batch)
+    cost, true, _, Q = (torch.from_numpy(part) for part in drawn)
     moving = cost.requires_grad_()
     pear.PEARLoss(long_only(Q), smoothing=0.0, injection=0.0, guidance=0.0)(moving, true).backward()
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pear.errors import ProblemError
-from pear_lab.benchmarks.families import flow_balance, markets, random_curvature
+from pear_lab.benchmarks.random_programs import flow_balance, markets, random_curvature
 from pear_lab.judge.program import Array
 
 SHARED_ROWS, OWN_ROWS, KNAPSACK_ROWS = 30, 10, 5
@@ -66,7 +66,7 @@ class Structure:
 
 
 def _portfolio(rng: np.random.Generator, n: int, B: int) -> Draw:
-    cost, true, Q = markets(rng, n, B)
+    cost, true, _, Q = markets(rng, n, B)
     return Draw(cost, true, {"Q": Q, "A": np.ones((1, n)), "b": np.ones(1), "lb": 0.0})
 
 

@@ -23,11 +23,12 @@ from pear.problem import Problem
 from pear.tasks import shortest_path
 from pear.train import FitConfig, fit
 from pear_lab.benchmarks.memory_job import peak
+from pear_lab.benchmarks.random_programs import Fields, Rng
 from pear_lab.judge.program import DIMENSIONS
 from pear_lab.judge.verdict import Answer, differs, judge, tangent_of, wrong_gradient
 from pear_lab.stress.case import Case
 from pear_lab.stress.examine import answers
-from pear_lab.stress.parts import Fields, Recipe, Rng, polytope
+from pear_lab.stress.parts import Recipe, around_a_point
 
 GROWTH = 0.01
 """Share by which resident memory may grow after the first tenth of the steps."""
@@ -138,7 +139,7 @@ def _repeated(rng: Rng) -> Fields:
 
 def _vertices(rng: Rng) -> Fields:
     """Small integers: many rows through one vertex."""
-    return polytope(Recipe("degenerate", n=8, equalities=2, rows=6), rng, whole=True)
+    return around_a_point(Recipe("degenerate", n=8, equalities=2, rows=6), rng, whole=True)
 
 
 def _curved(rng: Rng) -> Fields:
