@@ -14,7 +14,7 @@ from pear.errors import MissingExtraError, PearError
 from pear.optimality.point import Duals
 from pear.optimality.residual import kkt_residual as own_residual
 from pear_lab.benchmarks import exactness
-from pear_lab.benchmarks.exactness import GOALS, ExactnessRow, anchor_portfolio, run
+from pear_lab.benchmarks.exactness import GOALS, ExactnessRow, run
 from pear_lab.benchmarks.families import FAMILIES
 from pear_lab.judge.program import Program, problem_fields, programs
 from pear_lab.judge.reference import attempt, reference, reference_solvers
@@ -76,10 +76,11 @@ def test_hardly_any_problem_is_left_out(rows: list[ExactnessRow]) -> None:
 
 
 def test_portfolio_of_the_anchor() -> None:
-    outcome = anchor_portfolio(seed=0)
-    assert outcome["problems"] == 64
-    assert outcome["compared"] >= 40
-    assert outcome["median"] <= outcome["largest"] <= 1e-8
+    (exam,) = exactness._exams("anchor portfolio", 0, 1.0)
+    errors = exam.answers("auto")[0].errors(exactness._gradient(exam.case, "auto").numpy())
+    assert len(exam.programs) == 64
+    assert errors.compared >= 40
+    assert errors.median <= errors.largest <= 1e-8
 
 
 def test_families_are_reproducible_and_independent_of_each_other() -> None:

@@ -428,7 +428,7 @@ def test_a_command_that_stands_still_is_ended_and_said(monkeypatch: pytest.Monke
 
 
 def test_what_is_lost_repeated_or_wrong_is_counted_and_said(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = kill.Verdict()
+    verdict = kill.KillCounts()
     verdict.compare({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 0}, ["a", "b", "a"])
     assert (verdict.rows, verdict.lost, verdict.repeated, verdict.wrong) == (2, 1, 1, 1)
     monkeypatch.setattr("pear_lab.stress.kill.kill_and_compare", lambda *given: verdict)

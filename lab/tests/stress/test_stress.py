@@ -25,7 +25,7 @@ from pear_lab.judge.verdict import Answer, Verdict, differs, tangent_of, wrong_g
 from pear_lab.stress import counterexamples, examine, runner
 from pear_lab.stress.case import Case
 from pear_lab.stress.recipes import FAMILIES, Recipe, build, draw
-from pear_lab.stress.runner import Run, Tally
+from pear_lab.stress.runner import FuzzResult, Tally
 from pear_lab.stress.strategies import recipes
 
 HERE = Path(__file__).parent / "counterexamples"
@@ -396,14 +396,16 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 def test_the_goals() -> None:
     def missed(**counts: Any) -> list[str]:
         tally = Tally("bounds", **{"right": 10_000, **counts})
-        return Run({"bounds": tally, "nearly parallel": Tally("nearly parallel", right=995, inaccurate=5)}).missed()
+        return FuzzResult(
+            {"bounds": tally, "nearly parallel": Tally("nearly parallel", right=995, inaccurate=5)}
+        ).missed()
 
     assert missed() == []
     assert missed(inaccurate=10) == []
     assert len(missed(inaccurate=11)) == 1
     assert missed(wrong=1) == ["1 wrong"]
     assert "51 times" in missed(slowest=51.0)[0]
-    assert len(Run({"nearly parallel": Tally("nearly parallel", right=98, inaccurate=2)}).missed()) == 1
+    assert len(FuzzResult({"nearly parallel": Tally("nearly parallel", right=98, inaccurate=2)}).missed()) == 1
 
 
 @pytest.fixture
@@ -433,7 +435,7 @@ def test_the_command_fails_where_something_is_wrong(command: Callable[..., Any])
 
 
 def test_the_command_can_be_stopped(command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "run", lambda *_: Run({"bounds": Tally("bounds", right=8)}, interrupted=True))
+    monkeypatch.setattr(runner, "run", lambda *_: FuzzResult({"bounds": Tally("bounds", right=8)}, interrupted=True))
     result = command("--count", "16")
     assert result.exit_code == 130
     assert "--resume" in result.stderr

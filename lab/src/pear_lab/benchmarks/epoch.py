@@ -116,13 +116,14 @@ def run(settings: EpochSettings, callbacks: Callbacks, peers: Sequence[tuple[Pee
 
 def tables(rows: list[EpochRow]) -> list[Table]:
     """The comparison."""
-    table = Table(
-        "An epoch of portfolio training", ("who", "ms a batch", "s an epoch", "epoch /\npear", "gradient\nerror")
-    )
-    for row in rows:
-        times = (number(1e3 * row.batch_seconds), number(row.epoch_seconds), number(row.ratio))
-        table.rows.append((row.who, *times, error(row.gradient_error)))
-    return [table]
+    columns = {
+        "who": lambda row: row.who,
+        "ms a batch": lambda row: number(1e3 * row.batch_seconds),
+        "s an epoch": lambda row: number(row.epoch_seconds),
+        "epoch /\npear": lambda row: number(row.ratio),
+        "gradient\nerror": lambda row: error(row.gradient_error),
+    }
+    return [Table.of("An epoch of portfolio training", rows, columns)]
 
 
 def series(rows: list[EpochRow]) -> list[Series]:

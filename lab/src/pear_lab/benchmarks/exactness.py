@@ -11,6 +11,7 @@ import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from pear.losses import PEARLoss, regret_gradient
 from pear.solvers.registry import available
 from pear_lab.benchmarks.evaluation import Answers
 from pear_lab.benchmarks.families import FAMILIES, Case
+from pear_lab.benchmarks.table import Table
 from pear_lab.judge.extended import wide
 from pear_lab.judge.kkt import Multipliers, judge_point
 from pear_lab.judge.program import Array, problem_fields, programs
@@ -106,17 +108,20 @@ def run(
     return sorted(rows, key=lambda row: names.index(row.solver))
 
 
-def anchor_portfolio(seed: int = 0, solver: str = "auto") -> dict[str, float]:
-    """The gradient of 64 long-only portfolios of 100 assets, each with a covariance of its own, against the reference.
-
-    Returns:
-        ``median`` and ``largest`` relative error over the ``compared`` samples: those of the ``problems`` whose exact
-        gradient is not zero and whose active set is not on an edge.
-    """
-    (exam,) = _exams("anchor portfolio", seed, 1.0)
-    errors = exam.answers(solver)[0].errors(_gradient(exam.case, solver).numpy())
-    found = {"compared": errors.compared, "median": errors.median, "largest": errors.largest}
-    return {"problems": len(exam.programs), **found}
+def tables(rows: list[ExactnessRow]) -> list[Table]:
+    """One line for each back end and family, with the goals in the headings."""
+    columns: dict[str, Callable[[Any], str]] = {
+        "solver": lambda row: row.solver,
+        "family": lambda row: row.family,
+        "prob-\nlems": lambda row: f"{row.problems:,}",
+        f"KKT\nresidual\n≤ {GOALS['kkt_residual']:.0e}": lambda row: f"{row.kkt_residual:.1e}",
+        f"against\nreference\n≤ {GOALS['reference_error']:.0e}": lambda row: f"{row.reference_error:.1e}",
+        f"finite\ndiffs\n≤ {GOALS['fd_error']:.0e}": lambda row: f"{row.fd_error:.1e}",
+        "re-\npaired": lambda row: f"{row.repaired_share:.0%}",
+        "degen-\nerate": lambda row: f"{row.degenerate_share:.0%}",
+        "": lambda row: "good" if row.meets_goals else "missed",
+    }
+    return [Table.of("Exactness: the largest error over all problems of a family", rows, columns, left=2)]
 
 
 class _Exam:

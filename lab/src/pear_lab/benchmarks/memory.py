@@ -12,6 +12,7 @@ from typing import Any
 
 from pear.errors import PearError
 from pear_lab.benchmarks.plot import Series
+from pear_lab.benchmarks.process_memory import kernel_bytes
 from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.table import Table, number
 
@@ -98,7 +99,8 @@ def measure(name: str, options: dict[str, Any], limit: float, cap: float | None 
     Raises:
         PearError: it failed, ran out of memory or took too long.
     """
-    allowed = cap if cap is not None else _free_mib()
+    free = kernel_bytes("meminfo", "MemAvailable")
+    allowed = cap if cap is not None or free is None else _ROOM * free / MIB
     given = json.dumps(options | ({} if allowed is None else {"cap": int(allowed * MIB)}))
     command = [sys.executable, "-m", "pear_lab.benchmarks.memory_job", name, given]
     try:
@@ -120,23 +122,16 @@ def _environment() -> dict[str, str]:
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _free_mib() -> float | None:
-    """Most of the memory that is free now; None where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
-    except OSError:
-        return None
-    free = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), None)
-    return None if free is None else _ROOM * free / 1024
-
-
 def tables(rows: list[MemoryRow]) -> list[Table]:
-    """One line a job."""
-    table = Table("Largest resident memory, MiB", ("job", "peak", "import\npear", "above\nit", "s"))
-    for row in rows:
-        sizes = (row.peak_mib, row.import_mib, row.above_mib)
-        table.rows.append((row.job, *(f"{size:,.0f}" for size in sizes), number(row.seconds)))
-    return [table]
+    """One line for each job."""
+    columns = {
+        "job": lambda row: row.job,
+        "peak": lambda row: f"{row.peak_mib:,.0f}",
+        "import\npear": lambda row: f"{row.import_mib:,.0f}",
+        "above\nit": lambda row: f"{row.above_mib:,.0f}",
+        "s": lambda row: number(row.seconds),
+    }
+    return [Table.of("Largest resident memory, MiB", rows, columns)]
 
 
 def series(rows: list[MemoryRow]) -> list[Series]:

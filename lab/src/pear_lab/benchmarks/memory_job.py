@@ -10,10 +10,10 @@ import json
 import logging
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pear
+from pear_lab.benchmarks.process_memory import peak
 
 _log = logging.getLogger(__name__)
 
@@ -31,22 +31,6 @@ def main() -> None:
     JOBS[name](**options)
     seconds = time.perf_counter() - began
     sys.stdout.write(json.dumps({"peak": peak(), "seconds": seconds}) + "\n")
-
-
-def peak() -> int:
-    """Largest resident memory of this process so far, in bytes.
-
-    Not ``ru_maxrss`` where it can be helped: on Linux a new process inherits that of the one which started it.
-    """
-    try:
-        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-    except (OSError, StopIteration):
-        pass
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def nothing() -> None:

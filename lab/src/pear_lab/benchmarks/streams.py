@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from pear.train import FitConfig, fit, shuffled
 from pear.train.samples import ParquetSamples
 from pear.train.samples.stream import FromStream
 from pear_lab.benchmarks.plot import Series
+from pear_lab.benchmarks.process_memory import resident
 from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.table import Table
 
@@ -66,7 +66,7 @@ class StreamRow:
         who: where its samples are.
         samples: trained on, in the time that counts; distinct: of them, different ones.
         seconds: of this time; processor: seconds that the process was computing or reading.
-        trained, resident: marks: samples trained on so far, and resident memory in MiB then, or NaN.
+        trained, resident: marks: samples trained on so far, and resident memory in MiB then.
     """
 
     who: str
@@ -146,7 +146,7 @@ def _read(settings: StreamSettings, stream: ParquetSamples, n: int) -> StreamRow
         if seen >= _READ:
             break
     spent = time.perf_counter() - began, time.process_time() - computed
-    return StreamRow("files, only read", seen, settings.samples, *spent, [seen], [resident_mib()])
+    return StreamRow("files, only read", seen, settings.samples, *spent, [seen], [resident() / MIB])
 
 
 class WithoutKeys(nn.Module):
@@ -179,7 +179,7 @@ class Marks:
         if not model.training:
             return
         if self.seen >= self.next:
-            self.found.append((self.seen, time.perf_counter(), time.process_time(), resident_mib()))
+            self.found.append((self.seen, time.perf_counter(), time.process_time(), resident() / MIB))
             self.next += self.step
         self.seen += len(output)
 
@@ -190,15 +190,6 @@ class Marks:
         (first, began, computed, _), (last, ended, done, _) = counted[0], counted[-1]
         trained, memory = [mark[0] for mark in counted], [mark[3] for mark in counted]
         return StreamRow(who, last - first, distinct, ended - began, done - computed, trained, memory)
-
-
-def resident_mib() -> float:
-    """Resident memory of this process now; NaN where the system does not say."""
-    try:
-        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    except OSError:
-        return math.nan
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), math.nan)
 
 
 @contextmanager
@@ -262,13 +253,16 @@ def _draw(seed: int, part: int, count: int, n: int) -> tuple[NDArray[np.float32]
 
 def tables(rows: list[StreamRow]) -> list[Table]:
     """Speed and memory of every training."""
-    headings = ("samples in", "samples", "samples/s", "per CPU s", "ratio", "MiB at 5 %", "at end")
-    table = Table("Training from files and from memory", headings)
-    for row in rows:
-        rates = (f"{row.rate:,.0f}", f"{row.processor_rate:,.0f}", f"{row.processor_rate / rows[0].processor_rate:.2f}")
-        memory = (f"{mib:,.0f}" for mib in (row.resident[0], row.resident[-1]))
-        table.rows.append((row.who, f"{row.distinct:,}", *rates, *memory))
-    return [table]
+    columns = {
+        "samples in": lambda row: row.who,
+        "samples": lambda row: f"{row.distinct:,}",
+        "samples/s": lambda row: f"{row.rate:,.0f}",
+        "per CPU s": lambda row: f"{row.processor_rate:,.0f}",
+        "ratio": lambda row: f"{row.processor_rate / rows[0].processor_rate:.2f}",
+        "MiB at 5 %": lambda row: f"{row.resident[0]:,.0f}",
+        "at end": lambda row: f"{row.resident[-1]:,.0f}",
+    }
+    return [Table.of("Training from files and from memory", rows, columns)]
 
 
 def series(rows: list[StreamRow]) -> list[Series]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,16 @@ class Table:
     headings: tuple[str, ...]
     rows: list[tuple[str, ...]] = field(default_factory=list)
     left: int = 1
+
+    @classmethod
+    def of(cls, title: str, rows: Iterable[Any], columns: Mapping[str, Callable[[Any], str]], left: int = 1) -> Table:
+        """One line for each row, with a function for every heading that makes its cell.
+
+        Example:
+            >>> Table.of("Squares", [2, 3], {"x": str, "x²": lambda x: str(x * x)}).rows
+            [('2', '4'), ('3', '9')]
+        """
+        return cls(title, tuple(columns), [tuple(cell(row) for cell in columns.values()) for row in rows], left)
 
     def markdown(self) -> str:
         """The table in Markdown, under its title.

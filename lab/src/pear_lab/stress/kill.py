@@ -40,7 +40,7 @@ _LIMIT_SECONDS = 1200.0
 
 
 @dataclass
-class Verdict:
+class KillCounts:
     """What happened, and what came of it.
 
     Attributes:
@@ -90,8 +90,8 @@ class Verdict:
 
 
 def kill_and_compare(
-    times: int, seed: int = 0, show: Callable[[Verdict], None] = lambda verdict: None, engine: str = "local"
-) -> Verdict:
+    times: int, seed: int = 0, show: Callable[[KillCounts], None] = lambda verdict: None, engine: str = "local"
+) -> KillCounts:
     """Kill a small sweep ``times`` times, each time letting it go on; ends before that where something differs.
 
     Args:
@@ -112,7 +112,7 @@ def kill_and_compare(
     _, address = check_name(engine)
     if address is not None:
         raise EngineError(f"pear stress kill kills processes of this machine, and {engine} is elsewhere; use ray")
-    draw, verdict = random.Random(seed), Verdict()
+    draw, verdict = random.Random(seed), KillCounts()
     with tempfile.TemporaryDirectory(prefix="pear-kill-") as place:
         with open_folder(Path(place) / "undisturbed") as database:
             run_all(runs(), database)
@@ -146,9 +146,9 @@ class _Sweep:
         folder: Path,
         engine: str,
         draw: random.Random,
-        verdict: Verdict,
+        verdict: KillCounts,
         times: int,
-        show: Callable[[Verdict], None],
+        show: Callable[[KillCounts], None],
     ) -> None:
         self.folder, self.engine, self.draw = folder, engine, draw
         self.verdict, self.times, self.show = verdict, times, show

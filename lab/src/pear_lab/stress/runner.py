@@ -79,7 +79,7 @@ class Tally:
 
 
 @dataclass
-class Run:
+class FuzzResult:
     """What a run has found so far.
 
     Attributes:
@@ -131,7 +131,7 @@ def run(
     folder: Path | None = None,
     resume: bool = False,
     progress: Callable[[Tally], None] | None = None,
-) -> Run:
+) -> FuzzResult:
     """Draw, solve and judge ``count`` problems.
 
     Args:
@@ -152,7 +152,7 @@ def run(
             raise ProblemError(f"there is no family {name!r}; choose from {', '.join(FAMILIES)}")
     if count < 1 or workers < 1:
         raise ProblemError(f"count and workers must be at least 1; got {count} and {workers}")
-    found = Run({name: Tally(name) for name in names})
+    found = FuzzResult({name: Tally(name) for name in names})
     journal = Journal(folder, {"seed": seed, "families": names})
     done = journal.read() if resume else journal.start()
     jobs = [(k, seed, names[k % len(names)]) for k in range(math.ceil(count / BATCH))]
@@ -217,7 +217,7 @@ def _prepare() -> None:
     numba.set_num_threads(1)
 
 
-def _keep(found: Run, failures: list[Failure], folder: Path | None) -> None:
+def _keep(found: FuzzResult, failures: list[Failure], folder: Path | None) -> None:
     """Keep the first failures of each kind and family, as files where there is a folder."""
     for failure in failures:
         family, kind = failure.recipe.family, failure.kind

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,7 +20,7 @@ from pear.optimality.point import Status
 from pear.problem import Problem
 from pear.tasks import shortest_path
 from pear.train import FitConfig, fit
-from pear_lab.benchmarks.memory_job import peak
+from pear_lab.benchmarks.process_memory import resident
 from pear_lab.benchmarks.random_programs import Fields, Rng
 from pear_lab.judge.program import DIMENSIONS
 from pear_lab.judge.verdict import Answer, differs, judge, tangent_of, wrong_gradient
@@ -252,8 +250,10 @@ class _Training:
         if before // _TIE != found.steps // _TIE:
             self._tie(anew=before // _ANEW != found.steps // _ANEW)
         if before < self.steps // 10 <= found.steps:
+            gc.collect()
             found.early = resident()
         if before < self.steps <= found.steps:
+            gc.collect()
             found.late, tenth = resident(), len(self.seconds) // 10
             found.first, found.last = (quickest(part) for part in (self.seconds[:tenth], self.seconds[-tenth:]))
             found.plain = quickest(self.plain[:tenth]), quickest(self.plain[-tenth:])
@@ -299,12 +299,3 @@ class _Training:
 def quickest(seconds: list[float]) -> float:
     """What one in ten stays below."""
     return float(np.quantile(seconds, 0.1))
-
-
-def resident() -> int:
-    """Bytes of memory that this process holds; the most that it has held, where the system tells no more."""
-    gc.collect()
-    try:
-        return int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return peak()

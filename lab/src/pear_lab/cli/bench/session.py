@@ -178,8 +178,7 @@ def _finish(record: Record, benchmark: ModuleType) -> None:
     files, labels = record.save(), benchmark.LABELS
     if record.rows:
         for table in record.tables(record.rows):
-            out.print(Text(f"\n{table.title}", style="bold"))
-            out.print(rich_table(table))
+            print_table(table)
         try:
             path = record.folder / "plot.svg"
             files.append(plot.draw(path, labels.title, labels.x, labels.y, benchmark.series(record.rows)))
@@ -190,12 +189,13 @@ def _finish(record: Record, benchmark: ModuleType) -> None:
     out.print(Text(f"Written: {', '.join(str(path) for path in files)}"), soft_wrap=True)
 
 
-def rich_table(table: plain.Table) -> Table:
-    """The same table for a terminal."""
+def print_table(table: plain.Table) -> None:
+    """Print a table on the terminal, under its title."""
     shown = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
     for i, heading in enumerate(table.headings):
         words = i < table.left
         shown.add_column(heading, justify="left" if words else "right", no_wrap=words, overflow="fold")
     for row in table.rows:
         shown.add_row(*map(Text, row))
-    return shown
+    out.print(Text(f"\n{table.title}", style="bold"))
+    out.print(shown)
