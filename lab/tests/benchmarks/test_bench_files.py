@@ -21,11 +21,11 @@ from typer.testing import CliRunner
 import pear
 from pear.cli.app import app
 from pear.problem.importers import Model, from_osqp_mat, read
+from pear_lab.benchmarks.files.file_arrays import limited, read_model_file
 from pear_lab.benchmarks.files.file_solvers import check_solver, prepare
-from pear_lab.benchmarks.files.model_file import limited, read_model_file
 from pear_lab.benchmarks.files.solver_process import SolverProcess
 from pear_lab.benchmarks.files.write_models import generate, write_mat, write_mps, write_once
-from pear_lab.benchmarks.hard import hard_instances
+from pear_lab.benchmarks.hard_models import hard_instances
 from pear_lab.judge import accuracy
 from pear_lab.judge.accuracy import Accuracy, SolverAnswer, compare, measure, verdict
 from pear_lab.judge.certificates import Proof, is_indefinite, proves_infeasible, proves_unbounded

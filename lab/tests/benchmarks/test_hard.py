@@ -20,7 +20,7 @@ from pear.problem.sparse import SparseProgram
 from pear.solvers.active_set import solve as active_set
 from pear.solvers.interior_point.method import InteriorPoint
 from pear.solvers.registry import Backend
-from pear_lab.benchmarks.hard import Instance, as_problem, hard_instances
+from pear_lab.benchmarks.hard_models import HardModel, as_problem, hard_instances
 from pear_lab.judge.program import problem_fields, programs
 
 INSTANCES = {instance.name: instance for instance in hard_instances(quick=True)}
@@ -28,13 +28,13 @@ SMALLEST = [next(name for name in INSTANCES if name.startswith(kind)) for kind i
 COUPLED = [name for name in INSTANCES if name.endswith("coupled")]
 
 
-def in_units(instance: Instance, spread: float, seed: int = 0) -> Instance:
+def in_units(instance: HardModel, spread: float, seed: int = 0) -> HardModel:
     """The same model with every row and variable in units of its own, over 2 × spread powers of ten."""
     rng, n = np.random.default_rng(seed), len(instance.q)
     unit = 10.0 ** rng.uniform(-spread, spread, n)
     row = np.concatenate([10.0 ** rng.uniform(-spread, spread, instance.A.shape[0] - n), 1 / unit])
     by_unit = sparse.diags_array(unit)
-    return Instance(
+    return HardModel(
         instance.name,
         sparse.csc_array(by_unit @ instance.P @ by_unit),
         instance.q * unit,
@@ -44,7 +44,7 @@ def in_units(instance: Instance, spread: float, seed: int = 0) -> Instance:
     )
 
 
-def solved(instance: Instance, **options: Any) -> tuple[pear.Problem, torch.Tensor, pear.Solution]:
+def solved(instance: HardModel, **options: Any) -> tuple[pear.Problem, torch.Tensor, pear.Solution]:
     """Solve one instance given densely, and judge the answer by residuals recomputed in numpy."""
     problem, cost = as_problem(instance, dense=True)
     costs = torch.from_numpy(cost)[None]

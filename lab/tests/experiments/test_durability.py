@@ -467,7 +467,7 @@ def test_a_soak_says_which_goals_are_missed(terminal: None, monkeypatch: pytest.
 
 
 def test_a_wrong_answer_of_a_long_training_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    training = soak._Training(soak.STRUCTURES[0], 40, 0, lambda steps: None)
+    training = soak.SoakTraining(soak.STRUCTURES[0], 40, 0, lambda steps: None)
     training.loss(training.model(training.X[:4]), training.C[:4]).backward()
     last = training.loss.last
     assert last is not None

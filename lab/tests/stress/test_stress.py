@@ -16,16 +16,16 @@ from typer.testing import CliRunner
 import pear_lab.judge
 from pear.cli.app import app
 from pear.errors import DataError, ProblemError
-from pear_lab.judge import verdict as judge
+from pear_lab.judge import judge_answer as judge
 from pear_lab.judge.certificates import Proof, best_point, is_feasible, is_unbounded
 from pear_lab.judge.extended import cholesky, factor, wide
+from pear_lab.judge.judge_answer import Answer, Verdict, differs, tangent_of, wrong_gradient, wrong_regret
 from pear_lab.judge.kkt import Multipliers, Units, judge_point, residuals
 from pear_lab.judge.program import Program
-from pear_lab.judge.verdict import Answer, Verdict, differs, tangent_of, wrong_gradient, wrong_regret
-from pear_lab.stress import counterexamples, examine, runner
+from pear_lab.stress import counterexamples, examine, fuzz
 from pear_lab.stress.case import Case
+from pear_lab.stress.fuzz import FuzzResult, Tally
 from pear_lab.stress.recipes import FAMILIES, Recipe, build, draw
-from pear_lab.stress.runner import FuzzResult, Tally
 from pear_lab.stress.strategies import recipes
 
 HERE = Path(__file__).parent / "counterexamples"
@@ -267,7 +267,7 @@ def test_the_judge_imports_nothing_of_the_library(source: Path) -> None:
     ids=["feasible", "contradictory", "other"],
 )
 def test_problems_have_no_wrong_answer(count: int, families: list[str], gradients: int, refused: int) -> None:
-    found = runner.run(count, seed=0, families=families)
+    found = fuzz.run(count, seed=0, families=families)
     total = found.total()
     assert total.tried >= count
     assert [f"{f.recipe}: sample {f.sample}: {f.reason}" for f in found.failures] == []
@@ -344,11 +344,11 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("broken")
 def test_a_run_counts_and_writes_what_is_wrong(tmp_path: Path) -> None:
-    found = runner.run(32, seed=1, families=["well scaled"], folder=tmp_path)
+    found = fuzz.run(32, seed=1, families=["well scaled"], folder=tmp_path)
     tally = found.tallies["well scaled"]
     assert tally.tried == 32
     assert tally.wrong == 32  # those of the first half are right in the batch, and off alone
-    assert len(found.files) == runner.KEPT
+    assert len(found.files) == fuzz.KEPT
     written = json.loads(found.files[0].read_text("utf-8"))
     assert written["kind"] == "wrong"
     assert "32 wrong" in found.missed()
@@ -381,16 +381,16 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     def stop(_: Tally) -> None:
         raise KeyboardInterrupt
 
-    first = runner.run(24, families=["bounds"], folder=tmp_path, progress=stop)
+    first = fuzz.run(24, families=["bounds"], folder=tmp_path, progress=stop)
     assert first.interrupted
     assert first.total().tried == 8
-    again = runner.run(24, families=["bounds"], folder=tmp_path, resume=True)
-    whole = runner.run(24, families=["bounds"])
+    again = fuzz.run(24, families=["bounds"], folder=tmp_path, resume=True)
+    whole = fuzz.run(24, families=["bounds"])
     assert vars(again.total()) | {"slowest": 0} == vars(whole.total()) | {"slowest": 0}
     with pytest.raises(ProblemError, match="other settings"):
-        runner.run(24, seed=1, families=["bounds"], folder=tmp_path, resume=True)
+        fuzz.run(24, seed=1, families=["bounds"], folder=tmp_path, resume=True)
     with pytest.raises(ProblemError, match="no family 'bound'"):
-        runner.run(8, families=["bound"])
+        fuzz.run(8, families=["bound"])
 
 
 def test_the_goals() -> None:
@@ -435,7 +435,7 @@ def test_the_command_fails_where_something_is_wrong(command: Callable[..., Any])
 
 
 def test_the_command_can_be_stopped(command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "run", lambda *_: FuzzResult({"bounds": Tally("bounds", right=8)}, interrupted=True))
+    monkeypatch.setattr(fuzz, "run", lambda *_: FuzzResult({"bounds": Tally("bounds", right=8)}, interrupted=True))
     result = command("--count", "16")
     assert result.exit_code == 130
     assert "--resume" in result.stderr

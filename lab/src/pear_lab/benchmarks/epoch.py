@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from pear.tasks import Portfolio, portfolio
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.clock import Step, gradient_at, measure
-from pear_lab.benchmarks.plot import Series
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.table import Table, error, number
+from pear_lab.benchmarks.text_table import Table, error, number
 from pear_lab.data import load_prices
 from pear_lab.peers import Peer
 from pear_lab.peers import measure as measure_peer

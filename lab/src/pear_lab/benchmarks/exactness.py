@@ -22,9 +22,9 @@ from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning
 from pear.losses import PEARLoss, regret_gradient
 from pear.solvers.registry import available
-from pear_lab.benchmarks.evaluation import Answers
-from pear_lab.benchmarks.families import FAMILIES, Case
-from pear_lab.benchmarks.table import Table
+from pear_lab.benchmarks.exact_gradients import ExactGradients
+from pear_lab.benchmarks.families import FAMILIES, GradientCase
+from pear_lab.benchmarks.text_table import Table
 from pear_lab.judge.extended import wide
 from pear_lab.judge.kkt import Multipliers, judge_point
 from pear_lab.judge.program import Array, problem_fields, programs
@@ -127,16 +127,16 @@ def tables(rows: list[ExactnessRow]) -> list[Table]:
 class _Exam:
     """A batch of problems with the reference's answers, found once for all back ends that may share them."""
 
-    def __init__(self, case: Case, rng: np.random.Generator) -> None:
+    def __init__(self, case: GradientCase, rng: np.random.Generator) -> None:
         self.case = case
         fields = problem_fields(case.problem, Q=case.Q)
         self.programs = programs(fields, case.predicted.numpy(), case.smoothing, case.problem.sense)
         B, n = case.predicted.shape
         size = np.median(np.abs(case.predicted.numpy()), 1)
         self.directions = size[:, None, None] * rng.normal(size=(B, DIRECTIONS, n))
-        self._known: dict[tuple[str, ...], tuple[Answers, Array]] = {}
+        self._known: dict[tuple[str, ...], tuple[ExactGradients, Array]] = {}
 
-    def answers(self, tested: str) -> tuple[Answers, Array]:
+    def answers(self, tested: str) -> tuple[ExactGradients, Array]:
         """The answers by solvers other than ``tested``, and steps for differences.
 
         Steps (B, DIRECTIONS) are such that no constraint becomes tight or loose; NaN where that is too short.
@@ -144,7 +144,7 @@ class _Exam:
         key = tuple(reference_solvers(tested))
         if key not in self._known:
             references = [reference(program, tested) for program in self.programs]
-            self._known[key] = Answers.of(references, self._errors(references)), self._steps(references)
+            self._known[key] = ExactGradients.of(references, self._errors(references)), self._steps(references)
         return self._known[key]
 
     def _errors(self, references: list[Reference]) -> Array:
@@ -197,11 +197,11 @@ def _row(family: str, exams: list[_Exam], solver: str) -> ExactnessRow:
     )
 
 
-def _solution(case: Case, solver: str) -> Solution:
+def _solution(case: GradientCase, solver: str) -> Solution:
     return solve(case.problem, case.predicted, case.smoothing, solver, "mask", Q=case.Q)
 
 
-def _gradient(case: Case, solver: str) -> Tensor:
+def _gradient(case: GradientCase, solver: str) -> Tensor:
     problem, predicted, true, smoothing, Q, true_Q = case
     return regret_gradient(problem, predicted, true, smoothing, 0.0, solver, "mask", Q, true_Q)
 
@@ -234,7 +234,7 @@ def _differences(exam: _Exam, steps: Array, solver: str) -> Array:
     return np.where(np.isinf(value).any(2), np.inf, difference)
 
 
-def _fd_errors(exam: _Exam, answers: Answers, gradient: Array, differences: Array) -> Array:
+def _fd_errors(exam: _Exam, answers: ExactGradients, gradient: Array, differences: Array) -> Array:
     """(B, DIRECTIONS) relative error of the slope gᵀd.
 
     Relative to the slope itself, but to no less than a thousandth of the steepest slope ‖g‖‖d‖: across the gradient the

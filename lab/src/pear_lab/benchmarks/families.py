@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from pear.problem import Problem
-from pear_lab.benchmarks.hard import as_problem, small_instances
+from pear_lab.benchmarks.hard_models import as_problem, small_instances
 from pear_lab.benchmarks.random_programs import (
     Fields,
+    Rng,
     add_rows,
     flow_balance,
     long_only,
@@ -28,7 +29,7 @@ from pear_lab.benchmarks.random_programs import (
 from pear_lab.judge.program import Array
 
 
-class Case(NamedTuple):
+class GradientCase(NamedTuple):
     """One batch of problems of equal shape.
 
     Attributes:
@@ -46,11 +47,11 @@ class Case(NamedTuple):
     true_Q: Tensor | None = None
 
 
-Family = Callable[[np.random.Generator, float], Iterator[Case]]
+Family = Callable[[Rng, float], Iterator[GradientCase]]
 """A generator of batches: takes the random generator and the share of the full number of samples to draw."""
 
 
-def dense_qps(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def dense_qps(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Dense curvature, equalities, as many inequalities as variables, bounds on two thirds of the variables."""
     for n, count in ((2, 120), (5, 120), (20, 80), (60, 40), (200, 12)):
         fields = _polytope(rng, rng.normal(size=n))
@@ -59,20 +60,20 @@ def dense_qps(rng: np.random.Generator, share: float) -> Iterator[Case]:
         yield _case(rng, Problem(Q=random_curvature(rng, n), **fields), _some(count, share))
 
 
-def box_qps(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def box_qps(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Dense curvature and nothing but bounds."""
     for n, count in ((2, 120), (10, 100), (50, 60), (200, 16)):
         yield _case(rng, Problem(Q=random_curvature(rng, n), lb=-0.5, ub=rng.uniform(0.0, 1.0, n)), _some(count, share))
 
 
-def smoothed_lps(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def smoothed_lps(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Linear programs in general position, made curved by smoothing alone."""
     for n, count in ((2, 120), (5, 120), (20, 80), (60, 40), (200, 12)):
         for lam in (0.1, 2.0):
             yield _case(rng, Problem(**_polytope(rng, rng.normal(size=n))), _some(count // 2, share), lam)
 
 
-def network_flows(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def network_flows(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Paths through square grids with every flow-balance row, so that the rows are rank deficient by one."""
     for size, count in ((3, 120), (5, 120), (7, 60), (10, 24)):
         A, b = flow_balance(size)
@@ -82,7 +83,7 @@ def network_flows(rng: np.random.Generator, share: float) -> Iterator[Case]:
             yield _tensors(Problem(A=A, b=b, lb=0.0), predicted, true, lam)
 
 
-def knapsacks(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def knapsacks(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Relaxed knapsacks: maximise value, integer weights, capacity half of the total weight."""
     for n, rows, count in ((10, 1, 120), (48, 3, 60), (100, 5, 40)):
         weights = rng.integers(1, 11, (rows, n)).astype(float)
@@ -92,20 +93,20 @@ def knapsacks(rng: np.random.Generator, share: float) -> Iterator[Case]:
             yield _tensors(problem, true * rng.uniform(0.7, 1.3, true.shape), true, lam)
 
 
-def portfolios(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def portfolios(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Long-only portfolios whose covariance is predicted as well: Σ̂ in the decision, Σ in the true objective."""
     for n, count in ((20, 100), (100, 64)):
         predicted, true, Q, true_Q = markets(rng, n, _some(count, share))
         yield _tensors(Problem(A=np.ones((1, n)), b=[1.0], lb=0.0), predicted, true, 0.0, Q, true_Q)
 
 
-def anchor_portfolios(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def anchor_portfolios(rng: Rng, share: float) -> Iterator[GradientCase]:
     """100 assets, a batch of 64, every sample with a known covariance of its own; the returns are predicted."""
     predicted, true, _, Q = markets(rng, 100, _some(64, share))
     yield _tensors(long_only(Q), predicted, true)
 
 
-def duplicated_rows(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def duplicated_rows(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Equalities and inequalities that are there twice, once more in other units, and bounds repeated as rows."""
 
     def change(f: Fields, n: int) -> None:
@@ -116,7 +117,7 @@ def duplicated_rows(rng: np.random.Generator, share: float) -> Iterator[Case]:
     return _changed(rng, share, ((6, 120), (20, 80), (60, 30)), change)
 
 
-def opposed_rows(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def opposed_rows(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Equalities written as two inequalities: feasible sets without interior."""
 
     def change(f: Fields, n: int) -> None:
@@ -126,7 +127,7 @@ def opposed_rows(rng: np.random.Generator, share: float) -> Iterator[Case]:
     return _changed(rng, share, ((6, 120), (20, 60)), change)
 
 
-def zero_rows(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def zero_rows(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Rows without an entry: 0 = 0, 0 ≤ 0 and 0 ≤ 1."""
 
     def change(f: Fields, n: int) -> None:
@@ -136,7 +137,7 @@ def zero_rows(rng: np.random.Generator, share: float) -> Iterator[Case]:
     return _changed(rng, share, ((6, 120), (20, 80), (60, 30)), change)
 
 
-def redundant_equalities(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def redundant_equalities(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Equalities and, below them, as many linear combinations of them."""
 
     def change(f: Fields, n: int) -> None:
@@ -146,7 +147,7 @@ def redundant_equalities(rng: np.random.Generator, share: float) -> Iterator[Cas
     return _changed(rng, share, ((6, 120), (20, 80), (60, 30)), change)
 
 
-def per_sample(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def per_sample(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Every sample with rows, right-hand sides, bounds and curvature of its own; some absent, some variables pinned."""
     for n, count in ((5, 120), (20, 80), (60, 30)):
         B = _some(count, share)
@@ -159,7 +160,7 @@ def per_sample(rng: np.random.Generator, share: float) -> Iterator[Case]:
         yield _case(rng, Problem(Q=random_curvature(rng, n, B), **f), B)
 
 
-def maximisation(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def maximisation(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Concave objectives to maximise, with and without smoothing, curvature known or predicted."""
     for n, count in ((3, 120), (20, 80), (60, 30)):
         for lam in (0.0, 0.2):
@@ -173,7 +174,7 @@ def maximisation(rng: np.random.Generator, share: float) -> Iterator[Case]:
             yield case
 
 
-def badly_scaled(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def badly_scaled(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Costs of 1e-4 and of 1e5, with λ in their units and far off; decisions in thousands with rows in mixed units.
 
     And what people write for "never": a bound of 1e8 that nobody reaches and a cost of 1e6 that keeps a variable out.
@@ -193,7 +194,7 @@ def badly_scaled(rng: np.random.Generator, share: float) -> Iterator[Case]:
         yield case
 
 
-def hard_models(rng: np.random.Generator, share: float) -> Iterator[Case]:
+def hard_models(rng: Rng, share: float) -> Iterator[GradientCase]:
     """Degenerate planning models in the manner of netlib's, with rows that follow from others, in mixed units."""
     for instance in small_instances(rng):
         problem, cost = as_problem(instance, dense=True)
@@ -231,20 +232,20 @@ def _tensors(
     smoothing: float = 0.0,
     Q: Array | None = None,
     true_Q: Array | None = None,
-) -> Case:
+) -> GradientCase:
     curvatures = (None if part is None else torch.from_numpy(part) for part in (Q, true_Q))
-    return Case(problem, torch.from_numpy(predicted), torch.from_numpy(true), smoothing, *curvatures)
+    return GradientCase(problem, torch.from_numpy(predicted), torch.from_numpy(true), smoothing, *curvatures)
 
 
-def _case(rng: np.random.Generator, problem: Problem, B: int, smoothing: float = 0.0, cost: float = 1.0) -> Case:
+def _case(rng: Rng, problem: Problem, B: int, smoothing: float = 0.0, cost: float = 1.0) -> GradientCase:
     """Costs of size ``cost``, predicted with an error of half their size."""
     true = cost * rng.normal(size=(B, problem.n))
     return _tensors(problem, true + 0.5 * cost * rng.normal(size=true.shape), true, smoothing)
 
 
 def _changed(
-    rng: np.random.Generator, share: float, sizes: Sequence[tuple[int, int]], change: Callable[[Fields, int], None]
-) -> Iterator[Case]:
+    rng: Rng, share: float, sizes: Sequence[tuple[int, int]], change: Callable[[Fields, int], None]
+) -> Iterator[GradientCase]:
     """Polytopes of each size (n, count) that ``change`` rewrites: half with curvature, half smoothed."""
     for n, count in sizes:
         for curved in (True, False):
@@ -254,7 +255,7 @@ def _changed(
             yield _case(rng, Problem(**curvature, **fields), B, smoothing=0.0 if curved else 0.5)
 
 
-def _polytope(rng: np.random.Generator, inside: Array) -> Fields:
+def _polytope(rng: Rng, inside: Array) -> Fields:
     """n/4 equalities, n inequalities and bounds around the point ``inside``, (n,) or (B, n)."""
     n = inside.shape[-1]
     return polytope(rng, inside, n // 4, n, room=0.5 * np.sqrt(n))

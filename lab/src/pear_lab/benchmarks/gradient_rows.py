@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pear_lab.benchmarks.evaluation import EXACT
-from pear_lab.benchmarks.ours import LAYER, ONE_CORE
-from pear_lab.benchmarks.plot import Series
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.exact_gradients import EXACT
+from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE
 from pear_lab.benchmarks.structures import STRUCTURES
-from pear_lab.benchmarks.table import Table, error, number, profiles, share
+from pear_lab.benchmarks.text_table import Table, error, number, profiles, share
 
 PORTFOLIO = STRUCTURES[0].name
 _ORDER = {structure.name: place for place, structure in enumerate(STRUCTURES)}
@@ -22,7 +22,7 @@ class GradientRow:
     """One side at one point.
 
     Attributes:
-        who: one of ``Ours.steps``, or a peer's title.
+        who: one of ``OurSteps.steps``, or a peer's title.
         ours: whether it is this package.
         n, batch: the point.
         seconds: the fastest measurement; median_seconds: the median one. For the whole batch.

@@ -20,9 +20,9 @@ from pear.errors import MissingExtraError
 from pear.solvers.binary.plan import forget
 from pear.solvers.registry import get
 from pear.tasks import Knapsack, random_knapsack
-from pear_lab.benchmarks.plot import Series
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.table import Table, number
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.text_table import Table, number
 
 GOALS = {"ratio": 5.0, "difference": 1e-9}
 """The least ratio and the largest difference that a row may show."""

@@ -24,10 +24,10 @@ from pear.tasks import shortest_path
 from pear.train import FitConfig, fit, shuffled
 from pear.train.samples import ParquetSamples
 from pear.train.samples.stream import FromStream
-from pear_lab.benchmarks.plot import Series
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.process_memory import resident
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.table import Table
+from pear_lab.benchmarks.text_table import Table
 
 MIB = 2**20
 FEATURES, DEGREE, NOISE = 5, 4, 0.5
@@ -124,7 +124,7 @@ def _train(settings: StreamSettings, who: str, train: Any, count: int, epochs: i
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, task.problem.n))
-    marks = Marks(count * epochs)
+    marks = ProgressMarks(count * epochs)
     model.register_forward_hook(marks.hook)
     config = FitConfig(max_epochs=epochs, check_every=epochs, batch_size=settings.batch_size, start="standardised")
     loss = PEARLoss(task.problem)
@@ -162,7 +162,7 @@ class WithoutKeys(nn.Module):
         return value
 
 
-class Marks:
+class ProgressMarks:
     """Looks at the clock and the memory while a model is trained.
 
     Args:

@@ -19,9 +19,9 @@ from pear.problem import Problem
 from pear.tasks import Knapsack, ShortestPath, Split
 from pear.train import Progress
 from pear_lab.benchmarks import plain_loop
-from pear_lab.benchmarks.plot import Series
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.table import Table, number, profiles, share
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.text_table import Table, number, profiles, share
 from pear_lab.experiments.plan import expand
 from pear_lab.experiments.protocols.lp import make_run_loss, make_split, make_task, paper_model, train
 from pear_lab.experiments.specs import Run, Selection
@@ -130,7 +130,7 @@ def _sides(
     settings: TrainingSettings, name: str, one: Run, peers: Sequence[tuple[Peer, Path]], callbacks: Callbacks
 ) -> Iterator[TrainingRow]:
     task = make_task(one)
-    training = _Training(name, one, task, make_split(one, task))
+    training = _TrainingSides(name, one, task, make_split(one, task))
     limit = one.settings["max_epochs"]
 
     def at(who: str) -> Callable[[int], None]:
@@ -151,7 +151,7 @@ def _sides(
 
 
 @dataclass(frozen=True)
-class _Training:
+class _TrainingSides:
     """One run, which every side trains from the same samples and first weights.
 
     Attributes:
@@ -245,7 +245,7 @@ class _Training:
 
 
 @dataclass(frozen=True)
-class Summary:
+class TrainingSummary:
     """All seeds of one side on one task.
 
     Attributes:
@@ -273,7 +273,7 @@ class Summary:
     reuse_rate: float | None
 
 
-def summarize(rows: Sequence[TrainingRow]) -> list[Summary]:
+def summarize(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
     """One line for every side of every task, over the seeds measured so far."""
     return [_summary(own, rows) for own in _groups(rows).values()]
 
@@ -286,14 +286,14 @@ def _groups(rows: Sequence[TrainingRow]) -> dict[tuple[str, str], list[TrainingR
     return found
 
 
-def _summary(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> Summary:
+def _summary(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> TrainingSummary:
     base = {row.seed: row for row in rows if row.who == PEAR and row.task == own[0].task}
     pairs = [(row, base[row.seed]) for row in own if row.seed in base]
     runs = [row.seconds / ours.seconds for row, ours in pairs if row.seconds and ours.seconds]
     regrets = [row.regret for row in own]
     reuse = [row.reuse_rate for row in own if row.reuse_rate is not None]
     whole = [row.seconds for row in own if row.seconds is not None]
-    return Summary(
+    return TrainingSummary(
         task=own[0].task,
         who=own[0].who,
         seeds=len(own),
@@ -325,7 +325,7 @@ def tables(rows: list[TrainingRow]) -> list[Table]:
     return [table, profiles(title, ("task", "who"), means, left=2)] if means else [table]
 
 
-def _cells(one: Summary, full: bool) -> tuple[str, ...]:
+def _cells(one: TrainingSummary, full: bool) -> tuple[str, ...]:
     spread = "" if np.isnan(one.regret_std) else f" ± {100 * one.regret_std:.2f}"
     epoch = (number(1e3 * one.epoch_seconds), number(one.ratio))
     run = (number(one.seconds), number(one.run_ratio)) if full else ()

@@ -22,12 +22,12 @@ from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.solvers.threads import count as core_count
 from pear.train import FitConfig, fit
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.clock import threads
-from pear_lab.benchmarks.plot import Series
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.streams import Marks, WithoutKeys
+from pear_lab.benchmarks.streams import ProgressMarks, WithoutKeys
 from pear_lab.benchmarks.structures import STRUCTURES, Structure, choose_structures
-from pear_lab.benchmarks.table import Table, number
+from pear_lab.benchmarks.text_table import Table, number
 
 HIDDEN = 64
 """Width of the forecaster."""
@@ -189,7 +189,7 @@ def job(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[str, Any
 
 def _one(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str, Any]:
     """What is measured of a structure; all ranks take part."""
-    data, alone, busy, together = Training(settings, structure), [0.0], [0.0], [0.0]
+    data, alone, busy, together = WorkerTraining(settings, structure), [0.0], [0.0], [0.0]
     for _ in range(settings.rounds):
         if rank == 0:
             alone.append(data.rate(1))
@@ -206,7 +206,7 @@ def _one(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str,
     return {**network, **rates, "parameters": data.parameters}
 
 
-class Training:
+class WorkerTraining:
     """Samples of a structure in memory, and the training on them; a forecast is made from costs with an error."""
 
     def __init__(self, settings: WorkerSettings, structure: Structure) -> None:
@@ -227,7 +227,7 @@ class Training:
         size, steps = self.settings.batch_size * workers, self.settings.steps + 1
         features, costs = (part[: size * steps] for part in self.samples)
         model, loss = self._model(), WithoutKeys(PEARLoss(self.problem, smoothing=self.smoothing))
-        marks = Marks(self.settings.batch_size * steps, every=1)
+        marks = ProgressMarks(self.settings.batch_size * steps, every=1)
         model.register_forward_hook(marks.hook)
         config = FitConfig(max_epochs=1, batch_size=size, start="standardised", data_parallel=workers > 1)
         fit(model, loss, (features, costs), (features[:8], costs[:8]), lambda *_: 0.0, config)

@@ -13,12 +13,12 @@ from pear.cli.console import err, out
 from pear.cli.options import words
 from pear.cli.output import writable_folder, write_json
 from pear.solvers.threads import count as core_count
-from pear_lab.benchmarks.table import Table
+from pear_lab.benchmarks.text_table import Table
 from pear_lab.cli.bench.session import INTERRUPTED, print_table
 
 if TYPE_CHECKING:
+    from pear_lab.stress.fuzz import FuzzResult, Tally
     from pear_lab.stress.kill import KillCounts
-    from pear_lab.stress.runner import FuzzResult, Tally
     from pear_lab.stress.soak import SoakResult
 
 app = typer.Typer(no_args_is_help=True, help="Try to break this installation.")
@@ -55,7 +55,7 @@ def fuzz(
     ),
 ) -> None:
     """Solve random problems and judge every answer independently; exit code 1 where a goal is missed."""
-    from pear_lab.stress import runner  # only this command needs it
+    from pear_lab.stress import fuzz as runner  # only this command needs it
 
     writable_folder(to)
     names = None if families is None else words(families)

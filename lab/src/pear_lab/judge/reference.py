@@ -17,7 +17,7 @@ from pear.errors import MissingExtraError, PearError
 from pear_lab.judge.extended import Wide, wide
 from pear_lab.judge.kkt import Multipliers, Residuals, Units, residuals
 from pear_lab.judge.program import Array, Program
-from pear_lab.judge.tangent import Tangent, tangent, tangent_space
+from pear_lab.judge.tangent_space import Tangent, tangent, tangent_space
 
 BELIEVED = 1e-11
 """Relative residual up to which a reference is taken for the solution."""

@@ -17,9 +17,7 @@ from pear.errors import NotUniqueError, PearError
 from pear.losses import PEARLoss, regret_gradient
 from pear.optimality.point import Status
 from pear.problem import Problem
-from pear_lab.judge.program import Array
-from pear_lab.judge.tangent import Tangent
-from pear_lab.judge.verdict import (
+from pear_lab.judge.judge_answer import (
     SLOPE,
     Answer,
     Verdict,
@@ -31,6 +29,8 @@ from pear_lab.judge.verdict import (
     wrong_reference,
     wrong_regret,
 )
+from pear_lab.judge.program import Array
+from pear_lab.judge.tangent_space import Tangent
 from pear_lab.stress.case import Case
 
 SLOW = 50.0

@@ -22,11 +22,11 @@ from pear.tasks import shortest_path
 from pear.train import FitConfig, fit
 from pear_lab.benchmarks.process_memory import resident
 from pear_lab.benchmarks.random_programs import Fields, Rng
+from pear_lab.judge.judge_answer import Answer, differs, judge, tangent_of, wrong_gradient
 from pear_lab.judge.program import DIMENSIONS
-from pear_lab.judge.verdict import Answer, differs, judge, tangent_of, wrong_gradient
 from pear_lab.stress.case import Case
 from pear_lab.stress.examine import answers
-from pear_lab.stress.parts import Recipe, around_a_point
+from pear_lab.stress.recipe_parts import Recipe, around_a_point
 
 GROWTH = 0.01
 """Share by which resident memory may grow after the first tenth of the steps."""
@@ -44,7 +44,7 @@ _JUDGED = 100  # steps between two judgements
 
 
 @dataclass(frozen=True)
-class Structure:
+class SoakProblem:
     """What is trained on.
 
     Attributes:
@@ -155,15 +155,15 @@ def _infeasible(rng: Rng) -> Fields:
 
 
 STRUCTURES = (
-    Structure("paths", _paths),
-    Structure("paths, in compiled epochs", _paths, epochs=True),
-    Structure("assignments", _assignment),
-    Structure("assignments without ids", _assignment, keyed=False),
-    Structure("assignments, interior point", _assignment, solver="pear"),
-    Structure("repeated rows", _repeated, sense="max"),
-    Structure("many rows through a vertex", _vertices),
-    Structure("curvature of low rank", _curved),
-    Structure("some samples infeasible", _infeasible, sense="max"),
+    SoakProblem("paths", _paths),
+    SoakProblem("paths, in compiled epochs", _paths, epochs=True),
+    SoakProblem("assignments", _assignment),
+    SoakProblem("assignments without ids", _assignment, keyed=False),
+    SoakProblem("assignments, interior point", _assignment, solver="pear"),
+    SoakProblem("repeated rows", _repeated, sense="max"),
+    SoakProblem("many rows through a vertex", _vertices),
+    SoakProblem("curvature of low rank", _curved),
+    SoakProblem("some samples infeasible", _infeasible, sense="max"),
 )
 
 
@@ -182,7 +182,7 @@ def soak_all(
 
 
 def soak(
-    structure: Structure, steps: int, seed: int = 0, show: Callable[[int], None] = lambda steps: None
+    structure: SoakProblem, steps: int, seed: int = 0, show: Callable[[int], None] = lambda steps: None
 ) -> SoakResult:
     """Train for so many steps, and watch.
 
@@ -194,15 +194,15 @@ def soak(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # failed samples are part of it
-        training = _Training(structure, steps, seed, show)
+        training = SoakTraining(structure, steps, seed, show)
         training.by_epochs() if structure.epochs else training.by_steps()
     return training.found
 
 
-class _Training:
+class SoakTraining:
     """One training, and what is noted of it."""
 
-    def __init__(self, structure: Structure, steps: int, seed: int, show: Callable[[int], None]) -> None:
+    def __init__(self, structure: SoakProblem, steps: int, seed: int, show: Callable[[int], None]) -> None:
         self.structure, self.steps, self.show = structure, steps, show
         self.rng = np.random.default_rng(seed)
         self.fields: Fields = structure.draw(self.rng)

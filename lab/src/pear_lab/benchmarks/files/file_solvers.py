@@ -21,7 +21,7 @@ from pear.optimality.point import Status
 from pear.problem import Problem
 from pear.problem.importers import Model, read
 from pear.solvers.registry import get
-from pear_lab.benchmarks.files.model_file import read_model_file
+from pear_lab.benchmarks.files.file_arrays import read_model_file
 from pear_lab.judge.accuracy import SolverAnswer
 from pear_lab.judge.program import Program
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from pear.errors import DataError, PearError, ProblemError
 from pear.problem.importers import IMPORTERS, is_model
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.files.file_arrays import ModelFile, read_model_file
 from pear_lab.benchmarks.files.file_solvers import check_solver, is_ours
-from pear_lab.benchmarks.files.model_file import ModelFile, read_model_file
 from pear_lab.benchmarks.files.solver_process import SolverProcess
 from pear_lab.benchmarks.files.write_models import write_once
-from pear_lab.benchmarks.hard import hard_instances
-from pear_lab.benchmarks.plot import Series
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.table import Table, error, number
+from pear_lab.benchmarks.hard_models import hard_instances
+from pear_lab.benchmarks.text_table import Table, error, number
 from pear_lab.judge.accuracy import RIGHT, VERDICTS, Accuracy, SolverAnswer, compare, verdict
 from pear_lab.judge.certificates import Proof, is_indefinite, proves_infeasible, proves_unbounded
 from pear_lab.judge.program import Program
@@ -173,7 +173,7 @@ def _row(
 def tables(rows: list[FileRow]) -> list[Table]:
     """What every solver says of each file, what was recomputed, and how often each solver is right."""
     answers = Table(
-        "Answers; residual: the largest of those below; ratio: to the fastest other that is right",
+        "ExactGradients; residual: the largest of those below; ratio: to the fastest other that is right",
         ("file", "solver", "status", "verdict", "residual", "s", "ratio"),
         left=4,
     )

@@ -1,4 +1,4 @@
-"""Instances as files: ``.mat`` in OSQP's form, and MPS by HiGHS."""
+"""GradientBatch as files: ``.mat`` in OSQP's form, and MPS by HiGHS."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from scipy.io import savemat
 
 from pear.errors import DataError
+from pear_lab.benchmarks.files.file_arrays import split_bounds
 from pear_lab.benchmarks.files.file_solvers import highs_model
-from pear_lab.benchmarks.files.model_file import split_bounds
 
 
 def write_mat(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any = None) -> Path:  # noqa: E741

@@ -5,10 +5,10 @@ from __future__ import annotations
 import typer
 
 from pear_lab.benchmarks import epoch, files, gradient, integers, memory, scaling, streams, training, workers
-from pear_lab.cli.bench import exactness
+from pear_lab.cli.bench.exactness_command import exactness
 from pear_lab.cli.bench.session import benchmark_command
 
 app = typer.Typer(no_args_is_help=True, help="Measure this installation.")
-app.command("exactness")(exactness.exactness)
+app.command("exactness")(exactness)
 for _benchmark in (gradient, training, integers, scaling, memory, epoch, files, streams, workers):
     app.command(_benchmark.__name__.rpartition(".")[2])(benchmark_command(_benchmark))

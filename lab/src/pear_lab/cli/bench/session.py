@@ -19,11 +19,11 @@ from pear.cli.console import err, out
 from pear.cli.options import words
 from pear.cli.output import writable_folder
 from pear.errors import PearError
-from pear_lab.benchmarks import plot
-from pear_lab.benchmarks import table as plain
+from pear_lab.benchmarks import bench_plot as plot
+from pear_lab.benchmarks import text_table as plain
+from pear_lab.benchmarks.bench_record import Record
+from pear_lab.benchmarks.bench_settings import Callbacks, Settings
 from pear_lab.benchmarks.clock import threads
-from pear_lab.benchmarks.record import Record
-from pear_lab.benchmarks.settings import Callbacks, Settings
 from pear_lab.cli.dataclass_options import command, numbers, parameter, parameters
 from pear_lab.peers import Peer, PeerError, choose, interpreter
 
@@ -84,7 +84,7 @@ def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
     """The command of a benchmark: an option for every field of its settings, and those that all benchmarks share.
 
     Args:
-        benchmark: as ``pear_lab.benchmarks.settings`` describes.
+        benchmark: as ``pear_lab.benchmarks.bench_settings`` describes.
     """
     name = benchmark.__name__.rpartition(".")[2]
     peers = getattr(benchmark, "PEERS", None)

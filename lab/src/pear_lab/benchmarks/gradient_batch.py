@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pear_lab.benchmarks.evaluation import Answers, swap
+from pear_lab.benchmarks.exact_gradients import ExactGradients, swap
 from pear_lab.benchmarks.structures import Structure
 from pear_lab.judge.program import DIMENSIONS, Array, programs
 from pear_lab.judge.reference import reference
@@ -16,7 +16,7 @@ MOVE = 0.01
 """How far costs move between two visits of a sample, relative to themselves."""
 
 
-class Instances:
+class GradientBatch:
     """Programs of n variables of one structure; smaller batches are the start of larger ones.
 
     Args:
@@ -94,9 +94,9 @@ class Instances:
         """Whether every sample has a field of its own."""
         return np.ndim(self.fields.get(name, 0.0)) > DIMENSIONS[name]
 
-    def _ask(self, cost: Array) -> Answers:
+    def _ask(self, cost: Array) -> ExactGradients:
         found = [reference(program, "auto") for program in programs(self.part(len(cost)), cost, self.smoothing)]
-        return Answers.of(found, cost - self.true[: len(cost)])
+        return ExactGradients.of(found, cost - self.true[: len(cost)])
 
     def _put_first(self, i: int) -> None:
         """Exchange the first sample with sample ``i``."""

@@ -12,14 +12,14 @@ from torch import Tensor
 from pear.losses import DecisionLayer, PEARLoss
 from pear.problem import Problem
 from pear_lab.benchmarks.clock import Step, gradient_at, synchronize
-from pear_lab.benchmarks.evaluation import Answers
-from pear_lab.benchmarks.instances import Instances
+from pear_lab.benchmarks.exact_gradients import ExactGradients
+from pear_lab.benchmarks.gradient_batch import GradientBatch
 
 _UNTIL_REPLAYED = 3  # calls: one that runs step by step, one that captures, one that replays
 LAYER, WARM, ONE_CORE = "pear layer", "pear warm", "pear layer, one CPU core"
 
 
-class Ours:
+class OurSteps:
     """Our rows at one point. Problems and losses are made anew before every measurement: there is no warm start.
 
     Args:
@@ -32,7 +32,7 @@ class Ours:
             ``DecisionLayer`` and the true objective, "pear warm" is ``PEARLoss`` at a second visit of every sample.
     """
 
-    def __init__(self, instances: Instances, batch: int, device: str) -> None:
+    def __init__(self, instances: GradientBatch, batch: int, device: str) -> None:
         self.instances, self.device = instances, device
         parts = (part[:batch] for part in (instances.cost, instances.true, instances.moved))
         self.cost, self.true, self.moved = (torch.from_numpy(part).to(device) for part in parts)
@@ -43,7 +43,7 @@ class Ours:
         if instances.structure.warm:
             self.steps[WARM] = self._warm
 
-    def answers(self, who: str) -> Answers:
+    def answers(self, who: str) -> ExactGradients:
         """The exact gradients at the costs of the row."""
         moved = self.instances.moved_answers
         return moved if who == WARM and moved is not None else self.instances.answers
@@ -54,21 +54,25 @@ class Ours:
         return last.reuse_rate if who == WARM and last is not None else None
 
     def profile(self, who: str) -> dict[str, float]:
-        """Seconds of one more measurement by what they were spent on: what the loss counts, the rest, what came before.
+        """Seconds of one more measurement: what the loss counts itself, the rest, and the set-up before it.
 
-        Nothing for a row without a loss.
+        Empty for a row without a loss.
         """
         wait, self.loss = synchronize(self.device), None
         began = time.perf_counter()
         step = self.steps[who]()
         wait()
-        before = time.perf_counter() - began
-        return {**_spent(loss, step, wait), "set-up, not timed": before} if (loss := self._profiled()) else {}
+        start = time.perf_counter()
+        if (loss := self._last_loss()) is None:
+            return {}
+        before = dict(loss.seconds)
+        step()
+        wait()
+        total = time.perf_counter() - start
+        parts = {name: value - before.get(name, 0.0) for name, value in loss.seconds.items()}
+        return {**parts, "rest": max(0.0, total - sum(parts.values())), "set-up, not timed": start - began}
 
-    def _profiled(self) -> PEARLoss | None:
-        """The loss of the row, told to take its time apart."""
-        if self.loss is not None:
-            self.loss.profile = True
+    def _last_loss(self) -> PEARLoss | None:
         return self.loss
 
     def _make_loss(self) -> PEARLoss:
@@ -105,15 +109,6 @@ class Ours:
 
         self._prepare(true_objective)
         return lambda: _backward(self.cost, true_objective)
-
-
-def _spent(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:
-    start, before = time.perf_counter(), dict(loss.seconds)
-    step()
-    wait()
-    total = time.perf_counter() - start
-    parts = {name: value - before.get(name, 0.0) for name, value in loss.seconds.items()}
-    return {**parts, "rest": max(0.0, total - sum(parts.values()))}
 
 
 def _backward(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ EXACT = 1e-6
 _ZERO = 1e-9
 
 
-class Errors(NamedTuple):
+class ErrorSummary(NamedTuple):
     """Relative errors of the gradients of a batch.
 
     Attributes:
@@ -36,19 +36,19 @@ class Errors(NamedTuple):
         return self.largest <= EXACT
 
 
-def summarize(errors: Array) -> Errors:
+def summarize(errors: Array) -> ErrorSummary:
     """Median, 90 % quantile and largest of relative errors (k,).
 
     Example:
         >>> import numpy as np
         >>> summarize(np.array([1.0, 3.0, 2.0]))
-        Errors(median=2.0, q90=2.8, largest=3.0, compared=3)
+        ErrorSummary(median=2.0, q90=2.8, largest=3.0, compared=3)
     """
     if not len(errors):
-        return Errors(math.nan, math.nan, math.nan, 0)
+        return ErrorSummary(math.nan, math.nan, math.nan, 0)
     values = np.sort(np.where(np.isnan(errors), np.inf, errors))
     median, q90 = (_quantile(values, share) for share in (0.5, 0.9))
-    return Errors(median, q90, float(values[-1]), len(values))
+    return ErrorSummary(median, q90, float(values[-1]), len(values))
 
 
 def _quantile(values: Array, share: float) -> float:
@@ -59,7 +59,7 @@ def _quantile(values: Array, share: float) -> float:
 
 
 @dataclass(frozen=True)
-class Answers:
+class ExactGradients:
     """What the reference says of the decisions and gradients of a batch.
 
     Attributes:
@@ -76,7 +76,7 @@ class Answers:
     scale: Array
 
     @classmethod
-    def of(cls, references: Sequence[Reference], errors: Array) -> Answers:
+    def of(cls, references: Sequence[Reference], errors: Array) -> ExactGradients:
         """From references and the errors e (k, n) of the predicted gradients of the objective."""
         pairs = list(zip(references, errors, strict=True))
         gradient = np.stack([r.project(e) for r, e in pairs])
@@ -97,12 +97,12 @@ class Answers:
         first = slice(len(gradient))
         return np.asarray(np.linalg.norm(gradient - self.gradient[first], axis=1) / self.scale[first])
 
-    def errors(self, gradient: Array) -> Errors:
+    def errors(self, gradient: Array) -> ErrorSummary:
         """Those of gradients (B, n), over the first samples that are comparable."""
         first = gradient[: len(self.gradient)]
         return summarize(self.relative(first)[self.comparable[: len(first)]])
 
-    def decision_errors(self, decision: Array) -> Errors:
+    def decision_errors(self, decision: Array) -> ErrorSummary:
         """Relative 2-norms of the errors of decisions (B, n), over the same samples."""
         first = decision[: len(self.decision)]
         exact, compared = self.decision[: len(first)], self.comparable[: len(first)]

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pear_lab.benchmarks.table import Table
+from pear_lab.benchmarks.text_table import Table
 from pear_lab.experiments.execute import machine, versions
 
 _PACKAGES = ("torch", "numpy", "scipy", "numba", "osqp", "highspy", "qpsolvers", "piqp", "clarabel", "daqp")

@@ -15,7 +15,7 @@ from pear_lab.judge.extended import Wide, factor, wide
 from pear_lab.judge.integer_programs import judge_choice
 from pear_lab.judge.kkt import TOLERANCE, Multipliers, Residuals, Units, judge_point, objective
 from pear_lab.judge.program import Array, Program
-from pear_lab.judge.tangent import Tangent, tangent
+from pear_lab.judge.tangent_space import Tangent, tangent
 
 VALUE = 1e-9
 """Largest error of a reported objective, relative to its terms."""
