@@ -193,8 +193,8 @@ def print_table(table: plain.Table) -> None:
     """Print a table on the terminal, under its title."""
     shown = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
     for i, heading in enumerate(table.headings):
-        words = i < table.left
-        shown.add_column(heading, justify="left" if words else "right", no_wrap=words, overflow="fold")
+        # in a narrow terminal words are broken before numbers are, and the first column stays whole
+        shown.add_column(heading, justify="left" if i < table.left else "right", no_wrap=i == 0, overflow="fold")
     for row in table.rows:
         shown.add_row(*map(Text, row))
     out.print(Text(f"\n{table.title}", style="bold"))
