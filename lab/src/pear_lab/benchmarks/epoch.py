@@ -52,7 +52,7 @@ SETTINGS = EpochSettings
 
 @dataclass(frozen=True)
 class EpochRow:
-    """One side.
+    """The times of one side.
 
     Attributes:
         who: the side.
@@ -138,7 +138,7 @@ def _fastest(settings: EpochSettings, fresh: Callable[[], Step]) -> tuple[dict[s
 
 
 def _fresh(method: str, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...], warm: bool) -> Step:
-    """A new loss before every measurement; a warm one has seen every window once, under another forecast."""
+    """Make a new loss for a measurement. With ``warm`` it has decided every window once, for another forecast."""
     loss = market_loss(method, task)
     if warm:
         _decide(loss, [1.02 * days for days in predicted], true)
@@ -165,7 +165,7 @@ def _forecast(model: Forecaster, known: tuple[Tensor, ...], true: tuple[Tensor, 
 
 
 def _error(found: Any, exact: Any) -> float:
-    """The largest relative error of a window's gradient, over the windows whose own is not zero."""
+    """The largest relative error of a window's gradient, over the windows whose exact gradient is not zero."""
     a, b = (np.concatenate([np.asarray(part).reshape(len(part), -1) for part in parts]) for parts in (found, exact))
     size = np.linalg.norm(b, axis=1)
     there = size > 0

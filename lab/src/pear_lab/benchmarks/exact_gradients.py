@@ -32,7 +32,7 @@ class ErrorSummary(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """True where even the largest is small."""
+        """True where even the largest error is small."""
         return self.largest <= EXACT
 
 
@@ -52,7 +52,7 @@ def summarize(errors: Array) -> ErrorSummary:
 
 
 def _quantile(values: Array, share: float) -> float:
-    """Between the two nearest of sorted values; towards infinity there is nothing in between."""
+    """The quantile of sorted values by linear interpolation; infinite where the upper neighbour is."""
     place = share * (len(values) - 1)
     low, high = float(values[math.floor(place)]), float(values[math.ceil(place)])
     return low + (place - math.floor(place)) * (high - low) if math.isfinite(high) else high
@@ -60,7 +60,7 @@ def _quantile(values: Array, share: float) -> float:
 
 @dataclass(frozen=True)
 class ExactGradients:
-    """What the reference says of the decisions and gradients of a batch.
+    """Exact decisions and gradients of a batch, from reference solutions.
 
     Attributes:
         decision: (k, n) exact decisions.
@@ -77,7 +77,7 @@ class ExactGradients:
 
     @classmethod
     def of(cls, references: Sequence[Reference], errors: Array) -> ExactGradients:
-        """From references and the errors e (k, n) of the predicted gradients of the objective."""
+        """Project the errors e (k, n) of the predicted objective gradients at the reference solutions."""
         pairs = list(zip(references, errors, strict=True))
         gradient = np.stack([r.project(e) for r, e in pairs])
         whole = np.asarray([np.linalg.norm(np.linalg.solve(r.program.H, e)) for r, e in pairs])
@@ -98,7 +98,7 @@ class ExactGradients:
         return np.asarray(np.linalg.norm(gradient - self.gradient[first], axis=1) / self.scale[first])
 
     def errors(self, gradient: Array) -> ErrorSummary:
-        """Those of gradients (B, n), over the first samples that are comparable."""
+        """Errors of gradients (B, n), over the first samples that are comparable."""
         first = gradient[: len(self.gradient)]
         return summarize(self.relative(first)[self.comparable[: len(first)]])
 

@@ -46,7 +46,7 @@ _ACROSS = 1e-3
 
 @dataclass(frozen=True)
 class ExactnessRow:
-    """What one back end does on one family.
+    """The largest errors of one back end on one family.
 
     Attributes:
         solver, family: their names.
@@ -125,7 +125,7 @@ def tables(rows: list[ExactnessRow]) -> list[Table]:
 
 
 class _Exam:
-    """A batch of problems with the reference's answers, found once for all back ends that may share them."""
+    """A batch of problems with reference solutions, which back ends share."""
 
     def __init__(self, case: GradientCase, rng: np.random.Generator) -> None:
         self.case = case
@@ -137,7 +137,7 @@ class _Exam:
         self._known: dict[tuple[str, ...], tuple[ExactGradients, Array]] = {}
 
     def answers(self, tested: str) -> tuple[ExactGradients, Array]:
-        """The answers by solvers other than ``tested``, and steps for differences.
+        """Exact gradients by solvers other than ``tested``, and steps for finite differences.
 
         Steps (B, DIRECTIONS) are such that no constraint becomes tight or loose; NaN where that is too short.
         """
@@ -246,7 +246,7 @@ def _fd_errors(exam: _Exam, answers: ExactGradients, gradient: Array, difference
 
 
 def _largest(parts: list[Array]) -> float:
-    """The largest of all errors, one that is not a number being infinite; NaN where there are none."""
+    """The largest of all errors. An error that is NaN counts as infinite; without any error the result is NaN."""
     values = np.concatenate(parts)
     return float(np.where(np.isnan(values), np.inf, values).max()) if len(values) else math.nan
 

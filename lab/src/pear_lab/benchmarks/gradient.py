@@ -75,7 +75,7 @@ class GradientSettings(Settings):
         check_device(self.device)
 
     def grid(self) -> tuple[list[Point], list[str]]:
-        """The points, and what is left out."""
+        """The points to measure, and notes on those that are left out."""
         points, left_out = [], []
         for structure, sizes, batches in self._asked():
             for n in sorted(set(sizes)):
@@ -88,7 +88,7 @@ class GradientSettings(Settings):
         return points, left_out
 
     def _asked(self) -> Iterator[tuple[Structure, tuple[int, ...], tuple[int, ...]]]:
-        """Structures with sizes and batches."""
+        """The structures to measure, each with its sizes and batches."""
         if self.structures is None:
             yield STRUCTURES[0], self.sizes or SIZES, self.batches or BATCHES[self.device]
             return
@@ -121,7 +121,7 @@ def run(settings: GradientSettings, callbacks: Callbacks, peers: Sequence[tuple[
 
 
 class _TimeLimits:
-    """Leaves out what would take too long, going by the smaller batch before, and says so."""
+    """Predicts from the smaller batch before whether a side would take too long, and notes what is left out."""
 
     def __init__(self, where: str, limit: float, on_note: Callable[[str], None]) -> None:
         self.where, self.limit, self.on_note = where, limit, on_note
@@ -147,7 +147,7 @@ def _left_out(where: str, batch: int, why: str) -> str:
 
 
 class _Sides:
-    """Every side at one point."""
+    """Measures every side at one point."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class _Sides:
                 self.forecasts.on_note(f"{peer.title}: {where} left out: {error}")
 
     def _may(self, who: str) -> bool:
-        """Whether a side is measured here; says so if it is."""
+        """Whether a side is measured here; shows its name if it is."""
         if not self.forecasts.allows(who, self.batch):
             return False
         self._say(f"{self.forecasts.where}, batch of {self.batch:,}: {who}")
@@ -214,7 +214,7 @@ class _Sides:
 
 
 def _checked(arrays: dict[str, Any], shape: tuple[int, ...], peer: Peer) -> Any:
-    """What a peer computed, if it has the right shape."""
+    """Check the shape of a peer's result, and return it."""
     found = arrays.get(peer.measures)
     if found is None or found.shape != shape:
         came = None if found is None else found.shape

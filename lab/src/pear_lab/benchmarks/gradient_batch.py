@@ -1,4 +1,4 @@
-"""The programs of one structure, the exact gradients of the first of them, and what each side of the bench is given."""
+"""The programs of one structure for all sides of the gradient benchmark, with the exact gradients of some of them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class GradientBatch:
         return {name: value[:batch] if self._is_own(name) else value for name, value in self.fields.items()}
 
     def tensors(self, batch: int, device: str) -> dict[str, Any]:
-        """The same as tensors on a device; a number stays one."""
+        """The fields of the first ``batch`` samples as tensors on a device; scalars stay numbers."""
         return {
             name: value if isinstance(value, float) else torch.from_numpy(value).to(device)
             for name, value in self.part(batch).items()
@@ -77,7 +77,7 @@ class GradientBatch:
         return np.asarray(Q + self.smoothing * np.eye(self.n) if self.smoothing else Q)
 
     def data(self, batch: int) -> dict[str, Array]:
-        """What a peer is given: every field, absent ones empty or infinite; the rows of A are independent."""
+        """The arrays for a peer: absent fields are empty or infinite, and redundant rows of A are left out."""
         n, part = self.n, self.part(batch)
         A, b = part.get("A", np.zeros((0, n))), part.get("b", np.zeros(0))
         kept = b.shape[-1] - self.redundant
@@ -91,7 +91,7 @@ class GradientBatch:
         return {"Q": self.curvature(batch), **rows, **limits, **costs}
 
     def _is_own(self, name: str) -> bool:
-        """Whether every sample has a field of its own."""
+        """Whether each sample has its own value of a field."""
         return np.ndim(self.fields.get(name, 0.0)) > DIMENSIONS[name]
 
     def _ask(self, cost: Array) -> ExactGradients:

@@ -43,7 +43,7 @@ class HardModel(NamedTuple):
 
 
 class _BareModel(NamedTuple):
-    """Rows and columns before units, ties and curvature: A (k, n), which rows are equalities, a feasible point."""
+    """A model before units, ties and curvature are added: A (k, n), a mask of its equalities, a feasible point."""
 
     A: sparse.csr_array
     equal: NDArray[np.bool_]
@@ -113,7 +113,7 @@ def _instance(kind: Callable[..., _BareModel], size: tuple[int, ...], curvature:
 
 
 def _with_copies(model: _BareModel, rng: Rng) -> _BareModel:
-    """Some rows once more, in other units, and sums of equalities: nothing new, and no full rank."""
+    """Repeat some rows in other units and add sums of equalities, so that the rows are rank deficient."""
     k = model.A.shape[0]
     again = rng.choice(k, max(2, k // 20), replace=False)
     equalities = np.flatnonzero(model.equal)
@@ -137,7 +137,7 @@ def _curvature(rng: Rng, n: int, kind: str) -> sparse.csc_array:
 
 
 class _RowWriter:
-    """Rows that are written one after another."""
+    """Collects rows one after another into a sparse matrix."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, NDArray[np.int64], Array]] = []

@@ -54,7 +54,7 @@ LABELS = Labels("Integer programs", "row", "seconds")
 
 @dataclass(frozen=True)
 class IntegerRow:
-    """What both sides need for the same programs.
+    """The times of both sides for the same programs.
 
     Attributes:
         degree: how far the values are from linear: 8 is the paper's hardest, at 2 the forecasts are much alike.
@@ -78,7 +78,7 @@ class IntegerRow:
 
     @property
     def meets_goals(self) -> bool:
-        """True where it is fast enough and nothing differs."""
+        """True where our side is fast enough and the optimal values agree."""
         return self.ratio >= GOALS["ratio"] and self.difference <= GOALS["difference"]
 
 

@@ -37,7 +37,7 @@ class MemorySettings(Settings):
     seed: int = option(0, "Of the data.")
 
     def jobs(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """Name, words and options of every job; the import comes first."""
+        """Name, description and options of every job; the import comes first."""
         grid = {"side": self.grid, "batch": self.grid_batch, "seed": self.seed}
         portfolio = {"assets": self.assets, "batch": self.portfolio_batch, "seed": self.seed}
         return [
@@ -53,7 +53,7 @@ SETTINGS = MemorySettings
 
 @dataclass(frozen=True)
 class MemoryRow:
-    """One job.
+    """The memory and the time of one job.
 
     Attributes:
         job: in words.
@@ -69,7 +69,7 @@ class MemoryRow:
 
     @property
     def above_mib(self) -> float:
-        """What the job takes on top of the import."""
+        """Memory of the job on top of the import."""
         return self.peak_mib - self.import_mib
 
 
@@ -116,7 +116,7 @@ def measure(name: str, options: dict[str, Any], limit: float, cap: float | None 
 
 
 def _environment() -> dict[str, str]:
-    """One thread, and this very copy of the package."""
+    """Environment of the job: one thread, and this copy of the package."""
     source = str(Path(__file__).resolve().parents[2])
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
@@ -135,5 +135,5 @@ def tables(rows: list[MemoryRow]) -> list[Table]:
 
 
 def series(rows: list[MemoryRow]) -> list[Series]:
-    """One point a job: its memory over its time."""
+    """Memory over time, one point for each job."""
     return [Series(row.job, [row.seconds], [row.peak_mib], joined=False) for row in rows]

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the job that the command line names."""
     name, options = sys.argv[1], json.loads(sys.argv[2])
     cap = options.pop("cap", None)
     if cap is not None:

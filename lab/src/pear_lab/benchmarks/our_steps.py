@@ -1,4 +1,4 @@
-"""Our side of the gradient benchmark: what is measured, and what it was spent on."""
+"""Our side of the gradient benchmark: the steps that are timed, and how their time is spent."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OurSteps:
         return moved if who == WARM and moved is not None else self.instances.answers
 
     def reuse_rate(self, who: str) -> float | None:
-        """Of the last measurement; None for rows without warm starts."""
+        """Reuse rate of the last measurement; None for rows without warm starts."""
         last = None if self.loss is None else self.loss.last
         return last.reuse_rate if who == WARM and last is not None else None
 
@@ -83,7 +83,7 @@ class OurSteps:
         return loss
 
     def _prepare(self, value: Callable[[Tensor], Tensor]) -> None:
-        """What is made once is there before the clock starts.
+        """Do what is done once per problem before the clock starts.
 
         Where all samples share one problem, that is what depends on it alone. On a GPU it is the CUDA graph, too, which
         a training replays in every step; a peer's compiled code is not timed either.

@@ -1,4 +1,4 @@
-"""What a careful user writes without this library: the paper's training as a plain loop, one sample at a time.
+"""The paper's training as a careful user writes it without this library: a plain loop, one sample at a time.
 
 A baseline to be timed against, never a part of the product. Each sample: OSQP at a tolerance of 1e-4 (set up once, its
 cost updated), the active set by complementarity, the projection in numpy with a Schur complement and a ridge of 1e-8,
@@ -29,7 +29,7 @@ Metric = Callable[[Tensor, Tensor], float]
 
 @dataclass
 class PlainHistory:
-    """What a run leaves behind.
+    """Epochs, times and checks of a run.
 
     Attributes:
         epochs: trained.
@@ -97,7 +97,7 @@ class PlainProgram:
         return np.asarray(g + injection * np.linalg.norm(g) / size * normal if size > 0 else g)
 
     def gradient(self, predicted: Array, true: Array, injection: float, spent: dict[str, float]) -> Array:
-        """(B, n) one gradient after the other; the seconds are added to ``spent``."""
+        """(B, n) gradients, one sample after the other; the seconds are added to ``spent``."""
         gradients = np.empty_like(predicted)
         for i in range(len(predicted)):
             began = time.perf_counter()

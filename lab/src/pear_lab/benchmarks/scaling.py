@@ -61,7 +61,7 @@ SETTINGS = ScalingSettings
 
 @dataclass(frozen=True)
 class ScalingRow:
-    """One point.
+    """The time of one problem size.
 
     Attributes:
         family: "grid" or "sparse QP".
@@ -86,7 +86,7 @@ class ScalingRow:
 
     @property
     def line(self) -> str:
-        """What a figure and a fit call its points."""
+        """Name of the line that the point belongs to."""
         return self.family if self.solver == "auto" else f"{self.family}, {self.solver}"
 
 
@@ -187,12 +187,12 @@ def _sparse_rows(rng: Rng, m: int, n: int, spread: int) -> sp.csr_matrix:
 
 
 def exponents(rows: list[ScalingRow]) -> dict[str, float]:
-    """For every family and solver the exponent of processor time in n; NaN where there are less than two points."""
+    """The exponent of processor time in n for every family and solver; NaN where there are less than two points."""
     return {line: fitted_exponent(*points) for line, points in _lines(rows).items()}
 
 
 def _lines(rows: list[ScalingRow]) -> dict[str, tuple[list[float], list[float]]]:
-    """For every family and solver n and processor time of its points."""
+    """The points of every family and solver: n and processor time."""
     found: dict[str, tuple[list[float], list[float]]] = {}
     for row in rows:
         n, seconds = found.setdefault(row.line, ([], []))

@@ -60,7 +60,7 @@ SETTINGS = StreamSettings
 
 @dataclass(frozen=True)
 class StreamRow:
-    """One training.
+    """The speed and the memory of one training.
 
     Attributes:
         who: where its samples are.
@@ -84,7 +84,7 @@ class StreamRow:
 
     @property
     def processor_rate(self) -> float:
-        """Samples a processor second: others on the machine hardly change it."""
+        """Samples per processor second, which other jobs on the machine hardly change."""
         return self.samples / self.processor
 
 
@@ -118,7 +118,7 @@ def run(settings: StreamSettings, callbacks: Callbacks) -> None:
 
 
 def _train(settings: StreamSettings, who: str, train: Any, count: int, epochs: int, keys: bool = False) -> StreamRow:
-    """Train a small network, with a look at clock and memory every per cent."""
+    """Train a small network; clock and memory are read after every per cent."""
     task = shortest_path((settings.grid, settings.grid))
     true = _draw(settings.seed, -1, 200, task.problem.n)
     with torch.random.fork_rng(devices=[]):
@@ -138,7 +138,7 @@ def _train(settings: StreamSettings, who: str, train: Any, count: int, epochs: i
 
 
 def _read(settings: StreamSettings, stream: ParquetSamples, n: int) -> StreamRow:
-    """Take the batches of an epoch, a million samples at most, and do nothing with them."""
+    """Read the batches of an epoch, a million samples at most, without training on them."""
     batches = FromStream.read(stream, nn.Linear(FEATURES, n)).epoch(settings.batch_size, shuffled, torch.Generator())
     seen, began, computed = 0, time.perf_counter(), time.process_time()
     for batch in batches:
@@ -163,7 +163,7 @@ class WithoutKeys(nn.Module):
 
 
 class ProgressMarks:
-    """Looks at the clock and the memory while a model is trained.
+    """Reads the clock and the memory while a model is trained.
 
     Args:
         total: samples of the whole run.
@@ -175,7 +175,7 @@ class ProgressMarks:
         self.found: list[tuple[int, float, float, float]] = []
 
     def hook(self, model: nn.Module, inputs: Any, output: Tensor) -> None:
-        """After every forward pass of the training."""
+        """Forward hook: takes a mark where one is due."""
         if not model.training:
             return
         if self.seen >= self.next:
@@ -184,7 +184,7 @@ class ProgressMarks:
         self.seen += len(output)
 
     def row(self, who: str, distinct: int, since: float) -> StreamRow:
-        """What counts: the time from this share of the run on."""
+        """The row of the marks from a share ``since`` of the run on."""
         least = since * self.found[-1][0]
         counted = [mark for mark in self.found if mark[0] >= least]
         (first, began, computed, _), (last, ended, done, _) = counted[0], counted[-1]
@@ -194,7 +194,7 @@ class ProgressMarks:
 
 @contextmanager
 def _room(settings: StreamSettings, size: int) -> Iterator[Path]:
-    """A folder with room for so many bytes, which is deleted afterwards.
+    """A temporary folder on a disk with room for ``size`` bytes.
 
     Raises:
         DataError: the disk has not the room.
@@ -212,7 +212,7 @@ def _room(settings: StreamSettings, size: int) -> Iterator[Path]:
 
 
 def _write_all(settings: StreamSettings, n: int, folder: Path, say: Callable[[str], None]) -> None:
-    """Write the files one after the other, in a process of its own: its memory is not that of the training."""
+    """Write the files in a separate process, so that its memory does not count."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         for part, first in enumerate(range(0, settings.samples, _PART)):
             say(f"writing samples: {first:,} of {settings.samples:,}")
@@ -242,7 +242,7 @@ def write_part(path: Path, seed: int, part: int, count: int, n: int) -> None:
 
 
 def _draw(seed: int, part: int, count: int, n: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Features (count, 5) and costs (count, n) of the paper's formula; all parts of a seed have the same truth."""
+    """Features (count, 5) and costs (count, n) by the paper's formula; all parts of a seed share its coefficients."""
     B = np.random.default_rng([seed, 0]).integers(0, 2, (n, FEATURES)).astype(np.float32)
     rng = np.random.default_rng([seed, part + 2])
     x = rng.standard_normal((count, FEATURES), np.float32)

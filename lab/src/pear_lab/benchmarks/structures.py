@@ -1,4 +1,4 @@
-"""The structures that the gradient benchmark asks about: one row each.
+"""The structures of programs of the gradient benchmark: one row each.
 
 A structure is a way to draw programs ``min ½ zᵀQz + cᵀz`` subject to ``Az = b, Gz ≤ h, lb ≤ z ≤ ub``. Every field has a
 random stream of its own, so that a smaller batch is the start of a larger one.
@@ -25,7 +25,7 @@ KNAPSACK_SMOOTHING, PATH_SMOOTHING = 1.0, 0.1
 
 @dataclass(frozen=True)
 class Draw:
-    """B programs of n variables.
+    """A random batch of B programs of n variables.
 
     Attributes:
         cost, true: (B, n) predicted and true costs.
@@ -44,7 +44,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Structure:
-    """One row of the table.
+    """One structure of programs: a row of the table below.
 
     Attributes:
         name: what users write.

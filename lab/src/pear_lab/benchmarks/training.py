@@ -67,7 +67,7 @@ class TrainingSettings(Settings):
             )
 
     def runs(self, task: str) -> list[Run]:
-        """The trainings of a task, one a seed."""
+        """The trainings of a task, one for each seed."""
         selection = Selection([NAMES[task]], ["pear"], [self.degree], self.seeds, self.cap, self.quick)
         runs = expand(["lp-degree"], selection)
         if self.full:
@@ -80,7 +80,7 @@ SETTINGS = TrainingSettings
 
 @dataclass(frozen=True)
 class TrainingRow:
-    """One side of one training.
+    """The time and the regret of one side of one training.
 
     Attributes:
         task: of ``NAMES``; seed: of the run.
@@ -121,7 +121,7 @@ def run(settings: TrainingSettings, callbacks: Callbacks, peers: Sequence[tuple[
 
 
 def train_once(run: Run) -> None:
-    """Train as a run says, with nothing measured."""
+    """Train as the run says, and measure nothing."""
     task = make_task(run)
     train(run, task, make_split(run, task))
 
@@ -183,7 +183,7 @@ class _TrainingSides:
         return self._row(PLAIN, model, history.epochs, *seconds, profile=history.split)
 
     def masked(self, part: float, progress: Callable[[int], None]) -> TrainingRow:
-        """Our side with right-hand sides of each sample's own, of which a share cannot be met; the median epoch."""
+        """Our side with right-hand sides of each sample's own, a share of them infeasible; times the median epoch."""
         own, s, count = self.task.problem, self.run.settings, len(self.split.train.features)
         name = "h" if own.b is None else "b"
         sides = getattr(own, name).reshape(1, -1).repeat(count, 1)
@@ -334,7 +334,7 @@ def _cells(one: TrainingSummary, full: bool) -> tuple[str, ...]:
 
 
 def series(rows: list[TrainingRow]) -> list[Series]:
-    """Test regret over seconds an epoch, a point for every seed and a panel for every task: low and left is best."""
+    """Test regret over seconds per epoch: a point for every seed, a panel for every task; low and left is best."""
     return [
         Series(who, [row.epoch_seconds for row in own], [row.regret for row in own], who == PEAR, task, joined=False)
         for (task, who), own in _groups(rows).items()

@@ -1,4 +1,4 @@
-"""How fast is data-parallel training on several workers? One and some are measured, and more are reckoned from them."""
+"""How fast is data-parallel training? A few workers are measured, and the times of more are predicted from them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ SETTINGS = WorkerSettings
 
 @dataclass(frozen=True)
 class Network:
-    """What joins the workers: a sum over all of them goes round a ring.
+    """The network between the workers, which add up numbers round a ring.
 
     Attributes:
         latency: seconds a message; bandwidth: bytes a second.
@@ -83,7 +83,7 @@ class Network:
     bandwidth: float
 
     def seconds(self, workers: int, size: float) -> float:
-        """Of one sum of so many bytes: 2 (N − 1) messages of a share of 1/N each."""
+        """Seconds of one sum of ``size`` bytes: 2 (N − 1) messages of 1/N of the bytes each."""
         return 2 * (workers - 1) * (self.latency + size / workers / self.bandwidth)
 
 
@@ -117,7 +117,7 @@ class WorkerRow:
     price: float | None
 
     def rate(self, workers: int) -> float:
-        """Samples a second that are to be expected: a step is what it takes by itself, and two sums, one of them small.
+        """Predicted samples per second: a step takes its own time and that of two sums, one of them small.
 
         Several workers are as fast as one is while its neighbours compute, too: they share caches and memory.
         """
@@ -161,7 +161,7 @@ def run(settings: WorkerSettings, callbacks: Callbacks) -> None:
 
 
 def _measured(settings: WorkerSettings) -> list[dict[str, Any]]:
-    """What rank 0 finds of every structure; the processes meet through a file."""
+    """The measurements of rank 0 for every structure. The processes find each other through a file."""
     with TemporaryDirectory() as folder, ProcessPoolExecutor(settings.local, get_context("spawn")) as pool:
         meeting = (Path(folder) / "meeting").as_uri()
         first, *others = [pool.submit(job, rank, meeting, settings) for rank in range(settings.local)]
@@ -171,7 +171,7 @@ def _measured(settings: WorkerSettings) -> list[dict[str, Any]]:
 
 
 def job(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[str, Any]]:
-    """One worker: trains alone, where it is rank 0, then with the others, in turns; then adds up numbers.
+    """The work of one process: it trains by itself and with the others, in turns, and times sums over all of them.
 
     Args:
         rank: of this worker.
@@ -188,7 +188,7 @@ def job(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[str, Any
 
 
 def _one(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str, Any]:
-    """What is measured of a structure; all ranks take part."""
+    """Measure one structure; all ranks take part."""
     data, alone, busy, together = WorkerTraining(settings, structure), [0.0], [0.0], [0.0]
     for _ in range(settings.rounds):
         if rank == 0:
@@ -207,7 +207,7 @@ def _one(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str,
 
 
 class WorkerTraining:
-    """Samples of a structure in memory, and the training on them; a forecast is made from costs with an error."""
+    """Training on samples of a structure in memory; the features are costs with an error."""
 
     def __init__(self, settings: WorkerSettings, structure: Structure) -> None:
         self.settings, self.n = settings, structure.size
@@ -235,7 +235,7 @@ class WorkerTraining:
 
 
 def _seconds_of_sum(count: int) -> float:
-    """The median of sums of so many float32 over all workers."""
+    """Median seconds of a sum of ``count`` float32 numbers over all workers."""
     numbers, found = torch.zeros(count), []
     for _ in range(_SUMS):
         dist.barrier()
@@ -246,7 +246,7 @@ def _seconds_of_sum(count: int) -> float:
 
 
 def tables(rows: list[WorkerRow]) -> list[Table]:
-    """What was measured beside what was to be expected, and time and core hours for more."""
+    """Measured and predicted rates, then predicted times and core hours for more workers."""
     return [_measured_table(rows), _reckoned_table(rows)] if rows else [_measured_table(rows)]
 
 
@@ -283,7 +283,7 @@ def _reckoned_table(rows: list[WorkerRow]) -> Table:
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit that reads best.
+    """A time in a unit that is easy to read.
 
     Example:
         >>> duration(0.5), duration(90), duration(7200), duration(1e6)
@@ -296,7 +296,7 @@ def duration(seconds: float) -> str:
 
 
 def series(rows: list[WorkerRow]) -> list[Series]:
-    """Samples a second over workers, reckoned; and what was measured."""
+    """Samples per second over the number of workers: predicted as lines, measured as points."""
     lines = [Series(row.structure, row.workers, [row.rate(count) for count in row.workers]) for row in rows]
     points = [Series(row.structure, [1, row.local], [row.alone, row.together], joined=False) for row in rows]
     return lines + points

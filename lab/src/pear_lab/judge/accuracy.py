@@ -69,7 +69,7 @@ class Accuracy:
 
 
 def measure(p: Program, answer: SolverAnswer) -> Accuracy:
-    """The accuracy of an answer, from the arrays of the program alone."""
+    """Measure the accuracy of an answer with the arrays of the program alone."""
     x, parts = answer.x, (answer.equality, answer.inequality)
     if x is None or not np.isfinite(x).all():
         return Accuracy()

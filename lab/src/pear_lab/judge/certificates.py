@@ -39,7 +39,7 @@ _OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance":
 
 
 class Proof(Enum):
-    """What could be proven of a claim."""
+    """The outcome of an attempt to prove a claim."""
 
     YES = "yes"
     NO = "no"
@@ -207,7 +207,7 @@ def is_unbounded(s: Program) -> Proof:
 
 
 def _falls(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) -> Proof:
-    """Whether a direction, moved exactly onto what must not change along it, is one of descent."""
+    """Whether a direction is one of descent, after it is moved exactly onto the rows that must not change along it."""
     lower, upper = box
     d = np.clip(d, lower, upper)
     d[np.abs(d) < EDGE] = 0

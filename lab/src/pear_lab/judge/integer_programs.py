@@ -94,7 +94,7 @@ def _judge_point(s: Program, x: Array) -> tuple[str, bool, str]:
 
 
 def find_best(s: Program) -> BestPoint:
-    """The best point, by whichever way is certain for a program of this size."""
+    """The best point, found by enumeration where there are few choices, and by HiGHS otherwise."""
     low, high = np.ceil(s.lb[s.integer] - 1e-9), np.floor(s.ub[s.integer] + 1e-9)
     ranges = high - low + 1
     if (ranges < 1).any():
@@ -121,7 +121,7 @@ def _by_trying(s: Program, points: Array) -> BestPoint:
 
 
 def _by_programs(s: Program, choices: Array) -> BestPoint:
-    """A linear program in the continuous variables for every choice of the integers."""
+    """The best point, from one linear program in the continuous variables for every choice of the integers."""
     rest, present = ~s.integer, np.isfinite(s.h)
     best, answer = BestPoint(Proof.NO, np.inf, None, True), Proof.NO
     for choice in choices:
@@ -142,7 +142,7 @@ def _by_programs(s: Program, choices: Array) -> BestPoint:
 
 
 def _by_highs(s: Program) -> BestPoint:
-    """HiGHS on rows of size 1, its point checked; an infeasible relaxation is proven by its certificate."""
+    """The best point by HiGHS, with rows scaled to size 1. Its point is checked; infeasibility needs a certificate."""
     keep = np.isfinite(s.h)
     rows = np.vstack([s.A, s.G[keep]])
     size = np.abs(rows).max(1, initial=0.0)

@@ -1,4 +1,4 @@
-"""The verdict on one answer: plain arrays in, a verdict out, and nothing that is shared with the library.
+"""Judge one answer of the library, with plain arrays and without the library's own code.
 
 right: solved, and the optimality conditions hold. refused: the status names a failure that is proven independently.
 inaccurate: the library says that it does not know, where that is no edge. wrong: everything else.
@@ -114,7 +114,7 @@ def _judge_solved(s: Program, a: Answer) -> Verdict:
 
 
 def _beyond_float64(s: Program) -> bool:
-    """Whether rounding of the equalities decides which points satisfy them: singular in float64, and not in truth."""
+    """Whether the equalities are singular in float64 but not in extended precision."""
     if not len(s.b):
         return False
     units = Units.of(s)
@@ -161,7 +161,7 @@ def wrong_reference(s: Program, a: Answer) -> str:
 
 
 def violation_cost(s: Program, x: Wide, a: Answer) -> float:
-    """What violations at x (n,), and the rounding of its rows in float64, are worth by the multipliers of an answer.
+    """The cost of violations at x (n,), and of rounding its rows to float64, priced by the multipliers of an answer.
 
     Where rows are parallel to 1e-10, multipliers are so large that the last digit of x is worth more than rounding.
     """
@@ -196,7 +196,7 @@ def wrong_gradient(space: Tangent, g: Array, e: Array) -> str:
 
 
 def regret_rounding(s: Program, x: Array, best: Answer, rounding: float) -> float:
-    """What rounding may change in the regret of x (n,) against the ``best`` answer under the true program s.
+    """How much rounding may change the regret of x (n,) against the ``best`` answer under the true program s.
 
     Args:
         s, x, best: see above.

@@ -78,7 +78,7 @@ class Units:
 
     @classmethod
     def ones(cls, s: Program) -> Units:
-        """The units that the program comes in."""
+        """Units of 1: the program as it is given."""
         return cls(np.ones(s.n, np.longdouble), np.ones(len(s.b) + len(s.h), np.longdouble))
 
 
@@ -118,7 +118,7 @@ class Residuals:
 
 
 def judge_point(s: Program, x: Array, y: Multipliers, units: Units | None = None) -> Residuals:
-    """The residuals of x, with the multipliers given or, where those fall short, corrected ones."""
+    """The residuals of x, with the given multipliers, or with corrected ones where the given ones fall short."""
     units = Units.of(s) if units is None else units
     found = residuals(s, wide(x), y, units)
     if found.worst <= TOLERANCE or residuals(s, wide(x), y, units, capped=False).worst > TOLERANCE:
@@ -128,7 +128,7 @@ def judge_point(s: Program, x: Array, y: Multipliers, units: Units | None = None
 
 
 def residuals(s: Program, x: Wide, y: Multipliers, units: Units, capped: bool = True) -> Residuals:
-    """Measure x (n,) and its multipliers; without the cap, huge multipliers are measured by themselves."""
+    """The residuals of x (n,) and its multipliers. Without the cap, a huge multiplier is relative to its own size."""
     A, G, H = wide(s.A), wide(s.G), wide(s.H)
     X = largest_decision(s, x, units)
     size = np.abs(x) + SHARE * units.column * X
@@ -208,7 +208,7 @@ def objective(s: Program, x: Array) -> tuple[float, float]:
 
 
 def _gradient_size(s: Program, size: Wide, y: Wide, units: Units, capped: bool) -> Wide:
-    """(n,) the terms that the gradient is made of; multipliers count up to the size of the objective's own."""
+    """(n,) size of the terms of the gradient; multipliers count up to the size of the objective's gradient."""
     own = np.abs(wide(s.c)) + np.abs(wide(s.H)) @ size
     largest = (own * units.column).max()
     counted = np.minimum(np.abs(y), units.row * largest) if capped else np.abs(y)

@@ -138,7 +138,7 @@ def _solve(program: Program, solver: str) -> tuple[Array, Multipliers] | None:
 
 
 def _step(p: Program, units: Units, x: Array, y: Multipliers) -> tuple[Wide, Multipliers, Residuals]:
-    """The exact solution on the constraints that look active: onto them, down along them, then its multipliers."""
+    """The exact solution on the constraints that look active, its multipliers, and its residuals."""
     z, found = wide(x), residuals(p, wide(x), y, units)
     active = found.slack <= np.maximum(found.multiplier, 1e-9)
     space = tangent_space(p, units, active, active)

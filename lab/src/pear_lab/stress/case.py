@@ -46,7 +46,7 @@ class Case:
         return int(self.cost.shape[1])
 
     def only(self, i: int) -> Case:
-        """The case with no sample but i."""
+        """The case with sample i alone."""
 
         def one(fields: dict[str, Array]) -> dict[str, Array]:
             return {k: v[i : i + 1] if v.ndim > DIMENSIONS[k] else v for k, v in fields.items()}

@@ -1,4 +1,4 @@
-"""Asks the library about a case, in a batch and sample by sample, and has every answer judged."""
+"""Solve a case with the library, in a batch and sample by sample, and judge every answer."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def answers(case: Case, solution: Solution) -> list[Answer]:
 
 
 def _alone(case: Case, problem: Problem, i: int) -> tuple[Answer | str, float]:
-    """Sample i by itself, or what was raised; and how long it took."""
+    """The answer to sample i solved by itself, or the error that was raised; and the seconds it took."""
     one, own = case.only(i), problem[i]
     start = time.perf_counter()
     try:
@@ -110,7 +110,7 @@ def _alone(case: Case, problem: Problem, i: int) -> tuple[Answer | str, float]:
 
 
 def _slowest(case: Case, problem: Problem, seconds: Array) -> float:
-    """The slowest sample against the median of its batch; what looks slow is measured twice more."""
+    """Time of the slowest sample over the median of its batch. Samples that look slow are timed twice more."""
     median = max(float(np.median(seconds)), _FLOOR)
     for i in np.flatnonzero(seconds > SLOW * median):
         seconds[i] = min(seconds[i], *(_alone(case, problem, int(i))[1] for _ in range(2)))
@@ -192,7 +192,7 @@ def _differences(
 
 
 def _wrong_slope(g: Array, steps: tuple[Array, Array, Array], i: int, rounding: float) -> str:
-    """Why the gradient contradicts the central difference of the loss, each of which may be off by ``rounding``."""
+    """Why the gradient contradicts the central difference of the loss, whose values may be off by ``rounding``."""
     direction, step, found = (part[i] for part in steps)
     if np.isnan(found):
         return ""

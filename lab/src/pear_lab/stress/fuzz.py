@@ -1,4 +1,4 @@
-"""Runs many cases on several cores and counts the verdicts."""
+"""Run many random cases on several cores, and count the verdicts."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Tally:
 
     @property
     def tried(self) -> int:
-        """All samples."""
+        """Number of samples."""
         return self.right + self.refused + self.inaccurate + self.wrong
 
     def add(self, other: Tally) -> None:
@@ -80,7 +80,7 @@ class Tally:
 
 @dataclass
 class FuzzResult:
-    """What a run has found so far.
+    """The verdicts of a run so far.
 
     Attributes:
         tallies: one for each family.
@@ -181,7 +181,7 @@ Result = tuple[int, Tally, list[Failure]]
 
 
 def work(job: Job) -> Result:
-    """Draw one case and have it judged; runs in a process of its own."""
+    """Draw one case and judge it; runs in a worker process."""
     from pear_lab.stress.examine import examine
 
     k, seed, family = job
@@ -241,14 +241,14 @@ class Journal:
         self._settings = json.dumps(settings)
 
     def start(self) -> list[Result]:
-        """Begin anew."""
+        """Start an empty journal."""
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(self._settings + "\n", encoding="utf-8")
         return []
 
     def read(self) -> list[Result]:
-        """What a run with the same settings has left; begins anew where there is none."""
+        """The results that a run with the same settings has written; starts an empty journal where there are none."""
         if self._path is None or not self._path.exists():
             return self.start()
         first, *lines = self._path.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""A recipe, a few small choices that a failing problem can be shrunk by, and the parts that families share."""
+"""Recipes of random problems, and the parts that families share. A failing recipe can be shrunk choice by choice."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def move_through(fields: Fields, x: Array) -> None:
 
 
 def priced(r: Recipe, rng: Rng, fields: Fields, cost: Array | None = None, **more: Any) -> Case:
-    """The case with costs of size 1, predicted with an error of half their size, in the recipe's sense."""
+    """A case with the fields and with costs of size 1, predicted with an error of half their size."""
     true = rng.normal(size=(r.batch, r.n)) if cost is None else cost
     predicted = true + 0.5 * np.abs(true).max(initial=0.0) * rng.normal(size=true.shape) if cost is None else cost
     if r.curved and "Q" not in fields:

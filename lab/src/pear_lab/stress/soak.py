@@ -45,7 +45,7 @@ _JUDGED = 100  # steps between two judgements
 
 @dataclass(frozen=True)
 class SoakProblem:
-    """What is trained on.
+    """A problem that is trained on for long.
 
     Attributes:
         name: of it.
@@ -66,7 +66,7 @@ class SoakProblem:
 
 @dataclass
 class SoakResult:
-    """What came of one structure.
+    """The measurements and verdicts of one training.
 
     Attributes:
         structure: its name; steps: taken.
@@ -91,12 +91,12 @@ class SoakResult:
 
     @property
     def growth(self) -> float:
-        """Of resident memory, as a share."""
+        """Relative growth of resident memory."""
         return self.late / self.early - 1.0
 
     @property
     def slowdown(self) -> float:
-        """Of a step, by that of plain steps of torch."""
+        """How many times longer a step takes at the end, relative to plain steps of torch."""
         return self.last / self.first * self.plain[0] / self.plain[1]
 
     def missed(self) -> list[str]:
@@ -170,7 +170,7 @@ STRUCTURES = (
 def soak_all(
     steps: int, seed: int = 0, show: Callable[[str, int], None] = lambda name, steps: None
 ) -> list[SoakResult]:
-    """Train on every structure, one after the other, so many steps in all.
+    """Train on every structure, one after the other, for ``steps`` steps in all.
 
     Args:
         steps: of all together.
@@ -184,7 +184,7 @@ def soak_all(
 def soak(
     structure: SoakProblem, steps: int, seed: int = 0, show: Callable[[int], None] = lambda steps: None
 ) -> SoakResult:
-    """Train for so many steps, and watch.
+    """Train for ``steps`` steps, and watch memory, times and answers.
 
     Args:
         structure: what is trained on.
@@ -200,7 +200,7 @@ def soak(
 
 
 class SoakTraining:
-    """One training, and what is noted of it."""
+    """One training, and the measurements taken on the way."""
 
     def __init__(self, structure: SoakProblem, steps: int, seed: int, show: Callable[[int], None]) -> None:
         self.structure, self.steps, self.show = structure, steps, show
@@ -219,7 +219,7 @@ class SoakTraining:
         self.began = time.process_time()
 
     def by_steps(self) -> None:
-        """Batch after batch."""
+        """Train batch by batch."""
         optimizer = torch.optim.SGD(self.model.parameters(), 0.1, momentum=0.9)
         while self.found.steps < self.steps:
             for rows in torch.from_numpy(self.rng.permutation(_SAMPLES)).split(_BATCH):
@@ -230,7 +230,7 @@ class SoakTraining:
                 self._note(1)
 
     def by_epochs(self) -> None:
-        """With ``pear.fit``; the last batch is looked at after each epoch."""
+        """Train with ``pear.fit``; the last batch is inspected after each epoch."""
         steps = _SAMPLES // _BATCH
         epochs = -(-self.steps // steps)
         config = FitConfig(batch_size=_BATCH, max_epochs=epochs, check_every=100, patience=epochs, start="given")
@@ -238,7 +238,7 @@ class SoakTraining:
         fit(self.model, self.loss, data, data, config=config, progress=lambda now: self._note(steps))
 
     def _note(self, steps: int) -> None:
-        """Count what has been done since the last call, and set the stage for what comes."""
+        """Record the steps since the last call, judge a sample now and then, and prepare the next steps."""
         now, found, last = time.process_time(), self.found, self.loss.last
         assert last is not None
         before, found.steps = found.steps, found.steps + steps
@@ -261,7 +261,7 @@ class SoakTraining:
         self.began = time.process_time()
 
     def _plain_step(self) -> None:
-        """A step on the squared error, which keeps nothing: how fast the machine is now."""
+        """Time a step on the squared error, as a measure of how fast the machine is at the moment."""
         began = time.process_time()
         self.optimizer.zero_grad()
         (self.other(self.X[:_BATCH]) - self.C[:_BATCH]).square().mean().backward()
@@ -269,14 +269,14 @@ class SoakTraining:
         self.plain.append(time.process_time() - began)
 
     def _tie(self, anew: bool) -> None:
-        """Weights on a grid of quarters: costs of whole features tie exactly. ``anew``: drawn afresh, not rounded."""
+        """Set the weights to multiples of 1/4, so that costs tie exactly: rounded, or with ``anew`` drawn afresh."""
         with torch.no_grad():
             weight = self.model.weight
             drawn = torch.from_numpy(self.rng.integers(-8, 9, tuple(weight.shape)).astype(float))
             weight.copy_((drawn if anew else (4 * weight).round()) / 4)
 
     def _judge(self, last: LastCall) -> None:
-        """Have one sample of the last batch judged: its status, its decision, and its gradient where one must exist."""
+        """Judge one sample of the last batch: its status, its decision, and its gradient where one must exist."""
         call, i, found = last._call, int(self.rng.integers(len(last.regret))), self.found
         cost, true = (part[i : i + 1].numpy() for part in (call.predicted, call.true))
         own = {k: v[[call.keys[i]]] if v.ndim > DIMENSIONS[k] else v for k, v in self.fields.items()}  # type: ignore
@@ -297,5 +297,5 @@ class SoakTraining:
 
 
 def quickest(seconds: list[float]) -> float:
-    """What one in ten stays below."""
+    """The 10 % quantile."""
     return float(np.quantile(seconds, 0.1))

@@ -1,4 +1,4 @@
-"""Models from files, ours beside other solvers: status, residuals from the file's own arrays, time.
+"""Solve models from files with our solvers and others: status, residuals from the file's own arrays, time.
 
 ``model_file`` reads arrays, ``file_solvers`` answers in a process of its own (``solver_process``), ``pear_lab.judge``
 says what an answer is worth, and ``write_models`` makes files.

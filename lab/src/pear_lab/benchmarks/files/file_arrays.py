@@ -1,4 +1,4 @@
-"""The arrays of a file as the judge reads them: from the parser's own output, whatever the library makes of it."""
+"""The arrays of a file for the judge, straight from the parser: the library's own reading takes no part."""
 
 from __future__ import annotations
 
@@ -105,7 +105,10 @@ def _from_mat(path: Path) -> ModelFile:
 
 
 def split_bounds(A: sp.csr_array, low: Array, high: Array) -> tuple[Array, Array, list[int]]:
-    """Bounds from the rows ±x alone, and the numbers of the other rows; bounds that cross stay rows."""
+    """Split rows of the form ±x off as bounds; returns the bounds and the indices of the rows that remain.
+
+    Bounds that contradict each other stay rows.
+    """
     by_variable: dict[int, list[int]] = {}
     for i in np.flatnonzero(np.diff(A.indptr) == 1).tolist():
         if abs(A.data[A.indptr[i]]) == 1.0:

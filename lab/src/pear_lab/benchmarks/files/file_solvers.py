@@ -1,4 +1,4 @@
-"""Who answers: ``pear.solve`` on the file as the library reads it, and others called directly on the judge's arrays."""
+"""The solvers of the benchmark: ``pear.solve`` reads the file itself, the others get the judge's arrays."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def is_ours(name: str) -> bool:
 
 
 def check_solver(name: str) -> None:
-    """Refuse a name that nobody here answers to.
+    """Raise an error for a solver that is unknown or not installed.
 
     Raises:
         UnknownSolverError: there is no such solver.
@@ -69,7 +69,7 @@ def check_solver(name: str) -> None:
 
 
 def prepare(path: Path, name: str, tol: float) -> Callable[[], SolverAnswer]:
-    """Read the file and everything that is loaded or compiled once; what comes back does the rest, timed.
+    """Read the file and load or compile what is needed once; returns a function that solves it and times that.
 
     Raises:
         PearError: the file cannot be taken.
@@ -88,7 +88,7 @@ def prepare(path: Path, name: str, tol: float) -> Callable[[], SolverAnswer]:
 
 
 def _warm_up(like: Problem, name: str) -> None:
-    """Solve a problem of the same kind that takes no time, so that what is compiled on first use is there."""
+    """Solve a tiny problem of the same kind, so that everything is compiled before the clock starts."""
     n = 600 if like.is_sparse else 2
     one = sp.eye_array(n).tocsr()
     integer = None if like.integer is None else True
@@ -98,7 +98,7 @@ def _warm_up(like: Problem, name: str) -> None:
 
 
 def _solver_of(name: str) -> str:
-    """What ``solver=`` gets: "auto", or what stands behind the colon."""
+    """The value for ``solver=``: the name behind the colon, or "auto"."""
     return name.partition(":")[2] or "auto"
 
 
@@ -217,7 +217,7 @@ def _solve_qpsolvers(p: Program, tol: float, name: str) -> SolverAnswer:
 
 
 def _status(said: str) -> str:
-    """A solver's own words for an outcome that is no solution.
+    """The status for a solver's own words, where it found no solution.
 
     Example:
         >>> _status("PrimalInfeasible"), _status("PROXQP_DUAL_INFEASIBLE"), _status("MaxIterations")

@@ -1,4 +1,4 @@
-"""The benchmark: every model in a folder, by every solver that is named."""
+"""Solve every model in a folder with several solvers, and judge their answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SETTINGS = FilesSettings
 
 @dataclass(frozen=True)
 class FileRow:
-    """What one solver makes of one file.
+    """The answer of one solver to one file, and its verdict.
 
     Attributes:
         file: its path in the folder.
@@ -76,7 +76,7 @@ class FileRow:
 
 
 def run(settings: FilesSettings, callbacks: Callbacks) -> None:
-    """Ask every solver for every file; rows come file by file.
+    """Solve every file with every solver; rows come file by file.
 
     Raises:
         DataError: there is no folder, or no model in it; or one with other files, where models are to be written.
@@ -146,7 +146,7 @@ def _judged(name: str, model: ModelFile, settings: FilesSettings, answers: Seque
 def _proven(
     claim: str, program: Program, answers: Sequence[SolverAnswer], found: Sequence[Accuracy], time_limit: float
 ) -> bool | None:
-    """Whether a claim is confirmed by a certificate, refuted by somebody's point, or open."""
+    """True where a certificate confirms the claim, False where a solver's point refutes it, None where it is open."""
     if (proves_infeasible if claim == "infeasible" else proves_unbounded)(program, time_limit):
         return True
     measured = [one for answer, one in zip(answers, found, strict=True) if answer.status == "solved"]
@@ -171,9 +171,9 @@ def _row(
 
 
 def tables(rows: list[FileRow]) -> list[Table]:
-    """What every solver says of each file, what was recomputed, and how often each solver is right."""
+    """The answers, their recomputed accuracies, and how often each solver is right."""
     answers = Table(
-        "ExactGradients; residual: the largest of those below; ratio: to the fastest other that is right",
+        "Answers; residual: the largest of those below; ratio: to the fastest other that is right",
         ("file", "solver", "status", "verdict", "residual", "s", "ratio"),
         left=4,
     )
@@ -204,7 +204,7 @@ def _summary(rows: list[FileRow]) -> Table:
 
 
 def failed(rows: list[FileRow]) -> str:
-    """What makes the command fail: an answer of ours that is wrong, or a crash; empty where there is none."""
+    """Why the command fails: wrong answers or crashes of our solvers; empty where there are none."""
     bad = [row for row in rows if is_ours(row.solver) and row.verdict in ("wrong", "crashed")]
     named = ", ".join(f"{row.file} ({row.solver}: {row.verdict})" for row in bad[:5])
     return f"{len(bad)} answers of pear are wrong or crashed: {named}" if bad else ""

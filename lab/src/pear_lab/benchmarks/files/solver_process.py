@@ -1,4 +1,4 @@
-"""A process of its own for the solvers: it is ended when time is up, and a crash ends nothing but itself."""
+"""A separate process for the solvers, which can be ended when time is up and may crash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STARTING = 900.0
 
 
 class SolverProcess:
-    """Asks one solver after the other, each under a time limit, in a process that is started again when it was ended.
+    """Runs solvers one after the other in a process, each under a time limit; restarts the process after a kill.
 
     Example:
         >>> from pathlib import Path
@@ -44,7 +44,7 @@ class SolverProcess:
         self._log.close()
 
     def ask(self, path: Path, solver: str, tol: float, time_limit: float) -> SolverAnswer:
-        """What the solver says of a file; "time limit" or "crashed" where it says nothing."""
+        """The answer of a solver to a file; its status is "time limit" or "crashed" where none came."""
         if self._pipe is None:
             self._start()
         assert self._pipe is not None
@@ -91,7 +91,7 @@ class SolverProcess:
 
 @contextlib.contextmanager
 def _environment() -> Iterator[None]:
-    """One thread for every library that the process loads."""
+    """Environment variables that give every library one thread."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))
@@ -103,7 +103,7 @@ def _environment() -> Iterator[None]:
 
 
 def _serve(pipe: Connection, log: str) -> None:
-    """SolverAnswer until the pipe is closed; what solvers print goes to the log."""
+    """Answer requests until the pipe is closed; what solvers print goes to the log."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     to = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (sys.stdout, sys.stderr):

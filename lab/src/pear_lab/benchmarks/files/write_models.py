@@ -1,4 +1,4 @@
-"""GradientBatch as files: ``.mat`` in OSQP's form, and MPS by HiGHS."""
+"""Write models to files: ``.mat`` in OSQP's form, and MPS by HiGHS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pear_lab.benchmarks.files.file_solvers import highs_model
 
 
 def write_mat(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any = None) -> Path:  # noqa: E741
-    """``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u`` in the form of OSQP's benchmarks.
+    """Write ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u`` in the form of OSQP's benchmarks.
 
     Args:
         path: ends in .mat.
@@ -34,7 +34,7 @@ def write_mat(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any =
 
 
 def write_mps(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any = None) -> Path:  # noqa: E741
-    """The same as an MPS file (QUADOBJ where there is curvature); rows ±x become bounds.
+    """Write the same program as an MPS file (QUADOBJ where there is curvature); rows ±x become bounds.
 
     Args:
         path: ends in .mps.
@@ -78,7 +78,7 @@ def generate(folder: Path, instances: Iterable[tuple[Any, ...]]) -> list[Path]:
 
 
 def write_once(folder: Path, instances: Iterable[tuple[Any, ...]]) -> list[Path]:
-    """The same; files of these names that are there already stay as they are.
+    """Write instances into a folder, but keep files that exist already.
 
     Returns:
         The files that are new.

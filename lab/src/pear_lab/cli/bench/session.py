@@ -1,4 +1,4 @@
-"""What the speed benchmarks share: their options, progress while they run, and what they print and leave behind."""
+"""Commands of the speed benchmarks: their options, their progress line, and their output."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PeerOptions:
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the environments of the peers anew.")] = False
 
     def prepare(self, command: str, device: str, on_note: Callable[[str], None]) -> list[tuple[Peer, Path]]:
-        """Every peer with a Python that can import it; environments are made where there are none.
+        """Find a Python that can import each peer; environments are made where there are none.
 
         Args:
             command: that they take part in.
@@ -110,13 +110,13 @@ def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
 
 
 def _described(settings: type[Settings]) -> list[tuple[Field[Any], str]]:
-    """The fields that are options of their own, with their types; ``quick`` is an option of every benchmark."""
+    """The fields that become options, with their types; ``quick`` is an option of every benchmark."""
     kinds = get_type_hints(settings)
     return [(one, str(kinds[one.name])) for one in fields(settings) if one.name != "quick"]
 
 
 def _option(one: Field[Any], kind: str) -> inspect.Parameter:
-    """An option that is None where it is not given; several values are one text."""
+    """The option of a field: None where it is not given, and one text where the field takes several values."""
     help, shown = one.metadata["help"], one.metadata["shown"]
     if one.metadata["argument"]:
         return parameter(one.name, Annotated[str, typer.Argument(help=help)], inspect.Parameter.empty)
@@ -130,7 +130,7 @@ def _option(one: Field[Any], kind: str) -> inspect.Parameter:
 
 
 def _settings(cls: type[Settings], given: dict[str, Any], quick: bool) -> Settings:
-    """What was asked for; what was not is as the benchmark has it, or as ``--quick`` does."""
+    """Settings from the options given; the others have their defaults, or those of ``--quick``."""
     chosen: dict[str, Any] = {"quick": quick} if "quick" in cls.__dataclass_fields__ else {}
     for one, kind in _described(cls):
         value = given[one.name]
@@ -151,7 +151,7 @@ def _several(name: str, text: str, kind: str) -> tuple[Any, ...]:
 
 @contextmanager
 def measuring(record: Record, benchmark: ModuleType) -> Iterator[Callable[[str], None]]:
-    """Run the body, which adds rows to the record; whatever happens, what was measured is shown and kept.
+    """Run the body, which adds rows to the record. The rows so far are printed and kept even where it fails.
 
     Yields:
         A function that shows what is being done, in a progress line on stderr.
