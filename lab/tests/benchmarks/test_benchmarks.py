@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
+import os
 import stat
+import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -30,6 +33,7 @@ from pear_lab.benchmarks.our_steps import OurSteps
 from pear_lab.benchmarks.scaling import fitted_exponent
 from pear_lab.benchmarks.structures import STRUCTURES, Structure
 from pear_lab.benchmarks.text_table import Table
+from pear_lab.cli.bench import BENCHMARKS
 from pear_lab.experiments.protocols.lp import make_split, make_task, paper_model, train
 from pear_lab.peers import Peer, PeerError, PeerTimeoutError, choose, environment, interpreter, measure, registry
 from pear_lab.peers.workers.worker import regrets, with_bounds_as_rows
@@ -729,6 +733,16 @@ def test_the_help_shows_every_option_and_its_default(run: Run) -> None:
     for text in ("--sizes", "20,100,500", "--peers-here", "--quick", "--out", "--profile", "Time gradients"):
         assert text in shown
     assert "--peers" not in run("memory", "--help").output
+
+
+def test_the_help_of_all_benchmarks_is_theirs_and_imports_no_torch(run: Run) -> None:
+    for name, text in BENCHMARKS.items():
+        assert " ".join(run(name, "--help").output.split()).count(text.split(" ", 3)[-1][:30]) == 1
+        if name != "exactness":
+            assert importlib.import_module(f"pear_lab.benchmarks.{name}").SETTINGS.__doc__ == text
+    code = "import sys, pear_lab.cli.bench, pear_lab.cli.stress; sys.exit('torch' in sys.modules)"
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # this copy of the package
+    subprocess.run([sys.executable, "-c", code], check=True, env=here)
 
 
 def test_ctrl_c_keeps_what_was_measured(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ LABELS = Labels("Data-parallel training", "workers", "samples a second")
 
 @dataclass(frozen=True)
 class WorkerSettings(Settings):
-    """Measure training on one worker and on some, and reckon time and core hours for more workers and samples."""
+    """Measure training on one worker and on some, and predict time and core hours for more of both."""
 
     structures: tuple[str, ...] = option(("knapsack", "path-5"), "Some of knapsack, path-5, path-12.")
     batch_size: int = option(512, "Samples a step on each worker.", least=1, quick=64)
@@ -133,27 +133,12 @@ def run(settings: WorkerSettings, callbacks: Callbacks) -> None:
         raise ProblemError(f"--local must be at most {core_count()}, the cores there are; got {settings.local}")
     callbacks.say(f"training on {', '.join(settings.structures)}, one worker and {settings.local} in turns")
     for structure, found in zip(choose_structures(settings.structures), _measured(settings), strict=True):
-        network = (settings.latency or found["latency"], settings.bandwidth or found["bandwidth"])
-        row = WorkerRow(
-            structure=structure.name,
-            n=structure.size,
-            parameters=found["parameters"],
-            step_bytes=4 * found["parameters"],
-            batch_size=settings.batch_size,
-            alone=found["alone"],
-            busy=found["busy"],
-            local=settings.local,
-            together=found["together"],
-            latency=network[0],
-            bandwidth=network[1],
-            workers=settings.workers,
-            samples=settings.samples,
-            price=settings.price,
-        )
+        found |= {name: getattr(settings, name) for name in ("latency", "bandwidth") if getattr(settings, name)}
+        found |= {name: getattr(settings, name) for name in ("batch_size", "local", "workers", "samples", "price")}
+        row = WorkerRow(structure=structure.name, n=structure.size, step_bytes=4 * found["parameters"], **found)
         callbacks.on_row(row)
-        callbacks.on_note(
-            f"{structure.name}: a message {network[0] * 1e6:.0f} µs, {network[1] / 1e6:,.0f} MB/s between the workers"
-        )
+        message, rate = f"{row.latency * 1e6:.0f} µs", f"{row.bandwidth / 1e6:,.0f} MB/s"
+        callbacks.on_note(f"{row.structure}: a message {message}, {rate} between the workers")
     callbacks.on_note(
         "alone: one worker, the others wait; busy: each by itself at the same time; reckoned: a step of a busy worker, "
         "and two sums round a ring, one of them of all gradients"

@@ -12,9 +12,8 @@ from rich.text import Text
 from pear.cli.console import err, out
 from pear.cli.options import words
 from pear.cli.output import writable_folder, write_json
-from pear.solvers.threads import count as core_count
 from pear_lab.benchmarks.text_table import Table
-from pear_lab.cli.bench.session import INTERRUPTED, print_table
+from pear_lab.cli.terminal import INTERRUPTED, print_table
 
 if TYPE_CHECKING:
     from pear_lab.stress.fuzz import FuzzResult, Tally
@@ -55,7 +54,8 @@ def fuzz(
     ),
 ) -> None:
     """Solve random problems and judge every answer independently; exit code 1 where a goal is missed."""
-    from pear_lab.stress import fuzz as runner  # only this command needs it
+    from pear.solvers.threads import count as core_count  # imports torch, as the next line does
+    from pear_lab.stress import fuzz as runner
 
     writable_folder(to)
     names = None if families is None else words(families)

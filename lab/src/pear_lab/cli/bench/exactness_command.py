@@ -12,8 +12,7 @@ from rich.text import Text
 from pear.cli.console import err, out
 from pear.cli.options import words
 from pear.cli.output import writable_file, write_json
-from pear.train.threads import one_thread
-from pear_lab.cli.bench.session import print_table
+from pear_lab.cli.terminal import print_table
 
 
 def exactness(
@@ -26,7 +25,8 @@ def exactness(
     to: Annotated[Path | None, typer.Option("--out", help="Write the numbers to this JSON file, too.")] = None,
 ) -> None:
     """Compare decisions and gradients with independent references; exit code 1 where a goal is missed."""
-    from pear_lab.benchmarks import exactness as benchmark  # only this command needs it
+    from pear.train.threads import one_thread  # imports torch, as the next line does
+    from pear_lab.benchmarks import exactness as benchmark
 
     if to is not None:
         writable_file(to)

@@ -11,8 +11,6 @@ from types import ModuleType
 from typing import Annotated, Any, cast, get_type_hints
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from pear.cli.console import err, out
@@ -20,11 +18,11 @@ from pear.cli.options import words
 from pear.cli.output import writable_folder
 from pear.errors import PearError
 from pear_lab.benchmarks import bench_plot as plot
-from pear_lab.benchmarks import text_table as plain
 from pear_lab.benchmarks.bench_record import Record
 from pear_lab.benchmarks.bench_settings import Callbacks, Settings
 from pear_lab.benchmarks.clock import threads
 from pear_lab.cli.dataclass_options import command, numbers, parameter, parameters
+from pear_lab.cli.terminal import INTERRUPTED, print_table
 from pear_lab.peers import Peer, PeerError, choose, interpreter
 
 Out = Annotated[
@@ -32,9 +30,6 @@ Out = Annotated[
     typer.Option("--out", help="Folder for numbers, table and figure.", show_default="pear-output/bench/NAME"),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="A few small points, in a minute.")]
-
-INTERRUPTED = 130
-"""Exit code of a command that the user stopped."""
 
 
 @dataclass(frozen=True)
@@ -187,15 +182,3 @@ def _finish(record: Record, benchmark: ModuleType) -> None:
     for note in record.notes:
         out.print(Text(f"• {note}"), soft_wrap=True)
     out.print(Text(f"Written: {', '.join(str(path) for path in files)}"), soft_wrap=True)
-
-
-def print_table(table: plain.Table) -> None:
-    """Print a table on the terminal, under its title."""
-    shown = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
-    for i, heading in enumerate(table.headings):
-        # in a narrow terminal words are broken before numbers are, and the first column stays whole
-        shown.add_column(heading, justify="left" if i < table.left else "right", no_wrap=i == 0, overflow="fold")
-    for row in table.rows:
-        shown.add_row(*map(Text, row))
-    out.print(Text(f"\n{table.title}", style="bold"))
-    out.print(shown)
