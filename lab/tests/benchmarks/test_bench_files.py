@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import pear
 from pear.cli.app import app
 from pear.problem.importers import Model, from_osqp_mat, read
-from pear_lab.benchmarks.files.file_arrays import limited, read_model_file
+from pear_lab.benchmarks.files.file_arrays import read_model_file
 from pear_lab.benchmarks.files.file_solvers import check_solver, prepare
 from pear_lab.benchmarks.files.solver_process import SolverProcess
 from pear_lab.benchmarks.files.write_models import generate, write_mat, write_mps, write_once
@@ -29,7 +29,7 @@ from pear_lab.benchmarks.hard_models import hard_instances
 from pear_lab.judge import accuracy
 from pear_lab.judge.accuracy import Accuracy, SolverAnswer, compare, measure, verdict
 from pear_lab.judge.certificates import Proof, is_indefinite, proves_infeasible, proves_unbounded
-from pear_lab.judge.program import Program
+from pear_lab.judge.program import Program, from_limits
 
 HEAD = """NAME TEST
 ROWS
@@ -357,7 +357,7 @@ def small(**change: object) -> Program:
         "ub": np.array([3.0, np.inf]),
         "integer": np.zeros(2, dtype=bool),
     }
-    return limited(**(fields | change))
+    return from_limits(**(fields | change))
 
 
 def test_residuals_of_points_that_are_known() -> None:

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from pear.problem import Problem
 from pear_lab.benchmarks.random_programs import Rng
-from pear_lab.judge.program import Array
+from pear_lab.judge.program import Array, from_limits
 
 _CURVED = 40
 """Variables that curvature is put on, at most."""
@@ -66,22 +66,12 @@ def small_instances(rng: Rng) -> list[HardModel]:
 def as_problem(instance: HardModel, dense: bool = False) -> tuple[Problem, Array]:
     """The instance as a ``Problem`` and its cost (n,); dense, or sparse where the problem keeps it so."""
     n = len(instance.q)
-    A = sparse.csr_array(instance.A)
-    rows, (low, high) = A[:-n], (limit[:-n] for limit in (instance.l, instance.u))
-    equal, below, above = low == high, (low < high) & np.isfinite(high), (low < high) & np.isfinite(low)
-    G = sparse.vstack([rows[below], -rows[above]], format="csr")
-    P, E = sparse.csr_array(instance.P), sparse.csr_array(rows[equal])
-    Q, E, G = ((M.toarray() if dense else M) if M.shape[0] else None for M in (P, E, G))
-    return Problem(
-        Q=Q if instance.P.nnz else None,
-        A=E,
-        b=None if E is None else high[equal],
-        G=G,
-        h=None if G is None else np.concatenate([high[below], -low[above]]),
-        lb=instance.l[-n:],
-        ub=instance.u[-n:],
-        n=n,
-    ), instance.q
+    bounds, whole = (instance.l[-n:], instance.u[-n:]), np.zeros(n, bool)
+    rows = sparse.csr_array(instance.A)[:-n]
+    p = from_limits(instance.P, instance.q, rows, instance.l[:-n], instance.u[:-n], *bounds, whole)
+    Q, A, G = ((M.toarray() if dense else sparse.csr_array(M)) if M.nnz else None for M in (p.H, p.A, p.G))
+    b, h = None if A is None else p.b, None if G is None else p.h
+    return Problem(Q=Q, A=A, b=b, G=G, h=h, lb=p.lb, ub=p.ub, n=n), p.c
 
 
 def _instance(kind: Callable[..., _BareModel], size: tuple[int, ...], curvature: str, rng: Rng) -> HardModel:

@@ -60,6 +60,18 @@ class Program:
         return whole and not any(bool(np.isnan(v).any()) for v in (self.h, self.lb, self.ub))
 
 
+def from_limits(P: Any, q: Array, A: Any, l: Array, u: Array, lb: Array, ub: Array, integer: Mask) -> Program:  # noqa: E741
+    """The program ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u, lb ≤ x ≤ ub`` with sparse P and A.
+
+    A row with two limits becomes two: first all upper limits, then all lower ones, as the importers order them.
+    """
+    equal = l == u
+    above, below = ~equal & (u < np.inf), ~equal & (l > -np.inf)
+    rows = sp.csr_array(A)
+    G, h = sp.vstack([rows[above], -rows[below]], format="csr"), np.concatenate([u[above], -l[below]])
+    return Program(P, q, rows[equal], l[equal], G, h, lb, ub, integer)
+
+
 def largest_entries(rows: Any) -> Array:
     """(k,) largest magnitude in each of the rows (k, n), dense or sparse."""
     if not rows.shape[0]:

@@ -14,7 +14,7 @@ from pear.errors import DataError
 from pear.problem.importers.mps import read_highs
 from pear.problem.importers.osqp_mat import load
 from pear.problem.importers.source import plain_file, suffix_of
-from pear_lab.judge.program import Array, Mask, Program
+from pear_lab.judge.program import Array, Program, from_limits
 
 _NONE = 1e20  # limits of this size are none
 
@@ -40,17 +40,6 @@ class ModelFile:
     def kind(self) -> str:
         """One of "lp", "qp", "milp" and "miqp"."""
         return ("mi" if self.program.integer.any() else "") + ("qp" if self.program.H.nnz else "lp")
-
-
-def limited(P: Any, q: Array, A: Any, l: Array, u: Array, lb: Array, ub: Array, integer: Mask) -> Program:  # noqa: E741
-    """The program ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u, lb ≤ x ≤ ub``.
-
-    A row with two limits becomes two: first all upper limits, then all lower ones, as the importers order them.
-    """
-    equal = l == u
-    above, below = ~equal & (u < np.inf), ~equal & (l > -np.inf)
-    G, h = sp.vstack([A[above], -A[below]], format="csr"), np.concatenate([u[above], -l[below]])
-    return Program(P, q, A[equal], l[equal], G, h, lb, ub, integer)
 
 
 def read_model_file(path: Path) -> ModelFile:
@@ -82,7 +71,7 @@ def _from_highs(model: Any) -> ModelFile:
     sides = (lp.row_lower_, lp.row_upper_, lp.col_lower_, lp.col_upper_)
     low, high, lb, ub = (np.asarray(side, dtype=float) for side in sides)
     cost = sign * np.asarray(lp.col_cost_, dtype=float)
-    program = limited(half, cost, sp.csr_array(A), low, high, lb, ub, np.array(kinds) == 1)
+    program = from_limits(half, cost, sp.csr_array(A), low, high, lb, ub, np.array(kinds) == 1)
     return ModelFile(program, m, int(half.nnz + A.nnz), sign, float(lp.offset_))
 
 
@@ -100,7 +89,7 @@ def _from_mat(path: Path) -> ModelFile:
     lb, ub, kept = split_bounds(A, l, u)
     integer = np.asarray(found.get("integer", np.zeros(len(q)))).reshape(-1) != 0
     offset = float(np.asarray(found.get("r", 0.0)).reshape(-1)[0])
-    program = limited(P, q, A[kept], l[kept], u[kept], lb, ub, integer)
+    program = from_limits(P, q, A[kept], l[kept], u[kept], lb, ub, integer)
     return ModelFile(program, len(kept), int(P.nnz + A[kept].nnz), 1.0, offset)
 
 
