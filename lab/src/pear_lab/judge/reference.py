@@ -7,7 +7,7 @@ checked before it is believed. Nothing here is shared with the code that is meas
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,18 @@ from pear_lab.judge.tangent_space import Tangent, tangent, tangent_space
 BELIEVED = 1e-11
 """Relative residual up to which a reference is taken for the solution."""
 
+TOLERANCES: dict[str, tuple[str, ...]] = {
+    "piqp": ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"),
+    "clarabel": ("tol_feas", "tol_gap_abs", "tol_gap_rel"),
+    "daqp": ("primal_tol", "dual_tol"),
+    "proxqp": ("eps_abs", "eps_rel"),
+    "osqp": ("eps_abs", "eps_rel"),
+}
+"""How each solver of the qpsolvers package is told the accuracy; others keep their own."""
+
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "piqp": dict.fromkeys(("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"), 1e-12),
-    "clarabel": dict.fromkeys(("tol_feas", "tol_gap_abs", "tol_gap_rel"), 1e-12) | {"max_threads": 1},
+    "piqp": dict.fromkeys(TOLERANCES["piqp"], 1e-12),
+    "clarabel": dict.fromkeys(TOLERANCES["clarabel"], 1e-12) | {"max_threads": 1},
     "daqp": {"primal_tol": 1e-9, "dual_tol": 1e-12},
 }
 
@@ -105,35 +114,53 @@ def attempt(program: Program, solver: str) -> Reference | None:
     return Reference(program, x, multipliers, found.worst, tangent(program, found, units))
 
 
-def _solve(program: Program, solver: str) -> tuple[Array, Multipliers] | None:
-    """The point and the multipliers by a solver of the qpsolvers package."""
+def qpsolvers_problem(p: Program, solver: str) -> Any:
+    """The program as the qpsolvers package takes it, with matrices of the kind that the solver reads.
+
+    Args:
+        p: dense or sparse; every row of G has a finite limit.
+        solver: its name there.
+    """
     import qpsolvers
 
-    p, present = program, np.isfinite(program.h)
-    scale = np.abs(p.c).max() or 1.0  # tolerances are absolute, the size of the costs is not
-    matrix = np.ascontiguousarray if solver in qpsolvers.dense_solvers else sp.csc_matrix
-    norm_A, norm_G = (np.where(norms > 0, norms, 1.0) for norms in (np.linalg.norm(M, axis=1) for M in (p.A, p.G)))
+    def matrix(M: Any) -> Any:
+        if solver not in qpsolvers.dense_solvers:
+            return sp.csc_matrix(M)
+        return M.toarray() if p.is_sparse else np.ascontiguousarray(M)
+
     limits: dict[str, Any] = {"lb": p.lb, "ub": p.ub}
-    if present.any():
-        limits |= {"G": matrix((p.G / norm_G[:, None])[present]), "h": (p.h / norm_G)[present]}
-    if len(p.b):
-        limits |= {"A": matrix(p.A / norm_A[:, None]), "b": p.b / norm_A}
+    limits |= {"G": matrix(p.G), "h": p.h} if len(p.h) else {}
+    limits |= {"A": matrix(p.A), "b": p.b} if len(p.b) else {}
+    return qpsolvers.Problem(matrix(p.H), p.c, **limits)
+
+
+def _solve(p: Program, solver: str) -> tuple[Array, Multipliers] | None:
+    """The point and the multipliers by a solver of the qpsolvers package, which gets rows and costs of size 1."""
+    import qpsolvers
+
+    present, scale = np.isfinite(p.h), np.abs(p.c).max() or 1.0
+    norm_A, norm_G = (np.where(norms > 0, norms, 1.0) for norms in (np.linalg.norm(M, axis=1) for M in (p.A, p.G)))
+    rows = {"A": p.A / norm_A[:, None], "b": p.b / norm_A}
+    rows |= {"G": (p.G / norm_G[:, None])[present], "h": (p.h / norm_G)[present]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what falls short of 1e-12 is measured, whatever it says
         try:
-            problem = qpsolvers.Problem(matrix(p.H / scale), p.c / scale, **limits)
+            problem = qpsolvers_problem(replace(p, H=p.H / scale, c=p.c / scale, **rows), solver)
             solution = qpsolvers.solve_problem(problem, solver, **_OPTIONS[solver])
         except (qpsolvers.exceptions.QPError, ValueError):
             return None
     if solution.x is None or not np.isfinite(solution.x).all():
         return None
-    equality, rows, bound = np.zeros(len(p.b)), np.zeros(len(p.h)), np.zeros(p.n)
-    for part, where, values in ((equality, slice(None), solution.y), (rows, present, solution.z)):
+    equality, inequality, bound = np.zeros(len(p.b)), np.zeros(len(p.h)), np.zeros(p.n)
+    found = (
+        (equality, slice(None), solution.y),
+        (inequality, present, solution.z),
+        (bound, slice(None), solution.z_box),
+    )
+    for part, where, values in found:
         if values is not None and len(values):
             part[where] = values
-    if solution.z_box is not None and len(solution.z_box):
-        bound[:] = solution.z_box
-    y = Multipliers(wide(scale * equality / norm_A), wide(scale * rows / norm_G), wide(scale * bound))
+    y = Multipliers(wide(scale * equality / norm_A), wide(scale * inequality / norm_G), wide(scale * bound))
     return solution.x, y
 
 

@@ -24,17 +24,10 @@ from pear.solvers.registry import get
 from pear_lab.benchmarks.files.file_arrays import read_model_file
 from pear_lab.judge.accuracy import SolverAnswer
 from pear_lab.judge.program import Program
+from pear_lab.judge.reference import TOLERANCES, qpsolvers_problem
 
 OURS = "pear"
 
-# How each solver of the qpsolvers package is told the accuracy; others keep their own.
-_TOLERANCES: dict[str, tuple[str, ...]] = {
-    "clarabel": ("tol_feas", "tol_gap_abs", "tol_gap_rel"),
-    "piqp": ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"),
-    "proxqp": ("eps_abs", "eps_rel"),
-    "osqp": ("eps_abs", "eps_rel"),
-    "daqp": ("primal_tol", "dual_tol"),
-}
 _MORE: dict[str, dict[str, Any]] = {"clarabel": {"max_threads": 1}, "osqp": {"max_iter": 1_000_000}}
 
 
@@ -196,16 +189,11 @@ def _solve_qpsolvers(p: Program, tol: float, name: str) -> SolverAnswer:
     if p.integer.any():
         return SolverAnswer("refused", note=f"{name} takes no integers")
     begin = time.perf_counter()
-    matrix = (lambda m: m.toarray()) if name in qpsolvers.dense_solvers else sp.csc_matrix
-    rows: dict[str, Any] = {"lb": p.lb, "ub": p.ub}
-    rows |= {"G": matrix(p.G), "h": p.h} if len(p.h) else {}
-    rows |= {"A": matrix(p.A), "b": p.b} if len(p.b) else {}
-    options = dict.fromkeys(_TOLERANCES.get(name, ()), tol) | _MORE.get(name, {})
+    options = dict.fromkeys(TOLERANCES.get(name, ()), tol) | _MORE.get(name, {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what it falls short of is measured
         try:
-            problem = qpsolvers.Problem(matrix(p.H), p.c, **rows)
-            found = qpsolvers.solve_problem(problem, name, **options)
+            found = qpsolvers.solve_problem(qpsolvers_problem(p, name), name, **options)
         except (qpsolvers.exceptions.QPError, ValueError) as error:
             return SolverAnswer("refused", seconds=time.perf_counter() - begin, note=str(error))
     seconds = time.perf_counter() - begin
