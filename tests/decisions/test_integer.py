@@ -29,7 +29,7 @@ from pear.solvers.binary.selection_search import PROVEN, Search
 from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.tasks import knapsack, random_knapsack
 from pear_lab.benchmarks import integers
-from pear_lab.benchmarks.settings import Callbacks
+from pear_lab.benchmarks.bench_settings import Callbacks
 
 
 def search(value: np.ndarray, G: np.ndarray, h: np.ndarray, start: np.ndarray | None = None) -> np.ndarray | None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from zoo import LINEAR, ZOO, Planted
 
 import pear
-from pear_lab.benchmarks.families import flow_balance
+from pear_lab.benchmarks.random_programs import flow_balance
 
 pytestmark = [
     pytest.mark.gpu,

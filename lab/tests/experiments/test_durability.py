@@ -404,7 +404,7 @@ def test_a_command_that_stands_still_is_ended_and_said(monkeypatch: pytest.Monke
 
 
 def test_what_is_lost_repeated_or_wrong_is_counted_and_said(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = kill.Verdict()
+    verdict = kill.KillCounts()
     verdict.compare({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 0}, ["a", "b", "a"])
     assert (verdict.rows, verdict.lost, verdict.repeated, verdict.wrong) == (2, 1, 1, 1)
     monkeypatch.setattr("pear_lab.stress.kill.kill_and_compare", lambda *given: verdict)
@@ -433,8 +433,8 @@ def test_a_short_soak_meets_its_goals_but_for_time(terminal: None, monkeypatch: 
 def test_a_soak_says_which_goals_are_missed(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
     good = {"early": 1000, "late": 1009, "first": 1.0, "last": 1.2}
     statuses = Counter({"SOLVED": 5})
-    assert soak.Soaked("a", statuses=statuses, **good).missed() == []
-    bad = soak.Soaked("b", statuses=Counter(), early=1000, late=1020, first=1.0, last=2.0, wrong=["step 3: x"])
+    assert soak.SoakResult("a", statuses=statuses, **good).missed() == []
+    bad = soak.SoakResult("b", statuses=Counter(), early=1000, late=1020, first=1.0, last=2.0, wrong=["step 3: x"])
     monkeypatch.setattr(soak, "soak_all", lambda *given: [bad])
     result = CliRunner().invoke(app, ["stress", "soak"])
     assert result.exit_code == 1
@@ -443,7 +443,7 @@ def test_a_soak_says_which_goals_are_missed(terminal: None, monkeypatch: pytest.
 
 
 def test_a_wrong_answer_of_a_long_training_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    training = soak._Training(soak.STRUCTURES[0], 40, 0, lambda steps: None)
+    training = soak.SoakTraining(soak.STRUCTURES[0], 40, 0, lambda steps: None)
     training.loss(training.model(training.X[:4]), training.C[:4]).backward()
     last = training.loss.last
     assert last is not None

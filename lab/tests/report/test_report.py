@@ -20,7 +20,7 @@ from pear.errors import MissingExtraError
 from pear.pages import style
 from pear.pages.page import markdown_text
 from pear.pages.section import Section
-from pear_lab.benchmarks import plot
+from pear_lab.benchmarks import bench_plot as plot
 from pear_lab.experiments import FILE_NAME, SCHEMA_VERSION, Database, DatabaseError, RunRecord
 from pear_lab.experiments.catalogue import EXPERIMENTS
 from pear_lab.report import CellVerdict, read, verdict, write_report

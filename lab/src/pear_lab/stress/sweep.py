@@ -1,4 +1,4 @@
-"""A small sweep as a command of its own, for ``pear stress kill`` to kill; says what it does line by line."""
+"""The small sweep that ``pear stress kill`` kills: a command that reports what it does line by line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def runs() -> list[RunSpec]:
 
 
 def main() -> None:
-    """Do what is left of the sweep in a folder on an engine, the two arguments, with two workers."""
+    """Run what is left of the sweep with two workers; the arguments are a folder and an engine."""
     folder, engine = sys.argv[1:]
     with open_folder(Path(folder)) as database:
         _say(OPEN)

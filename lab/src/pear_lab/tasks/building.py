@@ -17,7 +17,7 @@ from pear.errors import ProblemError
 from pear.losses.vertices import adjacent_vertices
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-from pear.solvers.binary.tightened_rows import Array
+from pear.solvers.binary.tightened_rows import Array, TightenedRows
 from pear.tasks.task import Task, check_finite
 from pear_lab.data.building_data import BuildingData, load_building
 from pear_lab.tasks.splits import TaskSplit, cut

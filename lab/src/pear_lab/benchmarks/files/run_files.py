@@ -1,4 +1,4 @@
-"""The benchmark: every model in a folder, by every solver that is named."""
+"""Solve every model in a folder with several solvers, and judge their answers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from pathlib import Path
 
 from pear.errors import DataError, PearError, ProblemError
 from pear.problem.importers import IMPORTERS, is_model
-from pear_lab.benchmarks.files.certificates import is_convex, is_infeasible, is_unbounded
-from pear_lab.benchmarks.files.instance import Instance, read_instance
-from pear_lab.benchmarks.files.judge import RIGHT, VERDICTS, Answer, Residuals, compare, verdict
-from pear_lab.benchmarks.files.process import Solvers
-from pear_lab.benchmarks.files.solvers import check_solver, is_ours
-from pear_lab.benchmarks.files.write import write_once
-from pear_lab.benchmarks.hard import hard_instances
-from pear_lab.benchmarks.plot import Series
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.table import Table, error, number
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.files.file_arrays import ModelFile, read_model_file
+from pear_lab.benchmarks.files.file_solvers import check_solver, is_ours
+from pear_lab.benchmarks.files.solver_process import SolverProcess
+from pear_lab.benchmarks.files.write_models import write_once
+from pear_lab.benchmarks.hard_models import hard_instances
+from pear_lab.benchmarks.text_table import Table, error, number
+from pear_lab.judge.accuracy import RIGHT, VERDICTS, Accuracy, SolverAnswer, compare, verdict
+from pear_lab.judge.certificates import Proof, is_indefinite, proves_infeasible, proves_unbounded
+from pear_lab.judge.program import Program
 
 LABELS = Labels("Files", "non-zeros", "seconds")
 
@@ -42,7 +43,7 @@ SETTINGS = FilesSettings
 
 @dataclass(frozen=True)
 class FileRow:
-    """What one solver makes of one file.
+    """The answer of one solver to one file, and its verdict.
 
     Attributes:
         file: its path in the folder.
@@ -50,8 +51,8 @@ class FileRow:
         n, rows, nonzeros: its size; bounds are no rows.
         solver: its name.
         status: what the solver says.
-        verdict: one of ``judge.VERDICTS``.
-        primal, dual, gap, objective: recomputed from the file's arrays, as ``judge.Residuals`` says.
+        verdict: one of ``accuracy.VERDICTS``.
+        primal, dual, gap, objective: recomputed from the file's arrays, as ``accuracy.Accuracy`` says.
         seconds: from arrays to answer, one solve, without reading.
         ratio: seconds over those of the fastest other solver that is right; NaN where none is, or it has no answer.
         note: why it is not solved.
@@ -75,7 +76,7 @@ class FileRow:
 
 
 def run(settings: FilesSettings, callbacks: Callbacks) -> None:
-    """Ask every solver for every file; rows come file by file.
+    """Solve every file with every solver; rows come file by file.
 
     Raises:
         DataError: there is no folder, or no model in it; or one with other files, where models are to be written.
@@ -91,22 +92,22 @@ def run(settings: FilesSettings, callbacks: Callbacks) -> None:
         written = write_once(folder, hard_instances(settings.quick))
         callbacks.on_note(f"{len(written)} models written into {folder}; those that were there are kept")
     paths = _models(folder)
-    with Solvers() as solvers:
+    with SolverProcess() as solvers:
         for k, path in enumerate(paths):
             name = str(path.relative_to(folder))
             callbacks.say(f"{k + 1}/{len(paths)} {name}: reading")
             try:
-                instance = read_instance(path)
+                model = read_model_file(path)
             except PearError as refusal:
                 callbacks.on_note(f"{name} is left out: {refusal}")
                 for solver in settings.solvers:
-                    callbacks.on_row(_row(name, None, solver, Answer("refused", note=str(refusal))))
+                    callbacks.on_row(_row(name, None, solver, SolverAnswer("refused", note=str(refusal))))
                 continue
             answers = []
             for solver in settings.solvers:
                 callbacks.say(f"{k + 1}/{len(paths)} {name}: {solver}")
                 answers.append(solvers.ask(path, solver, settings.tol, settings.time_limit))
-            for row in _judged(name, instance, settings, answers):
+            for row in _judged(name, model, settings, answers):
                 callbacks.on_row(row)
                 if row.note and is_ours(row.solver):
                     callbacks.on_note(f"{name}, {row.solver}, {row.status}: {row.note}")
@@ -124,52 +125,53 @@ def _models(folder: Path) -> list[Path]:
     return paths
 
 
-def _judged(name: str, instance: Instance, settings: FilesSettings, answers: Sequence[Answer]) -> list[FileRow]:
-    residuals = compare(instance, answers)
+def _judged(name: str, model: ModelFile, settings: FilesSettings, answers: Sequence[SolverAnswer]) -> list[FileRow]:
+    program = model.program
+    accuracies = compare(program, answers)
     proofs: dict[str, bool | None] = {}
     for answer in answers:
         if answer.status in ("infeasible", "unbounded") and answer.status not in proofs:
-            proofs[answer.status] = _proven(answer.status, instance, answers, residuals, settings.time_limit)
-    convex = is_convex(instance.P)
-    verdicts = [verdict(a, r, proofs.get(a.status), convex) for a, r in zip(answers, residuals, strict=True)]
+            proofs[answer.status] = _proven(answer.status, program, answers, accuracies, settings.time_limit)
+    convex = is_indefinite(program.H) is not Proof.YES
+    verdicts = [verdict(a, r, proofs.get(a.status), convex) for a, r in zip(answers, accuracies, strict=True)]
     rows = []
     for i, (solver, answer) in enumerate(zip(settings.solvers, answers, strict=True)):
         others = [a.seconds for k, a in enumerate(answers) if k != i and verdicts[k] == "right"]
         fastest = min((seconds for seconds in others if seconds > 0), default=math.nan)
         ratio = answer.seconds / fastest if verdicts[i] in ("right", "out of time") else math.nan
-        rows.append(_row(name, instance, solver, answer, residuals[i], verdicts[i], ratio))
+        rows.append(_row(name, model, solver, answer, accuracies[i], verdicts[i], ratio))
     return rows
 
 
 def _proven(
-    claim: str, instance: Instance, answers: Sequence[Answer], residuals: Sequence[Residuals], time_limit: float
+    claim: str, program: Program, answers: Sequence[SolverAnswer], found: Sequence[Accuracy], time_limit: float
 ) -> bool | None:
-    """Whether a claim is confirmed by a certificate, refuted by somebody's point, or open."""
-    if (is_infeasible if claim == "infeasible" else is_unbounded)(instance, time_limit):
+    """True where a certificate confirms the claim, False where a solver's point refutes it, None where it is open."""
+    if (proves_infeasible if claim == "infeasible" else proves_unbounded)(program, time_limit):
         return True
-    measured = [r for a, r in zip(answers, residuals, strict=True) if a.status == "solved"]
-    if any(r.primal <= RIGHT and (claim == "infeasible" or r.worst <= RIGHT) for r in measured):
+    measured = [one for answer, one in zip(answers, found, strict=True) if answer.status == "solved"]
+    if any(one.primal <= RIGHT and (claim == "infeasible" or one.worst <= RIGHT) for one in measured):
         return False
     return None
 
 
 def _row(
     name: str,
-    instance: Instance | None,
+    model: ModelFile | None,
     solver: str,
-    answer: Answer,
-    found: Residuals = Residuals(),  # noqa: B008  frozen
+    answer: SolverAnswer,
+    found: Accuracy = Accuracy(),  # noqa: B008  frozen
     judged: str = "refused",
     ratio: float = math.nan,
 ) -> FileRow:
-    sizes = (0, 0, 0) if instance is None else (len(instance.q), len(instance.l), instance.nonzeros)
-    measured = (found.primal, found.dual, found.gap, found.objective)
-    kind = "" if instance is None else instance.kind
-    return FileRow(name, kind, *sizes, solver, answer.status, judged, *measured, answer.seconds, ratio, answer.note)
+    sizes = ("", 0, 0, 0) if model is None else (model.kind, model.program.n, model.rows, model.nonzeros)
+    objective = math.nan if model is None else model.sign * found.objective + model.offset
+    measured = (found.primal, found.dual, found.gap, objective)
+    return FileRow(name, *sizes, solver, answer.status, judged, *measured, answer.seconds, ratio, answer.note)
 
 
 def tables(rows: list[FileRow]) -> list[Table]:
-    """What every solver says of each file, what was recomputed, and how often each solver is right."""
+    """The answers, their recomputed accuracies, and how often each solver is right."""
     answers = Table(
         "Answers; residual: the largest of those below; ratio: to the fastest other that is right",
         ("file", "solver", "status", "verdict", "residual", "s", "ratio"),
@@ -202,7 +204,7 @@ def _summary(rows: list[FileRow]) -> Table:
 
 
 def failed(rows: list[FileRow]) -> str:
-    """What makes the command fail: an answer of ours that is wrong, or a crash; empty where there is none."""
+    """Why the command fails: wrong answers or crashes of our solvers; empty where there are none."""
     bad = [row for row in rows if is_ours(row.solver) and row.verdict in ("wrong", "crashed")]
     named = ", ".join(f"{row.file} ({row.solver}: {row.verdict})" for row in bad[:5])
     return f"{len(bad)} answers of pear are wrong or crashed: {named}" if bad else ""

@@ -1,4 +1,4 @@
-"""What a benchmark can be asked for, and where it sends what it finds.
+"""The options of a benchmark, and the callbacks that receive its results.
 
 A benchmark is a module with ``SETTINGS`` (a dataclass of options), ``run``, ``tables``, ``series``, ``LABELS`` and,
 where other libraries take part, ``PEERS``; ``failed(rows)``, where there is one, says in words why the command fails.
@@ -25,7 +25,7 @@ def option(
     shown: str | None = None,
     argument: bool = False,
 ) -> Any:
-    """A field of settings that is an option of the command line, too.
+    """A field of settings that is also an option of the command line.
 
     Args:
         default: its value where nothing is asked for.
@@ -64,7 +64,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Where a benchmark sends what it finds.
+    """The functions that receive the results of a benchmark.
 
     Attributes:
         on_row: called with every row as soon as it is measured.
@@ -79,7 +79,7 @@ class Callbacks:
 
 @dataclass(frozen=True)
 class Labels:
-    """Of the figure: its title, and what the axes are."""
+    """Title and axis labels of the figure."""
 
     title: str
     x: str

@@ -8,16 +8,18 @@ below EDGE.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.optimize import linprog
+from scipy.sparse.linalg import splu
 
-from pear_lab.stress.extended import Wide, factor, wide
-from pear_lab.stress.kkt import LEAST, SHARE, TOLERANCE, Multipliers, Units, judge_point, largest_decision, slacks
-from pear_lab.stress.sample import Array, Sample
+from pear_lab.judge.extended import Wide, factor, wide
+from pear_lab.judge.kkt import LEAST, SHARE, TOLERANCE, Multipliers, Units, judge_point, largest_decision, slacks
+from pear_lab.judge.program import Array, Program, largest_entries
 
 EDGE = 1e-9
 """Relative margin below which float64 data does not settle a status: either answer is right."""
@@ -27,16 +29,17 @@ FLAT = 1e-13
 """Relative curvature along a direction up to which there is none."""
 FALLS = 1e-7
 """Relative fall of the objective along a direction that is no rounding."""
+REFERENCE = 1e-13
+"""Largest violation of a point whose objective another one must reach."""
 
 _INSIDE = 1e-3  # how far inside the inequalities a feasible point should be
 _RANK = 1e-14
-REFERENCE = 1e-13
-"""Largest violation of a point whose objective another one must reach."""
+_DENSE = 1500  # variables up to which eigenvalues are computed
 _OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
-class Answer(Enum):
-    """What could be proven."""
+class Proof(Enum):
+    """The outcome of an attempt to prove a claim."""
 
     YES = "yes"
     NO = "no"
@@ -44,70 +47,60 @@ class Answer(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class Scaled:
-    """A program in its own units, in float64; powers of two change no digit.
+def in_own_units(s: Program) -> Program:
+    """The program with rows, variables and objective in its own units, in float64; powers of two change no digit."""
+    units = Units.of(s)
+    d, r, p = units.column.astype(float), units.row.astype(float), len(s.b)
+    c, H = d * s.c, d[:, None] * s.H * d
+    unit = 2.0 ** np.round(np.log2(max(np.abs(c).max(initial=0.0), np.abs(H).max(initial=0.0)) or 1.0))
+    rows = {"A": r[:p, None] * s.A * d, "b": r[:p] * s.b, "G": r[p:, None] * s.G * d, "h": r[p:] * s.h}
+    return replace(s, H=H / unit, c=c / unit, **rows, lb=s.lb / d, ub=s.ub / d)
 
-    Attributes:
-        s: the scaled program.
-        units: what it was scaled by.
+
+def solve_linear(
+    c: Array, lb: Array, ub: Array, G: Any = None, h: Any = None, A: Any = None, b: Any = None, **options: float
+) -> Any:
+    """SciPy's answer to ``min cᵀz`` subject to ``Gz ≤ h, Az = b, lb ≤ z ≤ ub``, by HiGHS at its tightest.
+
+    Args:
+        c, lb, ub: (n,).
+        G, h, A, b: rows; None or without a row where there are none.
+        options: more of HiGHS's options.
     """
-
-    s: Sample
-    units: Units
-
-    @classmethod
-    def of(cls, s: Sample) -> Scaled:
-        """Scale rows, variables and the objective."""
-        units = Units.of(s)
-        d, r = units.column.astype(float), units.row.astype(float)
-        p = len(s.b)
-        c, H = d * s.c, d[:, None] * s.H * d
-        unit = 2.0 ** np.round(np.log2(max(np.abs(c).max(initial=0.0), np.abs(H).max(initial=0.0)) or 1.0))
-        scaled = Sample(
-            H / unit,
-            c / unit,
-            r[:p, None] * s.A * d,
-            r[:p] * s.b,
-            r[p:, None] * s.G * d,
-            r[p:] * s.h,
-            s.lb / d,
-            s.ub / d,
-            s.integer,
-        )
-        return cls(scaled, Units(np.ones(s.n, np.longdouble), np.ones(len(r), np.longdouble)))
+    rows = {"A_ub": G, "b_ub": h} if G is not None and G.shape[0] else {}
+    rows |= {"A_eq": A, "b_eq": b} if A is not None and A.shape[0] else {}
+    return linprog(c, **rows, bounds=np.column_stack([lb, ub]), options={**_OPTIONS, **options})
 
 
-def is_feasible(s: Sample) -> Answer:
+def is_feasible(s: Program) -> Proof:
     """Whether any point satisfies the constraints."""
     if bool((s.lb > s.ub).any()):
         worst = ((s.lb - s.ub) / (np.abs(s.lb) + np.abs(s.ub)))[s.lb > s.ub].max()
-        return Answer.EDGE if worst < FLAT else Answer.NO
+        return Proof.EDGE if worst < FLAT else Proof.NO
     if (s.h == -np.inf).any():
-        return Answer.NO
-    scaled = Scaled.of(s).s
+        return Proof.NO
+    scaled = in_own_units(s)
     keep = np.isfinite(scaled.h)
     G, h = scaled.G[keep], scaled.h[keep]
-    rhs = np.concatenate([scaled.b, h])
     empty = ~np.vstack([scaled.A, G]).any(1)
     missed = np.concatenate([np.abs(scaled.b), -h])[empty]
     if (missed > 0).any():
-        return Answer.NO
-    size = _size_of(np.concatenate([rhs, scaled.lb, scaled.ub]))
+        return Proof.NO
+    size = _size_of(np.concatenate([scaled.b, h, scaled.lb, scaled.ub]))
     found = _least_violation(scaled, G, h, size)
     if found is None:
-        return Answer.UNKNOWN
+        return Proof.UNKNOWN
     x, y = found
     violated = min(_violation(scaled, _onto(scaled, x, met)) for met in (0.0, EDGE))
     margin = _farkas(scaled, G, h, wide(y), np.abs(wide(x)).max())
     if margin <= FLAT and violated > MET:
         margin = _farkas(scaled, G, h, wide(_magnified(scaled, keep, x, size)), np.abs(wide(x)).max())
     if margin <= FLAT and violated <= MET:
-        return Answer.YES
+        return Proof.YES
     if margin >= EDGE and violated > MET:
-        return Answer.NO
+        return Proof.NO
     # it is proven that there is no point, and yet one satisfies every row to rounding, or the margin is that small
-    return Answer.EDGE if margin > FLAT else Answer.UNKNOWN
+    return Proof.EDGE if margin > FLAT else Proof.UNKNOWN
 
 
 def _size_of(values: Array) -> float:
@@ -116,7 +109,7 @@ def _size_of(values: Array) -> float:
     return float(np.median(found)) if len(found) else 1.0
 
 
-def _least_violation(s: Sample, G: Array, h: Array, size: float) -> tuple[Array, Array] | None:
+def _least_violation(s: Program, G: Array, h: Array, size: float) -> tuple[Array, Array] | None:
     """The point with the least violation of any row, and its multipliers; bounds hold.
 
     Among points without violation it prefers one that is a little inside every inequality.
@@ -124,12 +117,12 @@ def _least_violation(s: Sample, G: Array, h: Array, size: float) -> tuple[Array,
     n, p, m = s.n, len(s.b), len(h)
     rows = np.vstack([s.A, -s.A, G])
     inside = np.concatenate([np.zeros(2 * p), np.ones(m)])
-    solved = linprog(
+    solved = solve_linear(
         np.concatenate([np.zeros(n), [1.0, -_INSIDE]]),
-        A_ub=np.column_stack([rows, -np.ones(len(rows)), inside]) if len(rows) else None,
-        b_ub=np.concatenate([s.b, -s.b, h]) / size if len(rows) else None,
-        bounds=[*zip(s.lb / size, s.ub / size, strict=True), (0.0, None), (0.0, _INSIDE)],
-        options=_OPTIONS,
+        np.concatenate([s.lb / size, [0.0, 0.0]]),
+        np.concatenate([s.ub / size, [np.inf, _INSIDE]]),
+        G=np.column_stack([rows, -np.ones(len(rows)), inside]),
+        h=np.concatenate([s.b, -s.b, h]) / size,
     )
     if solved.x is None:
         return None
@@ -137,7 +130,7 @@ def _least_violation(s: Sample, G: Array, h: Array, size: float) -> tuple[Array,
     return size * solved.x[:n], np.concatenate([y[:p] - y[p : 2 * p], y[2 * p : 2 * p + m]])
 
 
-def _magnified(s: Sample, keep: Any, x: Array, size: float) -> Array:
+def _magnified(s: Program, keep: Any, x: Array, size: float) -> Array:
     """Multipliers of the least violation around x, in units of 1e-7: HiGHS does not see a contradiction of 1e-11."""
     z, unit = np.clip(wide(x), wide(s.lb), wide(s.ub)), 1e-7 * size
     near = {"b": wide(s.b) - wide(s.A) @ z, "h": wide(s.h) - wide(s.G) @ z, "lb": wide(s.lb) - z, "ub": wide(s.ub) - z}
@@ -146,7 +139,7 @@ def _magnified(s: Sample, keep: Any, x: Array, size: float) -> Array:
     return np.zeros(len(s.b) + int(keep.sum())) if found is None else found[1]
 
 
-def _onto(s: Sample, x: Array, met: float) -> Wide:
+def _onto(s: Program, x: Array, met: float) -> Wide:
     """The point moved onto the equalities and the rows that it misses or meets up to ``met``, within its bounds."""
     z = np.clip(wide(x), wide(s.lb), wide(s.ub))
     for _ in range(4):
@@ -164,15 +157,14 @@ def _onto(s: Sample, x: Array, met: float) -> Wide:
     return z
 
 
-def _violation(s: Sample, x: Wide) -> float:
+def _violation(s: Program, x: Wide) -> float:
     """The largest relative violation of any constraint at x."""
-    units = Units(np.ones(s.n, np.longdouble), np.ones(len(s.b) + len(s.h), np.longdouble))
-    size = np.abs(x) + SHARE * largest_decision(s, x, units)
+    size = np.abs(x) + SHARE * largest_decision(s, x, Units.ones(s))
     slack, equality = slacks(s, x, size)
     return float(max(np.max(np.abs(equality), initial=0.0), np.max(-slack, initial=0.0)))
 
 
-def _farkas(s: Sample, G: Array, h: Array, y: Wide, reach: Any) -> float:
+def _farkas(s: Program, G: Array, h: Array, y: Wide, reach: Any) -> float:
     """How clearly multipliers y (p + m,) prove that there is no point; at most 0 where they do not.
 
     Every point satisfies ``yᵀ[A; G] z ≤ yᵀ[b; h]`` (y ≥ 0 on G). Where the smallest value of the left side within the
@@ -195,36 +187,27 @@ def _farkas(s: Sample, G: Array, h: Array, y: Wide, reach: Any) -> float:
     return float((smallest.sum() - y @ rhs) / terms) if terms > 0 else 0.0
 
 
-def is_unbounded(s: Sample) -> Answer:
+def is_unbounded(s: Program) -> Proof:
     """Whether the objective falls without end along some direction; the program must be feasible for that to matter."""
-    scaled = Scaled.of(s).s
-    keep = np.isfinite(scaled.h)
-    G = scaled.G[keep]
+    scaled = in_own_units(s)
+    G = scaled.G[np.isfinite(scaled.h)]
     unit = np.abs(scaled.c).max()
     if unit == 0:
-        return Answer.NO
+        return Proof.NO
     c = scaled.c / unit
     lower, upper = np.where(np.isfinite(scaled.lb), 0.0, -1.0), np.where(np.isfinite(scaled.ub), 0.0, 1.0)
     curvature = scaled.H / (np.abs(scaled.H).max() or 1.0)
     level = np.vstack([scaled.A, curvature])
-    solved = linprog(
-        c,
-        A_ub=G if len(G) else None,
-        b_ub=np.zeros(len(G)) if len(G) else None,
-        A_eq=level,
-        b_eq=np.zeros(len(level)),
-        bounds=list(zip(lower, upper, strict=True)),
-        options=_OPTIONS,
-    )
+    solved = solve_linear(c, lower, upper, G, np.zeros(len(G)), level, np.zeros(len(level)))
     if solved.x is None:
-        return Answer.UNKNOWN
+        return Proof.UNKNOWN
     if solved.fun > -FALLS * LEAST:
-        return Answer.NO
+        return Proof.NO
     return _falls(wide(solved.x), c, G, level, (lower, upper))
 
 
-def _falls(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) -> Answer:
-    """Whether a direction, moved exactly onto what must not change along it, is one of descent."""
+def _falls(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) -> Proof:
+    """Whether a direction is one of descent, after it is moved exactly onto the rows that must not change along it."""
     lower, upper = box
     d = np.clip(d, lower, upper)
     d[np.abs(d) < EDGE] = 0
@@ -232,7 +215,7 @@ def _falls(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) 
     free = (d != 0) & (lower < upper)
     rows = np.vstack([level, G[tight]])[:, free]
     if not free.any():
-        return Answer.NO
+        return Proof.NO
     factored = factor(rows.T)
     basis = factored.null(factored.rank(FLAT))
     d[~free] = 0
@@ -242,31 +225,24 @@ def _falls(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) 
     stays = bool((wide(G) @ d <= FLAT * np.abs(wide(G)) @ np.abs(d)).all()) if len(G) else True
     inside = bool(((d >= 0) | (lower < 0)).all() and ((d <= 0) | (upper > 0)).all())
     if terms == 0 or slope > -FLAT * float(terms):
-        return Answer.NO
+        return Proof.NO
     if not (stays and inside):
-        return Answer.UNKNOWN
-    return Answer.YES if slope < -FALLS * float(terms) else Answer.EDGE
+        return Proof.UNKNOWN
+    return Proof.YES if slope < -FALLS * float(terms) else Proof.EDGE
 
 
-def best_point(s: Sample) -> Wide | None:
+def best_point(s: Program) -> Wide | None:
     """The solution (n,) of a linear program by HiGHS, which solves it in the program's own units.
 
     None where it finds none, or where its own point does not satisfy the optimality conditions in extended precision:
     its tolerances are absolute, and bounds of 1e15 leave them without a meaning. Where rows nearly depend on each
     other, a violation of 1e-9 buys a better objective: such a point proves nothing either.
     """
-    scaled = Scaled.of(s).s
+    scaled = in_own_units(s)
     keep = np.isfinite(scaled.h)
     size = _size_of(np.concatenate([scaled.b, scaled.h, scaled.lb, scaled.ub]))
-    solved = linprog(
-        scaled.c,
-        A_ub=scaled.G[keep] if keep.any() else None,
-        b_ub=scaled.h[keep] / size if keep.any() else None,
-        A_eq=scaled.A if len(scaled.b) else None,
-        b_eq=scaled.b / size if len(scaled.b) else None,
-        bounds=list(zip(scaled.lb / size, scaled.ub / size, strict=True)),
-        options=_OPTIONS,
-    )
+    limits = (scaled.G[keep], scaled.h[keep] / size, scaled.A, scaled.b / size)
+    solved = solve_linear(scaled.c, scaled.lb / size, scaled.ub / size, *limits)
     if solved.status != 0:
         return None
     rows = np.zeros(len(keep))
@@ -280,11 +256,74 @@ def best_point(s: Sample) -> Wide | None:
     return np.asarray(wide(x) * Units.of(s).column)
 
 
-def is_indefinite(H: Array) -> Answer:
-    """Whether the curvature has an eigenvalue below zero."""
-    d = np.sqrt(np.abs(np.diagonal(H)))
-    eigenvalues = np.linalg.eigvalsh(H)
-    least, largest = eigenvalues[0], np.abs(eigenvalues).max() or 1.0
-    if least < -EDGE * largest or ((d == 0).any() and np.abs(H[d == 0]).max() > EDGE * largest):
-        return Answer.YES
-    return Answer.EDGE if least < -FLAT * largest else Answer.NO
+def is_indefinite(H: Any) -> Proof:
+    """Whether the curvature (n, n), dense or sparse, has an eigenvalue below zero."""
+    if sp.issparse(H) and not H.nnz:
+        return Proof.NO
+    if H.shape[0] > _DENSE:
+        return Proof.NO if _has_positive_pivots(H) else Proof.YES
+    M = H.toarray() if sp.issparse(H) else H
+    eigenvalues = np.linalg.eigvalsh(M)
+    least, largest, flat = eigenvalues[0], np.abs(eigenvalues).max() or 1.0, np.diagonal(M) == 0
+    if least < -EDGE * largest or (flat.any() and np.abs(M[flat]).max() > EDGE * largest):
+        return Proof.YES
+    return Proof.EDGE if least < -FLAT * largest else Proof.NO
+
+
+def _has_positive_pivots(H: Any) -> bool:
+    """Whether H (n, n), shifted by rounding, has positive pivots only: then no eigenvalue is clearly negative."""
+    shifted = sp.csc_matrix(H + EDGE * float(abs(H).max()) * sp.eye_array(H.shape[0]))
+    try:
+        pivots = splu(shifted, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}).U.diagonal()
+    except RuntimeError:  # a pivot is exactly zero
+        return False
+    return bool((pivots > 0).all())
+
+
+PROOF = 1e-8
+"""How negative a certificate of a sparse program must be, relative to the limits and costs it is made of."""
+_ERROR = 1e-3  # share of it that the certificate's own residual may reach
+
+
+def proves_infeasible(p: Program, time_limit: float) -> bool:
+    """Whether multipliers prove that no point satisfies a sparse program: w ≥ 0 with Cᵀw = 0 and dᵀw < 0.
+
+    Cz ≤ d are all limits and bounds as unit rows. Factorisations in extended precision are not for large programs: the
+    multipliers that a linear program finds are checked with the arrays in float64.
+    """
+    C, d = _unit_rows(p)
+    if not len(d):
+        return False
+    scale, ends = float(np.abs(d).max()) or 1.0, (np.zeros(len(d)), np.ones(len(d)))
+    found = solve_linear(d / scale, *ends, A=sp.csc_array(C.T), b=np.zeros(p.n), time_limit=time_limit)
+    if found.x is None:
+        return False
+    w = np.maximum(found.x, 0.0)
+    against = -float(d @ w) / scale
+    return against > PROOF and float(np.abs(C.T @ w).max()) <= _ERROR * against
+
+
+def proves_unbounded(p: Program, time_limit: float) -> bool:
+    """Whether a ray r with Hr = 0, Cr ≤ 0 and cᵀr < 0 starts at a feasible point of a sparse program."""
+    C, d = _unit_rows(p)
+    scale, ones = float(np.abs(p.c).max()) or 1.0, np.ones(p.n)
+    curved = sp.csr_array(p.H)[np.diff(sp.csr_array(p.H).indptr) > 0]
+    level = (curved, np.zeros(curved.shape[0]))
+    found = solve_linear(p.c / scale, -ones, ones, C, np.zeros(len(d)), *level, time_limit=time_limit)
+    if found.x is None:
+        return False
+    falls = -float(p.c @ found.x) / scale
+    missed = max(float((C @ found.x).max(initial=0.0)), float(np.abs(curved @ found.x).max(initial=0.0)))
+    if falls <= PROOF or missed > _ERROR * falls:
+        return False
+    point = solve_linear(np.zeros(p.n), -np.inf * ones, np.inf * ones, C, d, time_limit=time_limit)
+    return bool(point.status == 0)
+
+
+def _unit_rows(p: Program) -> tuple[sp.csr_array, Array]:
+    """Cz ≤ d: every limit and bound of a sparse program, each row divided by its largest entry."""
+    one, upper, lower = sp.csr_array(sp.eye_array(p.n)), np.isfinite(p.ub), np.isfinite(p.lb)
+    C = sp.csr_array(sp.vstack([p.A, -p.A, p.G, one[upper], -one[lower]]))
+    norm = largest_entries(C)
+    unit = 1.0 / np.where(norm > 0, norm, 1.0)
+    return sp.csr_array(sp.diags_array(unit) @ C), unit * np.concatenate([p.b, -p.b, p.h, p.ub[upper], -p.lb[lower]])

@@ -1,4 +1,4 @@
-"""A recipe, a few small choices that a failing problem can be shrunk by, and the parts that families share."""
+"""Recipes of random problems, and the parts that families share. A failing recipe can be shrunk choice by choice."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pear_lab.stress.sample import Array, Case
-
-Fields = dict[str, Any]
-Rng = np.random.Generator
+from pear_lab.benchmarks.random_programs import Fields, Rng, polytope, random_curvature, random_entries, times
+from pear_lab.judge.program import Array
+from pear_lab.stress.case import Case
 
 
 @dataclass(frozen=True)
@@ -48,46 +47,28 @@ def leading(r: Recipe) -> tuple[int, ...]:
     return (r.batch,) if r.per_sample else ()
 
 
-def times(rows: Array, x: Array) -> Array:
-    """Rows (…, r, n) times points (…, n)."""
-    return np.asarray(np.einsum("...rn,...n->...r", rows, x))
+def around_a_point(r: Recipe, rng: Rng, whole: bool = False) -> Fields:
+    """Rows and bounds around a random point; with ``whole`` all numbers are small integers."""
+    x = random_entries(rng, (*leading(r), r.n), whole)
+    return polytope(rng, x, r.equalities, r.rows, whole=whole)
 
 
-def polytope(r: Recipe, rng: Rng, whole: bool = False) -> Fields:
-    """Rows and bounds around a point; with ``whole`` all numbers are small integers, and every product is exact."""
-
-    def draws(*shape: int) -> Array:
-        return rng.integers(-3, 4, shape).astype(float) if whole else rng.normal(size=shape)
-
-    def room(shape: tuple[int, ...]) -> Array:
-        return rng.integers(0, 3, shape).astype(float) if whole else rng.uniform(0.0, 1.0, shape)
-
-    lead = leading(r)
-    x = draws(*lead, r.n)
-    A, G = draws(*lead, r.equalities, r.n), draws(*lead, r.rows, r.n)
-    b, reached = times(A, x), times(G, x)
-    return {
-        "A": A,
-        "b": b,
-        "G": G,
-        "h": reached + room(reached.shape),
-        "lb": x - room(x.shape),
-        "ub": x + room(x.shape),
-    }
+def middle(fields: Fields) -> Array:
+    """The middle between the bounds."""
+    return np.asarray((fields["lb"] + fields["ub"]) / 2)
 
 
-def curvature(r: Recipe, rng: Rng, lead: tuple[int, ...] = ()) -> Array:
-    """(…, n, n) symmetric with eigenvalues of at least 0.1."""
-    M = rng.normal(size=(*lead, r.n, r.n))
-    return np.asarray(M @ np.swapaxes(M, -1, -2) / r.n + 0.1 * np.eye(r.n))
+def move_through(fields: Fields, x: Array) -> None:
+    """Change the right-hand sides so that the point x satisfies every row."""
+    fields["b"], fields["h"] = times(fields["A"], x), np.maximum(fields["h"], times(fields["G"], x))
 
 
 def priced(r: Recipe, rng: Rng, fields: Fields, cost: Array | None = None, **more: Any) -> Case:
-    """The case with costs of size 1, predicted with an error of half their size, in the recipe's sense."""
+    """A case with the fields and with costs of size 1, predicted with an error of half their size."""
     true = rng.normal(size=(r.batch, r.n)) if cost is None else cost
     predicted = true + 0.5 * np.abs(true).max(initial=0.0) * rng.normal(size=true.shape) if cost is None else cost
     if r.curved and "Q" not in fields:
-        fields = {**fields, "Q": curvature(r, rng, leading(r))}
+        fields = {**fields, "Q": random_curvature(rng, r.n, *leading(r))}
     if r.maximise and "Q" in fields:
         fields = {**fields, "Q": -fields["Q"]}
     more.setdefault("smoothing", float(rng.choice([0.01, 0.1, 1.0])) if r.smoothed else 0.0)

@@ -1,4 +1,4 @@
-"""What a speed benchmark leaves behind: its numbers, the table and a figure, written after every row."""
+"""The files that a speed benchmark writes: numbers and tables, again after every row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pear_lab.benchmarks.table import Table
+from pear_lab.benchmarks.text_table import Table
 from pear_lab.experiments.execute import machine, versions
 
 _PACKAGES = ("torch", "numpy", "scipy", "numba", "osqp", "highspy", "qpsolvers", "piqp", "clarabel", "daqp")
@@ -49,11 +49,11 @@ class Record:
         self.save()
 
     def note(self, text: str) -> None:
-        """Keep a remark."""
+        """Keep a note for the output."""
         self.notes.append(text)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data; what is not a finite number is None."""
+        """The record as plain data; numbers that are not finite are None."""
         return {
             "benchmark": self.name,
             "date": self.date,
@@ -67,7 +67,7 @@ class Record:
         }
 
     def save(self) -> list[Path]:
-        """Write the numbers and the tables; each file is replaced as a whole."""
+        """Write the numbers and the tables, and return the paths."""
         about = self.as_dict()
         numbers = _replace(self.folder / "results.json", json.dumps(about, indent=2, allow_nan=False) + "\n")
         text = "\n".join(table.markdown() for table in self.tables(self.rows))
@@ -86,7 +86,7 @@ def describe_machine(device: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold; NaN and infinity it cannot."""
+    """The value as JSON can hold it: NaN and infinity become None, other objects text."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -97,7 +97,7 @@ def _plain(value: Any) -> Any:
 
 
 def _replace(path: Path, text: str) -> Path:
-    """Write a file so that it is whole at any moment."""
+    """Replace a file in one step, so that a reader never sees half of it."""
     temporary = path.with_suffix(path.suffix + ".tmp")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)

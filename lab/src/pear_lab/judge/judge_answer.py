@@ -1,4 +1,4 @@
-"""The verdict on one answer: plain arrays in, a verdict out, and nothing that is shared with the library.
+"""Judge one answer of the library, with plain arrays and without the library's own code.
 
 right: solved, and the optimality conditions hold. refused: the status names a failure that is proven independently.
 inaccurate: the library says that it does not know, where that is no edge. wrong: everything else.
@@ -6,16 +6,16 @@ inaccurate: the library says that it does not know, where that is no edge. wrong
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pear_lab.stress.certificates import Answer, best_point, is_feasible, is_indefinite, is_unbounded
-from pear_lab.stress.choices import judge_choice
-from pear_lab.stress.extended import Wide, factor, wide
-from pear_lab.stress.kkt import TOLERANCE, Multipliers, Residuals, Units, judge_point, objective
-from pear_lab.stress.sample import Array, Sample
-from pear_lab.stress.tangent import Tangent, tangent
+from pear_lab.judge.certificates import Proof, best_point, is_feasible, is_indefinite, is_unbounded
+from pear_lab.judge.extended import Wide, factor, wide
+from pear_lab.judge.integer_programs import judge_choice
+from pear_lab.judge.kkt import TOLERANCE, Multipliers, Residuals, Units, judge_point, objective
+from pear_lab.judge.program import Array, Program
+from pear_lab.judge.tangent_space import Tangent, tangent
 
 VALUE = 1e-9
 """Largest error of a reported objective, relative to its terms."""
@@ -33,8 +33,8 @@ ROUNDING = 1e-10
 
 
 @dataclass(frozen=True)
-class Answered:
-    """What the library says about one sample.
+class Answer:
+    """What the library answers for one sample.
 
     Attributes:
         status: by name.
@@ -69,8 +69,12 @@ class Verdict:
     residuals: Residuals | None = None
     units: Units | None = None
 
+    def blamed(self, reason: str) -> Verdict:
+        """The same verdict, or "wrong" for a reason that was found later; an empty reason changes nothing."""
+        return replace(self, kind="wrong", reason=reason) if reason and self.kind != "wrong" else self
 
-def judge(s: Sample, a: Answered) -> Verdict:
+
+def judge(s: Program, a: Answer) -> Verdict:
     """Judge one answer."""
     if not s.is_finite():
         if a.status == "NOT_FINITE":
@@ -86,18 +90,18 @@ def judge(s: Sample, a: Answered) -> Verdict:
         return checks[a.status](s)
     if a.status == "NOT_FINITE":
         return Verdict("wrong", "NOT_FINITE, but the data is finite")
-    if is_feasible(s) is Answer.EDGE or _beyond_float64(s):
+    if is_feasible(s) is Proof.EDGE or _beyond_float64(s):
         return Verdict("refused", edge=True)  # nobody could know
     return Verdict("inaccurate", a.status)
 
 
-def _judge_solved(s: Sample, a: Answered) -> Verdict:
+def _judge_solved(s: Program, a: Answer) -> Verdict:
     if a.equality is None or a.inequality is None or a.bound is None:
         return Verdict("wrong", "SOLVED without multipliers")
     parts = (a.x, a.equality, a.inequality, a.bound)
     if not all(bool(np.isfinite(part).all()) for part in parts):
         return Verdict("wrong", "SOLVED, but x or a multiplier is not finite")
-    if is_indefinite(s.H) is Answer.YES:
+    if is_indefinite(s.H) is Proof.YES:
         return Verdict("wrong", "SOLVED, but the curvature is indefinite")
     units = Units.of(s)
     found = judge_point(s, a.x, Multipliers(*(wide(part) for part in parts[1:])), units)
@@ -109,8 +113,8 @@ def _judge_solved(s: Sample, a: Answered) -> Verdict:
     return Verdict("right", residuals=found, units=units)
 
 
-def _beyond_float64(s: Sample) -> bool:
-    """Whether rounding of the equalities decides which points satisfy them: singular in float64, and not in truth."""
+def _beyond_float64(s: Program) -> bool:
+    """Whether the equalities are singular in float64 but not in extended precision."""
     if not len(s.b):
         return False
     units = Units.of(s)
@@ -118,30 +122,30 @@ def _beyond_float64(s: Sample) -> bool:
     return bool(SINGULAR[0] * pivots[0] < pivots[-1] < SINGULAR[1] * pivots[0])
 
 
-def _infeasible(s: Sample) -> Verdict:
+def _infeasible(s: Program) -> Verdict:
     feasible = is_feasible(s)
-    if feasible is Answer.NO:
+    if feasible is Proof.NO:
         return Verdict("refused")
-    if feasible is Answer.EDGE:
+    if feasible is Proof.EDGE:
         return Verdict("refused", edge=True)
     return Verdict("wrong", f"INFEASIBLE, but feasible: {feasible.value}")
 
 
-def _unbounded(s: Sample) -> Verdict:
+def _unbounded(s: Program) -> Verdict:
     feasible, falls = is_feasible(s), is_unbounded(s)
-    if feasible is Answer.NO or falls in (Answer.NO, Answer.UNKNOWN):
+    if feasible is Proof.NO or falls in (Proof.NO, Proof.UNKNOWN):
         return Verdict("wrong", f"UNBOUNDED, but falls: {falls.value}, feasible: {feasible.value}")
-    return Verdict("refused", edge=Answer.EDGE in (feasible, falls))
+    return Verdict("refused", edge=Proof.EDGE in (feasible, falls))
 
 
-def _not_convex(s: Sample) -> Verdict:
+def _not_convex(s: Program) -> Verdict:
     indefinite = is_indefinite(s.H)
-    if indefinite is Answer.NO:
+    if indefinite is Proof.NO:
         return Verdict("wrong", "NOT_CONVEX, but no eigenvalue is negative")
-    return Verdict("refused", edge=indefinite is Answer.EDGE)
+    return Verdict("refused", edge=indefinite is Proof.EDGE)
 
 
-def wrong_reference(s: Sample, a: Answered) -> str:
+def wrong_reference(s: Program, a: Answer) -> str:
     """Why the objective of a solved linear program is not what HiGHS finds; empty where it is, or HiGHS finds none."""
     if s.H.any() or s.integer.any():
         return ""
@@ -156,8 +160,8 @@ def wrong_reference(s: Sample, a: Answered) -> str:
     return f"the objective is {value!r}, and by another solver {best!r}"
 
 
-def violation_cost(s: Sample, x: Wide, a: Answered) -> float:
-    """What violations at x (n,), and the rounding of its rows in float64, are worth by the multipliers of an answer.
+def violation_cost(s: Program, x: Wide, a: Answer) -> float:
+    """The cost of violations at x (n,), and of rounding its rows to float64, priced by the multipliers of an answer.
 
     Where rows are parallel to 1e-10, multipliers are so large that the last digit of x is worth more than rounding.
     """
@@ -176,7 +180,7 @@ def violation_cost(s: Sample, x: Wide, a: Answered) -> float:
     return float(sum((left * np.abs(y)).sum() for left, y in parts))
 
 
-def tangent_of(s: Sample, verdict: Verdict) -> Tangent | None:
+def tangent_of(s: Program, verdict: Verdict) -> Tangent | None:
     """The tangent space at a right answer, where margins say that the decision has a derivative there."""
     if verdict.kind != "right" or verdict.residuals is None or verdict.units is None:
         return None
@@ -191,8 +195,8 @@ def wrong_gradient(space: Tangent, g: Array, e: Array) -> str:
     return f"the gradient is off by {error:.1e} (allowed {space.tolerance:.1e})" if error > space.tolerance else ""
 
 
-def regret_rounding(s: Sample, x: Array, best: Answered, rounding: float) -> float:
-    """What rounding may change in the regret of x (n,) against the ``best`` answer under the true program s.
+def regret_rounding(s: Program, x: Array, best: Answer, rounding: float) -> float:
+    """How much rounding may change the regret of x (n,) against the ``best`` answer under the true program s.
 
     Args:
         s, x, best: see above.
@@ -203,7 +207,7 @@ def regret_rounding(s: Sample, x: Array, best: Answered, rounding: float) -> flo
     return max(ROUNDING, rounding) * terms + bought + 1e-300
 
 
-def wrong_regret(s: Sample, x: Array, best: Answered, value: float, rounding: float = 0.0) -> str:
+def wrong_regret(s: Program, x: Array, best: Answer, value: float, rounding: float = 0.0) -> str:
     """Why ``value`` is not what x (n,) loses against the ``best`` answer under the true program s; empty where it is.
 
     Args:
@@ -217,7 +221,7 @@ def wrong_regret(s: Sample, x: Array, best: Answered, value: float, rounding: fl
     return f"the loss is {value!r}, and the regret {exact!r}"
 
 
-def differs(s: Sample, batch: Answered, alone: Answered, verdict: Verdict) -> str:
+def differs(s: Program, batch: Answer, alone: Answer, verdict: Verdict) -> str:
     """How the answer for a sample in a batch differs from the one it gets alone; empty where it does not."""
     if batch.status != alone.status:
         return f"{batch.status} in the batch, {alone.status} alone"

@@ -1,4 +1,4 @@
-"""The programs of one structure, the exact gradients of the first of them, and what each side of the bench is given."""
+"""The programs of one structure for all sides of the gradient benchmark, with the exact gradients of some of them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from pear.problem import Problem
-from pear_lab.benchmarks.evaluation import Answers, swap
-from pear_lab.benchmarks.program import Array, programs
-from pear_lab.benchmarks.reference import reference
+from pear_lab.benchmarks.exact_gradients import ExactGradients, swap
 from pear_lab.benchmarks.structures import Structure
+from pear_lab.judge.program import DIMENSIONS, Array, programs
+from pear_lab.judge.reference import reference
 
 MOVE = 0.01
 """How far costs move between two visits of a sample, relative to themselves."""
-DIMENSIONS = {"Q": 2, "A": 2, "b": 1, "G": 2, "h": 1, "lb": 1, "ub": 1}
-"""Of a field that all samples share; one more where each has its own."""
 
 
-class Instances:
+class GradientBatch:
     """Programs of n variables of one structure; smaller batches are the start of larger ones.
 
     Args:
@@ -68,7 +65,7 @@ class Instances:
         return {name: value[:batch] if self._is_own(name) else value for name, value in self.fields.items()}
 
     def tensors(self, batch: int, device: str) -> dict[str, Any]:
-        """The same as tensors on a device; a number stays one."""
+        """The fields of the first ``batch`` samples as tensors on a device; scalars stay numbers."""
         return {
             name: value if isinstance(value, float) else torch.from_numpy(value).to(device)
             for name, value in self.part(batch).items()
@@ -80,7 +77,7 @@ class Instances:
         return np.asarray(Q + self.smoothing * np.eye(self.n) if self.smoothing else Q)
 
     def data(self, batch: int) -> dict[str, Array]:
-        """What a peer is given: every field, absent ones empty or infinite; the rows of A are independent."""
+        """The arrays for a peer: absent fields are empty or infinite, and redundant rows of A are left out."""
         n, part = self.n, self.part(batch)
         A, b = part.get("A", np.zeros((0, n))), part.get("b", np.zeros(0))
         kept = b.shape[-1] - self.redundant
@@ -94,13 +91,12 @@ class Instances:
         return {"Q": self.curvature(batch), **rows, **limits, **costs}
 
     def _is_own(self, name: str) -> bool:
-        """Whether every sample has a field of its own."""
+        """Whether each sample has its own value of a field."""
         return np.ndim(self.fields.get(name, 0.0)) > DIMENSIONS[name]
 
-    def _ask(self, cost: Array) -> Answers:
-        problem = Problem(**self.tensors(len(cost), "cpu"))
-        found = [reference(program, "auto") for program in programs(problem, cost, self.smoothing)]
-        return Answers.of(found, cost - self.true[: len(cost)])
+    def _ask(self, cost: Array) -> ExactGradients:
+        found = [reference(program, "auto") for program in programs(self.part(len(cost)), cost, self.smoothing)]
+        return ExactGradients.of(found, cost - self.true[: len(cost)])
 
     def _put_first(self, i: int) -> None:
         """Exchange the first sample with sample ``i``."""

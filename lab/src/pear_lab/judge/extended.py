@@ -63,7 +63,7 @@ class Factor:
 
 
 def factor(matrix: Any) -> Factor:
-    """Factor (n, k)."""
+    """Factor a matrix (n, k)."""
     R = wide(matrix).copy()
     n, k = R.shape
     Q, order = np.eye(n, dtype=np.longdouble), np.arange(k)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.problem import Problem
-
-Array = NDArray[np.float64]
+from pear_lab.benchmarks.random_programs import Rng
+from pear_lab.judge.program import Array, from_limits
 
 _CURVED = 40
 """Variables that curvature is put on, at most."""
@@ -25,7 +25,7 @@ _RANK = 8
 """Rank of the curvature that couples them."""
 
 
-class Instance(NamedTuple):
+class HardModel(NamedTuple):
     """``min ½xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u``; the last n rows of A are the identity and hold the bounds.
 
     Attributes:
@@ -42,15 +42,15 @@ class Instance(NamedTuple):
     u: Array
 
 
-class _Model(NamedTuple):
-    """Rows and columns before units, ties and curvature: A (k, n), which rows are equalities, a feasible point."""
+class _BareModel(NamedTuple):
+    """A model before units, ties and curvature are added: A (k, n), a mask of its equalities, a feasible point."""
 
     A: sparse.csr_array
     equal: NDArray[np.bool_]
     x: Array
 
 
-def hard_instances(quick: bool = False, seed: int = 0) -> list[Instance]:
+def hard_instances(quick: bool = False, seed: int = 0) -> list[HardModel]:
     """A dozen instances of 300 to 2,200 variables, or as many of at most 400; the same for the same seed."""
     return [
         _instance(kind, sizes[quick], curvature, np.random.default_rng([seed, k]))
@@ -58,33 +58,23 @@ def hard_instances(quick: bool = False, seed: int = 0) -> list[Instance]:
     ]
 
 
-def small_instances(rng: np.random.Generator) -> list[Instance]:
+def small_instances(rng: Rng) -> list[HardModel]:
     """One instance of every kind with some dozens of variables."""
     return [_instance(kind, size, "diagonal", rng) for kind, size in _SMALL]
 
 
-def as_problem(instance: Instance, dense: bool = False) -> tuple[Problem, Array]:
+def as_problem(instance: HardModel, dense: bool = False) -> tuple[Problem, Array]:
     """The instance as a ``Problem`` and its cost (n,); dense, or sparse where the problem keeps it so."""
     n = len(instance.q)
-    A = sparse.csr_array(instance.A)
-    rows, (low, high) = A[:-n], (limit[:-n] for limit in (instance.l, instance.u))
-    equal, below, above = low == high, (low < high) & np.isfinite(high), (low < high) & np.isfinite(low)
-    G = sparse.vstack([rows[below], -rows[above]], format="csr")
-    P, E = sparse.csr_array(instance.P), sparse.csr_array(rows[equal])
-    Q, E, G = ((M.toarray() if dense else M) if M.shape[0] else None for M in (P, E, G))
-    return Problem(
-        Q=Q if instance.P.nnz else None,
-        A=E,
-        b=None if E is None else high[equal],
-        G=G,
-        h=None if G is None else np.concatenate([high[below], -low[above]]),
-        lb=instance.l[-n:],
-        ub=instance.u[-n:],
-        n=n,
-    ), instance.q
+    bounds, whole = (instance.l[-n:], instance.u[-n:]), np.zeros(n, bool)
+    rows = sparse.csr_array(instance.A)[:-n]
+    p = from_limits(instance.P, instance.q, rows, instance.l[:-n], instance.u[:-n], *bounds, whole)
+    Q, A, G = ((M.toarray() if dense else sparse.csr_array(M)) if M.nnz else None for M in (p.H, p.A, p.G))
+    b, h = None if A is None else p.b, None if G is None else p.h
+    return Problem(Q=Q, A=A, b=b, G=G, h=h, lb=p.lb, ub=p.ub, n=n), p.c
 
 
-def _instance(kind: Callable[..., _Model], size: tuple[int, ...], curvature: str, rng: np.random.Generator) -> Instance:
+def _instance(kind: Callable[..., _BareModel], size: tuple[int, ...], curvature: str, rng: Rng) -> HardModel:
     model = _with_copies(kind(rng, *size), rng)
     n = model.A.shape[1]
     lower, upper, x = np.zeros(n), np.full(n, np.inf), model.x
@@ -102,7 +92,7 @@ def _instance(kind: Callable[..., _Model], size: tuple[int, ...], curvature: str
     unit = 10.0 ** rng.choice([-1.0, 0.0, 0.0, 0.0, 1.0, 2.0], n)
     A = sparse.diags_array(row) @ model.A @ sparse.diags_array(unit)
     P = sparse.csc_array(sparse.diags_array(unit) @ P @ sparse.diags_array(unit))
-    return Instance(
+    return HardModel(
         name=f"{kind.__name__.strip('_')}-{n}-{curvature}",
         P=P,
         q=unit * q - P @ (target / unit),
@@ -112,8 +102,8 @@ def _instance(kind: Callable[..., _Model], size: tuple[int, ...], curvature: str
     )
 
 
-def _with_copies(model: _Model, rng: np.random.Generator) -> _Model:
-    """Some rows once more, in other units, and sums of equalities: nothing new, and no full rank."""
+def _with_copies(model: _BareModel, rng: Rng) -> _BareModel:
+    """Repeat some rows in other units and add sums of equalities, so that the rows are rank deficient."""
     k = model.A.shape[0]
     again = rng.choice(k, max(2, k // 20), replace=False)
     equalities = np.flatnonzero(model.equal)
@@ -122,10 +112,10 @@ def _with_copies(model: _Model, rng: np.random.Generator) -> _Model:
         members = [rng.choice(equalities, len(equalities) // 4, replace=False) for _ in range(2)]
         sums = sparse.vstack([sparse.csr_array((np.ones(len(m)), (np.zeros(len(m), int), m)), (1, k)) for m in members])
     A = sparse.vstack([model.A, 2.0 * model.A[again], sums @ model.A], format="csr")
-    return _Model(A, np.concatenate([model.equal, model.equal[again], [True, True]]), model.x)
+    return _BareModel(A, np.concatenate([model.equal, model.equal[again], [True, True]]), model.x)
 
 
-def _curvature(rng: np.random.Generator, n: int, kind: str) -> sparse.csc_array:
+def _curvature(rng: Rng, n: int, kind: str) -> sparse.csc_array:
     """None ("lp"), a diagonal ("diagonal") or a matrix of low rank ("coupled") on some dozens of the variables."""
     at = np.sort(rng.choice(n, min(_CURVED, n // 4), replace=False))
     if kind == "lp":
@@ -136,8 +126,8 @@ def _curvature(rng: np.random.Generator, n: int, kind: str) -> sparse.csc_array:
     return sparse.csc_array((block[rows, columns], (at[rows], at[columns])), (n, n))
 
 
-class _Rows:
-    """Rows that are written one after another."""
+class _RowWriter:
+    """Collects rows one after another into a sparse matrix."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, NDArray[np.int64], Array]] = []
@@ -148,17 +138,17 @@ class _Rows:
         self._parts.append((len(self.equal), columns, np.broadcast_to(np.asarray(values, float), columns.shape)))
         self.equal.append(equal)
 
-    def model(self, x: Array) -> _Model:
+    def model(self, x: Array) -> _BareModel:
         where = np.concatenate([np.full(len(columns), k) for k, columns, _ in self._parts])
         columns, values = (np.concatenate([part[i] for part in self._parts]) for i in (1, 2))
         A = sparse.csr_array((values, (where, columns)), (len(self.equal), len(x)))
-        return _Model(A, np.array(self.equal), x)
+        return _BareModel(A, np.array(self.equal), x)
 
 
-def _staircase(rng: np.random.Generator, periods: int, products: int) -> _Model:
+def _staircase(rng: Rng, periods: int, products: int) -> _BareModel:
     """Production, stock and backlog by period: each period's balances meet the next one's in the stock alone."""
     make, stock, late, extra = np.arange(4 * periods * products).reshape(4, periods, products)
-    rows, x = _Rows(), np.zeros(4 * periods * products)
+    rows, x = _RowWriter(), np.zeros(4 * periods * products)
     x[make] = rng.integers(0, 6, make.shape) * (rng.random(make.shape) < 0.6)
     x[stock] = rng.integers(1, 4, stock.shape) * (rng.random(stock.shape) < 0.3)
     yields = rng.choice([0.5, 0.8, 1.0], products)
@@ -175,10 +165,10 @@ def _staircase(rng: np.random.Generator, periods: int, products: int) -> _Model:
     return rows.model(x)
 
 
-def _transport(rng: np.random.Generator, sources: int, sinks: int) -> _Model:
+def _transport(rng: Rng, sources: int, sinks: int) -> _BareModel:
     """All supplies and all demands as equalities, of which one follows from the others."""
     ship = np.arange(sources * sinks).reshape(sources, sinks)
-    rows, x = _Rows(), np.zeros(ship.size)
+    rows, x = _RowWriter(), np.zeros(ship.size)
     x[ship[np.arange(sinks) % sources, np.arange(sinks)]] = rng.integers(1, 9, sinks)
     for line in (*ship, *ship.T):
         rows.add(line, 1.0)
@@ -187,10 +177,10 @@ def _transport(rng: np.random.Generator, sources: int, sinks: int) -> _Model:
     return rows.model(x)
 
 
-def _blending(rng: np.random.Generator, materials: int, products: int, periods: int) -> _Model:
+def _blending(rng: Rng, materials: int, products: int, periods: int) -> _BareModel:
     """Materials into products of given quality, period by period, with shared stocks."""
     use = np.arange(periods * materials * products).reshape(periods, materials, products)
-    rows, x = _Rows(), np.zeros(use.size)
+    rows, x = _RowWriter(), np.zeros(use.size)
     x[use] = rng.integers(1, 8, use.shape) * (rng.random(use.shape) < 0.2)
     quality = rng.integers(1, 10, (3, materials)) * np.array([[1.0], [0.1], [10.0]])
     for t in range(periods):
@@ -206,13 +196,13 @@ def _blending(rng: np.random.Generator, materials: int, products: int, periods: 
     return rows.model(x)
 
 
-def _flows(rng: np.random.Generator, nodes: int, commodities: int) -> _Model:
+def _flows(rng: Rng, nodes: int, commodities: int) -> _BareModel:
     """Several commodities through one network of shared arcs, every balance written out."""
     around = np.column_stack([np.arange(nodes), (np.arange(nodes) + 1) % nodes])
     arcs = np.vstack([around, around[:, ::-1], rng.integers(0, nodes, (2 * nodes, 2))])
     arcs = arcs[arcs[:, 0] != arcs[:, 1]]
     flow = np.arange(commodities * len(arcs)).reshape(commodities, len(arcs))
-    rows, x = _Rows(), np.zeros(flow.size)
+    rows, x = _RowWriter(), np.zeros(flow.size)
     for own in flow:
         x[own[rng.integers(0, nodes) : nodes : 2]] = rng.integers(1, 4)
         for node in range(nodes):
@@ -224,7 +214,7 @@ def _flows(rng: np.random.Generator, nodes: int, commodities: int) -> _Model:
 
 
 _Sizes = tuple[tuple[int, ...], tuple[int, ...]]
-_TABLE: tuple[tuple[Callable[..., _Model], _Sizes, str], ...] = (
+_TABLE: tuple[tuple[Callable[..., _BareModel], _Sizes, str], ...] = (
     (_staircase, ((12, 7), (6, 5)), "lp"),
     (_staircase, ((25, 8), (8, 6)), "diagonal"),
     (_staircase, ((40, 12), (10, 8)), "coupled"),
@@ -238,7 +228,7 @@ _TABLE: tuple[tuple[Callable[..., _Model], _Sizes, str], ...] = (
     (_flows, ((50, 5), (20, 4)), "diagonal"),
     (_flows, ((55, 9), (20, 5)), "coupled"),
 )
-_SMALL: tuple[tuple[Callable[..., _Model], tuple[int, ...]], ...] = (
+_SMALL: tuple[tuple[Callable[..., _BareModel], tuple[int, ...]], ...] = (
     (_staircase, (4, 3)),
     (_transport, (5, 7)),
     (_blending, (5, 3, 2)),

@@ -1,10 +1,11 @@
-"""Tables as text, before anybody decides how to print them."""
+"""Tables of text, for Markdown and for the terminal."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,16 @@ class Table:
     headings: tuple[str, ...]
     rows: list[tuple[str, ...]] = field(default_factory=list)
     left: int = 1
+
+    @classmethod
+    def of(cls, title: str, rows: Iterable[Any], columns: Mapping[str, Callable[[Any], str]], left: int = 1) -> Table:
+        """One line for each row, with a function for every heading that makes its cell.
+
+        Example:
+            >>> Table.of("Squares", [2, 3], {"x": str, "x²": lambda x: str(x * x)}).rows
+            [('2', '4'), ('3', '9')]
+        """
+        return cls(title, tuple(columns), [tuple(cell(row) for cell in columns.values()) for row in rows], left)
 
     def markdown(self) -> str:
         """The table in Markdown, under its title.
@@ -44,7 +55,7 @@ class Table:
 def profiles(
     title: str, headings: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], Mapping[str, float]]], left: int = 1
 ) -> Table:
-    """Where time goes: after the cells of each row a column for every name that any of the profiles has."""
+    """A table of times: the given cells of each row, and a column for every name that occurs in a profile."""
     spent = list(rows)
     names = list(dict.fromkeys(name for _, profile in spent for name in profile))
     cells = [(*who, *(number(profile.get(name)) for name in names)) for who, profile in spent]
@@ -66,7 +77,7 @@ def error(value: float) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number to some significant digits, without an exponent where it can be read without.
+    """A number to some significant digits, without an exponent where it is readable without one.
 
     Example:
         >>> number(12345.6), number(0.01234), number(1.5e-7), number(None)

@@ -12,7 +12,7 @@ from pear.pages import style
 
 @dataclass(frozen=True)
 class Series:
-    """One line.
+    """One line of a figure.
 
     Attributes:
         name: whose it is; the same name has the same color in every panel.
@@ -33,7 +33,7 @@ class Series:
 
 
 def draw(path: Path, title: str, x_label: str, y_label: str, series: Sequence[Series]) -> Path:
-    """Save the lines as an SVG, one panel beside the other; points without a positive place are left out.
+    """Save the lines as an SVG with its panels side by side; points that are not positive are left out.
 
     Args:
         path: of the file.
@@ -60,7 +60,7 @@ def draw(path: Path, title: str, x_label: str, y_label: str, series: Sequence[Se
 
 
 def _colors(series: Sequence[Series]) -> dict[str, str]:
-    """One color a name, ours green."""
+    """One color for each name; ours are green."""
     colors = {}
     for ours, palette in ((True, style.OURS), (False, style.OTHERS)):
         names = dict.fromkeys(one.name for one in series if one.ours is ours)

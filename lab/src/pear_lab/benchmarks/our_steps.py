@@ -1,4 +1,4 @@
-"""Our side of the gradient benchmark: what is measured, and what it was spent on."""
+"""Our side of the gradient benchmark: the steps that are timed, and how their time is spent."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.layout import States
 from pear.solvers.fused import RegretCall
 from pear_lab.benchmarks.clock import Step, gradient_at, synchronize
-from pear_lab.benchmarks.evaluation import Answers
-from pear_lab.benchmarks.instances import Instances
+from pear_lab.benchmarks.exact_gradients import ExactGradients
+from pear_lab.benchmarks.gradient_batch import GradientBatch
 
 _UNTIL_REPLAYED = 3  # calls: one that runs step by step, one that captures, one that replays
 LAYER, WARM, ONE_CORE = "pear layer", "pear warm", "pear layer, one CPU core"
 
 
-class Ours:
+class OurSteps:
     """Our rows at one point. Problems and losses are made anew before every measurement: there is no warm start.
 
     Args:
@@ -37,7 +37,7 @@ class Ours:
             ``DecisionLayer`` and the true objective, "pear warm" is ``PEARLoss`` at a second visit of every sample.
     """
 
-    def __init__(self, instances: Instances, batch: int, device: str) -> None:
+    def __init__(self, instances: GradientBatch, batch: int, device: str) -> None:
         self.instances, self.device = instances, device
         parts = (part[:batch] for part in (instances.cost, instances.true, instances.moved))
         self.cost, self.true, self.moved = (torch.from_numpy(part).to(device) for part in parts)
@@ -48,20 +48,20 @@ class Ours:
         if instances.structure.warm:
             self.steps[WARM] = self._warm
 
-    def answers(self, who: str) -> Answers:
+    def answers(self, who: str) -> ExactGradients:
         """The exact gradients at the costs of the row."""
         moved = self.instances.moved_answers
         return moved if who == WARM and moved is not None else self.instances.answers
 
     def reuse_rate(self, who: str) -> float | None:
-        """Of the last measurement; None for rows without warm starts."""
+        """Reuse rate of the last measurement; None for rows without warm starts."""
         last = None if self.loss is None else self.loss.last
         return last.reuse_rate if who == WARM and last is not None else None
 
     def profile(self, who: str) -> dict[str, float]:
-        """Seconds of one more measurement by what they were spent on: what the loss counts, the rest, what came before.
+        """Seconds of one more measurement: what the loss counts itself, the rest, and the set-up before it.
 
-        Nothing for a row without a loss.
+        Empty for a row without a loss.
         """
         wait, self.loss = synchronize(self.device), None
         began = time.perf_counter()
@@ -78,7 +78,7 @@ class Ours:
         return loss
 
     def _prepare(self, value: Callable[[Tensor], Tensor]) -> None:
-        """What is made once is there before the clock starts.
+        """Do what is done once per problem before the clock starts.
 
         Where all samples share one problem, that is what depends on it alone. On a GPU it is the CUDA graph, too, which
         a training replays in every step; a peer's compiled code is not timed either.

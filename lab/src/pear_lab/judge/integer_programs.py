@@ -10,24 +10,22 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.optimize import Bounds, LinearConstraint, milp
 
-from pear_lab.stress.certificates import MET, Answer, is_feasible, is_unbounded
-from pear_lab.stress.extended import wide
-from pear_lab.stress.kkt import SHARE, TOLERANCE
-from pear_lab.stress.sample import Array, Sample
+from pear_lab.judge.certificates import MET, Proof, is_feasible, is_unbounded, solve_linear
+from pear_lab.judge.extended import wide
+from pear_lab.judge.kkt import SHARE, TOLERANCE
+from pear_lab.judge.program import Array, Program
 
 FEW = 4096
 """Largest number of choices of integers that are all tried, where every variable is one."""
 FEW_PROGRAMS = 40
 """Largest number of choices for each of which a linear program is solved, where HiGHS has no point that is feasible."""
 
-_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-
 
 @dataclass(frozen=True)
-class Best:
-    """What is known about the optimal value.
+class BestPoint:
+    """What is known about the best point of an integer program.
 
     Attributes:
         feasible: whether any point is.
@@ -36,13 +34,13 @@ class Best:
         proven: whether no point is better.
     """
 
-    feasible: Answer
+    feasible: Proof
     value: float
     x: Array | None
     proven: bool
 
 
-def violation(s: Sample, points: Array) -> Array:
+def violation(s: Program, points: Array) -> Array:
     """(K,) largest relative violation of any constraint at each of the points (K, n), integrality included."""
     X = wide(points)
     continuous = np.abs(X[:, ~s.integer]).max(1, initial=0)[:, None] * ~s.integer
@@ -60,28 +58,28 @@ def violation(s: Sample, points: Array) -> Array:
     return np.maximum(np.stack(parts).max(0), 0).astype(float)
 
 
-def judge_choice(s: Sample, status: str, x: Array) -> tuple[str, bool, str]:
+def judge_choice(s: Program, status: str, x: Array) -> tuple[str, bool, str]:
     """The verdict on one answer: "right", "refused", "inaccurate" or "wrong", whether it is an edge, and why."""
     if status == "SOLVED":
         return _judge_point(s, x)
     best = find_best(s)
     if status == "INFEASIBLE":
-        if best.feasible is Answer.NO:
+        if best.feasible is Proof.NO:
             return "refused", False, ""
-        if best.feasible is Answer.EDGE:
+        if best.feasible is Proof.EDGE:
             return "refused", True, "feasible to rounding only"
         return "wrong", False, f"INFEASIBLE, but a point is feasible ({best.feasible.value}): {best.x}"
     if status == "UNBOUNDED":
         falls = is_unbounded(s)
-        if falls in (Answer.YES, Answer.EDGE) and best.feasible is not Answer.NO:
-            return "refused", falls is Answer.EDGE, ""
+        if falls in (Proof.YES, Proof.EDGE) and best.feasible is not Proof.NO:
+            return "refused", falls is Proof.EDGE, ""
         return "wrong", False, f"UNBOUNDED, but a direction of descent: {falls.value}, feasible: {best.feasible.value}"
     if status in ("NOT_FINITE", "NOT_CONVEX"):
         return "wrong", False, f"{status}, but the data is finite and linear"
     return "inaccurate", False, status
 
 
-def _judge_point(s: Sample, x: Array) -> tuple[str, bool, str]:
+def _judge_point(s: Program, x: Array) -> tuple[str, bool, str]:
     if not np.isfinite(x).all():
         return "wrong", False, "SOLVED, but x is not finite"
     off = float(violation(s, x[None])[0])
@@ -95,72 +93,56 @@ def _judge_point(s: Sample, x: Array) -> tuple[str, bool, str]:
     return "right", False, ""
 
 
-def find_best(s: Sample) -> Best:
-    """The best point, by whichever way is certain for a program of this size."""
+def find_best(s: Program) -> BestPoint:
+    """The best point, found by enumeration where there are few choices, and by HiGHS otherwise."""
     low, high = np.ceil(s.lb[s.integer] - 1e-9), np.floor(s.ub[s.integer] + 1e-9)
     ranges = high - low + 1
     if (ranges < 1).any():
-        return Best(Answer.NO, np.inf, None, True)
+        return BestPoint(Proof.NO, np.inf, None, True)
     count = float(np.prod(ranges)) if np.isfinite(ranges).all() else np.inf
     if s.integer.all() and count > FEW:
         return _by_highs(s)
     if not s.integer.all():
         found = _by_highs(s)
-        if found.feasible is Answer.YES or count > FEW_PROGRAMS:
+        if found.feasible is Proof.YES or count > FEW_PROGRAMS:
             return found
     choices = np.array(list(itertools.product(*(np.arange(a, b + 1) for a, b in zip(low, high, strict=True)))))
     return _by_trying(s, choices) if s.integer.all() else _by_programs(s, choices)
 
 
-def _by_trying(s: Sample, points: Array) -> Best:
+def _by_trying(s: Program, points: Array) -> BestPoint:
     off = violation(s, points)
     surely, perhaps = off <= MET, off <= TOLERANCE
     if not surely.any():
-        return Best(Answer.EDGE if perhaps.any() else Answer.NO, np.inf, None, True)
+        return BestPoint(Proof.EDGE if perhaps.any() else Proof.NO, np.inf, None, True)
     values = np.where(surely, (wide(points) @ wide(s.c)).astype(float), np.inf)
     k = int(values.argmin())
-    return Best(Answer.YES, float(values[k]), points[k], True)
+    return BestPoint(Proof.YES, float(values[k]), points[k], True)
 
 
-def _by_programs(s: Sample, choices: Array) -> Best:
-    """A linear program in the continuous variables for every choice of the integers."""
-    rest, best, answer = ~s.integer, Best(Answer.NO, np.inf, None, True), Answer.NO
+def _by_programs(s: Program, choices: Array) -> BestPoint:
+    """The best point, from one linear program in the continuous variables for every choice of the integers."""
+    rest, present = ~s.integer, np.isfinite(s.h)
+    best, answer = BestPoint(Proof.NO, np.inf, None, True), Proof.NO
     for choice in choices:
-        part = Sample(
-            np.zeros((rest.sum(), rest.sum())),
-            s.c[rest],
-            s.A[:, rest],
-            s.b - s.A[:, s.integer] @ choice,
-            s.G[:, rest],
-            s.h - s.G[:, s.integer] @ choice,
-            s.lb[rest],
-            s.ub[rest],
-            np.zeros(rest.sum(), bool),
-        )
-        solved = linprog(
-            part.c,
-            A_ub=part.G[np.isfinite(part.h)] if len(part.h) else None,
-            b_ub=part.h[np.isfinite(part.h)] if len(part.h) else None,
-            A_eq=part.A if len(part.b) else None,
-            b_eq=part.b if len(part.b) else None,
-            bounds=list(zip(part.lb, part.ub, strict=True)),
-            options=_OPTIONS,
-        )
+        lb, ub = s.lb[rest], s.ub[rest]
+        G, h = s.G[present][:, rest], (s.h - s.G[:, s.integer] @ choice)[present]
+        solved = solve_linear(s.c[rest], lb, ub, G, h, s.A[:, rest], s.b - s.A[:, s.integer] @ choice)
         if solved.status != 0:
             continue
         x = np.empty(s.n)
-        x[s.integer], x[rest] = choice, np.clip(solved.x, part.lb, part.ub)
+        x[s.integer], x[rest] = choice, np.clip(solved.x, lb, ub)
         off = float(violation(s, x[None])[0])
         if off <= 1e-10:
-            answer = Answer.YES if off <= MET or answer is Answer.YES else Answer.EDGE
+            answer = Proof.YES if off <= MET or answer is Proof.YES else Proof.EDGE
             value = float(wide(s.c) @ wide(x))
             if value < best.value:
-                best = Best(answer, value, x, True)
-    return Best(answer, best.value, best.x, True)
+                best = BestPoint(answer, value, x, True)
+    return BestPoint(answer, best.value, best.x, True)
 
 
-def _by_highs(s: Sample) -> Best:
-    """HiGHS on rows of size 1, its point checked; an infeasible relaxation is proven by its certificate."""
+def _by_highs(s: Program) -> BestPoint:
+    """The best point by HiGHS, with rows scaled to size 1. Its point is checked; infeasibility needs a certificate."""
     keep = np.isfinite(s.h)
     rows = np.vstack([s.A, s.G[keep]])
     size = np.abs(rows).max(1, initial=0.0)
@@ -175,11 +157,11 @@ def _by_highs(s: Sample) -> Best:
         options={"mip_rel_gap": 0.0},
     )
     if found.x is None:
-        if is_feasible(s) is Answer.NO or found.status == 2:
-            return Best(Answer.NO, np.inf, None, True)
-        return Best(Answer.UNKNOWN, np.inf, None, False)
+        if is_feasible(s) is Proof.NO or found.status == 2:
+            return BestPoint(Proof.NO, np.inf, None, True)
+        return BestPoint(Proof.UNKNOWN, np.inf, None, False)
     x = np.where(s.integer, np.round(found.x), found.x)
     x = np.clip(x, s.lb, s.ub)
     if float(violation(s, x[None])[0]) > 1e-10:
-        return Best(Answer.EDGE, np.inf, None, False)
-    return Best(Answer.YES, float(wide(s.c) @ wide(x)), x, found.status == 0)
+        return BestPoint(Proof.EDGE, np.inf, None, False)
+    return BestPoint(Proof.YES, float(wide(s.c) @ wide(x)), x, found.status == 0)

@@ -1,4 +1,4 @@
-"""Runs many cases on several cores and counts the verdicts."""
+"""Run many random cases on several cores, and count the verdicts."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Tally:
 
     @property
     def tried(self) -> int:
-        """All samples."""
+        """Number of samples."""
         return self.right + self.refused + self.inaccurate + self.wrong
 
     def add(self, other: Tally) -> None:
@@ -79,8 +79,8 @@ class Tally:
 
 
 @dataclass
-class Run:
-    """What a run has found so far.
+class FuzzResult:
+    """The verdicts of a run so far.
 
     Attributes:
         tallies: one for each family.
@@ -131,7 +131,7 @@ def run(
     folder: Path | None = None,
     resume: bool = False,
     progress: Callable[[Tally], None] | None = None,
-) -> Run:
+) -> FuzzResult:
     """Draw, solve and judge ``count`` problems.
 
     Args:
@@ -152,7 +152,7 @@ def run(
             raise ProblemError(f"there is no family {name!r}; choose from {', '.join(FAMILIES)}")
     if count < 1 or workers < 1:
         raise ProblemError(f"count and workers must be at least 1; got {count} and {workers}")
-    found = Run({name: Tally(name) for name in names})
+    found = FuzzResult({name: Tally(name) for name in names})
     journal = Journal(folder, {"seed": seed, "families": names})
     done = journal.read() if resume else journal.start()
     jobs = [(k, seed, names[k % len(names)]) for k in range(math.ceil(count / BATCH))]
@@ -181,7 +181,7 @@ Result = tuple[int, Tally, list[Failure]]
 
 
 def work(job: Job) -> Result:
-    """Draw one case and have it judged; runs in a process of its own."""
+    """Draw one case and judge it; runs in a worker process."""
     from pear_lab.stress.examine import examine
 
     k, seed, family = job
@@ -217,7 +217,7 @@ def _prepare() -> None:
     numba.set_num_threads(1)
 
 
-def _keep(found: Run, failures: list[Failure], folder: Path | None) -> None:
+def _keep(found: FuzzResult, failures: list[Failure], folder: Path | None) -> None:
     """Keep the first failures of each kind and family, as files where there is a folder."""
     for failure in failures:
         family, kind = failure.recipe.family, failure.kind
@@ -241,14 +241,14 @@ class Journal:
         self._settings = json.dumps(settings)
 
     def start(self) -> list[Result]:
-        """Begin anew."""
+        """Start an empty journal."""
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(self._settings + "\n", encoding="utf-8")
         return []
 
     def read(self) -> list[Result]:
-        """What a run with the same settings has left; begins anew where there is none."""
+        """The results that a run with the same settings has written; starts an empty journal where there are none."""
         if self._path is None or not self._path.exists():
             return self.start()
         first, *lines = self._path.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""Instances as files: ``.mat`` in OSQP's form, and MPS by HiGHS."""
+"""Write models to files: ``.mat`` in OSQP's form, and MPS by HiGHS."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import scipy.sparse as sp
 from scipy.io import savemat
 
 from pear.errors import DataError
-from pear_lab.benchmarks.files.instance import Instance, split_bounds
-from pear_lab.benchmarks.files.solvers import highs_model
+from pear_lab.benchmarks.files.file_arrays import split_bounds
+from pear_lab.benchmarks.files.file_solvers import highs_model
 
 
 def write_mat(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any = None) -> Path:  # noqa: E741
-    """``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u`` in the form of OSQP's benchmarks.
+    """Write ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u`` in the form of OSQP's benchmarks.
 
     Args:
         path: ends in .mat.
@@ -34,7 +34,7 @@ def write_mat(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any =
 
 
 def write_mps(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any = None) -> Path:  # noqa: E741
-    """The same as an MPS file (QUADOBJ where there is curvature); rows ±x become bounds.
+    """Write the same program as an MPS file (QUADOBJ where there is curvature); rows ±x become bounds.
 
     Args:
         path: ends in .mps.
@@ -50,10 +50,10 @@ def write_mps(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any =
     rows = sp.csr_array(A, dtype=float)
     rows.eliminate_zeros()
     lb, ub, kept = split_bounds(rows, low, high)
-    instance = Instance(sp.csc_array(P, dtype=float), cost, rows[kept], low[kept], high[kept], lb, ub, marks)
+    curvature = sp.csc_array(P, dtype=float)
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
-    passed = highs.passModel(highs_model(instance))
+    passed = highs.passModel(highs_model(curvature, cost, rows[kept], low[kept], high[kept], lb, ub, marks))
     if highspy.HighsStatus.kError in (passed, highs.writeModel(str(path))):
         raise DataError(f"HiGHS does not write {path}; expected finite numbers and a path that ends in .mps")
     return path
@@ -78,7 +78,7 @@ def generate(folder: Path, instances: Iterable[tuple[Any, ...]]) -> list[Path]:
 
 
 def write_once(folder: Path, instances: Iterable[tuple[Any, ...]]) -> list[Path]:
-    """The same; files of these names that are there already stay as they are.
+    """Write instances into a folder, but keep files that exist already.
 
     Returns:
         The files that are new.

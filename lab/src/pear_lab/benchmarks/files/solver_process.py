@@ -1,4 +1,4 @@
-"""A process of its own for the solvers: it is ended when time is up, and a crash ends nothing but itself."""
+"""A separate process for the solvers, which can be ended when time is up and may crash."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from types import TracebackType
 from typing import Any, Self
 
 from pear.errors import PearError
-from pear_lab.benchmarks.files.judge import Answer
+from pear_lab.judge.accuracy import SolverAnswer
 
 STARTING = 900.0
 """Seconds that may pass until a file is read; on its first use the library compiles for some minutes."""
 
 
-class Solvers:
-    """Asks one solver after the other, each under a time limit, in a process that is started again when it was ended.
+class SolverProcess:
+    """Runs solvers one after the other in a process, each under a time limit; restarts the process after a kill.
 
     Example:
         >>> from pathlib import Path
-        >>> with Solvers() as solvers:  # doctest: +SKIP
+        >>> with SolverProcess() as solvers:  # doctest: +SKIP
         ...     solvers.ask(Path("plan.mps"), "pear", 1e-8, time_limit=60.0).status
         'solved'
     """
@@ -43,23 +43,23 @@ class Solvers:
         self._end()
         self._log.close()
 
-    def ask(self, path: Path, solver: str, tol: float, time_limit: float) -> Answer:
-        """What the solver says of a file; "time limit" or "crashed" where it says nothing."""
+    def ask(self, path: Path, solver: str, tol: float, time_limit: float) -> SolverAnswer:
+        """The answer of a solver to a file; its status is "time limit" or "crashed" where none came."""
         if self._pipe is None:
             self._start()
         assert self._pipe is not None
         try:
             self._pipe.send((path, solver, tol))
             ready = self._receive(STARTING)  # the clock of the limit starts once the file is read
-            if isinstance(ready, Answer):
+            if isinstance(ready, SolverAnswer):
                 return ready
             return self._receive(time_limit)
         except TimeoutError:
             self._end()
-            return Answer("time limit", seconds=time_limit, note=f"ended after {time_limit:g} s")
+            return SolverAnswer("time limit", seconds=time_limit, note=f"ended after {time_limit:g} s")
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._end()
-            return Answer("crashed", note=self._last_words())
+            return SolverAnswer("crashed", note=self._last_words())
 
     def _receive(self, seconds: float) -> Any:
         assert self._pipe is not None
@@ -91,7 +91,7 @@ class Solvers:
 
 @contextlib.contextmanager
 def _environment() -> Iterator[None]:
-    """One thread for every library that the process loads."""
+    """Environment variables that give every library one thread."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))
@@ -103,13 +103,13 @@ def _environment() -> Iterator[None]:
 
 
 def _serve(pipe: Connection, log: str) -> None:
-    """Answer until the pipe is closed; what solvers print goes to the log."""
+    """Answer requests until the pipe is closed; what solvers print goes to the log."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     to = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
         os.dup2(to, stream.fileno())
-    from pear_lab.benchmarks.files.solvers import prepare  # imported here, where it is solved
+    from pear_lab.benchmarks.files.file_solvers import prepare  # imported here, where it is solved
 
     while True:
         try:
@@ -119,7 +119,7 @@ def _serve(pipe: Connection, log: str) -> None:
         try:
             solve = prepare(path, solver, tol)
         except PearError as error:
-            pipe.send(Answer("refused", note=str(error)))
+            pipe.send(SolverAnswer("refused", note=str(error)))
             continue
         pipe.send("ready")
         pipe.send(solve())

@@ -1,4 +1,4 @@
-"""The arrays of a file as the judge reads them: from the parser's own output, whatever the library makes of it."""
+"""The arrays of a file for the judge, straight from the parser: the library's own reading takes no part."""
 
 from __future__ import annotations
 
@@ -14,56 +14,35 @@ from pear.errors import DataError
 from pear.problem.importers.mps import read_highs
 from pear.problem.importers.osqp_mat import load
 from pear.problem.importers.source import plain_file, suffix_of
-from pear_lab.benchmarks.program import Array, Mask
+from pear_lab.judge.program import Array, Program, from_limits
 
 _NONE = 1e20  # limits of this size are none
 
 
 @dataclass(frozen=True)
-class Instance:
-    """``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u, lb ≤ x ≤ ub``; what is maximised comes with its signs turned.
+class ModelFile:
+    """The model of a file: a sparse program; what is maximised comes with its signs turned.
 
     Attributes:
-        P, q: (n, n) and (n,).
-        A, l, u: (m, n) and (m,); absent limits are infinite.
-        lb, ub: (n,).
-        integer: (n,) bool.
+        program: the arrays.
+        rows, nonzeros: size of the file's own matrices; bounds are no rows.
         sign: −1 where the file maximises, else +1.
         offset: constant of the file's objective, in its own sense.
     """
 
-    P: sp.csc_array
-    q: Array
-    A: sp.csr_array
-    l: Array  # noqa: E741  the letter that OSQP and its files use
-    u: Array
-    lb: Array
-    ub: Array
-    integer: Mask
+    program: Program
+    rows: int
+    nonzeros: int
     sign: float = 1.0
     offset: float = 0.0
 
     @property
     def kind(self) -> str:
         """One of "lp", "qp", "milp" and "miqp"."""
-        return ("mi" if self.integer.any() else "") + ("qp" if self.P.nnz else "lp")
-
-    @property
-    def nonzeros(self) -> int:
-        """Of P and A."""
-        return int(self.P.nnz + self.A.nnz)
-
-    def value(self, x: Array) -> float:
-        """What is minimised, at x (n,)."""
-        return float(0.5 * x @ (self.P @ x) + self.q @ x)
-
-    def sides(self) -> tuple[Mask, Mask, Mask]:
-        """(m,) each: rows that are equalities, and those of the others with an upper and with a lower limit."""
-        equal = self.l == self.u
-        return equal, ~equal & (self.u < np.inf), ~equal & (self.l > -np.inf)
+        return ("mi" if self.program.integer.any() else "") + ("qp" if self.program.H.nnz else "lp")
 
 
-def read_instance(path: Path) -> Instance:
+def read_model_file(path: Path) -> ModelFile:
     """The arrays of a file of any kind that the importers know.
 
     Raises:
@@ -72,7 +51,7 @@ def read_instance(path: Path) -> Instance:
     return _from_mat(path) if suffix_of(path) == ".mat" else _from_highs(read_highs(path))
 
 
-def _from_highs(model: Any) -> Instance:
+def _from_highs(model: Any) -> ModelFile:
     lp, hessian = model.lp_, model.hessian_
     n, m, sign = lp.num_col_, lp.num_row_, 1.0 if int(lp.sense_) == 1 else -1.0
     P = np.zeros(0)
@@ -89,21 +68,14 @@ def _from_highs(model: Any) -> Instance:
     entries = (np.asarray(a.value_), np.asarray(a.index_), np.asarray(a.start_))
     A = sp.csc_array(entries, shape=(m, n)) if m else sp.csc_array((0, n))
     kinds = [int(kind) for kind in lp.integrality_] or [0] * n
-    return Instance(
-        half,
-        sign * np.asarray(lp.col_cost_, dtype=float),
-        sp.csr_array(A),
-        np.asarray(lp.row_lower_, dtype=float),
-        np.asarray(lp.row_upper_, dtype=float),
-        np.asarray(lp.col_lower_, dtype=float),
-        np.asarray(lp.col_upper_, dtype=float),
-        integer=np.array(kinds) == 1,
-        sign=sign,
-        offset=float(lp.offset_),
-    )
+    sides = (lp.row_lower_, lp.row_upper_, lp.col_lower_, lp.col_upper_)
+    low, high, lb, ub = (np.asarray(side, dtype=float) for side in sides)
+    cost = sign * np.asarray(lp.col_cost_, dtype=float)
+    program = from_limits(half, cost, sp.csr_array(A), low, high, lb, ub, np.array(kinds) == 1)
+    return ModelFile(program, m, int(half.nnz + A.nnz), sign, float(lp.offset_))
 
 
-def _from_mat(path: Path) -> Instance:
+def _from_mat(path: Path) -> ModelFile:
     load(path)  # its refusals
     with plain_file(path, (".mat",)) as file:
         found = loadmat(str(file))
@@ -117,11 +89,15 @@ def _from_mat(path: Path) -> Instance:
     lb, ub, kept = split_bounds(A, l, u)
     integer = np.asarray(found.get("integer", np.zeros(len(q)))).reshape(-1) != 0
     offset = float(np.asarray(found.get("r", 0.0)).reshape(-1)[0])
-    return Instance(P, q, A[kept], l[kept], u[kept], lb, ub, integer, 1.0, offset)
+    program = from_limits(P, q, A[kept], l[kept], u[kept], lb, ub, integer)
+    return ModelFile(program, len(kept), int(P.nnz + A[kept].nnz), 1.0, offset)
 
 
 def split_bounds(A: sp.csr_array, low: Array, high: Array) -> tuple[Array, Array, list[int]]:
-    """Bounds from the rows ±x alone, and the numbers of the other rows; bounds that cross stay rows."""
+    """Split rows of the form ±x off as bounds; returns the bounds and the indices of the rows that remain.
+
+    Bounds that contradict each other stay rows.
+    """
     by_variable: dict[int, list[int]] = {}
     for i in np.flatnonzero(np.diff(A.indptr) == 1).tolist():
         if abs(A.data[A.indptr[i]]) == 1.0:

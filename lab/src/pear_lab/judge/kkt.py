@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pear_lab.stress.extended import EPSILON, Wide, factor, wide
-from pear_lab.stress.sample import Array, Sample
+from pear_lab.judge.extended import EPSILON, Wide, factor, wide
+from pear_lab.judge.program import Array, Program
 
 TOLERANCE = 1e-8
 """Largest relative residual of a point that is right."""
@@ -61,7 +61,7 @@ class Units:
     row: Wide
 
     @classmethod
-    def of(cls, s: Sample) -> Units:
+    def of(cls, s: Program) -> Units:
         """Equilibrate A and G; variables in no row get their unit from the curvature."""
         M = np.abs(np.vstack([s.A, s.G]))
         column: Array = np.ones(s.n)
@@ -75,6 +75,11 @@ class Units:
         typical = np.median((curved * column)[inside & (curved > 0)]) if (inside & (curved > 0)).any() else 1.0
         column = np.where(~inside & (curved > 0), typical / _positive(curved), column)
         return cls(wide(2.0 ** np.round(np.log2(column))), wide(2.0 ** np.round(np.log2(row))))
+
+    @classmethod
+    def ones(cls, s: Program) -> Units:
+        """Units of 1: the program as it is given."""
+        return cls(np.ones(s.n, np.longdouble), np.ones(len(s.b) + len(s.h), np.longdouble))
 
 
 @dataclass(frozen=True)
@@ -102,9 +107,8 @@ class Residuals:
     @property
     def worst(self) -> float:
         """The largest of the four; infinite where something is not a number."""
-        worst = max(self.primal, self.stationarity, self.sign, self.complementarity)
         parts = (self.primal, self.stationarity, self.sign, self.complementarity)
-        return worst if all(np.isfinite(p) for p in parts) else float("inf")
+        return max(parts) if all(np.isfinite(p) for p in parts) else float("inf")
 
     def __str__(self) -> str:
         return (
@@ -113,8 +117,8 @@ class Residuals:
         )
 
 
-def judge_point(s: Sample, x: Array, y: Multipliers, units: Units | None = None) -> Residuals:
-    """The residuals of x, with the multipliers given or, where those fall short, corrected ones."""
+def judge_point(s: Program, x: Array, y: Multipliers, units: Units | None = None) -> Residuals:
+    """The residuals of x, with the given multipliers, or with corrected ones where the given ones fall short."""
     units = Units.of(s) if units is None else units
     found = residuals(s, wide(x), y, units)
     if found.worst <= TOLERANCE or residuals(s, wide(x), y, units, capped=False).worst > TOLERANCE:
@@ -123,8 +127,8 @@ def judge_point(s: Sample, x: Array, y: Multipliers, units: Units | None = None)
     return corrected if corrected.worst < found.worst else found
 
 
-def residuals(s: Sample, x: Wide, y: Multipliers, units: Units, capped: bool = True) -> Residuals:
-    """Measure x (n,) and its multipliers; without the cap, huge multipliers are measured by themselves."""
+def residuals(s: Program, x: Wide, y: Multipliers, units: Units, capped: bool = True) -> Residuals:
+    """The residuals of x (n,) and its multipliers. Without the cap, a huge multiplier is relative to its own size."""
     A, G, H = wide(s.A), wide(s.G), wide(s.H)
     X = largest_decision(s, x, units)
     size = np.abs(x) + SHARE * units.column * X
@@ -151,7 +155,7 @@ def residuals(s: Sample, x: Wide, y: Multipliers, units: Units, capped: bool = T
     )
 
 
-def slacks(s: Sample, x: Wide, size: Wide) -> tuple[Wide, Wide]:
+def slacks(s: Program, x: Wide, size: Wide) -> tuple[Wide, Wide]:
     """Relative slacks (m + 2n,) of rows, lower and upper bounds, and relative residuals (p,) of the equalities."""
     A, b, G, h, lb, ub = (wide(v) for v in (s.A, s.b, s.G, s.h, s.lb, s.ub))
     rows = (h - G @ x) / _positive(np.abs(G) @ size + _finite(h))
@@ -160,7 +164,7 @@ def slacks(s: Sample, x: Wide, size: Wide) -> tuple[Wide, Wide]:
     return np.concatenate([rows, lower, upper]), (A @ x - b) / _positive(np.abs(A) @ size + np.abs(b))
 
 
-def largest_decision(s: Sample, x: Wide, units: Units) -> Wide:
+def largest_decision(s: Program, x: Wide, units: Units) -> Wide:
     """The largest entry of x in the program's own units, with a floor where all are zero."""
     rhs = np.concatenate([s.b, s.h])
     limits = [np.abs(wide(rhs)) * units.row, np.abs(wide(s.lb)) / units.column, np.abs(wide(s.ub)) / units.column]
@@ -173,7 +177,7 @@ def largest_decision(s: Sample, x: Wide, units: Units) -> Wide:
     return np.maximum((np.abs(x) / units.column).max(), least)
 
 
-def correct(s: Sample, x: Wide, y: Multipliers, units: Units) -> Multipliers:
+def correct(s: Program, x: Wide, y: Multipliers, units: Units) -> Multipliers:
     """The multipliers on the same constraints that balance the gradient best, in extended precision."""
     free, held = y.bound == 0, y.inequality != 0
     rows = np.vstack([wide(s.A), wide(s.G)[held]])
@@ -193,7 +197,7 @@ def correct(s: Sample, x: Wide, y: Multipliers, units: Units) -> Multipliers:
     return Multipliers(equality, inequality, np.where(free, 0, -rest))
 
 
-def objective(s: Sample, x: Array) -> tuple[float, float]:
+def objective(s: Program, x: Array) -> tuple[float, float]:
     """½ xᵀHx + cᵀx in extended precision, and the size of its terms."""
     z = wide(x)
     curved, linear = z * (wide(s.H) @ z) / 2, wide(s.c) * z
@@ -203,8 +207,8 @@ def objective(s: Sample, x: Array) -> tuple[float, float]:
     return float((curved + linear).sum()), float(terms)
 
 
-def _gradient_size(s: Sample, size: Wide, y: Wide, units: Units, capped: bool) -> Wide:
-    """(n,) the terms that the gradient is made of; multipliers count up to the size of the objective's own."""
+def _gradient_size(s: Program, size: Wide, y: Wide, units: Units, capped: bool) -> Wide:
+    """(n,) size of the terms of the gradient; multipliers count up to the size of the objective's gradient."""
     own = np.abs(wide(s.c)) + np.abs(wide(s.H)) @ size
     largest = (own * units.column).max()
     counted = np.minimum(np.abs(y), units.row * largest) if capped else np.abs(y)

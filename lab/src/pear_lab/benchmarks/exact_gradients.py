@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pear_lab.benchmarks.program import Array, Mask
-from pear_lab.benchmarks.reference import Reference
+from pear_lab.judge.program import Array, Mask
+from pear_lab.judge.reference import Reference
 
 EXACT = 1e-6
 """Largest error up to which a gradient counts as exact, so that its time is worth comparing with."""
 _ZERO = 1e-9
 
 
-class Errors(NamedTuple):
+class ErrorSummary(NamedTuple):
     """Relative errors of the gradients of a batch.
 
     Attributes:
@@ -32,35 +32,35 @@ class Errors(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """True where even the largest is small."""
+        """True where even the largest error is small."""
         return self.largest <= EXACT
 
 
-def summarize(errors: Array) -> Errors:
+def summarize(errors: Array) -> ErrorSummary:
     """Median, 90 % quantile and largest of relative errors (k,).
 
     Example:
         >>> import numpy as np
         >>> summarize(np.array([1.0, 3.0, 2.0]))
-        Errors(median=2.0, q90=2.8, largest=3.0, compared=3)
+        ErrorSummary(median=2.0, q90=2.8, largest=3.0, compared=3)
     """
     if not len(errors):
-        return Errors(math.nan, math.nan, math.nan, 0)
+        return ErrorSummary(math.nan, math.nan, math.nan, 0)
     values = np.sort(np.where(np.isnan(errors), np.inf, errors))
     median, q90 = (_quantile(values, share) for share in (0.5, 0.9))
-    return Errors(median, q90, float(values[-1]), len(values))
+    return ErrorSummary(median, q90, float(values[-1]), len(values))
 
 
 def _quantile(values: Array, share: float) -> float:
-    """Between the two nearest of sorted values; towards infinity there is nothing in between."""
+    """The quantile of sorted values by linear interpolation; infinite where the upper neighbour is."""
     place = share * (len(values) - 1)
     low, high = float(values[math.floor(place)]), float(values[math.ceil(place)])
     return low + (place - math.floor(place)) * (high - low) if math.isfinite(high) else high
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What the reference says of the decisions and gradients of a batch.
+class ExactGradients:
+    """Exact decisions and gradients of a batch, from reference solutions.
 
     Attributes:
         decision: (k, n) exact decisions.
@@ -76,14 +76,15 @@ class Answers:
     scale: Array
 
     @classmethod
-    def of(cls, references: Sequence[Reference], errors: Array) -> Answers:
-        """From references and the errors e (k, n) of the predicted gradients of the objective."""
+    def of(cls, references: Sequence[Reference], errors: Array) -> ExactGradients:
+        """Project the errors e (k, n) of the predicted objective gradients at the reference solutions."""
         pairs = list(zip(references, errors, strict=True))
         gradient = np.stack([r.project(e) for r, e in pairs])
         whole = np.asarray([np.linalg.norm(np.linalg.solve(r.program.H, e)) for r, e in pairs])
         size = np.linalg.norm(gradient, axis=1)
         zero = size <= _ZERO * whole
-        decision, on_edge = np.stack([r.x for r in references]), np.asarray([r.on_edge for r in references])
+        decision = np.stack([r.x for r in references]).astype(np.float64)
+        on_edge = np.asarray([r.on_edge for r in references])
         return cls(decision, gradient, zero, on_edge, np.where(zero, whole, size))
 
     @property
@@ -96,12 +97,12 @@ class Answers:
         first = slice(len(gradient))
         return np.asarray(np.linalg.norm(gradient - self.gradient[first], axis=1) / self.scale[first])
 
-    def errors(self, gradient: Array) -> Errors:
-        """Those of gradients (B, n), over the first samples that are comparable."""
+    def errors(self, gradient: Array) -> ErrorSummary:
+        """Errors of gradients (B, n), over the first samples that are comparable."""
         first = gradient[: len(self.gradient)]
         return summarize(self.relative(first)[self.comparable[: len(first)]])
 
-    def decision_errors(self, decision: Array) -> Errors:
+    def decision_errors(self, decision: Array) -> ErrorSummary:
         """Relative 2-norms of the errors of decisions (B, n), over the same samples."""
         first = decision[: len(self.decision)]
         exact, compared = self.decision[: len(first)], self.comparable[: len(first)]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pear_lab.stress.extended import TINY, Factor, Wide, back_substitute, cholesky, factor, forward_substitute, wide
-from pear_lab.stress.kkt import Residuals, Units
-from pear_lab.stress.sample import Array, Mask, Sample
+from pear_lab.judge.extended import TINY, Factor, Wide, back_substitute, cholesky, factor, forward_substitute, wide
+from pear_lab.judge.kkt import Residuals, Units
+from pear_lab.judge.program import Array, Mask, Program
 
 CLEAR = 1e-6
 """Relative slack or multiplier that an inequality must have to be surely loose or surely held."""
@@ -28,27 +28,30 @@ _ROUNDING = 10 * 2.2e-16
 
 @dataclass(frozen=True)
 class Tangent:
-    """The tangent space at a solution with clear margins.
+    """The tangent space of the constraints that hold a decision.
 
     Attributes:
         s, units: the program and its units.
+        tight, held: (m + 2n,) inequalities that are tight, and those of them that hold the decision: rows, lower
+            bounds, upper bounds.
         Z: (n, t) basis, in the program's own units.
         L: (t, t) Cholesky factor of the curvature on it.
-        rounding: what rounding of the data may do to decision and gradient, relative to their sizes.
-        tight, held: (m + 2n,) inequalities that are tight, and those of them with a clear multiplier.
-        factored, rank, scale: the held rows on the variables that no bound holds, and their units.
+        rounding: relative error that rounding of the data may cause in the decision and the gradient.
+        rows, scale: equalities and held rows, and their units.
+        factored, rank: the scaled rows on the variables that no bound holds; None where there are none.
     """
 
-    s: Sample
+    s: Program
     units: Units
+    tight: Mask
+    held: Mask
     Z: Wide
     L: Wide
     rounding: float
-    tight: Mask
-    held: Mask
+    rows: Wide
+    scale: Wide
     factored: Factor | None
     rank: int
-    scale: Wide
 
     @property
     def tolerance(self) -> float:
@@ -78,8 +81,10 @@ class Tangent:
         off = np.sqrt((((wide(g) - exact) / d) ** 2).sum())
         return float(off / size) if size > 0 else float(off > 0)
 
-    def longest_step(self, x: Array, y: tuple[Any, Any], direction: Array) -> float:
-        """How far the cost may move along ±direction before a constraint becomes tight or loose, at most 1.
+    def longest_step(self, x: Any, y: tuple[Any, Any], direction: Array) -> float:
+        """How far the cost may move along ±direction before a constraint becomes tight or loose.
+
+        Up to there the decision x − tPd is affine in the step t, and so are multipliers that prove it optimal.
 
         Args:
             x: (n,) the solution.
@@ -87,37 +92,33 @@ class Tangent:
             direction: (n,).
         """
         s, z, m = self.s, wide(x), len(self.s.h)
-        e = wide(direction)
-        dx = -self.project(e)
+        dx = -self.project(wide(direction))
         room = np.concatenate([wide(s.h) - wide(s.G) @ z, z - s.lb, s.ub - z])
         rate = np.concatenate([wide(s.G) @ dx, dx, dx])
-        inside = np.min((room / np.maximum(np.abs(rate), TINY))[~self.tight], initial=1.0)
-        dv, dbound = self._multipliers(e + wide(s.H) @ dx)
-        held = np.abs(np.concatenate([wide(y[0])[self.held[:m]], wide(y[1])[self.fixed & (s.lb < s.ub)]]))
-        change = np.abs(np.concatenate([dv[len(s.b) :], dbound[self.fixed & (s.lb < s.ub)]]))
+        inside = np.min((room / np.maximum(np.abs(rate), TINY))[~self.tight], initial=np.inf)
+        dv, dbound = self.multipliers(wide(direction) + wide(s.H) @ dx)
+        movable = self.fixed & (s.lb < s.ub)
+        held = np.abs(np.concatenate([wide(y[0])[self.held[:m]], wide(y[1])[movable]]))
+        change = np.abs(np.concatenate([dv[len(s.b) :], dbound[movable]]))
         return float(np.min(held / np.maximum(change, TINY), initial=inside))
 
-    def _multipliers(self, gradient: Wide) -> tuple[Wide, Wide]:
-        """Multipliers of the held rows, and (n,) of the bounds, that balance a change of the gradient (n,)."""
-        rows = np.vstack([wide(self.s.A), wide(self.s.G)[self.held[: len(self.s.h)]]])
-        v = np.zeros(len(rows), np.longdouble)
+    def multipliers(self, gradient: Wide) -> tuple[Wide, Wide]:
+        """Multipliers of ``rows``, and (n,) of the bounds, that balance a gradient (n,)."""
+        v = np.zeros(len(self.rows), np.longdouble)
         if self.factored is not None:
             v = self.factored.least_squares(-(gradient * self.units.column)[~self.fixed], self.rank) * self.scale
-        return v, -(gradient + rows.T @ v)
+        return v, -(gradient + self.rows.T @ v)
 
 
-def tangent(s: Sample, found: Residuals, units: Units) -> Tangent | None:
-    """The tangent space, or None where the margins are not clear and the derivative may not exist.
+def tangent_space(s: Program, units: Units, tight: Mask, held: Mask) -> Tangent | None:
+    """The tangent space of the constraints ``held`` (m + 2n,); None where it is not clear, or H is not curved on it.
 
-    A tight constraint without a multiplier does no harm where it is a combination of those that have one: then there
-    are multipliers that are positive on all of them.
+    Args:
+        s: the program.
+        units: that it is measured in.
+        tight, held: as ``Tangent`` has them.
     """
     n, m = s.n, len(s.h)
-    pinned = np.concatenate([np.zeros(m, bool), np.tile(s.lb == s.ub, 2)])
-    tight, loose = found.slack <= TIGHT, found.slack >= CLEAR
-    if not (tight | loose).all():
-        return None
-    held = tight & (pinned | (found.multiplier >= CLEAR))
     fixed = held[m : m + n] | held[m + n :]
     rows = np.vstack([wide(s.A), wide(s.G)[held[:m]]])
     scale = np.concatenate([units.row[: len(s.b)], units.row[len(s.b) :][held[:m]]])
@@ -135,25 +136,36 @@ def tangent(s: Sample, found: Residuals, units: Units) -> Tangent | None:
         Z[~fixed] = factored.null(rank)
         if rank:
             rounding = _ROUNDING / float(share[rank - 1])
-    weak = tight & ~held
-    others = np.vstack([(wide(s.G) * units.row[len(s.b) :, None] * units.column)[weak[:m]], *_bounds(weak[m:], n)])
-    if len(others) and Z.shape[1] and np.abs(others @ Z).max() > RANK[0]:
-        return None
     curved = _curved(s, units, Z)
     if curved is None:
         return None
     L, condition = curved
     rounding = max(rounding, _ROUNDING * condition)
-    return Tangent(s, units, Z, L, rounding, tight, held, factored, rank, scale)
+    return Tangent(s, units, tight, held, Z, L, rounding, rows, scale, factored, rank)
 
 
-def _bounds(which: Mask, n: int) -> list[Wide]:
-    """Unit rows of the lower and upper bounds ``which`` (2n,)."""
-    rows = np.eye(n, dtype=np.longdouble)
-    return [rows[which[:n]], rows[which[n:]]]
+def tangent(s: Program, found: Residuals, units: Units) -> Tangent | None:
+    """The tangent space at a solution, or None where margins are not clear and the derivative may not exist.
+
+    A tight constraint without a multiplier does no harm where it is a combination of those that have one: then there
+    are multipliers that are positive on all of them.
+    """
+    n, m = s.n, len(s.h)
+    pinned = np.concatenate([np.zeros(m, bool), np.tile(s.lb == s.ub, 2)])
+    tight, loose = found.slack <= TIGHT, found.slack >= CLEAR
+    if not (tight | loose).all():
+        return None
+    held = tight & (pinned | (found.multiplier >= CLEAR))
+    space = tangent_space(s, units, tight, held)
+    weak, one = tight & ~held, np.eye(n, dtype=np.longdouble)
+    others = [(wide(s.G) * units.row[len(s.b) :, None] * units.column)[weak[:m]]]
+    others += [one[weak[m : m + n]], one[weak[m + n :]]]
+    if space is not None and space.Z.shape[1] and np.max(np.abs(np.vstack(others) @ space.Z), initial=0.0) > RANK[0]:
+        return None
+    return space
 
 
-def _curved(s: Sample, units: Units, Z: Wide) -> tuple[Wide, float] | None:
+def _curved(s: Program, units: Units, Z: Wide) -> tuple[Wide, float] | None:
     """Cholesky factor of the curvature on the tangent space and its condition; None where it is not positive."""
     if not Z.shape[1]:
         return np.zeros((0, 0), np.longdouble), 1.0
