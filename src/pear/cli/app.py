@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
@@ -50,6 +49,8 @@ def _load(name: str) -> Any:
     Raises:
         MissingExtraError: the package that brings it is not installed.
     """
+    from importlib.metadata import entry_points
+
     for found in entry_points(group=GROUP, name=name):
         try:
             return typer.main.get_command(found.load())

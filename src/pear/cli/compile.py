@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from pear.cli.console import out
-from pear.solvers.active_set import kernels
 
 
 def compile_now() -> None:
     """Compile the solvers ahead; without this, each is compiled when it is first called."""
+    from pear.solvers.active_set import kernels
     from pear.train.compiled.ahead import compile_all
 
     total, kept = 0.0, kernels.run.stats.cache_path

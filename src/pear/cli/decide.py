@@ -12,7 +12,6 @@ from pear.cli.console import out
 from pear.cli.csv_table import columns, read_table
 from pear.cli.output import writable_file
 from pear.errors import DataError
-from pear.problem.model import plain_of
 
 if TYPE_CHECKING:
     import pandas
@@ -43,7 +42,9 @@ def decide(
 
 
 def _with_integers(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:
-    """Integers as integers: 1, not 1.0."""
+    """Return the table with the columns of integer variables as whole numbers: 1, not 1.0."""
+    from pear.problem.model import plain_of
+
     integer = plain_of(estimator.problem).integer
     if integer is None:
         return decisions

@@ -5,23 +5,24 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
-from torch import Tensor, nn
 
 import pear
 from pear.cli.console import out, percent
 from pear.cli.output import writable_folder, write_json
 from pear.cli.picture import draw
 from pear.pages.style import require
-from pear.tasks import ShortestPath, Split
-from pear.train import FitConfig, History, fit
-from pear.train.threads import one_thread
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from pear.tasks import ShortestPath, Split
+    from pear.train import History
 
 TIME_CAP = 45.0
 """Seconds that one training may take, so that the demo ends within about a minute on any machine."""
@@ -39,6 +40,11 @@ def demo(
     max_epochs: Annotated[int, typer.Option(help="At most so many; early stopping ends sooner.")] = 300,
 ) -> None:
     """Train a forecaster of shortest paths on its error (MSE) and on its regret (PEAR), and compare the decisions."""
+    import torch
+    from torch import nn
+
+    from pear.train.threads import one_thread
+
     require("the demo", "matplotlib")
     task = pear.tasks.shortest_path((grid, grid))
     split = task.split(task.samples(samples, degree=degree, noise=noise, seed=seed))
@@ -51,7 +57,7 @@ def demo(
     with one_thread():
         _compile(task, untrained, split)
         before = _test_regret(task, untrained, split)
-        config = FitConfig(max_epochs=max_epochs, time_cap=TIME_CAP, seed=seed)
+        config = pear.FitConfig(max_epochs=max_epochs, time_cap=TIME_CAP, seed=seed)
         histories, regrets = {}, {}
         for name, loss in losses.items():
             model = copy.deepcopy(untrained)
@@ -79,6 +85,8 @@ def _introduction(task: ShortestPath, split: Split, degree: int) -> str:
 
 
 def _test_regret(task: ShortestPath, model: nn.Module, split: Split) -> float:
+    import torch
+
     with torch.no_grad():
         return task.normalized_regret(model(split.test.features), split.test.costs)
 
@@ -86,12 +94,12 @@ def _test_regret(task: ShortestPath, model: nn.Module, split: Split) -> float:
 def _compile(task: ShortestPath, untrained: nn.Module, split: Split) -> None:
     """One epoch on two samples: where something has to be compiled, it is before the clock of a training starts."""
     two = split.train.features[:2], split.train.costs[:2]
-    config = FitConfig(max_epochs=1, start="given")
-    fit(copy.deepcopy(untrained), pear.PEARLoss(task.problem), two, two, lambda predicted, true: 0.0, config)
+    config = pear.FitConfig(max_epochs=1, start="given")
+    pear.fit(copy.deepcopy(untrained), pear.PEARLoss(task.problem), two, two, lambda predicted, true: 0.0, config)
 
 
 def _train(
-    name: str, model: nn.Module, loss: Callable[..., Tensor], task: ShortestPath, split: Split, config: FitConfig
+    name: str, model: nn.Module, loss: Callable[..., Tensor], task: ShortestPath, split: Split, config: pear.FitConfig
 ) -> History:
     """Train the model, with a progress bar."""
     with Progress(
@@ -108,7 +116,7 @@ def _train(
             state = f"epoch {now.epoch:3}, validation regret {percent(now.metric)}"
             bar.update(line, completed=now.epoch, state=state)
 
-        history = fit(model, loss, split.train, split.validation, task.normalized_regret, config, progress=show)
+        history = pear.fit(model, loss, split.train, split.validation, task.normalized_regret, config, progress=show)
         if history.interrupted:
             out.print("Stopped; nothing is saved.")
             raise typer.Exit(130)

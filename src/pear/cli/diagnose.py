@@ -17,7 +17,6 @@ from pear.cli.output import writable_file
 from pear.cli.train import model_and_costs
 from pear.errors import DataError
 from pear.pages import style
-from pear.train.threads import one_thread
 
 if TYPE_CHECKING:
     import pandas
@@ -45,6 +44,7 @@ def diagnose(
     """Say what the errors of predictions cost: which values, which samples, which part of the error; write a page."""
     from pear.diagnosis.diagnose import diagnose
     from pear.diagnosis.grids import grids
+    from pear.train.threads import one_thread
 
     style.require("the page", "jinja2", "matplotlib")
     truth, forecast = read_table(costs), read_table(predictions)

@@ -19,12 +19,11 @@ from pear.cli.demo import verdict
 from pear.cli.options import words
 from pear.cli.output import writable_file
 from pear.errors import DataError
-from pear.losses.regret import Outcome, outcome_of
-from pear.train.threads import one_thread
 
 if TYPE_CHECKING:
     import pandas
 
+    from pear.losses.regret import Outcome
     from pear.train.estimator.regressor import DecisionRegressor
 
 _LEAST = 10  # rows that can be split in three at all
@@ -64,6 +63,7 @@ def train(
     weights so far.
     """
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
+    from pear.train.threads import one_thread
 
     table = read_table(data)
     named, priced = _priced(words(costs))
@@ -177,6 +177,8 @@ def _split(features: pandas.DataFrame, costs: pandas.DataFrame, share: float, pa
 
 def _judge(problem: pear.Model, estimator: DecisionRegressor, samples: Samples) -> Outcome:
     """What the decisions lose on the test rows, in the objective's own unit."""
+    from pear.losses.regret import outcome_of
+
     return outcome_of(problem, estimator.predict(samples.test_features).to_numpy(), samples.test_costs.to_numpy())
 
 

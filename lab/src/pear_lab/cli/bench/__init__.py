@@ -8,7 +8,7 @@ from pear_lab.benchmarks import epoch, files, gradient, integers, memory, scalin
 from pear_lab.cli.bench import exactness
 from pear_lab.cli.bench.session import benchmark_command
 
-app = typer.Typer(no_args_is_help=True, help="Measure this installation.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Measure this installation.")
 app.command("exactness")(exactness.exactness)
 for _benchmark in (gradient, training, integers, scaling, memory, epoch, files, streams, workers):
     app.command(_benchmark.__name__.rpartition(".")[2])(benchmark_command(_benchmark))
