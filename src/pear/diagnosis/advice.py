@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from pear.diagnosis.advising.choice import loss, solver
-from pear.diagnosis.advising.curvature import curvature, smoothing
-from pear.diagnosis.advising.decided import decide, decisions
-from pear.diagnosis.advising.epoch import epoch_time
-from pear.diagnosis.advising.finding import Finding, Part
-from pear.diagnosis.advising.integrality import integrality
-from pear.diagnosis.advising.redundancy import redundancy
-from pear.diagnosis.advising.scaling import scaling
-from pear.diagnosis.advising.structure import structure
-from pear.diagnosis.advising.subject import Subject, read_subject
+from pear.diagnosis.advising.coefficient_scaling import check_scaling
+from pear.diagnosis.advising.epoch_time import time_epochs
+from pear.diagnosis.advising.findings import Finding, Findings
+from pear.diagnosis.advising.integrality import measure_integrality
+from pear.diagnosis.advising.objective_curvature import describe_curvature, settle_smoothing
+from pear.diagnosis.advising.redundancy import find_redundant_rows
+from pear.diagnosis.advising.sampled_decisions import decide_samples, describe_decisions
+from pear.diagnosis.advising.solver_and_loss import name_solvers, suggest_loss
+from pear.diagnosis.advising.structure import describe_structure
+from pear.diagnosis.advising.subject import read_subject
 from pear.errors import MissingExtraError
 from pear.problem import Model, Problem
 
@@ -138,39 +138,27 @@ def advise(problem: Problem | Model, costs: Any = None) -> Advice:
         >>> print(advice.about("sparsity")[0])
         There are no matrices: bounds alone limit the decision.
     """
-    s = read_subject(problem, costs)
-    parts = [structure(s), scaling(s), redundancy(s)]
-    decided = decide(s, _SECONDS["decide"])
-    curved = curvature(s, decided)
-    chosen, smoothed = smoothing(s, decided, _SECONDS["smoothing"], _numbers(curved))
-    parts, timed = [*parts, curved, smoothed], Part()
-    if decided is not None:
-        whole = integrality(s, decided, _SECONDS["integrality"])
-        parts += [decisions(s, decided, _SECONDS["decisions"]), whole]
-        if chosen is not None:
-            each = _numbers(whole).get("integer_seconds")
-            timed = epoch_time(s, decided, chosen, _SECONDS["epoch"], each)
-    parts.append(solver(s, chosen))
-    numbers = {name: value for part in parts for name, value in _numbers(part).items()}
-    return _advice(s, [*parts, loss(s, numbers), timed])
-
-
-def _numbers(part: Part) -> dict[str, Any]:
-    return {name: value for one in part.findings for name, value in one.numbers.items()}
-
-
-def _advice(s: Subject, parts: list[Part]) -> Advice:
-    def columns(kind: str) -> dict[str, Any]:
-        return {name: value for part in parts for name, value in getattr(part, kind).items()}
-
-    findings = tuple(one for part in parts for one in part.findings)
-    order = {topic: i for i, topic in enumerate(dict.fromkeys(one.topic for one in findings))}
+    s, findings = read_subject(problem, costs), Findings()
+    describe_structure(s, findings)
+    check_scaling(s, findings)
+    find_redundant_rows(s, findings)
+    sampled = decide_samples(s, _SECONDS["decide"])
+    describe_curvature(s, sampled, findings)
+    smoothing = settle_smoothing(s, sampled, _SECONDS["smoothing"], findings)
+    if sampled is not None:
+        describe_decisions(s, sampled, _SECONDS["decisions"], findings)
+        measure_integrality(s, sampled, _SECONDS["integrality"], findings)
+    name_solvers(s, smoothing, findings)
+    suggest_loss(s, findings)
+    if sampled is not None and smoothing is not None:
+        time_epochs(s, sampled, smoothing, _SECONDS["epoch"], findings)
+    topics = list(dict.fromkeys(one.topic for one in findings.found))
     return Advice(
         repr(s.given),
-        tuple(sorted(findings, key=lambda one: order[one.topic])),
-        {"row": s.rows, **columns("rows")},
-        {"variable": s.variables, **columns("variables")},
-        {"value": s.names, **columns("values")},
+        tuple(sorted(findings.found, key=lambda one: topics.index(one.topic))),
+        {"row": s.rows, **findings.rows},
+        {"variable": s.variables, **findings.variables},
+        {"value": s.names, **findings.values},
     )
 
 

@@ -1,4 +1,4 @@
-"""What advice is made of: sentences with the numbers behind them."""
+"""Findings: sentences with the numbers behind them. Every examination of a problem adds some."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Finding:
-    """One sentence.
+    """One sentence of advice.
 
     Attributes:
-        topic: what it is about, in a word or two.
-        sentence: with its numbers.
+        topic: what the sentence is about, in a word or two.
+        sentence: the text, with its numbers.
         numbers: the same numbers by name.
-        to_do: True where it asks for something to be done.
+        to_do: True where the sentence asks the user to do something.
     """
 
     topic: str
@@ -24,25 +24,34 @@ class Finding:
     to_do: bool = False
 
 
-@dataclass(frozen=True)
-class Part:
-    """What one look at a problem gives.
+class Findings:
+    """The findings of all examinations so far, in order, and the columns of the tables.
 
     Attributes:
-        findings: in the order to read them in.
-        rows: columns about the constraints, an entry for each row of A and then of G.
+        found: the findings.
+        rows: columns about the constraints, with an entry for each row of A and then of G.
         variables: columns about the variables, n entries each.
         values: columns about the predicted values, k entries each.
     """
 
-    findings: Sequence[Finding] = ()
-    rows: Mapping[str, Any] = field(default_factory=dict)
-    variables: Mapping[str, Any] = field(default_factory=dict)
-    values: Mapping[str, Any] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.found: list[Finding] = []
+        self.rows: dict[str, Any] = {}
+        self.variables: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
+
+    def add(self, topic: str, sentence: str, to_do: bool = False, **numbers: Any) -> None:
+        """Add a sentence and its numbers; the arguments are those of ``Finding``."""
+        self.found.append(Finding(topic, sentence, numbers, to_do))
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers of all findings, by name."""
+        return {name: value for one in self.found for name, value in one.numbers.items()}
 
 
 def some(names: Sequence[str], most: int = 4) -> str:
-    """The first few names, and how many more there are.
+    """Join the first few names and say how many more there are.
 
     Example:
         >>> some(["a", "b"]), some(["a", "b", "c", "d", "e", "f"])
@@ -53,7 +62,7 @@ def some(names: Sequence[str], most: int = 4) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and its noun.
+    """Write a number with its noun, in the plural where it is not 1.
 
     Example:
         >>> counted(1, "row"), counted(1200, "equality"), counted(0, "row")
@@ -64,7 +73,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration with two digits.
+    """Write a duration with two digits.
 
     Example:
         >>> seconds(0.00123), seconds(0.25), seconds(90.0), seconds(1.5e-5)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from pear.decisions.smoothing import Smoothing
-from pear.diagnosis.advising.decided import Decided
-from pear.diagnosis.advising.finding import Finding, Part, counted, seconds
+from pear.diagnosis.advising.findings import Findings, counted, seconds
+from pear.diagnosis.advising.sampled_decisions import SampledDecisions
 from pear.diagnosis.advising.subject import Clock, Subject, evenly
 from pear.errors import FailedSamplesWarning, PearError
 from pear.losses import PEARLoss
@@ -31,64 +31,73 @@ _CHECK = 0.2  # share of the samples that a check is taken on
 _NETWORKS = {"linear": "a linear model", "mlp": "a network with a hidden layer of 64"}
 
 
-def epoch_time(s: Subject, decided: Decided, smoothing: Smoothing, limit: float, integer_seconds: float | None) -> Part:
-    """Seconds of an epoch over all samples, for the two forecasters of ``DecisionRegressor``.
+def time_epochs(s: Subject, sampled: SampledDecisions, smoothing: Smoothing, limit: float, findings: Findings) -> None:
+    """Time an epoch over all samples, for the two forecasters of ``DecisionRegressor``.
 
-    The first epoch has no warm starts and solves the true problems; it is told apart from the others. Compilation and
+    The first epoch has no warm starts and solves the true problems, so that it is reported on its own. Compilation and
     what is prepared once are not counted.
 
     Args:
         s: problem and samples.
-        decided: which samples have a decision.
+        sampled: which samples have a decision.
         smoothing: of the loss.
         limit: seconds that may be spent.
-        integer_seconds: that one integer program takes, or None.
+        findings: where the sentences go.
     """
-    if not bool(decided.solved.any()) or not len(s.names):
-        return Part()
-    found: list[Finding] = []
+    if not bool(sampled.solved.any()) or not len(s.names):
+        return
     numbers: dict[str, Any] = {}
-    rows = decided.rows[decided.solved]
+    rows = sampled.rows[sampled.solved]
     try:
-        each = _one_call(s, rows, smoothing)
+        each = _time_call(s, rows, smoothing)
         for name, what in _NETWORKS.items():
-            if found and limit < _CALLS * each:
-                said = f"{what[0].upper()}{what[1:]} was not timed: there was no time left."
-                found.append(Finding("time", said))
+            if numbers and limit < _CALLS * each:
+                findings.add("time", f"{what[0].upper()}{what[1:]} was not timed: there was no time left.")
                 continue
-            _epochs(s, rows[:1], smoothing, name, 0.0)  # compiles
-            room = limit if found else limit * _LINEAR
+            _time_each_epoch(s, rows[:1], smoothing, name, 0.0)  # compiles
+            room = limit if numbers else limit * _LINEAR
             chosen = _spread_out(s, rows, max(1, min(_MOST, int(room / (_CALLS * max(each, 1e-6))))))
-            times = _epochs(s, chosen, smoothing, name, room)
+            times = _time_each_epoch(s, chosen, smoothing, name, room)
             limit -= sum(times)
-            warm = median(times[1:]) * s.samples / len(chosen)
-            numbers |= {
-                f"epoch_seconds_{name}": warm,
-                f"first_epoch_seconds_{name}": times[0] * s.samples / len(chosen),
-            }
-            found.append(_said(s, what, len(chosen), times, numbers))
+            all_samples = s.samples / len(chosen)
+            warm, first = median(times[1:]) * all_samples, times[0] * all_samples
+            numbers |= {f"epoch_seconds_{name}": warm, f"first_epoch_seconds_{name}": first}
+            sentence = (
+                f"An epoch of pear.fit over {counted(s.samples, 'sample')} takes about {seconds(warm)} on this machine "
+                f"with {what}, and the first one, without warm starts, {seconds(first)}: an estimate from "
+                f"{counted(len(times) - 1, 'epoch')} after the first on {counted(len(chosen), 'sample')}, in batches "
+                f"of {min(FitConfig.batch_size, len(chosen))}."
+            )
+            findings.add("time", sentence, **numbers)
     except PearError as error:
-        found.append(Finding("time", f"An epoch could not be timed: {str(error).rstrip('.')}.", numbers, to_do=True))
-    if integer_seconds is not None and numbers:
-        found.append(_check(s, integer_seconds))
-    return Part(found)
+        sentence = f"An epoch could not be timed: {str(error).rstrip('.')}."
+        findings.add("time", sentence, to_do=True, **numbers)
+    each_integer = findings.numbers.get("integer_seconds")
+    if each_integer is not None and numbers:
+        count = max(1, round(_CHECK * s.samples))
+        sentence = (
+            f"A check of the validation regret, every {FitConfig.check_every} epochs, solves "
+            f"{counted(count, 'integer program')} ({100 * _CHECK:.0f} % of the samples), about "
+            f"{seconds(each_integer * count)}."
+        )
+        findings.add("time", sentence, check_seconds=each_integer * count)
 
 
 def _spread_out(s: Subject, rows: Tensor, count: int) -> Tensor:
-    """Samples to train on: those that are known to have a decision, and where all have one, any others, too."""
+    """Choose ``count`` samples to train on: solved ones where that is enough, else of all samples."""
     whole = torch.arange(s.samples) if len(rows) == s.samples or count > len(rows) else rows
     return whole[evenly(len(whole), count)]
 
 
 def _loss(problem: Problem | Model, smoothing: Smoothing) -> PEARLoss:
-    """A fresh loss that goes on with this smoothing."""
+    """Make a new loss with this smoothing."""
     loss = PEARLoss(problem, on_failure="mask")
     loss.set_extra_state({"smoothing": smoothing.value, **smoothing.state()})
     return loss
 
 
-def _one_call(s: Subject, rows: Tensor, smoothing: Smoothing) -> float:
-    """Seconds of a forward and a backward pass for a sample, after one that compiles and prepares."""
+def _time_call(s: Subject, rows: Tensor, smoothing: Smoothing) -> float:
+    """Return the seconds of a forward and a backward pass of one sample, after a pass that compiles and prepares."""
     assert s.values is not None
     device, elapsed = s.problem_device, 0.0
     for row in (rows[:1], rows[-1:]):
@@ -103,8 +112,8 @@ def _one_call(s: Subject, rows: Tensor, smoothing: Smoothing) -> float:
     return elapsed
 
 
-def _epochs(s: Subject, rows: Tensor, smoothing: Smoothing, name: str, limit: float) -> list[float]:
-    """Seconds of each epoch on these samples, as many as fit into the limit, two at least."""
+def _time_each_epoch(s: Subject, rows: Tensor, smoothing: Smoothing, name: str, limit: float) -> list[float]:
+    """Return the seconds of each epoch on these samples: as many epochs as fit into the limit, two at least."""
     assert s.values is not None
     device = s.problem_device
     clock, ends = Clock(limit), []
@@ -123,24 +132,3 @@ def _epochs(s: Subject, rows: Tensor, smoothing: Smoothing, name: str, limit: fl
         began = time.perf_counter()
         fit(model, loss, (features, costs), (features[:1], costs[:1]), lambda p, c: 0.0, config, progress=note)
     return [end - start for start, end in zip([began, *ends], ends, strict=False)]
-
-
-def _said(s: Subject, what: str, count: int, times: list[float], numbers: dict[str, Any]) -> Finding:
-    warm, first = list(numbers.values())[-2:]
-    epochs = f"{counted(len(times) - 1, 'epoch')} after the first"
-    sentence = (
-        f"An epoch of pear.fit over {counted(s.samples, 'sample')} takes about {seconds(warm)} on this machine with "
-        f"{what}, and the first one, without warm starts, {seconds(first)}: an estimate from {epochs} on "
-        f"{counted(count, 'sample')}, in batches of {min(FitConfig.batch_size, count)}."
-    )
-    return Finding("time", sentence, dict(numbers))
-
-
-def _check(s: Subject, each: float) -> Finding:
-    count = max(1, round(_CHECK * s.samples))
-    sentence = (
-        f"A check of the validation regret, every {FitConfig.check_every} epochs, solves "
-        f"{counted(count, 'integer program')} ({100 * _CHECK:.0f} % of the samples), about "
-        f"{seconds(each * count)}."
-    )
-    return Finding("time", sentence, {"check_seconds": each * count})
