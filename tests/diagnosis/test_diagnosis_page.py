@@ -18,7 +18,7 @@ from pear.cli.app import app
 from pear.diagnosis import Diagnosis
 from pear.diagnosis.figures import BARS, panels
 from pear.diagnosis.grids import grids
-from pear.diagnosis.reasons import percent
+from pear.diagnosis.wording import percent
 from pear.errors import MissingExtraError
 
 pandas = pytest.importorskip("pandas")

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pear.diagnosis.figures import amount, panels
+from pear.diagnosis.figures import panels
 from pear.diagnosis.grids import grids
-from pear.diagnosis.reasons import percent
+from pear.diagnosis.wording import amount, percent
 from pear.pages.page import page_of
 from pear.pages.section import Figure, Section
 from pear.problem.html import some, table

@@ -12,9 +12,11 @@ whatever the rounding. All samples are searched together, one solve of a batch i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.decisions.solve import solve, solve_verified
@@ -36,7 +38,7 @@ MAX_PIECES = 2_000
 
 @dataclass(frozen=True)
 class DecisionPath:
-    """What is known of the decisions between c and ĉ.
+    """The decisions between c and ĉ: their mean, and where they change.
 
     Attributes:
         mean: (B, n) z̄.
@@ -54,25 +56,22 @@ class DecisionPath:
     size: Tensor
 
 
-@dataclass
 class _Search:
-    """A problem with everything that the rounds share; costs (B, n) are of the minimised problem."""
+    """What all rounds of the search share.
 
-    problem: Problem
-    true: Tensor
-    error: Tensor
-    solver: str
-    size: Tensor
-    H: Tensor = field(init=False)
-    linear: bool = field(init=False)
-    jumps: bool = field(init=False)
+    Attributes:
+        true, error: (B, n) c and e of the minimised problem.
+        qp: the relaxed programs; linear: whether they have no curvature; jumps: whether decisions can jump.
+        straight: (B,) κ up to which a piece is straight; tolerance: (B,) what a decision may cost more than the best.
+    """
 
-    def __post_init__(self) -> None:
-        qp = self.problem.relaxed().canonical(self.true)
-        self.qp, self.H, self.linear = qp, qp.H, qp.is_linear
-        self.jumps = self.linear or bool(singular(qp).any())
-        self.straight = (_SAME if self.linear else _STRAIGHT) * self.size
-        self.tolerance = (GAP if self.problem.is_integer else _STRAIGHT) * self.size
+    def __init__(self, problem: Problem, true: Tensor, error: Tensor, solver: str, size: Tensor) -> None:
+        self.problem, self.true, self.error, self.solver = problem, true, error, solver
+        self.qp = problem.relaxed().canonical(true)
+        self.linear = self.qp.is_linear
+        self.jumps = self.linear or bool(singular(self.qp).any())
+        self.straight = (_SAME if self.linear else _STRAIGHT) * size
+        self.tolerance = (GAP if problem.is_integer else _STRAIGHT) * size
 
     def decide(self, rows: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         """The decisions (k, n) of samples ``rows`` at t (k,), NaN where none was found, and their slopes dz/dt."""
@@ -90,7 +89,8 @@ class _Search:
 
     def curvature(self, rows: Tensor, d: Tensor) -> Tensor:
         """H d (k, n) of samples ``rows``."""
-        return matvec(self.H if self.H.shape[0] == 1 else self.H[rows], d)
+        H = self.qp.H
+        return matvec(H if H.shape[0] == 1 else H[rows], d)
 
     def bend(self, rows: Tensor, length: Tensor, d: Tensor) -> Tensor:
         """κ (k,) of lines along d (k, n)."""
@@ -112,7 +112,7 @@ class _Search:
 
 @dataclass
 class _Intervals:
-    """Stretches of t that are not yet known: samples, both ends, their decisions and slopes."""
+    """Intervals of t in which the decisions are not yet known: samples, both ends, the decisions and slopes there."""
 
     rows: Tensor
     start: Tensor
@@ -133,7 +133,7 @@ class _Intervals:
 
 
 class _Pieces:
-    """Straight pieces that are finished: their integral, and what tells the first change."""
+    """The straight pieces found so far: their integral (B, n), their count (B,), and records (k, 5) for the margin."""
 
     def __init__(self, like: Tensor) -> None:
         self.integral = torch.zeros_like(like)
@@ -149,22 +149,23 @@ class _Pieces:
         self.records.append(torch.stack([rows.to(start), start, end, *slopes], 1))
 
     def margin(self, size: Tensor) -> Tensor:
-        """(B,) where the second piece begins that differs from the first: 1 where there is none."""
+        """(B,) the t at which the first piece ends that no other continues; 1 where there is none."""
         margin = torch.ones_like(size)
         if not self.records:
             return margin
-        table = torch.cat(self.records).cpu()
-        table = table[(table[:, 2] - table[:, 1]) > 0]
-        order = sorted(range(len(table)), key=lambda i: (table[i, 0].item(), table[i, 1].item()))
-        for sample, pieces in _by_sample(table[order]):
-            margin[sample] = _first_change(pieces, float(size[sample]))
+        table = torch.cat(self.records).cpu().numpy()
+        table = table[table[:, 2] > table[:, 1]]
+        table = table[np.lexsort((table[:, 1], table[:, 0]))]
+        samples, first, count = np.unique(table[:, 0].astype(int), return_index=True, return_counts=True)
+        for sample, begin, end in zip(samples, first, first + count, strict=True):
+            margin[sample] = _first_change(table[begin:end], float(size[sample]))
         return margin
 
 
 def follow(
     problem: Problem, true: Tensor, predicted: Tensor, best: Tensor, chosen: Tensor, solver: str
 ) -> DecisionPath:
-    """The decisions between true and predicted costs.
+    """Follow the decisions from true to predicted costs.
 
     Args:
         problem: what is decided, without φ.
@@ -278,14 +279,8 @@ def _root(a: Tensor, b: Tensor, c: Tensor, length: Tensor) -> Tensor:
     return torch.where((second > 0) & (second < length), second, first)
 
 
-def _by_sample(table: Tensor) -> list[tuple[int, Tensor]]:
-    """Pieces (k, 5), sorted, by their sample."""
-    samples, counts = table[:, 0].unique_consecutive(return_counts=True)
-    return [(int(i), part) for i, part in zip(samples, table.split(counts.tolist()), strict=True)]
-
-
-def _first_change(pieces: Tensor, size: float) -> float:
-    """The end of the first piece and of those that continue it: eᵀz goes on along the same line."""
+def _first_change(pieces: NDArray[np.float64], size: float) -> float:
+    """The t at which eᵀz leaves the straight line of the first piece, of the sorted records (k, 5) of a sample."""
     _, start, end, low, high = (column.tolist() for column in pieces.T)
     rounding, change = 1e-9 * size, (high[0] - low[0]) / (end[0] - start[0])
     for i in range(1, len(end)):
