@@ -68,7 +68,7 @@ def polynomial_costs(
 
 @dataclass(frozen=True)
 class SyntheticTask(Task):
-    """A task with synthetic samples; one of its own may draw something before them, or turn their costs into others."""
+    """A task with synthetic samples. A subclass may draw something before them, or transform their costs."""
 
     columns: ClassVar[str] = "variables"
 
