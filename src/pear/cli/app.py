@@ -1,4 +1,4 @@
-"""The table of commands. A command is one file and one row here, or an entry point of another package."""
+"""All commands: one file and one line here for each, or an entry point of another package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from pear.cli import advise, compile, decide, demo, diagnose, solvers, train
-from pear.cli.console import ErrorsAsSentences, out
+from pear.cli.console import ErrorsAsSentences, say
 from pear.errors import MissingExtraError
 from pear.version import __version__
 
@@ -25,7 +25,7 @@ LAB = {
 
 
 class Commands(ErrorsAsSentences):
-    """The commands of this package and those of entry points, which are imported when they are run."""
+    """The commands of this package, and those of the laboratory, which are imported when they are run."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands, in the order of the help."""
@@ -81,7 +81,7 @@ app.command("solvers")(solvers.solvers)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        out.print(f"pear {__version__}", highlight=False)
+        say(f"pear {__version__}")
         raise typer.Exit
 
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
 import pear
-from pear.cli.console import out, percent
+from pear.cli.console import out, percent, say
 from pear.cli.output import writable_folder, write_json
 from pear.cli.picture import draw
 from pear.pages.style import require
@@ -53,7 +52,7 @@ def demo(
         torch.manual_seed(seed)
         untrained = nn.Linear(split.train.features.shape[1], task.problem.n)
     losses = {"MSE": nn.MSELoss(), "PEAR": pear.PEARLoss(task.problem)}
-    out.print(_introduction(task, split, degree), highlight=False)
+    say(_introduction(task, split, degree))
     with one_thread():
         _compile(task, untrained, split)
         before = _test_regret(task, untrained, split)
@@ -71,7 +70,7 @@ def demo(
     done = f"Shortest paths on a {grid}×{grid} grid: costs of degree {degree}, noise {noise:g}, seed {seed}"
     draw(folder / "demo.png", title, done, before, regrets, histories)
     _show(before, regrets, histories)
-    out.print(Text(f"Picture: {folder / 'demo.png'}\nNumbers: {folder / 'demo.json'}"), soft_wrap=True)
+    say(f"Picture: {folder / 'demo.png'}\nNumbers: {folder / 'demo.json'}")
 
 
 def _introduction(task: ShortestPath, split: Split, degree: int) -> str:
@@ -92,7 +91,7 @@ def _test_regret(task: ShortestPath, model: nn.Module, split: Split) -> float:
 
 
 def _compile(task: ShortestPath, untrained: nn.Module, split: Split) -> None:
-    """One epoch on two samples: where something has to be compiled, it is before the clock of a training starts."""
+    """Train one epoch on two samples, so that what has to be compiled is compiled before a training is timed."""
     two = split.train.features[:2], split.train.costs[:2]
     config = pear.FitConfig(max_epochs=1, start="given")
     pear.fit(copy.deepcopy(untrained), pear.PEARLoss(task.problem), two, two, lambda predicted, true: 0.0, config)
@@ -135,11 +134,11 @@ def _show(before: float, regrets: dict[str, float], histories: dict[str, History
     capped = [name for name, history in histories.items() if history.stopped == "time_cap"]
     if capped:
         out.print(f"Stopped by the limit of {TIME_CAP:.0f} seconds, before it was done: {', '.join(capped)}.")
-    out.print(Text(verdict(regrets["MSE"], regrets["PEAR"]), style="bold"), soft_wrap=True)
+    say(verdict(regrets["MSE"], regrets["PEAR"]), "bold")
 
 
 def verdict(mse: float, pear_regret: float) -> str:
-    """One sentence on what was gained, or that nothing was.
+    """Say in one sentence what was gained, or that nothing was.
 
     Example:
         >>> verdict(0.20, 0.05)

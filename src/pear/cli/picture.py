@@ -1,4 +1,4 @@
-"""The picture of the demo: what the decisions lose, and how that fell while training."""
+"""The picture of the demo: the regret of the decisions, and how it falls while training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pear solvers``: what can solve what, and how to get it."""
+"""``pear solvers``: which solvers there are, what they solve, and how to install them."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pear.diagnosis.figures import panels
-from pear.diagnosis.grids import grids
+from pear.diagnosis.figures import make_panels
+from pear.diagnosis.grids import make_grids
 from pear.diagnosis.wording import amount, percent
 from pear.pages.page import page_of
 from pear.pages.section import Figure, Section
@@ -32,7 +32,7 @@ def save_html(found: Diagnosis, path: str | os.PathLike[str]) -> Path:
     Raises:
         MissingExtraError: jinja2, matplotlib or pandas, which write, draw and tabulate, is not installed.
     """
-    tables, drawn = grids(found, _ROWS), panels(found)
+    tables, drawn = make_grids(found, _ROWS), make_panels(found)
     sections = []
     for name, title in _TITLES.items():
         own = tuple(Figure(one.title, one.caption, one.svg) for one in drawn if one.name == name)

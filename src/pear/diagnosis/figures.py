@@ -54,7 +54,7 @@ class Panel:
             return page_svg(figure)
 
 
-def panels(found: Diagnosis) -> list[Panel]:
+def make_panels(found: Diagnosis) -> list[Panel]:
     """Make the pictures that are not empty, the most important first."""
     drawn = [_values(found), _groups(found), _samples(found), _constraints(found), _error(found)]
     return [one for one in drawn if one is not None]
@@ -67,7 +67,7 @@ def plot(found: Diagnosis) -> Figure:
         MissingExtraError: matplotlib is not installed.
     """
     require("plot", "matplotlib")
-    shown = panels(found)
+    shown = make_panels(found)
     heights = tuple(0.35 + max(one.height for one in shown[i : i + 2]) for i in range(0, len(shown), 2)) or (0.3,)
     size = (2.2 * _WIDTH, sum(heights) + 0.7)
     with canvas(size, widths=(1.0, 1.0), heights=heights, squeeze=False) as (figure, grid):

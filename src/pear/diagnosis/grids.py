@@ -56,7 +56,7 @@ _CONSTRAINTS: Columns = (
 )
 
 
-def grids(found: Diagnosis, rows: int) -> dict[str, Grid]:
+def make_grids(found: Diagnosis, rows: int) -> dict[str, Grid]:
     """Make the tables that are not empty, of so many rows at most, by the name of their section.
 
     Raises:
