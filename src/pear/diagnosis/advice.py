@@ -1,4 +1,4 @@
-"""``pear.advise``: what to know about a problem and its costs before a forecaster is trained, in sentences."""
+"""``pear.advise``: advice on a problem and its costs before a forecaster is trained."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     import pandas
 
 _SECONDS = {"decide": 1.5, "decisions": 1.0, "smoothing": 1.0, "integrality": 1.5, "epoch": 3.5}
-"""What each part may take; together with what has no limit about ten for 1,000 variables."""
+"""Time limits of the examinations. With those that have none, they take about ten seconds for 1,000 variables."""
 
 
 @dataclass(frozen=True, repr=False)
 class Advice:
-    """What ``pear.advise`` found out.
+    """The advice of ``pear.advise``: findings, each a sentence with its numbers.
 
     Attributes:
-        problem: what it is about, in one line.
-        findings: sentence by sentence, each with its topic, its numbers, and whether it asks for something.
+        problem: the problem, in one line.
+        findings: the sentences, each with its topic, its numbers, and whether it asks the user to do something.
 
     Example:
         >>> import pear
@@ -50,12 +50,12 @@ class Advice:
 
     @property
     def sentences(self) -> list[str]:
-        """All of them, in order."""
+        """The sentences of all findings, in order."""
         return [one.sentence for one in self.findings]
 
     @property
     def to_do(self) -> list[str]:
-        """Those that ask for something."""
+        """The sentences that ask the user to do something."""
         return [one.sentence for one in self.findings if one.to_do]
 
     @property
@@ -71,28 +71,28 @@ class Advice:
 
     @property
     def epoch_seconds(self) -> float | None:
-        """Seconds of an epoch of a linear model on all samples, as estimated; None where none was timed."""
+        """Estimated seconds of an epoch of a linear model on all samples; None where none was timed."""
         return self.numbers.get("epoch_seconds_linear")
 
     def about(self, topic: str) -> list[str]:
-        """The sentences on one topic, such as "scaling" or "time"."""
+        """Return the sentences on one topic, such as "scaling" or "time"."""
         return [one.sentence for one in self.findings if one.topic == topic]
 
     def frame(self) -> pandas.DataFrame:
-        """A row for every number: topic, name, value. Needs pandas."""
+        """Return a table of all numbers: topic, name, value. Needs pandas."""
         rows = [(one.topic, name, value) for one in self.findings for name, value in one.numbers.items()]
         return _pandas().DataFrame(rows, columns=["topic", "number", "value"])
 
     def rows(self) -> pandas.DataFrame:
-        """A row for every row of A and G: redundant or not, binding share, what to multiply it by."""
+        """Return a table of the rows of A and G: whether redundant, how often they bind, what to multiply them by."""
         return _pandas().DataFrame(dict(self._rows)).set_index("row")
 
     def variables(self) -> pandas.DataFrame:
-        """A row for every variable: how often it is at its bounds, and its units."""
+        """Return a table of the variables: how often they are at their bounds, and their units."""
         return _pandas().DataFrame(dict(self._variables)).set_index("variable")
 
     def values(self) -> pandas.DataFrame:
-        """A row for every predicted value: mean size, deviation, what to multiply it by."""
+        """Return a table of the predicted values: mean size, deviation, what to multiply them by."""
         return _pandas().DataFrame(dict(self._values)).set_index("value")
 
     def __str__(self) -> str:
@@ -117,12 +117,12 @@ class Advice:
 
 
 def advise(problem: Problem | Model, costs: Any = None) -> Advice:
-    """Look at a problem and its costs before a forecaster is trained, and say what matters, with numbers.
+    """Examine a problem and its costs before a forecaster is trained, and say what matters, with numbers.
 
-    Size, sparsity, scaling, degeneracy, curvature and the integrality gap; which constraints never bind; what is at
-    stake; the solver that "auto" takes, a loss to try, and how long an epoch takes on this machine, measured. Every
-    problem is taken. Up to 1,000 variables it takes about 10 seconds at most, compilation apart; what is too large to
-    be looked at in that time is left out, which a sentence says.
+    The advice covers size, sparsity, scaling, degeneracy, curvature and the integrality gap, constraints that never
+    bind, what is at stake, the solver that "auto" takes, a loss to try, and the time of an epoch on this machine, which
+    is measured. Any problem can be examined. Up to 1,000 variables this takes about 10 seconds at most, not counting
+    compilation. What would take longer is left out, and a sentence says so.
 
     Args:
         problem: what is decided. With a ``Model`` the costs are the values that its cost map takes.

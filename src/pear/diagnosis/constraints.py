@@ -1,4 +1,4 @@
-"""Which constraints hold a decision, how often, and what a unit more of each would be worth."""
+"""The constraints of a problem by name: how often they bind, and their shadow prices."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Constraints:
-    """The constraints of a problem under one set of names: equalities, rows, lower and upper bounds.
+    """The constraints of a problem in one order: equalities, rows, lower bounds, upper bounds.
 
     Attributes:
-        names: m of them.
+        names: the m names.
         kinds: "equality", "row", "lower bound" or "upper bound".
         lower, upper: (n,) bool, which variables have a bound in some sample.
     """

@@ -74,7 +74,7 @@ class _Search:
         self.tolerance = (GAP if problem.is_integer else _STRAIGHT) * size
 
     def decide(self, rows: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        """The decisions (k, n) of samples ``rows`` at t (k,), NaN where none was found, and their slopes dz/dt."""
+        """Decide samples ``rows`` at t (k,): the decisions (k, n), NaN where none was found, and their slopes dz/dt."""
         problem = self.problem[rows]
         cost = self.problem.sign * (self.true[rows] + t[:, None] * self.error[rows])
         if self.problem.is_integer:
@@ -88,12 +88,12 @@ class _Search:
         return x, torch.where(curved[:, None], -slope, 0.0)
 
     def curvature(self, rows: Tensor, d: Tensor) -> Tensor:
-        """H d (k, n) of samples ``rows``."""
+        """(k, n) H d, with the curvature H of samples ``rows``."""
         H = self.qp.H
         return matvec(H if H.shape[0] == 1 else H[rows], d)
 
     def bend(self, rows: Tensor, length: Tensor, d: Tensor) -> Tensor:
-        """κ (k,) of lines along d (k, n)."""
+        """(k,) κ of straight lines of this length (k,) in t, between decisions that are d (k, n) apart."""
         return -length * (self.error[rows] * d).sum(1) - (d * self.curvature(rows, d)).sum(1)
 
     def excess(self, rows: Tensor, t: Tensor, z: Tensor, best: Tensor) -> Tensor:
@@ -210,7 +210,7 @@ def _close_straight(search: _Search, pieces: _Pieces, todo: _Intervals) -> _Inte
 
 
 def _split(search: _Search, pieces: _Pieces, todo: _Intervals, failed: Tensor) -> _Intervals:
-    """Decide at a point inside every interval, and integrate the sides that are known by it."""
+    """Decide at a point inside every interval, integrate the sides that this proves, and return the others."""
     t = _inner_point(search, todo)
     z, slope = search.decide(todo.rows, t)
     lost = z.isnan().any(1)
@@ -230,7 +230,7 @@ def _close_from_end(
     """Continue the decision of one end of each interval to t, and integrate where it is as good there as ``best``.
 
     Args:
-        search, pieces, todo: as everywhere.
+        search: what all rounds share; pieces: where finished pieces are added; todo: the intervals.
         t: (k,) in the intervals.
         best: (k, n) the decisions at t.
         allowed: (B,) what it may cost more.
@@ -252,7 +252,7 @@ def _close_from_end(
 
 
 def _inner_point(search: _Search, todo: _Intervals) -> Tensor:
-    """(k,) where to decide next: where the two ends, continued, meet; the middle where they do not."""
+    """(k,) the t to decide at next: where the decisions of both ends, continued, meet, or else the middle."""
     e, d, length = search.error[todo.rows], todo.last - todo.first, todo.end - todo.start
     gap = search.excess(todo.rows, todo.start, todo.last, todo.first)  # of the last decision where the first is best
     rate = -(e * d).sum(1)  # how fast that falls with t
@@ -273,7 +273,7 @@ def _inner_point(search: _Search, todo: _Intervals) -> Tensor:
 
 
 def _root(a: Tensor, b: Tensor, c: Tensor, length: Tensor) -> Tensor:
-    """A root of a u² + b u + c in (0, length), or NaN."""
+    """A root of a u² + b u + c, in (0, length) where there is one."""
     q = -0.5 * (b + torch.where(b < 0, -1.0, 1.0) * (b * b - 4 * a * c).clamp(min=0).sqrt())
     first, second = q / a, c / q
     return torch.where((second > 0) & (second < length), second, first)

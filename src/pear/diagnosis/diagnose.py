@@ -1,4 +1,4 @@
-"""``pear.diagnose``: from a forecast and what came true to a ``Diagnosis``."""
+"""``pear.diagnose``: make a ``Diagnosis`` of predicted and true values."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ def diagnose(
     smoothing: float | Literal["auto"] = "auto",
     solver: str = "auto",
 ) -> Diagnosis:
-    """What the errors of a forecast cost, and which of them: of any forecaster, and without a gradient.
+    """Find what the errors of a forecast cost, and which errors do. Any forecaster will do; no gradient is needed.
 
-    Every sample's regret is attributed to the values that were predicted: with e = ĉ − c, ``a = e ∘ (z̄ − z*(ĉ))`` and
-    z̄ the mean of the decisions under ``c + t e``, t from 0 to 1, which adds up to the regret exactly. It is the
-    gradient of regret, integrated on the way from truth to forecast: ½ eⱼ gⱼ where the active set stays the same.
+    The regret of every sample is attributed to the predicted values. With e = ĉ − c the parts are
+    ``a = e ∘ (z̄ − z*(ĉ))``, where z̄ is the mean of the decisions under ``c + t e``, t from 0 to 1. They add up to the
+    regret exactly. They are the gradient of regret, integrated from the true to the predicted cost: ½ eⱼ gⱼ where the
+    active set stays the same.
 
     Args:
-        problem: what is decided; integer programs as such. A ``Model`` maps predicted values (B, k) to costs.
+        problem: what is decided. Integers stay integers. A ``Model`` maps predicted values (B, k) to costs.
         predicted: (B, n) or (B, k), tensor, array, DataFrame or list.
         true: what came true, of the same shape.
         groups: (B,) a label for each sample, or dates, which are grouped by hour, month or weekday.
-        names: of the predicted values; those of columns or of the model where left out.
+        names: names of the predicted values; left out, those of the columns or of the model.
         smoothing: λ of the smoothed problem at which the squared error is split; "auto" as ``PEARLoss`` picks it.
         solver: "auto" or a name that ``pear solvers`` lists.
 

@@ -1,4 +1,4 @@
-"""``Diagnosis``: what a forecaster's errors cost, and which of them."""
+"""``Diagnosis``: what the errors of a forecast cost, and which errors do."""
 
 from __future__ import annotations
 
@@ -28,35 +28,34 @@ _GROUP_COLUMNS = ("samples", "mean_regret", "normalized_regret", "tangent_share"
 
 
 def name_group_column(name: str) -> str:
-    """The name of the column of groups, which no other column of a table has: "group regret" for "regret"."""
+    """Return a name for the column of groups that no other column has, such as "group regret" for "regret"."""
     return f"group {name}" if name in {"sample", "why", *_SAMPLE_COLUMNS, *_GROUP_COLUMNS} else name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
-    """What ``pear.diagnose`` finds: B samples, k predicted values, n variables, m constraints with bounds.
+    """What the errors of a forecast cost, for B samples, k predicted values, n variables and m constraints and bounds.
 
     Attributes:
-        sentences: what there is to know, most important first.
-        regret: (B,) what each decision loses, as of ``pear.regret``, and best: (B,) the value of the best decision.
-        normalized_regret: of all samples together, as of ``pear.normalized_regret``.
+        sentences: the diagnosis in words, the most important first.
+        regret: (B,) what each decision loses, as ``pear.regret`` gives it; best: (B,) the value of the best decision.
+        normalized_regret: that of all samples together, as ``pear.normalized_regret`` gives it.
         attribution: (B, k) how much of each sample's regret the error of each predicted value causes. Rows add up to
-            the regret; an entry may be negative, where an error makes good for another. NaN where ``attributed`` is
-            False.
+            the regret. An entry is negative where an error makes up for another one. NaN where ``attributed`` is False.
         attributed: (B,) bool, False where the decisions between truth and forecast could not be followed.
         squared_error: (B,) eᵀH⁻¹e of the cost error e, with the curvature H of the smoothed problem; tangent: (B,) the
-            part that moves the smoothed decision, the mean of eᵀPe on the way from truth to forecast; normal: (B,) the
-            part that constraints absorb. The two add up.
+            part that moves the smoothed decision, the mean of eᵀPe between truth and forecast; normal: (B,) the part
+            that constraints absorb. The two parts add up to it.
         tangent_at_forecast: (B,) eᵀPe at the forecast itself, which the gradient of regret sees.
-        margin: (B,) share of its own error that a forecast may make before the decision changes (of a quadratic
-            program: before its active set does); 1 where nothing changes.
-        pieces: (B,) int, how many stretches of the path from truth to forecast were integrated.
+        margin: (B,) the share of its error at which the decision first changes (for a quadratic program, its active
+            set); 1 where it does not.
+        pieces: (B,) int, how many pieces the path from truth to forecast was integrated in.
         degenerate: (B,) bool, where a constraint is tight at the smoothed decision without a multiplier.
-        zero_gradient: (B,) bool, where there is an error and the smoothed regret has no gradient by the forecast.
+        zero_gradient: (B,) bool, where there is an error and the gradient of the smoothed regret is zero.
         constraint_names, constraint_kinds: m names, and "equality", "row", "lower bound" or "upper bound".
         binding: (m,) share of samples in which a constraint holds the decision under the forecast; shadow_price: (m,)
-            what a unit more of it is worth there, the mean of all samples. Of the relaxation for integer programs.
-        best_binding, best_shadow_price: (m,) the same of the best decisions, under the true costs.
+            what a unit more of it is worth there, on average. For integer programs both are of the relaxation.
+        best_binding, best_shadow_price: (m,) the same for the best decisions, under the true costs.
         active, best_active: (B, m) bool, constraints that are tight at the decisions themselves, integers included.
         decision, best_decision: (B, n) under the forecast, and under the truth.
         predicted, true: (B, k) the values.
@@ -117,14 +116,14 @@ class Diagnosis:
         return _ratio(self.tangent, self.squared_error)
 
     def samples(self) -> pandas.DataFrame:
-        """One row a sample: regret, share of it, best value, parts of the error, margin, flags, group."""
+        """Return a table of the samples: group, regret and its share, best value, parts of the error, margin, flags."""
         columns = {} if self.groups is None else {self.grouped_by: self.groups}
         for name in _SAMPLE_COLUMNS:
             columns[name] = _shares(self.regret) if name == "share" else getattr(self, name)
         return _frame(columns).rename_axis(index="sample")
 
     def values(self) -> pandas.DataFrame:
-        """One row a predicted value, the dearest first: what its errors cost, and how large they are."""
+        """Return a table of the predicted values, the dearest first: what their errors cost, and how large they are."""
         error = self.predicted - self.true
         squared = (error**2).mean(0)
         cost = np.nansum(self.attribution, axis=0)
@@ -140,13 +139,13 @@ class Diagnosis:
         return _frame(columns).sort_values("cost", ascending=False, kind="stable", ignore_index=True)
 
     def constraints(self) -> pandas.DataFrame:
-        """One row a constraint: how often it binds and at what price, under the forecast and under the truth."""
+        """Return a table of the constraints: how often they bind, and at what price, under forecast and truth."""
         numbers = ("binding", "best_binding", "shadow_price", "best_shadow_price")
         names = {"constraint": list(self.constraint_names), "kind": list(self.constraint_kinds)}
         return _frame({**names, **{name: getattr(self, name) for name in numbers}})
 
     def by_group(self) -> pandas.DataFrame:
-        """One row a group, the dearest first: samples, regret, share, normalised regret, tangent share.
+        """Return a table of the groups, the dearest first: samples, regret, share, normalised regret, tangent share.
 
         Raises:
             ProblemError: no groups were given.
@@ -173,7 +172,7 @@ class Diagnosis:
         return _frame(rows).sort_values("regret", ascending=False, kind="stable", ignore_index=True)
 
     def worst(self, count: int = 10) -> pandas.DataFrame:
-        """The samples that lose most, each with the reason.
+        """Return a table of the samples that lose most, each with the reason.
 
         Raises:
             ProblemError: ``count`` is less than 1.
@@ -184,11 +183,11 @@ class Diagnosis:
         return self.samples().loc[order, :].assign(why=[explain_sample(self, int(i)) for i in order])
 
     def compare(self, other: Diagnosis, names: tuple[str, str] = ("the first", "the second")) -> list[str]:
-        """What ``other``, of the same samples, does better or worse, in sentences.
+        """Say what another forecaster does better or worse on the same samples.
 
         Args:
-            other: of another forecaster.
-            names: what the two are called.
+            other: the diagnosis of the other forecaster.
+            names: what the two forecasters are called in the sentences.
 
         Raises:
             ProblemError: ``other`` is no diagnosis, or of other samples.
@@ -201,7 +200,7 @@ class Diagnosis:
         return compare(self, other, names)
 
     def plot(self) -> Figure:
-        """What costs money, in pictures: predicted values, groups, samples, constraints that bind, parts of the error.
+        """Draw what costs money: predicted values, groups, samples, constraints that bind, parts of the error.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
@@ -211,7 +210,7 @@ class Diagnosis:
         return plot(self)
 
     def save_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write one page that needs nothing else, which begins with the sentences; returns its path.
+        """Write the diagnosis as one HTML page without other files, and return its path.
 
         Raises:
             MissingExtraError: jinja2, matplotlib or pandas is not installed.

@@ -1,4 +1,4 @@
-"""A diagnosis as one page that needs nothing else, and as a notebook shows it: the sentences, pictures and tables."""
+"""A diagnosis as one HTML page without other files, and as a notebook shows it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TITLES = {
 
 
 def save_html(found: Diagnosis, path: str | os.PathLike[str]) -> Path:
-    """Write the page.
+    """Write the sentences, pictures and tables as a page, and return its path.
 
     Raises:
         MissingExtraError: jinja2, matplotlib or pandas, which write, draw and tabulate, is not installed.
@@ -47,7 +47,7 @@ def save_html(found: Diagnosis, path: str | os.PathLike[str]) -> Path:
 
 
 def notebook_html(found: Diagnosis) -> str:
-    """A small table, and the sentences below it."""
+    """Return a small table as HTML, and the sentences below it."""
     facts = {
         "samples": len(found.regret),
         "predicted values": some(found.names),

@@ -1,8 +1,8 @@
-"""Which part of the squared error moves decisions: the tangent one, and the normal one, which constraints absorb.
+"""The squared error in two parts: the tangent part moves decisions, constraints absorb the normal part.
 
 At a smoothed decision, in the metric of H⁻¹, ``eᵀH⁻¹e = eᵀPe + nᵀHn`` with the normal component ``n = H⁻¹e − Pe``. On
-the way from c to ĉ the decision moves by −P e for every unit of t, so that the mean of eᵀPe is ``eᵀ(z*(c) − z*(ĉ))``:
-two decisions give it exactly, whatever active sets lie between them.
+the way from c to ĉ the decision moves by −P e for every unit of t, so that the mean of eᵀPe is ``eᵀ(z*(c) − z*(ĉ))``.
+Two decisions give it exactly, whatever active sets lie between them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ErrorSplit:
 def split_error(
     problem: Problem, predicted: Tensor, true: Tensor, smoothing: float | Literal["auto"], solver: str
 ) -> ErrorSplit:
-    """Split the error of every sample.
+    """Split the squared error of every sample into its tangent and its normal part.
 
     Args:
         problem: what is decided, continuous.
@@ -87,13 +87,13 @@ def split_error(
 
 
 def _part(value: Tensor, whole: Tensor) -> Tensor:
-    """(B,) between 0 and the whole: what rounding leaves outside is cut, and anything more is NaN."""
+    """(B,) the value, clipped to [0, whole] where rounding put it outside; NaN where it is further outside."""
     outside = torch.maximum(-value, value - whole) > EXACT * whole
     return torch.where(outside, torch.nan, torch.minimum(value.clamp(min=0), whole))
 
 
 def _with_curvature(problem: Problem, true: Tensor, scale: Smoothing) -> Smoothing:
-    """The same smoothing, or more where H would still be singular: H⁻¹ would not exist."""
+    """Return the same smoothing, or a larger one where H would be singular and H⁻¹ would not exist."""
     qp = scale.problem(problem).canonical(true, scale.value)
     if problem.phi is not None or not bool(singular(qp).any()):
         return scale

@@ -1,4 +1,4 @@
-"""The pictures of a diagnosis, each of one thing that costs money; on the page one by one, in ``plot`` together."""
+"""The pictures of a diagnosis: one by one for the page, or together in one figure for ``plot``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 BARS = 12
-"""As many values, groups or constraints are drawn where their names are long; how many are left is said."""
+"""At most so many horizontal bars are drawn; the caption or label says how many are left out."""
 
 _WIDTH = 4.9  # inches, as of the report's figures
 _SQUARE = 3.4
@@ -48,7 +48,7 @@ class Panel:
     draw: Callable[[Any], None]
 
     def svg(self) -> str:
-        """The ``<svg>`` element for a page."""
+        """Draw the picture as an ``<svg>`` element for a page."""
         with canvas((_WIDTH, self.height)) as (figure, axes):
             self.draw(axes)
             return page_svg(figure)

@@ -1,4 +1,4 @@
-"""The tables of a diagnosis as people read them, on the page and in the terminal: few rows, rounded numbers."""
+"""The tables of a diagnosis for the page and the terminal: few rows, rounded numbers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def make_grids(found: Diagnosis, rows: int) -> dict[str, Grid]:
 def _grid(
     title: str, frame: pandas.DataFrame, columns: Columns, rows: int, caption: str = "", there: int | None = None
 ) -> Grid:
-    """The first rows of a table, which are the dearest; ``there`` is how many there are in all, if not in the table."""
+    """Write the first rows of a table as texts; ``there`` is the number of rows in all where the table has fewer."""
     there = len(frame) if there is None else there
     title = title if there <= rows else f"{title}: {rows} of {there:,}, the dearest first"
     texts = [map(write, frame[name].head(rows)) for _, name, write in columns]

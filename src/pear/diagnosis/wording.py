@@ -1,4 +1,4 @@
-"""Numbers as people write them."""
+"""Shares and amounts of money as texts."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Direction = Literal["forward", "cross"]
 
 @dataclass(frozen=True)
 class ShortestPath(SyntheticTask):
-    """A path from the first node to the last: one unit of flow, z ≥ 0, the cost of every arc forecast.
+    """A shortest path problem: one unit of flow from source to target, z ≥ 0; the cost of every arc is forecast.
 
     Attributes:
         graph: the arcs in the order of the variables.
@@ -88,7 +88,7 @@ class ShortestPath(SyntheticTask):
         return [neighbours(*self._path(row, i)) for i, row in enumerate(rows.cpu())]
 
     def crossed(self) -> ShortestPath:
-        """The grid with its other diagonal: from the lower left corner to the upper right, rightward and upward.
+        """Return the grid with paths from the lower left corner to the upper right, rightward and upward.
 
         Every arc keeps its index, and so its cost; the vertical ones are walked the other way. A forecaster trained on
         one direction can be tested on the other. Crossing twice gives the first direction again.
@@ -131,7 +131,7 @@ def shortest_path(
     source: int | None = None,
     target: int | None = None,
 ) -> ShortestPath:
-    """The cheapest path from corner to corner of a grid, or through any directed acyclic graph.
+    """Make a shortest path problem from corner to corner of a grid, or through any directed acyclic graph.
 
     The problem has one variable for each arc, flow balance for every node, z ≥ 0 and no upper bound. The arcs of a grid
     come row by row: the row's rightward arcs, then its downward arcs.

@@ -135,7 +135,7 @@ class Task:
         return outcome(self.problem, self.decide(forecast, Q), self.decide(costs, true_Q), costs, true_Q)
 
     def outcome_of(self, decisions: Tensor, true: Any, true_Q: Any = None) -> Outcome:
-        """The same of given decisions.
+        """The outcome of given decisions.
 
         Args:
             decisions: (B, n) z.
@@ -148,6 +148,6 @@ class Task:
 
 
 def check_finite(costs: Tensor, what: str) -> None:
-    """Raise SolveError for rows of ``costs`` (B, n) with NaN or infinity; ``what`` is not decided for them."""
+    """Raise SolveError for rows of ``costs`` (B, n) with NaN or infinity; the message says that ``what`` failed."""
     unusable = ~costs.isfinite().all(1)
     fail(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", what)

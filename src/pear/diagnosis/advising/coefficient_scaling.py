@@ -1,4 +1,4 @@
-"""Scaling: how many powers of ten lie between rows, columns and costs, and what to multiply them by."""
+"""Scaling: how far the sizes of rows, columns and costs are apart, and what to multiply them by."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class _Entries:
         return np.where(np.isfinite(found), found, 0.0)
 
     def apart(self) -> tuple[float, float]:
-        """Powers of ten between the largest coefficients of rows, and of columns, that have some."""
+        """Return how many powers of ten the largest coefficients of rows are apart, and those of columns."""
         rows, columns = self.most(self.i, self.rows, self.logs), self.most(self.j, self.columns, self.logs)
         return float(np.ptp(rows[np.unique(self.i)])), float(np.ptp(columns[np.unique(self.j)]))
 

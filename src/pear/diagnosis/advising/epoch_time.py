@@ -1,4 +1,4 @@
-"""How long an epoch takes on this machine: a few epochs of ``pear.fit`` on some of the samples, measured."""
+"""The time of an epoch on this machine, measured by a few epochs of ``pear.fit`` on some of the samples."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _spread_out(s: Subject, rows: Tensor, count: int) -> Tensor:
     return whole[evenly(len(whole), count)]
 
 
-def _loss(problem: Problem | Model, smoothing: Smoothing) -> PEARLoss:
+def _make_loss(problem: Problem | Model, smoothing: Smoothing) -> PEARLoss:
     """Make a new loss with this smoothing."""
     loss = PEARLoss(problem, on_failure="mask")
     loss.set_extra_state({"smoothing": smoothing.value, **smoothing.state()})
@@ -103,7 +103,7 @@ def _time_call(s: Subject, rows: Tensor, smoothing: Smoothing) -> float:
     for row in (rows[:1], rows[-1:]):
         true = s.values[row].to(device)
         predicted = s.values.mean(0, keepdim=True).to(device).requires_grad_()
-        loss = _loss(s.given[row], smoothing)
+        loss = _make_loss(s.given[row], smoothing)
         began = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FailedSamplesWarning)
@@ -128,7 +128,7 @@ def _time_each_epoch(s: Subject, rows: Tensor, smoothing: Smoothing, name: str, 
     config = FitConfig(max_epochs=_EPOCHS, check_every=_EPOCHS, start="standardised", data_parallel=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FailedSamplesWarning)
-        loss = _loss(s.given[rows], smoothing)
+        loss = _make_loss(s.given[rows], smoothing)
         began = time.perf_counter()
         fit(model, loss, (features, costs), (features[:1], costs[:1]), lambda p, c: 0.0, config, progress=note)
     return [end - start for start, end in zip([began, *ends], ends, strict=False)]

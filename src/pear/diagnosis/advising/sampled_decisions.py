@@ -45,7 +45,7 @@ class SampledDecisions:
 
     @property
     def solved(self) -> Tensor:
-        """(B,) bool."""
+        """(B,) bool: whether the sample has a decision."""
         return self.verified.solved
 
     @property
@@ -55,12 +55,12 @@ class SampledDecisions:
         return torch.where(v.active.lower, v.qp.lb, torch.where(v.active.upper, v.qp.ub, v.x))
 
     def count_idle(self, s: Subject) -> int:
-        """Count the variables whose range neither finite bounds nor the decisions tell."""
+        """Count the variables of unknown range: without two finite bounds, and the same in all decisions."""
         used = np.ptp(self.x[self.solved].numpy(), 0) if bool(self.solved.any()) else np.zeros(s.n)
         return int(((used == 0) & ~np.isfinite(s.ub - s.lb)).sum())
 
     def spread(self, count: int) -> list[int]:
-        """At most ``count`` positions of solved samples, evenly spread."""
+        """Return at most ``count`` positions of solved samples, evenly spread."""
         positions: list[int] = self.solved.nonzero()[:, 0][evenly(int(self.solved.sum()), count)].tolist()
         return positions
 
@@ -192,7 +192,7 @@ def _find_never_binding(s: Subject, sampled: SampledDecisions, findings: Finding
 
 
 def _find_far_bounds(s: Subject, sampled: SampledDecisions, findings: Findings) -> None:
-    """Find bounds so far away that they are no bounds."""
+    """Find bounds that are far beyond what any decision uses."""
     largest = float(sampled.x[sampled.solved].abs().max())
     far = [
         f"{name} ({bound:.3g})"
@@ -209,7 +209,7 @@ def _find_far_bounds(s: Subject, sampled: SampledDecisions, findings: Findings) 
 
 
 def _measure_stakes(s: Subject, sampled: SampledDecisions, findings: Findings) -> None:
-    """Count the different decisions, and measure what the best fixed forecast loses."""
+    """Count the different decisions, and measure what a forecast of the mean loses."""
     good = sampled.solved
     x, rows = sampled.x[good], sampled.rows[good]
     if len(rows) < 2:
@@ -217,7 +217,7 @@ def _measure_stakes(s: Subject, sampled: SampledDecisions, findings: Findings) -
     scale = x.abs().amax(0).clamp(min=1e-300)
     different = len((x / scale / _SAME).round().unique(dim=0))
     sentence = f"{len(rows):,} decisions {_on_samples(s, len(sampled.rows))} come to {different:,} different ones"
-    lost = _lose_on_mean(s, rows, x)
+    lost = _judge_mean(s, rows, x)
     if lost is None:
         return findings.add("stakes", f"{sentence}.", different_decisions=different)
     share, each = lost.normalized, float(lost.regret.mean())
@@ -232,7 +232,7 @@ def _measure_stakes(s: Subject, sampled: SampledDecisions, findings: Findings) -
     findings.add("stakes", sentence, to_do=different == 1, **numbers)
 
 
-def _lose_on_mean(s: Subject, rows: Tensor, best: Tensor) -> Outcome | None:
+def _judge_mean(s: Subject, rows: Tensor, best: Tensor) -> Outcome | None:
     """Judge decisions of the relaxation that are taken on the mean of what is predicted; None where they fail.
 
     Args:

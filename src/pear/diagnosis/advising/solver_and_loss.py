@@ -59,7 +59,7 @@ def _choose(s: Subject, what: str, problem: Problem, cost: torch.Tensor, smoothi
 
 
 def suggest_loss(s: Subject, findings: Findings) -> None:
-    """Say what to train with, by what the examinations before found."""
+    """Say what to train with, given the findings of all other examinations."""
     numbers = findings.numbers
     findings.add("loss", _first_choice(s, numbers), loss="PEARLoss", method="pear")
     if 1 < s.samples < _FEW:

@@ -1,4 +1,4 @@
-"""Size and structure: what kind of program it is, how many entries are not zero, and whether it falls apart."""
+"""Size and structure: what kind of program it is, how many entries are not zero, and whether it falls into blocks."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _describe_sparsity(s: Subject, findings: Findings) -> None:
 
 
 def _find_blocks(s: Subject, findings: Findings) -> None:
-    """Find connected components of variables and rows. φ may join any variables, so that nothing is said with it."""
+    """Find connected components of variables and rows. With φ, which may join any variables, none are sought."""
     if s.problem.phi is not None or s.per_sample or (s.A.shape[0] + s.G.shape[0] == 0 and s.Q is None):
         return
     rows = sparse.vstack([s.A, s.G])

@@ -45,7 +45,7 @@ class Subject:
         given: what the user passed, on its own device, with the rows of ``values``.
         problem: the plain problem, on the CPU.
         values: (N, k) predicted values of finite samples, or None where there are none.
-        costs: (N, n) the costs that they make, or None.
+        costs: (N, n) the costs of these samples, or None.
         A, G: (p, n) and (m, n) CSR, of the first sample.
         Q: (n, n) CSR of the first sample, or None.
         b, h, lb, ub: (p,), (m,), (n,), (n,) of the first sample; absent bounds are infinite.
@@ -53,7 +53,7 @@ class Subject:
         variables: n names; names: of the k predicted values.
         per_sample: fields that differ from sample to sample.
         recourse: the model where right-hand sides are predicted, or None; ``problem`` then has the true ones.
-        notes: about samples that are left out.
+        notes: findings about samples that are missing or left out.
     """
 
     given: Problem | Model
@@ -86,12 +86,12 @@ class Subject:
 
     @property
     def problem_device(self) -> torch.device:
-        """Where the user's problem lives."""
+        """The device of the user's problem."""
         return plain_of(self.given).device
 
     @property
     def first(self) -> str:
-        """What to add to a sentence about matrices that differ from sample to sample."""
+        """The end of a sentence about the matrices: that they are those of the first sample, where samples differ."""
         return ", in the first sample" if self.per_sample else ""
 
 
