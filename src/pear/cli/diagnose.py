@@ -129,10 +129,11 @@ def _as_text(value: Any) -> str:
 
 def _introduction(problem: pear.Model, paid: list[str], model: Path) -> str:
     """Say how many costs come from the tables, and which variables keep the cost of the file."""
+    from pear.diagnosis.wording import some
+
     count = problem.problem.n
     rest = [name for name in problem.variables if name not in paid] if len(paid) < count else []
-    more = f" and {len(rest) - _ROWS} more" if len(rest) > _ROWS else ""
-    fixed = f"; the file's own cost is that of {', '.join(rest[:_ROWS])}{more}" if rest else ""
+    fixed = f"; the file's own cost is that of {some(rest, _ROWS)}" if rest else ""
     return f"{len(paid)} of the {count} costs of {model} are taken from the tables{fixed}.\n"
 
 

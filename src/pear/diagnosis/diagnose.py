@@ -72,10 +72,9 @@ def diagnose(
         price_constraints(relaxed, cost, solver, constraints) for cost in costs
     )
     arrays: dict[str, Tensor] = {
-        **{"regret": judged.regret, "best": judged.best, **attributed},
-        **{"squared_error": error.total, "tangent": error.tangent, "normal": error.normal},
-        **{"tangent_at_forecast": error.at_forecast, "degenerate": error.degenerate},
-        **{"zero_gradient": error.zero_gradient, "decision": chosen.x, "best_decision": best.x},
+        **attributed,
+        **{name: value for name, value in vars(error).items() if name != "smoothing"},
+        **{"regret": judged.regret, "best": judged.best, "decision": chosen.x, "best_decision": best.x},
         **{"predicted": given.predicted, "true": given.true},
     }
     found = Diagnosis(

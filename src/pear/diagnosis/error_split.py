@@ -31,19 +31,19 @@ class ErrorSplit:
     """The squared errors of a batch and their parts.
 
     Attributes:
-        total: (B,) eᵀH⁻¹e.
+        squared_error: (B,) eᵀH⁻¹e.
         tangent: (B,) the mean of eᵀPe between c and ĉ; normal: (B,) the rest.
-        at_forecast: (B,) eᵀPe at the decision under ĉ, which the gradient of regret sees; NaN where it and its own
-            normal part do not add up.
+        tangent_at_forecast: (B,) eᵀPe at the decision under ĉ, which the gradient of regret sees; NaN where it and the
+            normal part there do not add up to the whole.
         zero_gradient: (B,) bool, where there is an error and the gradient sees none of it.
         degenerate: (B,) bool, where a constraint is tight at the decision under ĉ without a multiplier.
         smoothing: what the problem was smoothed by.
     """
 
-    total: Tensor
+    squared_error: Tensor
     tangent: Tensor
     normal: Tensor
-    at_forecast: Tensor
+    tangent_at_forecast: Tensor
     zero_gradient: Tensor
     degenerate: Tensor
     smoothing: Smoothing
@@ -76,10 +76,10 @@ def split_error(
     # The curvature of φ changes on the way, and with it the metric: there the split is that at the forecast.
     tangent = _part((e * (best.x - solved.x)).sum(1) if problem.phi is None else local, total)
     return ErrorSplit(
-        total=total,
+        squared_error=total,
         tangent=tangent,
         normal=total - tangent,
-        at_forecast=torch.where(holds, _part(local, total), torch.nan),
+        tangent_at_forecast=torch.where(holds, _part(local, total), torch.nan),
         zero_gradient=(total > 0) & (local <= NEGLIGIBLE * total),
         degenerate=solved.weak.count() > 0,
         smoothing=scale,

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pear.diagnosis.advising.findings import Findings, counted, some
+from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.subject import Array, Subject
+from pear.diagnosis.wording import counted, some
 
 _APART = 3.0  # powers of ten that are worth a word
 _GAIN = 1.0  # powers of ten that rescaling must save

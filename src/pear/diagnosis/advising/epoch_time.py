@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from pear.decisions.smoothing import Smoothing
-from pear.diagnosis.advising.findings import Findings, counted, seconds
+from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
 from pear.diagnosis.advising.subject import Clock, Subject, evenly
+from pear.diagnosis.wording import counted, seconds
 from pear.errors import FailedSamplesWarning, PearError
 from pear.losses import PEARLoss
 from pear.problem import Model, Problem

@@ -9,9 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from pear.decisions.solve import solve
-from pear.diagnosis.advising.findings import Findings, counted, seconds
+from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
 from pear.diagnosis.advising.subject import Subject, evenly
+from pear.diagnosis.wording import counted, seconds
 from pear.errors import FailedSamplesWarning
 from pear.optimality.point import Status
 from pear.optimality.rule import INTEGRAL

@@ -11,9 +11,10 @@ from torch import Tensor
 from pear.decisions.recourse import choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing, settle
 from pear.decisions.solve import choose_smoothing
-from pear.diagnosis.advising.findings import Findings, counted
+from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
 from pear.diagnosis.advising.subject import Array, Subject
+from pear.diagnosis.wording import counted
 
 _MOST_VARIABLES = 2000  # whose eigenvalues take a second or two
 _NO_CURVATURE = 1e-10  # of the largest eigenvalue

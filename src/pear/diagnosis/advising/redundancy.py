@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pear.diagnosis.advising.findings import Findings, counted, some
+from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.subject import Array, Subject
+from pear.diagnosis.wording import counted, some
 from pear.solvers.linalg.rank import row_rank, row_sizes
 
 _MOST_WORK = 4e9  # multiplications of a dense factorisation: a second or two

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from pear.decisions.solve import solve_verified
-from pear.diagnosis.advising.findings import Findings, counted, some
+from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.subject import Clock, Subject, evenly
+from pear.diagnosis.wording import counted, some
 from pear.errors import SolveError
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.losses.regret import Outcome, outcome

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from pear.diagnosis.advising.findings import Findings, counted, some
+from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.subject import Subject
+from pear.diagnosis.wording import counted, some
 from pear.problem.sparse import MAX_SHARE, MIN_VARIABLES
 
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from pear.diagnosis.advising.findings import Finding, counted
+from pear.diagnosis.advising.findings import Finding
+from pear.diagnosis.wording import counted
 from pear.errors import ProblemError
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch, is_per_sample
