@@ -1,4 +1,4 @@
-"""What every task offers: a problem, its best decisions, what a forecast loses, and samples in three sets."""
+"""The base class of tasks: a problem, its best decisions, the regret of a forecast, and samples in three sets."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """A named decision problem; a task of its own overrides ``decide`` where it knows a faster way.
+    """A named decision problem. A subclass overrides ``decide`` where it knows a faster way.
 
-    Synthetic tasks have ``samples``, which ``split`` cuts; tasks on real data have a function that reads and cuts it:
-    ``building_split``, ``energy_split``, ``market.split_windows``.
+    Synthetic tasks have ``samples``, which ``split`` cuts. Tasks on real data, in the package pear-lab, have functions
+    that read and cut the data.
 
     Attributes:
         name: short, for tables and file names.
@@ -135,7 +135,7 @@ class Task:
         return outcome(self.problem, self.decide(forecast, Q), self.decide(costs, true_Q), costs, true_Q)
 
     def outcome_of(self, decisions: Tensor, true: Any, true_Q: Any = None) -> Outcome:
-        """The same of given decisions.
+        """The outcome of given decisions.
 
         Args:
             decisions: (B, n) z.
@@ -148,6 +148,6 @@ class Task:
 
 
 def check_finite(costs: Tensor, what: str) -> None:
-    """Raise SolveError for rows of ``costs`` (B, n) with NaN or infinity; ``what`` is not decided for them."""
+    """Raise SolveError for rows of ``costs`` (B, n) with NaN or infinity; the message says that ``what`` failed."""
     unusable = ~costs.isfinite().all(1)
     fail(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", what)

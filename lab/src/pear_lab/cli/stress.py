@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pear_lab.stress.runner import Run, Tally
     from pear_lab.stress.soak import Soaked
 
-app = typer.Typer(no_args_is_help=True, help="Try to break this installation.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Try to break this installation.")
 
 
 @app.callback()
