@@ -50,7 +50,7 @@ def exactness(
 
 def _table(rows: list[ExactnessRow], goals: dict[str, float]) -> Table:
     title = "Exactness: the largest error over all problems of a family"
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title=title, title_justify="left")
+    table = Table(box=SIMPLE_HEAD, padding=0, title=title, title_justify="left")
     table.add_column("solver", no_wrap=True)
     table.add_column("family")
     table.add_column("prob-\nlems", justify="right", no_wrap=True)
