@@ -16,13 +16,20 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.train.alike import add_up, agreed, counts, same_samples, same_start, same_weights
 from pear.train.checkpoint import Checkpoint, data_identity
 from pear.train.config import FitConfig
 from pear.train.history import Callback, Check, History, Progress
 from pear.train.loss import keyed
 from pear.train.order import Order, shuffled
-from pear.train.ranks import Ranks
+from pear.train.ranks import (
+    Ranks,
+    add_loss_counts,
+    check_same_order,
+    check_same_samples,
+    check_same_start,
+    copy_weights,
+    loss_counts,
+)
 from pear.train.run import Run
 from pear.train.samples import Samples, as_samples
 from pear.train.samples.arrays import Keys
@@ -117,11 +124,11 @@ def fit(
     """
     _check_kinds(model, loss)
     with Ranks.of(model, config.data_parallel) as ranks:
-        same_start(ranks, model, loss, config)
-        problem, before = decided(loss), counts(loss)
+        check_same_start(ranks, model, loss, config)
+        problem, before = decided(loss), loss_counts(loss)
         samples = as_samples(train, "train", model, number=True)
         samples, held_out, taken = with_validation(samples, validation, model, problem)
-        same_samples(ranks, samples)
+        check_same_samples(ranks, samples)
         check_costs(samples.costs, "train", loss)
         if not isinstance(samples, InMemory) and samples.keys is None and own_rows(problem) is not None:
             what = "a DataLoader that shuffles" if isinstance(samples, FromLoader) else "ParquetSamples"
@@ -136,11 +143,11 @@ def fit(
             held_out, score = default_score(model, loss, held_out)
         else:
             score = _not_here
-        job = _Job(model, held_out, score, config, agreed(order, ranks), _callbacks(progress), ranks)
+        job = _Job(model, held_out, score, config, check_same_order(order, ranks), _callbacks(progress), ranks)
         note = _note(samples, taken, config, order, ranks.first)
         history = _mse_then_loss(job, loss, samples, optimizer, None if checkpoint is None else Path(checkpoint))
-        add_up(ranks, loss, before)
-        same_weights(ranks, model)
+        add_loss_counts(ranks, loss, before)
+        copy_weights(ranks, model)
     history.held_out, history.note = taken, note
     return history
 
@@ -159,7 +166,7 @@ class _Job:
 
     def begun(self, checkpoint: Path | None) -> bool:
         """Whether there is a checkpoint already, where rank 0 looks for it."""
-        return bool(self.ranks.once("the checkpoint", lambda: [checkpoint is not None and checkpoint.exists()])[0])
+        return self.ranks.once("the checkpoint", lambda: checkpoint is not None and checkpoint.exists())
 
 
 def _mse_then_loss(
@@ -202,7 +209,7 @@ def _train(
         states = (model, optimizer, loss, generator, run.stopping, run.schedule)
         own = checkpoint if ranks.first else None
         run.checkpoint = Checkpoint(own, *states, data_identity(train, job.validation))
-        if not ranks.once("the checkpoint's content", lambda: [run.resume()])[0]:
+        if not ranks.once("the checkpoint's content", run.resume):
             run.go_on_from(before)
             if hasattr(loss, "calibrate"):
                 _calibrate(loss.calibrate, train)
@@ -235,7 +242,7 @@ def _squared_error_first(job: _Job, train: Samples, checkpoint: Path | None) -> 
     history = History(stopped="patience")
     if fresh is not True:
         try:
-            value = job.ranks.once("the first check", lambda: [evaluate(model, job.validation, job.score)])[0]
+            value = job.ranks.once("the first check", lambda: evaluate(model, job.validation, job.score))
         except KeyboardInterrupt:
             return History(stopped="interrupted")
         history.best = Check(0, time.perf_counter() - began, math.nan, value) if math.isfinite(value) else None

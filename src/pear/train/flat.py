@@ -50,7 +50,7 @@ class FlatRegret:
             seen: samples in all.
             ranks: whose counts are added up; the first one warns.
         """
-        count, self.count = ranks.meet(f"the end of epoch {epoch}", float(self.count) + compiled)[0], 0.0
+        count, self.count = sum(ranks.meet(f"the end of epoch {epoch}", float(self.count) + compiled)), 0.0
         loss = self.loss
         if loss is None or not self.watching:
             return

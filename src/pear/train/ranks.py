@@ -1,32 +1,54 @@
-"""Data-parallel training: what the ranks of ``torch.distributed`` say to each other. A process alone says nothing.
+"""Data-parallel training: what the ranks of ``torch.distributed`` exchange. A process that trains alone sends nothing.
 
-Whatever is exchanged begins with ``Ranks.meet``, one small sum of the same size at every place. A rank that fails,
-wherever it is, takes part in the next one with its flag up, so that no rank waits for one that has left.
+Every exchange begins with ``Ranks.meet``, in which each rank sends a short report. A rank that fails sends its error as
+its report to the next meeting and leaves, so that no rank waits for one that has left.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.utils.data import DistributedSampler
 
 from pear.errors import ProblemError
+from pear.losses import PEARLoss
 from pear.train import archive
+from pear.train.checkpoint import load_weights, loss_identity, model_identity
+from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
+from pear.train.order import Order
+from pear.train.samples import Samples
+from pear.train.samples.arrays import leaves
+from pear.train.samples.loader import FromLoader
 from pear.train.samples.memory import Batch
 
-NUMBERS = 3
-"""So many numbers go with every meeting."""
-_MARKS = 1 << 26  # the sum of all ranks' places is a whole number below, so that its square is exact in float64
-_TEXT = 4096  # bytes of a message
+T = TypeVar("T")
+
+
+class _Report(NamedTuple):
+    """What a rank sends to a meeting.
+
+    Attributes:
+        place: where in the training the rank is, in words.
+        value: what it contributes.
+        interrupted: whether the user has pressed Ctrl-C there.
+        error: what ended the training there; "" where nothing did.
+    """
+
+    place: str
+    value: Any = None
+    interrupted: bool = False
+    error: str = ""
 
 
 @dataclass
@@ -34,25 +56,26 @@ class Ranks:
     """The processes that train together, as this one sees them: a context, in which a failure of one ends all.
 
     Attributes:
-        rank, size: this one, and how many there are.
-        device: of the small tensors that are exchanged; None for a process alone, which exchanges nothing.
+        rank: the number of this process.
+        size: the number of processes.
+        device: of the gradients that are exchanged; None for a process alone, which exchanges nothing.
 
     Example:
         >>> with Ranks() as alone:
         ...     alone.first, alone.meet("the example", 2.0)
-        (True, [2.0, 0.0, 0.0])
+        (True, [2.0])
     """
 
     rank: int = 0
     size: int = 1
     device: torch.device | None = None
-    _ended: bool = field(default=False, init=False)  # nobody answers any more
+    _ended: bool = field(default=False, init=False)  # the other ranks do not answer any more
     _interrupted: bool = field(default=False, init=False)
     _handler: Any = field(default=None, init=False)
 
     @classmethod
     def of(cls, model: nn.Module, wanted: bool) -> Ranks:
-        """All ranks of the default process group, where there are several and that is wanted.
+        """All ranks of the default process group, where there are several and ``wanted`` is true.
 
         Raises:
             ProblemError: the group cannot move the model's tensors, or the model averages gradients itself.
@@ -64,13 +87,12 @@ class Ranks:
                 "fit averages the gradients of all ranks itself; pass the model without DistributedDataParallel around "
                 "it (model.module)"
             )
-        spoken, own = dist.get_backend_config(), next(model.parameters(), torch.zeros(())).device
-        if f"{own.type}:" not in spoken:
+        backends, device = dist.get_backend_config(), next(model.parameters(), torch.zeros(())).device
+        if f"{device.type}:" not in backends:
             raise ProblemError(
-                f"the process group talks between devices by {spoken}, and the model is on {own}; move the model, or "
-                "call init_process_group('gloo') for CPUs, 'nccl' for GPUs"
+                f"the process group talks between devices by {backends}, and the model is on {device}; move the model, "
+                "or call init_process_group('gloo') for CPUs, 'nccl' for GPUs"
             )
-        device = torch.device("cpu") if "cpu:" in spoken else own
         return cls(dist.get_rank(), dist.get_world_size(), device)
 
     @property
@@ -79,7 +101,7 @@ class Ranks:
         return self.rank == 0
 
     def __enter__(self) -> Ranks:
-        """Ctrl-C waits for the next meeting from now on, so that all ranks stop at the same place."""
+        """From now on Ctrl-C takes effect at the next meeting, so that all ranks stop at the same place."""
         main = threading.current_thread() is threading.main_thread()
         if self.device is not None and main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self._handler = signal.signal(signal.SIGINT, self._interrupt)
@@ -88,84 +110,74 @@ class Ranks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave together; an error of this rank is told to the others."""
+        """Leave together; an error of this rank is sent to the others."""
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._handler)
         if self.device is None or self._ended:
             return
         if error is None:
-            self.meet("the end")
+            self.meet("the end", None)
             return
         error.add_note(f"on rank {self.rank} of {self.size}")
-        room = self._room()
-        room[self.rank] = 1.0
-        self._sum(room)
-        self._texts(f"{type(error).__name__}: {error}")
+        self._exchange(_Report("", error=f"{type(error).__name__}: {error}"))
 
-    def meet(self, what: str, *numbers: float) -> list[float]:
+    def meet(self, place: str, value: T) -> list[T]:
         """Wait for all ranks, which must be at the same place.
 
         Args:
-            what: the place, in words; it must be the same on all ranks.
-            *numbers: at most ``NUMBERS``.
+            place: in words; it must be the same on all ranks.
+            value: what this rank contributes; small, of types that pickle takes.
 
         Returns:
-            The sums of the numbers over the ranks, filled up with zeros.
+            The values of all ranks, in their order.
 
         Raises:
-            TrainingError: a rank has failed, is at another place, or is gone.
-            KeyboardInterrupt: one was told to stop.
+            TrainingError: a rank has failed, is at another place, or has ended.
+            KeyboardInterrupt: the user has pressed Ctrl-C on one of them.
         """
         if self.device is None:
-            return [*map(float, numbers), *[0.0] * (NUMBERS - len(numbers))]
-        room, mark = self._room(), zlib.crc32(what.encode()) % (_MARKS // self.size)
-        mine = [mark, mark**2, float(self._interrupted), *numbers]
-        room[self.size : self.size + len(mine)] = torch.tensor(mine, dtype=torch.float64)
-        found = self._sum(room)
-        failed, (marks, squares, interrupts, *sums) = found[: self.size], found[self.size :]
-        if any(failed):
-            said = self._texts("")
-            told = "; ".join(
-                f"rank {rank} of {self.size} failed: {said[rank]}" for rank, flag in enumerate(failed) if flag
-            )
+            return [value]
+        reports = self._exchange(_Report(place, value, self._interrupted))
+        failed = [f"rank {k} of {self.size} failed: {one.error}" for k, one in enumerate(reports) if one.error]
+        if failed:
             self._ended = True
-            raise TrainingError(f"{told}. All ranks stop")
-        if self.size * squares != marks**2:
-            self._apart(what)
-        if interrupts:
+            raise TrainingError(f"{'; '.join(failed)}. All ranks stop")
+        if any(one.place != place for one in reports):
+            self._ended = True
+            places = "; ".join(f"rank {k} is at {one.place}" for k, one in enumerate(reports))
+            raise TrainingError(
+                f"the ranks are not at the same place: {places}. Give every rank the same samples, loss, model and "
+                "config, and a DataLoader that shuffles a generator with the same seed"
+            )
+        if any(one.interrupted for one in reports):
             self._interrupted = False
             raise KeyboardInterrupt
-        return sums
+        return [one.value for one in reports]
 
-    def once(self, what: str, find: Callable[[], Iterable[float]]) -> list[float]:
-        """Numbers that rank 0 finds, on all ranks."""
-        return self.meet(what, *(find() if self.first else ()))
+    def once(self, place: str, find: Callable[[], T]) -> T:
+        """The value that rank 0 finds, on all ranks; only rank 0 calls ``find``."""
+        found: T = self.meet(place, find() if self.first else None)[0]  # type: ignore[assignment]
+        return found
 
-    def same(self, what: str, content: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """What rank 0 has, on all ranks: of types that a file of PEAR may hold."""
-        if self.device is None:
-            return content()
-        data = archive.packed(what, 1, content()) if self.first else b""
-        size = int(self.meet(what, len(data))[0])
-        room = torch.frombuffer(bytearray(data or size), dtype=torch.uint8).to(self.device)
-        self._talk(lambda: dist.broadcast(room, 0))
-        return archive.unpacked(room.cpu().numpy().tobytes())
+    def copied(self, place: str, content: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """The content that rank 0 has, on all ranks: values that ``archive.packed`` takes, tensors on the CPU."""
+        return archive.unpacked(self.once(place, lambda: archive.packed(place, 1, content())))
 
     def part(self, batch: Batch) -> Batch:
-        """This rank's samples of a batch: one run of rows each, as equal as can be; the last ranks may have none."""
+        """This rank's samples of a batch: consecutive rows, as many on each rank as can be; the last may have none."""
         if self.size == 1:
             return batch
         return batch.only(torch.arange(len(batch.costs), device=batch.costs.device).tensor_split(self.size)[self.rank])
 
-    def mean(self, what: str, value: Tensor, weight: float, parameters: list[nn.Parameter], summed: bool) -> Tensor:
-        """The loss of a whole batch, from those of the ranks' parts; the parameters get its gradient.
+    def mean(self, place: str, value: Tensor, weight: float, parameters: list[nn.Parameter], summed: bool) -> Tensor:
+        """The loss of a whole batch, from the losses of the ranks' parts; the parameters get its gradient.
 
         Args:
-            what: the place.
-            value: of this rank's part, a scalar; its gradients are in the parameters.
-            weight: of the part in the mean.
+            place: as in ``meet``.
+            value: the loss of this rank's part, a scalar, whose gradients are in the parameters.
+            weight: the number of samples that it is the mean of.
             parameters: that are trained.
-            summed: True where the loss adds the samples up, so that the parts are added, too.
+            summed: True where the loss is a sum over samples, so that the parts are added and not averaged.
         """
         if self.device is None:
             return value
@@ -175,53 +187,34 @@ class Ranks:
                     f"a gradient is {parameter.grad.layout}, and several ranks add dense ones; make its layer with "
                     "sparse=False"
                 )
-        own = float(value)
-        weights, total, added = self.meet(what, weight, weight * own if weight else 0.0, own)
-        share = 1.0 if summed else weight / max(weights, 1.0)
-        groups: dict[tuple[torch.dtype, torch.device], list[nn.Parameter]] = {}
-        for parameter in parameters:
-            groups.setdefault((parameter.dtype, parameter.device), []).append(parameter)
-        for some in groups.values():
-            self._sum_gradients(some, share)
-        return value.new_tensor(added if summed else total / max(weights, 1.0))
-
-    def _sum_gradients(self, parameters: list[nn.Parameter], share: float) -> None:
-        """Add up this share of each rank's gradients, in one buffer; a parameter that no rank has one of keeps None."""
-        there = parameters[0].new_tensor([parameter.grad is not None for parameter in parameters])
-        flat = [torch.zeros_like(p).reshape(-1) if p.grad is None else p.grad.reshape(-1) for p in parameters]
-        room = torch.cat([there, *flat]).detach()
-        room[len(parameters) :] *= share
-        self._talk(lambda: dist.all_reduce(room))
-        sums = room[len(parameters) :].split([parameter.numel() for parameter in parameters])
-        for parameter, some, count in zip(parameters, sums, room[: len(parameters)].tolist(), strict=True):
-            parameter.grad = some.view_as(parameter) if count else None
-
-    def _room(self) -> Tensor:
-        """A flag for each rank; the place, its square, the interrupts; the numbers."""
-        return torch.zeros(self.size + 3 + NUMBERS, dtype=torch.float64)
-
-    def _sum(self, room: Tensor) -> list[float]:
-        there = room.to(self.device)
-        self._talk(lambda: dist.all_reduce(there))
-        found: list[float] = there.tolist()
-        return found
-
-    def _texts(self, own: str) -> list[str]:
-        """What each rank says."""
-        room = torch.tensor([*own.encode()[:_TEXT]], dtype=torch.uint8)
-        mine = torch.nn.functional.pad(room, (0, _TEXT - len(room))).to(self.device)
-        all_rooms = [torch.empty_like(mine) for _ in range(self.size)]
-        self._talk(lambda: dist.all_gather(all_rooms, mine))
-        return [bytes(room.tolist()).rstrip(b"\0").decode(errors="ignore") for room in all_rooms]
-
-    def _apart(self, what: str) -> None:
-        places = "; ".join(f"rank {rank} is at {text}" for rank, text in enumerate(self._texts(what)))
-        self._ended = True
-        raise TrainingError(
-            f"the ranks are not at the same place: {places}. "
-            "Give every rank the same samples, loss, model and config, and a DataLoader that shuffles a generator with "
-            "the same seed"
+        there = [parameter.grad is not None for parameter in parameters]
+        parts = self.meet(place, (weight, float(value), there))
+        total = max(sum(count for count, _, _ in parts), 1.0)
+        share = 1.0 if summed else weight / total
+        anywhere = map(any, zip(*(marks for _, _, marks in parts), strict=True))
+        trained = [parameter for parameter, has_gradient in zip(parameters, anywhere, strict=True) if has_gradient]
+        for kind in dict.fromkeys((one.dtype, one.device) for one in trained):
+            self._add_gradients([one for one in trained if (one.dtype, one.device) == kind], share)
+        whole = (
+            sum(own for _, own, _ in parts) if summed else sum(count * own for count, own, _ in parts if count) / total
         )
+        return value.new_tensor(whole)
+
+    def _add_gradients(self, parameters: list[nn.Parameter], share: float) -> None:
+        """Replace each gradient by the sum of this share of it over all ranks, in one message."""
+        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        flat = nn.utils.parameters_to_vector(own).detach() * share
+        self._talk(lambda: dist.all_reduce(flat))
+        for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+            parameter.grad = part.view_as(parameter)
+
+    def _exchange(self, own: _Report) -> list[_Report]:
+        """The reports of all ranks."""
+        reports: list[Any] = [None] * self.size
+        cuda = self.device is not None and self.device.type == "cuda"
+        with torch.cuda.device(self.device) if cuda else contextlib.nullcontext():
+            self._talk(lambda: dist.all_gather_object(reports, own))
+        return reports
 
     def _talk(self, call: Callable[[], Any]) -> None:
         try:
@@ -239,8 +232,65 @@ class Ranks:
         self._interrupted = True
 
 
+def check_same_start(ranks: Ranks, model: nn.Module, loss: Any, config: FitConfig) -> None:
+    """Refuse ranks with another model, loss or config; then all get the weights of rank 0."""
+    if ranks.size > 1:
+        ranks.meet(f"a model {model_identity(model)}", None)
+        ranks.meet(f"a loss {loss_identity(loss)}", None)
+        ranks.meet(str(replace(config, seed=0)), None)  # the order is drawn from the generator of rank 0
+        copy_weights(ranks, model)
+
+
+def check_same_samples(ranks: Ranks, samples: Samples) -> None:
+    """Refuse ranks with other samples; those of a DataLoader are compared later, batch by batch."""
+    if ranks.size == 1:
+        return
+    if isinstance(samples, FromLoader):
+        if isinstance(samples.loader.sampler, DistributedSampler):
+            raise ProblemError(
+                "the DataLoader has a DistributedSampler, and fit splits every batch over the ranks itself; give all "
+                "ranks the same loader, with sampler= left out, and where it shuffles a generator of the same seed"
+            )
+        ranks.meet(f"{len(samples)} samples of a DataLoader", None)
+        return
+    digest = fingerprint(*leaves(samples.look().features), samples.costs)
+    ranks.meet(f"{len(samples)} samples, of which the fingerprint is {digest}", None)
+
+
+def copy_weights(ranks: Ranks, model: nn.Module) -> None:
+    """Give all ranks the weights and buffers of rank 0, among them the statistics of a batch norm."""
+    if ranks.size > 1:
+        load_weights(model, ranks.copied("the weights", lambda: {"weights": dict(model.state_dict())})["weights"])
+
+
+def check_same_order(order: Order, ranks: Ranks) -> Order:
+    """The same order, which raises where another rank has drawn another one."""
+    if ranks.size == 1:
+        return order
+
+    def compared(count: int, generator: torch.Generator) -> Tensor:
+        rows = order(count, generator)
+        ranks.meet(f"samples in the order {fingerprint(rows)}", None)
+        return rows
+
+    return compared
+
+
+def loss_counts(loss: Any) -> tuple[int, int]:
+    """How many samples the loss has seen, and how many kept their working set; zeros where it does not count."""
+    return (loss.samples, loss.reused) if isinstance(loss, PEARLoss) else (0, 0)
+
+
+def add_loss_counts(ranks: Ranks, loss: Any, before: tuple[int, int]) -> None:
+    """Let the loss of this rank count what the other ranks have done since its counts were ``before``."""
+    own = [now - then for now, then in zip(loss_counts(loss), before, strict=True)]
+    samples, reused = map(sum, zip(*ranks.meet("the counters of the loss", own), strict=True))
+    if isinstance(loss, PEARLoss):
+        loss.count(samples - own[0], reused - own[1])
+
+
 def fingerprint(*tensors: Tensor) -> str:
-    """Eight digits that differ where tensors do, but by chance."""
+    """Eight hexadecimal digits that differ, but for a chance of 2⁻³², where tensors differ."""
     found = 0
     for tensor in tensors:
         found = zlib.crc32(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data, found)

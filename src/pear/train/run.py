@@ -105,7 +105,7 @@ class Run:
             history, best = self.history.as_dict(), self.best_weights
             return {"states": checkpoint.states(), "history": history, "best_weights": best}
 
-        said = self.ranks.same("the state of the run", content)
+        said = self.ranks.copied("the state of the run", content)
         if not self.ranks.first:
             checkpoint.restore(said["states"])
             self.history, self.best_weights = History.from_dict(said["history"]), said["best_weights"]
@@ -117,7 +117,7 @@ class Run:
     def over_time_cap(self) -> bool:
         """Whether the time is up, by the clock of rank 0."""
         cap = self.config.time_cap
-        return cap is not None and bool(self.ranks.once("the time cap", lambda: [self.seconds() >= cap])[0])
+        return cap is not None and self.ranks.once("the time cap", lambda: self.seconds() >= cap)
 
     def epochs(self, order: Order, generator: torch.Generator, callbacks: Sequence[Callback]) -> Reason:
         """Train and check until there is a reason to stop."""
@@ -233,10 +233,10 @@ class Run:
             self.checkpoint.save(self.history, self.best_weights)
         return out_of_patience
 
-    def judged(self) -> tuple[float, float, float]:
+    def judged(self) -> tuple[float, float, bool]:
         """The metric, the time, and whether it is the best so far."""
         value, best = evaluate(self.model, self.validation, self.score), self.history.best
-        return value, self.seconds(), float(best is None or value < self.to_beat(best))
+        return value, self.seconds(), best is None or value < self.to_beat(best)
 
     def to_beat(self, best: Check) -> float:
         """What a check must be lower than to become the best.
@@ -272,10 +272,10 @@ class Run:
     def told(self, epoch: int, loss: float, callbacks: Sequence[Callback]) -> bool:
         """Have rank 0 tell all callbacks of an epoch with this loss; whether one of them says that the run ends."""
 
-        def tell() -> tuple[int]:
-            return (sum(callback(self.report(epoch, loss)) is True for callback in callbacks),)
+        def tell() -> bool:
+            return any([callback(self.report(epoch, loss)) is True for callback in callbacks])
 
-        return self.ranks.once(f"the callbacks of epoch {epoch}", tell)[0] > 0
+        return self.ranks.once(f"the callbacks of epoch {epoch}", tell)
 
     def restore(self) -> None:
         """The best weights, or, before the first check, those that the model came with."""

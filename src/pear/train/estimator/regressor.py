@@ -235,7 +235,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return minus_regret(problem, predicted, y)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a model file: JSON and arrays in a zip, no pickle; ``load`` reads it.
+        """Write a model file: safetensors with a JSON document, no pickle; ``load`` reads it.
 
         It holds the problem, the weights, the parameters and the names; not the history, nor a loss that was given as
         an object. Of a module of your own it holds the weights alone.
