@@ -349,7 +349,8 @@ def test_weights_of_another_model_leave_it_unchanged(tmp_path: Path) -> None:
 
 def test_nothing_in_the_package_loads_a_pickle() -> None:
     loads = re.compile(
-        r"(?<!safetensors\.)torch\.load\(|allow_pickle=True|read_pickle|^\s*(import|from) (pickle|dill|joblib|marshal|shelve)"
+        r"(?<!safetensors\.)torch\.load\(|allow_pickle=True|read_pickle|"
+        r"^\s*(import|from) (pickle|dill|joblib|marshal|shelve)"
     )
     source = Path(pear.__file__).parent
     # what processes of one command say to each other is no file, and never was one

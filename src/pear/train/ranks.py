@@ -195,10 +195,9 @@ class Ranks:
         trained = [parameter for parameter, has_gradient in zip(parameters, anywhere, strict=True) if has_gradient]
         for kind in dict.fromkeys((one.dtype, one.device) for one in trained):
             self._add_gradients([one for one in trained if (one.dtype, one.device) == kind], share)
-        whole = (
-            sum(own for _, own, _ in parts) if summed else sum(count * own for count, own, _ in parts if count) / total
-        )
-        return value.new_tensor(whole)
+        if summed:
+            return value.new_tensor(sum(own for _, own, _ in parts))
+        return value.new_tensor(sum(count * own for count, own, _ in parts if count) / total)
 
     def _add_gradients(self, parameters: list[nn.Parameter], share: float) -> None:
         """Replace each gradient by the sum of this share of it over all ranks, in one message."""

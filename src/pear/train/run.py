@@ -273,7 +273,8 @@ class Run:
         """Have rank 0 tell all callbacks of an epoch with this loss; whether one of them says that the run ends."""
 
         def tell() -> bool:
-            return any([callback(self.report(epoch, loss)) is True for callback in callbacks])
+            answers = [callback(self.report(epoch, loss)) for callback in callbacks]
+            return any(answer is True for answer in answers)
 
         return self.ranks.once(f"the callbacks of epoch {epoch}", tell)
 
