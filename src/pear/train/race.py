@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from pear.engines import Ended, Engine, Lost, Tell, Told, Update
+from pear.engines import Engine, SendMessage, TaskLoss, TaskMessage, TaskResult, TaskUpdate
 from pear.errors import ProblemError
 from pear.losses.methods import method
 from pear.train.config import FitConfig
@@ -198,13 +198,13 @@ class Race:
         waiting = [number for number in left if not self.field[number].note]
         under_way: dict[int, int] = {}
 
-        def hear(update: Update) -> None:
+        def hear(update: TaskUpdate) -> None:
             match update:
-                case Ended(ticket, contender):
+                case TaskResult(ticket, contender):
                     self.field[under_way.pop(ticket)] = contender
-                case Lost(ticket, how):
+                case TaskLoss(ticket, how):
                     self.field[under_way.pop(ticket)].note = f"{how}; perhaps it ran out of memory"
-                case Told(ticket, run) if self.progress is not None:
+                case TaskMessage(ticket, run) if self.progress is not None:
                     number = under_way[ticket]
                     where = (*stage, left.index(number) + 1, len(left), label(self.field[number].settings))
                     ended = min(one.regret for one in self.field)
@@ -227,7 +227,7 @@ class Race:
 
 
 def _advance(
-    tell: Tell, one: Contender, epochs: int, common: tuple[FitConfig, InMemory, InMemory, Metric], wanted: bool
+    tell: SendMessage, one: Contender, epochs: int, common: tuple[FitConfig, InMemory, InMemory, Metric], wanted: bool
 ) -> Contender:
     config, train, validation, metric = common
     one.advance(epochs, config, train, validation, metric, tell if wanted else None)
