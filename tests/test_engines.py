@@ -31,7 +31,7 @@ from pear.engines import (
 from pear.engines import ray as ray_engine
 from pear.engines.watch import ends_within
 from pear.experiments import Event, Run, open_folder, run_all
-from pear.train import FitConfig, Tuned
+from pear.train import FitConfig, TuneResult
 
 pytestmark = pytest.mark.slow  # the cluster: made once, by the first test that asks
 
@@ -216,7 +216,7 @@ def test_rows_are_those_of_local_processes_to_the_digit(engine: Engine, tmp_path
     assert engine.free == 2
 
 
-def summary(tuned: Tuned) -> Any:
+def summary(tuned: TuneResult) -> Any:
     rows = [(row.candidate, row.epochs, row.regret, row.note) for row in tuned.table()]
     checks = [(check.epoch, check.loss, check.metric) for check in tuned.history.checks]
     return tuned.best, rows, checks, [weights.tolist() for weights in tuned.model.parameters()]

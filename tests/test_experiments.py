@@ -47,7 +47,7 @@ from pear.experiments.table import CONDITIONS, METRICS
 from pear.report import published as paper
 from pear.report import read, write_report
 from pear.tasks.paths import Graph
-from pear.train.checkpoint import packed_weights, read_weights
+from pear.train.checkpoint import pack_weights, read_weights
 
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
 LONG: dict[str, Any] = {**PATHS, "grid": [8, 8], "samples": 400, "max_epochs": 10**6}
@@ -534,7 +534,7 @@ def test_weights_that_are_a_pickle_or_of_another_model_are_a_reason(database: Da
     path = database.path.parent / done.weights
     torch.save(nn.Linear(2, 2).state_dict(), path)
     assert "holds a pickle" in execute(path_run(variant="accuracy"), database).reason
-    path.write_bytes(packed_weights(nn.Linear(2, 2)))
+    path.write_bytes(pack_weights(nn.Linear(2, 2)))
     reason = execute(path_run(variant="accuracy"), database).reason
     assert "do not belong to this model" in reason
     assert "train again into another folder (--out)" in reason

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import pear
 from pear.tasks import SharedLinear
 from pear.train import FitConfig, fit
-from pear.train.start import SPREAD, make_optimizer
+from pear.train.initialisation import SPREAD, make_optimizer
 
 TASK = pear.tasks.shortest_path((3, 3))
 SCALES = (1e-6, 1.0, 1e6)

@@ -22,7 +22,7 @@ from torch import nn
 import pear
 from pear.errors import DataError, ProblemError
 from pear.train import archive
-from pear.train.checkpoint import packed_weights, read_weights
+from pear.train.checkpoint import pack_weights, read_weights
 from pear.train.errors import TrainingError
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
@@ -61,7 +61,7 @@ def write_model_file(path: Path) -> None:
 KINDS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
     "checkpoint": (resume, resume),
     "weights": (
-        lambda path: path.write_bytes(packed_weights(network())),
+        lambda path: path.write_bytes(pack_weights(network())),
         lambda path: read_weights(network(), path, "train again"),
     ),
     "model file": (write_model_file, pear.DecisionRegressor.load),
@@ -99,7 +99,7 @@ def test_three_flipped_bits_are_refused_wherever_they_are(file: tuple[Path, Any]
 def test_every_byte_of_the_header_is_watched(tmp_path: Path) -> None:
     """The lengths, the checksum, and the names, types and places of all tensors."""
     path = tmp_path / "file"
-    path.write_bytes(packed_weights(network()))
+    path.write_bytes(pack_weights(network()))
     content = path.read_bytes()
     for at in range(8 + int.from_bytes(content[:8], "little")):
         path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
@@ -146,7 +146,7 @@ def resealed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     document = json.loads(tensors[archive.DOCUMENT].numpy().tobytes())
     change(document)
     tensors[archive.DOCUMENT] = torch.tensor([*json.dumps(document).encode()], dtype=torch.uint8)
-    path.write_bytes(archive.sealed(safetensors.torch.save(tensors, {"sha256": "0" * 64})))
+    path.write_bytes(archive.add_checksum(safetensors.torch.save(tensors, {"sha256": "0" * 64})))
 
 
 def with_other_header(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -157,7 +157,7 @@ def with_other_header(path: Path, change: Callable[[dict[str, Any]], Any]) -> No
     for name in header.keys() - {"__metadata__"}:
         change(header[name])
     text = json.dumps(header, separators=(",", ":")).encode()
-    path.write_bytes(archive.sealed(len(text).to_bytes(8, "little") + text + data[begin:]))
+    path.write_bytes(archive.add_checksum(len(text).to_bytes(8, "little") + text + data[begin:]))
 
 
 HEADERS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -311,7 +311,7 @@ def test_warm_starts_that_lead_compiled_code_astray_are_refused(column: str, val
     document = json.loads(tensors[archive.DOCUMENT].numpy().tobytes())
     table = document["states"]["samples"][""]["decider"]["tables"]["compiled"]
     tensors[table["rows"][COLUMNS.index(column)]["$array"]][:] = value
-    path.write_bytes(archive.sealed(safetensors.torch.save(tensors, {"sha256": "0" * 64})))
+    path.write_bytes(archive.add_checksum(safetensors.torch.save(tensors, {"sha256": "0" * 64})))
     model, loss = nn.Linear(2, 3).double(), pear.PEARLoss(PROBLEM)
     before = model.weight.detach().clone()
     with pytest.raises(TrainingError, match=r"warm starts .* were altered.*nothing has changed: delete it, or give"):
@@ -339,7 +339,7 @@ def test_warm_starts_of_another_shape_are_refused(change: str, tmp_path: Path) -
 
 
 def test_weights_of_another_model_leave_it_unchanged(tmp_path: Path) -> None:
-    (tmp_path / "w").write_bytes(packed_weights(network(4)))
+    (tmp_path / "w").write_bytes(pack_weights(network(4)))
     model = network()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with pytest.raises(DataError, match=r"do not belong to this model: its tensors 0\.weight is .*; train again"):

@@ -1,6 +1,6 @@
 """Engines do tasks in this process, in other processes or on a cluster, behind one small interface."""
 
-from pear.engines.base import (
+from pear.engines.engine import (
     Engine,
     Resources,
     SendMessage,
@@ -10,8 +10,8 @@ from pear.engines.base import (
     TaskStart,
     TaskUpdate,
 )
+from pear.engines.engine_table import ENGINES, check_name, start
 from pear.engines.errors import EngineError
-from pear.engines.registry import ENGINES, check_name, start
 
 __all__ = [
     "ENGINES",

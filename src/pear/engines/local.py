@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from pear.engines.base import (
+from pear.engines.engine import (
     Engine,
     FutureEngine,
     OnUpdate,
@@ -30,7 +30,7 @@ from pear.engines.base import (
     TaskMessage,
     TaskResult,
     TaskStart,
-    throttled,
+    throttle,
 )
 from pear.engines.errors import EngineError
 from pear.solvers.threads import count
@@ -215,7 +215,7 @@ class Worker:
 
 
 class _Context(SpawnContext):
-    """Spawns processes that Ctrl-C does not reach, and remembers the last one."""
+    """Spawns processes that Ctrl-C does not reach, and keeps the last one in ``process``."""
 
     process: SpawnProcess | None = None
 
@@ -256,7 +256,7 @@ def _work(function: Task, arguments: tuple[Any, ...]) -> Any:
 
     send(None)
     try:
-        return function(throttled(send), *arguments)
+        return function(throttle(send), *arguments)
     except Exception as error:
         if not _is_portable(error):
             raise EngineError(f"{type(error).__name__}: {error}") from None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pear.engines.base import Engine, FutureEngine, OnUpdate, Resources, Task, throttled
+from pear.engines.engine import Engine, FutureEngine, OnUpdate, Resources, Task, throttle
 from pear.engines.errors import EngineError
 from pear.engines.watch import ends_within
 from pear.errors import MissingExtraError
@@ -215,7 +215,7 @@ def _work(mailbox: Any, ticket: int, variables: dict[str, str], function: Task, 
 
     send(None)
     with threads.using(1):
-        return cloudpickle.dumps(function(throttled(send), *(pickle.loads(one) for one in arguments)))
+        return cloudpickle.dumps(function(throttle(send), *(pickle.loads(one) for one in arguments)))
 
 
 def _mailbox() -> type:

@@ -24,7 +24,7 @@ from pear.experiments.record import Record
 from pear.experiments.specs import Run
 from pear.experiments.whole_file import write_whole
 from pear.train import Progress
-from pear.train.checkpoint import packed_weights, read_weights
+from pear.train.checkpoint import pack_weights, read_weights
 
 WEIGHTS = "weights"
 """The folder of trained weights, beside the database."""
@@ -135,7 +135,7 @@ def _train(run: Run, progress: Callable[[Progress], None] | None) -> Outcome:
         history=[[check.epoch, check.seconds, check.loss, check.metric] for check in history.checks],
         weights=f"{WEIGHTS}/{run.key}.weights",
     )
-    return Outcome(record, packed_weights(trained.model))
+    return Outcome(record, pack_weights(trained.model))
 
 
 def _measure(run: Run, trained: Outcome | None) -> Outcome:

@@ -7,7 +7,7 @@ from pear.train.history import Check, History, Progress
 from pear.train.order import in_order, shuffled
 from pear.train.race import TuneProgress
 from pear.train.stopping import EarlyStopping
-from pear.train.tune import Tuned, tune
+from pear.train.tune import TuneResult, tune
 
 __all__ = [
     "Check",
@@ -17,7 +17,7 @@ __all__ = [
     "Progress",
     "TrainingError",
     "TuneProgress",
-    "Tuned",
+    "TuneResult",
     "fit",
     "in_order",
     "shuffled",

@@ -41,10 +41,10 @@ MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, Runtim
 
 def write(path: Path, kind: str, version: int, content: Mapping[str, Any]) -> None:
     """Write the content to a file, which is replaced as a whole."""
-    replace_file(path, packed(kind, version, content))
+    replace_file(path, pack(kind, version, content))
 
 
-def packed(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
+def pack(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
     """The bytes of a file with this content; the same content gives the same bytes.
 
     Args:
@@ -60,14 +60,14 @@ def packed(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
     document = {name: _encode(value, name, tensors) for name, value in content.items()}
     text = json.dumps({"format": kind, "version": version, **document}, indent=1, allow_nan=False).encode()
     tensors[DOCUMENT] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-    return sealed(safetensors.torch.save(tensors, {"sha256": "0" * _DIGITS}))
+    return add_checksum(safetensors.torch.save(tensors, {"sha256": "0" * _DIGITS}))
 
 
-def unpacked(data: bytes) -> dict[str, Any]:
-    """The content that ``packed`` was given, from bytes that need no check because they never left this program.
+def unpack(data: bytes) -> dict[str, Any]:
+    """The content that ``pack`` was given, from bytes that need no check because they never left this program.
 
     Example:
-        >>> unpacked(packed("example", 1, {"weights": torch.ones(2), "epoch": 3}))
+        >>> unpack(pack("example", 1, {"weights": torch.ones(2), "epoch": 3}))
         {'weights': tensor([1., 1.]), 'epoch': 3}
     """
     tensors = safetensors.torch.load(data)
@@ -75,7 +75,7 @@ def unpacked(data: bytes) -> dict[str, Any]:
     return {name: _decode(value, tensors) for name, value in document.items() if name not in ("format", "version")}
 
 
-def sealed(data: bytes) -> bytes:
+def add_checksum(data: bytes) -> bytes:
     """The bytes of a file with the checksum that belongs to them."""
     return data[: _CHECKSUM.start] + _digest(data) + data[_CHECKSUM.stop :]
 

@@ -21,8 +21,8 @@ from pear.problem.sparse import SparseMatrix
 from pear.train import archive
 from pear.train.errors import TrainingError
 from pear.train.history import History
-from pear.train.samples import Samples
-from pear.train.samples.arrays import leaves
+from pear.train.samples import SampleSource
+from pear.train.samples.features import leaves
 from pear.train.stopping import EarlyStopping
 
 KIND, WEIGHTS_KIND, VERSION = "PEAR checkpoint", "PEAR weights file", 1
@@ -162,10 +162,10 @@ class Checkpoint:
                 )
 
 
-def packed_weights(model: nn.Module) -> bytes:
+def pack_weights(model: nn.Module) -> bytes:
     """A file with the weights of a model, and what they belong to."""
     content = {"identity": model_identity(model), "weights": dict(model.state_dict())}
-    return archive.packed(WEIGHTS_KIND, VERSION, content)
+    return archive.pack(WEIGHTS_KIND, VERSION, content)
 
 
 def read_weights(model: nn.Module, path: Path, remedy: str) -> None:
@@ -227,7 +227,7 @@ def loss_identity(loss: Any) -> dict[str, Any]:
     return {"class": type(loss).__qualname__, "settings": plain, "problem": _problem_identity(problem)}
 
 
-def data_identity(train: Samples, validation: Samples) -> dict[str, Any]:
+def data_identity(train: SampleSource, validation: SampleSource) -> dict[str, Any]:
     """What is known of samples without reading them again: their number, and the shapes of one."""
     look = train.look()
     shapes = [list(part.shape[1:]) for part in leaves(look.features)]

@@ -19,7 +19,8 @@ from pear.errors import ProblemError
 from pear.train.checkpoint import Checkpoint, data_identity
 from pear.train.config import FitConfig
 from pear.train.history import Callback, Check, History, Progress
-from pear.train.loss import keyed
+from pear.train.initialisation import is_fresh, make_optimizer
+from pear.train.keyed_loss import accept_keys
 from pear.train.order import Order, shuffled
 from pear.train.ranks import (
     Ranks,
@@ -30,15 +31,23 @@ from pear.train.ranks import (
     copy_weights,
     loss_counts,
 )
-from pear.train.run import Run
-from pear.train.samples import Samples, as_samples
-from pear.train.samples.arrays import Keys
-from pear.train.samples.loader import FromLoader
-from pear.train.samples.memory import InMemory
-from pear.train.samples.rows import check_costs
-from pear.train.samples.stream import FromStream
-from pear.train.start import is_fresh, make_optimizer
-from pear.train.validation import Metric, Score, decided, default_score, evaluate, note_of, own_rows, with_validation
+from pear.train.samples import SampleSource, as_samples
+from pear.train.samples.features import Keys
+from pear.train.samples.in_memory import MemorySamples
+from pear.train.samples.loader import LoaderSamples
+from pear.train.samples.stream import StreamSamples
+from pear.train.samples.unusable import check_costs
+from pear.train.training_run import TrainingRun
+from pear.train.validation import (
+    Metric,
+    Score,
+    default_score,
+    evaluate,
+    given_problem,
+    note_of,
+    own_rows,
+    with_validation,
+)
 
 logger = logging.getLogger("pear")
 
@@ -125,13 +134,13 @@ def fit(
     _check_kinds(model, loss)
     with Ranks.of(model, config.data_parallel) as ranks:
         check_same_start(ranks, model, loss, config)
-        problem, before = decided(loss), loss_counts(loss)
+        problem, before = given_problem(loss), loss_counts(loss)
         samples = as_samples(train, "train", model, number=True)
         samples, held_out, taken = with_validation(samples, validation, model, problem)
         check_same_samples(ranks, samples)
         check_costs(samples.costs, "train", loss)
-        if not isinstance(samples, InMemory) and samples.keys is None and own_rows(problem) is not None:
-            what = "a DataLoader that shuffles" if isinstance(samples, FromLoader) else "ParquetSamples"
+        if not isinstance(samples, MemorySamples) and samples.keys is None and own_rows(problem) is not None:
+            what = "a DataLoader that shuffles" if isinstance(samples, LoaderSamples) else "ParquetSamples"
             raise ProblemError(
                 f"the problem has fields of its own for {own_rows(problem)} samples, and {what} does not say which "
                 "sample is which; let the batches of a DataLoader be (features, costs, ids) with the row numbers as ids"
@@ -143,7 +152,7 @@ def fit(
             held_out, score = default_score(model, loss, held_out)
         else:
             score = _not_here
-        job = _Job(model, held_out, score, config, check_same_order(order, ranks), _callbacks(progress), ranks)
+        job = _FitJob(model, held_out, score, config, check_same_order(order, ranks), _callbacks(progress), ranks)
         note = _note(samples, taken, config, order, ranks.first)
         history = _mse_then_loss(job, loss, samples, optimizer, None if checkpoint is None else Path(checkpoint))
         add_loss_counts(ranks, loss, before)
@@ -153,11 +162,11 @@ def fit(
 
 
 @dataclass(frozen=True)
-class _Job:
+class _FitJob:
     """What the squared error and the loss after it have in common."""
 
     model: nn.Module
-    validation: Samples
+    validation: SampleSource
     score: Score
     config: FitConfig
     order: Order
@@ -170,9 +179,9 @@ class _Job:
 
 
 def _mse_then_loss(
-    job: _Job,
+    job: _FitJob,
     loss: Callable[..., Tensor],
-    train: Samples,
+    train: SampleSource,
     optimizer: torch.optim.Optimizer | None,
     checkpoint: Path | None,
 ) -> History:
@@ -188,9 +197,9 @@ def _mse_then_loss(
 
 
 def _train(
-    job: _Job,
+    job: _FitJob,
     loss: Callable[..., Tensor],
-    train: Samples,
+    train: SampleSource,
     optimizer: torch.optim.Optimizer | None,
     checkpoint: Path | None,
     given: dict[str, Any],
@@ -202,7 +211,7 @@ def _train(
     if optimizer is None:
         keep = before is not None or job.begun(checkpoint)
         optimizer = make_optimizer(model, look.features, look.costs, config, keep, typical=decides)
-    run = Run(config, model, keyed(loss), train, job.validation, job.score, optimizer, given, ranks)
+    run = TrainingRun(config, model, accept_keys(loss), train, job.validation, job.score, optimizer, given, ranks)
     run.summed = getattr(loss, "reduction", "mean") == "sum"
     generator = config.generator()
     try:
@@ -225,14 +234,14 @@ def _train(
     return run.history
 
 
-def _calibrate(calibrate: Callable[..., Any], train: Samples) -> None:
+def _calibrate(calibrate: Callable[..., Any], train: SampleSource) -> None:
     """With all true costs, and with the samples' ids where they have some and it takes ``keys``."""
     takes_keys = "keys" in inspect.signature(calibrate).parameters
     named = {"keys": train.keys} if takes_keys and train.keys is not None else {}
     calibrate(train.costs, **named)
 
 
-def _squared_error_first(job: _Job, train: Samples, checkpoint: Path | None) -> History:
+def _squared_error_first(job: _FitJob, train: SampleSource, checkpoint: Path | None) -> History:
     """Train on the squared error, unless the model has learnt already; it is left with the best weights.
 
     Where nobody can tell whether it has, the weights that it came with count as well.
@@ -287,18 +296,18 @@ def _callbacks(progress: Callback | Sequence[Callback] | None) -> tuple[Callback
     return several
 
 
-def _note(samples: Samples, taken: int, config: FitConfig, order: Order, first: bool) -> str:
+def _note(samples: SampleSource, taken: int, config: FitConfig, order: Order, first: bool) -> str:
     """What a user should know about the samples, who is told here by rank 0."""
     log = logger.log if first else _quiet
-    if isinstance(samples, FromLoader):
+    if isinstance(samples, LoaderSamples):
         if config.batch_size == FitConfig.batch_size and order is shuffled:
             return ""
         note = "the DataLoader's own batches and order are used; config.batch_size and order do not apply to it"
         log(logging.WARNING, note)
         return note
-    if not taken and not isinstance(samples, FromStream):
+    if not taken and not isinstance(samples, StreamSamples):
         return ""
-    note = samples.note if isinstance(samples, FromStream) else note_of(taken, len(samples))
+    note = samples.note if isinstance(samples, StreamSamples) else note_of(taken, len(samples))
     log(logging.INFO, note)
     return note
 

@@ -21,7 +21,7 @@ from pear.train.errors import TrainingError
 from pear.train.fit import fit
 from pear.train.history import History, Progress
 from pear.train.order import in_order, shuffled
-from pear.train.samples.memory import InMemory
+from pear.train.samples.in_memory import MemorySamples
 from pear.train.validation import Metric
 
 Settings = Mapping[str, Any]
@@ -100,7 +100,7 @@ class TuneProgress:
 
 
 @dataclass
-class Contender:
+class Candidate:
     """One candidate on its way; ``advance`` trains it further, from where it was.
 
     Attributes:
@@ -132,8 +132,8 @@ class Contender:
         self,
         epochs: int,
         config: FitConfig,
-        train: InMemory,
-        validation: InMemory,
+        train: MemorySamples,
+        validation: MemorySamples,
         metric: Metric,
         progress: Callable[[Progress], None] | None,
     ) -> None:
@@ -177,9 +177,9 @@ class Race:
 
     def __init__(
         self,
-        field: list[Contender],
+        field: list[Candidate],
         engine: Engine,
-        common: tuple[FitConfig, InMemory, InMemory, Metric],
+        common: tuple[FitConfig, MemorySamples, MemorySamples, Metric],
         progress: Callable[[TuneProgress], None] | None,
     ) -> None:
         self.field, self.engine, self.progress = field, engine, progress
@@ -227,8 +227,12 @@ class Race:
 
 
 def _advance(
-    tell: SendMessage, one: Contender, epochs: int, common: tuple[FitConfig, InMemory, InMemory, Metric], wanted: bool
-) -> Contender:
+    tell: SendMessage,
+    one: Candidate,
+    epochs: int,
+    common: tuple[FitConfig, MemorySamples, MemorySamples, Metric],
+    wanted: bool,
+) -> Candidate:
     config, train, validation, metric = common
     one.advance(epochs, config, train, validation, metric, tell if wanted else None)
     return one

@@ -27,10 +27,10 @@ from pear.train.checkpoint import load_weights, loss_identity, model_identity
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.order import Order
-from pear.train.samples import Samples
-from pear.train.samples.arrays import leaves
-from pear.train.samples.loader import FromLoader
-from pear.train.samples.memory import Batch
+from pear.train.samples import SampleSource
+from pear.train.samples.features import leaves
+from pear.train.samples.in_memory import SampleBatch
+from pear.train.samples.loader import LoaderSamples
 
 T = TypeVar("T")
 
@@ -160,10 +160,10 @@ class Ranks:
         return found
 
     def copied(self, place: str, content: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """The content that rank 0 has, on all ranks: values that ``archive.packed`` takes, tensors on the CPU."""
-        return archive.unpacked(self.once(place, lambda: archive.packed(place, 1, content())))
+        """The content that rank 0 has, on all ranks: values that ``archive.pack`` takes, tensors on the CPU."""
+        return archive.unpack(self.once(place, lambda: archive.pack(place, 1, content())))
 
-    def part(self, batch: Batch) -> Batch:
+    def part(self, batch: SampleBatch) -> SampleBatch:
         """This rank's samples of a batch: consecutive rows, as many on each rank as can be; the last may have none."""
         if self.size == 1:
             return batch
@@ -240,11 +240,11 @@ def check_same_start(ranks: Ranks, model: nn.Module, loss: Any, config: FitConfi
         copy_weights(ranks, model)
 
 
-def check_same_samples(ranks: Ranks, samples: Samples) -> None:
+def check_same_samples(ranks: Ranks, samples: SampleSource) -> None:
     """Refuse ranks with other samples; those of a DataLoader are compared later, batch by batch."""
     if ranks.size == 1:
         return
-    if isinstance(samples, FromLoader):
+    if isinstance(samples, LoaderSamples):
         if isinstance(samples.loader.sampler, DistributedSampler):
             raise ProblemError(
                 "the DataLoader has a DistributedSampler, and fit splits every batch over the ranks itself; give all "

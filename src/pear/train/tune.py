@@ -20,9 +20,9 @@ from pear.problem.model import plain_of, recourse_model
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.history import History
-from pear.train.race import Contender, Race, Row, Settings, TuneProgress, multiple_of_auto
-from pear.train.samples.arrays import check_order, leaves, read_features, read_rows
-from pear.train.samples.memory import Batch, InMemory
+from pear.train.race import Candidate, Race, Row, Settings, TuneProgress, multiple_of_auto
+from pear.train.samples.features import check_order, leaves, read_features, read_rows
+from pear.train.samples.in_memory import MemorySamples, SampleBatch
 from pear.train.validation import Metric, hold_out, note_of, own_rows, regret_on
 
 FINALISTS = 2
@@ -30,7 +30,7 @@ FINALISTS = 2
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuneResult:
     """The outcome of a race.
 
     Attributes:
@@ -91,7 +91,7 @@ def tune(
     metric: Metric | None = None,
     engine: str = "local",
     progress: Callable[[TuneProgress], None] | None = None,
-) -> Tuned:
+) -> TuneResult:
     """Find the loss and its settings that decide best on samples held out.
 
     Successive halving: all candidates train for a few epochs; the better half goes on for twice as many, from where it
@@ -147,7 +147,7 @@ def tune(
         raise ProblemError("candidates must hold at least one; got none")
     first = _linear(train, seed) if model is None else model
     check_name(engine)
-    field = [Contender(one, _loss(problem, one, train.costs), copy.deepcopy(first)) for one in choices]
+    field = [Candidate(one, _loss(problem, one, train.costs), copy.deepcopy(first)) for one in choices]
     score = metric or regret_on(problem, held_out.costs, held_out.keys)
     jobs, needs = (1 if engine == "local" else None), Resources(gpus=int(train.costs.is_cuda))
     with start(engine, jobs, needs) as opened:
@@ -161,7 +161,7 @@ def tune(
     if not isinstance(validation, (tuple, list)):
         best.history.held_out, best.history.note = len(held_out), note_of(len(held_out), len(train))
     rows = tuple(one.row() for one in field)
-    return Tuned(best.settings, best.loss, best.model, best.history, rows, interrupted)
+    return TuneResult(best.settings, best.loss, best.model, best.history, rows, interrupted)
 
 
 def _stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
@@ -192,7 +192,7 @@ def _loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Mod
     return loss
 
 
-def _linear(train: InMemory, seed: int) -> nn.Linear:
+def _linear(train: MemorySamples, seed: int) -> nn.Linear:
     """With first weights that depend on the seed alone."""
     features, costs = train.features, train.costs
     if not isinstance(features, Tensor) or features.dim() != 2:
@@ -205,7 +205,7 @@ def _linear(train: InMemory, seed: int) -> nn.Linear:
 
 def _split(
     problem: Problem | Model, X: Any, C: Any, validation: float | tuple[Any, Any] | None
-) -> tuple[InMemory, InMemory]:
+) -> tuple[MemorySamples, MemorySamples]:
     """Hold out the last rows, or take the samples that are given for it."""
     samples, rows = _samples(problem, (X, C), "X and C"), own_rows(problem)
     if not isinstance(validation, (tuple, list)):
@@ -218,7 +218,7 @@ def _split(
     return samples, _samples(problem, validation, "validation")
 
 
-def _samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> InMemory:
+def _samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> MemorySamples:
     features, costs = read_features(pair[0], f"the features of {name}"), read_rows(pair[1], f"the costs of {name}")
     wanted = problem.inputs if isinstance(problem, Model) else problem.n
     parts = leaves(features)
@@ -228,4 +228,4 @@ def _samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> InMemo
             f"{' and '.join(str(tuple(part.shape)) for part in (*parts, costs))}"
         )
     check_order(pair[0], pair[1], name)
-    return InMemory(Batch(features, costs, None))
+    return MemorySamples(SampleBatch(features, costs, None))

@@ -16,12 +16,12 @@ from pear.losses.regret import Outcome, outcome
 from pear.optimality.point import Status
 from pear.problem import Model, Problem
 from pear.problem.model import inputs_of, plain_of, recourse_model, unwrap
-from pear.train.loss import keyed
-from pear.train.samples import ParquetSamples, Samples, as_samples
-from pear.train.samples.arrays import Keys, call
-from pear.train.samples.loader import FromLoader
-from pear.train.samples.memory import InMemory, joined
-from pear.train.samples.rows import check_costs, masks
+from pear.train.keyed_loss import accept_keys
+from pear.train.samples import ParquetSamples, SampleSource, as_samples
+from pear.train.samples.features import Keys, call
+from pear.train.samples.in_memory import MemorySamples, join_keys
+from pear.train.samples.loader import LoaderSamples
+from pear.train.samples.unusable import check_costs, masks
 
 SHARE = 0.2
 """Of the samples, held out where nothing else is said."""
@@ -31,7 +31,9 @@ Score = Callable[[Tensor, Tensor, Keys | None], float]
 """(predicted, true, ids) → float, lower is better."""
 
 
-def with_validation(train: Samples, validation: Any, model: nn.Module, problem: Any) -> tuple[Samples, Samples, int]:
+def with_validation(
+    train: SampleSource, validation: Any, model: nn.Module, problem: Any
+) -> tuple[SampleSource, SampleSource, int]:
     """The samples to train on, those to validate on, and how many of these were held out of the first.
 
     Args:
@@ -43,8 +45,8 @@ def with_validation(train: Samples, validation: Any, model: nn.Module, problem: 
     if validation is not None and not isinstance(validation, (bool, int, float)):
         own = validation.read() if isinstance(validation, ParquetSamples) else validation
         return train, as_samples(own, "validation", model), 0
-    if not isinstance(train, InMemory):
-        what = "a DataLoader" if isinstance(train, FromLoader) else "ParquetSamples"
+    if not isinstance(train, MemorySamples):
+        what = "a DataLoader" if isinstance(train, LoaderSamples) else "ParquetSamples"
         raise ProblemError(
             f"{what} is not read into memory, so that no samples can be held out of it; pass "
             "validation=, a pair, a Dataset, another DataLoader, or ParquetSamples of other files"
@@ -53,7 +55,7 @@ def with_validation(train: Samples, validation: Any, model: nn.Module, problem: 
     return kept, held_out, len(held_out)
 
 
-def hold_out(samples: InMemory, share: Any, problem: Any) -> tuple[InMemory, InMemory]:
+def hold_out(samples: MemorySamples, share: Any, problem: Any) -> tuple[MemorySamples, MemorySamples]:
     """The first samples, and the last ones, which keep their row numbers.
 
     Args:
@@ -78,7 +80,7 @@ def note_of(taken: int, left: int) -> str:
     return f"the last {taken} of {taken + left} samples were held out to validate on; pass validation= for others"
 
 
-def evaluate(model: nn.Module, samples: Samples, score: Score) -> float:
+def evaluate(model: nn.Module, samples: SampleSource, score: Score) -> float:
     """The score of the model on these samples, in evaluation mode."""
     model.eval()
     with torch.no_grad():
@@ -86,10 +88,10 @@ def evaluate(model: nn.Module, samples: Samples, score: Score) -> float:
         if len(found) == 1:
             return float(score(*found[0]))
         predicted, true, keys = zip(*found, strict=True)
-        return float(score(torch.cat(predicted), torch.cat(true), joined(keys)))
+        return float(score(torch.cat(predicted), torch.cat(true), join_keys(keys)))
 
 
-def decided(loss: Any) -> Any:
+def given_problem(loss: Any) -> Any:
     """The problem that a loss was given, integers and cost map included; None where it has none."""
     given, problem, cost_map = (getattr(loss, name, None) for name in ("given", "problem", "cost_map"))
     if given is not None or problem is None or cost_map is None:
@@ -105,19 +107,19 @@ def own_rows(problem: Any) -> int | None:
     return plain.batch if cost_map is None or plain.batch is not None else cost_map.batch
 
 
-def default_score(model: nn.Module, loss: Any, validation: Samples) -> tuple[Samples, Score]:
+def default_score(model: nn.Module, loss: Any, validation: SampleSource) -> tuple[SampleSource, Score]:
     """What a run is judged by where no metric is given, and the samples that can be judged.
 
     The normalised regret on the problem of the loss, or, where it has none, the loss itself. Where the loss masks,
     samples in memory that are not finite, or have no best decision, are left out; otherwise they are refused.
     """
-    if masks(loss) and isinstance(validation, InMemory):
+    if masks(loss) and isinstance(validation, MemorySamples):
         validation = validation.usable(model, loss, "validation").finite()
     else:
         check_costs(validation.costs, "validation", None)
-    problem = decided(loss)
+    problem = given_problem(loss)
     if not isinstance(problem, (Problem, Model)):
-        value = keyed(loss)
+        value = accept_keys(loss)
         return validation, lambda predicted, true, keys: float(value(predicted, true, keys))
     rows = own_rows(problem)
     if rows is not None and validation.keys is None:
@@ -126,7 +128,7 @@ def default_score(model: nn.Module, loss: Any, validation: Samples) -> tuple[Sam
             "them are theirs; put them last in the training samples and pass their share as validation, give their row "
             "numbers as ids, (features, costs, ids), or pass a metric"
         )
-    if masks(loss) and isinstance(validation, InMemory):
+    if masks(loss) and isinstance(validation, MemorySamples):
         validation = _with_decisions(problem, validation)
     return validation, _regret_of(problem, validation)
 
@@ -162,7 +164,7 @@ def _rows(problem: Problem | Model, ids: list[Hashable] | None) -> tuple[Problem
     return rows_of(plain, ids), lambda values: cost_map(values.double(), ids)
 
 
-def _with_decisions(problem: Problem | Model, validation: InMemory) -> InMemory:
+def _with_decisions(problem: Problem | Model, validation: MemorySamples) -> MemorySamples:
     """Without samples that have no best decision; ``solve`` warns of them."""
     costs = validation.costs
     keys, model = None if validation.keys is None else as_keys(validation.keys, len(costs)), recourse_model(problem)
@@ -175,7 +177,7 @@ def _with_decisions(problem: Problem | Model, validation: InMemory) -> InMemory:
         solved = solve(rows, costs_of(costs), on_failure="mask").solved
     if not bool(solved.any()):
         raise ProblemError(f"none of the {len(costs)} validation samples can be solved; pass others as validation")
-    return validation if bool(solved.all()) else InMemory(validation.all.only(solved.to(costs.device)))
+    return validation if bool(solved.all()) else MemorySamples(validation.all.only(solved.to(costs.device)))
 
 
 def check_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
@@ -188,9 +190,9 @@ def check_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
         )
 
 
-def _regret_of(problem: Problem | Model, validation: Samples) -> Score:
+def _regret_of(problem: Problem | Model, validation: SampleSource) -> Score:
     """``regret_on`` these samples; those of a DataLoader that come in a new order are solved again."""
-    if isinstance(validation, InMemory):
+    if isinstance(validation, MemorySamples):
         fixed = regret_on(problem, validation.costs, validation.keys)
         return lambda predicted, true, keys: fixed(predicted, true)
     kept: list[tuple[Tensor, Keys | None, Metric]] = []

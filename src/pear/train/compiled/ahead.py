@@ -1,4 +1,4 @@
-"""Compile everything now, so that no later call has to wait for it."""
+"""Compile everything ahead of its first use."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from pear.train.config import FitConfig
 from pear.train.fit import fit
 
 
-class Compiled(NamedTuple):
-    """What was compiled (``part``), the seconds that it took, and whether it had been in the cache already."""
+class CompiledPart(NamedTuple):
+    """The name of what was compiled, the seconds that took, and whether the cache had it already."""
 
     part: str
     seconds: float
     was_cached: bool
 
 
-def compile_all() -> Iterator[Compiled]:
-    """Call every function that Python calls once, on tiny problems, and say what was compiled as it goes."""
+def compile_all() -> Iterator[CompiledPart]:
+    """Call every compiled function once on a tiny problem, and yield each part as soon as it is compiled."""
     quiet, news.quiet = news.quiet, True
     try:
         for part, run in PARTS.items():
             before, began = len(news.heard), time.perf_counter()
             run()
-            yield Compiled(part, time.perf_counter() - began, len(news.heard) == before)
+            yield CompiledPart(part, time.perf_counter() - began, len(news.heard) == before)
     finally:
         news.quiet = quiet
 

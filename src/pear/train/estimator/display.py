@@ -13,7 +13,7 @@ logger = logging.getLogger("pear")
 
 
 @contextmanager
-def displayed(verbose: bool) -> Iterator[Callable[[Progress], None] | None]:
+def show_progress(verbose: bool) -> Iterator[Callable[[Progress], None] | None]:
     """A progress callback for ``fit``; None where nothing is to be shown."""
     if not verbose:
         yield None

@@ -21,16 +21,16 @@ from pear.problem.model import inputs_of, plain_of
 from pear.problem.tables import check_order_of_values, column_names, is_frame
 from pear.train.config import FitConfig
 from pear.train.estimator import model_file
-from pear.train.estimator.display import displayed
-from pear.train.estimator.forecaster import Standardise, make_network
+from pear.train.estimator.display import show_progress
 from pear.train.estimator.names import as_table, variable_names
+from pear.train.estimator.networks import Standardise, make_network
 from pear.train.estimator.scorer import as_tensor, as_values, minus_regret
 from pear.train.fit import fit
-from pear.train.loss import keyed
+from pear.train.initialisation import make_optimizer
+from pear.train.keyed_loss import accept_keys
 from pear.train.order import shuffled
 from pear.train.race import multiple_of_auto
-from pear.train.start import make_optimizer
-from pear.train.validation import decided, own_rows
+from pear.train.validation import given_problem, own_rows
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -142,13 +142,13 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             held_out = self._samples(*validation, dtype=features.dtype)
         config, model, loss = self._config(), self._architecture(features), self._make_loss(costs)
         scaled, network = _parts(model)
-        with displayed(self.verbose) as progress:
+        with show_progress(self.verbose) as progress:
             history = fit(
                 network,
                 loss,
                 (scaled(features), costs),
                 self.validation_fraction if held_out is None else (scaled(held_out[0]), held_out[1]),
-                None if decided(loss) is not None else self._regret,
+                None if given_problem(loss) is not None else self._regret,
                 config,
                 progress=progress,
             )
@@ -178,7 +178,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         if fresh:
             self.model_ = self._architecture(features)
         scaled, network = _parts(self.model_)
-        features, loss = scaled(features), keyed(self.loss_)
+        features, loss = scaled(features), accept_keys(self.loss_)
         if not hasattr(self, "_optimizer"):
             decides = hasattr(self.loss_, "problem")
             self._optimizer = make_optimizer(network, features, costs, config, keep=not fresh, typical=decides)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.errors import DataError, MissingExtraError, ProblemError
-from pear.train.samples.columns import Input, check_type, joined_columns, width_of
+from pear.train.samples.columns import InputColumns, check_type, join_columns, width_of
 
 BUFFER = 65_536
 """How many samples are in memory at a time, unless the caller says otherwise."""
@@ -82,8 +82,8 @@ class ParquetSamples:
         named = features if isinstance(features, Mapping) else {"features": features}
         if not named:
             raise ProblemError("features must name one input at least; got an empty dict")
-        self.inputs = [Input.of("costs", costs, False)]
-        self.inputs += [Input.of(str(name), columns, self.several) for name, columns in named.items()]
+        self.inputs = [InputColumns.of("costs", costs, False)]
+        self.inputs += [InputColumns.of(str(name), columns, self.several) for name, columns in named.items()]
         self.files = _files([path] if isinstance(path, (str, Path)) else list(path))
         self.columns = list(dict.fromkeys(name for one in self.inputs for name in one.columns))
         self.groups: list[RowGroup] = []
@@ -108,7 +108,7 @@ class ParquetSamples:
         """
         import torch
 
-        (rows,) = regrouped(self.pieces(self.groups, self.buffer), len(self))
+        (rows,) = regroup(self.pieces(self.groups, self.buffer), len(self))
         costs, *features = map(torch.from_numpy, rows)
         return self.named(features), costs
 
@@ -145,7 +145,7 @@ class ParquetSamples:
             chosen = [self.groups[i * len(self.groups) // count] for i in range(count)]
             most = -(-self.buffer // count)
             pieces = (piece for group in chosen for piece in _first(self.pieces([group], most, drop)))
-        found = next(regrouped(pieces, self.buffer), None)
+        found = next(regroup(pieces, self.buffer), None)
         if found is None:
             raise DataError(f"every row of {self!r} that was looked at holds a missing value, NaN or infinity")
         return found
@@ -181,19 +181,19 @@ class ParquetSamples:
     def _piece(self, batch: Any, group: RowGroup, row: int, drop: bool) -> Piece:
         """The arrays of a record batch that begins at this row of the group."""
         place = f"{group.place}, counted from row {row}"
-        arrays = [joined_columns(one, batch, self.widths, None if drop else place) for one in self.inputs]
+        arrays = [join_columns(one, batch, self.widths, None if drop else place) for one in self.inputs]
         if not drop:
             return arrays
         keep = np.logical_and.reduce([np.isfinite(array.reshape(len(array), -1)).all(1) for array in arrays])
         return arrays if keep.all() else [array[keep] for array in arrays]
 
 
-def regrouped(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
+def regroup(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
     """The same rows, ``size`` at a time and fewer at the end, in arrays of their own.
 
     Example:
         >>> pieces = [[np.arange(2)], [np.arange(2, 5)]]
-        >>> [piece[0].tolist() for piece in regrouped(pieces, 4)]
+        >>> [piece[0].tolist() for piece in regroup(pieces, 4)]
         [[0, 1, 2, 3], [4]]
     """
     held: list[Piece] = []

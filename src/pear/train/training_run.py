@@ -20,18 +20,18 @@ from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.flat import FlatRegret
 from pear.train.history import Callback, Check, History, Progress, Reason
-from pear.train.loss import KeyedLoss
+from pear.train.keyed_loss import KeyedLoss
 from pear.train.order import Order
 from pear.train.ranks import Ranks, fingerprint
-from pear.train.samples import Samples
-from pear.train.samples.arrays import call
-from pear.train.samples.memory import Batch, InMemory
-from pear.train.samples.rows import masks
+from pear.train.samples import SampleSource
+from pear.train.samples.features import call
+from pear.train.samples.in_memory import MemorySamples, SampleBatch
+from pear.train.samples.unusable import masks
 from pear.train.validation import Score, evaluate
 
 
 @dataclass
-class Run:
+class TrainingRun:
     """The state of one run.
 
     Attributes:
@@ -45,8 +45,8 @@ class Run:
     config: FitConfig
     model: nn.Module
     loss: KeyedLoss
-    train: Samples
-    validation: Samples
+    train: SampleSource
+    validation: SampleSource
     score: Score
     optimizer: torch.optim.Optimizer
     given: dict[str, Any]
@@ -141,7 +141,7 @@ class Run:
         self.model.train()
         if self.linear is None:
             self.linear = self.compiled()
-        if self.linear and isinstance(self.train, InMemory):
+        if self.linear and isinstance(self.train, MemorySamples):
             rows, at = self.train.rows(order, generator), self.train.at
             total, seen = self.linear.run(rows, lambda some: self.step(at(some)), self.over_time_cap)
             finished = seen == len(rows)
@@ -152,7 +152,7 @@ class Run:
             self.history.epochs = epoch
         return self.checked("loss", total / max(seen, 1), epoch)
 
-    def steps(self, epoch: int, batches: Iterator[Batch]) -> tuple[float, int, bool]:
+    def steps(self, epoch: int, batches: Iterator[SampleBatch]) -> tuple[float, int, bool]:
         """One step per batch, until the time is over.
 
         Args:
@@ -171,7 +171,7 @@ class Run:
                 break
         return float(total), seen, next(batches, None) is None
 
-    def step(self, batch: Batch, what: str = "") -> Tensor:
+    def step(self, batch: SampleBatch, what: str = "") -> Tensor:
         """One step on these samples; their loss.
 
         Args:
@@ -181,7 +181,7 @@ class Run:
         self.optimizer.zero_grad()
         part = self.ranks.part(batch)
         value, weight = self.gradient(part) if len(part.costs) else self.pause(batch)
-        if self.ranks.size > 1 and not isinstance(self.train, InMemory):
+        if self.ranks.size > 1 and not isinstance(self.train, MemorySamples):
             what += f" ({fingerprint(batch.costs)})"  # the batches come from elsewhere, on each rank for itself
         value = self.ranks.mean(what, value, weight, self.parameters, self.summed)
         if self.config.clip_norm is not None:
@@ -189,7 +189,7 @@ class Run:
         self.optimizer.step()
         return value
 
-    def gradient(self, batch: Batch) -> tuple[Tensor, int]:
+    def gradient(self, batch: SampleBatch) -> tuple[Tensor, int]:
         """Take the gradient of the loss of these samples; its value, and how many samples it is the mean of."""
         value = self.loss(call(self.model, batch.features), batch.costs, keys=batch.keys)
         self.flat.step()
@@ -199,7 +199,7 @@ class Run:
             count = int((loss.last.status == 0).sum())
         return value.detach(), count
 
-    def pause(self, batch: Batch) -> tuple[Tensor, int]:
+    def pause(self, batch: SampleBatch) -> tuple[Tensor, int]:
         """A step of the other ranks, in a batch of fewer samples than ranks: what counts steps here counts it, too."""
         if isinstance(self.loss, PEARLoss):
             self.loss.guided(1)
@@ -208,7 +208,7 @@ class Run:
     def compiled(self) -> LinearEpochs | Literal[False]:
         """Whole epochs in compiled code, where model, loss and optimiser allow it."""
         train, parts = self.train, (self.model, self.loss, self.optimizer)
-        if self.config.clip_norm is not None or not isinstance(train, InMemory) or not train.numbered:
+        if self.config.clip_norm is not None or not isinstance(train, MemorySamples) or not train.numbered:
             return False
         if self.ranks.size > 1:
             return False

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.train.config import FitConfig
-from pear.train.samples.arrays import Features, call
+from pear.train.samples.features import Features, call
 
 logger = logging.getLogger("pear")
 

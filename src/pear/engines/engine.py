@@ -203,12 +203,12 @@ class FutureEngine(Engine):
         on_update(TaskLoss(ticket, f"its process died {self.losses[ticket]} times, the last time with {how}"))
 
 
-def throttled(send: SendMessage, seconds: float = MESSAGE_SECONDS) -> SendMessage:
+def throttle(send: SendMessage, seconds: float = MESSAGE_SECONDS) -> SendMessage:
     """A function that passes a message on, unless it has passed one on within the last ``seconds``.
 
     Example:
         >>> sent = []
-        >>> send = throttled(sent.append)
+        >>> send = throttle(sent.append)
         >>> send("one"), send("two at once"), sent
         (None, None, ['one'])
     """

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pear.engines.base import Engine, Resources
+from pear.engines.engine import Engine, Resources
 from pear.engines.errors import EngineError
 
 
