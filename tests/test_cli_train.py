@@ -194,7 +194,7 @@ def test_ctrl_c_before_the_first_check_saves_nothing(run: Run, monkeypatch: pyte
     def stop(*given: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pear.train.training_run.Run.epoch", stop)
+    monkeypatch.setattr("pear.train.training_run.TrainingRun.epoch", stop)
     result = run("train", "knapsack.mps", "data.csv", *QUICK)
     assert result.exit_code == 130, result.output
     assert "Stopped while MSE was trained; nothing is saved" in result.output

@@ -275,7 +275,7 @@ def test_the_last_rows_are_held_out_and_said(share: float | None, cut: int, capl
 def test_validation_samples_of_ones_own_are_not_spoken_of() -> None:
     history = trained((X, C))[1]
     assert (history.held_out, history.note) == (0, "")
-    assert len(str(history).splitlines()) == 1
+    assert str(history).splitlines()[1:] == [history.start]
 
 
 def per_sample(count: int = 50) -> tuple[pear.Problem, Tensor, Tensor]:

@@ -123,7 +123,7 @@ def test_the_worse_half_is_dropped_by_validation_alone(
     """A metric that likes large forecasts: who wins follows from it, whatever the losses say."""
     bad = {"method": "pear", "smoothing": 5.0}
     trained: list[str] = []
-    advance = race.Contender.advance
+    advance = race.Candidate.advance
 
     def spied(self: Any, *args: Any) -> None:
         trained.append(label(self.settings))
@@ -131,7 +131,7 @@ def test_the_worse_half_is_dropped_by_validation_alone(
         if self.settings == bad and self.history.best is not None:
             object.__setattr__(self.history.best, "metric", -1.0)
 
-    monkeypatch.setattr(race.Contender, "advance", spied)
+    monkeypatch.setattr(race.Candidate, "advance", spied)
     found = pear.tune(TASK.problem, *samples, candidates=[*FEW[:3], bad], config=SHORT)
     assert found.best == bad
     assert trained.count(label(bad)) == 2

@@ -138,11 +138,9 @@ class Processes(FutureEngine):
 
     def _messages(self) -> Iterator[tuple[int, Any]]:
         for worker in self.workers:
-            with contextlib.suppress(EOFError, OSError):  # the worker has died, which its future says as well
-                while worker.ticket is not None and worker.messages.poll():
-                    message = worker.messages.recv()
-                    self._failed_starts = 0
-                    yield worker.ticket, message
+            while worker.ticket is not None and worker.messages.poll():
+                self._failed_starts = 0
+                yield worker.ticket, worker.messages.recv()
 
     def _collect(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
         worker = next(worker for worker in self.workers if worker.ticket == ticket)
@@ -179,11 +177,9 @@ class Worker:
     """
 
     def __init__(self) -> None:
-        self.messages, theirs = multiprocessing.Pipe(duplex=False)
+        self.messages, own_end = multiprocessing.Pipe(duplex=False)
         self._context = _Context()
-        given = (theirs, os.getpid())
-        self.pool = ProcessPoolExecutor(1, self._context, initializer=_prepare, initargs=given)
-        self._theirs: Connection | None = theirs
+        self.pool = ProcessPoolExecutor(1, self._context, _prepare, (own_end, os.getpid()))
         self.ticket: int | None = None
 
     def submit(self, ticket: int, function: Task, arguments: tuple[Any, ...]) -> Future[Any]:
@@ -194,9 +190,6 @@ class Worker:
         except BrokenProcessPool as error:  # it died while it was idle
             future = Future()
             future.set_exception(error)
-        if self._theirs is not None:  # the process has its own copy by now
-            self._theirs.close()
-            self._theirs = None
         return future
 
     def kill(self) -> None:
@@ -205,7 +198,7 @@ class Worker:
             self._context.process.kill()
 
     def exit_reason(self) -> str:
-        """How the process ended, once it has."""
+        """How the process ended, in words."""
         self.pool.shutdown()
         self.messages.close()
         assert self._context.process is not None

@@ -19,7 +19,7 @@ from pear.errors import ProblemError
 from pear.train.checkpoint import Checkpoint, data_identity
 from pear.train.config import FitConfig
 from pear.train.history import Callback, Check, History, Progress
-from pear.train.initialisation import is_fresh, make_optimizer
+from pear.train.initialisation import STANDARDISED, is_fresh, make_optimizer
 from pear.train.keyed_loss import accept_keys
 from pear.train.order import Order, shuffled
 from pear.train.ranks import (
@@ -67,15 +67,18 @@ def fit(
 ) -> History:
     """Train ``model`` in place and leave it with the weights that did best on the validation samples.
 
-    A loss of decisions trains a fresh model on the squared error first (``config.start``), and checks a model that has
-    learnt already as it comes. Either way the result validates no worse than what the loss began with.
+    Under a loss of decisions, a fresh model is trained on the squared error first (``config.start``); a trained model
+    is validated as it comes. The result validates no worse than the weights that the loss began with.
+    ``History.start`` says in a sentence whether weights were changed before the first step.
 
-    The metric is taken after the first epoch, then every ``config.check_every`` epochs, and at the end. Ctrl-C ends
-    the run early, with the best weights so far, or, before the first check, those that the model came with. No global
-    random state is read or changed, unless the model does it (dropout), or a DataLoader without a generator.
+    The metric is computed after the first epoch, then every ``config.check_every`` epochs, and at the end. Ctrl-C ends
+    the run early; the model then has the best weights so far, or, before the first check, those that it came with.
+    Global random state is read and changed only by a model that draws numbers (dropout), or by a DataLoader without a
+    generator.
 
-    Where ``torch.distributed`` is initialised with several ranks, all of them call ``fit`` alike and share every batch:
-    they take the steps of one process with that batch. Rank 0 validates, reports, and keeps the checkpoint.
+    Where ``torch.distributed`` is initialised with several ranks, all of them must call ``fit`` with the same
+    arguments. They share every batch and take the same steps as one process would. Rank 0 validates, reports and writes
+    the checkpoint.
 
     Args:
         model: maps features (B, p) to predicted costs (B, n). Where features are a tuple it is called as ``model(*x)``,
@@ -163,7 +166,7 @@ def fit(
 
 @dataclass(frozen=True)
 class _FitJob:
-    """What the squared error and the loss after it have in common."""
+    """What the training on the squared error and the one on the loss have in common."""
 
     model: nn.Module
     validation: SampleSource
@@ -173,8 +176,8 @@ class _FitJob:
     callbacks: tuple[Callback, ...]
     ranks: Ranks
 
-    def begun(self, checkpoint: Path | None) -> bool:
-        """Whether there is a checkpoint already, where rank 0 looks for it."""
+    def has_checkpoint(self, checkpoint: Path | None) -> bool:
+        """Whether rank 0 finds a checkpoint at this path."""
         return self.ranks.once("the checkpoint", lambda: checkpoint is not None and checkpoint.exists())
 
 
@@ -185,9 +188,9 @@ def _mse_then_loss(
     optimizer: torch.optim.Optimizer | None,
     checkpoint: Path | None,
 ) -> History:
-    """Train on the squared error, where the loss decides and the start says so, and then on the loss."""
+    """Train on the squared error first, where the loss has a problem and the start is "mse", and then on the loss."""
     given, was_training = copy.deepcopy(job.model.state_dict()), job.model.training
-    before, resuming = None, job.begun(checkpoint)
+    before, resuming = None, job.has_checkpoint(checkpoint)
     if job.config.start == "mse" and optimizer is None and hasattr(loss, "problem") and not resuming:
         before = _squared_error_first(job, train.finite(), checkpoint)
         job.model.train(was_training)
@@ -205,12 +208,26 @@ def _train(
     given: dict[str, Any],
     before: History | None,
 ) -> History:
-    """One run, from its checkpoint where there is one, and after ``before`` where that came first."""
+    """Train once on one loss.
+
+    Args:
+        job: model, validation, configuration and callbacks.
+        loss: what is minimised.
+        train: the samples.
+        optimizer: the user's own; None makes an Adam, which may put a fresh last layer on the scale of the costs.
+        checkpoint: where the run is kept, and resumed from if there is one.
+        given: the weights that the model has if the run fails before its first check.
+        before: the training on the squared error that came first, or None.
+    """
     model, config, look = job.model, job.config, train.look()
     decides, was_training, ranks = hasattr(loss, "problem"), model.training, job.ranks
+    start = "" if before is None else before.start
     if optimizer is None:
-        keep = before is not None or job.begun(checkpoint)
+        keep = before is not None or job.has_checkpoint(checkpoint)
+        weights = [parameter.detach().clone() for parameter in model.parameters()]
         optimizer = make_optimizer(model, look.features, look.costs, config, keep, typical=decides)
+        if not all(map(torch.equal, weights, model.parameters())):
+            start = STANDARDISED
     run = TrainingRun(config, model, accept_keys(loss), train, job.validation, job.score, optimizer, given, ranks)
     run.summed = getattr(loss, "reduction", "mean") == "sum"
     generator = config.generator()
@@ -219,7 +236,8 @@ def _train(
         own = checkpoint if ranks.first else None
         run.checkpoint = Checkpoint(own, *states, data_identity(train, job.validation))
         if not ranks.once("the checkpoint's content", run.resume):
-            run.go_on_from(before)
+            run.continue_from(before)
+            run.history.start = start
             if hasattr(loss, "calibrate"):
                 _calibrate(loss.calibrate, train)
         run.share()
@@ -235,16 +253,16 @@ def _train(
 
 
 def _calibrate(calibrate: Callable[..., Any], train: SampleSource) -> None:
-    """With all true costs, and with the samples' ids where they have some and it takes ``keys``."""
+    """Call ``calibrate`` with all true costs, and with the samples' ids where there are some and it takes ``keys``."""
     takes_keys = "keys" in inspect.signature(calibrate).parameters
     named = {"keys": train.keys} if takes_keys and train.keys is not None else {}
     calibrate(train.costs, **named)
 
 
 def _squared_error_first(job: _FitJob, train: SampleSource, checkpoint: Path | None) -> History:
-    """Train on the squared error, unless the model has learnt already; it is left with the best weights.
+    """Train on the squared error, unless the model is trained already, and leave it with the best weights.
 
-    Where nobody can tell whether it has, the weights that it came with count as well.
+    Where it cannot be told whether the model is trained, the weights that it came with compete as well.
     """
     model, look, began = job.model, train.look(), time.perf_counter()
     fresh, given = is_fresh(model, look.features, look.costs), copy.deepcopy(model.state_dict())
@@ -263,17 +281,19 @@ def _squared_error_first(job: _FitJob, train: SampleSource, checkpoint: Path | N
     found = _train(job, nn.MSELoss(), train, None, own, copy.deepcopy(model.state_dict()), None)
     if history.best is not None and (found.best is None or history.best.metric <= found.best.metric):
         model.load_state_dict(given)
-        found.best = history.best
+        found.best, found.start = history.best, "the model begins as it came, which beats training on the squared error"
+        return found
+    found.start = "; ".join(filter(None, (found.start, "the model was trained on the squared error first")))
     return found
 
 
 def _as_part_one(callback: Callback) -> Callback:
-    """The same for the epochs of the squared error that comes first."""
+    """The callback for epochs on the squared error, which come first."""
 
-    def told(now: Progress) -> bool | None:
+    def call(now: Progress) -> bool | None:
         return callback(replace(now, part="mse"))
 
-    return told
+    return call
 
 
 def _check_kinds(model: Any, loss: Any) -> None:
@@ -297,23 +317,22 @@ def _callbacks(progress: Callback | Sequence[Callback] | None) -> tuple[Callback
 
 
 def _note(samples: SampleSource, taken: int, config: FitConfig, order: Order, first: bool) -> str:
-    """What a user should know about the samples, who is told here by rank 0."""
-    log = logger.log if first else _quiet
+    """A sentence on what was decided about the samples; rank 0 logs it."""
+    level = logging.INFO
     if isinstance(samples, LoaderSamples):
         if config.batch_size == FitConfig.batch_size and order is shuffled:
             return ""
+        level = logging.WARNING
         note = "the DataLoader's own batches and order are used; config.batch_size and order do not apply to it"
-        log(logging.WARNING, note)
-        return note
-    if not taken and not isinstance(samples, StreamSamples):
+    elif isinstance(samples, StreamSamples):
+        note = samples.note
+    elif taken:
+        note = note_of(taken, len(samples))
+    else:
         return ""
-    note = samples.note if isinstance(samples, StreamSamples) else note_of(taken, len(samples))
-    log(logging.INFO, note)
+    if first:
+        logger.log(level, note)
     return note
-
-
-def _quiet(level: int, message: str) -> None:
-    """What the other ranks say."""
 
 
 def _not_here(predicted: Tensor, true: Tensor, keys: Keys | None) -> float:

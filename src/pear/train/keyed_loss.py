@@ -1,4 +1,4 @@
-"""One way to call every loss: predicted costs, true costs and the ids of the samples."""
+"""``accept_keys``: call every loss with predicted costs, true costs and the ids of the samples."""
 
 from __future__ import annotations
 

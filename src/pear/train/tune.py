@@ -1,4 +1,4 @@
-"""``tune``: a short race over losses and their settings, judged by validation regret alone."""
+"""``tune``: find the loss and its settings that decide best on validation samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pear.problem.model import plain_of, recourse_model
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.history import History
-from pear.train.race import Candidate, Race, Row, Settings, TuneProgress, multiple_of_auto
+from pear.train.race import Candidate, CandidateRow, Race, Settings, TuneProgress, multiple_of_auto
 from pear.train.samples.features import check_order, leaves, read_features, read_rows
 from pear.train.samples.in_memory import MemorySamples, SampleBatch
 from pear.train.validation import Metric, hold_out, note_of, own_rows, regret_on
@@ -31,24 +31,25 @@ FINALISTS = 2
 
 @dataclass(frozen=True)
 class TuneResult:
-    """The outcome of a race.
+    """The result of ``tune``.
 
     Attributes:
         best: the settings that validate best; ``tune(…, candidates=[best])`` takes them again.
-        loss: a fresh loss with them, settled on the training costs, ready for ``fit``.
-        model: trained with them; holds its best weights.
-        history: of its training.
-        interrupted: True where the user stopped the race; what is here is the best so far.
+        loss: an untrained loss with these settings, calibrated on the training costs, ready for ``fit``.
+        model: trained with these settings; has its best weights.
+        history: of the training of ``model``.
+        rows: one for each candidate.
+        interrupted: True where the user stopped ``tune``; the result is then the best so far.
     """
 
     best: Settings
     loss: nn.Module
     model: nn.Module
     history: History
-    rows: tuple[Row, ...]
+    rows: tuple[CandidateRow, ...]
     interrupted: bool = False
 
-    def table(self) -> list[Row]:
+    def table(self) -> list[CandidateRow]:
         """A row for every candidate, the best first: candidate, epochs, validation regret, seconds."""
         return sorted(self.rows, key=lambda row: math.inf if math.isnan(row.regret) else row.regret)
 
@@ -63,9 +64,10 @@ class TuneResult:
 
 
 def default_candidates(problem: Problem | Model) -> list[Settings]:
-    """A dozen at most: the squared error, SPO+, and PEAR with several smoothings, injections and guidances.
+    """At most twelve candidates: the squared error, SPO+, and PEAR with several smoothings, injections and guidances.
 
-    A problem that is curved by itself needs no smoothing, and SPO+ does not take it, nor predicted right-hand sides.
+    A problem with a quadratic term needs no smoothing. SPO+ takes no such problem, and no predicted
+    right-hand sides.
     """
     costs_alone, problem = recourse_model(problem) is None, plain_of(problem)
     spo = "spo+relaxed" if problem.is_integer else "spo+"  # which trains on the relaxation, as PEAR does
@@ -181,7 +183,7 @@ def _stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
 
 
 def _loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Module:
-    """The loss of a candidate, settled on the training costs."""
+    """The loss of a candidate, calibrated on the training costs."""
     options = {name: value for name, value in settings.items() if name != "method"}
     times = multiple_of_auto(options.get("smoothing"))
     if times is not None:
@@ -193,7 +195,7 @@ def _loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Mod
 
 
 def _linear(train: MemorySamples, seed: int) -> nn.Linear:
-    """With first weights that depend on the seed alone."""
+    """A linear model whose first weights depend on the seed alone."""
     features, costs = train.features, train.costs
     if not isinstance(features, Tensor) or features.dim() != 2:
         came = f"of shape {tuple(features.shape)}" if isinstance(features, Tensor) else "for several inputs"
@@ -206,7 +208,7 @@ def _linear(train: MemorySamples, seed: int) -> nn.Linear:
 def _split(
     problem: Problem | Model, X: Any, C: Any, validation: float | tuple[Any, Any] | None
 ) -> tuple[MemorySamples, MemorySamples]:
-    """Hold out the last rows, or take the samples that are given for it."""
+    """Training and validation samples: the last rows are held out, or the user gives validation samples."""
     samples, rows = _samples(problem, (X, C), "X and C"), own_rows(problem)
     if not isinstance(validation, (tuple, list)):
         return hold_out(samples, validation, problem)

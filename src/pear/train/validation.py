@@ -1,4 +1,4 @@
-"""Which samples a run is judged on, and by what: one place for ``fit`` and ``tune``."""
+"""The validation samples and the metric on them, for ``fit`` and ``tune``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pear.train.samples.loader import LoaderSamples
 from pear.train.samples.unusable import check_costs, masks
 
 SHARE = 0.2
-"""Of the samples, held out where nothing else is said."""
+"""The share of the samples that is held out by default."""
 
 Metric = Callable[[Tensor, Tensor], float]
 Score = Callable[[Tensor, Tensor, Keys | None], float]
@@ -34,13 +34,16 @@ Score = Callable[[Tensor, Tensor, Keys | None], float]
 def with_validation(
     train: SampleSource, validation: Any, model: nn.Module, problem: Any
 ) -> tuple[SampleSource, SampleSource, int]:
-    """The samples to train on, those to validate on, and how many of these were held out of the first.
+    """Find the validation samples.
 
     Args:
-        train: all there are.
-        validation: None, a share, or samples of their own.
+        train: the training samples.
+        validation: None, the share of ``train`` to hold out, or samples of their own.
         model: what is trained.
-        problem: what is decided, or None.
+        problem: that the loss decides, or None.
+
+    Returns:
+        The samples to train on, the samples to validate on, and how many of these were held out of ``train``.
     """
     if validation is not None and not isinstance(validation, (bool, int, float)):
         own = validation.read() if isinstance(validation, ParquetSamples) else validation
@@ -56,12 +59,12 @@ def with_validation(
 
 
 def hold_out(samples: MemorySamples, share: Any, problem: Any) -> tuple[MemorySamples, MemorySamples]:
-    """The first samples, and the last ones, which keep their row numbers.
+    """Split samples into the first ones, to train on, and the last ones, which keep their row numbers.
 
     Args:
-        samples: in the order they have.
+        samples: in their own order.
         share: of the last ones; None stands for 0.2.
-        problem: what is decided, or None; where samples have fields of their own, there is a row for each.
+        problem: that the loss decides, or None; a problem with fields per sample must have a row for each sample.
     """
     share, count, own = SHARE if share is None else share, len(samples), own_rows(problem)
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
@@ -76,12 +79,17 @@ def hold_out(samples: MemorySamples, share: Any, problem: Any) -> tuple[MemorySa
 
 
 def note_of(taken: int, left: int) -> str:
-    """What to tell a user of samples that were held out, and of those that are left to train on."""
+    """A sentence for the user on the samples that were held out.
+
+    Args:
+        taken: the number of samples held out.
+        left: the number of samples left to train on.
+    """
     return f"the last {taken} of {taken + left} samples were held out to validate on; pass validation= for others"
 
 
 def evaluate(model: nn.Module, samples: SampleSource, score: Score) -> float:
-    """The score of the model on these samples, in evaluation mode."""
+    """Compute the score of the model on these samples, in evaluation mode."""
     model.eval()
     with torch.no_grad():
         found = [(call(model, batch.features), batch.costs, batch.keys) for batch in samples.whole()]
@@ -92,7 +100,7 @@ def evaluate(model: nn.Module, samples: SampleSource, score: Score) -> float:
 
 
 def given_problem(loss: Any) -> Any:
-    """The problem that a loss was given, integers and cost map included; None where it has none."""
+    """The problem that a loss was made with, with its integers and cost map; None where it has no problem."""
     given, problem, cost_map = (getattr(loss, name, None) for name in ("given", "problem", "cost_map"))
     if given is not None or problem is None or cost_map is None:
         return problem if given is None else given
@@ -100,7 +108,7 @@ def given_problem(loss: Any) -> Any:
 
 
 def own_rows(problem: Any) -> int | None:
-    """How many samples the problem or its cost map has rows of their own for; None where all share them."""
+    """The number of samples that a problem or its cost map has rows for; None where all samples share one."""
     if not isinstance(problem, (Problem, Model)):
         return None
     plain, cost_map = plain_of(problem), problem.cost_map if isinstance(problem, Model) else None
@@ -108,10 +116,11 @@ def own_rows(problem: Any) -> int | None:
 
 
 def default_score(model: nn.Module, loss: Any, validation: SampleSource) -> tuple[SampleSource, Score]:
-    """What a run is judged by where no metric is given, and the samples that can be judged.
+    """The score that ``fit`` uses where the user gives no metric, and the validation samples that it applies to.
 
-    The normalised regret on the problem of the loss, or, where it has none, the loss itself. Where the loss masks,
-    samples in memory that are not finite, or have no best decision, are left out; otherwise they are refused.
+    The score is the normalised regret on the problem of the loss, or, for a loss without a problem, the loss itself.
+    Samples that are not finite, or have no best decision, are left out where the loss masks failed samples and the
+    samples are in memory; otherwise they are refused.
     """
     if masks(loss) and isinstance(validation, MemorySamples):
         validation = validation.usable(model, loss, "validation").finite()
@@ -134,12 +143,12 @@ def default_score(model: nn.Module, loss: Any, validation: SampleSource) -> tupl
 
 
 def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> Metric:
-    """The normalised regret on these samples, whose best decisions are found once.
+    """The metric "normalised regret" for these samples; their best decisions are computed once, here.
 
     Args:
-        problem: what is decided, as it is: in integers where it has them.
+        problem: what is decided, with its integers.
         costs: (N, n) true costs, or (N, k) values that its cost map takes.
-        keys: N ids, rows of a problem or cost map with fields per sample.
+        keys: N ids: the row numbers in a problem or cost map with fields per sample.
     """
     check_columns(problem, costs, "validation")
     model = recourse_model(problem)
@@ -157,7 +166,7 @@ def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None)
 
 
 def _rows(problem: Problem | Model, ids: list[Hashable] | None) -> tuple[Problem, Callable[[Tensor], Tensor]]:
-    """The plain problem of the samples with these ids, and the costs (N, n) of their values, in float64."""
+    """The problem of the samples with these ids, and a function from their values to costs (N, n) in float64."""
     plain, cost_map = unwrap(problem)
     if cost_map is None:
         return rows_of(plain, ids), Tensor.double
@@ -165,7 +174,7 @@ def _rows(problem: Problem | Model, ids: list[Hashable] | None) -> tuple[Problem
 
 
 def _with_decisions(problem: Problem | Model, validation: MemorySamples) -> MemorySamples:
-    """Without samples that have no best decision; ``solve`` warns of them."""
+    """Leave out samples that have no best decision; ``solve`` warns of them."""
     costs = validation.costs
     keys, model = None if validation.keys is None else as_keys(validation.keys, len(costs)), recourse_model(problem)
     if model is not None:
@@ -181,7 +190,7 @@ def _with_decisions(problem: Problem | Model, validation: MemorySamples) -> Memo
 
 
 def check_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
-    """Costs have a column for each value that is predicted."""
+    """Refuse costs that have not one column for each predicted value."""
     wanted = inputs_of(problem)
     if costs.dim() != 2 or costs.shape[1] != wanted:
         raise ProblemError(
@@ -191,7 +200,7 @@ def check_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
 
 
 def _regret_of(problem: Problem | Model, validation: SampleSource) -> Score:
-    """``regret_on`` these samples; those of a DataLoader that come in a new order are solved again."""
+    """The score ``regret_on`` these samples; where a DataLoader gives them in another order, they are solved again."""
     if isinstance(validation, MemorySamples):
         fixed = regret_on(problem, validation.costs, validation.keys)
         return lambda predicted, true, keys: fixed(predicted, true)
