@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import multiprocessing.connection
 import os
 import pickle
 import signal
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -37,8 +35,6 @@ from pear.solvers.threads import count
 
 MAX_STARTS = 5
 """The engine gives up after so many processes in a row that died before they began a task."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 def start(address: str | None, jobs: int | None, resources: Resources) -> Engine:
@@ -179,7 +175,7 @@ class Worker:
     def __init__(self) -> None:
         self.messages, own_end = multiprocessing.Pipe(duplex=False)
         self._context = _Context()
-        self.pool = ProcessPoolExecutor(1, self._context, _prepare, (own_end, os.getpid()))
+        self.pool = ProcessPoolExecutor(1, self._context, _prepare, (own_end,))
         self.ticket: int | None = None
 
     def submit(self, ticket: int, function: Task, arguments: tuple[Any, ...]) -> Future[Any]:
@@ -228,12 +224,12 @@ _messages: Connection | None = None
 """In a worker process: our end of the pipe to the driver."""
 
 
-def _prepare(messages: Connection, driver: int) -> None:
+def _prepare(messages: Connection) -> None:
     """Prepare a worker process: one thread, no Ctrl-C, and an end together with the driver's process."""
     global _messages
     _messages = messages
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides what Ctrl-C means
-    _end_with(driver)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     torch.set_num_threads(1)
 
 
@@ -265,19 +261,11 @@ def _is_portable(error: Exception) -> bool:
     return True
 
 
-def _end_with(driver: int) -> None:
-    """End this process as soon as the driver's has ended: by the system on Linux, elsewhere by a thread that waits."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != driver:  # it ended before we asked
-            os._exit(1)
+def _exit_with_parent() -> None:
+    """Wait until the driver's process has ended, and end this one."""
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_wait_and_exit, args=(parent.sentinel,), daemon=True).start()
-
-
-def _wait_and_exit(sentinel: int) -> None:
-    multiprocessing.connection.wait([sentinel])
+    assert parent is not None
+    multiprocessing.connection.wait([parent.sentinel])
     os._exit(1)
 
 

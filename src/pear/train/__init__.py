@@ -1,5 +1,7 @@
 """Training: one loop for every loss."""
 
+from __future__ import annotations
+
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.fit import fit
@@ -23,3 +25,9 @@ __all__ = [
     "shuffled",
     "tune",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Tuned":
+        raise AttributeError("pear.train.Tuned is now pear.train.TuneResult")
+    raise AttributeError(f"module 'pear.train' has no attribute {name!r}")

@@ -22,15 +22,7 @@ from pear.train.history import Callback, Check, History, Progress
 from pear.train.initialisation import STANDARDISED, is_fresh, make_optimizer
 from pear.train.keyed_loss import accept_keys
 from pear.train.order import Order, shuffled
-from pear.train.ranks import (
-    Ranks,
-    add_loss_counts,
-    check_same_order,
-    check_same_samples,
-    check_same_start,
-    copy_weights,
-    loss_counts,
-)
+from pear.train.ranks import Ranks, loss_counts
 from pear.train.samples import SampleSource, as_samples
 from pear.train.samples.features import Keys
 from pear.train.samples.in_memory import MemorySamples
@@ -136,11 +128,11 @@ def fit(
     """
     _check_kinds(model, loss)
     with Ranks.of(model, config.data_parallel) as ranks:
-        check_same_start(ranks, model, loss, config)
+        ranks.check_same_start(model, loss, config)
         problem, before = given_problem(loss), loss_counts(loss)
         samples = as_samples(train, "train", model, number=True)
         samples, held_out, taken = with_validation(samples, validation, model, problem)
-        check_same_samples(ranks, samples)
+        ranks.check_same_samples(samples)
         check_costs(samples.costs, "train", loss)
         if not isinstance(samples, MemorySamples) and samples.keys is None and own_rows(problem) is not None:
             what = "a DataLoader that shuffles" if isinstance(samples, LoaderSamples) else "ParquetSamples"
@@ -155,11 +147,11 @@ def fit(
             held_out, score = default_score(model, loss, held_out)
         else:
             score = _not_here
-        job = _FitJob(model, held_out, score, config, check_same_order(order, ranks), _callbacks(progress), ranks)
+        job = _FitJob(model, held_out, score, config, ranks.check_same_order(order), _callbacks(progress), ranks)
         note = _note(samples, taken, config, order, ranks.first)
         history = _mse_then_loss(job, loss, samples, optimizer, None if checkpoint is None else Path(checkpoint))
-        add_loss_counts(ranks, loss, before)
-        copy_weights(ranks, model)
+        ranks.add_loss_counts(loss, before)
+        ranks.copy_weights(model)
     history.held_out, history.note = taken, note
     return history
 

@@ -163,6 +163,54 @@ class Ranks:
         """The content that rank 0 has, on all ranks: values that ``archive.pack`` takes, tensors on the CPU."""
         return archive.unpack(self.once(place, lambda: archive.pack(place, 1, content())))
 
+    def check_same_start(self, model: nn.Module, loss: Any, config: FitConfig) -> None:
+        """Refuse ranks with another model, loss or config; then all get the weights of rank 0."""
+        if self.size > 1:
+            self.meet(f"a model {model_identity(model)}", None)
+            self.meet(f"a loss {loss_identity(loss)}", None)
+            self.meet(str(replace(config, seed=0)), None)  # the order is drawn from the generator of rank 0
+            self.copy_weights(model)
+
+    def check_same_samples(self, samples: SampleSource) -> None:
+        """Refuse ranks with other samples; those of a DataLoader are compared later, batch by batch."""
+        if self.size == 1:
+            return
+        if isinstance(samples, LoaderSamples):
+            if isinstance(samples.loader.sampler, DistributedSampler):
+                raise ProblemError(
+                    "the DataLoader has a DistributedSampler, and fit splits every batch over the ranks itself; give "
+                    "all ranks the same loader, with sampler= left out, and where it shuffles a generator of the same "
+                    "seed"
+                )
+            self.meet(f"{len(samples)} samples of a DataLoader", None)
+            return
+        digest = fingerprint(*leaves(samples.look().features), samples.costs)
+        self.meet(f"{len(samples)} samples, of which the fingerprint is {digest}", None)
+
+    def check_same_order(self, order: Order) -> Order:
+        """The same order, which raises where another rank has drawn another one."""
+        if self.size == 1:
+            return order
+
+        def compared(count: int, generator: torch.Generator) -> Tensor:
+            rows = order(count, generator)
+            self.meet(f"samples in the order {fingerprint(rows)}", None)
+            return rows
+
+        return compared
+
+    def copy_weights(self, model: nn.Module) -> None:
+        """Give all ranks the weights and buffers of rank 0, among them the statistics of a batch norm."""
+        if self.size > 1:
+            load_weights(model, self.copied("the weights", lambda: {"weights": dict(model.state_dict())})["weights"])
+
+    def add_loss_counts(self, loss: Any, before: tuple[int, int]) -> None:
+        """Let the loss of this rank count what the other ranks have done since its counts were ``before``."""
+        own = [now - then for now, then in zip(loss_counts(loss), before, strict=True)]
+        samples, reused = map(sum, zip(*self.meet("the counters of the loss", own), strict=True))
+        if isinstance(loss, PEARLoss):
+            loss.count(samples - own[0], reused - own[1])
+
     def part(self, batch: SampleBatch) -> SampleBatch:
         """This rank's samples of a batch: consecutive rows, as many on each rank as can be; the last may have none."""
         if self.size == 1:
@@ -231,61 +279,9 @@ class Ranks:
         self._interrupted = True
 
 
-def check_same_start(ranks: Ranks, model: nn.Module, loss: Any, config: FitConfig) -> None:
-    """Refuse ranks with another model, loss or config; then all get the weights of rank 0."""
-    if ranks.size > 1:
-        ranks.meet(f"a model {model_identity(model)}", None)
-        ranks.meet(f"a loss {loss_identity(loss)}", None)
-        ranks.meet(str(replace(config, seed=0)), None)  # the order is drawn from the generator of rank 0
-        copy_weights(ranks, model)
-
-
-def check_same_samples(ranks: Ranks, samples: SampleSource) -> None:
-    """Refuse ranks with other samples; those of a DataLoader are compared later, batch by batch."""
-    if ranks.size == 1:
-        return
-    if isinstance(samples, LoaderSamples):
-        if isinstance(samples.loader.sampler, DistributedSampler):
-            raise ProblemError(
-                "the DataLoader has a DistributedSampler, and fit splits every batch over the ranks itself; give all "
-                "ranks the same loader, with sampler= left out, and where it shuffles a generator of the same seed"
-            )
-        ranks.meet(f"{len(samples)} samples of a DataLoader", None)
-        return
-    digest = fingerprint(*leaves(samples.look().features), samples.costs)
-    ranks.meet(f"{len(samples)} samples, of which the fingerprint is {digest}", None)
-
-
-def copy_weights(ranks: Ranks, model: nn.Module) -> None:
-    """Give all ranks the weights and buffers of rank 0, among them the statistics of a batch norm."""
-    if ranks.size > 1:
-        load_weights(model, ranks.copied("the weights", lambda: {"weights": dict(model.state_dict())})["weights"])
-
-
-def check_same_order(order: Order, ranks: Ranks) -> Order:
-    """The same order, which raises where another rank has drawn another one."""
-    if ranks.size == 1:
-        return order
-
-    def compared(count: int, generator: torch.Generator) -> Tensor:
-        rows = order(count, generator)
-        ranks.meet(f"samples in the order {fingerprint(rows)}", None)
-        return rows
-
-    return compared
-
-
 def loss_counts(loss: Any) -> tuple[int, int]:
     """How many samples the loss has seen, and how many kept their working set; zeros where it does not count."""
     return (loss.samples, loss.reused) if isinstance(loss, PEARLoss) else (0, 0)
-
-
-def add_loss_counts(ranks: Ranks, loss: Any, before: tuple[int, int]) -> None:
-    """Let the loss of this rank count what the other ranks have done since its counts were ``before``."""
-    own = [now - then for now, then in zip(loss_counts(loss), before, strict=True)]
-    samples, reused = map(sum, zip(*ranks.meet("the counters of the loss", own), strict=True))
-    if isinstance(loss, PEARLoss):
-        loss.count(samples - own[0], reused - own[1])
 
 
 def fingerprint(*tensors: Tensor) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from pear.engines import Resources, check_name, start
@@ -19,6 +18,7 @@ from pear.problem import Model, Problem
 from pear.problem.model import plain_of, recourse_model
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
+from pear.train.estimator.networks import make_network
 from pear.train.history import History
 from pear.train.race import Candidate, CandidateRow, Race, Settings, TuneProgress, multiple_of_auto
 from pear.train.samples.features import check_order, leaves, read_features, read_rows
@@ -194,15 +194,13 @@ def _loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Mod
     return loss
 
 
-def _linear(train: MemorySamples, seed: int) -> nn.Linear:
+def _linear(train: MemorySamples, seed: int) -> nn.Module:
     """A linear model whose first weights depend on the seed alone."""
     features, costs = train.features, train.costs
     if not isinstance(features, Tensor) or features.dim() != 2:
         came = f"of shape {tuple(features.shape)}" if isinstance(features, Tensor) else "for several inputs"
         raise ProblemError(f"features {came} need a model of their own; pass model=…")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return nn.Linear(features.shape[1], costs.shape[1]).to(costs.device)
+    return make_network("linear", features.shape[1], costs.shape[1], (), seed).to(costs.device)
 
 
 def _split(
