@@ -51,7 +51,8 @@ class FlatRegret:
             seen: the number of all samples of the epoch.
             ranks: whose counts are added; rank 0 warns.
         """
-        count, self.count = sum(ranks.meet(f"the end of epoch {epoch}", float(self.count) + compiled)), 0.0
+        counts, self.count = ranks.meet(f"the end of epoch {epoch}", float(self.count) + compiled), 0.0
+        count = sum(one for (one,) in counts)
         loss = self.loss
         if loss is None or not self.watching:
             return

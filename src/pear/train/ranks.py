@@ -1,19 +1,19 @@
 """Data-parallel training: what the ranks of ``torch.distributed`` exchange. A process that trains alone sends nothing.
 
-Every exchange begins with ``Ranks.meet``, in which each rank sends a short report. A rank that fails sends its error as
-its report to the next meeting and leaves, so that no rank waits for one that has left.
+Every exchange begins with ``Ranks.meet``, in which each rank sends a few numbers: whether it has failed, whether the
+user has interrupted it, and a checksum of its place in the training. A rank that fails takes part in the next meeting
+and then leaves, so that no rank waits for one that has left.
 """
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -35,20 +35,7 @@ from pear.train.samples.loader import LoaderSamples
 T = TypeVar("T")
 
 
-class _Report(NamedTuple):
-    """What a rank sends to a meeting.
-
-    Attributes:
-        place: where in the training the rank is, in words.
-        value: what it contributes.
-        interrupted: whether the user has pressed Ctrl-C there.
-        error: what ended the training there; "" where nothing did.
-    """
-
-    place: str
-    value: Any = None
-    interrupted: bool = False
-    error: str = ""
+_NUMBERS = 2  # that a rank can contribute to a meeting
 
 
 @dataclass
@@ -58,12 +45,12 @@ class Ranks:
     Attributes:
         rank: the number of this process.
         size: the number of processes.
-        device: of the gradients that are exchanged; None for a process alone, which exchanges nothing.
+        device: of the small tensors that are exchanged; None for a process alone, which exchanges nothing.
 
     Example:
         >>> with Ranks() as alone:
         ...     alone.first, alone.meet("the example", 2.0)
-        (True, [2.0])
+        (True, [[2.0]])
     """
 
     rank: int = 0
@@ -87,12 +74,13 @@ class Ranks:
                 "fit averages the gradients of all ranks itself; pass the model without DistributedDataParallel around "
                 "it (model.module)"
             )
-        backends, device = dist.get_backend_config(), next(model.parameters(), torch.zeros(())).device
-        if f"{device.type}:" not in backends:
+        backends, own = dist.get_backend_config(), next(model.parameters(), torch.zeros(())).device
+        if f"{own.type}:" not in backends:
             raise ProblemError(
-                f"the process group talks between devices by {backends}, and the model is on {device}; move the model, "
-                "or call init_process_group('gloo') for CPUs, 'nccl' for GPUs"
+                f"the process group talks between devices by {backends}, and the model is on {own}; move the model, or "
+                "call init_process_group('gloo') for CPUs, 'nccl' for GPUs"
             )
+        device = torch.device("cpu") if "cpu:" in backends else own
         return cls(dist.get_rank(), dist.get_world_size(), device)
 
     @property
@@ -116,47 +104,57 @@ class Ranks:
         if self.device is None or self._ended:
             return
         if error is None:
-            self.meet("the end", None)
+            self.meet("the end")
             return
         error.add_note(f"on rank {self.rank} of {self.size}")
-        self._exchange(_Report("", error=f"{type(error).__name__}: {error}"))
+        self._gather([1.0, 0.0, 0.0])
+        self._gather_texts(f"{type(error).__name__}: {error}")
 
-    def meet(self, place: str, value: T) -> list[T]:
+    def meet(self, place: str, *numbers: float) -> list[list[float]]:
         """Wait for all ranks, which must be at the same place.
 
         Args:
             place: in words; it must be the same on all ranks.
-            value: what this rank contributes; small, of types that pickle takes.
+            *numbers: what this rank contributes, at most ``_NUMBERS``.
 
         Returns:
-            The values of all ranks, in their order.
+            The numbers of each rank.
 
         Raises:
             TrainingError: a rank has failed, is at another place, or has ended.
             KeyboardInterrupt: the user has pressed Ctrl-C on one of them.
         """
         if self.device is None:
-            return [value]
-        reports = self._exchange(_Report(place, value, self._interrupted))
-        failed = [f"rank {k} of {self.size} failed: {one.error}" for k, one in enumerate(reports) if one.error]
-        if failed:
-            self._ended = True
-            raise TrainingError(f"{'; '.join(failed)}. All ranks stop")
-        if any(one.place != place for one in reports):
-            self._ended = True
-            places = "; ".join(f"rank {k} is at {one.place}" for k, one in enumerate(reports))
-            raise TrainingError(
-                f"the ranks are not at the same place: {places}. Give every rank the same samples, loss, model and "
-                "config, and a DataLoader that shuffles a generator with the same seed"
-            )
-        if any(one.interrupted for one in reports):
+            return [list(numbers)]
+        rows = self._gather([0.0, float(self._interrupted), float(zlib.crc32(place.encode())), *numbers])
+        failed = [bool(row[0]) for row in rows]
+        if any(failed) or len({row[2] for row in rows}) > 1:
+            self._stop(place, failed)
+        if any(row[1] for row in rows):
             self._interrupted = False
             raise KeyboardInterrupt
-        return [one.value for one in reports]
+        return [row[3 : 3 + len(numbers)] for row in rows]
+
+    def _stop(self, place: str, failed: list[bool]) -> None:
+        """Raise the errors of the ranks that have failed, or say at which places the ranks are."""
+        texts = self._gather_texts(place)
+        self._ended = True
+        if any(failed):
+            said = [f"rank {k} of {self.size} failed: {texts[k]}" for k in range(self.size) if failed[k]]
+            raise TrainingError(f"{'; '.join(said)}. All ranks stop")
+        places = "; ".join(f"rank {k} is at {text}" for k, text in enumerate(texts))
+        raise TrainingError(
+            f"the ranks are not at the same place: {places}. Give every rank the same samples, loss, model and config, "
+            "and a DataLoader that shuffles a generator with the same seed"
+        )
 
     def once(self, place: str, find: Callable[[], T]) -> T:
         """The value that rank 0 finds, on all ranks; only rank 0 calls ``find``."""
-        found: T = self.meet(place, find() if self.first else None)[0]  # type: ignore[assignment]
+        if self.device is None:
+            return find()
+        value = find() if self.first else None
+        self.meet(place)
+        found: T = self._broadcast(value, 0)
         return found
 
     def copied(self, place: str, content: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -166,9 +164,9 @@ class Ranks:
     def check_same_start(self, model: nn.Module, loss: Any, config: FitConfig) -> None:
         """Refuse ranks with another model, loss or config; then all get the weights of rank 0."""
         if self.size > 1:
-            self.meet(f"a model {model_identity(model)}", None)
-            self.meet(f"a loss {loss_identity(loss)}", None)
-            self.meet(str(replace(config, seed=0)), None)  # the order is drawn from the generator of rank 0
+            self.meet(f"a model {model_identity(model)}")
+            self.meet(f"a loss {loss_identity(loss)}")
+            self.meet(str(replace(config, seed=0)))  # the order is drawn from the generator of rank 0
             self.copy_weights(model)
 
     def check_same_samples(self, samples: SampleSource) -> None:
@@ -182,10 +180,10 @@ class Ranks:
                     "all ranks the same loader, with sampler= left out, and where it shuffles a generator of the same "
                     "seed"
                 )
-            self.meet(f"{len(samples)} samples of a DataLoader", None)
+            self.meet(f"{len(samples)} samples of a DataLoader")
             return
         digest = fingerprint(*leaves(samples.look().features), samples.costs)
-        self.meet(f"{len(samples)} samples, of which the fingerprint is {digest}", None)
+        self.meet(f"{len(samples)} samples, of which the fingerprint is {digest}")
 
     def check_same_order(self, order: Order) -> Order:
         """The same order, which raises where another rank has drawn another one."""
@@ -194,7 +192,7 @@ class Ranks:
 
         def compared(count: int, generator: torch.Generator) -> Tensor:
             rows = order(count, generator)
-            self.meet(f"samples in the order {fingerprint(rows)}", None)
+            self.meet(f"samples in the order {fingerprint(rows)}")
             return rows
 
         return compared
@@ -207,9 +205,9 @@ class Ranks:
     def add_loss_counts(self, loss: Any, before: tuple[int, int]) -> None:
         """Let the loss of this rank count what the other ranks have done since its counts were ``before``."""
         own = [now - then for now, then in zip(loss_counts(loss), before, strict=True)]
-        samples, reused = map(sum, zip(*self.meet("the counters of the loss", own), strict=True))
+        samples, reused = map(sum, zip(*self.meet("the counters of the loss", *own), strict=True))
         if isinstance(loss, PEARLoss):
-            loss.count(samples - own[0], reused - own[1])
+            loss.count(int(samples) - own[0], int(reused) - own[1])
 
     def part(self, batch: SampleBatch) -> SampleBatch:
         """This rank's samples of a batch: consecutive rows, as many on each rank as can be; the last may have none."""
@@ -235,33 +233,45 @@ class Ranks:
                     f"a gradient is {parameter.grad.layout}, and several ranks add dense ones; make its layer with "
                     "sparse=False"
                 )
-        there = [parameter.grad is not None for parameter in parameters]
-        parts = self.meet(place, (weight, float(value), there))
-        total = max(sum(count for count, _, _ in parts), 1.0)
-        share = 1.0 if summed else weight / total
-        anywhere = map(any, zip(*(marks for _, _, marks in parts), strict=True))
-        trained = [parameter for parameter, has_gradient in zip(parameters, anywhere, strict=True) if has_gradient]
-        for kind in dict.fromkeys((one.dtype, one.device) for one in trained):
-            self._add_gradients([one for one in trained if (one.dtype, one.device) == kind], share)
+        parts = self.meet(place, weight, float(value))
+        total = max(sum(count for count, _ in parts), 1.0)
+        for kind in dict.fromkeys((one.dtype, one.device) for one in parameters):
+            some = [one for one in parameters if (one.dtype, one.device) == kind]
+            self._add_gradients(some, 1.0 if summed else weight / total)
         if summed:
-            return value.new_tensor(sum(own for _, own, _ in parts))
-        return value.new_tensor(sum(count * own for count, own, _ in parts if count) / total)
+            return value.new_tensor(sum(own for _, own in parts))
+        return value.new_tensor(sum(count * own for count, own in parts if count) / total)
 
     def _add_gradients(self, parameters: list[nn.Parameter], share: float) -> None:
-        """Replace each gradient by the sum of this share of it over all ranks, in one message."""
-        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        flat = nn.utils.parameters_to_vector(own).detach() * share
-        self._talk(lambda: dist.all_reduce(flat))
-        for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
-            parameter.grad = part.view_as(parameter)
+        """Replace each gradient by the sum of this share of it over all ranks, in one message.
 
-    def _exchange(self, own: _Report) -> list[_Report]:
-        """The reports of all ranks."""
-        reports: list[Any] = [None] * self.size
-        cuda = self.device is not None and self.device.type == "cuda"
-        with torch.cuda.device(self.device) if cuda else contextlib.nullcontext():
-            self._talk(lambda: dist.all_gather_object(reports, own))
-        return reports
+        A parameter that has a gradient on no rank keeps None.
+        """
+        there = parameters[0].new_tensor([parameter.grad is not None for parameter in parameters])
+        own = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
+        flat = torch.cat([there, nn.utils.parameters_to_vector(own).detach() * share])
+        self._talk(lambda: dist.all_reduce(flat))
+        counts, *sums = flat.split([len(parameters), *(one.numel() for one in parameters)])
+        for parameter, part, count in zip(parameters, sums, counts.tolist(), strict=True):
+            parameter.grad = part.view_as(parameter) if count else None
+
+    def _gather(self, own: list[float]) -> list[list[float]]:
+        """The numbers of each rank, filled up with zeros: all meetings send messages of one size."""
+        mine = torch.tensor(own + [0.0] * (3 + _NUMBERS - len(own)), dtype=torch.float64).to(self.device)
+        rows = [torch.empty_like(mine) for _ in range(self.size)]
+        self._talk(lambda: dist.all_gather(rows, mine))
+        found: list[list[float]] = torch.stack(rows).tolist()
+        return found
+
+    def _gather_texts(self, own: str) -> list[str]:
+        """The texts of all ranks."""
+        return [self._broadcast(own, rank) for rank in range(self.size)]
+
+    def _broadcast(self, value: Any, rank: int) -> Any:
+        """The value of one rank, on all ranks."""
+        box = [value]
+        self._talk(lambda: dist.broadcast_object_list(box, rank, device=self.device))
+        return box[0]
 
     def _talk(self, call: Callable[[], Any]) -> None:
         try:

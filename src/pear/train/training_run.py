@@ -126,7 +126,7 @@ class TrainingRun:
     def over_time_cap(self) -> bool:
         """Whether the time is up, by the clock of rank 0."""
         cap = self.config.time_cap
-        return cap is not None and self.ranks.once("the time cap", lambda: self.seconds() >= cap)
+        return cap is not None and bool(self.ranks.meet("the time cap", float(self.seconds() >= cap))[0][0])
 
     def epochs(self, order: Order, generator: torch.Generator, callbacks: Sequence[Callback]) -> Reason:
         """Train and check until there is a reason to stop."""
