@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from pear.tasks.paths import Graph
-from pear.train.checkpoint import packed_weights, read_weights
+from pear.train.checkpoint import pack_weights, read_weights
 from pear_lab.experiments import (
     EXPERIMENTS,
     FILE_NAME,
@@ -534,7 +534,7 @@ def test_weights_that_are_a_pickle_or_of_another_model_are_a_reason(database: Da
     path = database.path.parent / done.weights
     torch.save(nn.Linear(2, 2).state_dict(), path)
     assert "holds a pickle" in execute(path_run(variant="accuracy"), database).reason
-    path.write_bytes(packed_weights(nn.Linear(2, 2)))
+    path.write_bytes(pack_weights(nn.Linear(2, 2)))
     reason = execute(path_run(variant="accuracy"), database).reason
     assert "do not belong to this model" in reason
     assert "train again into another folder (--out)" in reason
@@ -656,7 +656,7 @@ def test_a_worker_is_out_of_reach_of_ctrl_c_while_it_starts() -> None:
     # A fresh process: the first worker of a pool is the one that was not.
     code = (
         "import signal\n"
-        "from pear.engines.worker import without_interrupts\n"
+        "from pear.engines.local import without_interrupts\n"
         "with without_interrupts():\n"
         "    from multiprocessing import resource_tracker\n"
         "    resource_tracker.ensure_running()  # as starting a process does\n"

@@ -17,7 +17,7 @@ from typing import Any
 import pear
 from pear.errors import PearError
 from pear.train import Progress
-from pear.train.checkpoint import packed_weights, read_weights
+from pear.train.checkpoint import pack_weights, read_weights
 from pear_lab.experiments.commit import commit
 from pear_lab.experiments.database import Database
 from pear_lab.experiments.errors import RunError
@@ -135,7 +135,7 @@ def _train(run: Run, progress: Callable[[Progress], None] | None) -> Outcome:
         history=[[check.epoch, check.seconds, check.loss, check.metric] for check in history.checks],
         weights=f"{WEIGHTS}/{run.key}.weights",
     )
-    return Outcome(record, packed_weights(trained.model))
+    return Outcome(record, pack_weights(trained.model))
 
 
 def _measure(run: Run, trained: Outcome | None) -> Outcome:

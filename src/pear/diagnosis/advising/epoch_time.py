@@ -19,7 +19,7 @@ from pear.errors import FailedSamplesWarning, PearError
 from pear.losses import PEARLoss
 from pear.problem import Model, Problem
 from pear.train import FitConfig, fit
-from pear.train.estimator.forecaster import make_network
+from pear.train.estimator.networks import make_network
 from pear.train.history import Progress
 
 _MOST = 512  # samples

@@ -21,7 +21,7 @@ from pear.problem.matrix import to_csr
 from pear.problem.model import inputs_of, plain_of, recourse_model
 from pear.problem.problem import FIELDS
 from pear.problem.tables import check_order_of_values, column_names
-from pear.train.samples.arrays import read_rows
+from pear.train.samples.features import read_rows
 from pear.train.validation import own_rows
 
 Array = NDArray[np.float64]
