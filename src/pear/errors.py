@@ -67,7 +67,7 @@ class FailedSamplesWarning(UserWarning):
 
 
 def listed(what: str, positions: Sequence[int]) -> str:
-    """The first five positions, and how many more there are: what many samples have in common is said once.
+    """List the first five positions, and say how many more there are.
 
     Example:
         >>> listed("sample", [3]), listed("row", range(8))

@@ -119,7 +119,7 @@ def test_solvers_lists_every_row_of_the_registry(run: Run, columns: int) -> None
 
 def test_solvers_says_what_is_not_installed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     absent = Backend("absent", "pear.solvers.absent", ("no_such_package",), "absent", note="is not here")
-    monkeypatch.setattr("pear.cli.solvers.BACKENDS", (absent,))
+    monkeypatch.setattr("pear.solvers.registry.BACKENDS", (absent,))
     (line,) = (line for line in run("solvers").output.splitlines() if "is not here" in line)
     assert line.split() == ["absent", "lp,", "qp", "no", "no", "'pear-dfl[absent]'", "is", "not", "here"]
 
@@ -238,7 +238,7 @@ def test_a_bad_out_fails_before_the_work_starts(
     def work(*args: Any, **kwargs: Any) -> None:
         pytest.fail("the work was started")
 
-    monkeypatch.setattr("pear.cli.demo.fit", work)
+    monkeypatch.setattr("pear.fit", work)
     monkeypatch.setattr(exactness, "run", work)
     (tmp_path / "file").write_text("kept")
     result = run(*command, "--out", tmp_path / "file" / "below")

@@ -15,8 +15,7 @@ import pear
 from pear.cli.app import app
 from pear.diagnosis import Advice
 from pear.diagnosis import advice as module
-from pear.diagnosis.advising import decided, epoch, redundancy
-from pear.diagnosis.advising.finding import Part
+from pear.diagnosis.advising import epoch_time, redundancy, sampled_decisions
 from pear.diagnosis.advising.subject import read_subject
 
 pandas = pytest.importorskip("pandas")
@@ -33,7 +32,7 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Epochs are timed only where a test is about them, and nothing takes long."""
     monkeypatch.setattr(module, "_SECONDS", dict.fromkeys(module._SECONDS, 0.5))
     if "timed" not in request.fixturenames:
-        monkeypatch.setattr(module, "epoch_time", lambda *_: Part())
+        monkeypatch.setattr(module, "time_epochs", lambda *_: None)
 
 
 @pytest.fixture
@@ -147,7 +146,7 @@ def test_inequalities_that_say_nothing() -> None:
 
 def test_rank_is_skipped_where_it_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redundancy, "_MOST_WORK", 10)
-    monkeypatch.setattr(decided, "_MOST_WORK", 0)
+    monkeypatch.setattr(sampled_decisions, "_MOST_WORK", 0)
     advice = pear.advise(pear.Problem(A=np.eye(3), b=np.ones(3)), costs(2, 3))
     assert advice.numbers["skipped_rank"]
     assert one(advice, "degeneracy", "not counted")
@@ -248,7 +247,7 @@ def test_limits_per_sample_may_be_predicted_with_a_recourse() -> None:
 @pytest.mark.usefixtures("timed")
 def test_a_model_that_predicts_a_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     """The newsvendor: one product is bought, and what is missing or left over is paid for."""
-    monkeypatch.setattr(epoch, "_EPOCHS", 2)
+    monkeypatch.setattr(epoch_time, "_EPOCHS", 2)
     plain = pear.Problem(A=[[1.0]], b=[0.0], lb=0.0)
     model = pear.Model.predicting(plain, cost=False, b=True, known=[1.0], recourse=pear.Penalty(b=(4.0, 3.0)))
     demand = np.random.default_rng(0).uniform(5.0, 15.0, size=(60, 1))
@@ -319,7 +318,7 @@ ANY = {
 @pytest.mark.usefixtures("timed")
 @pytest.mark.parametrize("name", ANY)
 def test_whatever_a_problem_may_be(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epoch, "_EPOCHS", 2)
+    monkeypatch.setattr(epoch_time, "_EPOCHS", 2)
     problem = ANY[name]()
     for given in (None, costs(4, problem.n)):
         advice = pear.advise(problem, given)
@@ -377,23 +376,23 @@ now = time.perf_counter
 def test_time_is_said_with_its_number_of_samples_and_what_cannot_be_timed_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(epoch, "_EPOCHS", 2)
+    monkeypatch.setattr(epoch_time, "_EPOCHS", 2)
     problem = pear.Problem(**SIMPLEX)
     advice = pear.advise(problem, costs(20, 3))
     assert len(advice.about("time")) == 2
     assert "over 20 samples" in one(advice, "time", "a linear model")
     assert advice.numbers["first_epoch_seconds_mlp"] > 0
-    monkeypatch.setattr(epoch, "_one_call", lambda *_: 1e6)
+    monkeypatch.setattr(epoch_time, "_time_call", lambda *_: 1e6)
     assert one(pear.advise(problem, costs(20, 3)), "time", "not timed")
 
 
 def test_samples_are_spread_evenly() -> None:
     s = read_subject(pear.Problem(**SIMPLEX), costs(1000, 3))
-    found = decided.decide(s, 5.0)
+    found = sampled_decisions.decide_samples(s, 5.0)
     assert found is not None
     assert (int(found.rows[0]), int(found.rows[-1])) == (0, 999)
     assert len(found.rows) == 256
-    hurried = decided.decide(s, 0.0)
+    hurried = sampled_decisions.decide_samples(s, 0.0)
     assert hurried is not None
     assert len(hurried.rows) == 1
 

@@ -11,8 +11,8 @@ import torch
 from scipy import sparse
 
 import pear
-from pear.diagnosis import Diagnosis, path
-from pear.diagnosis.reasons import percent
+from pear.diagnosis import Diagnosis, decision_path
+from pear.diagnosis.wording import percent
 from pear.errors import ProblemError
 
 N = 6
@@ -388,7 +388,7 @@ def test_training_on_regret_lowers_the_tangent_share(seed):
 
 
 def test_a_path_that_is_not_followed_to_the_end_is_marked(monkeypatch):
-    monkeypatch.setattr(path, "MAX_PIECES", 3)
+    monkeypatch.setattr(decision_path, "MAX_PIECES", 3)
     problem = PROBLEMS["QP on a simplex"]
     one = pear.diagnose(problem, *pair(problem))
     whole = pear.regret(problem, *pair(problem)).numpy()

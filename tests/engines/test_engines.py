@@ -16,11 +16,20 @@ import pytest
 import torch
 
 import pear
-from pear.engines import Begun, Ended, Engine, EngineError, Lost, Told, Update, check_name, start
+from pear.engines import (
+    Engine,
+    EngineError,
+    TaskLoss,
+    TaskMessage,
+    TaskResult,
+    TaskStart,
+    TaskUpdate,
+    check_name,
+    start,
+)
 from pear.engines import ray as ray_engine
 from pear.engines.watch import ends_within
-from pear.engines.worker import Raised, Returned, Said, _outcome
-from pear.train import FitConfig, Tuned
+from pear.train import FitConfig, TuneResult
 from pear_lab.experiments import Event, RunSpec, open_folder, run_all
 from pear_lab.stress.kill import _below, _is_worker, _title, outcome
 
@@ -34,11 +43,11 @@ def results(engine: Engine, *tasks: tuple[Any, ...]) -> list[Any]:
     """What tasks return, in their order; a task that is lost, how."""
     tickets, found = [engine.submit(*task) for task in tasks], {}
 
-    def hear(update: Update) -> None:
-        if isinstance(update, Ended):
+    def hear(update: TaskUpdate) -> None:
+        if isinstance(update, TaskResult):
             found[update.ticket] = update.value
-        elif isinstance(update, Lost):
-            found[update.ticket] = update.how
+        elif isinstance(update, TaskLoss):
+            found[update.ticket] = update.reason
 
     while len(found) < len(tickets):
         engine.wait(hear)
@@ -75,24 +84,41 @@ class AwkwardError(Exception):
         super().__init__(first + second)
 
 
+def half(send: Any, number: int) -> float:
+    send("half way")
+    return number / 2
+
+
+def awkward(send: Any) -> None:
+    raise AwkwardError("what ", "happened")
+
+
 def test_what_a_worker_process_sends_back() -> None:
-    ours, theirs = multiprocessing.Pipe()
+    updates = list[TaskUpdate]()
+    with start("local", 2) as engine:
+        ticket = engine.submit(half, 4)
+        while ticket in engine.tasks:
+            engine.wait(updates.append)
+        assert updates == [TaskStart(ticket), TaskMessage(ticket, "half way"), TaskResult(ticket, 2.0)]
+        with pytest.raises(TypeError):
+            results(engine, (half, "four"))
+    with start("local", 2) as engine, pytest.raises(EngineError, match=r"^AwkwardError: what happened$"):
+        results(engine, (awkward,))
+    assert not multiprocessing.active_children()
 
-    def half(tell: Any, number: int) -> float:
-        tell("half way")
-        return number / 2
 
-    def awkward(tell: Any) -> None:
-        raise AwkwardError("what ", "happened")
+def dies_in(send: Any, folder: str, times: int) -> str:
+    return str(dies(times)(send, folder))
 
-    assert _outcome(theirs, half, (4,)) == Returned(2.0)
-    assert ours.recv() == Said("half way")
-    known, unknown = _outcome(theirs, half, ("four",)), _outcome(theirs, awkward, ())
-    assert isinstance(known, Raised)
-    assert isinstance(known.error, TypeError)
-    assert isinstance(unknown, Raised)
-    assert isinstance(unknown.error, EngineError)
-    assert str(unknown.error) == "AwkwardError: what happened"
+
+def test_a_task_whose_local_process_dies_is_done_again_and_given_up_after_two(tmp_path: Path) -> None:
+    for name in ("once", "always"):
+        (tmp_path / name).mkdir()
+    with start("local", 2) as engine:
+        once, always = results(engine, (dies_in, str(tmp_path / "once"), 1), (dies_in, str(tmp_path / "always"), 99))
+        assert once == "done after 1"
+        assert always == "its process died 2 times, the last time with signal 9 (SIGKILL)"
+        assert not engine.tasks
 
 
 def test_a_call_that_does_not_end_ends_its_process_with_words() -> None:
@@ -195,7 +221,7 @@ def test_rows_are_those_of_local_processes_to_the_digit(engine: Engine, tmp_path
     assert engine.free == 2
 
 
-def summary(tuned: Tuned) -> Any:
+def summary(tuned: TuneResult) -> Any:
     rows = [(row.candidate, row.epochs, row.regret, row.note) for row in tuned.table()]
     checks = [(check.epoch, check.loss, check.metric) for check in tuned.history.checks]
     return tuned.best, rows, checks, [weights.tolist() for weights in tuned.model.parameters()]
@@ -236,13 +262,13 @@ def test_a_task_says_how_it_goes_has_one_core_and_its_errors_come_back(
         raise pear.SolveError("no solution", [3], [2])
 
     monkeypatch.setenv("PEAR_DATA", "/somewhere")
-    heard, until = list[Update](), time.monotonic() + 20
+    heard, until = list[TaskUpdate](), time.monotonic() + 20
     while len(heard) < 3 and time.monotonic() < until:  # nothing but the end is heard before the mailbox is there
         heard.clear()
         ticket = engine.submit(task, 7)
         while ticket in engine.tasks:
             engine.wait(heard.append)
-    assert heard == [Begun(ticket), Told(ticket, "half way"), Ended(ticket, (7, 1, "/somewhere"))]
+    assert heard == [TaskStart(ticket), TaskMessage(ticket, "half way"), TaskResult(ticket, (7, 1, "/somewhere"))]
     with pytest.raises(pear.SolveError, match="no solution") as raised:
         results(engine, (wrong,))
     assert (raised.value.samples, raised.value.statuses) == ([3], [2])
@@ -282,7 +308,7 @@ def test_workers_of_ray_are_its_processes_that_do_a_task(engine: Engine, tmp_pat
             time.sleep(0.05)
         return os.getpid()
 
-    file, found = tmp_path / "busy", list[Update]()
+    file, found = tmp_path / "busy", list[TaskUpdate]()
     ticket = engine.submit(task, str(file))
     while not (file.exists() and file.read_text("utf-8")):
         engine.wait(found.append)
@@ -290,7 +316,7 @@ def test_workers_of_ray_are_its_processes_that_do_a_task(engine: Engine, tmp_pat
     file.unlink()
     while ticket in engine.tasks:
         engine.wait(found.append)
-    assert found[-1] == Ended(ticket, busy[0])
+    assert found[-1] == TaskResult(ticket, busy[0])
     assert len(busy) == 1
     assert len(processes("ray::")) > 1  # its agents and the mailbox, at least
 
@@ -301,12 +327,12 @@ def test_a_mailbox_that_is_killed_is_there_again(engine: Engine) -> None:
         time.sleep(0.5)
         return "done"
 
-    def heard() -> list[Update]:
-        found = list[Update]()
+    def heard() -> list[TaskUpdate]:
+        found = list[TaskUpdate]()
         ticket = engine.submit(task)
         while ticket in engine.tasks:
             engine.wait(found.append)
-        assert found[-1] == Ended(ticket, "done")
+        assert found[-1] == TaskResult(ticket, "done")
         return found
 
     until = time.monotonic() + 60
@@ -366,7 +392,7 @@ def test_a_task_on_a_machine_that_is_lost_is_done_again(cluster: Any, tmp_path: 
     with start("ray") as engine:
         ticket = engine.submit(task, str(begun))
         while not found:
-            engine.wait(lambda update: found.append(update.value) if isinstance(update, Ended) else None)
+            engine.wait(lambda update: found.append(update.value) if isinstance(update, TaskResult) else None)
             if begun.exists():
                 second.lose()
         assert found == ["done elsewhere"]
@@ -398,11 +424,11 @@ def test_ray_starts_although_its_first_worker_dies() -> None:
     """Ray waits for workers while it starts, without a limit, and for one that has died as well, unless told not to."""
     pytest.importorskip("ray")
     code = (
-        "from pear.engines import Ended, start\n"
+        "from pear.engines import TaskResult, start\n"
         "with start('ray', 2) as engine:\n"
         "    engine.submit(lambda tell: 7)\n"
         "    while engine.tasks:\n"
-        "        engine.wait(lambda update: isinstance(update, Ended) and print(update.value))\n"
+        "        engine.wait(lambda update: isinstance(update, TaskResult) and print(update.value))\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         killed, until = None, time.monotonic() + 200

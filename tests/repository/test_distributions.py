@@ -119,7 +119,7 @@ def test_what_a_package_index_shows(built: Path) -> None:
     supported = [line for line in shown.get_all("Classifier", []) if re.search(r":: 3\.\d+$", line)]
     assert [line.rpartition(" ")[2] for line in supported] == ["3.11", "3.12", "3.13"]
     needed = [line for line in shown.get_all("Requires-Dist", []) if "extra ==" not in line]
-    assert [re.split(r"[<>=]", line)[0] for line in needed] == ["torch", "numpy", "scipy", "numba"]
+    assert [re.split(r"[<>=]", line)[0] for line in needed] == ["torch", "numpy", "scipy", "numba", "safetensors"]
 
 
 def test_the_version_is_written_once() -> None:

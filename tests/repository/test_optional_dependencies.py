@@ -1,4 +1,4 @@
-"""The core needs torch, numpy, scipy and numba, and nothing else."""
+"""The core needs torch, numpy, scipy, numba and safetensors, and nothing else."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ import pear
 from pear.compile.jit import sources_of
 from pear.solvers.active_set import kernels
 from pear.train import FitConfig, Progress, fit
-from pear.train.compiled import LinearEpochs, epoch
+from pear.train.compiled import LinearEpochs
+from pear.train.compiled import epoch_kernel as epoch
 from pear.train.compiled.ahead import PARTS
 
 PATHS = pear.tasks.shortest_path((3, 3))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import pear
 from pear.train import FitConfig, fit
-from pear.train.start import SPREAD, make_optimizer
+from pear.train.initialisation import SPREAD, make_optimizer
 from pear_lab.tasks import SharedLinear
 
 TASK = pear.tasks.shortest_path((3, 3))
@@ -347,3 +347,22 @@ def test_a_few_large_costs_do_not_change_the_start_of_a_loss_of_decisions() -> N
     squared = make_optimizer(fresh(), features, odd, CONFIG, keep=False).param_groups[-1]["lr"]
     deviation = float((odd - odd.mean(0)).square().mean().sqrt())
     assert squared == pytest.approx(CONFIG.learning_rate * deviation)  # a squared error has to reach them
+
+
+def test_the_history_says_what_was_done_to_the_weights() -> None:
+    features, costs = torch.randn(40, 3), 5.0 + torch.randn(40, 4)
+    problem = pear.Problem(A=torch.ones(1, 4), b=[1.0], lb=0.0)
+
+    def start_of(loss: Any, model: nn.Module | None = None, **options: Any) -> str:
+        config = FitConfig(max_epochs=1, **options)
+        return fit(nn.Linear(3, 4) if model is None else model, loss, (features, costs), config=config).start
+
+    standardised = "the last layer began at the mean of the training costs with a tenth of their deviation"
+    first = f"{standardised}; the model was trained on the squared error first"
+    assert start_of(pear.PEARLoss(problem)) == first
+    assert start_of(pear.PEARLoss(problem), start="standardised") == standardised
+    assert start_of(nn.MSELoss()) == standardised
+    assert start_of(pear.PEARLoss(problem), start="given") == ""
+    trained = nn.Linear(3, 4)
+    fit(trained, nn.MSELoss(), (features, costs), config=FitConfig(max_epochs=40))
+    assert start_of(pear.PEARLoss(problem), trained) == ""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import pear
 from pear.train import FitConfig, History, fit, in_order, shuffled
-from pear.train.samples.stream import FromStream
+from pear.train.samples.stream import StreamSamples
 from pear_lab.benchmarks import streams, workers
 from pear_lab.benchmarks.bench_settings import Callbacks
 
@@ -131,7 +131,7 @@ def test_validation_may_come_from_files(folder: Path) -> None:
 
 def epoch_rows(folder: Path, seed: int, size: int = 32, order: Any = shuffled, buffer: int = 64) -> list[list[int]]:
     """The row numbers in the batches of one epoch."""
-    samples = FromStream.read(pear.ParquetSamples(folder, {"row": "row"}, "cost", buffer), nn.Linear(1, 1))
+    samples = StreamSamples.read(pear.ParquetSamples(folder, {"row": "row"}, "cost", buffer), nn.Linear(1, 1))
     batches = samples.epoch(size, order, torch.Generator().manual_seed(seed))
     found = []
     for batch in batches:
@@ -183,7 +183,7 @@ def test_memory_does_not_grow_with_the_samples(folder: Path, tmp_path: Path, cap
     many = write(tmp_path, pa.concat_tables([table_of()] * 40), group=500)
     before = pa.total_allocated_bytes()
     stream = pear.ParquetSamples(many, NAMES, "cost", buffer=100)
-    samples = FromStream.read(stream, nn.Linear(5, TASK.problem.n))
+    samples = StreamSamples.read(stream, nn.Linear(5, TASK.problem.n))
     assert len(samples) == 12_000
     assert len(samples.look()) == 100
     batches = samples.epoch(25, shuffled, torch.Generator().manual_seed(0))

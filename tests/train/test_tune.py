@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import pear
-from pear.train import FitConfig, TrainingError, Tuned, TuneProgress, fit, race
+from pear.train import FitConfig, TrainingError, TuneProgress, TuneResult, fit, race
 from pear.train.race import label, multiple_of_auto
 from pear.train.tune import _stages, default_candidates
 
@@ -37,11 +37,11 @@ def samples() -> tuple[Tensor, Tensor]:
 
 
 @pytest.fixture(scope="module")
-def tuned(samples: tuple[Tensor, Tensor]) -> Tuned:
+def tuned(samples: tuple[Tensor, Tensor]) -> TuneResult:
     return pear.tune(TASK.problem, *samples, candidates=FEW, config=SHORT)
 
 
-def test_the_best_of_the_race_comes_back_trained(tuned: Tuned, samples: tuple[Tensor, Tensor]) -> None:
+def test_the_best_of_the_race_comes_back_trained(tuned: TuneResult, samples: tuple[Tensor, Tensor]) -> None:
     features, costs = (part[96:] for part in samples)
     with torch.no_grad():
         regret = pear.normalized_regret(TASK.problem, tuned.model(features), costs)
@@ -57,7 +57,7 @@ def test_the_best_of_the_race_comes_back_trained(tuned: Tuned, samples: tuple[Te
     assert all(row.seconds > 0 for row in rows)
 
 
-def test_the_table_can_be_read(tuned: Tuned) -> None:
+def test_the_table_can_be_read(tuned: TuneResult) -> None:
     lines = str(tuned).splitlines()
     assert lines[0].split() == ["candidate", "epochs", "validation", "regret", "seconds"]
     assert len(lines) == 1 + len(FEW)
@@ -76,7 +76,7 @@ def test_the_loss_is_fresh_and_settled(samples: tuple[Tensor, Tensor]) -> None:
     assert found.best == settings
 
 
-def test_a_seed_fixes_the_race_and_touches_no_global_state(tuned: Tuned, samples: tuple[Tensor, Tensor]) -> None:
+def test_a_seed_fixes_the_race_and_touches_no_global_state(tuned: TuneResult, samples: tuple[Tensor, Tensor]) -> None:
     state = torch.get_rng_state()
     again, other = (
         pear.tune(TASK.problem, *samples, candidates=FEW, config=replace(SHORT, seed=seed)) for seed in (0, 1)
@@ -123,7 +123,7 @@ def test_the_worse_half_is_dropped_by_validation_alone(
     """A metric that likes large forecasts: who wins follows from it, whatever the losses say."""
     bad = {"method": "pear", "smoothing": 5.0}
     trained: list[str] = []
-    advance = race.Contender.advance
+    advance = race.Candidate.advance
 
     def spied(self: Any, *args: Any) -> None:
         trained.append(label(self.settings))
@@ -131,7 +131,7 @@ def test_the_worse_half_is_dropped_by_validation_alone(
         if self.settings == bad and self.history.best is not None:
             object.__setattr__(self.history.best, "metric", -1.0)
 
-    monkeypatch.setattr(race.Contender, "advance", spied)
+    monkeypatch.setattr(race.Candidate, "advance", spied)
     found = pear.tune(TASK.problem, *samples, candidates=[*FEW[:3], bad], config=SHORT)
     assert found.best == bad
     assert trained.count(label(bad)) == 2

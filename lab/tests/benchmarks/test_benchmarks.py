@@ -746,7 +746,7 @@ def test_the_help_of_all_benchmarks_is_theirs_and_imports_no_torch(run: Run) -> 
     for name, text in BENCHMARKS.items():
         assert " ".join(run(name, "--help").output.split()).count(text.split(" ", 3)[-1][:30]) == 1
         if name != "exactness":
-            assert importlib.import_module(f"pear_lab.benchmarks.{name}").SETTINGS.__doc__ == text
+            assert importlib.import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}").SETTINGS.__doc__ == text
     code = "import sys, pear_lab.cli.bench, pear_lab.cli.stress; sys.exit('torch' in sys.modules)"
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # this copy of the package
     subprocess.run([sys.executable, "-c", code], check=True, env=here)

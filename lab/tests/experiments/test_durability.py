@@ -25,8 +25,7 @@ from typer.testing import CliRunner
 import pear
 from pear.cli.app import app
 from pear.engines import EngineError
-from pear.engines.local import MAX_STARTS
-from pear.engines.worker import Worker
+from pear.engines.local import MAX_STARTS, _Process
 from pear_lab.experiments import (
     FILE_NAME,
     Database,
@@ -72,22 +71,20 @@ def test_workers_that_die_before_they_are_ready_or_at_work_lose_nothing(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [path_run(seed) for seed in range(4)]
-    start, started, killed = Worker.start, [], []
+    start, started, killed = _Process.start, [], []
 
-    def start_and_kill_the_first() -> Worker:
-        worker = start()
+    def start_and_kill_the_first(process: _Process) -> None:
+        start(process)
         if not started:
-            worker.process.kill()
-        started.append(worker)
-        return worker
+            process.kill()
+        started.append(process)
 
     def kill_one_at_work(event: Event) -> None:
-        at_work = [worker for worker in started if worker.ticket is not None]
         if event.record is None and not killed:
-            at_work[0].process.kill()
-            killed.append(at_work[0])
+            killed.append(started[1])
+            started[1].kill()
 
-    monkeypatch.setattr(Worker, "start", start_and_kill_the_first)
+    monkeypatch.setattr(_Process, "start", start_and_kill_the_first)
     run_all(runs, database, jobs=2, listen=kill_one_at_work)
     assert len(killed) == 1
     assert len(started) == 4
@@ -101,15 +98,14 @@ def test_workers_that_always_die_at_the_start_end_the_command_in_words(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database.add(record())
-    start, started = Worker.start, []
+    start, started = _Process.start, []
 
-    def dies() -> Worker:
-        worker = start()
-        worker.process.kill()
-        started.append(worker)
-        return worker
+    def dies(process: _Process) -> None:
+        start(process)
+        process.kill()
+        started.append(process)
 
-    monkeypatch.setattr(Worker, "start", dies)
+    monkeypatch.setattr(_Process, "start", dies)
     with pytest.raises(
         EngineError, match=r"5 worker processes in a row .* signal 9 \(SIGKILL\); what has ended is kept"
     ):

@@ -1,4 +1,4 @@
-"""Gradient boosting on regret: objective and metric for LightGBM and XGBoost, and a regressor made of them."""
+"""Gradient boosting on regret: a custom objective and a metric for LightGBM and XGBoost."""
 
 from pear.boosting.objective import Metric, Objective, metric, objective
 

@@ -27,15 +27,15 @@ from pear.train.validation import own_rows, regret_on
 Array = np.ndarray[Any, Any]
 
 
-class _Labelled:
-    """What objective and metric share: whose values are predicted, in whatever order the two packages pass them."""
+class _CallReader:
+    """Reads the arguments of LightGBM's and XGBoost's calls, which objective and metric share."""
 
     def __init__(self, problem: Problem | Model, true: Any) -> None:
         self.problem, self.inputs = problem, inputs_of(problem)
         self.true = None if true is None else self._rows(true, "true")
 
     def _rows(self, values: Any, name: str) -> Array:
-        """(N, k); a flat array of N·k entries is read sample by sample."""
+        """Return values as an array (N, k); a flat array of N·k entries is read sample by sample."""
         array = np.asarray(values, dtype=float)
         if array.ndim == 1 and array.size % self.inputs == 0:
             array = array.reshape(-1, self.inputs)
@@ -47,7 +47,7 @@ class _Labelled:
         return array
 
     def _read(self, first: Any, second: Any) -> tuple[Array, Array]:
-        """Predicted and true values (N, k) of a call (predicted, data), or of scikit-learn's (true, predicted)."""
+        """Return predicted and true values (N, k) of a call (predicted, data), or scikit-learn's (true, predicted)."""
         native = hasattr(second, "get_label")
         predicted = self._rows(first if native else second, "the forecasts")
         true = self.true
@@ -64,8 +64,8 @@ class _Labelled:
         return predicted, true
 
 
-class Objective(_Labelled):
-    """Gradient and second derivative of PEAR's loss; see ``objective``.
+class Objective(_CallReader):
+    """The gradient and second derivative of PEAR's loss; ``objective`` makes one.
 
     Attributes:
         loss: the ``PEARLoss`` behind it, with warm starts of all rows.
@@ -80,7 +80,7 @@ class Objective(_Labelled):
         self.loss, self.guidance, self.decay, self.rounds = loss, float(guidance), float(decay), 0
 
     def __call__(self, first: Any, second: Any, *_: Any) -> tuple[Array, Array]:
-        """(gradient, second derivative) of this round, in the shape of the forecasts.
+        """Return gradient and second derivative of this round, in the shape of the forecasts.
 
         Args:
             first, second: forecasts and a ``Dataset`` or ``DMatrix``; or true values and forecasts, the order of
@@ -116,7 +116,7 @@ def objective(
     solver: str = "auto",
     on_failure: OnFailure = "raise",
 ) -> Objective:
-    """PEAR's loss as a custom objective of LightGBM or XGBoost.
+    """Make PEAR's loss a custom objective of LightGBM or XGBoost.
 
     XGBoost takes labels (N, k). LightGBM takes one label a row, so that the true values come here, with
     ``num_class=k`` among its parameters. One row for each pair of sample and value, k rows after each other for a
@@ -146,13 +146,13 @@ def objective(
     return Objective(problem, true, loss, guidance, decay)
 
 
-class Metric(_Labelled):
-    """The normalised regret as a metric; see ``metric``."""
+class Metric(_CallReader):
+    """The normalised regret as a metric; ``metric`` makes one."""
 
     _kept: tuple[Array, Callable[..., float]] | None = None
 
     def __call__(self, first: Any, second: Any, *_: Any) -> Any:
-        """("regret", value), and for LightGBM False behind it: lower is better."""
+        """Return ("regret", value), and for LightGBM a third entry, False: lower is better."""
         predicted, true = self._read(first, second)
         if self._kept is None or not np.array_equal(self._kept[0], true):  # the best decisions are found once
             keys: Any = None if own_rows(self.problem) is None else list(range(len(true)))
@@ -164,7 +164,7 @@ class Metric(_Labelled):
 
 
 def metric(problem: Problem | Model, true: Any = None) -> Metric:
-    """The normalised regret, to stop by: ``feval`` of ``lightgbm.train``, ``custom_metric`` of ``xgboost.train``.
+    """Make the normalised regret a metric to stop by: ``feval`` of LightGBM, ``custom_metric`` of XGBoost.
 
     Args:
         problem: what is decided, in integers where it has them.

@@ -1,4 +1,4 @@
-"""``pear advise``: what to know about a model from a file and its costs before a forecaster is trained."""
+"""``pear advise``: advice on a model from a file and its costs, before a forecaster is trained."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 import pear
-from pear.cli.console import err, out
-from pear.cli.csv_table import columns, read_table
+from pear.cli.console import err, say
+from pear.cli.csv_table import read_table, select_columns
 from pear.cli.options import words
-from pear.cli.train import model_and_costs
+from pear.cli.train import read_model
 from pear.errors import DataError
 
 
@@ -33,8 +32,8 @@ def advise(
         problem, samples = pear.from_mps(model), None
     else:
         table = read_table(data)
-        problem, paid = model_and_costs(model, words(costs), table, {})
-        samples = columns(table, paid, "costs", data)
+        problem, paid = read_model(model, words(costs), table, {})
+        samples = select_columns(table, paid, "costs", data)
     with err.status("Looking at the model and timing an epoch, about ten seconds…"):
         found = pear.advise(problem, samples)
-    out.print(Text(str(found)), soft_wrap=True)
+    say(str(found))

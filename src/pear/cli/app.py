@@ -1,15 +1,14 @@
-"""The table of commands. A command is one file and one row here, or an entry point of another package."""
+"""All commands: one file and one line here for each, or an entry point of another package."""
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from pear.cli import advise, compile, decide, demo, diagnose, solvers, train
-from pear.cli.console import ErrorsAsSentences, out
+from pear.cli.console import ErrorsAsSentences, say
 from pear.errors import MissingExtraError
 from pear.version import __version__
 
@@ -26,7 +25,7 @@ LAB = {
 
 
 class Commands(ErrorsAsSentences):
-    """The commands of this package and those of entry points, which are imported when they are run."""
+    """The commands of this package, and those of the laboratory, which are imported when they are run."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands, in the order of the help."""
@@ -50,6 +49,8 @@ def _load(name: str) -> Any:
     Raises:
         MissingExtraError: the package that brings it is not installed.
     """
+    from importlib.metadata import entry_points
+
     for found in entry_points(group=GROUP, name=name):
         try:
             return typer.main.get_command(found.load())
@@ -80,7 +81,7 @@ app.command("solvers")(solvers.solvers)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        out.print(f"pear {__version__}", highlight=False)
+        say(f"pear {__version__}")
         raise typer.Exit
 
 

@@ -1,10 +1,10 @@
-"""``pear compile``: compile everything now, so that no later call has to wait for it."""
+"""``pear compile``: compile all solvers now, so that no later call has to wait for it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from pear.cli.console import out
+from pear.cli.console import say
 
 
 def compile_now() -> None:
@@ -15,10 +15,11 @@ def compile_now() -> None:
     total, kept = 0.0, kernels.run.stats.cache_path
     for part, seconds, was_cached in compile_all():
         if not was_cached:
-            out.print(f"{part}: compiled, {seconds:.1f} s", highlight=False)
+            say(f"{part}: compiled, {seconds:.1f} s")
             total += seconds
     where = "no directory can be written to; set NUMBA_CACHE_DIR to one that can" if kept is None else str(Path(kept))
-    if total == 0.0:
-        out.print(f"Nothing to do: everything is compiled already, in {where}", highlight=False, soft_wrap=True)
-    else:
-        out.print(f"{total:.1f} s in all; kept in {where}", highlight=False, soft_wrap=True)
+    say(
+        f"{total:.1f} s in all; kept in {where}"
+        if total
+        else f"Nothing to do: everything is compiled already, in {where}"
+    )

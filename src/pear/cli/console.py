@@ -1,4 +1,4 @@
-"""Where commands print, and how an error of the package reaches the user."""
+"""The consoles that commands print to, and how errors of the package are printed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ out = Console()
 err = Console(stderr=True)
 
 
+def say(text: str, style: str = "", to: Console = out) -> None:
+    """Print a text as it is: square brackets are no markup, numbers have no colour, and long lines are not broken."""
+    to.print(Text(text, style=style), soft_wrap=True)
+
+
 def percent(share: float) -> str:
-    """A share as people read it.
+    """Write a share as a percentage.
 
     Example:
         >>> percent(0.0805)
@@ -26,13 +31,12 @@ def percent(share: float) -> str:
 
 
 class ErrorsAsSentences(TyperGroup):
-    """Prints what the package raises on purpose as one red sentence, with exit code 2 and no traceback."""
+    """A group of commands that prints the errors of this package as one red sentence, with exit code 2."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the user named."""
         try:
             return super().invoke(ctx)
         except PearError as error:
-            # As Text: an error may hold square brackets, which rich would take for markup.
-            err.print(Text(f"Error: {error}", style="red"), soft_wrap=True)
+            say(f"Error: {error}", "red", err)
             raise typer.Exit(2) from None

@@ -1,4 +1,4 @@
-"""Tables that people bring to the command line: columns by name, numbers only, and a sentence where that fails."""
+"""CSV tables of the command line: columns are selected by name and must hold numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 8  # names of columns that a message lists
 
 
 def read_table(path: Path) -> pandas.DataFrame:
-    """The table in a CSV file, also a compressed one, with a heading for every column.
+    """Read a CSV file, also a compressed one, with a heading for every column.
 
     Raises:
         DataError: the file is missing, empty or no table.
@@ -43,14 +43,14 @@ def read_table(path: Path) -> pandas.DataFrame:
     return table
 
 
-def columns(table: pandas.DataFrame, names: Sequence[str], what: str, path: Path) -> pandas.DataFrame:
-    """Some columns of a table, as numbers.
+def select_columns(table: pandas.DataFrame, names: Sequence[str], what: str, path: Path) -> pandas.DataFrame:
+    """Select columns of a table, as numbers.
 
     Args:
         table: from ``read_table``.
-        names: of the columns, in the order they are wanted in.
-        what: they hold, in the plural.
-        path: of the file, for messages.
+        names: the columns, in the order of the result.
+        what: what the columns hold, in the plural, for messages.
+        path: the file, for messages.
 
     Raises:
         DataError: a column is missing, is named twice, or holds text, NaN or infinity; lines count as in an editor.
@@ -58,7 +58,7 @@ def columns(table: pandas.DataFrame, names: Sequence[str], what: str, path: Path
     there = list(table.columns)
     for name in names:
         if name not in there:
-            raise DataError(f"{path} has no column {name!r}{meant(name, there)}; {what} are looked up by these names")
+            raise DataError(f"{path} has no column {name!r}{suggest(name, there)}; {what} are looked up by these names")
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         raise DataError(f"column {twice[0]!r} of {path} is named twice among the {what}; name it once")
     chosen = table[list(names)]
@@ -86,11 +86,11 @@ def _check_numbers(column: Any, name: str, what: str, path: Path) -> None:
         )
 
 
-def meant(name: str, there: Sequence[str]) -> str:
-    """What a wrong name may have stood for, or what there is.
+def suggest(name: str, there: Sequence[str]) -> str:
+    """Say which name a wrong one may have been meant for, or which names there are.
 
     Example:
-        >>> meant("prise", ["price", "day"]), meant("x", ["price", "day"])
+        >>> suggest("prise", ["price", "day"]), suggest("x", ["price", "day"])
         (", did you mean 'price'?", ', only price, day')
     """
     close = get_close_matches(name, there, n=1)

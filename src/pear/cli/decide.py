@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
-from pear.cli.console import out
-from pear.cli.csv_table import columns, read_table
+from pear.cli.console import say
+from pear.cli.csv_table import read_table, select_columns
 from pear.cli.output import writable_file
 from pear.errors import DataError
-from pear.problem.model import plain_of
 
 if TYPE_CHECKING:
     import pandas
@@ -34,16 +32,18 @@ def decide(
         raise DataError(
             f"{model} does not name its features: it was fitted to an array; fit it to a DataFrame, and save it"
         )
-    features = columns(read_table(data), [str(name) for name in names], "features", data)
+    features = select_columns(read_table(data), [str(name) for name in names], "features", data)
     writable_file(to)
     decisions = _with_integers(estimator, estimator.decide(features))
     decisions.to_csv(to, index=False)
     rows = "1 row" if len(decisions) == 1 else f"{len(decisions):,} rows"
-    out.print(Text(f"Decisions for {rows}, {len(decisions.columns)} variables each: {to}"), soft_wrap=True)
+    say(f"Decisions for {rows}, {len(decisions.columns)} variables each: {to}")
 
 
 def _with_integers(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:
-    """Integers as integers: 1, not 1.0."""
+    """Return the table with the columns of integer variables as whole numbers: 1, not 1.0."""
+    from pear.problem.model import plain_of
+
     integer = plain_of(estimator.problem).integer
     if integer is None:
         return decisions

@@ -5,23 +5,23 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
-from torch import Tensor, nn
 
 import pear
-from pear.cli.console import out, percent
+from pear.cli.console import out, percent, say
 from pear.cli.output import writable_folder, write_json
 from pear.cli.picture import draw
 from pear.pages.style import require
-from pear.tasks import ShortestPath, Split
-from pear.train import FitConfig, History, fit
-from pear.train.threads import one_thread
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from pear.tasks import ShortestPath, Split
+    from pear.train import History
 
 TIME_CAP = 45.0
 """Seconds that one training may take, so that the demo ends within about a minute on any machine."""
@@ -39,6 +39,11 @@ def demo(
     max_epochs: Annotated[int, typer.Option(help="At most so many; early stopping ends sooner.")] = 300,
 ) -> None:
     """Train a forecaster of shortest paths on its error (MSE) and on its regret (PEAR), and compare the decisions."""
+    import torch
+    from torch import nn
+
+    from pear.train.threads import one_thread
+
     require("the demo", "matplotlib")
     task = pear.tasks.shortest_path((grid, grid))
     split = task.split(task.samples(samples, degree=degree, noise=noise, seed=seed))
@@ -47,11 +52,11 @@ def demo(
         torch.manual_seed(seed)
         untrained = nn.Linear(split.train.features.shape[1], task.problem.n)
     losses = {"MSE": nn.MSELoss(), "PEAR": pear.PEARLoss(task.problem)}
-    out.print(_introduction(task, split, degree), highlight=False)
+    say(_introduction(task, split, degree))
     with one_thread():
         _compile(task, untrained, split)
         before = _test_regret(task, untrained, split)
-        config = FitConfig(max_epochs=max_epochs, time_cap=TIME_CAP, seed=seed)
+        config = pear.FitConfig(max_epochs=max_epochs, time_cap=TIME_CAP, seed=seed)
         histories, regrets = {}, {}
         for name, loss in losses.items():
             model = copy.deepcopy(untrained)
@@ -65,7 +70,7 @@ def demo(
     done = f"Shortest paths on a {grid}×{grid} grid: costs of degree {degree}, noise {noise:g}, seed {seed}"
     draw(folder / "demo.png", title, done, before, regrets, histories)
     _show(before, regrets, histories)
-    out.print(Text(f"Picture: {folder / 'demo.png'}\nNumbers: {folder / 'demo.json'}"), soft_wrap=True)
+    say(f"Picture: {folder / 'demo.png'}\nNumbers: {folder / 'demo.json'}")
 
 
 def _introduction(task: ShortestPath, split: Split, degree: int) -> str:
@@ -79,19 +84,21 @@ def _introduction(task: ShortestPath, split: Split, degree: int) -> str:
 
 
 def _test_regret(task: ShortestPath, model: nn.Module, split: Split) -> float:
+    import torch
+
     with torch.no_grad():
         return task.normalized_regret(model(split.test.features), split.test.costs)
 
 
 def _compile(task: ShortestPath, untrained: nn.Module, split: Split) -> None:
-    """One epoch on two samples: where something has to be compiled, it is before the clock of a training starts."""
+    """Train one epoch on two samples, so that what has to be compiled is compiled before a training is timed."""
     two = split.train.features[:2], split.train.costs[:2]
-    config = FitConfig(max_epochs=1, start="given")
-    fit(copy.deepcopy(untrained), pear.PEARLoss(task.problem), two, two, lambda predicted, true: 0.0, config)
+    config = pear.FitConfig(max_epochs=1, start="given")
+    pear.fit(copy.deepcopy(untrained), pear.PEARLoss(task.problem), two, two, lambda predicted, true: 0.0, config)
 
 
 def _train(
-    name: str, model: nn.Module, loss: Callable[..., Tensor], task: ShortestPath, split: Split, config: FitConfig
+    name: str, model: nn.Module, loss: Callable[..., Tensor], task: ShortestPath, split: Split, config: pear.FitConfig
 ) -> History:
     """Train the model, with a progress bar."""
     with Progress(
@@ -108,7 +115,7 @@ def _train(
             state = f"epoch {now.epoch:3}, validation regret {percent(now.metric)}"
             bar.update(line, completed=now.epoch, state=state)
 
-        history = fit(model, loss, split.train, split.validation, task.normalized_regret, config, progress=show)
+        history = pear.fit(model, loss, split.train, split.validation, task.normalized_regret, config, progress=show)
         if history.interrupted:
             out.print("Stopped; nothing is saved.")
             raise typer.Exit(130)
@@ -127,11 +134,11 @@ def _show(before: float, regrets: dict[str, float], histories: dict[str, History
     capped = [name for name, history in histories.items() if history.stopped == "time_cap"]
     if capped:
         out.print(f"Stopped by the limit of {TIME_CAP:.0f} seconds, before it was done: {', '.join(capped)}.")
-    out.print(Text(verdict(regrets["MSE"], regrets["PEAR"]), style="bold"), soft_wrap=True)
+    say(verdict(regrets["MSE"], regrets["PEAR"]), "bold")
 
 
 def verdict(mse: float, pear_regret: float) -> str:
-    """One sentence on what was gained, or that nothing was.
+    """Say in one sentence what was gained, or that nothing was.
 
     Example:
         >>> verdict(0.20, 0.05)

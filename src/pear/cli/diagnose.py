@@ -1,4 +1,4 @@
-"""``pear diagnose``: what the errors of anybody's predictions cost, for a model from a file, in words and as a page."""
+"""``pear diagnose``: what the errors of predictions cost, for a model from a file, in words and as a page."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from pear.cli.console import out
-from pear.cli.csv_table import columns, meant, read_table
+from pear.cli.console import out, say
+from pear.cli.csv_table import read_table, select_columns, suggest
 from pear.cli.options import words
 from pear.cli.output import writable_file
-from pear.cli.train import model_and_costs
+from pear.cli.train import read_model
 from pear.errors import DataError
 from pear.pages import style
-from pear.train.threads import one_thread
 
 if TYPE_CHECKING:
     import pandas
@@ -44,37 +43,41 @@ def diagnose(
 ) -> None:
     """Say what the errors of predictions cost: which values, which samples, which part of the error; write a page."""
     from pear.diagnosis.diagnose import diagnose
-    from pear.diagnosis.grids import grids
+    from pear.diagnosis.grids import make_grids
+    from pear.train.threads import one_thread
 
     style.require("the page", "jinja2", "matplotlib")
     truth, forecast = read_table(costs), read_table(predictions)
-    problem, paid = model_and_costs(model, words(named), truth, {})
-    labels = None if groups is None else _labels(groups, truth, forecast, costs, predictions)
-    true, predicted = columns(truth, paid, "costs", costs), columns(forecast, paid, "predicted costs", predictions)
+    problem, paid = read_model(model, words(named), truth, {})
+    labels = None if groups is None else _read_labels(groups, truth, forecast, costs, predictions)
+    true, predicted = (
+        select_columns(truth, paid, "costs", costs),
+        select_columns(forecast, paid, "predicted costs", predictions),
+    )
     _check_rows(truth, forecast, [*paid, *problem.variables], costs, predictions)
     writable_file(to)
     with one_thread():
         found = diagnose(problem, predicted.to_numpy(), true.to_numpy(), labels, paid)
-    out.print(Text(_introduction(problem, paid, model)), soft_wrap=True)
+    say(_introduction(problem, paid, model))
     for sentence in found.sentences:
-        out.print(Text(f"• {sentence}"), soft_wrap=True)
-    for grid in grids(found, _ROWS).values():
+        say(f"• {sentence}")
+    for grid in make_grids(found, _ROWS).values():
         out.print()
         _show(grid)
     found.save_html(to)
-    out.print(Text(f"\nPage: {to}"), soft_wrap=True)
+    say(f"\nPage: {to}")
 
 
-def _labels(
+def _read_labels(
     name: str, truth: pandas.DataFrame, forecast: pandas.DataFrame, costs: Path, predictions: Path
 ) -> pandas.Series[Any]:
-    """The column that samples are grouped by, of either table; texts that are all dates as dates."""
+    """Read the column of labels from either table; texts become dates where all of them are dates."""
     import pandas
 
     table = next((one for one in (truth, forecast) if name in one.columns), None)
     if table is None:
         there = list(dict.fromkeys([*truth.columns, *forecast.columns]))
-        raise DataError(f"--groups: neither {costs} nor {predictions} has a column {name!r}{meant(name, there)}")
+        raise DataError(f"--groups: neither {costs} nor {predictions} has a column {name!r}{suggest(name, there)}")
     column = table[name]
     if column.isna().any():
         line = int(column.isna().to_numpy().argmax()) + 2
@@ -93,7 +96,7 @@ def _labels(
 def _check_rows(
     truth: pandas.DataFrame, forecast: pandas.DataFrame, paid: list[str], costs: Path, predictions: Path
 ) -> None:
-    """Refuse tables whose rows do not belong together: a column of both that is no cost tells other samples."""
+    """Refuse tables whose rows are of different samples, which a column that both have, other than a cost, tells."""
     if len(truth) != len(forecast):
         raise DataError(
             f"{costs} has {len(truth)} rows and {predictions} {len(forecast)}; expected a row of each for every "
@@ -102,7 +105,7 @@ def _check_rows(
     for name in truth.columns:
         if name in paid or name not in forecast.columns:
             continue
-        one, other = ([_entry(value) for value in table[name]] for table in (truth, forecast))
+        one, other = ([_as_text(value) for value in table[name]] for table in (truth, forecast))
         if one == other:
             continue
         at = next(i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
@@ -117,19 +120,20 @@ def _check_rows(
         )
 
 
-def _entry(value: Any) -> str:
-    """An entry of a table as text: 1 and 1.0 are the same, and what is empty is so."""
+def _as_text(value: Any) -> str:
+    """Write an entry of a table as text, the same for 1 and 1.0, and empty for NaN."""
     if value != value:
         return ""
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def _introduction(problem: pear.Model, paid: list[str], model: Path) -> str:
-    """How many costs come from the tables, and whose are those of the file."""
+    """Say how many costs come from the tables, and which variables keep the cost of the file."""
+    from pear.diagnosis.wording import some
+
     count = problem.problem.n
     rest = [name for name in problem.variables if name not in paid] if len(paid) < count else []
-    more = f" and {len(rest) - _ROWS} more" if len(rest) > _ROWS else ""
-    fixed = f"; the file's own cost is that of {', '.join(rest[:_ROWS])}{more}" if rest else ""
+    fixed = f"; the file's own cost is that of {some(rest, _ROWS)}" if rest else ""
     return f"{len(paid)} of the {count} costs of {model} are taken from the tables{fixed}.\n"
 
 

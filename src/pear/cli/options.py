@@ -1,10 +1,10 @@
-"""Reading what people write in an option."""
+"""The text of options."""
 
 from __future__ import annotations
 
 
 def words(text: str | None) -> list[str]:
-    """The words of a text that lists them with commas between.
+    """Split a text at its commas.
 
     Example:
         >>> words("a, b,"), words(None)

@@ -1,4 +1,4 @@
-"""Where a command writes: made and tried before the work starts, so that an hour's work never ends in "denied"."""
+"""Output files and folders. Commands make them and try to write there before the work starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pear.errors import PearError
 
 
 class OutputError(PearError, OSError):
-    """A place that cannot be written to."""
+    """A file or folder cannot be written."""
 
 
 def writable_folder(path: Path) -> Path:
@@ -46,6 +46,6 @@ def writable_file(path: Path) -> Path:
 
 
 def write_json(path: Path, data: Any) -> Path:
-    """Write plain data, readable for people too."""
+    """Write plain data as indented JSON."""
     path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     return path

@@ -1,13 +1,15 @@
-"""The picture of the demo: what the decisions lose, and how that fell while training."""
+"""The picture of the demo: the regret of the decisions, and how it falls while training."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pear.cli.console import percent
 from pear.pages.style import LIGHT, canvas, headline, plain_log, save
-from pear.train import History
+
+if TYPE_CHECKING:
+    from pear.train import History
 
 _LEAST_SHOWN = 1e-5  # a regret of zero has no place on a log scale
 

@@ -1,19 +1,25 @@
-"""``pear solvers``: what can solve what, and how to get it."""
+"""``pear solvers``: which solvers there are, what they solve, and how to install them."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
 from pear.cli.console import out
-from pear.solvers.registry import BACKENDS, Backend
+
+if TYPE_CHECKING:
+    from pear.solvers.registry import Backend
 
 _CAPTION = "solver='auto' chooses among them; 'qpsolvers:NAME' reaches any other solver of the qpsolvers package."
 
 
 def solvers() -> None:
     """List the solvers: what they solve, whether they are installed, and how to get them."""
+    from pear.solvers.registry import BACKENDS
+
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption=_CAPTION, caption_justify="left")
     for heading in ("name", "solves", "GPU", "installed", "how to get it:\npip install …"):
         table.add_column(heading, no_wrap=True)

@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 import pear
-from pear.cli.console import err, out, percent
-from pear.cli.csv_table import columns, meant, read_table
+from pear.cli.console import err, out, percent, say
+from pear.cli.csv_table import read_table, select_columns, suggest
 from pear.cli.demo import verdict
 from pear.cli.options import words
 from pear.cli.output import writable_file
 from pear.errors import DataError
-from pear.losses.regret import Outcome, outcome_of
-from pear.train.threads import one_thread
 
 if TYPE_CHECKING:
     import pandas
 
+    from pear.losses.regret import Outcome
     from pear.train.estimator.regressor import DecisionRegressor
 
 _LEAST = 10  # rows that can be split in three at all
@@ -32,7 +30,7 @@ _INTERRUPTED = 130
 
 
 class Architecture(StrEnum):
-    """What is trained."""
+    """The kind of forecaster that is trained."""
 
     linear = "linear"
     mlp = "mlp"
@@ -64,16 +62,19 @@ def train(
     weights so far.
     """
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
+    from pear.train.threads import one_thread
 
     table = read_table(data)
-    named, priced = _priced(words(costs))
-    problem, paid = model_and_costs(model, named, table, priced)
+    named, priced = _parse_prices(words(costs))
+    problem, paid = read_model(model, named, table, priced)
     known = words(features) or [name for name in table.columns if name not in paid]
     if both := [name for name in known if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")
-    samples = _split(columns(table, known, "features", data), columns(table, paid, "costs", data), test_share, data)
+    samples = _split(
+        select_columns(table, known, "features", data), select_columns(table, paid, "costs", data), test_share, data
+    )
     writable_file(to)
-    out.print(Text(_introduction(problem, samples, known, len(priced))), soft_wrap=True)
+    say(_introduction(problem, samples, known, len(priced)))
     settings: dict[str, Any] = {"max_epochs": max_epochs, "time_cap": time_cap, "random_state": seed, "verbose": True}
     with one_thread():
         trained, stopped = _train(partial(DecisionRegressor, problem, architecture.value, **settings), samples)
@@ -82,15 +83,14 @@ def train(
         _show(judged, trained)
         kept = list(trained)[-1]
         trained[kept].save(to)
-        said = f"Model file, trained with {kept}: {to}\nDecisions for other rows: pear decide {to} {data}"
-        out.print(Text(said), soft_wrap=True)
+        say(f"Model file, trained with {kept}: {to}\nDecisions for other rows: pear decide {to} {data}")
     if stopped:
         kept = "the best weights so far are kept" if judged else "nothing is saved, for no weights were checked yet"
-        err.print(Text(f"Stopped while {stopped} was trained; {kept}.", style="yellow"), soft_wrap=True)
+        say(f"Stopped while {stopped} was trained; {kept}.", "yellow", err)
         raise typer.Exit(_INTERRUPTED)
 
 
-class Samples(NamedTuple):
+class RowSplit(NamedTuple):
     """Rows to train on, and rows to judge by."""
 
     features: pandas.DataFrame
@@ -99,8 +99,12 @@ class Samples(NamedTuple):
     test_costs: pandas.DataFrame
 
 
-def _train(make: Callable[..., DecisionRegressor], samples: Samples) -> tuple[dict[str, DecisionRegressor], str]:
-    """What was trained, by the name of its loss, and which training Ctrl-C ended, if it did."""
+def _train(make: Callable[..., DecisionRegressor], samples: RowSplit) -> tuple[dict[str, DecisionRegressor], str]:
+    """Train with each loss.
+
+    Returns:
+        The trained forecasters by the name of their loss, and the name of the training that Ctrl-C ended, or "".
+    """
     trained: dict[str, DecisionRegressor] = {}
     for name, loss in (("MSE", "mse"), ("PEAR", "pear-guided")):
         out.print(f"{name}:", end=" ", highlight=False)
@@ -112,8 +116,8 @@ def _train(make: Callable[..., DecisionRegressor], samples: Samples) -> tuple[di
     return trained, ""
 
 
-def _priced(costs: list[str]) -> tuple[list[str], dict[str, float]]:
-    """Columns of costs, and those of right-hand sides with their prices, of what ``--costs`` names."""
+def _parse_prices(costs: list[str]) -> tuple[list[str], dict[str, float]]:
+    """Split what ``--costs`` names into columns of costs, and rows of the model with their prices."""
     rows = dict(word.rsplit("=", 1) for word in costs if "=" in word)
     try:
         prices = {name: float(price) for name, price in rows.items()}
@@ -122,10 +126,10 @@ def _priced(costs: list[str]) -> tuple[list[str], dict[str, float]]:
     return [word for word in costs if "=" not in word], prices
 
 
-def model_and_costs(
+def read_model(
     path: Path, costs: list[str], table: pandas.DataFrame, priced: dict[str, float]
 ) -> tuple[pear.Model, list[str]]:
-    """The model in a file, and the columns of a table that hold what it takes: costs, then right-hand sides.
+    """Read a model from a file, and find the columns of a table that hold its inputs: costs, then right-hand sides.
 
     Args:
         path: of the model.
@@ -141,14 +145,14 @@ def model_and_costs(
     named = costs or [name for name in variables if name in table.columns and not priced]
     if not named and not priced:
         raise DataError(
-            f"no column of the table is named as a variable of {path}{meant('', variables)}; name the columns of costs "
-            "with --costs, one for every variable in their order"
+            f"no column of the table is named as a variable of {path}{suggest('', variables)}; name the columns of "
+            "costs with --costs, one for every variable in their order"
         )
     unknown = [name for name in named if name not in variables]
     by_order = bool(named) and len(unknown) == len(named) == len(variables)
     if unknown and not by_order:
         raise DataError(
-            f"--costs: {path} has no variable {unknown[0]!r}{meant(unknown[0], variables)}; name the columns as the "
+            f"--costs: {path} has no variable {unknown[0]!r}{suggest(unknown[0], variables)}; name the columns as the "
             f"variables, or name {len(variables)} columns, one for every variable in their order"
         )
     predicted = None if by_order or tuple(named) == variables else named
@@ -157,7 +161,7 @@ def model_and_costs(
     return (everything if predicted is None else pear.from_mps(path, predicted=predicted)), named
 
 
-def _split(features: pandas.DataFrame, costs: pandas.DataFrame, share: float, path: Path) -> Samples:
+def _split(features: pandas.DataFrame, costs: pandas.DataFrame, share: float, path: Path) -> RowSplit:
     if not 0 < share < 1:
         raise DataError(f"--test-share must lie between 0 and 1; got {share:g}")
     if not len(features.columns):
@@ -172,15 +176,17 @@ def _split(features: pandas.DataFrame, costs: pandas.DataFrame, share: float, pa
             "to train on"
         )
     first = count - test
-    return Samples(features[:first], costs[:first], features[first:], costs[first:])
+    return RowSplit(features[:first], costs[:first], features[first:], costs[first:])
 
 
-def _judge(problem: pear.Model, estimator: DecisionRegressor, samples: Samples) -> Outcome:
-    """What the decisions lose on the test rows, in the objective's own unit."""
+def _judge(problem: pear.Model, estimator: DecisionRegressor, samples: RowSplit) -> Outcome:
+    """Judge the decisions on the test rows, in the unit of the objective."""
+    from pear.losses.regret import outcome_of
+
     return outcome_of(problem, estimator.predict(samples.test_features).to_numpy(), samples.test_costs.to_numpy())
 
 
-def _introduction(problem: pear.Model, samples: Samples, features: list[str], rows: int) -> str:
+def _introduction(problem: pear.Model, samples: RowSplit, features: list[str], rows: int) -> str:
     costs = problem.inputs - rows
     rest = problem.problem.n - costs
     fixed = f"; the other {rest} are those of the file" if rest else ""
@@ -202,9 +208,9 @@ def _show(judged: dict[str, Outcome], trained: dict[str, DecisionRegressor]) -> 
     best = judged["MSE"].best
     table.add_row("true costs known", percent(0.0), "0", "0", "", style="dim")
     out.print(table)
-    out.print(Text(f"The best decisions are worth {float(best.mean()):.6g} a row."), soft_wrap=True)
+    say(f"The best decisions are worth {float(best.mean()):.6g} a row.")
     if "PEAR" in judged:
         mse, ours = judged["MSE"], judged["PEAR"]
-        out.print(Text(verdict(mse.normalized, ours.normalized), style="bold"), soft_wrap=True)
+        say(verdict(mse.normalized, ours.normalized), "bold")
         gained = float((mse.regret - ours.regret).mean())
-        out.print(Text(f"Gained over MSE: {gained:.6g} a row, in the unit of the objective."), soft_wrap=True)
+        say(f"Gained over MSE: {gained:.6g} a row, in the unit of the objective.")

@@ -1,4 +1,4 @@
-"""What the errors of a forecaster cost, and advice on a problem before anything is trained."""
+"""Diagnosis of what the errors of a forecaster cost, and advice on a problem before anything is trained."""
 
 from pear.diagnosis.advice import Advice
 from pear.diagnosis.diagnosis import Diagnosis

@@ -1,4 +1,4 @@
-"""``pear.advise``: what to know about a problem and its costs before a forecaster is trained, in sentences."""
+"""``pear.advise``: advice on a problem and its costs before a forecaster is trained."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from pear.diagnosis.advising.choice import loss, solver
-from pear.diagnosis.advising.curvature import curvature, smoothing
-from pear.diagnosis.advising.decided import decide, decisions
-from pear.diagnosis.advising.epoch import epoch_time
-from pear.diagnosis.advising.finding import Finding, Part
-from pear.diagnosis.advising.integrality import integrality
-from pear.diagnosis.advising.redundancy import redundancy
-from pear.diagnosis.advising.scaling import scaling
-from pear.diagnosis.advising.structure import structure
-from pear.diagnosis.advising.subject import Subject, read_subject
+from pear.diagnosis.advising.coefficient_scaling import check_scaling
+from pear.diagnosis.advising.epoch_time import time_epochs
+from pear.diagnosis.advising.findings import Finding, Findings
+from pear.diagnosis.advising.integrality import measure_integrality
+from pear.diagnosis.advising.objective_curvature import describe_curvature, settle_smoothing
+from pear.diagnosis.advising.redundancy import find_redundant_rows
+from pear.diagnosis.advising.sampled_decisions import decide_samples, describe_decisions
+from pear.diagnosis.advising.solver_and_loss import name_solvers, suggest_loss
+from pear.diagnosis.advising.structure import describe_structure
+from pear.diagnosis.advising.subject import read_subject
 from pear.errors import MissingExtraError
 from pear.problem import Model, Problem
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     import pandas
 
 _SECONDS = {"decide": 1.5, "decisions": 1.0, "smoothing": 1.0, "integrality": 1.5, "epoch": 3.5}
-"""What each part may take; together with what has no limit about ten for 1,000 variables."""
+"""Time limits of the examinations. With those that have none, they take about ten seconds for 1,000 variables."""
 
 
 @dataclass(frozen=True, repr=False)
 class Advice:
-    """What ``pear.advise`` found out.
+    """The advice of ``pear.advise``: findings, each a sentence with its numbers.
 
     Attributes:
-        problem: what it is about, in one line.
-        findings: sentence by sentence, each with its topic, its numbers, and whether it asks for something.
+        problem: the problem, in one line.
+        findings: the sentences, each with its topic, its numbers, and whether it asks the user to do something.
 
     Example:
         >>> import pear
@@ -50,12 +50,12 @@ class Advice:
 
     @property
     def sentences(self) -> list[str]:
-        """All of them, in order."""
+        """The sentences of all findings, in order."""
         return [one.sentence for one in self.findings]
 
     @property
     def to_do(self) -> list[str]:
-        """Those that ask for something."""
+        """The sentences that ask the user to do something."""
         return [one.sentence for one in self.findings if one.to_do]
 
     @property
@@ -71,28 +71,28 @@ class Advice:
 
     @property
     def epoch_seconds(self) -> float | None:
-        """Seconds of an epoch of a linear model on all samples, as estimated; None where none was timed."""
+        """Estimated seconds of an epoch of a linear model on all samples; None where none was timed."""
         return self.numbers.get("epoch_seconds_linear")
 
     def about(self, topic: str) -> list[str]:
-        """The sentences on one topic, such as "scaling" or "time"."""
+        """Return the sentences on one topic, such as "scaling" or "time"."""
         return [one.sentence for one in self.findings if one.topic == topic]
 
     def frame(self) -> pandas.DataFrame:
-        """A row for every number: topic, name, value. Needs pandas."""
+        """Return a table of all numbers: topic, name, value. Needs pandas."""
         rows = [(one.topic, name, value) for one in self.findings for name, value in one.numbers.items()]
         return _pandas().DataFrame(rows, columns=["topic", "number", "value"])
 
     def rows(self) -> pandas.DataFrame:
-        """A row for every row of A and G: redundant or not, binding share, what to multiply it by."""
+        """Return a table of the rows of A and G: whether redundant, how often they bind, what to multiply them by."""
         return _pandas().DataFrame(dict(self._rows)).set_index("row")
 
     def variables(self) -> pandas.DataFrame:
-        """A row for every variable: how often it is at its bounds, and its units."""
+        """Return a table of the variables: how often they are at their bounds, and their units."""
         return _pandas().DataFrame(dict(self._variables)).set_index("variable")
 
     def values(self) -> pandas.DataFrame:
-        """A row for every predicted value: mean size, deviation, what to multiply it by."""
+        """Return a table of the predicted values: mean size, deviation, what to multiply them by."""
         return _pandas().DataFrame(dict(self._values)).set_index("value")
 
     def __str__(self) -> str:
@@ -117,12 +117,12 @@ class Advice:
 
 
 def advise(problem: Problem | Model, costs: Any = None) -> Advice:
-    """Look at a problem and its costs before a forecaster is trained, and say what matters, with numbers.
+    """Examine a problem and its costs before a forecaster is trained, and say what matters, with numbers.
 
-    Size, sparsity, scaling, degeneracy, curvature and the integrality gap; which constraints never bind; what is at
-    stake; the solver that "auto" takes, a loss to try, and how long an epoch takes on this machine, measured. Every
-    problem is taken. Up to 1,000 variables it takes about 10 seconds at most, compilation apart; what is too large to
-    be looked at in that time is left out, which a sentence says.
+    The advice covers size, sparsity, scaling, degeneracy, curvature and the integrality gap, constraints that never
+    bind, what is at stake, the solver that "auto" takes, a loss to try, and the time of an epoch on this machine, which
+    is measured. Any problem can be examined. Up to 1,000 variables this takes about 10 seconds at most, not counting
+    compilation. What would take longer is left out, and a sentence says so.
 
     Args:
         problem: what is decided. With a ``Model`` the costs are the values that its cost map takes.
@@ -138,39 +138,27 @@ def advise(problem: Problem | Model, costs: Any = None) -> Advice:
         >>> print(advice.about("sparsity")[0])
         There are no matrices: bounds alone limit the decision.
     """
-    s = read_subject(problem, costs)
-    parts = [structure(s), scaling(s), redundancy(s)]
-    decided = decide(s, _SECONDS["decide"])
-    curved = curvature(s, decided)
-    chosen, smoothed = smoothing(s, decided, _SECONDS["smoothing"], _numbers(curved))
-    parts, timed = [*parts, curved, smoothed], Part()
-    if decided is not None:
-        whole = integrality(s, decided, _SECONDS["integrality"])
-        parts += [decisions(s, decided, _SECONDS["decisions"]), whole]
-        if chosen is not None:
-            each = _numbers(whole).get("integer_seconds")
-            timed = epoch_time(s, decided, chosen, _SECONDS["epoch"], each)
-    parts.append(solver(s, chosen))
-    numbers = {name: value for part in parts for name, value in _numbers(part).items()}
-    return _advice(s, [*parts, loss(s, numbers), timed])
-
-
-def _numbers(part: Part) -> dict[str, Any]:
-    return {name: value for one in part.findings for name, value in one.numbers.items()}
-
-
-def _advice(s: Subject, parts: list[Part]) -> Advice:
-    def columns(kind: str) -> dict[str, Any]:
-        return {name: value for part in parts for name, value in getattr(part, kind).items()}
-
-    findings = tuple(one for part in parts for one in part.findings)
-    order = {topic: i for i, topic in enumerate(dict.fromkeys(one.topic for one in findings))}
+    s, findings = read_subject(problem, costs), Findings()
+    describe_structure(s, findings)
+    check_scaling(s, findings)
+    find_redundant_rows(s, findings)
+    sampled = decide_samples(s, _SECONDS["decide"])
+    describe_curvature(s, sampled, findings)
+    smoothing = settle_smoothing(s, sampled, _SECONDS["smoothing"], findings)
+    if sampled is not None:
+        describe_decisions(s, sampled, _SECONDS["decisions"], findings)
+        measure_integrality(s, sampled, _SECONDS["integrality"], findings)
+    name_solvers(s, smoothing, findings)
+    suggest_loss(s, findings)
+    if sampled is not None and smoothing is not None:
+        time_epochs(s, sampled, smoothing, _SECONDS["epoch"], findings)
+    topics = list(dict.fromkeys(one.topic for one in findings.found))
     return Advice(
         repr(s.given),
-        tuple(sorted(findings, key=lambda one: order[one.topic])),
-        {"row": s.rows, **columns("rows")},
-        {"variable": s.variables, **columns("variables")},
-        {"value": s.names, **columns("values")},
+        tuple(sorted(findings.found, key=lambda one: topics.index(one.topic))),
+        {"row": s.rows, **findings.rows},
+        {"variable": s.variables, **findings.variables},
+        {"value": s.names, **findings.values},
     )
 
 

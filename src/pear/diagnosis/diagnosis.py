@@ -1,4 +1,4 @@
-"""``Diagnosis``: what a forecaster's errors cost, and which of them."""
+"""``Diagnosis``: what the errors of a forecast cost, and which errors do."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from pear.diagnosis import frames
-from pear.diagnosis.sentences import compared
-from pear.errors import ProblemError
+from pear.diagnosis.sentences import compare, explain_sample
+from pear.errors import MissingExtraError, ProblemError
+from pear.losses.regret import TINY
 
 if TYPE_CHECKING:
     import pandas
@@ -19,32 +20,42 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
+_SAMPLE_COLUMNS = (
+    *("regret", "share", "best", "squared_error", "tangent", "normal", "margin", "pieces"),
+    *("degenerate", "zero_gradient", "attributed"),
+)
+_GROUP_COLUMNS = ("samples", "mean_regret", "normalized_regret", "tangent_share", "dearest_value")
+
+
+def name_group_column(name: str) -> str:
+    """Return a name for the column of groups that no other column has, such as "group regret" for "regret"."""
+    return f"group {name}" if name in {"sample", "why", *_SAMPLE_COLUMNS, *_GROUP_COLUMNS} else name
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
-    """What ``pear.diagnose`` finds: B samples, k predicted values, n variables, m constraints with bounds.
+    """What the errors of a forecast cost, for B samples, k predicted values, n variables and m constraints and bounds.
 
     Attributes:
-        sentences: what there is to know, most important first.
-        regret: (B,) what each decision loses, as of ``pear.regret``, and best: (B,) the value of the best decision.
-        normalized_regret: of all samples together, as of ``pear.normalized_regret``.
+        sentences: the diagnosis in words, the most important first.
+        regret: (B,) what each decision loses, as ``pear.regret`` gives it; best: (B,) the value of the best decision.
+        normalized_regret: that of all samples together, as ``pear.normalized_regret`` gives it.
         attribution: (B, k) how much of each sample's regret the error of each predicted value causes. Rows add up to
-            the regret; an entry may be negative, where an error makes good for another. NaN where ``attributed`` is
-            False.
+            the regret. An entry is negative where an error makes up for another one. NaN where ``attributed`` is False.
         attributed: (B,) bool, False where the decisions between truth and forecast could not be followed.
         squared_error: (B,) eᵀH⁻¹e of the cost error e, with the curvature H of the smoothed problem; tangent: (B,) the
-            part that moves the smoothed decision, the mean of eᵀPe on the way from truth to forecast; normal: (B,) the
-            part that constraints absorb. The two add up.
+            part that moves the smoothed decision, the mean of eᵀPe between truth and forecast; normal: (B,) the part
+            that constraints absorb. The two parts add up to it.
         tangent_at_forecast: (B,) eᵀPe at the forecast itself, which the gradient of regret sees.
-        margin: (B,) share of its own error that a forecast may make before the decision changes (of a quadratic
-            program: before its active set does); 1 where nothing changes.
-        pieces: (B,) int, how many stretches of the path from truth to forecast were integrated.
+        margin: (B,) the share of its error at which the decision first changes (for a quadratic program, its active
+            set); 1 where it does not.
+        pieces: (B,) int, how many pieces the path from truth to forecast was integrated in.
         degenerate: (B,) bool, where a constraint is tight at the smoothed decision without a multiplier.
-        zero_gradient: (B,) bool, where there is an error and the smoothed regret has no gradient by the forecast.
+        zero_gradient: (B,) bool, where there is an error and the gradient of the smoothed regret is zero.
         constraint_names, constraint_kinds: m names, and "equality", "row", "lower bound" or "upper bound".
         binding: (m,) share of samples in which a constraint holds the decision under the forecast; shadow_price: (m,)
-            what a unit more of it is worth there, the mean of all samples. Of the relaxation for integer programs.
-        best_binding, best_shadow_price: (m,) the same of the best decisions, under the true costs.
+            what a unit more of it is worth there, on average. For integer programs both are of the relaxation.
+        best_binding, best_shadow_price: (m,) the same for the best decisions, under the true costs.
         active, best_active: (B, m) bool, constraints that are tight at the decisions themselves, integers included.
         decision, best_decision: (B, n) under the forecast, and under the truth.
         predicted, true: (B, k) the values.
@@ -102,42 +113,81 @@ class Diagnosis:
     @property
     def tangent_share(self) -> float:
         """The tangent part of all squared errors; NaN where there is no error."""
-        return frames.share(self.tangent, self.squared_error)
+        return _ratio(self.tangent, self.squared_error)
 
     def samples(self) -> pandas.DataFrame:
-        """One row a sample: regret, share of it, best value, parts of the error, margin, flags, group."""
-        return frames.samples(self)
+        """Return a table of the samples: group, regret and its share, best value, parts of the error, margin, flags."""
+        columns = {} if self.groups is None else {self.grouped_by: self.groups}
+        for name in _SAMPLE_COLUMNS:
+            columns[name] = _shares(self.regret) if name == "share" else getattr(self, name)
+        return _frame(columns).rename_axis(index="sample")
 
     def values(self) -> pandas.DataFrame:
-        """One row a predicted value, the dearest first: what its errors cost, and how large they are."""
-        return frames.values(self)
+        """Return a table of the predicted values, the dearest first: what their errors cost, and how large they are."""
+        error = self.predicted - self.true
+        squared = (error**2).mean(0)
+        cost = np.nansum(self.attribution, axis=0)
+        columns = {
+            "value": list(self.names),
+            "cost": cost,
+            "share": _shares(cost),
+            "bias": error.mean(0),
+            "mean_squared_error": squared,
+            "share_of_squared_error": _shares(squared),
+            "worst_sample": np.nan_to_num(self.attribution, nan=-np.inf).argmax(0),
+        }
+        return _frame(columns).sort_values("cost", ascending=False, kind="stable", ignore_index=True)
 
     def constraints(self) -> pandas.DataFrame:
-        """One row a constraint: how often it binds and at what price, under the forecast and under the truth."""
-        return frames.constraints(self)
+        """Return a table of the constraints: how often they bind, and at what price, under forecast and truth."""
+        numbers = ("binding", "best_binding", "shadow_price", "best_shadow_price")
+        names = {"constraint": list(self.constraint_names), "kind": list(self.constraint_kinds)}
+        return _frame({**names, **{name: getattr(self, name) for name in numbers}})
 
     def by_group(self) -> pandas.DataFrame:
-        """One row a group: samples, regret, share, normalised regret, tangent share.
+        """Return a table of the groups, the dearest first: samples, regret, share, normalised regret, tangent share.
 
         Raises:
             ProblemError: no groups were given.
         """
-        return frames.by_group(self)
+        if self.groups is None:
+            raise ProblemError("no groups were given; pass pear.diagnose(…, groups=labels or dates)")
+        labels, at = np.unique(self.groups, return_inverse=True)
+        total = self.regret.sum()
+        rows = []
+        for i, label in enumerate(labels):
+            own = at == i
+            lost = self.regret[own].sum()
+            row = {
+                self.grouped_by: label,
+                "samples": int(own.sum()),
+                "regret": lost,
+                "share": lost / total if total > 0 else 0.0,
+                "mean_regret": lost / own.sum(),
+                "normalized_regret": lost / (np.abs(self.best[own]).sum() + TINY),
+                "tangent_share": _ratio(self.tangent[own], self.squared_error[own]),
+                "dearest_value": self.names[int(np.nansum(self.attribution[own], axis=0).argmax())] if lost > 0 else "",
+            }
+            rows.append(row)
+        return _frame(rows).sort_values("regret", ascending=False, kind="stable", ignore_index=True)
 
     def worst(self, count: int = 10) -> pandas.DataFrame:
-        """The samples that lose most, each with the reason.
+        """Return a table of the samples that lose most, each with the reason.
 
         Raises:
             ProblemError: ``count`` is less than 1.
         """
-        return frames.worst(self, count)
+        if not isinstance(count, int | np.integer) or count < 1:
+            raise ProblemError(f"worst takes the number of samples to show, 1 or more; got {count!r}")
+        order = np.argsort(-self.regret, kind="stable")[:count]
+        return self.samples().loc[order, :].assign(why=[explain_sample(self, int(i)) for i in order])
 
     def compare(self, other: Diagnosis, names: tuple[str, str] = ("the first", "the second")) -> list[str]:
-        """What ``other``, of the same samples, does better or worse, in sentences.
+        """Say what another forecaster does better or worse on the same samples.
 
         Args:
-            other: of another forecaster.
-            names: what the two are called.
+            other: the diagnosis of the other forecaster.
+            names: what the two forecasters are called in the sentences.
 
         Raises:
             ProblemError: ``other`` is no diagnosis, or of other samples.
@@ -147,10 +197,10 @@ class Diagnosis:
                 f"compare takes a Diagnosis; got {type(other).__name__}: pass what pear.diagnose finds of another "
                 "forecaster"
             )
-        return compared(self, other, names)
+        return compare(self, other, names)
 
     def plot(self) -> Figure:
-        """What costs money, in pictures: predicted values, groups, samples, constraints that bind, parts of the error.
+        """Draw what costs money: predicted values, groups, samples, constraints that bind, parts of the error.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
@@ -160,17 +210,17 @@ class Diagnosis:
         return plot(self)
 
     def save_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write one page that needs nothing else, which begins with the sentences; returns its path.
+        """Write the diagnosis as one HTML page without other files, and return its path.
 
         Raises:
             MissingExtraError: jinja2, matplotlib or pandas is not installed.
         """
-        from pear.diagnosis.page import save_html
+        from pear.diagnosis.diagnosis_page import save_html
 
         return save_html(self, path)
 
     def _repr_html_(self) -> str:
-        from pear.diagnosis.page import notebook_html
+        from pear.diagnosis.diagnosis_page import notebook_html
 
         return notebook_html(self)
 
@@ -180,3 +230,27 @@ class Diagnosis:
     def __repr__(self) -> str:
         lost = f"normalised regret {self.normalized_regret:.4g}"
         return f"Diagnosis({len(self.regret)} samples, {len(self.names)} predicted values, {lost})"
+
+
+def _ratio(part: Array, whole: Array) -> float:
+    """The sum of a part divided by that of the whole, where both are finite; NaN where the whole is nothing."""
+    known = np.isfinite(part) & np.isfinite(whole)
+    total = float(whole[known].sum())
+    return float(part[known].sum()) / total if total > 0 else float("nan")
+
+
+def _shares(parts: Array) -> Array:
+    """The parts divided by their sum; zeros where the sum is not positive."""
+    total = parts.sum()
+    return parts / total if total > 0 else np.zeros_like(parts)
+
+
+def _frame(columns: Any) -> pandas.DataFrame:
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtraError(
+            "tables need pandas; install it with: pip install 'pear-dfl[sklearn]'. Every number is an array of the "
+            "diagnosis, too"
+        ) from error
+    return pandas.DataFrame(columns)

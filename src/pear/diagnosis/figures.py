@@ -1,4 +1,4 @@
-"""The pictures of a diagnosis, each of one thing that costs money; on the page one by one, in ``plot`` together."""
+"""The pictures of a diagnosis: one by one for the page, or together in one figure for ``plot``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.diagnosis.reasons import percent
+from pear.diagnosis.wording import amount, percent
 from pear.pages.style import INK, LIGHT, MUTED, canvas, headline, page_svg, require
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 BARS = 12
-"""As many values, groups or constraints are drawn where their names are long; how many are left is said."""
+"""At most so many horizontal bars are drawn; the caption or label says how many are left out."""
 
 _WIDTH = 4.9  # inches, as of the report's figures
 _SQUARE = 3.4
@@ -48,26 +48,26 @@ class Panel:
     draw: Callable[[Any], None]
 
     def svg(self) -> str:
-        """The ``<svg>`` element for a page."""
+        """Draw the picture as an ``<svg>`` element for a page."""
         with canvas((_WIDTH, self.height)) as (figure, axes):
             self.draw(axes)
             return page_svg(figure)
 
 
-def panels(found: Diagnosis) -> list[Panel]:
-    """The pictures that there is something to draw of, the most important first."""
+def make_panels(found: Diagnosis) -> list[Panel]:
+    """Make the pictures that are not empty, the most important first."""
     drawn = [_values(found), _groups(found), _samples(found), _constraints(found), _error(found)]
     return [one for one in drawn if one is not None]
 
 
 def plot(found: Diagnosis) -> Figure:
-    """All pictures in one figure, two in a row.
+    """Draw all pictures in one figure, two in a row.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
     require("plot", "matplotlib")
-    shown = panels(found)
+    shown = make_panels(found)
     heights = tuple(0.35 + max(one.height for one in shown[i : i + 2]) for i in range(0, len(shown), 2)) or (0.3,)
     size = (2.2 * _WIDTH, sum(heights) + 0.7)
     with canvas(size, widths=(1.0, 1.0), heights=heights, squeeze=False) as (figure, grid):
@@ -85,27 +85,21 @@ def _values(found: Diagnosis) -> Panel | None:
     cost = np.nansum(found.attribution, axis=0)
     if not np.abs(cost).max() > 0:
         return None
-    title = "Money lost by predicted value"
-    caption = "In the unit of the objective."
+    title, caption = "Money lost by predicted value", "In the unit of the objective."
     if (cost < 0).any():
         caption += " Below zero: errors that make good for others."
     if len(cost) > BARS and _fit_upright(found.names):  # hours of a day, days of a year: in their order
         return Panel("values", title, caption, _SQUARE, partial(_columns, labels=found.names, numbers=cost))
     order = np.argsort(-cost, kind="stable")
     top, rest = order[:BARS], order[BARS:]
-    draw = partial(
-        _bars,
-        labels=[found.names[j] for j in top],
-        numbers=cost[top],
-        colors=["worse" if one > 0 else "pear" for one in cost[top]],
-        texts=[amount(one) for one in cost[top]],
-        label=f"the other {len(rest)} together: {amount(cost[rest].sum())}" if len(rest) else "",
-    )
+    label = f"the other {len(rest)} together: {amount(cost[rest].sum())}" if len(rest) else ""
+    texts = [amount(one) for one in cost[top]]
+    draw = partial(_bars, labels=[found.names[j] for j in top], numbers=cost[top], texts=texts, label=label)
     return Panel("values", title, caption, _tall(len(top)), draw)
 
 
 def _fit_upright(names: Sequence[str]) -> bool:
-    """Whether bars with these names below them stand side by side."""
+    """Whether upright bars with these names below them fit side by side."""
     return len(names) <= _COLUMNS_TO and max(map(len, names)) <= _COLUMN_NAME
 
 
@@ -115,35 +109,21 @@ def _groups(found: Diagnosis) -> Panel | None:
         return None
     labels, first, at = np.unique(found.groups, return_index=True, return_inverse=True)
     lost, count = np.bincount(at, found.regret) / total, np.bincount(at) / len(at)
-    title, caption = (
-        f"Money lost by {found.grouped_by}",
-        "A bar beyond its mark costs more than its share of the samples.",
-    )
+    title = f"Money lost by {found.grouped_by}"
+    caption = "A bar beyond its mark costs more than its share of the samples."
     # Numbers in their order, words in the order they come in: days of the week are not sorted by their letters.
     order = np.arange(len(labels)) if found.groups.dtype.kind in "iuf" else np.argsort(first)
-    names = [str(labels[i]) for i in order]
-    if _fit_upright(names):
-        draw = partial(
-            _columns,
-            labels=names,
-            numbers=100 * lost[order],
-            marks=100 * count[order],
-            label=found.grouped_by,
-            unit="% of the loss; marks: of the samples",
-        )
-        return Panel("groups", title, caption, _SQUARE, draw)
-    if len(order) > BARS:
+    upright = _fit_upright([str(label) for label in labels])
+    if len(order) > BARS and not upright:
         order = np.argsort(-lost, kind="stable")[:BARS]
         caption += f" The {BARS} of {len(labels)} that cost most."
-    draw = partial(
-        _bars,
-        labels=[str(labels[i]) for i in order],
-        numbers=100 * lost[order],
-        colors=["worse"] * len(order),
-        texts=[percent(one) for one in lost[order]],
-        marks=100 * count[order],
-        label="% of the loss; marks: % of the samples",
-    )
+    shown: dict[str, Any] = {"labels": [str(labels[i]) for i in order]}
+    shown |= {"numbers": 100 * lost[order], "marks": 100 * count[order]}
+    if upright:
+        draw = partial(_columns, **shown, label=found.grouped_by, unit="% of the loss; marks: of the samples")
+        return Panel("groups", title, caption, _SQUARE, draw)
+    texts = [percent(one) for one in lost[order]]
+    draw = partial(_bars, **shown, texts=texts, label="% of the loss; marks: % of the samples", color="worse")
     return Panel("groups", title, caption, _tall(len(order)), draw)
 
 
@@ -162,10 +142,10 @@ def _constraints(found: Diagnosis) -> Panel | None:
         _bars,
         labels=[found.constraint_names[j] for j in shown],
         numbers=100 * found.binding[shown],
-        colors=["spo"] * len(shown),
         texts=[amount(price) for price in found.shadow_price[shown]],
         marks=100 * found.best_binding[shown],
         label="% of the samples; marks: under the truth",
+        color="spo",
     )
     caption = (
         "How often a constraint holds the decision under the forecast, and in figures what a unit more of it is worth, "
@@ -191,24 +171,18 @@ def dearest_constraints(found: Diagnosis) -> Array:
     return order[choice[order]]
 
 
-def amount(number: float) -> str:
-    """A number as people write it.
-
-    Example:
-        >>> amount(1234567.8), amount(12.3456), amount(-0.00012), amount(float("nan"))
-        ('1,234,568', '12.35', '-0.00012', '–')
-    """
-    if not np.isfinite(number):
-        return "–"
-    return f"{number:,.0f}" if 1e4 <= abs(number) < 1e12 else f"{number:.4g}"
+def _sign_color(number: float) -> str:
+    """The colour of a loss, or of a gain."""
+    return "worse" if number > 0 else "pear"
 
 
 def _tall(bars: int) -> float:
+    """Inches for so many horizontal bars."""
     return 0.85 + 0.28 * bars
 
 
 def _short(name: str) -> str:
-    """A name in one line that leaves room for the bars."""
+    """Cut a name to one line that leaves room for the bars."""
     name = " ".join(name.split())
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
 
@@ -217,16 +191,16 @@ def _bars(
     axes: Any,
     labels: Sequence[str],
     numbers: Array,
-    colors: Sequence[str],
     texts: Sequence[str],
     marks: Array | None = None,
     label: str = "",
+    color: str = "",
 ) -> None:
-    """Lying bars with a text at the end of each, and marks on them."""
+    """Draw horizontal bars with a text at the end of each, and marks on them; without a color, by their sign."""
     axes.grid(False)
     axes.grid(axis="x")
     places = np.arange(len(labels))
-    axes.barh(places, numbers, 0.66, color=[LIGHT[color] for color in colors])
+    axes.barh(places, numbers, 0.66, color=[LIGHT[color or _sign_color(one)] for one in numbers])
     ends = np.maximum(numbers, 0.0)
     if marks is not None:
         axes.plot(marks, places, "|", color=INK, markersize=11, markeredgewidth=1.8)
@@ -248,11 +222,11 @@ def _bars(
 def _columns(
     axes: Any, labels: Sequence[str], numbers: Array, marks: Array | None = None, label: str = "", unit: str = ""
 ) -> None:
-    """Standing bars, in the order of the labels, and marks on them."""
+    """Draw upright bars, in the order of the labels, and marks on them."""
     axes.grid(False)
     axes.grid(axis="y")
     places = np.arange(len(labels))
-    axes.bar(places, numbers, 0.74, color=[LIGHT["worse" if one > 0 else "pear"] for one in numbers])
+    axes.bar(places, numbers, 0.74, color=[LIGHT[_sign_color(one)] for one in numbers])
     if marks is not None:
         size = min(16.0, 200.0 / len(labels))
         axes.plot(places, marks, "_", color=INK, markersize=size, markeredgewidth=1.6)
@@ -263,7 +237,7 @@ def _columns(
 
 
 def _curve(regret: Array, axes: Any) -> None:
-    """How much of the loss the dearest samples make."""
+    """Draw how much of the loss the dearest samples make."""
     lost = np.concatenate([[0.0], np.sort(regret)[::-1].cumsum()])
     made, part = 100 * lost / lost[-1], 100 * np.arange(len(lost)) / len(regret)
     axes.grid(axis="both")
@@ -278,7 +252,7 @@ def _curve(regret: Array, axes: Any) -> None:
 
 
 def _split(part: float, axes: Any) -> None:
-    """One bar in two parts, with their names above it."""
+    """Draw one bar in two parts, with their names above it."""
     axes.grid(False)
     axes.set_box_aspect(0.2)
     axes.set_anchor("N")

@@ -1,4 +1,4 @@
-"""What ``pear.diagnose`` is given: two tables of values, names, and groups or dates."""
+"""The inputs of ``pear.diagnose``: predicted and true values, their names, and groups or dates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Inputs:
-    """Values that were predicted and came true, and the costs that they make, in float64.
+    """Predicted and true values, and the costs that they make, in float64.
 
     Attributes:
         problem: the plain problem; cost_map: from values to costs, or None.
@@ -42,7 +42,7 @@ class Inputs:
 
 
 def read_inputs(problem: Problem | Model, predicted: Any, true: Any, names: Sequence[Any] | None) -> Inputs:
-    """Check what came, and map values to costs.
+    """Check the values and their names, and map values to costs.
 
     Raises:
         ProblemError: shapes, columns or names do not fit.
@@ -71,12 +71,15 @@ def read_inputs(problem: Problem | Model, predicted: Any, true: Any, names: Sequ
 
 
 def read_groups(groups: Any, count: int) -> tuple[Array | None, str]:
-    """(B,) labels and what they are: those given, or, of dates, the hour, the month or the day of the week.
+    """Read a label for each sample.
 
     Dates are grouped by the hour of day where it varies, else by month where they span more than one, else by weekday.
 
+    Returns:
+        (B,) the labels, or None, and what they are: "group", the name of the column, or "hour of day" and so on.
+
     Raises:
-        ProblemError: there are not as many as samples, or one has none.
+        ProblemError: there are not as many labels as samples, or one is missing.
     """
     if groups is None:
         return None, ""
@@ -88,8 +91,9 @@ def read_groups(groups: Any, count: int) -> tuple[Array | None, str]:
     _check_labels(groups if isinstance(groups, list | tuple) else labels)
     if not _are_dates(labels):
         return labels, "group" if named is None else str(named)
-    local = labels if labels.dtype.kind == "M" else np.array([_without_zone(one) for one in labels])
-    dates = local.astype("datetime64[s]")
+    if labels.dtype.kind != "M":  # the local time that a clock showed, whatever its zone
+        labels = np.array([date.replace(tzinfo=None) if getattr(date, "tzinfo", None) else date for date in labels])
+    dates = labels.astype("datetime64[s]")
     days = dates.astype("datetime64[D]")
     hours = (dates - days).astype("timedelta64[h]").astype(int)
     months = dates.astype("datetime64[M]")
@@ -98,11 +102,11 @@ def read_groups(groups: Any, count: int) -> tuple[Array | None, str]:
     if len(np.unique(months)) > 1:
         return months.astype(str), "month"
     week = np.array(["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"])
-    return week[(days.astype("datetime64[D]").astype(int) + 3) % 7], "weekday"  # 1 January 1970 was a Thursday
+    return week[(days.astype(int) + 3) % 7], "weekday"  # 1 January 1970 was a Thursday
 
 
 def _check_labels(labels: Any) -> None:
-    """Refuse None, NaN, NaT and pandas' NA, by the first sample."""
+    """Refuse None, NaN, NaT and pandas' NA; the message names the first sample that has one."""
     for i, label in enumerate(labels):
         if label is None or type(label).__name__ == "NAType" or bool(label != label):
             raise ProblemError(
@@ -111,12 +115,6 @@ def _check_labels(labels: Any) -> None:
             )
 
 
-def _without_zone(date: Any) -> Any:
-    """The local time that a clock showed."""
-    return date.replace(tzinfo=None) if getattr(date, "tzinfo", None) is not None else date
-
-
 def _are_dates(labels: Array) -> bool:
-    if labels.dtype.kind == "M":
-        return True
-    return labels.dtype.kind == "O" and len(labels) > 0 and all(hasattr(one, "isoformat") for one in labels)
+    objects = labels.dtype.kind == "O" and len(labels) > 0
+    return labels.dtype.kind == "M" or (objects and all(hasattr(one, "isoformat") for one in labels))

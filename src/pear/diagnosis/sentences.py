@@ -1,4 +1,4 @@
-"""A diagnosis in plain words, with the numbers."""
+"""A diagnosis in plain words: what there is to know of all samples, why one sample loses, and how two compare."""
 
 from __future__ import annotations
 
@@ -7,30 +7,38 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.diagnosis.reasons import CHANGE, NOTHING, percent
+from pear.diagnosis.wording import percent
 from pear.errors import ProblemError
 
 if TYPE_CHECKING:
     from pear.diagnosis.diagnosis import Diagnosis
 
+_CHANGE = 1e-6  # of the largest entry of two decisions: what differs by less is the same
+_NOTHING = 1e-12  # of what it is compared with: an amount of money that is none
 _MOST = 0.7  # share of the loss that the named samples or values make
 _FEW = 3  # values that are named
 _AS_GOOD = 1e-9  # of the best value: what loses no more is as good
 
 
-def said(found: Diagnosis) -> list[str]:
-    """What there is to know, most important first."""
+def describe(found: Diagnosis) -> list[str]:
+    """Say what there is to know, the most important first."""
     total = float(found.regret.sum())
-    lines = [_loss(found, total)]
+    lines = [_describe_loss(found, total)]
     if total > 0:
-        lines += [line for line in (_values(found), _groups(found, total)) if line]
-    lines += [line for line in (_tangent(found), _margin(found), *_constraints(found), *_flags(found)) if line]
-    return lines
+        lines += [_describe_values(found), _describe_groups(found, total)]
+    lines += [_describe_tangent(found), _describe_margin(found), _describe_constraints(found), *_describe_flags(found)]
+    return [line for line in lines if line]
 
 
-def compared(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> list[str]:
-    """What changes from the first to the second, of the same samples."""
-    if first.regret.shape != second.regret.shape or not _same_best(first, second):
+def compare(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> list[str]:
+    """Say what changes from the first diagnosis to the second, of the same samples.
+
+    Raises:
+        ProblemError: they are of different samples.
+    """
+    near = 1e-6 * float(np.abs(first.best).max(initial=0.0))  # whatever the unit
+    same = first.regret.shape == second.regret.shape and np.allclose(first.best, second.best, rtol=1e-6, atol=near)
+    if not same:
         raise ProblemError(
             f"only diagnoses of the same samples can be compared; got {len(first.regret)} and {len(second.regret)} "
             "samples with other best values: diagnose both forecasters on one test set"
@@ -38,8 +46,8 @@ def compared(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> lis
     old, new = names
     lost = [float(one.regret.sum()) for one in (first, second)]
     verb = "less" if lost[1] < lost[0] else "more" if lost[1] > lost[0] else "the same"
-    of = " of the best value" if np.abs(first.best).sum() > NOTHING * max(lost) else ""
-    lines = [f"{new} loses {_lost(second)}{of} where {old} loses {_lost(first)}: {verb}."]
+    of = " of the best value" if np.abs(first.best).sum() > _NOTHING * max(lost) else ""
+    lines = [f"{new} loses {_lost_share(second)}{of} where {old} loses {_lost_share(first)}: {verb}."]
     shares = first.tangent_share, second.tangent_share
     if first.smoothing != second.smoothing:
         lines.append(
@@ -52,51 +60,86 @@ def compared(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> lis
             f"The tangent share of the squared error, which moves decisions, {moved} from {percent(shares[0])} ({old}) "
             f"to {percent(shares[1])} ({new})."
         )
-    better, worse = (int((change > _AS_GOOD * np.abs(first.best)).sum()) for change in _changes(first, second))
+    gain, least = first.regret - second.regret, _AS_GOOD * np.abs(first.best)
+    better, worse = int((gain > least).sum()), int((-gain > least).sum())
     lines.append(f"{new} decides better in {better} of {len(first.regret)} samples and worse in {worse}.")
-    return [f"{line[0].upper()}{line[1:]}" for line in lines]
+    return [_capitalise(line) for line in lines]
 
 
-def _same_best(first: Diagnosis, second: Diagnosis) -> bool:
-    """Whether the best values are the same, whatever their unit."""
-    near = 1e-6 * float(np.abs(first.best).max(initial=0.0))
-    return bool(np.allclose(first.best, second.best, rtol=1e-6, atol=near))
+def explain_sample(found: Diagnosis, i: int) -> str:
+    """Say in one or two sentences why sample i loses: the error that costs most, and what the decision does for it."""
+    if found.regret[i] <= _NOTHING * abs(found.best[i]):
+        return "Nothing is lost."
+    return " ".join(part for part in (_explain_error(found, i), _explain_decision(found, i)) if part)
 
 
-def _changes(first: Diagnosis, second: Diagnosis) -> tuple[NDArray[Any], NDArray[Any]]:
-    return first.regret - second.regret, second.regret - first.regret
+def _explain_error(found: Diagnosis, i: int) -> str:
+    """Name the predicted value whose error costs most."""
+    if not found.attributed[i]:
+        return ""
+    j = int(found.attribution[i].argmax())
+    part = found.attribution[i, j] / found.regret[i]
+    return (
+        f"{found.names[j]} was predicted as {found.predicted[i, j]:.4g} and came to {found.true[i, j]:.4g}: "
+        f"{percent(part)} of the loss."
+    )
 
 
-def _loss(found: Diagnosis, total: float) -> str:
+def _explain_decision(found: Diagnosis, i: int) -> str:
+    """Name the variable that differs most from the best decision, and a row that binds in one of the two only."""
+    z, best = found.decision[i], found.best_decision[i]
+    if _are_alike(z, best):
+        return ""
+    # Of variables that change alike, as binary ones do, the one that is worth most.
+    worth = np.abs(found.true[i]) if len(found.names) == len(z) else np.ones_like(z)
+    j = int((np.abs(z - best) * worth).argmax())
+    text = f"{found.variables[j]} is {z[j]:.4g} where {best[j]:.4g} was best"
+    rows = np.array([kind == "row" for kind in found.constraint_kinds], dtype=bool)
+    flipped = np.flatnonzero(rows & (found.active[i] != found.best_active[i]))
+    if len(flipped):
+        price = np.maximum(found.shadow_price[flipped], found.best_shadow_price[flipped])
+        at = int(flipped[price.argmax()])
+        does = "binds and should not" if found.active[i, at] else "does not bind and should"
+        text += f"; {found.constraint_names[at]} {does}"
+    return f"{text}."
+
+
+def _are_alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """Whether decisions (…, n) are the same up to rounding."""
+    size = np.maximum(np.abs(one), np.abs(other)).max(-1)
+    alike: NDArray[Any] = np.abs(one - other).max(-1) <= _CHANGE * size
+    return alike
+
+
+def _capitalise(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
+
+
+def _describe_loss(found: Diagnosis, total: float) -> str:
     whole, count = float(np.abs(found.best).sum()), len(found.regret)
-    if total <= NOTHING * whole:
+    if total <= _NOTHING * whole:
         return f"The decisions lose nothing: all {count} are as good as the best ones."
-    few = _how_many(found.regret, _MOST)
-    part = float(np.sort(found.regret)[::-1][:few].sum()) / total
-    if int((found.regret > NOTHING * total).sum()) == few:
+    falling = np.sort(found.regret)[::-1]
+    sums = falling.cumsum()
+    few = int(np.searchsorted(sums, _MOST * sums[-1]) + 1)  # the least number of samples that make up such a share
+    if int((found.regret > _NOTHING * total).sum()) == few:
         most = f"all of it in {few} of {count} samples"
     else:
-        most = f"{percent(part)} of it comes from {few} of {count} samples"
-    if whole <= NOTHING * total:
-        return f"The decisions lose {_lost(found)}, where the best value is 0; {most}."
-    return f"The decisions lose {_lost(found)} of the best value ({total:.4g} of {whole:.4g}); {most}."
+        most = f"{percent(float(falling[:few].sum()) / total)} of it comes from {few} of {count} samples"
+    if whole <= _NOTHING * total:
+        return f"The decisions lose {_lost_share(found)}, where the best value is 0; {most}."
+    return f"The decisions lose {_lost_share(found)} of the best value ({total:.4g} of {whole:.4g}); {most}."
 
 
-def _lost(found: Diagnosis) -> str:
-    """Which share of the best value is lost: without the 1e-7 that keeps the normalised regret finite."""
+def _lost_share(found: Diagnosis) -> str:
+    """The share of the best value that is lost, without the 1e-7 that keeps the normalised regret finite."""
     total, whole = float(found.regret.sum()), float(np.abs(found.best).sum())
-    if whole > NOTHING * total:
+    if whole > _NOTHING * total:
         return percent(total / whole)
     return f"{total:.4g}" if total > 0 else percent(0.0)
 
 
-def _how_many(costs: NDArray[Any], part: float) -> int:
-    """The least number of entries that make up a share of the sum."""
-    falling = np.sort(costs)[::-1].cumsum()
-    return int(np.searchsorted(falling, part * falling[-1]) + 1)
-
-
-def _values(found: Diagnosis) -> str:
+def _describe_values(found: Diagnosis) -> str:
     cost = np.nansum(found.attribution, axis=0)
     if len(cost) < 2 or cost.sum() <= 0:
         return ""
@@ -105,7 +148,7 @@ def _values(found: Diagnosis) -> str:
     return f"Of {len(cost)} predicted values the errors of these cost most: {named}."
 
 
-def _groups(found: Diagnosis, total: float) -> str:
+def _describe_groups(found: Diagnosis, total: float) -> str:
     if found.groups is None:
         return ""
     labels, at = np.unique(found.groups, return_inverse=True)
@@ -119,7 +162,7 @@ def _groups(found: Diagnosis, total: float) -> str:
     )
 
 
-def _tangent(found: Diagnosis) -> str:
+def _describe_tangent(found: Diagnosis) -> str:
     part = found.tangent_share
     if not np.isfinite(part):
         return ""
@@ -129,15 +172,18 @@ def _tangent(found: Diagnosis) -> str:
     )
 
 
-def _margin(found: Diagnosis) -> str:
-    """How many decisions are those of the truth; of a quadratic program, which move all along, how many active sets."""
+def _describe_margin(found: Diagnosis) -> str:
+    """Say how many decisions are those of the truth.
+
+    The decisions of a quadratic program move with every error, so that its active sets are counted in their place.
+    """
     known = np.isfinite(found.margin)
     if not known.any():
         return ""
     still = known & (found.margin >= 1)
     if found.linear or found.integer:
         what, tie = "decision", "it is another one, as good under the true costs"
-        same = still & _alike(found.decision, found.best_decision)
+        same = still & _are_alike(found.decision, found.best_decision)
         tied = still & ~same & (found.regret <= _AS_GOOD * np.maximum(np.abs(found.best), np.abs(found.best).mean()))
     else:
         what, tie = "set of binding constraints", "it differs by a tie"
@@ -147,34 +193,27 @@ def _margin(found: Diagnosis) -> str:
     if tied.any():
         text += f"; in {int(tied.sum())} more {tie}"
     changed = found.margin[known & ~same & ~tied]
-    if not len(changed):
-        return f"{text}."
-    return f"{text}; in the others it first changes at {percent(float(np.median(changed)))} of the error (median)."
+    if len(changed):
+        text += f"; in the others it first changes at {percent(float(np.median(changed)))} of the error (median)"
+    return f"{text}."
 
 
-def _alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-    """(B,) bool, where two decisions are the same up to rounding."""
-    size = np.maximum(np.abs(one), np.abs(other)).max(1)
-    alike: NDArray[Any] = np.abs(one - other).max(1) <= CHANGE * size
-    return alike
-
-
-def _constraints(found: Diagnosis) -> list[str]:
+def _describe_constraints(found: Diagnosis) -> str:
     rows = [j for j, kind in enumerate(found.constraint_kinds) if kind == "row" and found.binding[j] > 0]
     if not rows:
-        return []
+        return ""
     top = max(rows, key=lambda j: found.best_shadow_price[j])
     of = "In the relaxation without integers, " if found.integer else ""
-    text = (
+    return _capitalise(
         f"{of}{found.constraint_names[top]} binds in {percent(found.binding[top])} of the decisions; a unit more is "
         f"worth {found.best_shadow_price[top]:.4g} under the true costs, on average."
     )
-    return [f"{text[0].upper()}{text[1:]}"]
 
 
-def _flags(found: Diagnosis) -> list[str]:
+def _describe_flags(found: Diagnosis) -> list[str]:
+    """Sentences on zero gradients, degenerate decisions and errors that could not be split."""
     count, lines = len(found.regret), []
-    lost = found.zero_gradient & (found.regret > NOTHING * np.abs(found.best))
+    lost = found.zero_gradient & (found.regret > _NOTHING * np.abs(found.best))
     if lost.any():
         lines.append(
             f"{int(found.zero_gradient.sum())} of {count} samples have an error and no gradient of the smoothed "

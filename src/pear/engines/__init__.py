@@ -1,20 +1,29 @@
-"""Where work is done: tasks in this process, in others, or on a cluster, behind one small interface."""
+"""Engines do tasks in this process, in other processes or on a cluster, behind one small interface."""
 
-from pear.engines.base import Begun, Ended, Engine, Lost, Resources, Tell, Told, Update
+from pear.engines.engine import (
+    Engine,
+    Resources,
+    SendMessage,
+    TaskLoss,
+    TaskMessage,
+    TaskResult,
+    TaskStart,
+    TaskUpdate,
+)
+from pear.engines.engine_table import ENGINES, check_name, start
 from pear.engines.errors import EngineError
-from pear.engines.registry import ENGINES, check_name, start
 
 __all__ = [
     "ENGINES",
-    "Begun",
-    "Ended",
     "Engine",
     "EngineError",
-    "Lost",
     "Resources",
-    "Tell",
-    "Told",
-    "Update",
+    "SendMessage",
+    "TaskLoss",
+    "TaskMessage",
+    "TaskResult",
+    "TaskStart",
+    "TaskUpdate",
     "check_name",
     "start",
 ]

@@ -1,4 +1,4 @@
-"""What can go wrong around engines."""
+"""The error of engines."""
 
 from __future__ import annotations
 

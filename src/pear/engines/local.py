@@ -4,30 +4,51 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing.connection
+import os
+import pickle
+import signal
+import threading
 from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
+import torch
+
 from pear.compile.threads import count
-from pear.engines.base import Begun, Engine, Hear, Resources, Told
+from pear.engines.engine import (
+    Engine,
+    FutureEngine,
+    OnUpdate,
+    Resources,
+    Task,
+    TaskMessage,
+    TaskResult,
+    TaskStart,
+    throttle,
+)
 from pear.engines.errors import EngineError
-from pear.engines.worker import Raised, Said, Taken, Worker
 
 MAX_STARTS = 5
-"""How many processes in a row may end before one is ready."""
+"""The engine gives up after so many processes in a row that died before they began a task."""
 
 
 def start(address: str | None, jobs: int | None, resources: Resources) -> Engine:
-    """This process for one job, others for several; ``resources`` are those of the machine."""
+    """An engine in this process for one job, in others for several; ``resources`` are those of the machine."""
     jobs = count() if jobs is None else jobs
     return InProcess() if jobs == 1 else Processes(jobs)
 
 
 class _ListenerError(BaseException):
-    """A listener that cannot be told: the terminal is gone. No ``Exception``, which a task may take for its own."""
+    """Carries an error of ``on_update`` through a task: no ``Exception``, which the task may take for its own."""
 
 
 class InProcess(Engine):
-    """One task after the other in this process, each within ``wait``."""
+    """Does one task after the other in this process, each within ``wait``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,18 +59,26 @@ class InProcess(Engine):
         """One."""
         return 1
 
-    def wait(self, hear: Hear, seconds: float | None = None) -> None:
+    def wait(self, on_update: OnUpdate, seconds: float | None = None) -> None:
         """Do the next task, unless there is no time at all."""
         if seconds == 0 or not self._waiting:
             return
         ticket = self._waiting.popleft()
-        function, given = self.tasks[ticket]
-        hear(Begun(ticket))
+        function, arguments = self.tasks[ticket]
+
+        def send(message: Any) -> None:
+            try:
+                on_update(TaskMessage(ticket, message))
+            except OSError as error:  # the terminal is gone
+                raise _ListenerError(error) from error
+
+        on_update(TaskStart(ticket))
         try:
-            value = function(_telling(ticket, hear), *given)
+            value = function(send, *arguments)
         except _ListenerError as error:
             raise error.args[0] from None
-        self._end(ticket, value, hear)
+        del self.tasks[ticket]
+        on_update(TaskResult(ticket, value))
 
     def close(self) -> None:
         """Forget the tasks that have not begun."""
@@ -60,110 +89,195 @@ class InProcess(Engine):
         self._waiting.append(ticket)
 
 
-def _telling(ticket: int, hear: Hear) -> Any:
-    def tell(message: Any) -> None:
-        try:
-            hear(Told(ticket, message))
-        except OSError as error:
-            raise _ListenerError(error) from error
-
-    return tell
-
-
-class Processes(Engine):
-    """Tasks side by side in worker processes, which are started when there is something to do.
+class Processes(FutureEngine):
+    """Does tasks side by side in worker processes, which are started when there is something to do.
 
     Args:
-        jobs: how many workers.
+        jobs: the number of workers.
     """
 
     def __init__(self, jobs: int) -> None:
         super().__init__()
         self.workers: list[Worker] = []
-        self._jobs, self._starts = jobs, 0
+        self._jobs, self._failed_starts = jobs, 0
         self._waiting: deque[int] = deque()
 
     @property
     def slots(self) -> int:
-        """As many as there are workers at most."""
+        """The number of workers."""
         return self._jobs
 
-    def wait(self, hear: Hear, seconds: float | None = None) -> None:
-        """Hand out tasks, and hear the workers."""
-        if seconds == 0:
-            while self._listen(hear, seconds):
-                pass
-            return
-        while len(self.workers) < min(self._jobs, len(self.tasks)):
-            self.workers.append(Worker.start())
-        for worker in self.workers:
-            self._hand_out(worker)
-        self._listen(hear, seconds)
-
-    def _listen(self, hear: Hear, seconds: float | None) -> bool:
-        """One message of every worker that has something to say; False where none has."""
-        by_line: dict[Any, Worker] = {worker.line: worker for worker in self.workers}
-        ready = multiprocessing.connection.wait(list(by_line), seconds) if by_line else []
-        for line in ready:
-            self._hear(by_line[line], hear)
-        return bool(ready)
+    def wait(self, on_update: OnUpdate, seconds: float | None = None) -> None:
+        """Give waiting tasks to idle workers, and report on the others."""
+        while self._waiting and seconds != 0:
+            idle = next((worker for worker in self.workers if worker.ticket is None), None)
+            if idle is None and len(self.workers) == self._jobs:
+                break
+            if idle is None:
+                idle = Worker()
+                self.workers.append(idle)
+            ticket = self._waiting.popleft()
+            self._futures[idle.submit(ticket, *self.tasks[ticket])] = ticket
+        super().wait(on_update, seconds)
 
     def close(self) -> None:
-        """Let idle workers end, and kill the others: nothing that they do can be left half done."""
+        """Kill the workers: a task has no effect that could be left half done."""
+        with without_interrupts():  # a second Ctrl-C must not leave a worker at work
+            for worker in self.workers:
+                worker.kill()
         for worker in self.workers:
-            if worker.idle:
-                with contextlib.suppress(OSError):  # it has ended already
-                    worker.line.send(None)
-            else:
-                worker.process.kill()
-        for worker in self.workers:
-            worker.end()
+            worker.pool.shutdown()
         self.workers.clear()
 
     def _hand_over(self, ticket: int) -> None:
         self._waiting.append(ticket)
 
-    def _hand_out(self, worker: Worker) -> None:
-        if not worker.idle or not self._waiting:
-            return
-        try:
-            worker.line.send(self.tasks[self._waiting[0]])
-        except OSError:  # it has died; the end of its line is heard next
-            return
-        worker.ticket, worker.taken = self._waiting.popleft(), False
+    def _messages(self) -> Iterator[tuple[int, Any]]:
+        for worker in self.workers:
+            while worker.ticket is not None and worker.messages.poll():
+                self._failed_starts = 0
+                yield worker.ticket, worker.messages.recv()
 
-    def _hear(self, worker: Worker, hear: Hear) -> None:
+    def _collect(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
+        worker = next(worker for worker in self.workers if worker.ticket == ticket)
         try:
-            message = worker.line.recv()
-        except (EOFError, OSError):
-            self._replace(worker, hear)
-            return
-        if message is None:
-            worker.ready, self._starts = True, 0
-        elif isinstance(message, Raised):
-            raise message.error
-        elif worker.ticket is not None and isinstance(message, Taken):
-            worker.taken, self._starts = True, 0
-            hear(Begun(worker.ticket))
-        elif worker.ticket is not None and isinstance(message, Said):
-            hear(Told(worker.ticket, message.message))
-        elif worker.ticket is not None:
-            ticket, worker.ticket = worker.ticket, None
-            self._end(ticket, message.value, hear)
+            value = future.result()
+        except BrokenProcessPool:
+            self._replace(worker, ticket, on_update)
+        else:
+            worker.ticket = None
+            self._end(ticket, value, on_update)
 
-    def _replace(self, worker: Worker, hear: Hear) -> None:
-        """Let go of a worker that has died, and do its task once more; the next ``wait`` starts another."""
-        how = worker.end()
+    def _replace(self, worker: Worker, ticket: int, on_update: OnUpdate) -> None:
+        """Remove a worker that has died, and do its task again; the next ``wait`` starts another worker."""
         self.workers.remove(worker)
-        early = not worker.ready or (worker.ticket is not None and not worker.taken)
-        if early:
-            self._starts += 1
-        if self._starts >= MAX_STARTS:
+        how = worker.exit_reason()
+        if ticket in self._begun:
+            self._begin_again(ticket, how, on_update)
+            return
+        self._waiting.appendleft(ticket)  # the process died before the task began, so that the task is not to blame
+        self._failed_starts += 1
+        if self._failed_starts >= MAX_STARTS:
             raise EngineError(
-                f"{self._starts} worker processes in a row ended before they were ready, the last with {how}; what has "
-                "ended is kept. Is there enough memory? Try again with 1 job"
+                f"{self._failed_starts} worker processes in a row ended before they were ready, the last with {how}; "
+                "what has ended is kept. Is there enough memory? Try again with 1 job"
             )
-        if worker.ticket is not None and early:  # it had died before the task came, which is not to blame
-            self._waiting.appendleft(worker.ticket)
-        elif worker.ticket is not None:
-            self._begin_anew(worker.ticket, how, hear)
+
+
+class Worker:
+    """A pool of one process, so that a process that dies ends no task but its own.
+
+    Attributes:
+        pool: the executor; messages: our end of the pipe that its process sends messages through.
+        ticket: of the task that it does; None where it is idle.
+    """
+
+    def __init__(self) -> None:
+        self.messages, own_end = multiprocessing.Pipe(duplex=False)
+        self._context = _Context()
+        self.pool = ProcessPoolExecutor(1, self._context, _prepare, (own_end,))
+        self.ticket: int | None = None
+
+    def submit(self, ticket: int, function: Task, arguments: tuple[Any, ...]) -> Future[Any]:
+        """Begin a task; the process is started with the first one."""
+        self.ticket = ticket
+        try:
+            future = self.pool.submit(_work, function, arguments)
+        except BrokenProcessPool as error:  # it died while it was idle
+            future = Future()
+            future.set_exception(error)
+        return future
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self._context.process is not None:
+            self._context.process.kill()
+
+    def exit_reason(self) -> str:
+        """How the process ended, in words."""
+        self.pool.shutdown()
+        self.messages.close()
+        assert self._context.process is not None
+        self._context.process.join()
+        code = self._context.process.exitcode or 0
+        return f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.Signals(-code).name})"
+
+
+class _Context(SpawnContext):
+    """Spawns processes that Ctrl-C does not reach, and keeps the last one in ``process``."""
+
+    process: SpawnProcess | None = None
+
+    def Process(self, *args: Any, **options: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
+        """A process, not started yet."""
+        self.process = _Process(*args, daemon=True, **options)
+        return self.process
+
+
+class _Process(SpawnProcess):
+    def start(self) -> None:
+        with without_interrupts():
+            super().start()
+
+
+_messages: Connection | None = None
+"""In a worker process: our end of the pipe to the driver."""
+
+
+def _prepare(messages: Connection) -> None:
+    """Prepare a worker process: one thread, no Ctrl-C, and an end together with the driver's process."""
+    global _messages
+    _messages = messages
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides what Ctrl-C means
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+
+
+def _work(function: Task, arguments: tuple[Any, ...]) -> Any:
+    """Do a task in a worker process."""
+
+    def send(message: Any) -> None:
+        assert _messages is not None
+        try:
+            _messages.send(message)
+        except OSError:  # there is no driver any more; raised here, it would be taken for an error of the task
+            os._exit(1)
+
+    send(None)
+    try:
+        return function(throttle(send), *arguments)
+    except Exception as error:
+        if not _is_portable(error):
+            raise EngineError(f"{type(error).__name__}: {error}") from None
+        raise
+
+
+def _is_portable(error: Exception) -> bool:
+    """Whether an error can be sent to another process: some take more arguments than they keep."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except (TypeError, ValueError, AttributeError, pickle.PicklingError):
+        return False
+    return True
+
+
+def _exit_with_parent() -> None:
+    """Wait until the driver's process has ended, and end this one."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    multiprocessing.connection.wait([parent.sentinel])
+    os._exit(1)
+
+
+@contextlib.contextmanager
+def without_interrupts() -> Iterator[None]:
+    """A context: a process that is started in it never gets Ctrl-C, not even while it imports."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # the first process would start it, and that lets interrupts through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -6,33 +6,32 @@ import contextlib
 import os
 import pickle
 import time
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import torch
 
 from pear.compile import threads
-from pear.engines.base import Begun, Engine, Hear, Resources, Task, Told, throttled
+from pear.engines.engine import Engine, FutureEngine, OnUpdate, Resources, Task, throttle
 from pear.engines.errors import EngineError
 from pear.engines.watch import ends_within
 from pear.errors import MissingExtraError
 
-_TICK_SECONDS = 0.2
 _LOOK_SECONDS = 2.0
-"""Machines come and go: so often the resources of the cluster are read anew."""
+"""The resources of the cluster are read this often, since machines come and go."""
 
 _STARTS = 3
-"""Attempts to start Ray here, which gives up after 30 seconds where a machine is very busy."""
+"""How often a start of Ray on this machine is tried; one fails after 30 seconds where the machine is very busy."""
 
 _LIMIT_SECONDS = 300
-"""Of an attempt, which ends much earlier by the limits of Ray itself, but for waits that have none."""
+"""A start ends this process after so long. Ray's own limits are shorter, but some of its waits have none."""
 
 _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",  # which Ray reads before it sends anything anywhere
-    # Ray starts workers while it starts, and waits for them without a limit, even where one of them has died.
+    # Ray starts workers while it starts, and waits for them without a limit, even for one that has died.
     "RAY_prestart_worker_first_driver": "0",
 }
 
-_BEGUN = b""
 _OWN_VARIABLES = "PEAR_"
 
 
@@ -107,141 +106,116 @@ def _init(ray: Any, where: str | None, jobs: int | None) -> None:
             ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
 
 
-class RayEngine(Engine):
-    """Tasks on the cluster that this process is connected to.
+class RayEngine(FutureEngine):
+    """Does tasks on the cluster that this process is connected to.
 
-    What a task says goes through a mailbox, an actor on this machine; without it nothing but progress is missing.
+    Messages go through a mailbox, an actor on this machine; without it only messages are missing. Whether a task is
+    begun again is decided here and not by Ray, whose count of retries does not tell a lost machine from a task that
+    kills its process.
 
     Args:
         ray: the module.
-        jobs: tasks at once; None for as many as the cluster has room for, which may change.
+        jobs: tasks at a time; None for as many as the cluster has room for, which may change.
         resources: what a task needs.
-        ours: whether to disconnect in the end.
+        ours: whether ``close`` disconnects.
     """
 
     def __init__(self, ray: Any, jobs: int | None, resources: Resources, ours: bool) -> None:
         super().__init__()
         self._ray, self._jobs, self._resources, self._ours = ray, jobs, resources, ours
-        # Whether a task is begun anew is decided in one place, here as for local processes.
         self._remote = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=0)(_work)
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=True
         )
         self._mailbox = ray.remote(_mailbox()).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
-        self._mail = self._mailbox.take.remote()
-        self._references: dict[Any, int] = {}
-        self._begun: set[int] = set()
+        self._letters = self._mailbox.empty.remote()
+        self._references: dict[int, Any] = {}
         self._room, self._looked = 1, -float("inf")
 
     @property
     def slots(self) -> int:
-        """What the cluster has room for, or the number of jobs."""
+        """The number of jobs, or what the cluster has room for."""
         if self._jobs is not None:
             return self._jobs
         if time.monotonic() - self._looked > _LOOK_SECONDS:
             there = self._ray.cluster_resources()
-            room = [
-                int(there.get(name, 0) // need)
-                for name, need in (("CPU", self._resources.cpus), ("GPU", self._resources.gpus))
-                if need
-            ]
+            needs = (("CPU", self._resources.cpus), ("GPU", self._resources.gpus))
+            room = [int(there.get(name, 0) // need) for name, need in needs if need]
             self._room, self._looked = max(1, min(room)), time.monotonic()
         return self._room
 
     def share(self, value: Any) -> Any:
-        """Put a value into the object store of this machine, from where others fetch it once each."""
+        """Put a value into the object store of this machine, from where other machines fetch it once each."""
         return _Shared(self._ray.put(self._packed(value)))
-
-    def wait(self, hear: Hear, seconds: float | None = None) -> None:
-        """Wait for a task to end, for a moment at most, and read the mailbox."""
-        tick = _TICK_SECONDS if seconds is None else min(seconds, _TICK_SECONDS)
-        under_way = list(self._references)
-        if under_way:
-            self._ray.wait(under_way, num_returns=1, timeout=tick, fetch_local=False)
-            ended, _ = self._ray.wait(under_way, num_returns=len(under_way), timeout=0, fetch_local=False)
-        else:
-            ended = []
-        self._read_mail(hear)
-        for reference in ended:
-            self._collect(reference, self._references.pop(reference), hear)
 
     def close(self) -> None:
         """End the tasks; a cluster that was started here ends with them."""
         if self._ours:
             self._ray.shutdown()
             return
-        for reference in self._references:
+        for reference in self._references.values():
             self._ray.cancel(reference, force=True)
         self._ray.kill(self._mailbox)
         self._references.clear()
 
     def _hand_over(self, ticket: int) -> None:
-        function, given = self.tasks[ticket]
-        self._begun.discard(ticket)
+        function, arguments = self.tasks[ticket]
         own = {name: value for name, value in os.environ.items() if name.startswith(_OWN_VARIABLES)}
-        packed = [one.reference if isinstance(one, _Shared) else self._packed(one) for one in given]
-        self._references[self._remote.remote(self._mailbox, ticket, own, function, *packed)] = ticket
+        packed = [one.reference if isinstance(one, _Shared) else self._packed(one) for one in arguments]
+        reference = self._remote.remote(self._mailbox, ticket, own, function, *packed)
+        self._references[ticket] = reference
+        self._futures[reference.future()] = ticket
 
     def _packed(self, value: Any) -> bytes:
-        """As bytes: arrays that Ray unpacks by itself cannot be written to."""
+        """The value as bytes: arrays that Ray unpacks by itself cannot be written to."""
         return self._ray.cloudpickle.dumps(value)
 
-    def _collect(self, reference: Any, ticket: int, hear: Hear) -> None:
+    def _collect(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
+        del self._references[ticket]
         errors = self._ray.exceptions
         try:
-            value = pickle.loads(self._ray.get(reference))
+            value = pickle.loads(future.result())
         except errors.RayTaskError as error:
             if isinstance(error.cause, Exception):
                 raise error.cause from error
             raise
         except (errors.NodeDiedError, errors.ObjectLostError) as error:
-            self._begin_anew(ticket, _in_short(error), hear, to_blame=False)
+            self._begin_again(ticket, _in_short(error), on_update, to_blame=False)
         except errors.RayError as error:
-            self._begin_anew(ticket, _in_short(error), hear)
+            self._begin_again(ticket, _in_short(error), on_update)
         else:
-            self._begin(ticket, hear)
-            self._end(ticket, value, hear)
+            self._end(ticket, value, on_update)
 
-    def _read_mail(self, hear: Hear) -> None:
-        ready, _ = self._ray.wait([self._mail], timeout=0)
+    def _messages(self) -> list[tuple[int, Any]]:
+        ready, _ = self._ray.wait([self._letters], timeout=0)
         if not ready:
-            return
+            return []
         letters: list[tuple[int, bytes]] = []
         with contextlib.suppress(self._ray.exceptions.RayError):  # the mailbox has died, and is started again
-            letters = self._ray.get(self._mail)
-        self._mail = self._mailbox.take.remote()
-        for ticket, message in letters:
-            if ticket in self.tasks:
-                self._begin(ticket, hear)
-                if message != _BEGUN:
-                    hear(Told(ticket, pickle.loads(message)))
-
-    def _begin(self, ticket: int, hear: Hear) -> None:
-        """Say that a task has begun, whatever comes first: the letter, the next one, or the end."""
-        if ticket not in self._begun:
-            self._begun.add(ticket)
-            hear(Begun(ticket))
+            letters = self._ray.get(self._letters)
+        self._letters = self._mailbox.empty.remote()
+        return [(ticket, pickle.loads(message)) for ticket, message in letters]
 
 
 class _Shared(NamedTuple):
-    """What stands for a value in Ray's object store."""
+    """Stands for a value in Ray's object store."""
 
     reference: Any
 
 
-def _work(mailbox: Any, ticket: int, variables: dict[str, str], function: Task, *given: bytes) -> bytes:
-    """What a process of Ray does for a task: one core is its own, and the driver's settings are its own, too."""
+def _work(mailbox: Any, ticket: int, variables: dict[str, str], function: Task, *arguments: bytes) -> bytes:
+    """Do a task in a process of Ray, on one core and with the driver's environment variables."""
     from ray import cloudpickle
 
     os.environ.update(variables)
     torch.set_num_threads(1)
-    mailbox.put.remote(ticket, _BEGUN)
 
-    def tell(message: Any) -> None:
+    def send(message: Any) -> None:
         mailbox.put.remote(ticket, pickle.dumps(message))
 
+    send(None)
     with threads.using(1):
-        return cloudpickle.dumps(function(throttled(tell), *(pickle.loads(one) for one in given)))
+        return cloudpickle.dumps(function(throttle(send), *(pickle.loads(one) for one in arguments)))
 
 
 def _mailbox() -> type:
@@ -254,14 +228,14 @@ def _mailbox() -> type:
         def put(self, ticket: int, message: bytes) -> None:
             self.letters.append((ticket, message))
 
-        def take(self) -> list[tuple[int, bytes]]:
-            taken, self.letters = self.letters, []
-            return taken
+        def empty(self) -> list[tuple[int, bytes]]:
+            letters, self.letters = self.letters, []
+            return letters
 
     return Mailbox
 
 
 def _in_short(error: Exception) -> str:
-    """The kind of an error of Ray, and its first line."""
+    """The class of an error of Ray, and its first line."""
     words = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__} ({words[:200]})"

@@ -1,6 +1,6 @@
-"""A time limit for a call that cannot be interrupted: another process ends this one, and says why.
+"""A time limit for a call that cannot be interrupted: a second process kills this one when the time is up.
 
-That process runs this file alone, so that it starts at once: nothing of the library is imported here.
+The second process runs this file alone. Nothing of the library is imported here, so that it starts at once.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def ends_within(seconds: float, words: str) -> Iterator[None]:
-    """Say ``words`` on the error stream and kill this process where a block takes longer than ``seconds``.
+    """Write ``words`` to the error stream and kill this process if the block takes longer than ``seconds``.
 
-    For calls that hold Python's lock while they wait: no other thread of this process runs then, nor a handler of a
-    signal, so that nothing can be raised, and Ctrl-C does nothing either.
+    This is for calls that hold Python's global lock while they wait. No other thread and no signal handler of this
+    process runs meanwhile, so that no error can be raised, and Ctrl-C has no effect.
 
     Example:
         >>> with ends_within(60, "this took longer than a minute"):

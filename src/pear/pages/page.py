@@ -1,4 +1,4 @@
-"""A page of sections, rendered so that it needs nothing else; and the one place that knows how a text is escaped."""
+"""HTML and Markdown pages from templates, in which every text is escaped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def page_of(title: str, lead: Sequence[str], sections: Sequence[Section], footer: str = "") -> str:
-    """One HTML page: the sentences that matter most, then sections of sentences, tables and figures.
+    """Render one HTML page without other files: lead sentences, then sections of sentences, tables and figures.
 
     Raises:
         MissingExtraError: jinja2 or matplotlib, which write and draw the page, is not installed.
@@ -55,7 +55,7 @@ def _environment(package: str, markdown: bool) -> Environment:
 
 
 def markdown_text(text: str) -> str:
-    r"""A text of any kind in one line of Markdown, where it means nothing but itself.
+    r"""Escape a text for Markdown, in one line.
 
     Example:
         >>> markdown_text("<b>a|b</b>\n*c* [d](e) &amp; x_y")
@@ -66,6 +66,6 @@ def markdown_text(text: str) -> str:
 
 
 def _own_ids(svg: str, prefix: str) -> str:
-    """The figure with a prefix on each of its names, since several figures share one page."""
+    """Put a prefix on every id of a figure, since several figures share one page."""
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     return svg.replace("url(#", f"url(#{prefix}-").replace('href="#', f'href="#{prefix}-')

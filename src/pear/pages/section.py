@@ -1,4 +1,4 @@
-"""What a report is made of: sections of sentences, grids and figures, which the page and the Markdown both render."""
+"""The parts of a page: sections of sentences, tables and figures."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure, or the place where it will stand.
+    """One figure of a page, or its place where nothing was run yet.
 
     Attributes:
-        title, caption: for people.
+        title, caption: texts above and below it.
         draw: gives the ``<svg>`` element; None where nothing was run. It alone needs matplotlib.
         legend: name → colour of ``pear.pages.style``.
     """
@@ -61,13 +61,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """One part of the report.
+    """One section of a page.
 
     Attributes:
-        name: unique in the report.
-        title: for people; sentences: one paragraph each.
-        grids, figures: in this order, unless figures_first.
-        save: writes its figures, legend included, as one picture in a file of its own; None where nobody needs one.
+        name: unique in the page.
+        title: its heading; sentences: one paragraph each.
+        grids, figures: shown in this order, unless figures_first.
+        save: writes its figures, legend included, as one picture; None where no such file is needed.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Section:
 
     @property
     def cells(self) -> list[Any]:
-        """Of all grids, in reading order."""
+        """The cells of all grids, in reading order."""
         return [cell for grid in self.grids for cell in grid.cells]
 
     @property

@@ -1,4 +1,4 @@
-"""One look for every picture of the package: the report's figures, the benchmarks' plots and the demo's.
+"""The style of all pictures: those of pages, of the demo, and of the laboratory's reports and benchmarks.
 
 Pictures are drawn with the light palette. Those in the page have each colour replaced by a CSS variable of the page, so
 that one picture serves the light and the dark page.
@@ -42,9 +42,9 @@ DARK = {
 
 INK, MUTED, LINE, CARD = (LIGHT[name] for name in ("ink", "muted", "line", "card"))
 OURS = tuple(LIGHT[name] for name in ("pear", "pear-mid", "pear-pale", "pear-deep"))
-"""For several lines of this package in one picture."""
+"""Colours for several lines of this package in one picture."""
 OTHERS = tuple(LIGHT[name] for name in ("mse", "pfyl", "spo", "lava", "dbb", "spo-relaxed"))
-"""For everybody else's."""
+"""Colours for the lines of other packages."""
 
 _SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: small, sharp, and in the font of the page
@@ -79,7 +79,7 @@ _SETTINGS: dict[Any, Any] = {
 
 
 def require(who: str, *packages: str) -> None:
-    """Fail before the work starts where a package of the extra ``cli`` is missing.
+    """Check that packages of the extra ``cli`` are installed, before the work starts.
 
     Raises:
         MissingExtraError: names the package and the remedy.
@@ -90,7 +90,7 @@ def require(who: str, *packages: str) -> None:
 
 
 def look() -> contextlib.AbstractContextManager[None]:
-    """The style of the package for whatever is drawn within the block."""
+    """Return a context in which matplotlib draws in the style of the package."""
     import matplotlib as mpl
 
     return mpl.rc_context(_SETTINGS)
@@ -104,7 +104,7 @@ def canvas(
     heights: tuple[float, ...] = (1.0,),
     **options: Any,
 ) -> Iterator[tuple[Figure, Any]]:
-    """An empty figure and its axes, in the style of the package; draw and save within the block.
+    """Make an empty figure and its axes in the style of the package; draw and save within the block.
 
     Args:
         size: inches.
@@ -126,7 +126,7 @@ def canvas(
 
 
 def plain_log(axes: Any, which: Literal["x", "y"]) -> None:
-    """A log scale with few ticks, written as plain numbers; called when everything is drawn."""
+    """Set a log scale with few ticks, written as plain numbers. Call it when everything is drawn."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     axes.set(**{f"{which}scale": "log"})
@@ -142,7 +142,7 @@ def plain_log(axes: Any, which: Literal["x", "y"]) -> None:
 
 
 def headline(figure: Figure, title: str, subtitle: str = "") -> None:
-    """What the picture says, above all axes, and below it what was done."""
+    """Write a title above all axes, and a subtitle below it."""
     height = figure.get_figheight()
     lines = ((title, 13.5, INK, "bold", 0.3), (subtitle, 10.5, MUTED, "normal", 0.56))
     for text, size, color, weight, down in lines[: 1 + bool(subtitle)]:
@@ -152,13 +152,13 @@ def headline(figure: Figure, title: str, subtitle: str = "") -> None:
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Save as a picture of its own, in the format that the name ends with; the same picture gives the same bytes."""
+    """Save a figure in the format that the name ends with. The same figure gives the same bytes."""
     figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
 
 
 def page_svg(figure: Figure) -> str:
-    """The picture as an ``<svg>`` element that stands in a page: no header, no addresses, no fixed size."""
+    """Return a figure as an ``<svg>`` element for a page: no header, no addresses, no fixed size."""
     figure.patch.set_alpha(0.0)
     for axes in figure.axes:
         axes.patch.set_alpha(0.0)

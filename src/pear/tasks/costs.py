@@ -1,4 +1,4 @@
-"""Costs that are a polynomial of hidden linear scores: the usual synthetic data of decision-focused learning."""
+"""Synthetic data of decision-focused learning: costs are a polynomial of hidden linear scores of the features."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def polynomial_costs(
     features: int = 5,
     formula: Formula = "code",
 ) -> tuple[Array, Array]:
-    """Features x and costs ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
+    """Draw features x and costs ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
 
     B is 0 or 1 with equal chance, x standard normal and ε uniform in [1 − noise, 1 + noise]. They are drawn in this
     order, ε row by row: published results depend on it. A linear model is right at degree 1 and ever more wrong above.
@@ -82,7 +82,7 @@ class SyntheticTask(Task):
         dtype: torch.dtype = torch.float32,
         formula: Formula = "code",
     ) -> Samples:
-        """Synthetic features and costs, ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
+        """Draw synthetic features and costs, ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
 
         Args:
             count: N, number of samples.
@@ -113,7 +113,7 @@ class SyntheticTask(Task):
         return polynomial
 
     def _checked(self, cost: Any) -> Tensor:
-        """(B, n) costs, one for each variable."""
+        """Return costs (B, n), or raise an error where there is not one for each variable."""
         costs, n = as_batch(cost).detach(), self.problem.n
         if costs.shape[1] != n:
             raise ProblemError(f"cost must have one column for each of the {n} {self.columns}; got {costs.shape[1]}")

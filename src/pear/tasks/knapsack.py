@@ -1,4 +1,4 @@
-"""Choose the items of greatest forecast value that fit."""
+"""Knapsacks: choose the items of greatest forecast value that fit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Knapsack(SyntheticTask):
         (torch.Size([100, 5]), torch.Size([100, 10]), True)
 
     Attributes:
-        seed: what ``samples`` draws from where it is not told otherwise.
+        seed: the seed of ``samples`` where none is passed.
         jobs: threads that ``decide`` solves with; None is one for each core, and one in a worker process.
     """
 
@@ -44,28 +44,28 @@ class Knapsack(SyntheticTask):
 
     @property
     def weights(self) -> Tensor:
-        """(dimensions, items)."""
+        """(dimensions, items) weights of the items."""
         assert self.problem.G is not None
         return self.problem.G
 
     @property
     def capacity(self) -> Tensor:
-        """(dimensions,)."""
+        """(dimensions,) capacities."""
         assert self.problem.h is not None
         return self.problem.h
 
     def _random(self, seed: int | None) -> np.random.RandomState:
-        """The weights are drawn first, as in ``random_knapsack``: with its seed weights and values are one stream."""
+        """A random state that has drawn the weights before, as ``random_knapsack`` does."""
         random = np.random.RandomState(self.seed if seed is None else seed)
         _draw_weights(random, *self.weights.shape)
         return random
 
     def _costs(self, polynomial: Array) -> Array:
-        """Values are whole numbers, ``⌈5 c⌉``."""
+        """Turn polynomial costs c into values, whole numbers ``⌈5 c⌉``."""
         return np.ceil(_VALUE_SCALE * polynomial)
 
     def with_capacity(self, ratio: float) -> Knapsack:
-        """The same items with each capacity this share of the row's total weight.
+        """Return a knapsack of the same items, with each capacity this share of the total weight in its dimension.
 
         Example:
             >>> from pear.tasks import knapsack
@@ -112,7 +112,7 @@ class Knapsack(SyntheticTask):
 
 
 def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
-    """Maximise the value of the chosen items, ``weights z ≤ capacity``, every item taken or left.
+    """Make a knapsack: maximise the value of the chosen items, ``weights z ≤ capacity``, each item taken or left.
 
     Costs are values here: the problem has sense "max". ``PEARLoss`` trains on its relaxation, 0 ≤ z ≤ 1;
     ``normalized_regret`` is that of the integer problem.
@@ -146,7 +146,7 @@ def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
 def random_knapsack(
     items: int = 100, dimensions: int = 5, capacity_ratio: float = 0.5, seed: int = 0, jobs: int | None = None
 ) -> Knapsack:
-    """A knapsack with weights drawn from 1 to 10, as in the paper, and ``samples`` that go on from the same stream.
+    """Make a knapsack with weights drawn from 1 to 10, as in the paper; ``samples`` continues the same random stream.
 
     Args:
         items: n, number of items.
@@ -169,7 +169,7 @@ def random_knapsack(
 
 
 def _draw_weights(random: np.random.RandomState, dimensions: int, items: int) -> Tensor:
-    """(dimensions, items) whole numbers."""
+    """Draw weights (dimensions, items), whole numbers."""
     return torch.from_numpy(random.randint(_LEAST_WEIGHT, _MOST_WEIGHT + 1, (dimensions, items)).astype(np.float64))
 
 

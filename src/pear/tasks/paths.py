@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 import torch
@@ -47,8 +48,7 @@ class Graph:
             raise ProblemError(f"nodes must be numbered from 0; got the arc {min(pairs, key=min)}")
         nodes = max((max(pair) for pair in pairs), default=0) + 1
         graph = cls(pairs, nodes, 0 if source is None else int(source), nodes - 1 if target is None else int(target))
-        if len(graph._order) < nodes:
-            circle = sorted(set(range(nodes)) - set(graph._order))
+        if circle := sorted(set(range(nodes)).difference(*graph._nodes_by_depth)):
             raise ProblemError(f"the arcs must not form a circle; the nodes {circle[:10]} are on or behind one")
         if graph.source == graph.target or graph.source not in graph._useful:
             end = f"the last node, {graph.target}" if target is None else f"node {graph.target}"
@@ -107,19 +107,18 @@ class Graph:
         return self._trace(arriving, cost)
 
     @cached_property
-    def _order(self) -> list[int]:
-        """The nodes in a topological order, those on or behind a circle left out."""
-        waiting = [0] * self.nodes
-        for _, head in self.arcs:
-            waiting[head] += 1
-        order = [v for v in range(self.nodes) if waiting[v] == 0]
-        for v in order:
-            for k in self._leaving[v]:
-                head = self.arcs[k][1]
-                waiting[head] -= 1
-                if waiting[head] == 0:
-                    order.append(head)
-        return order
+    def _nodes_by_depth(self) -> list[list[int]]:
+        """Nodes grouped by the most arcs on a way to them, in this order; those on or behind a circle are left out."""
+        sorter = TopologicalSorter[int](dict.fromkeys(range(self.nodes), ()))
+        for tail, head in self.arcs:
+            sorter.add(head, tail)
+        with suppress(CycleError):
+            sorter.prepare()
+        groups = []
+        while nodes := sorter.get_ready():
+            groups.append(sorted(nodes))
+            sorter.done(*nodes)
+        return groups
 
     @cached_property
     def _leaving(self) -> list[list[int]]:
@@ -131,30 +130,26 @@ class Graph:
 
     @cached_property
     def _levels(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Nodes grouped by the most arcs on the way to them, with their arriving arcs (k, width) and those arcs' tails.
+        """For every depth its nodes (k,), the arcs that arrive there (k, width), and the tails of these arcs.
 
-        All arcs that arrive at a level come from earlier ones, so that a level is one step for the whole batch. The
-        source is in none: what leads to it is on no path.
+        All arcs that arrive at a depth come from smaller ones, so that a depth is one step for the whole batch. The
+        source is left out: what leads to it is on no path.
         """
         arriving: list[list[int]] = [[] for _ in range(self.nodes)]
         for k in sorted(range(len(self.arcs)), key=lambda k: self.arcs[k]):
             arriving[self.arcs[k][1]].append(k)
-        depth: dict[int, int] = {}
-        members: dict[int, list[int]] = defaultdict(list)
-        for v in self._order:
-            depth[v] = max((depth[self.arcs[k][0]] + 1 for k in arriving[v]), default=0)
-            if depth[v] and v != self.source:
-                members[depth[v]].append(v)
         levels = []
-        for _, nodes in sorted(members.items()):
-            width = max(len(arriving[v]) for v in nodes)
+        for group in self._nodes_by_depth[1:]:
+            nodes = [v for v in group if v != self.source]
+            width = max((len(arriving[v]) for v in nodes), default=0)
             arcs = [arriving[v] + arriving[v][:1] * (width - len(arriving[v])) for v in nodes]
             tails = [[self.arcs[k][0] for k in row] for row in arcs]
-            levels.append((torch.tensor(nodes), torch.tensor(arcs), torch.tensor(tails)))
+            if nodes:
+                levels.append((torch.tensor(nodes), torch.tensor(arcs), torch.tensor(tails)))
         return levels
 
     def _trace(self, arriving: Tensor, cost: Tensor) -> Tensor:
-        """Go back from the target, all samples in step; those that are at the source wait."""
+        """Go back from the target along the best arriving arcs (B, nodes), and mark them: (B, arcs) 0 or 1."""
         tails = torch.tensor([tail for tail, _ in self.arcs], device=cost.device)
         rows = torch.arange(len(cost), device=cost.device)
         chosen = torch.zeros_like(cost)
@@ -167,7 +162,7 @@ class Graph:
         return chosen
 
     def neighbours(self, path: Sequence[int]) -> list[list[int]]:
-        """The paths adjacent to ``path`` on the polytope of paths: they part from it once and meet it once again.
+        """List the paths adjacent to ``path`` on the polytope of paths: they part from it once and meet it once again.
 
         Where two paths met in between, swapping one of the two parts would give two more paths with the same sum, so
         that the segment between the two would be no edge. Every detour through nodes off the path is one neighbour.
@@ -188,7 +183,7 @@ class Graph:
         return found
 
     def _detours(self, start: int, place: dict[int, int], avoid: int) -> Iterator[list[int]]:
-        """Ways from ``start`` through nodes off the path to the first node on it, other than by the path's own arc."""
+        """Yield the ways from ``start`` through nodes off the path back to it, other than by the path's own arc."""
         stack = [[k] for k in reversed(self._leaving[start]) if k != avoid and self.arcs[k][1] in self._useful]
         while stack:
             way = stack.pop()
@@ -200,9 +195,8 @@ class Graph:
 
     @cached_property
     def _useful(self) -> set[int]:
-        """Nodes from which the target can be reached: a detour never ends in a blind alley."""
+        """The nodes from which the target can be reached."""
         useful = {self.target}
-        for v in reversed(self._order):
-            if any(self.arcs[k][1] in useful for k in self._leaving[v]):
-                useful.add(v)
+        for nodes in reversed(self._nodes_by_depth):
+            useful.update(v for v in nodes if any(self.arcs[k][1] in useful for k in self._leaving[v]))
         return useful

@@ -1,4 +1,4 @@
-"""Spread one unit of money over assets: mean against variance."""
+"""Portfolios: divide one unit of money among assets by their mean return and variance."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Portfolio(Task):
     risk_aversion: float
 
     def cost(self, returns: ArrayLike) -> Tensor:
-        """−μ of expected returns μ (n,) or (B, n), differentiable: what ``pear.solve``, ``PEARLoss`` … take as cost."""
+        """−μ of expected returns μ (n,) or (B, n), differentiable: the cost for ``pear.solve`` or ``PEARLoss``."""
         return -read("returns", returns)
 
     def curvature(self, covariance: ArrayLike) -> Tensor:
-        """γΣ of a covariance Σ (n, n) or (B, n, n), differentiable: what they take as ``Q``, and as ``true_Q``."""
+        """γΣ of a covariance Σ (n, n) or (B, n, n), differentiable: the ``Q`` and ``true_Q`` for the same."""
         return self.risk_aversion * read("covariance", covariance)
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
@@ -49,7 +49,7 @@ class Portfolio(Task):
         return super().decide(cost, Q)
 
     def decide_relaxed(self, cost: Any) -> Tensor:
-        """Refused as ``decide`` is without Q; nothing is integer here."""
+        """Raise the error of ``decide`` without Q; a portfolio has no integers to relax."""
         return self.decide(cost)
 
     def weights(self, returns: ArrayLike, covariance: ArrayLike) -> Tensor:
@@ -61,12 +61,12 @@ class Portfolio(Task):
         return -self.problem.objective(weights, self.cost(returns), Q=self.curvature(covariance))
 
     def with_lower(self, lower: float | None) -> Portfolio:
-        """The same with another least weight."""
+        """Return the same portfolio with another least weight."""
         return portfolio(self.problem.n, self.risk_aversion, lower)
 
 
 def portfolio(n: int, risk_aversion: float = 1.0, lower: float | None = 0.0) -> Portfolio:
-    """A fully invested portfolio of n assets.
+    """Make a fully invested portfolio of n assets.
 
     Args:
         n: number of assets.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -21,7 +22,7 @@ Direction = Literal["forward", "cross"]
 
 @dataclass(frozen=True)
 class ShortestPath(SyntheticTask):
-    """A path from the first node to the last: one unit of flow, z ≥ 0, the cost of every arc forecast.
+    """A shortest path problem: one unit of flow from source to target, z ≥ 0; the cost of every arc is forecast.
 
     Attributes:
         graph: the arcs in the order of the variables.
@@ -62,20 +63,19 @@ class ShortestPath(SyntheticTask):
             [tensor([[0., 1., 0., 1.]], dtype=torch.float64)]
         """
         rows = as_batch(z).detach()
-        known: dict[tuple[int, ...], Tensor] = {}
-        result = []
-        for i, row in enumerate(rows.cpu()):
-            arcs = tuple(row.nonzero()[:, 0].tolist())
-            if arcs not in known:
-                neighbours = self.graph.neighbours(self._path(row, arcs, i))
-                known[arcs] = rows.new_zeros(len(neighbours), self.problem.n)
-                for k, other in enumerate(neighbours):
-                    known[arcs][k, other] = 1.0
-            result.append(known[arcs])
-        return result
+
+        @cache
+        def neighbours(*path: int) -> Tensor:
+            arcs = self.graph.neighbours(path)
+            found = rows.new_zeros(len(arcs), self.problem.n)
+            for k, other in enumerate(arcs):
+                found[k, other] = 1.0
+            return found
+
+        return [neighbours(*self._path(row, i)) for i, row in enumerate(rows.cpu())]
 
     def crossed(self) -> ShortestPath:
-        """The grid with its other diagonal: from the lower left corner to the upper right, rightward and upward.
+        """Return the grid with paths from the lower left corner to the upper right, rightward and upward.
 
         Every arc keeps its index, and so its cost; the vertical ones are walked the other way. A forecaster trained on
         one direction can be tested on the other. Crossing twice gives the first direction again.
@@ -94,15 +94,16 @@ class ShortestPath(SyntheticTask):
         check_finite(costs, "their cheapest path")
         return costs
 
-    def _path(self, row: Tensor, arcs: tuple[int, ...], i: int) -> list[int]:
-        """The arcs of ``row`` from source to target, or an error where they are no path."""
+    def _path(self, row: Tensor, i: int) -> list[int]:
+        """Order the arcs of ``row`` (n,) from source to target; a row that is no path raises an error that names i."""
+        arcs = row.nonzero()[:, 0].tolist()
         after = {self.graph.arcs[k][0]: k for k in arcs}
         path: list[int] = []
         node = self.graph.source
         while node in after and len(path) < len(arcs):
             path.append(after[node])
             node = self.graph.arcs[after[node]][1]
-        if len(path) != len(arcs) or node != self.graph.target or not bool((row[list(arcs)] == 1).all()):
+        if len(path) != len(arcs) or node != self.graph.target or not bool((row[arcs] == 1).all()):
             raise ProblemError(
                 f"row {i} is no path from node {self.graph.source} to node {self.graph.target} with 1 for each of its "
                 "arcs; pass what decide() returns"
@@ -117,7 +118,7 @@ def shortest_path(
     source: int | None = None,
     target: int | None = None,
 ) -> ShortestPath:
-    """The cheapest path from corner to corner of a grid, or through any directed acyclic graph.
+    """Make a shortest path problem from corner to corner of a grid, or through any directed acyclic graph.
 
     The problem has one variable for each arc, flow balance for every node, z ≥ 0 and no upper bound. The arcs of a grid
     come row by row: the row's rightward arcs, then its downward arcs.

@@ -143,6 +143,6 @@ class Task:
 
 
 def check_finite(costs: Tensor, what: str) -> None:
-    """Raise SolveError for rows of ``costs`` (B, n) with NaN or infinity; ``what`` is not decided for them."""
+    """Raise SolveError for rows of ``costs`` (B, n) with NaN or infinity; the message says that ``what`` failed."""
     unusable = ~costs.isfinite().all(1)
     fail(torch.where(unusable, int(Status.NOT_FINITE), int(Status.SOLVED)), "raise", what)

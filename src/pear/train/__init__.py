@@ -1,5 +1,7 @@
 """Training: one loop for every loss."""
 
+from __future__ import annotations
+
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.fit import fit
@@ -7,7 +9,7 @@ from pear.train.history import Check, History, Progress
 from pear.train.order import in_order, shuffled
 from pear.train.race import TuneProgress
 from pear.train.stopping import EarlyStopping
-from pear.train.tune import Tuned, tune
+from pear.train.tune import TuneResult, tune
 
 __all__ = [
     "Check",
@@ -17,9 +19,15 @@ __all__ = [
     "Progress",
     "TrainingError",
     "TuneProgress",
-    "Tuned",
+    "TuneResult",
     "fit",
     "in_order",
     "shuffled",
     "tune",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Tuned":
+        raise AttributeError("pear.train.Tuned is now pear.train.TuneResult")
+    raise AttributeError(f"module 'pear.train' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""A training run on disk, so that it can be resumed; and the weights of a model in a file."""
+"""Checkpoints, from which a training run is resumed, and files with the weights of a model."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pear.problem.problem import FIELDS
 from pear.train import archive
 from pear.train.errors import TrainingError
 from pear.train.history import History
-from pear.train.samples import Samples
-from pear.train.samples.arrays import leaves
+from pear.train.samples import SampleSource
+from pear.train.samples.features import leaves
 from pear.train.stopping import EarlyStopping
 
 KIND, WEIGHTS_KIND, VERSION = "PEAR checkpoint", "PEAR weights file", 1
@@ -34,14 +34,12 @@ class Checkpoint:
     """Saves and restores everything that the next epoch depends on.
 
     Attributes:
-        path: the file; it is replaced as a whole, so that a break while writing leaves the last one. None keeps
-            nothing.
-        model, optimizer, generator: whose states are kept.
-        loss: its ``state_dict`` is kept where it has one, and the ``sample_state`` of every module in it that has one:
-            a solve that begins at another start may round differently.
-        stopping, schedule: of the run, whose states are kept; schedule may be None.
-        data: what is known of the samples, of :func:`data_identity`; a run on others is not resumed.
-        identity: what a file belongs to, taken before training changes anything.
+        path: of the file, which is replaced as a whole; None saves nothing.
+        model, optimizer, generator, stopping, schedule: their states are saved; schedule may be None.
+        loss: its ``state_dict`` is saved, and the ``sample_state`` (warm starts) of every module in it that has one: a
+            solve from another start may round differently.
+        data: the result of ``data_identity``; a run on other samples is not resumed.
+        identity: of model, optimizer, loss and data; a file with another one is refused.
     """
 
     path: Path | None
@@ -67,7 +65,7 @@ class Checkpoint:
         )
 
     def save(self, history: History, best_weights: Mapping[str, Any] | None) -> None:
-        """Write the states, the history and the best weights so far.
+        """Write the states, the history and the best weights so far to the file.
 
         Raises:
             TrainingError: the file cannot be written; the last one is as it was.
@@ -114,7 +112,7 @@ class Checkpoint:
         return history, best
 
     def states(self) -> dict[str, Any]:
-        """What the next epoch depends on, and is the same on all ranks of a data-parallel training."""
+        """The states that the next epoch depends on, and that are the same on all ranks."""
         return {
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
@@ -125,7 +123,7 @@ class Checkpoint:
         }
 
     def restore(self, states: Mapping[str, Any]) -> None:
-        """Go on from these states."""
+        """Load these states."""
         load_weights(self.model, states["model"])
         self.optimizer.load_state_dict(states["optimizer"])
         if isinstance(self.loss, nn.Module):
@@ -139,7 +137,7 @@ class Checkpoint:
             self.schedule.load_state_dict(states["schedule"])
 
     def _states(self) -> dict[str, Any]:
-        """With what this process keeps of each sample."""
+        """All states, with the warm starts that this process keeps for each sample."""
         return {**self.states(), "samples": {name: module.sample_state() for name, module in self._keeping()}}
 
     def _restore(self, states: Mapping[str, Any]) -> None:
@@ -148,12 +146,12 @@ class Checkpoint:
             module.load_sample_state(states["samples"][name])
 
     def _keeping(self) -> list[tuple[str, Any]]:
-        """The modules of the loss that keep something of each sample, by their names."""
+        """The modules of the loss that keep warm starts, with their names."""
         modules = self.loss.named_modules() if isinstance(self.loss, nn.Module) else ()
         return [(name, module) for name, module in modules if hasattr(module, "sample_state")]
 
     def _check(self, said: dict[str, Any]) -> None:
-        """Raises where a file of this identity is of another run."""
+        """Refuse a file with another identity."""
         for what, own in self.identity.items():
             if (other := said[what]) != own:
                 raise DataError(
@@ -162,19 +160,19 @@ class Checkpoint:
                 )
 
 
-def packed_weights(model: nn.Module) -> bytes:
-    """A file with the weights of a model, and what they belong to."""
+def pack_weights(model: nn.Module) -> bytes:
+    """The bytes of a file with the weights and the identity of a model."""
     content = {"identity": model_identity(model), "weights": dict(model.state_dict())}
-    return archive.packed(WEIGHTS_KIND, VERSION, content)
+    return archive.pack(WEIGHTS_KIND, VERSION, content)
 
 
 def read_weights(model: nn.Module, path: Path, remedy: str) -> None:
-    """Give a model the weights of a file.
+    """Load the weights of a file into a model.
 
     Args:
-        model: is unchanged where the file is refused.
+        model: unchanged where the file is refused.
         path: of the file.
-        remedy: what to do then.
+        remedy: what the user can do where the file is refused; the end of the error message.
 
     Raises:
         DataError: the file is missing, cut off, altered, something else, or of another model.
@@ -195,7 +193,7 @@ def read_weights(model: nn.Module, path: Path, remedy: str) -> None:
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
-    """``load_state_dict`` of weights that came without the versions of the modules: they are this model's own."""
+    """Load weights that a file holds without torch's version numbers of modules; the model's own numbers are used."""
     own = model.state_dict()
     if set(own) != set(weights):
         raise KeyError(f"weights {sorted(set(own) ^ set(weights))}")
@@ -204,14 +202,14 @@ def load_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
 
 
 def model_identity(model: nn.Module) -> dict[str, Any]:
-    """The class, and dtype and shape of every tensor, by its name."""
+    """The class of a model, and the dtype and shape of every tensor by its name."""
     return {"class": type(model).__qualname__, "tensors": _tensors(model.state_dict())}
 
 
 def loss_identity(loss: Any) -> dict[str, Any]:
-    """The class or name of a loss, its settings, and a digest of its problem.
+    """The class of a loss, its settings, and a digest of its problem.
 
-    Settings are the plain values among the arguments of its class that it keeps under their names.
+    Settings are the numbers, texts and bools among the arguments of its class that are attributes of the same name.
 
     Example:
         >>> import pear
@@ -227,15 +225,15 @@ def loss_identity(loss: Any) -> dict[str, Any]:
     return {"class": type(loss).__qualname__, "settings": plain, "problem": _problem_identity(problem)}
 
 
-def data_identity(train: Samples, validation: Samples) -> dict[str, Any]:
-    """What is known of samples without reading them again: their number, and the shapes of one."""
+def data_identity(train: SampleSource, validation: SampleSource) -> dict[str, Any]:
+    """The number of samples, and the shapes of one: what can be compared without reading them again."""
     look = train.look()
     shapes = [list(part.shape[1:]) for part in leaves(look.features)]
     return {"samples": len(train), "features": shapes, "costs": look.costs.shape[-1], "validation": len(validation)}
 
 
 def difference(other: Any, own: Any, where: str = "") -> str:
-    """Where two identities differ first, in words.
+    """The first difference between two identities, in words.
 
     Example:
         >>> difference({"class": "Linear", "bias": True}, {"class": "Linear", "bias": False})
@@ -263,7 +261,7 @@ def _check_tensors(state: Mapping[str, Any], model: Mapping[str, Any]) -> None:
 
 
 def _problem_identity(problem: Any) -> str | None:
-    """Size, and a digest of the numbers; None where there is no problem of PEAR's."""
+    """The number of variables, and a digest of all numbers of a problem; None where there is none."""
     plain = problem.problem if isinstance(problem, Model) else problem
     if not isinstance(plain, Problem):
         return None

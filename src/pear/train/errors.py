@@ -1,4 +1,4 @@
-"""What can go wrong while training."""
+"""The error of training."""
 
 from __future__ import annotations
 

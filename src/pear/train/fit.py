@@ -16,22 +16,30 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.train.alike import add_up, agreed, counts, same_samples, same_start, same_weights
 from pear.train.checkpoint import Checkpoint, data_identity
 from pear.train.config import FitConfig
 from pear.train.history import Callback, Check, History, Progress
-from pear.train.loss import keyed
+from pear.train.initialisation import STANDARDISED, is_fresh, make_optimizer
+from pear.train.keyed_loss import accept_keys
 from pear.train.order import Order, shuffled
-from pear.train.ranks import Ranks
-from pear.train.run import Run
-from pear.train.samples import Samples, as_samples
-from pear.train.samples.arrays import Keys
-from pear.train.samples.loader import FromLoader
-from pear.train.samples.memory import InMemory
-from pear.train.samples.rows import check_costs
-from pear.train.samples.stream import FromStream
-from pear.train.start import is_fresh, make_optimizer
-from pear.train.validation import Metric, Score, decided, default_score, evaluate, note_of, own_rows, with_validation
+from pear.train.ranks import Ranks, loss_counts
+from pear.train.samples import SampleSource, as_samples
+from pear.train.samples.features import Keys
+from pear.train.samples.in_memory import MemorySamples
+from pear.train.samples.loader import LoaderSamples
+from pear.train.samples.stream import StreamSamples
+from pear.train.samples.unusable import check_costs
+from pear.train.training_run import TrainingRun
+from pear.train.validation import (
+    Metric,
+    Score,
+    default_score,
+    evaluate,
+    given_problem,
+    note_of,
+    own_rows,
+    with_validation,
+)
 
 logger = logging.getLogger("pear")
 
@@ -51,15 +59,18 @@ def fit(
 ) -> History:
     """Train ``model`` in place and leave it with the weights that did best on the validation samples.
 
-    A loss of decisions trains a fresh model on the squared error first (``config.start``), and checks a model that has
-    learnt already as it comes. Either way the result validates no worse than what the loss began with.
+    Under a loss of decisions, a fresh model is trained on the squared error first (``config.start``); a trained model
+    is validated as it comes. The result validates no worse than the weights that the loss began with.
+    ``History.start`` says in a sentence whether weights were changed before the first step.
 
-    The metric is taken after the first epoch, then every ``config.check_every`` epochs, and at the end. Ctrl-C ends
-    the run early, with the best weights so far, or, before the first check, those that the model came with. No global
-    random state is read or changed, unless the model does it (dropout), or a DataLoader without a generator.
+    The metric is computed after the first epoch, then every ``config.check_every`` epochs, and at the end. Ctrl-C ends
+    the run early; the model then has the best weights so far, or, before the first check, those that it came with.
+    Global random state is read and changed only by a model that draws numbers (dropout), or by a DataLoader without a
+    generator.
 
-    Where ``torch.distributed`` is initialised with several ranks, all of them call ``fit`` alike and share every batch:
-    they take the steps of one process with that batch. Rank 0 validates, reports, and keeps the checkpoint.
+    Where ``torch.distributed`` is initialised with several ranks, all of them must call ``fit`` with the same
+    arguments. They share every batch and take the same steps as one process would. Rank 0 validates, reports and writes
+    the checkpoint.
 
     Args:
         model: maps features (B, p) to predicted costs (B, n). Where features are a tuple it is called as ``model(*x)``,
@@ -117,14 +128,14 @@ def fit(
     """
     _check_kinds(model, loss)
     with Ranks.of(model, config.data_parallel) as ranks:
-        same_start(ranks, model, loss, config)
-        problem, before = decided(loss), counts(loss)
+        ranks.check_same_start(model, loss, config)
+        problem, before = given_problem(loss), loss_counts(loss)
         samples = as_samples(train, "train", model, number=True)
         samples, held_out, taken = with_validation(samples, validation, model, problem)
-        same_samples(ranks, samples)
+        ranks.check_same_samples(samples)
         check_costs(samples.costs, "train", loss)
-        if not isinstance(samples, InMemory) and samples.keys is None and own_rows(problem) is not None:
-            what = "a DataLoader that shuffles" if isinstance(samples, FromLoader) else "ParquetSamples"
+        if not isinstance(samples, MemorySamples) and samples.keys is None and own_rows(problem) is not None:
+            what = "a DataLoader that shuffles" if isinstance(samples, LoaderSamples) else "ParquetSamples"
             raise ProblemError(
                 f"the problem has fields of its own for {own_rows(problem)} samples, and {what} does not say which "
                 "sample is which; let the batches of a DataLoader be (features, costs, ids) with the row numbers as ids"
@@ -136,42 +147,42 @@ def fit(
             held_out, score = default_score(model, loss, held_out)
         else:
             score = _not_here
-        job = _Job(model, held_out, score, config, agreed(order, ranks), _callbacks(progress), ranks)
+        job = _FitJob(model, held_out, score, config, ranks.check_same_order(order), _callbacks(progress), ranks)
         note = _note(samples, taken, config, order, ranks.first)
         history = _mse_then_loss(job, loss, samples, optimizer, None if checkpoint is None else Path(checkpoint))
-        add_up(ranks, loss, before)
-        same_weights(ranks, model)
+        ranks.add_loss_counts(loss, before)
+        ranks.copy_weights(model)
     history.held_out, history.note = taken, note
     return history
 
 
 @dataclass(frozen=True)
-class _Job:
-    """What the squared error and the loss after it have in common."""
+class _FitJob:
+    """What the training on the squared error and the one on the loss have in common."""
 
     model: nn.Module
-    validation: Samples
+    validation: SampleSource
     score: Score
     config: FitConfig
     order: Order
     callbacks: tuple[Callback, ...]
     ranks: Ranks
 
-    def begun(self, checkpoint: Path | None) -> bool:
-        """Whether there is a checkpoint already, where rank 0 looks for it."""
-        return bool(self.ranks.once("the checkpoint", lambda: [checkpoint is not None and checkpoint.exists()])[0])
+    def has_checkpoint(self, checkpoint: Path | None) -> bool:
+        """Whether rank 0 finds a checkpoint at this path."""
+        return self.ranks.once("the checkpoint", lambda: checkpoint is not None and checkpoint.exists())
 
 
 def _mse_then_loss(
-    job: _Job,
+    job: _FitJob,
     loss: Callable[..., Tensor],
-    train: Samples,
+    train: SampleSource,
     optimizer: torch.optim.Optimizer | None,
     checkpoint: Path | None,
 ) -> History:
-    """Train on the squared error, where the loss decides and the start says so, and then on the loss."""
+    """Train on the squared error first, where the loss has a problem and the start is "mse", and then on the loss."""
     given, was_training = copy.deepcopy(job.model.state_dict()), job.model.training
-    before, resuming = None, job.begun(checkpoint)
+    before, resuming = None, job.has_checkpoint(checkpoint)
     if job.config.start == "mse" and optimizer is None and hasattr(loss, "problem") and not resuming:
         before = _squared_error_first(job, train.finite(), checkpoint)
         job.model.train(was_training)
@@ -181,29 +192,44 @@ def _mse_then_loss(
 
 
 def _train(
-    job: _Job,
+    job: _FitJob,
     loss: Callable[..., Tensor],
-    train: Samples,
+    train: SampleSource,
     optimizer: torch.optim.Optimizer | None,
     checkpoint: Path | None,
     given: dict[str, Any],
     before: History | None,
 ) -> History:
-    """One run, from its checkpoint where there is one, and after ``before`` where that came first."""
+    """Train once on one loss.
+
+    Args:
+        job: model, validation, configuration and callbacks.
+        loss: what is minimised.
+        train: the samples.
+        optimizer: the user's own; None makes an Adam, which may put a fresh last layer on the scale of the costs.
+        checkpoint: where the run is kept, and resumed from if there is one.
+        given: the weights that the model has if the run fails before its first check.
+        before: the training on the squared error that came first, or None.
+    """
     model, config, look = job.model, job.config, train.look()
     decides, was_training, ranks = hasattr(loss, "problem"), model.training, job.ranks
+    start = "" if before is None else before.start
     if optimizer is None:
-        keep = before is not None or job.begun(checkpoint)
+        keep = before is not None or job.has_checkpoint(checkpoint)
+        weights = [parameter.detach().clone() for parameter in model.parameters()]
         optimizer = make_optimizer(model, look.features, look.costs, config, keep, typical=decides)
-    run = Run(config, model, keyed(loss), train, job.validation, job.score, optimizer, given, ranks)
+        if not all(map(torch.equal, weights, model.parameters())):
+            start = STANDARDISED
+    run = TrainingRun(config, model, accept_keys(loss), train, job.validation, job.score, optimizer, given, ranks)
     run.summed = getattr(loss, "reduction", "mean") == "sum"
     generator = config.generator()
     try:
         states = (model, optimizer, loss, generator, run.stopping, run.schedule)
         own = checkpoint if ranks.first else None
         run.checkpoint = Checkpoint(own, *states, data_identity(train, job.validation))
-        if not ranks.once("the checkpoint's content", lambda: [run.resume()])[0]:
-            run.go_on_from(before)
+        if not ranks.once("the checkpoint's content", run.resume):
+            run.continue_from(before)
+            run.history.start = start
             if hasattr(loss, "calibrate"):
                 _calibrate(loss.calibrate, train)
         run.share()
@@ -218,24 +244,24 @@ def _train(
     return run.history
 
 
-def _calibrate(calibrate: Callable[..., Any], train: Samples) -> None:
-    """With all true costs, and with the samples' ids where they have some and it takes ``keys``."""
+def _calibrate(calibrate: Callable[..., Any], train: SampleSource) -> None:
+    """Call ``calibrate`` with all true costs, and with the samples' ids where there are some and it takes ``keys``."""
     takes_keys = "keys" in inspect.signature(calibrate).parameters
     named = {"keys": train.keys} if takes_keys and train.keys is not None else {}
     calibrate(train.costs, **named)
 
 
-def _squared_error_first(job: _Job, train: Samples, checkpoint: Path | None) -> History:
-    """Train on the squared error, unless the model has learnt already; it is left with the best weights.
+def _squared_error_first(job: _FitJob, train: SampleSource, checkpoint: Path | None) -> History:
+    """Train on the squared error, unless the model is trained already, and leave it with the best weights.
 
-    Where nobody can tell whether it has, the weights that it came with count as well.
+    Where it cannot be told whether the model is trained, the weights that it came with compete as well.
     """
     model, look, began = job.model, train.look(), time.perf_counter()
     fresh, given = is_fresh(model, look.features, look.costs), copy.deepcopy(model.state_dict())
     history = History(stopped="patience")
     if fresh is not True:
         try:
-            value = job.ranks.once("the first check", lambda: [evaluate(model, job.validation, job.score)])[0]
+            value = job.ranks.once("the first check", lambda: evaluate(model, job.validation, job.score))
         except KeyboardInterrupt:
             return History(stopped="interrupted")
         history.best = Check(0, time.perf_counter() - began, math.nan, value) if math.isfinite(value) else None
@@ -247,17 +273,19 @@ def _squared_error_first(job: _Job, train: Samples, checkpoint: Path | None) -> 
     found = _train(job, nn.MSELoss(), train, None, own, copy.deepcopy(model.state_dict()), None)
     if history.best is not None and (found.best is None or history.best.metric <= found.best.metric):
         model.load_state_dict(given)
-        found.best = history.best
+        found.best, found.start = history.best, "the model begins as it came, which beats training on the squared error"
+        return found
+    found.start = "; ".join(filter(None, (found.start, "the model was trained on the squared error first")))
     return found
 
 
 def _as_part_one(callback: Callback) -> Callback:
-    """The same for the epochs of the squared error that comes first."""
+    """The callback for epochs on the squared error, which come first."""
 
-    def told(now: Progress) -> bool | None:
+    def call(now: Progress) -> bool | None:
         return callback(replace(now, part="mse"))
 
-    return told
+    return call
 
 
 def _check_kinds(model: Any, loss: Any) -> None:
@@ -280,24 +308,23 @@ def _callbacks(progress: Callback | Sequence[Callback] | None) -> tuple[Callback
     return several
 
 
-def _note(samples: Samples, taken: int, config: FitConfig, order: Order, first: bool) -> str:
-    """What a user should know about the samples, who is told here by rank 0."""
-    log = logger.log if first else _quiet
-    if isinstance(samples, FromLoader):
+def _note(samples: SampleSource, taken: int, config: FitConfig, order: Order, first: bool) -> str:
+    """A sentence on what was decided about the samples; rank 0 logs it."""
+    level = logging.INFO
+    if isinstance(samples, LoaderSamples):
         if config.batch_size == FitConfig.batch_size and order is shuffled:
             return ""
+        level = logging.WARNING
         note = "the DataLoader's own batches and order are used; config.batch_size and order do not apply to it"
-        log(logging.WARNING, note)
-        return note
-    if not taken and not isinstance(samples, FromStream):
+    elif isinstance(samples, StreamSamples):
+        note = samples.note
+    elif taken:
+        note = note_of(taken, len(samples))
+    else:
         return ""
-    note = samples.note if isinstance(samples, FromStream) else note_of(taken, len(samples))
-    log(logging.INFO, note)
+    if first:
+        logger.log(level, note)
     return note
-
-
-def _quiet(level: int, message: str) -> None:
-    """What the other ranks say."""
 
 
 def _not_here(predicted: Tensor, true: Tensor, keys: Keys | None) -> float:

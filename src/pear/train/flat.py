@@ -1,4 +1,4 @@
-"""A warning where training learns nothing from most samples."""
+"""A warning where most samples have a regret but no gradient, so that training learns nothing from them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pear.train.ranks import Ranks
 logger = logging.getLogger("pear")
 
 MOST = 0.5
-"""The share of samples with a flat regret that is worth a warning, ..."""
+"""There is a warning where more than this share of the samples has a regret with a gradient of zero ..."""
 EPOCHS = 10
-"""... where so many epochs in a row have it: a fresh model often begins on corners, and leaves them by itself."""
-_GUIDED = 0.01  # guidance of this strength still pulls where regret is flat
+"""... in so many epochs in a row. A fresh model often begins that way, and leaves it by itself."""
+_GUIDED = 0.01  # guidance stronger than this still gives a gradient where that of the regret is zero
 
 
 class FlatRegret:
-    """Counts, epoch by epoch, samples with a regret whose gradient is exactly zero, and warns once a loss.
+    """Counts the samples of each epoch with a positive regret whose gradient is exactly zero; warns once for a loss.
 
     Args:
         loss: only a ``PEARLoss`` is watched.
@@ -37,20 +37,22 @@ class FlatRegret:
         return self.loss is not None and not self.loss.warned_of_flat
 
     def step(self) -> None:
-        """Count the samples of the loss's last call; read at the end of the epoch, so that no step waits for it."""
+        """Count the samples of the loss's last call. The count is read once an epoch, so that no step waits for it."""
         if self.watching and self.loss is not None and self.loss.last is not None:
             parts = self.loss.last._parts
             self.count = self.count + ((parts.exact == 0).all(1) & (parts.value > 0)).sum()
 
     def end(self, epoch: int, compiled: float, seen: int, ranks: Ranks) -> None:
-        """Warn where they are more than half of the samples in epoch after epoch, and guidance does not pull any more.
+        """End an epoch, and warn where the counts have been high for long and guidance is weak.
 
         Args:
-            epoch: that has ended; compiled: samples that its compiled code has counted.
-            seen: samples in all.
-            ranks: whose counts are added up; the first one warns.
+            epoch: the number of the epoch.
+            compiled: the count of the compiled code.
+            seen: the number of all samples of the epoch.
+            ranks: whose counts are added; rank 0 warns.
         """
-        count, self.count = ranks.meet(f"the end of epoch {epoch}", float(self.count) + compiled)[0], 0.0
+        counts, self.count = ranks.meet(f"the end of epoch {epoch}", float(self.count) + compiled), 0.0
+        count = sum(one for (one,) in counts)
         loss = self.loss
         if loss is None or not self.watching:
             return

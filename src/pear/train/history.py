@@ -1,4 +1,4 @@
-"""What a training run leaves behind, and what it says on the way."""
+"""The history of a training run, and the progress that callbacks get."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Part = Literal["mse", "loss"]
 
 @dataclass(frozen=True)
 class Check:
-    """One look at the validation samples.
+    """One evaluation on the validation samples.
 
     Attributes:
-        epoch: epochs trained before it.
-        seconds: since the start, earlier checks included.
-        loss: mean training loss per sample of the epoch just trained; NaN where none has been.
-        metric: on the validation samples.
+        epoch: the number of epochs trained before it.
+        seconds: since the start, with earlier checks.
+        loss: mean training loss per sample of the last epoch; NaN before the first epoch.
+        metric: its value on the validation samples.
     """
 
     epoch: int
@@ -28,7 +28,7 @@ class Check:
 
     @classmethod
     def from_dict(cls, said: dict[str, Any]) -> Check:
-        """The check of its fields; they must be numbers."""
+        """Make a check from a dict of its fields, which must be numbers."""
         return cls(int(said["epoch"]), float(said["seconds"]), float(said["loss"]), float(said["metric"]))
 
 
@@ -37,11 +37,13 @@ class Progress:
     """What the progress callback gets after every epoch.
 
     Attributes:
-        epoch, max_epochs: epochs trained so far, and at most.
+        epoch: the number of epochs trained so far.
+        max_epochs: the largest number of epochs.
         seconds: since the start.
         loss: mean training loss of this epoch.
-        metric, best: of the last check, and the best so far; NaN before the first check.
-        part: "mse" while the squared error that comes first is trained, "loss" after that; epochs count anew.
+        metric: of the last check; NaN before the first one.
+        best: the best metric so far; NaN before the first check.
+        part: "mse" during the training on the squared error that comes first, then "loss"; each counts its own epochs.
     """
 
     epoch: int
@@ -59,20 +61,22 @@ Callback = Callable[[Progress], bool | None]
 
 @dataclass
 class History:
-    """A finished run; the model holds the weights of ``best``.
+    """What happened in a run; the model has the weights of ``best``.
 
     Attributes:
-        checks: in order.
-        epochs: full epochs trained.
-        seconds: in total; check_seconds: of which spent on the metric.
-        split: where the time went: "solve" and "gradient" as the loss counts them, "validation", and the "rest".
-        stopped: why it ended; "callback" where one of the progress callbacks said so.
-        best: the check with the lowest metric, the earliest of equals; None where training was interrupted before any.
-            Its epoch is 0 where the weights that the run began with were not beaten.
-        before: the run on the squared error that came first; None where there was none. ``seconds`` and ``best`` count
-            it in, ``checks`` and ``epochs`` do not.
-        held_out: samples that were taken out of the training samples to validate on; 0 where validation samples came.
-        note: what was decided about the samples that nobody asked for, in sentences.
+        checks: all checks, in order.
+        epochs: the number of complete epochs.
+        seconds: the time of the whole run.
+        check_seconds: the time spent on the metric.
+        split: seconds by part: "solve" and "gradient" as the loss counts them, "validation", and the "rest".
+        stopped: why the run ended; "callback" where a progress callback returned True.
+        best: the check with the lowest metric, the first of equals; None where the run ended before any check.
+            is 0 where no check beat the weights that the run began with.
+        before: the run on the squared error that came first, or None. ``seconds`` and ``best`` include it; ``checks``
+            and ``epochs`` do not.
+        held_out: how many training samples were held out to validate on; 0 where the user gave validation samples.
+        note: what ``fit`` decided about the samples by itself, in a sentence; "" where nothing.
+        start: what ``fit`` did to the weights before the first step on the loss, in a sentence; "" where nothing.
     """
 
     checks: list[Check] = field(default_factory=list)
@@ -85,24 +89,25 @@ class History:
     before: History | None = None
     held_out: int = 0
     note: str = ""
+    start: str = ""
 
     @property
     def interrupted(self) -> bool:
-        """True where the user stopped it."""
+        """Whether the user stopped the run."""
         return self.stopped == "interrupted"
 
     def __str__(self) -> str:
         found = "no check" if self.best is None else f"best {self.best.metric:.4g} after epoch {self.best.epoch}"
         line = f"{self.epochs} epochs in {self.seconds:.1f} s, stopped by {self.stopped}, {found}"
-        return f"{line}\n{self.note}" if self.note else line
+        return "\n".join(filter(None, (line, self.start, self.note)))
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers and lists, for JSON."""
+        """The history as numbers, lists and dicts, for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, said: dict[str, Any]) -> History:
-        """What ``as_dict`` was of.
+        """The history that ``as_dict`` was called on.
 
         Example:
             >>> history = History([Check(1, 0.5, 2.0, 0.1)], epochs=1, before=History(stopped="patience"))
@@ -122,4 +127,5 @@ class History:
             before=None if said["before"] is None else cls.from_dict(said["before"]),
             held_out=int(said["held_out"]),
             note=str(said["note"]),
+            start=str(said["start"]),
         )

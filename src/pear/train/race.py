@@ -1,4 +1,4 @@
-"""What runs in a race of settings, and what comes of it."""
+"""Successive halving: ``tune`` trains candidates in stages, and the better half of each stage goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from pear.engines import Ended, Engine, Lost, Tell, Told, Update
+from pear.engines import Engine, SendMessage, TaskLoss, TaskMessage, TaskResult, TaskUpdate
 from pear.errors import ProblemError
 from pear.losses.methods import method
 from pear.train.config import FitConfig
@@ -21,7 +21,7 @@ from pear.train.errors import TrainingError
 from pear.train.fit import fit
 from pear.train.history import History, Progress
 from pear.train.order import in_order, shuffled
-from pear.train.samples.memory import InMemory
+from pear.train.samples.in_memory import MemorySamples
 from pear.train.validation import Metric
 
 Settings = Mapping[str, Any]
@@ -41,7 +41,7 @@ def label(settings: Settings) -> str:
 
 
 def multiple_of_auto(smoothing: Any) -> float | None:
-    """3.0 of "auto*3"; None of anything that is no multiple.
+    """The factor 3.0 of a smoothing "auto*3"; None where the smoothing is no multiple of "auto".
 
     Raises:
         ProblemError: what follows "auto*" is not a positive number.
@@ -57,15 +57,15 @@ def multiple_of_auto(smoothing: Any) -> float | None:
     return times
 
 
-class Row(NamedTuple):
-    """One candidate of a race.
+class CandidateRow(NamedTuple):
+    """One row of the table of ``tune``.
 
     Attributes:
-        candidate: its settings in a line.
-        epochs: trained before it was dropped, or ended.
+        candidate: the settings in a line.
+        epochs: the number of epochs trained.
         regret: the best on the validation samples; NaN where there is none.
-        seconds: spent on it.
-        note: why it failed; empty where it did not.
+        seconds: of training.
+        note: why the candidate failed; "" where it did not.
     """
 
     candidate: str
@@ -80,7 +80,10 @@ class TuneProgress:
     """What the progress callback of ``tune`` gets after every epoch; ``str`` makes a line of it.
 
     Attributes:
-        stage, stages: of the race; number, count: of the candidate among those of the stage.
+        stage: the number of the stage, from 1.
+        stages: the number of stages.
+        number: of the candidate within the stage, from 1.
+        count: the number of candidates in the stage.
         candidate: its settings in a line.
         run: the candidate's own progress.
         best: the lowest validation regret of all candidates so far; NaN before the first check.
@@ -100,13 +103,18 @@ class TuneProgress:
 
 
 @dataclass
-class Contender:
-    """One candidate on its way; ``advance`` trains it further, from where it was.
+class Candidate:
+    """One candidate, and the state of its training; ``advance`` trains it further.
 
     Attributes:
-        settings: of its loss; loss: made from them, as it is before training.
-        model: holds the best weights so far.
-        checkpoint: the file it goes on from, as bytes, so that it may go on anywhere; empty before the first epoch.
+        settings: of its loss.
+        loss: made from the settings, untrained.
+        model: has the best weights so far.
+        checkpoint: the bytes of a checkpoint file, so that training can continue on another machine; empty before the
+            first epoch.
+        history: of the training so far.
+        seconds: of training so far.
+        note: why it failed; "" where it did not.
     """
 
     settings: Settings
@@ -119,21 +127,21 @@ class Contender:
 
     @property
     def regret(self) -> float:
-        """The best so far; infinite where there is none."""
+        """The best regret so far; infinite where there is none."""
         best = self.history.best
         return math.inf if best is None or self.note else best.metric
 
-    def row(self) -> Row:
-        """What the table says of it."""
+    def row(self) -> CandidateRow:
+        """The candidate's row of the table."""
         regret = math.nan if math.isinf(self.regret) else self.regret
-        return Row(label(self.settings), self.history.epochs, regret, self.seconds, self.note)
+        return CandidateRow(label(self.settings), self.history.epochs, regret, self.seconds, self.note)
 
     def advance(
         self,
         epochs: int,
         config: FitConfig,
-        train: InMemory,
-        validation: InMemory,
+        train: MemorySamples,
+        validation: MemorySamples,
         metric: Metric,
         progress: Callable[[Progress], None] | None,
     ) -> None:
@@ -166,20 +174,20 @@ class Contender:
 
 
 class Race:
-    """Trains candidates stage by stage, the better half of each stage in the next, as tasks of an engine.
+    """Trains candidates stage by stage as tasks of an engine; the better half of each stage goes on.
 
     Args:
-        field: the candidates; one that has gone on takes the place of what it was.
-        engine: where they train.
-        common: configuration, samples to train on, samples to validate on, and the metric on these.
-        progress: is told how they go.
+        field: the candidates; a task returns a candidate, which replaces the one that was sent.
+        engine: does the tasks.
+        common: configuration, training samples, validation samples, and the metric on these.
+        progress: called with a ``TuneProgress`` after every epoch; None for no progress.
     """
 
     def __init__(
         self,
-        field: list[Contender],
+        field: list[Candidate],
         engine: Engine,
-        common: tuple[FitConfig, InMemory, InMemory, Metric],
+        common: tuple[FitConfig, MemorySamples, MemorySamples, Metric],
         progress: Callable[[TuneProgress], None] | None,
     ) -> None:
         self.field, self.engine, self.progress = field, engine, progress
@@ -198,13 +206,13 @@ class Race:
         waiting = [number for number in left if not self.field[number].note]
         under_way: dict[int, int] = {}
 
-        def hear(update: Update) -> None:
+        def hear(update: TaskUpdate) -> None:
             match update:
-                case Ended(ticket, contender):
+                case TaskResult(ticket, contender):
                     self.field[under_way.pop(ticket)] = contender
-                case Lost(ticket, how):
+                case TaskLoss(ticket, how):
                     self.field[under_way.pop(ticket)].note = f"{how}; perhaps it ran out of memory"
-                case Told(ticket, run) if self.progress is not None:
+                case TaskMessage(ticket, run) if self.progress is not None:
                     number = under_way[ticket]
                     where = (*stage, left.index(number) + 1, len(left), label(self.field[number].settings))
                     ended = min(one.regret for one in self.field)
@@ -227,8 +235,12 @@ class Race:
 
 
 def _advance(
-    tell: Tell, one: Contender, epochs: int, common: tuple[FitConfig, InMemory, InMemory, Metric], wanted: bool
-) -> Contender:
+    tell: SendMessage,
+    one: Candidate,
+    epochs: int,
+    common: tuple[FitConfig, MemorySamples, MemorySamples, Metric],
+    wanted: bool,
+) -> Candidate:
     config, train, validation, metric = common
     one.advance(epochs, config, train, validation, metric, tell if wanted else None)
     return one

@@ -1,4 +1,4 @@
-"""``tune``: a short race over losses and their settings, judged by validation regret alone."""
+"""``tune``: find the loss and its settings that decide best on validation samples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from pear.engines import Resources, check_name, start
@@ -19,10 +18,11 @@ from pear.problem import Model, Problem
 from pear.problem.model import plain_of, recourse_model
 from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
+from pear.train.estimator.networks import make_network
 from pear.train.history import History
-from pear.train.race import Contender, Race, Row, Settings, TuneProgress, multiple_of_auto
-from pear.train.samples.arrays import check_order, leaves, read_features, read_rows
-from pear.train.samples.memory import Batch, InMemory
+from pear.train.race import Candidate, CandidateRow, Race, Settings, TuneProgress, multiple_of_auto
+from pear.train.samples.features import check_order, leaves, read_features, read_rows
+from pear.train.samples.in_memory import MemorySamples, SampleBatch
 from pear.train.validation import Metric, hold_out, note_of, own_rows, regret_on
 
 FINALISTS = 2
@@ -30,25 +30,26 @@ FINALISTS = 2
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """The outcome of a race.
+class TuneResult:
+    """The result of ``tune``.
 
     Attributes:
         best: the settings that validate best; ``tune(…, candidates=[best])`` takes them again.
-        loss: a fresh loss with them, settled on the training costs, ready for ``fit``.
-        model: trained with them; holds its best weights.
-        history: of its training.
-        interrupted: True where the user stopped the race; what is here is the best so far.
+        loss: an untrained loss with these settings, calibrated on the training costs, ready for ``fit``.
+        model: trained with these settings; has its best weights.
+        history: of the training of ``model``.
+        rows: one for each candidate.
+        interrupted: True where the user stopped ``tune``; the result is then the best so far.
     """
 
     best: Settings
     loss: nn.Module
     model: nn.Module
     history: History
-    rows: tuple[Row, ...]
+    rows: tuple[CandidateRow, ...]
     interrupted: bool = False
 
-    def table(self) -> list[Row]:
+    def table(self) -> list[CandidateRow]:
         """A row for every candidate, the best first: candidate, epochs, validation regret, seconds."""
         return sorted(self.rows, key=lambda row: math.inf if math.isnan(row.regret) else row.regret)
 
@@ -63,9 +64,10 @@ class Tuned:
 
 
 def default_candidates(problem: Problem | Model) -> list[Settings]:
-    """A dozen at most: the squared error, SPO+, and PEAR with several smoothings, injections and guidances.
+    """At most twelve candidates: the squared error, SPO+, and PEAR with several smoothings, injections and guidances.
 
-    A problem that is curved by itself needs no smoothing, and SPO+ does not take it, nor predicted right-hand sides.
+    A problem with a quadratic term needs no smoothing. SPO+ takes no such problem, and no predicted
+    right-hand sides.
     """
     costs_alone, problem = recourse_model(problem) is None, plain_of(problem)
     spo = "spo+relaxed" if problem.is_integer else "spo+"  # which trains on the relaxation, as PEAR does
@@ -91,7 +93,7 @@ def tune(
     metric: Metric | None = None,
     engine: str = "local",
     progress: Callable[[TuneProgress], None] | None = None,
-) -> Tuned:
+) -> TuneResult:
     """Find the loss and its settings that decide best on samples held out.
 
     Successive halving: all candidates train for a few epochs; the better half goes on for twice as many, from where it
@@ -147,7 +149,7 @@ def tune(
         raise ProblemError("candidates must hold at least one; got none")
     first = _linear(train, seed) if model is None else model
     check_name(engine)
-    field = [Contender(one, _loss(problem, one, train.costs), copy.deepcopy(first)) for one in choices]
+    field = [Candidate(one, _loss(problem, one, train.costs), copy.deepcopy(first)) for one in choices]
     score = metric or regret_on(problem, held_out.costs, held_out.keys)
     jobs, needs = (1 if engine == "local" else None), Resources(gpus=int(train.costs.is_cuda))
     with start(engine, jobs, needs) as opened:
@@ -161,7 +163,7 @@ def tune(
     if not isinstance(validation, (tuple, list)):
         best.history.held_out, best.history.note = len(held_out), note_of(len(held_out), len(train))
     rows = tuple(one.row() for one in field)
-    return Tuned(best.settings, best.loss, best.model, best.history, rows, interrupted)
+    return TuneResult(best.settings, best.loss, best.model, best.history, rows, interrupted)
 
 
 def _stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
@@ -181,7 +183,7 @@ def _stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
 
 
 def _loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Module:
-    """The loss of a candidate, settled on the training costs."""
+    """The loss of a candidate, calibrated on the training costs."""
     options = {name: value for name, value in settings.items() if name != "method"}
     times = multiple_of_auto(options.get("smoothing"))
     if times is not None:
@@ -192,21 +194,19 @@ def _loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Mod
     return loss
 
 
-def _linear(train: InMemory, seed: int) -> nn.Linear:
-    """With first weights that depend on the seed alone."""
+def _linear(train: MemorySamples, seed: int) -> nn.Module:
+    """A linear model whose first weights depend on the seed alone."""
     features, costs = train.features, train.costs
     if not isinstance(features, Tensor) or features.dim() != 2:
         came = f"of shape {tuple(features.shape)}" if isinstance(features, Tensor) else "for several inputs"
         raise ProblemError(f"features {came} need a model of their own; pass model=…")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return nn.Linear(features.shape[1], costs.shape[1]).to(costs.device)
+    return make_network("linear", features.shape[1], costs.shape[1], (), seed).to(costs.device)
 
 
 def _split(
     problem: Problem | Model, X: Any, C: Any, validation: float | tuple[Any, Any] | None
-) -> tuple[InMemory, InMemory]:
-    """Hold out the last rows, or take the samples that are given for it."""
+) -> tuple[MemorySamples, MemorySamples]:
+    """Training and validation samples: the last rows are held out, or the user gives validation samples."""
     samples, rows = _samples(problem, (X, C), "X and C"), own_rows(problem)
     if not isinstance(validation, (tuple, list)):
         return hold_out(samples, validation, problem)
@@ -218,7 +218,7 @@ def _split(
     return samples, _samples(problem, validation, "validation")
 
 
-def _samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> InMemory:
+def _samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> MemorySamples:
     features, costs = read_features(pair[0], f"the features of {name}"), read_rows(pair[1], f"the costs of {name}")
     wanted = problem.inputs if isinstance(problem, Model) else problem.n
     parts = leaves(features)
@@ -228,4 +228,4 @@ def _samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> InMemo
             f"{' and '.join(str(tuple(part.shape)) for part in (*parts, costs))}"
         )
     check_order(pair[0], pair[1], name)
-    return InMemory(Batch(features, costs, None))
+    return MemorySamples(SampleBatch(features, costs, None))

@@ -1,4 +1,4 @@
-"""Which samples a run is judged on, and by what: one place for ``fit`` and ``tune``."""
+"""The validation samples and the metric on them, for ``fit`` and ``tune``."""
 
 from __future__ import annotations
 
@@ -16,35 +16,40 @@ from pear.optimality.point import Status
 from pear.problem import Model, Problem
 from pear.problem.keys import as_keys, rows_of
 from pear.problem.model import inputs_of, plain_of, recourse_model, unwrap
-from pear.train.loss import keyed
-from pear.train.samples import ParquetSamples, Samples, as_samples
-from pear.train.samples.arrays import Keys, call
-from pear.train.samples.loader import FromLoader
-from pear.train.samples.memory import InMemory, joined
-from pear.train.samples.rows import check_costs, masks
+from pear.train.keyed_loss import accept_keys
+from pear.train.samples import ParquetSamples, SampleSource, as_samples
+from pear.train.samples.features import Keys, call
+from pear.train.samples.in_memory import MemorySamples, join_keys
+from pear.train.samples.loader import LoaderSamples
+from pear.train.samples.unusable import check_costs, masks
 
 SHARE = 0.2
-"""Of the samples, held out where nothing else is said."""
+"""The share of the samples that is held out by default."""
 
 Metric = Callable[[Tensor, Tensor], float]
 Score = Callable[[Tensor, Tensor, Keys | None], float]
 """(predicted, true, ids) → float, lower is better."""
 
 
-def with_validation(train: Samples, validation: Any, model: nn.Module, problem: Any) -> tuple[Samples, Samples, int]:
-    """The samples to train on, those to validate on, and how many of these were held out of the first.
+def with_validation(
+    train: SampleSource, validation: Any, model: nn.Module, problem: Any
+) -> tuple[SampleSource, SampleSource, int]:
+    """Find the validation samples.
 
     Args:
-        train: all there are.
-        validation: None, a share, or samples of their own.
+        train: the training samples.
+        validation: None, the share of ``train`` to hold out, or samples of their own.
         model: what is trained.
-        problem: what is decided, or None.
+        problem: that the loss decides, or None.
+
+    Returns:
+        The samples to train on, the samples to validate on, and how many of these were held out of ``train``.
     """
     if validation is not None and not isinstance(validation, (bool, int, float)):
         own = validation.read() if isinstance(validation, ParquetSamples) else validation
         return train, as_samples(own, "validation", model), 0
-    if not isinstance(train, InMemory):
-        what = "a DataLoader" if isinstance(train, FromLoader) else "ParquetSamples"
+    if not isinstance(train, MemorySamples):
+        what = "a DataLoader" if isinstance(train, LoaderSamples) else "ParquetSamples"
         raise ProblemError(
             f"{what} is not read into memory, so that no samples can be held out of it; pass "
             "validation=, a pair, a Dataset, another DataLoader, or ParquetSamples of other files"
@@ -53,13 +58,13 @@ def with_validation(train: Samples, validation: Any, model: nn.Module, problem: 
     return kept, held_out, len(held_out)
 
 
-def hold_out(samples: InMemory, share: Any, problem: Any) -> tuple[InMemory, InMemory]:
-    """The first samples, and the last ones, which keep their row numbers.
+def hold_out(samples: MemorySamples, share: Any, problem: Any) -> tuple[MemorySamples, MemorySamples]:
+    """Split samples into the first ones, to train on, and the last ones, which keep their row numbers.
 
     Args:
-        samples: in the order they have.
+        samples: in their own order.
         share: of the last ones; None stands for 0.2.
-        problem: what is decided, or None; where samples have fields of their own, there is a row for each.
+        problem: that the loss decides, or None; a problem with fields per sample must have a row for each sample.
     """
     share, count, own = SHARE if share is None else share, len(samples), own_rows(problem)
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
@@ -74,23 +79,28 @@ def hold_out(samples: InMemory, share: Any, problem: Any) -> tuple[InMemory, InM
 
 
 def note_of(taken: int, left: int) -> str:
-    """What to tell a user of samples that were held out, and of those that are left to train on."""
+    """A sentence for the user on the samples that were held out.
+
+    Args:
+        taken: the number of samples held out.
+        left: the number of samples left to train on.
+    """
     return f"the last {taken} of {taken + left} samples were held out to validate on; pass validation= for others"
 
 
-def evaluate(model: nn.Module, samples: Samples, score: Score) -> float:
-    """The score of the model on these samples, in evaluation mode."""
+def evaluate(model: nn.Module, samples: SampleSource, score: Score) -> float:
+    """Compute the score of the model on these samples, in evaluation mode."""
     model.eval()
     with torch.no_grad():
         found = [(call(model, batch.features), batch.costs, batch.keys) for batch in samples.whole()]
         if len(found) == 1:
             return float(score(*found[0]))
         predicted, true, keys = zip(*found, strict=True)
-        return float(score(torch.cat(predicted), torch.cat(true), joined(keys)))
+        return float(score(torch.cat(predicted), torch.cat(true), join_keys(keys)))
 
 
-def decided(loss: Any) -> Any:
-    """The problem that a loss was given, integers and cost map included; None where it has none."""
+def given_problem(loss: Any) -> Any:
+    """The problem that a loss was made with, with its integers and cost map; None where it has no problem."""
     given, problem, cost_map = (getattr(loss, name, None) for name in ("given", "problem", "cost_map"))
     if given is not None or problem is None or cost_map is None:
         return problem if given is None else given
@@ -98,26 +108,27 @@ def decided(loss: Any) -> Any:
 
 
 def own_rows(problem: Any) -> int | None:
-    """How many samples the problem or its cost map has rows of their own for; None where all share them."""
+    """The number of samples that a problem or its cost map has rows for; None where all samples share one."""
     if not isinstance(problem, (Problem, Model)):
         return None
     plain, cost_map = plain_of(problem), problem.cost_map if isinstance(problem, Model) else None
     return plain.batch if cost_map is None or plain.batch is not None else cost_map.batch
 
 
-def default_score(model: nn.Module, loss: Any, validation: Samples) -> tuple[Samples, Score]:
-    """What a run is judged by where no metric is given, and the samples that can be judged.
+def default_score(model: nn.Module, loss: Any, validation: SampleSource) -> tuple[SampleSource, Score]:
+    """The score that ``fit`` uses where the user gives no metric, and the validation samples that it applies to.
 
-    The normalised regret on the problem of the loss, or, where it has none, the loss itself. Where the loss masks,
-    samples in memory that are not finite, or have no best decision, are left out; otherwise they are refused.
+    The score is the normalised regret on the problem of the loss, or, for a loss without a problem, the loss itself.
+    Samples that are not finite, or have no best decision, are left out where the loss masks failed samples and the
+    samples are in memory; otherwise they are refused.
     """
-    if masks(loss) and isinstance(validation, InMemory):
+    if masks(loss) and isinstance(validation, MemorySamples):
         validation = validation.usable(model, loss, "validation").finite()
     else:
         check_costs(validation.costs, "validation", None)
-    problem = decided(loss)
+    problem = given_problem(loss)
     if not isinstance(problem, (Problem, Model)):
-        value = keyed(loss)
+        value = accept_keys(loss)
         return validation, lambda predicted, true, keys: float(value(predicted, true, keys))
     rows = own_rows(problem)
     if rows is not None and validation.keys is None:
@@ -126,18 +137,18 @@ def default_score(model: nn.Module, loss: Any, validation: Samples) -> tuple[Sam
             "them are theirs; put them last in the training samples and pass their share as validation, give their row "
             "numbers as ids, (features, costs, ids), or pass a metric"
         )
-    if masks(loss) and isinstance(validation, InMemory):
+    if masks(loss) and isinstance(validation, MemorySamples):
         validation = _with_decisions(problem, validation)
     return validation, _regret_of(problem, validation)
 
 
 def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> Metric:
-    """The normalised regret on these samples, whose best decisions are found once.
+    """The metric "normalised regret" for these samples; their best decisions are computed once, here.
 
     Args:
-        problem: what is decided, as it is: in integers where it has them.
+        problem: what is decided, with its integers.
         costs: (N, n) true costs, or (N, k) values that its cost map takes.
-        keys: N ids, rows of a problem or cost map with fields per sample.
+        keys: N ids: the row numbers in a problem or cost map with fields per sample.
     """
     check_columns(problem, costs, "validation")
     model = recourse_model(problem)
@@ -155,15 +166,15 @@ def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None)
 
 
 def _rows(problem: Problem | Model, ids: list[Hashable] | None) -> tuple[Problem, Callable[[Tensor], Tensor]]:
-    """The plain problem of the samples with these ids, and the costs (N, n) of their values, in float64."""
+    """The problem of the samples with these ids, and a function from their values to costs (N, n) in float64."""
     plain, cost_map = unwrap(problem)
     if cost_map is None:
         return rows_of(plain, ids), Tensor.double
     return rows_of(plain, ids), lambda values: cost_map(values.double(), ids)
 
 
-def _with_decisions(problem: Problem | Model, validation: InMemory) -> InMemory:
-    """Without samples that have no best decision; ``solve`` warns of them."""
+def _with_decisions(problem: Problem | Model, validation: MemorySamples) -> MemorySamples:
+    """Leave out samples that have no best decision; ``solve`` warns of them."""
     costs = validation.costs
     keys, model = as_keys(validation.keys, len(costs)), recourse_model(problem)
     if model is not None:
@@ -175,11 +186,11 @@ def _with_decisions(problem: Problem | Model, validation: InMemory) -> InMemory:
         solved = solve(rows, costs_of(costs), on_failure="mask").solved
     if not bool(solved.any()):
         raise ProblemError(f"none of the {len(costs)} validation samples can be solved; pass others as validation")
-    return validation if bool(solved.all()) else InMemory(validation.all.only(solved.to(costs.device)))
+    return validation if bool(solved.all()) else MemorySamples(validation.all.only(solved.to(costs.device)))
 
 
 def check_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
-    """Costs have a column for each value that is predicted."""
+    """Refuse costs that have not one column for each predicted value."""
     wanted = inputs_of(problem)
     if costs.dim() != 2 or costs.shape[1] != wanted:
         raise ProblemError(
@@ -188,9 +199,9 @@ def check_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
         )
 
 
-def _regret_of(problem: Problem | Model, validation: Samples) -> Score:
-    """``regret_on`` these samples; those of a DataLoader that come in a new order are solved again."""
-    if isinstance(validation, InMemory):
+def _regret_of(problem: Problem | Model, validation: SampleSource) -> Score:
+    """The score ``regret_on`` these samples; where a DataLoader gives them in another order, they are solved again."""
+    if isinstance(validation, MemorySamples):
         fixed = regret_on(problem, validation.costs, validation.keys)
         return lambda predicted, true, keys: fixed(predicted, true)
     kept: list[tuple[Tensor, Keys | None, Metric]] = []

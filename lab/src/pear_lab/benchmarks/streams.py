@@ -23,7 +23,7 @@ from pear.losses import PEARLoss, normalized_regret
 from pear.tasks import shortest_path
 from pear.train import FitConfig, fit, shuffled
 from pear.train.samples import ParquetSamples
-from pear.train.samples.stream import FromStream
+from pear.train.samples.stream import StreamSamples
 from pear_lab.benchmarks.bench_plot import Series
 from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.process_memory import resident
@@ -139,7 +139,7 @@ def _train(settings: StreamSettings, who: str, train: Any, count: int, epochs: i
 
 def _read(settings: StreamSettings, stream: ParquetSamples, n: int) -> StreamRow:
     """Read the batches of an epoch, a million samples at most, without training on them."""
-    batches = FromStream.read(stream, nn.Linear(FEATURES, n)).epoch(settings.batch_size, shuffled, torch.Generator())
+    batches = StreamSamples.read(stream, nn.Linear(FEATURES, n)).epoch(settings.batch_size, shuffled, torch.Generator())
     seen, began, computed = 0, time.perf_counter(), time.process_time()
     for batch in batches:
         seen += len(batch.costs)

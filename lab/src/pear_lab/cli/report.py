@@ -13,7 +13,7 @@ from pear.cli.output import writable_folder
 from pear_lab.experiments import FILE_NAME
 from pear_lab.report import read, write_report
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("report")

@@ -118,7 +118,7 @@ def _reproduce(options: Options) -> None:
 
 
 reproduce = command(lambda **given: _reproduce(Options(**given)), Options.__doc__, parameters(Options))
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 app.command("reproduce")(reproduce)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pear_lab.stress.kill import KillCounts
     from pear_lab.stress.soak import SoakResult
 
-app = typer.Typer(no_args_is_help=True, help="Try to break this installation.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Try to break this installation.")
 
 
 @app.callback()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pear.engines import Begun, Ended, Engine, Lost, Tell, Told, Update
+from pear.engines import Engine, SendMessage, TaskLoss, TaskMessage, TaskResult, TaskStart, TaskUpdate
 from pear.train import Progress
 from pear_lab.experiments.database import Database
 from pear_lab.experiments.errors import RunError
@@ -82,15 +82,15 @@ class Pool:
             return
         self._under_way[self.engine.submit(_attempt, run, trained)] = run
 
-    def _hear(self, update: Update) -> None:
+    def _hear(self, update: TaskUpdate) -> None:
         match update:
-            case Begun(ticket):
+            case TaskStart(ticket):
                 self.listen(Event(self._under_way[ticket]))
-            case Told(ticket, progress):
+            case TaskMessage(ticket, progress):
                 self.listen(Event(self._under_way[ticket], progress=progress))
-            case Ended(ticket, outcome):
+            case TaskResult(ticket, outcome):
                 self._write(self._under_way.pop(ticket), outcome)
-            case Lost(ticket, how):
+            case TaskLoss(ticket, how):
                 run = self._under_way.pop(ticket)
                 reason = f"{how}; perhaps it ran out of memory: try --retry-failed with fewer --jobs"
                 self._write(run, Outcome(make_record(run, "failed", reason=reason)))
@@ -100,5 +100,5 @@ class Pool:
         self.listen(Event(run, record=outcome.record))
 
 
-def _attempt(tell: Tell, run: RunSpec, trained: Outcome | None) -> Outcome:
+def _attempt(tell: SendMessage, run: RunSpec, trained: Outcome | None) -> Outcome:
     return attempt(run, trained, tell)

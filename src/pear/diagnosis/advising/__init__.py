@@ -1,1 +1,1 @@
-"""What ``pear.advise`` looks at, one file for each question: a ``Subject`` in, a ``Part`` of the advice out."""
+"""The examinations of ``pear.advise``, one file for each. An examination takes a ``Subject`` and adds ``Findings``."""

@@ -1,4 +1,4 @@
-"""What advice is about: the first sample's problem in SciPy's and numpy's form, and the samples that can be used."""
+"""The subject of advice: the problem of the first sample as SciPy and NumPy arrays, and the samples that are usable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from pear.diagnosis.advising.finding import Finding, counted
+from pear.diagnosis.advising.findings import Finding
+from pear.diagnosis.wording import counted
 from pear.errors import ProblemError
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch, is_per_sample
@@ -20,20 +21,20 @@ from pear.problem.matrix import to_csr
 from pear.problem.model import inputs_of, plain_of, recourse_model
 from pear.problem.problem import FIELDS
 from pear.problem.tables import check_order_of_values, column_names
-from pear.train.samples.arrays import read_rows
+from pear.train.samples.features import read_rows
 from pear.train.validation import own_rows
 
 Array = NDArray[np.float64]
 
 
 class Clock:
-    """How much time is left of so many seconds."""
+    """A time limit in seconds, which runs from when the clock is made."""
 
     def __init__(self, limit: float) -> None:
         self._end = time.perf_counter() + limit
 
     def left(self) -> float:
-        """Seconds, never negative."""
+        """Return the seconds that are left, 0 once the limit has passed."""
         return max(0.0, self._end - time.perf_counter())
 
 
@@ -45,7 +46,7 @@ class Subject:
         given: what the user passed, on its own device, with the rows of ``values``.
         problem: the plain problem, on the CPU.
         values: (N, k) predicted values of finite samples, or None where there are none.
-        costs: (N, n) the costs that they make, or None.
+        costs: (N, n) the costs of these samples, or None.
         A, G: (p, n) and (m, n) CSR, of the first sample.
         Q: (n, n) CSR of the first sample, or None.
         b, h, lb, ub: (p,), (m,), (n,), (n,) of the first sample; absent bounds are infinite.
@@ -53,7 +54,7 @@ class Subject:
         variables: n names; names: of the k predicted values.
         per_sample: fields that differ from sample to sample.
         recourse: the model where right-hand sides are predicted, or None; ``problem`` then has the true ones.
-        notes: about samples that are left out.
+        notes: findings about samples that are missing or left out.
     """
 
     given: Problem | Model
@@ -86,68 +87,69 @@ class Subject:
 
     @property
     def problem_device(self) -> torch.device:
-        """Where the user's problem lives."""
+        """The device of the user's problem."""
         return plain_of(self.given).device
 
     @property
     def first(self) -> str:
-        """What to add to a sentence about matrices that differ from sample to sample."""
+        """The end of a sentence about the matrices: that they are those of the first sample, where samples differ."""
         return ", in the first sample" if self.per_sample else ""
 
 
 def read_subject(problem: Problem | Model, costs: Any) -> Subject:
-    """Problem and costs as the parts of the advice take them.
+    """Read a problem and its costs in the form that all examinations take.
 
     Args:
         problem: as of ``pear.advise``.
-        costs: the same.
+        costs: as of ``pear.advise``.
 
     Raises:
-        ProblemError: it is no problem, or the costs do not fit it.
+        ProblemError: ``problem`` is no problem, or the costs do not fit it.
     """
     plain_of(problem)  # which refuses anything else
     columns = tuple(map(str, getattr(costs, "columns", ())))
-    values, note = _values(problem, costs)
-    problem, values, notes = _finite(problem, values)
+    values, notes = _own_values(problem) if costs is None else (_given_values(problem, costs), [])
+    if values is not None:
+        problem, values, more = _drop_not_finite(problem, values)
+        notes += more
     here, recourse = plain_of(problem).to("cpu"), recourse_model(problem)
     if recourse is not None and values is not None:
         here = here._with(**recourse.right_hand_sides(values), batch=len(values))
-    mapped = problem.cost(values) if isinstance(problem, Model) and values is not None else values
-    matrices = {name: _matrix(getattr(here, name), here.n) for name in ("A", "G", "Q")}
-    vectors = {name: _vector(getattr(here, name)) for name in ("b", "h", "lb", "ub")}
-    infinite = np.full(here.n, np.inf)
+    A, G, Q = (_matrix(getattr(here, name), here.n) for name in ("A", "G", "Q"))
     named = problem if isinstance(problem, Model) else Model(here, variables=columns)
-    rows = tuple(f"{name}[{i}]" for name in ("A", "G") for i in range(matrices[name].shape[0]))
+    rows = tuple(f"{name}[{i}]" for name, M in (("A", A), ("G", G)) for i in range(M.shape[0]))
     return Subject(
         given=problem,
         problem=here,
         values=values,
-        costs=mapped,
-        A=matrices["A"],
-        G=matrices["G"],
-        Q=None if here.Q is None else matrices["Q"],
-        b=vectors["b"],
-        h=vectors["h"],
-        lb=-infinite if here.lb is None else vectors["lb"],
-        ub=infinite if here.ub is None else vectors["ub"],
+        costs=problem.cost(values) if isinstance(problem, Model) and values is not None else values,
+        A=A,
+        G=G,
+        Q=None if here.Q is None else Q,
+        b=_vector(here.b, np.zeros(0)),
+        h=_vector(here.h, np.zeros(0)),
+        lb=_vector(here.lb, np.full(here.n, -np.inf)),
+        ub=_vector(here.ub, np.full(here.n, np.inf)),
         rows=named.constraints if len(named.constraints) == len(rows) else rows,
         variables=named.variables,
         names=named.names,
         per_sample=tuple(f for f in FIELDS if (v := getattr(here, f)) is not None and is_per_sample(f, v)),
         recourse=recourse,
-        notes=(*note, *notes),
+        notes=tuple(notes),
     )
 
 
-def _values(problem: Problem | Model, costs: Any) -> tuple[Tensor | None, tuple[Finding, ...]]:
-    """(N, k) predicted values in float64 on the CPU; the model's own costs stand in where none are given."""
-    if costs is None:
-        own = problem.known if isinstance(problem, Model) and problem.cost_map is None else None
-        if own is None or not bool(own.any()):
-            said = "No costs were given: what depends on them is left out; pass a row for each sample as costs."
-            return None, (Finding("samples", said, to_do=True),)
-        said = "No costs were given: the model's own stand in, as one sample; pass a row for each sample as costs."
-        return own.double().cpu().reshape(1, -1), (Finding("samples", said, to_do=True),)
+def _own_values(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]:
+    """(1, k) the costs of the model itself, or None where it has none, and a note that no costs were given."""
+    own = problem.known if isinstance(problem, Model) and problem.cost_map is None else None
+    there = own is not None and bool(own.any())
+    then = "the model's own stand in, as one sample" if there else "what depends on them is left out"
+    note = Finding("samples", f"No costs were given: {then}; pass a row for each sample as costs.", to_do=True)
+    return own.double().cpu().reshape(1, -1) if own is not None and there else None, [note]
+
+
+def _given_values(problem: Problem | Model, costs: Any) -> Tensor:
+    """(N, k) the given values in float64 on the CPU."""
     check_order_of_values(problem, column_names(costs), "costs")
     tensor = read_rows(costs, "costs").detach().cpu()
     values = as_batch(tensor, "costs").double()
@@ -162,27 +164,23 @@ def _values(problem: Problem | Model, costs: Any) -> tuple[Tensor | None, tuple[
             f"the problem has fields of its own for {own_samples} samples, and {len(values)} rows of costs came; pass "
             "a row for each of them"
         )
-    return values, ()
+    return values
 
 
-def _finite(
-    problem: Problem | Model, values: Tensor | None
-) -> tuple[Problem | Model, Tensor | None, tuple[Finding, ...]]:
-    """Problem and values without the samples that hold NaN or infinity."""
-    if values is None:
-        return problem, None, ()
+def _drop_not_finite(problem: Problem | Model, values: Tensor) -> tuple[Problem | Model, Tensor | None, list[Finding]]:
+    """Leave out the samples that hold NaN or infinity; the values are None where no sample is left."""
     good = values.isfinite().all(1)
     bad = int((~good).sum())
     if not bad:
-        return (problem, values, ()) if len(values) else (problem, None, ())
+        return problem, values if len(values) else None, []
     said = (
         f"{counted(bad, 'sample')} of {len(values):,} hold NaN or infinity and are left out; drop these rows, or train "
         "with on_failure='mask'."
     )
     note = Finding("samples", said, {"samples_not_finite": bad}, to_do=True)
     if bad == len(values):
-        return problem, None, (note,)
-    return problem[good], values[good], (note,)
+        return problem, None, [note]
+    return problem[good], values[good], [note]
 
 
 def _matrix(field: Any, n: int) -> Any:
@@ -192,15 +190,16 @@ def _matrix(field: Any, n: int) -> Any:
     return to_csr(field[0] if field.ndim == 3 else field)
 
 
-def _vector(field: Tensor | None) -> Array:
+def _vector(field: Tensor | None, absent: Array) -> Array:
+    """The field of the first sample; ``absent`` where there is no field."""
     if field is None:
-        return np.zeros(0)
+        return absent
     array: Array = (field[0] if field.ndim == 2 else field).numpy()
     return array
 
 
 def evenly(total: int, count: int) -> Tensor:
-    """At most ``count`` row numbers, evenly spread over ``total`` rows.
+    """Return at most ``count`` row numbers, evenly spread over ``total`` rows.
 
     Example:
         >>> evenly(10, 3).tolist(), evenly(2, 3).tolist()

@@ -1,4 +1,4 @@
-"""``python -m pear.train.compiled``: compile everything now; ``pear compile`` without the command line's packages."""
+"""``python -m pear.train.compiled`` compiles everything now, as ``pear compile`` does, without the extra ``cli``."""
 
 from __future__ import annotations
 

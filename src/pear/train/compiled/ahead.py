@@ -1,4 +1,4 @@
-"""Compile everything now, so that no later call has to wait for it."""
+"""Compile everything ahead of its first use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pear.train.fit import fit
 
 
 class CompiledPart(NamedTuple):
-    """What was compiled (``part``), the seconds that it took, and whether it had been in the cache already."""
+    """The name of what was compiled, the seconds that took, and whether the cache had it already."""
 
     part: str
     seconds: float
@@ -30,7 +30,7 @@ class CompiledPart(NamedTuple):
 
 
 def compile_all() -> Iterator[CompiledPart]:
-    """Call every function that Python calls once, on tiny problems, and say what was compiled as it goes."""
+    """Call every compiled function once on a tiny problem, and yield each part as soon as it is compiled."""
     silent, notice.silent = notice.silent, True
     try:
         for part, run in PARTS.items():

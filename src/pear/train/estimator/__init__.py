@@ -1,1 +1,1 @@
-"""The regressor of scikit-learn, and what belongs to it: its model file, its networks, names of columns, the scorer."""
+"""``DecisionRegressor`` for scikit-learn, its networks, its model file, and ``regret_scorer``."""

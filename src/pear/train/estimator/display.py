@@ -1,4 +1,4 @@
-"""A run as it goes, for people who watch it: a bar where rich is installed, log lines elsewhere."""
+"""Show the progress of a run: a bar where rich is installed, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ logger = logging.getLogger("pear")
 
 
 @contextmanager
-def displayed(verbose: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """A progress callback for ``fit``; None where nothing is to be shown."""
+def show_progress(verbose: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """A context with a progress callback for ``fit``, or with None where nothing is to be shown."""
     if not verbose:
         yield None
     elif find_spec("rich") is None:
@@ -27,14 +27,14 @@ def displayed(verbose: bool) -> Iterator[Callable[[Progress], None] | None]:
             task = bar.add_task("training", total=None)
 
             def show(now: Progress) -> None:
-                bar.update(task, total=now.max_epochs, completed=now.epoch, description=_said(now))
+                bar.update(task, total=now.max_epochs, completed=now.epoch, description=_line(now))
 
             yield show
 
 
-def _said(now: Progress) -> str:
+def _line(now: Progress) -> str:
     return f"epoch {now.epoch}: loss {now.loss:.4g}, validation {now.metric:.4g}, best {now.best:.4g}"
 
 
 def _log(now: Progress) -> None:
-    logger.info(_said(now))
+    logger.info(_line(now))

@@ -1,4 +1,4 @@
-"""The model file of ``DecisionRegressor``: its problem, weights, parameters and names, without pickle."""
+"""The model file of ``DecisionRegressor``: its problem, weights, parameters and names, in the format of ``archive``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Regressor = TypeVar("Regressor", bound="DecisionRegressor")
 
 
 def save(estimator: DecisionRegressor, path: Path) -> None:
-    """Write a fitted estimator."""
+    """Write a fitted estimator to a file."""
     own = isinstance(estimator.model, nn.Module)
     content = {
         "parameters": _parameters(estimator),
@@ -45,7 +45,7 @@ def save(estimator: DecisionRegressor, path: Path) -> None:
 
 
 def load(kind: type[Regressor], path: Path, model: nn.Module | None) -> Regressor:
-    """The fitted estimator in a file; ``model`` where its module is the user's own."""
+    """Read a fitted estimator from a file; ``model`` is the module, where that is the user's own."""
     said = archive.read(path, KIND, VERSION, _REMEDY)
     try:
         return _estimator(kind, said, path, model)
@@ -72,7 +72,7 @@ def _estimator(kind: type[Regressor], said: dict[str, Any], path: Path, model: n
 
 
 def _parameters(estimator: DecisionRegressor) -> dict[str, Any]:
-    """The constructor's parameters as JSON can say them: those that are objects are left to ``load``'s caller."""
+    """The constructor's parameters as JSON values. A module is left out, and a loss that is an object becomes None."""
     given = {name: _plain(value) for name, value in estimator.get_params(deep=False).items() if name != "problem"}
     given["hidden_layer_sizes"] = tuple(_plain(size) for size in given["hidden_layer_sizes"])
     if isinstance(estimator.model, nn.Module):
@@ -129,7 +129,7 @@ def _problem_content(problem: Problem | Model) -> dict[str, Any]:
 
 
 def _constraints_content(rows: ConstraintMap, recourse: Penalty | Projection | None) -> dict[str, Any]:
-    """The constraint map and the recourse; prices as they were given: a number, an array or a pair of these."""
+    """The constraint map and the recourse; a price is a number, an array or a pair of these, as the user gave it."""
     said: dict[str, Any] = {"constraint_map": {side: rows.matrix(side) for side in SIDES}}
     if isinstance(recourse, Penalty):
         said["penalty"] = {side: _price(getattr(recourse, side)) for side in SIDES}
@@ -145,7 +145,7 @@ def _price(given: Any) -> Any:
 
 
 def _constraints(said: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a ``Model`` from what ``_constraints_content`` gave; none where nothing was."""
+    """The fields of a ``Model`` that ``_constraints_content`` has written; empty where it has written none."""
     if "constraint_map" not in said:
         return {}
     found: dict[str, Any] = {"constraint_map": ConstraintMap(**said["constraint_map"])}
@@ -176,7 +176,7 @@ def _problem(said: dict[str, Any]) -> Problem | Model:
 
 
 def _restore_weights(estimator: DecisionRegressor, weights: dict[str, torch.Tensor], path: Path) -> None:
-    """A model of the right shape, with the weights of the file."""
+    """Make a model of the right shape, and load the weights of the file."""
     if isinstance(estimator.model, str):  # no layer is made that is wider than the weights in the file
         asked = [estimator.n_features_in_, *(estimator.hidden_layer_sizes if estimator.model == "mlp" else ())]
         sizes = {size for weight in weights.values() for size in weight.shape}
@@ -192,13 +192,13 @@ def _restore_weights(estimator: DecisionRegressor, weights: dict[str, torch.Tens
 
 
 def _loss_state(estimator: DecisionRegressor) -> dict[str, Any] | None:
-    """What PEAR's loss has settled on, so that training can go on."""
+    """The state of PEAR's loss, with which training can continue."""
     loss = estimator.loss_
     return loss.get_extra_state() if isinstance(loss, DecisionModule) and isinstance(estimator.loss, str) else None
 
 
 def _restore_loss(estimator: DecisionRegressor, state: dict[str, Any] | None) -> None:
-    """The loss, as training left it; a loss that was an object is not in the file, and training needs another."""
+    """Restore the loss as training left it. A file holds no loss that was an object; training then needs another."""
     estimator.smoothing_ = None
     if estimator.loss is None:
         return

@@ -1,4 +1,4 @@
-"""Names of rows and columns: what came as a table goes back as one."""
+"""Names of columns, and DataFrames as results where the user gave DataFrames."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pear.problem.tables import is_frame
 
 
 def variable_names(problem: Problem | Model, columns: Sequence[Any] | None) -> tuple[Any, ...]:
-    """Of the n decisions: a model's own, or else those of the cost columns, or numbered ones."""
+    """Names of the n variables: those of a ``Model``, or else of the cost columns, or else x0, x1 and so on."""
     if isinstance(problem, Model):
         return problem.variables
     return tuple(columns) if columns is not None else tuple(f"x{i}" for i in range(problem.n))
 
 
 def as_table(values: np.ndarray[Any, Any], like: Any, columns: Sequence[Any]) -> Any:
-    """A DataFrame with these columns, and with the index of ``like`` where that is one."""
+    """A DataFrame with these columns, and with the index of ``like`` where that is a DataFrame."""
     import pandas
 
     return pandas.DataFrame(values, index=like.index if is_frame(like) else None, columns=list(columns))

@@ -1,4 +1,4 @@
-"""``DecisionRegressor``: a scikit-learn regressor that is trained on, and judged by, the decisions it leads to."""
+"""``DecisionRegressor``: a scikit-learn regressor that is trained and scored by the regret of its decisions."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from pear.problem.model import inputs_of, plain_of
 from pear.problem.tables import check_order_of_values, column_names, is_frame
 from pear.train.config import FitConfig
 from pear.train.estimator import model_file
-from pear.train.estimator.display import displayed
-from pear.train.estimator.forecaster import Standardise, make_network
+from pear.train.estimator.display import show_progress
 from pear.train.estimator.names import as_table, variable_names
+from pear.train.estimator.networks import Standardise, make_network
 from pear.train.estimator.scorer import as_tensor, as_values, minus_regret
 from pear.train.fit import fit
-from pear.train.loss import keyed, step_guidance
+from pear.train.initialisation import make_optimizer
+from pear.train.keyed_loss import accept_keys, step_guidance
 from pear.train.order import shuffled
 from pear.train.race import multiple_of_auto
-from pear.train.start import make_optimizer
-from pear.train.validation import decided, own_rows
+from pear.train.validation import given_problem, own_rows
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -45,10 +45,10 @@ Array = np.ndarray[Any, Any]
 
 
 class DecisionRegressor(RegressorMixin, BaseEstimator):
-    """Predicts the costs of a problem, trained on what the decisions lose; an estimator of scikit-learn.
+    """Predicts the costs of a problem, trained on the regret of the decisions; an estimator of scikit-learn.
 
-    ``fit`` is ``pear.fit``: the squared error first, then the loss; validation rows decide when to stop, and which
-    weights are kept. Features of "linear" and "mlp" are standardised inside, and costs may be in any unit.
+    ``fit`` calls ``pear.fit``: it trains on the squared error first, then on the loss. Validation rows decide when to
+    stop and which weights are kept. Features of "linear" and "mlp" are standardised inside; costs may be in any unit.
 
     Args:
         problem: what is decided. With a ``Model`` the k values that its cost map takes are predicted, and C has k
@@ -139,13 +139,13 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             held_out = self._samples(*validation, dtype=features.dtype)
         config, model, loss = self._config(), self._architecture(features), self._make_loss(costs)
         scaled, network = _parts(model)
-        with displayed(self.verbose) as progress:
+        with show_progress(self.verbose) as progress:
             history = fit(
                 network,
                 loss,
                 (scaled(features), costs),
                 self.validation_fraction if held_out is None else (scaled(held_out[0]), held_out[1]),
-                None if decided(loss) is not None else self._regret,
+                None if given_problem(loss) is not None else self._regret,
                 config,
                 progress=progress,
             )
@@ -155,9 +155,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
-        """One epoch on these rows, from where the model is; nothing is held out, and no weights are compared.
+        """Train for one more epoch on these rows; nothing is held out, and the last weights are kept.
 
-        The first rows of a model that is not fitted yet say how features are standardised, and what "auto" settles on.
+        Where the model is not fitted yet, these rows determine the standardisation and the smoothing "auto".
 
         Args:
             X: (N, p) features.
@@ -175,7 +175,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         if fresh:
             self.model_ = self._architecture(features)
         scaled, network = _parts(self.model_)
-        features, loss = scaled(features), keyed(self.loss_)
+        features, loss = scaled(features), accept_keys(self.loss_)
         if not hasattr(self, "_optimizer"):
             decides = hasattr(self.loss_, "problem")
             self._optimizer = make_optimizer(network, features, costs, config, keep=not fresh, typical=decides)
@@ -204,7 +204,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return values[:, 0] if self._flat else values
 
     def decide(self, X: Any, problem: Problem | Model | None = None) -> Any:
-        """(N, n) decisions under the predicted costs, on the problem as it is: integers are integers.
+        """(N, n) decisions under the predicted costs; integer variables get integer values.
 
         Args:
             X: (N, p) features.
@@ -221,7 +221,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return decisions
 
     def score(self, X: Any, y: Any, problem: Problem | Model | None = None) -> float:
-        """Minus the normalised regret: 0 where every decision is the best one, and no R².
+        """Minus the normalised regret, which is 0 where every decision is the best one; it is not R².
 
         Args:
             X: (N, p) features.
@@ -233,7 +233,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return minus_regret(problem, predicted, y)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a model file: JSON and arrays in a zip, no pickle; ``load`` reads it.
+        """Write a model file: safetensors with a JSON document, no pickle; ``load`` reads it.
 
         It holds the problem, the weights, the parameters and the names; not the history, nor a loss that was given as
         an object. Of a module of your own it holds the weights alone.
@@ -279,18 +279,18 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return features.to(device, dtype), torch.from_numpy(np.array(values)).to(device, dtype)
 
     def _check_columns(self, y: Any) -> None:
-        """A table of costs has the columns that ``fit`` saw, in their order."""
+        """Refuse a table of costs whose columns are not those of ``fit``, in their order."""
         columns = column_names(y)
         if columns is not None and self._columns is not None and columns != self._columns:
             raise ProblemError(f"the columns of y must be those of fit, {list(self._columns)}; got {list(columns)}")
 
     def _forget(self) -> None:
-        """Drop what an earlier training left: a fit that fails leaves no model behind."""
+        """Drop the results of an earlier training, so that a fit that fails leaves no model."""
         for name in ("model_", "loss_", "history_", "n_iter_", "smoothing_", "_optimizer"):
             self.__dict__.pop(name, None)
 
     def _architecture(self, features: Tensor) -> nn.Sequential:
-        """What standardises features like these, and what is trained, with its first weights."""
+        """The standardisation of these features, followed by the untrained model."""
         if isinstance(self.model, nn.Module):
             return nn.Sequential(nn.Identity(), copy.deepcopy(self.model))
         hidden, outputs = tuple(self.hidden_layer_sizes), inputs_of(self.problem)
@@ -298,7 +298,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return nn.Sequential(Standardise(features), network.to(features))
 
     def _make_loss(self, costs: Tensor | None = None) -> Any:
-        """The loss as it begins; with costs, a multiple of "auto" settles on them."""
+        """Make the loss; a smoothing that is a multiple of "auto" is calibrated where costs are given."""
         given = {"smoothing": self.smoothing, "injection": self.injection, "guidance": self.guidance}
         options = {name: value for name, value in given.items() if value is not None}
         if isinstance(self.loss, str):
@@ -322,17 +322,17 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return FitConfig(**{name: getattr(self, name) for name in names}, seed=self._seed())
 
     def _seed(self) -> int:
-        """An int as it is; anything else draws one."""
+        """The seed: ``random_state`` where that is an int, otherwise a number drawn from it."""
         if isinstance(self.random_state, (int, np.integer)):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31))
 
     def _regret(self, predicted: Tensor, true: Tensor) -> float:
-        """The metric for a loss that has no problem of its own."""
+        """The validation metric for a loss without a problem."""
         return normalized_regret(self._problem_of(None), predicted, true)
 
     def _forecast(self, X: Any) -> Array:
-        """(N, k) in the dtype of the model."""
+        """Predicted values (N, k), in the dtype of the model."""
         check_is_fitted(self, "model_")
         rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         like = next(self.model_.parameters())
@@ -341,7 +341,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             return self.model_(torch.from_numpy(np.array(rows)).to(like)).cpu().numpy()
 
     def _problem_of(self, given: Problem | Model | None) -> Problem | Model:
-        """The problem to decide on: the estimator's, or that of rows with fields of their own."""
+        """The problem to decide on: the estimator's, or the caller's for rows with fields of their own."""
         own = own_rows(self.problem)
         if given is None and own is not None:
             raise ProblemError(
@@ -362,7 +362,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
 
 def _parts(model: nn.Module) -> tuple[nn.Module, nn.Module]:
-    """What standardises, and what is trained."""
+    """The standardisation and the trained part of a model."""
     assert isinstance(model, nn.Sequential)
     return model[0], model[1]
 

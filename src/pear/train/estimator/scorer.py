@@ -1,4 +1,4 @@
-"""``regret_scorer``: what any regressor's forecasts lose as decisions, for scikit-learn's searches."""
+"""``regret_scorer``: scikit-learn's searches compare regressors by the regret of their forecasts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pear.train.validation import own_rows
 
 
 def as_values(problem: Problem | Model, values: Any, name: str) -> np.ndarray[Any, Any]:
-    """Predicted or true values as (N, k); (N,) is taken where one value is predicted.
+    """Convert predicted or true values to (N, k); (N,) is accepted where k is 1.
 
     Raises:
         ProblemError: another number of columns.
@@ -32,13 +32,13 @@ def as_values(problem: Problem | Model, values: Any, name: str) -> np.ndarray[An
 
 
 def minus_regret(problem: Problem | Model, predicted: Any, true: Any) -> float:
-    """Minus the normalised regret of values (N, k) that were predicted, or of (N,) where k is 1."""
+    """Minus the normalised regret of predicted values (N, k), or (N,) where k is 1."""
     values, came_true = as_values(problem, predicted, "the predictions"), as_values(problem, true, "y")
     return -normalized_regret(problem, as_tensor(problem, values), as_tensor(problem, came_true))
 
 
 def as_tensor(problem: Problem | Model, values: np.ndarray[Any, Any]) -> Tensor:
-    """In float64, where the problem is."""
+    """Convert values to a float64 tensor on the device of the problem."""
     return torch.as_tensor(values.astype(float), device=plain_of(problem).device)
 
 

@@ -1,6 +1,6 @@
-"""The samples of a run, whatever they came as: tensors, arrays, tables, a Dataset, a DataLoader or Parquet files."""
+"""The samples that ``fit`` trains on: tensors, arrays, tables, a Dataset, a DataLoader or Parquet files."""
 
 from pear.train.samples.parquet import ParquetSamples
-from pear.train.samples.samples import Samples, as_samples
+from pear.train.samples.sources import SampleSource, as_samples
 
-__all__ = ["ParquetSamples", "Samples", "as_samples"]
+__all__ = ["ParquetSamples", "SampleSource", "as_samples"]

@@ -1,4 +1,4 @@
-"""From columns of Arrow to arrays: numbers, or lists of numbers of one length."""
+"""Convert columns of Arrow to arrays; a column holds numbers, or lists of numbers of one length."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from pear.errors import DataError, ProblemError
 _REMEDY = "fill it in or leave the row out, or make the loss with on_failure='mask', which leaves such samples out"
 
 
-class Input(NamedTuple):
+class InputColumns(NamedTuple):
     """The columns of the costs, or of one input of a model.
 
     Attributes:
-        name: of the whole; columns: of the files.
-        plain: whether a single column of numbers is (B,), as an embedding wants it, and not (B, 1).
+        name: of the input.
+        columns: their names in the files.
+        plain: whether a single column of numbers becomes (B,), as an embedding takes it, and not (B, 1).
     """
 
     name: str
@@ -27,8 +28,8 @@ class Input(NamedTuple):
     plain: bool
 
     @classmethod
-    def of(cls, name: str, columns: str | Sequence[str], plain: bool) -> Input:
-        """One column by its name, or several.
+    def of(cls, name: str, columns: str | Sequence[str], plain: bool) -> InputColumns:
+        """The columns of an input, given by one name or several.
 
         Raises:
             ProblemError: these are no names.
@@ -69,14 +70,15 @@ def width_of(column: Any, name: str, place: str) -> int | None:
     return len(column[0])
 
 
-def joined_columns(one: Input, batch: Any, widths: Mapping[str, int | None], place: str | None) -> NDArray[Any]:
-    """(B, …) the columns of an input beside one another, of a record batch.
+def join_columns(one: InputColumns, batch: Any, widths: Mapping[str, int | None], place: str | None) -> NDArray[Any]:
+    """Put the columns of an input beside one another: (B, …).
 
     Args:
         one: the input.
-        batch: of Arrow; widths: of the lists in its columns.
-        place: where the batch is from, for the error about a value that is missing, NaN or infinite; None keeps it, as
-            NaN.
+        batch: a record batch of Arrow.
+        widths: lengths of the lists in its columns; None for plain numbers.
+        place: where the batch comes from. It is named in the error about a value that is missing, NaN or infinite; with
+            None there is no error, and a missing value becomes NaN.
 
     Raises:
         DataError: there is such a value, or a list of another length.

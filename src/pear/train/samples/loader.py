@@ -1,4 +1,4 @@
-"""Samples that come from a DataLoader, batch by batch, and are not kept."""
+"""Samples that a DataLoader gives batch by batch, and that are not kept in memory."""
 
 from __future__ import annotations
 
@@ -12,43 +12,44 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sequenti
 
 from pear.errors import ProblemError
 from pear.train.order import Order
-from pear.train.samples.arrays import Features, Keys, leaves, nonfinite_rows, read_keys
-from pear.train.samples.memory import Batch, InMemory, joined, parameter_of, read_batch
-from pear.train.samples.rows import refuse_or_warn, unusable
+from pear.train.samples.features import Features, Keys, leaves, nonfinite_rows, read_keys
+from pear.train.samples.in_memory import MemorySamples, SampleBatch, join_keys, parameter_of, read_batch
+from pear.train.samples.unusable import refuse_or_warn, unusable
 
 LOOK = 4096
-"""Samples of a DataLoader that are looked at before the first epoch, to tell whether and where a model begins."""
+"""How many samples of a DataLoader are kept for the look before the first epoch."""
 
 
 @dataclass(frozen=True, eq=False)
-class FromLoader:
-    """Samples that come in the batches and the order of a DataLoader, anew in every epoch; no features are kept.
+class LoaderSamples:
+    """Samples in the batches and the order of a DataLoader, which is read again in every epoch.
 
     Attributes:
-        loader: whose batches are (features, costs) or (features, costs, ids).
-        name: for errors.
-        model: whose dtype and device they get.
-        seen: what one pass over them has found.
-        numbered: whether samples without ids have their row numbers instead.
-        drop: "" to train on all; "unusable" to leave out samples from which the model predicts nothing finite;
+        loader: gives batches (features, costs) or (features, costs, ids).
+        name: of the samples, for error messages.
+        model: whose dtype and device the samples get.
+        seen: what the first pass over the loader has found.
+        numbered: whether the row numbers serve as ids where the loader gives none.
+        drop: "" to train on all samples; "unusable" to leave out those from which the model predicts nothing finite;
             "nonfinite" to leave out those with costs that are not finite as well.
     """
 
     loader: DataLoader[Any]
     name: str
     model: nn.Module
-    seen: _Seen
+    seen: _LoaderSummary
     numbered: bool
     drop: str = ""
 
     @classmethod
-    def read(cls, loader: DataLoader[Any], name: str, model: nn.Module, number: bool) -> FromLoader:
-        """Look at all samples once.
+    def read(cls, loader: DataLoader[Any], name: str, model: nn.Module, number: bool) -> LoaderSamples:
+        """Make the first pass over a loader.
 
         Args:
-            loader: not shuffled, its samples may be numbered; name: for errors.
+            loader: gives the batches.
+            name: of the samples, for error messages.
             model: what is trained.
-            number: whether row numbers take the place of ids.
+            number: whether row numbers serve as ids, where the loader does not shuffle and gives none.
 
         Raises:
             ProblemError: the loader's length is not known, its batches are not what they must be, or there are none.
@@ -59,22 +60,22 @@ class FromLoader:
                 "ends; give the dataset a __len__, or use a Dataset with __getitem__"
             )
         number = number and _in_order(loader)
-        return cls(loader, name, model, _Seen.of(_batches(loader, name, model, number), name, model), number)
+        return cls(loader, name, model, _LoaderSummary.of(_batches(loader, name, model, number), name, model), number)
 
     def __len__(self) -> int:
         return len(self.seen.costs)
 
     @property
     def costs(self) -> Tensor:
-        """(N, n)."""
+        """(N, n) true costs, in the order of the first pass."""
         return self.seen.costs
 
     @property
     def keys(self) -> Keys | None:
-        """N ids, in the order of the first pass; None where samples have none."""
+        """N ids, in the order of the first pass; None where the samples have none."""
         return self.seen.keys
 
-    def epoch(self, size: int, order: Order, generator: torch.Generator) -> Iterator[Batch]:
+    def epoch(self, size: int, order: Order, generator: torch.Generator) -> Iterator[SampleBatch]:
         """The loader's own batches."""
         for batch in self.whole():
             if self.drop:
@@ -84,43 +85,44 @@ class FromLoader:
             if len(batch.costs):
                 yield batch
 
-    def whole(self) -> Iterator[Batch]:
+    def whole(self) -> Iterator[SampleBatch]:
         """All samples, batch by batch."""
         return _batches(self.loader, self.name, self.model, self.numbered)
 
-    def look(self) -> InMemory:
+    def look(self) -> MemorySamples:
         """The first samples of the pass, with their features."""
         return self.seen.first
 
-    def usable(self, model: nn.Module, loss: Any) -> FromLoader:
-        """Without samples from which the model predicts nothing finite; see ``refuse_or_warn``."""
+    def usable(self, model: nn.Module, loss: Any) -> LoaderSamples:
+        """Leave out samples from which the model predicts nothing finite; ``refuse_or_warn`` says when."""
         left_out = refuse_or_warn(self.seen.bad, len(self), loss)
         return replace(self, drop="unusable") if left_out else self
 
-    def finite(self) -> FromLoader:
-        """Those that training sees and whose costs are finite."""
+    def finite(self) -> LoaderSamples:
+        """The samples that training sees and whose costs are finite."""
         if not self.drop and not bool(nonfinite_rows(self.costs).any()):
             return self
         return replace(self, drop="nonfinite", seen=replace(self.seen, first=self.seen.first.finite()))
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
-    """What one pass over a DataLoader finds.
+class _LoaderSummary:
+    """What the first pass over a DataLoader finds.
 
     Attributes:
-        costs: (N, n) of all samples; keys: their ids, or None.
-        first: the samples of the first batches, with their features, until they are ``LOOK``.
-        bad: the places of samples from which the model predicts nothing finite.
+        costs: (N, n) true costs of all samples.
+        keys: N ids; None where the samples have none.
+        first: the samples of the first batches, with features, at least ``LOOK`` of them where there are as many.
+        bad: row numbers of the samples from which the model predicts nothing finite.
     """
 
     costs: Tensor
     keys: Keys | None
-    first: InMemory
+    first: MemorySamples
     bad: list[int]
 
     @classmethod
-    def of(cls, batches: Iterator[Batch], name: str, model: nn.Module) -> _Seen:
+    def of(cls, batches: Iterator[SampleBatch], name: str, model: nn.Module) -> _LoaderSummary:
         costs: list[Tensor] = []
         keys: list[Keys | None] = []
         first: list[Features] = []
@@ -141,10 +143,10 @@ class _Seen:
             count += len(batch.costs)
         if not count:
             raise ProblemError(f"{name} must hold one sample at least; its DataLoader gives none")
-        every, ids = torch.cat(costs), joined(keys)
+        every, ids = torch.cat(costs), join_keys(keys)
         left_out = torch.zeros(looked, dtype=torch.bool, device=every.device)
         left_out[[row for row in bad if row < looked]] = True
-        look = InMemory(Batch(_stacked(first), every[:looked], None), left_out)
+        look = MemorySamples(SampleBatch(_stacked(first), every[:looked], None), left_out)
         return cls(every, None if ids is None else read_keys(ids, count, name), look, bad)
 
 
@@ -152,8 +154,8 @@ def _shapes(features: Features) -> list[Any]:
     return [part.shape[1:] for part in leaves(features)]
 
 
-def _batches(loader: DataLoader[Any], name: str, model: nn.Module, numbered: bool) -> Iterator[Batch]:
-    """The loader's batches for the model, their samples numbered where they have no ids and that is asked for."""
+def _batches(loader: DataLoader[Any], name: str, model: nn.Module, numbered: bool) -> Iterator[SampleBatch]:
+    """The loader's batches, converted for the model; row numbers serve as ids where ``numbered`` is true."""
     like, count = parameter_of(model), 0
     for entries in loader:
         batch = read_batch(entries, name)
@@ -164,13 +166,13 @@ def _batches(loader: DataLoader[Any], name: str, model: nn.Module, numbered: boo
 
 
 def _in_order(loader: DataLoader[Any]) -> bool:
-    """True where the samples come in the order of the data, and so have row numbers."""
+    """Whether the loader gives the samples in the order of its dataset, so that they have row numbers."""
     batches = loader.batch_sampler
     return type(batches) is BatchSampler and type(batches.sampler) is SequentialSampler
 
 
 def _stacked(parts: list[Features]) -> Features:
-    """Batches of features one below the other."""
+    """The features of several batches as those of one."""
     columns = [torch.cat(column) for column in zip(*map(leaves, parts), strict=True)]
     if isinstance(parts[0], Tensor):
         return columns[0]

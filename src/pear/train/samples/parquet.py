@@ -1,4 +1,4 @@
-"""Samples in Parquet files: which files and columns, and how to read them piece by piece."""
+"""``ParquetSamples``: the row groups of Parquet files, read piece by piece through ``pyarrow.dataset``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pear.errors import DataError, MissingExtraError, ProblemError
-from pear.train.samples.columns import Input, check_type, joined_columns, width_of
+from pear.train.samples.columns import InputColumns, check_type, join_columns, width_of
 
 BUFFER = 65_536
-"""Samples that are in memory at a time, where nothing else is said."""
+"""How many samples are in memory at a time, unless the caller says otherwise."""
 _READ_AHEAD = 2**20  # bytes of a column that are fetched at once: a row group may be larger than memory
+_LOOKS = 64  # row groups that the sample before the first step is taken from
 
 Piece = list[NDArray[Any]]
-"""Some rows: their costs (B, n), then the inputs of the model (B, …)."""
+"""Consecutive rows of a file: their costs (B, n), then the inputs of the model (B, …)."""
 Names = str | Sequence[str]
 
 
@@ -25,27 +26,30 @@ class RowGroup(NamedTuple):
     """A part of a file that can be read by itself.
 
     Attributes:
-        file: it is in; number: there; rows: it has.
+        fragment: of ``pyarrow.dataset``, with this row group alone.
+        rows: the number of its rows.
+        place: its number and its file, in words.
     """
 
-    file: Path
-    number: int
+    fragment: Any
     rows: int
+    place: str
 
 
 class ParquetSamples:
     """Samples in Parquet files, for ``pear.fit``: as many as the disk holds, in constant memory.
 
-    Files are taken in the order of their names, rows in the order they have. Columns are matched by name; others are
-    not read. All files are looked at when this is made: their columns must have the same types.
+    Files are read in the order of their names, and rows in their order in the file. Columns are matched by name; others
+    are not read. The constructor opens every file once: their columns must have the same types.
 
     Args:
         path: a file, a folder with files ``*.parquet`` in it or below, or several of these.
-        features: columns of numbers, or of lists of numbers, all of one length. Several are put beside one another,
-            (B, p). A dict of such, for a model with several inputs; there a single column of numbers is (B,).
-        costs: columns of the true costs, (B, n), in the same way.
-        buffer: samples that are in memory at a time. Their order is shuffled, after that of the row groups; and from so
-            many, spread evenly over the files, ``fit`` settles what it has to know before the first step.
+        features: names of columns that hold numbers, or lists of numbers of one length. Several columns are put beside
+            one another, (B, p). A model with several inputs takes a dict of them, in which a single column of numbers
+            is (B,).
+        costs: names of the columns with the true costs, (B, n), in the same way.
+        buffer: how many samples are in memory at a time. ``fit`` shuffles the row groups, and then the samples within
+            each buffer. It looks at as many samples, spread evenly over the files, before the first step.
 
     Raises:
         MissingExtraError: pyarrow is not installed.
@@ -78,68 +82,62 @@ class ParquetSamples:
         named = features if isinstance(features, Mapping) else {"features": features}
         if not named:
             raise ProblemError("features must name one input at least; got an empty dict")
-        self.inputs = [Input.of("costs", costs, False)]
-        self.inputs += [Input.of(str(name), columns, self.several) for name, columns in named.items()]
+        self.inputs = [InputColumns.of("costs", costs, False)]
+        self.inputs += [InputColumns.of(str(name), columns, self.several) for name, columns in named.items()]
         self.files = _files([path] if isinstance(path, (str, Path)) else list(path))
         self.columns = list(dict.fromkeys(name for one in self.inputs for name in one.columns))
         self.groups: list[RowGroup] = []
         self.missing = ""
-        """Where a value is missing, as far as the files themselves say; "" where they do not."""
-        self._look_at_files()
+        """Where a value is missing, in words, according to the statistics in the files; "" where none is."""
+        self._open_files()
         self.widths = self._widths()
 
     def __len__(self) -> int:
         return sum(group.rows for group in self.groups)
 
     def __repr__(self) -> str:
-        parts = (f"{len(many):,} {word}{'s' if len(many) > 1 else ''}" for many, word in self._counted())
-        return f"ParquetSamples({len(self):,} samples in {' of '.join(parts)})"
+        groups, files = len(self.groups), len(self.files)
+        where = f"{groups:,} row group{'s' * (groups > 1)} of {files:,} file{'s' * (files > 1)}"
+        return f"ParquetSamples({len(self):,} samples in {where})"
 
     def read(self) -> tuple[Any, Any]:
-        """All features and costs as tensors, in memory, as a pair that ``fit`` takes, too.
+        """Read all features and costs into memory, as a pair of tensors that ``fit`` takes, too.
 
         Raises:
             DataError: a value is missing, NaN or infinite; says where.
         """
         import torch
 
-        (rows,) = regrouped(self.pieces(self.groups, self.buffer), len(self))
+        (rows,) = regroup(self.pieces(self.groups, self.buffer), len(self))
         costs, *features = map(torch.from_numpy, rows)
         return self.named(features), costs
 
     def named(self, features: list[Any]) -> Any:
-        """The inputs of a model, as it takes them: one, or a dict."""
+        """The features as the model takes them: a single input, or a dict of inputs."""
         names = [one.name for one in self.inputs[1:]]
         return dict(zip(names, features, strict=True)) if self.several else features[0]
 
     def pieces(self, groups: Iterable[RowGroup], most: int, drop: bool = False) -> Iterator[Piece]:
-        """The rows of these row groups, at most so many at a time.
+        """Read the rows of these row groups, at most ``most`` at a time.
 
         Args:
             groups: in the order in which they are read.
-            most: rows.
-            drop: leave rows out in which a value is missing, NaN or infinite.
+            most: rows of a piece.
+            drop: whether rows with a value that is missing, NaN or infinite are left out.
 
         Raises:
             DataError: there are such rows, and they are not left out; names file, row group, row and column.
         """
-        opened: tuple[Path, Any] | None = None
         for group in groups:
-            if opened is None or opened[0] != group.file:  # neighbours are often in one file
-                opened = group.file, _open(group.file)
             row = 0
-            for batch in _batches(opened[1], group, self.columns, most):
+            for batch in _batches(group, self.columns, most):
                 piece = self._piece(batch, group, row, drop)
                 row += batch.num_rows
                 if len(piece[0]):
                     yield piece
-            if row != group.rows:
-                raise DataError(
-                    f"{_place(group)} had {group.rows} rows, and has {row} now; write to a folder of its own"
-                )
 
     def sample(self, drop: bool = False) -> Piece:
-        """All rows where they are ``buffer`` at most; else so many, from the beginnings of row groups spread evenly."""
+        """At most ``buffer`` rows: all of them, or else the first ones of row groups that are spread evenly."""
         if len(self) <= self.buffer:
             pieces = self.pieces(self.groups, self.buffer, drop)
         else:
@@ -147,60 +145,55 @@ class ParquetSamples:
             chosen = [self.groups[i * len(self.groups) // count] for i in range(count)]
             most = -(-self.buffer // count)
             pieces = (piece for group in chosen for piece in _first(self.pieces([group], most, drop)))
-        found = next(regrouped(pieces, self.buffer), None)
+        found = next(regroup(pieces, self.buffer), None)
         if found is None:
             raise DataError(f"every row of {self!r} that was looked at holds a missing value, NaN or infinity")
         return found
 
-    def _counted(self) -> list[tuple[Sequence[Any], str]]:
-        return [(self.groups, "row group"), (self.files, "file")]
-
-    def _look_at_files(self) -> None:
+    def _open_files(self) -> None:
         """Check the columns of every file, and list the row groups that are not empty."""
         types: dict[str, tuple[Path, Any]] = {}
         for path in self.files:
-            file = _open(path)
-            schema, about = file.schema_arrow, file.metadata
+            fragment = _open(path)
             for name in self.columns:
-                found = check_type(schema, name, path)
+                found = check_type(fragment.physical_schema, name, path)
                 first, expected = types.setdefault(name, (path, found))
                 if found != expected:
                     raise DataError(
                         f"column {name!r} of {path} holds {found}, and that of {first} {expected}; write all files "
                         "with one schema"
                     )
-            for number in range(about.num_row_groups):
-                part = about.row_group(number)
-                group = RowGroup(path, number, part.num_rows)
-                self.groups += [group] if part.num_rows else []
-                self.missing = self.missing or _missing(part, self.columns, group)
+            for number in range(fragment.metadata.num_row_groups):
+                about = fragment.metadata.row_group(number)
+                own = fragment.subset(row_group_ids=[number])
+                group = RowGroup(own, about.num_rows, f"row group {number} of {path}")
+                self.groups += [group] if group.rows else []
+                self.missing = self.missing or _missing(about, self.columns, group.place)
         if not self.groups:
             raise DataError(f"there must be one sample at least; {len(self.files)} files hold none: {self.files[0]}, …")
 
     def _widths(self) -> dict[str, int | None]:
         """The length of the lists in each column; None for plain numbers."""
-        batch = next(_batches(_open(self.groups[0].file), self.groups[0], self.columns, 1))
-        return {name: width_of(batch.column(name), name, _place(self.groups[0])) for name in self.columns}
+        first = self.groups[0]
+        batch = next(_batches(first, self.columns, 1))
+        return {name: width_of(batch.column(name), name, first.place) for name in self.columns}
 
     def _piece(self, batch: Any, group: RowGroup, row: int, drop: bool) -> Piece:
         """The arrays of a record batch that begins at this row of the group."""
-        place = f"{_place(group)}, counted from row {row}"
-        arrays = [joined_columns(one, batch, self.widths, None if drop else place) for one in self.inputs]
+        place = f"{group.place}, counted from row {row}"
+        arrays = [join_columns(one, batch, self.widths, None if drop else place) for one in self.inputs]
         if not drop:
             return arrays
         keep = np.logical_and.reduce([np.isfinite(array.reshape(len(array), -1)).all(1) for array in arrays])
         return arrays if keep.all() else [array[keep] for array in arrays]
 
 
-_LOOKS = 64  # row groups that are looked at before the first step
-
-
-def regrouped(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
+def regroup(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
     """The same rows, ``size`` at a time and fewer at the end, in arrays of their own.
 
     Example:
         >>> pieces = [[np.arange(2)], [np.arange(2, 5)]]
-        >>> [piece[0].tolist() for piece in regrouped(pieces, 4)]
+        >>> [piece[0].tolist() for piece in regroup(pieces, 4)]
         [[0, 1, 2, 3], [4]]
     """
     held: list[Piece] = []
@@ -237,41 +230,45 @@ def _files(paths: Sequence[str | Path]) -> list[Path]:
     return found
 
 
-def _place(group: RowGroup) -> str:
-    return f"row group {group.number} of {group.file}"
-
-
 def _open(path: Path) -> Any:
-    """The file, so far only its footer."""
+    """The file as a fragment of ``pyarrow.dataset``, of which only the footer has been read."""
     try:
         import pyarrow
-        from pyarrow import parquet
+        from pyarrow import dataset, fs
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             "ParquetSamples needs pyarrow, not installed here; run pip install 'pear-dfl[arrow]'"
         ) from error
     try:
-        return parquet.ParquetFile(path, buffer_size=_READ_AHEAD)
+        options = dataset.ParquetFragmentScanOptions(
+            use_buffered_stream=True, buffer_size=_READ_AHEAD, pre_buffer=False
+        )
+        files = dataset.ParquetFileFormat(default_fragment_scan_options=options)
+        fragment = files.make_fragment(str(path), fs.LocalFileSystem())
+        fragment.ensure_complete_metadata()
+        return fragment
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path} cannot be read as a Parquet file: {error}; write it again, or leave it out") from error
 
 
-def _batches(file: Any, group: RowGroup, columns: list[str], most: int) -> Iterator[Any]:
-    """The record batches of a row group, of at most so many rows; one thread reads them."""
+def _batches(group: RowGroup, columns: list[str], most: int) -> Iterator[Any]:
+    """Read a row group in record batches of at most ``most`` rows, on one thread."""
     import pyarrow
 
     try:
-        yield from file.iter_batches(most, row_groups=[group.number], columns=columns, use_threads=False)
+        yield from group.fragment.to_batches(
+            columns=columns, batch_size=most, use_threads=False, batch_readahead=1, fragment_readahead=1
+        )
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{_place(group)} cannot be read: {error}; write the file again, or leave it out") from error
+        raise DataError(f"{group.place} cannot be read: {error}; write the file again, or leave it out") from error
 
 
-def _missing(part: Any, columns: list[str], group: RowGroup) -> str:
-    """Where the statistics of a row group count a value that is missing, in words; "" where they count none."""
-    for number in range(part.num_columns):
-        about = part.column(number)
-        name = about.path_in_schema if about.path_in_schema in columns else about.path_in_schema.split(".")[0]
-        known = about.statistics is not None and about.statistics.has_null_count
-        if name in columns and known and about.statistics.null_count:
-            return f"column {name!r} of {_place(group)} has {about.statistics.null_count} missing values"
+def _missing(about: Any, columns: list[str], place: str) -> str:
+    """A column of a row group whose statistics count missing values, in words; "" where there is none."""
+    for number in range(about.num_columns):
+        column = about.column(number)
+        name = column.path_in_schema if column.path_in_schema in columns else column.path_in_schema.split(".")[0]
+        known = column.statistics is not None and column.statistics.has_null_count
+        if name in columns and known and column.statistics.null_count:
+            return f"column {name!r} of {place} has {column.statistics.null_count} missing values"
     return ""

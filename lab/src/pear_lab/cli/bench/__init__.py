@@ -54,7 +54,7 @@ def _load(name: str) -> Any:
     return typer.main.get_command(command)
 
 
-app = typer.Typer(cls=Benchmarks, no_args_is_help=True, help="Measure this installation.")
+app = typer.Typer(cls=Benchmarks, add_completion=False, no_args_is_help=True, help="Measure this installation.")
 
 
 @app.callback()

@@ -1,8 +1,8 @@
-"""Which part of the squared error moves decisions: the tangent one, and the normal one, which constraints absorb.
+"""The squared error in two parts: the tangent part moves decisions, constraints absorb the normal part.
 
 At a smoothed decision, in the metric of H⁻¹, ``eᵀH⁻¹e = eᵀPe + nᵀHn`` with the normal component ``n = H⁻¹e − Pe``. On
-the way from c to ĉ the decision moves by −P e for every unit of t, so that the mean of eᵀPe is ``eᵀ(z*(c) − z*(ĉ))``:
-two decisions give it exactly, whatever active sets lie between them.
+the way from c to ĉ the decision moves by −P e for every unit of t, so that the mean of eᵀPe is ``eᵀ(z*(c) − z*(ĉ))``.
+Two decisions give it exactly, whatever active sets lie between them.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class ErrorSplit:
     """The squared errors of a batch and their parts.
 
     Attributes:
-        total: (B,) eᵀH⁻¹e.
+        squared_error: (B,) eᵀH⁻¹e.
         tangent: (B,) the mean of eᵀPe between c and ĉ; normal: (B,) the rest.
-        at_forecast: (B,) eᵀPe at the decision under ĉ, which the gradient of regret sees; NaN where it and its own
-            normal part do not add up.
+        tangent_at_forecast: (B,) eᵀPe at the decision under ĉ, which the gradient of regret sees; NaN where it and the
+            normal part there do not add up to the whole.
         zero_gradient: (B,) bool, where there is an error and the gradient sees none of it.
         degenerate: (B,) bool, where a constraint is tight at the decision under ĉ without a multiplier.
         smoothing: what the problem was smoothed by.
     """
 
-    total: Tensor
+    squared_error: Tensor
     tangent: Tensor
     normal: Tensor
-    at_forecast: Tensor
+    tangent_at_forecast: Tensor
     zero_gradient: Tensor
     degenerate: Tensor
     smoothing: Smoothing
@@ -52,7 +52,7 @@ class ErrorSplit:
 def split_error(
     problem: Problem, predicted: Tensor, true: Tensor, smoothing: float | Literal["auto"], solver: str
 ) -> ErrorSplit:
-    """Split the error of every sample.
+    """Split the squared error of every sample into its tangent and its normal part.
 
     Args:
         problem: what is decided, continuous.
@@ -76,10 +76,10 @@ def split_error(
     # The curvature of φ changes on the way, and with it the metric: there the split is that at the forecast.
     tangent = _part((e * (best.x - solved.x)).sum(1) if problem.phi is None else local, total)
     return ErrorSplit(
-        total=total,
+        squared_error=total,
         tangent=tangent,
         normal=total - tangent,
-        at_forecast=torch.where(holds, _part(local, total), torch.nan),
+        tangent_at_forecast=torch.where(holds, _part(local, total), torch.nan),
         zero_gradient=(total > 0) & (local <= NEGLIGIBLE * total),
         degenerate=solved.weak.count() > 0,
         smoothing=scale,
@@ -87,13 +87,13 @@ def split_error(
 
 
 def _part(value: Tensor, whole: Tensor) -> Tensor:
-    """(B,) between 0 and the whole: what rounding leaves outside is cut, and anything more is NaN."""
+    """(B,) the value, clipped to [0, whole] where rounding put it outside; NaN where it is further outside."""
     outside = torch.maximum(-value, value - whole) > EXACT * whole
     return torch.where(outside, torch.nan, torch.minimum(value.clamp(min=0), whole))
 
 
 def _with_curvature(problem: Problem, true: Tensor, scale: Smoothing) -> Smoothing:
-    """The same smoothing, or more where H would still be singular: H⁻¹ would not exist."""
+    """Return the same smoothing, or a larger one where H would be singular and H⁻¹ would not exist."""
     qp = scale.problem(problem).canonical(true, scale.value)
     if problem.phi is not None or not bool(singular(qp).any()):
         return scale

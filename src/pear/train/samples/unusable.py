@@ -1,4 +1,4 @@
-"""Samples that nothing can be learnt from, because the model predicts nothing finite from them."""
+"""Samples that cannot be trained on: features or costs that are not finite, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import FailedSamplesWarning, ProblemError, listed
-from pear.train.samples.arrays import Features, call, mapped, nonfinite_rows
+from pear.train.samples.features import Features, call, map_features, nonfinite_rows
 
 
 def unusable(model: nn.Module, features: Features) -> Tensor:
-    """(N,) bool: samples with features that are not finite, from which the model predicts nothing finite.
+    """Find samples whose features are not finite and from which the model predicts nothing finite.
 
-    A loss may mask such a sample and give it a gradient of zero. The model still multiplies that by the features, and
-    zero times NaN is NaN in every weight, so that the model must not see them. A model that knows what to do with them,
-    because its predictions are finite, does see them.
+    A loss may mask such a sample and give it a gradient of zero. The model still multiplies that zero by the features,
+    and zero times NaN is NaN in every weight, so that the model must not be called with such a sample. A model that
+    handles missing features predicts finite costs; its samples stay.
 
     Args:
-        model: maps features to costs; it is asked about the rows in question alone, in evaluation mode.
-        features: (N, …), or several of them.
+        model: maps features to costs; it is called with the rows in question alone, in evaluation mode.
+        features: (N, …), or a tuple or dict of such tensors.
+
+    Returns:
+        (N,) bool.
     """
     suspects = nonfinite_rows(features)
     if not bool(suspects.any()):
@@ -29,18 +32,18 @@ def unusable(model: nn.Module, features: Features) -> Tensor:
     was_training = model.training
     model.eval()
     with torch.no_grad():
-        finite = call(model, mapped(lambda part: part[suspects], features)).isfinite().flatten(1).all(1)
+        finite = call(model, map_features(lambda part: part[suspects], features)).isfinite().flatten(1).all(1)
     model.train(was_training)
     return suspects.index_put((suspects.nonzero()[:, 0],), ~finite)
 
 
 def refuse_or_warn(bad: list[int], count: int, loss: Any, whose: str = "training") -> bool:
-    """Whether these rows, of ``count``, are to be left out of training or validation; warns of them.
+    """Whether rows are to be left out of training or validation; a warning names them.
 
     Args:
-        bad: row numbers.
-        count: of all samples.
-        loss: where it says ``on_failure="mask"`` the rows are left out.
+        bad: the row numbers.
+        count: the number of all samples.
+        loss: with ``on_failure="mask"`` the rows are left out.
         whose: "training" or "validation".
 
     Raises:
@@ -71,5 +74,5 @@ def check_costs(costs: Tensor, name: str, loss: Any) -> None:
 
 
 def masks(loss: Any) -> bool:
-    """Whether the loss leaves failed samples out."""
+    """Whether the loss leaves failed samples out (``on_failure="mask"``)."""
     return getattr(loss, "on_failure", "raise") == "mask"

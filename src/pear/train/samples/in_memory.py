@@ -1,4 +1,4 @@
-"""Samples as tensors, and the batches of them."""
+"""Samples in memory as tensors, and the batches of every source of samples."""
 
 from __future__ import annotations
 
@@ -11,56 +11,58 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.train.order import Order
-from pear.train.samples.arrays import (
+from pear.train.samples.features import (
     Features,
     Keys,
     leaves,
-    mapped,
+    map_features,
     nonfinite_rows,
     read_features,
     read_keys,
     read_rows,
 )
-from pear.train.samples.rows import refuse_or_warn, unusable
+from pear.train.samples.unusable import refuse_or_warn, unusable
 
 
-class Batch(NamedTuple):
+class SampleBatch(NamedTuple):
     """B samples.
 
     Attributes:
-        features: (B, …), or several of them; costs: (B, n).
-        keys: B ids; None where they have none.
+        features: (B, …), or a tuple or dict of such tensors for a model with several inputs.
+        costs: (B, n) true costs.
+        keys: B ids; None where the samples have none.
     """
 
     features: Features
     costs: Tensor
     keys: Keys | None
 
-    def only(self, which: Tensor) -> Batch:
-        """Those at these row numbers, or under this mask (B,)."""
-        return Batch(mapped(lambda part: part[which], self.features), self.costs[which], _at(self.keys, which))
+    def only(self, which: Tensor) -> SampleBatch:
+        """The samples at these row numbers, or under this mask (B,)."""
+        features = map_features(lambda part: part[which], self.features)
+        return SampleBatch(features, self.costs[which], _at(self.keys, which))
 
-    def to(self, like: Tensor) -> Batch:
-        """In the dtype and on the device of ``like``; of several inputs, those of integers stay integers."""
+    def to(self, like: Tensor) -> SampleBatch:
+        """The batch in the dtype and on the device of ``like``; among several inputs, integers stay integers."""
 
         def convert(part: Tensor) -> Tensor:
             whole = not part.is_floating_point() and not isinstance(self.features, Tensor)
             return part.detach().to(like.device, part.dtype if whole else like.dtype)
 
         keys = self.keys.to(like.device) if isinstance(self.keys, Tensor) else self.keys
-        return Batch(mapped(convert, self.features), self.costs.detach().to(like.device, like.dtype), keys)
+        return SampleBatch(map_features(convert, self.features), self.costs.detach().to(like.device, like.dtype), keys)
 
 
 @dataclass(frozen=True, eq=False)
-class InMemory:
-    """Samples as tensors.
+class MemorySamples:
+    """Samples in memory.
 
     Attributes:
-        all: N samples; without ids, they have their row numbers.
-        left_out: (N,) bool, samples that training does not see; None where it sees all.
+        all: N samples; where they have no ids, their row numbers serve as ids.
+        left_out: (N,) bool, the samples that training does not see; None where it sees all.
     """
 
-    all: Batch
+    all: SampleBatch
     left_out: Tensor | None = None
 
     def __len__(self) -> int:
@@ -68,12 +70,12 @@ class InMemory:
 
     @property
     def features(self) -> Features:
-        """(N, …), or several of them."""
+        """(N, …), or a tuple or dict of such tensors."""
         return self.all.features
 
     @property
     def costs(self) -> Tensor:
-        """(N, n)."""
+        """(N, n) true costs."""
         return self.all.costs
 
     @property
@@ -87,7 +89,7 @@ class InMemory:
         rows = torch.arange(len(self), device=self.costs.device)
         return self.keys is None or (isinstance(self.keys, Tensor) and torch.equal(self.keys, rows))
 
-    def at(self, rows: Tensor) -> Batch:
+    def at(self, rows: Tensor) -> SampleBatch:
         """The samples at these row numbers (B,), with ids."""
         batch = self.all.only(rows)
         return batch._replace(keys=rows) if batch.keys is None else batch
@@ -97,44 +99,44 @@ class InMemory:
         rows = order(len(self), generator).to(self.costs.device)
         return rows if self.left_out is None else rows[~self.left_out[rows]]
 
-    def epoch(self, size: int, order: Order, generator: torch.Generator) -> Iterator[Batch]:
+    def epoch(self, size: int, order: Order, generator: torch.Generator) -> Iterator[SampleBatch]:
         """The batches of an epoch, ``size`` samples each."""
         return (self.at(some) for some in self.rows(order, generator).split(size))
 
-    def whole(self) -> Iterator[Batch]:
-        """All samples, in as few batches as there can be."""
+    def whole(self) -> Iterator[SampleBatch]:
+        """All samples, in one batch."""
         yield self.all
 
-    def look(self) -> InMemory:
-        """What there is to see before the first epoch: everything."""
+    def look(self) -> MemorySamples:
+        """The samples that can be looked at before the first epoch: all of them."""
         return self
 
-    def usable(self, model: nn.Module, loss: Any, whose: str = "training") -> InMemory:
-        """Without samples from which the model predicts nothing finite; see ``refuse_or_warn``."""
+    def usable(self, model: nn.Module, loss: Any, whose: str = "training") -> MemorySamples:
+        """Leave out samples from which the model predicts nothing finite; ``refuse_or_warn`` says when."""
         bad = unusable(model, self.features)
         left_out = refuse_or_warn(bad.nonzero()[:, 0].tolist(), len(self), loss, whose)
         return replace(self, left_out=bad) if left_out else self
 
-    def finite(self) -> InMemory:
-        """Those that training sees and whose costs are finite."""
+    def finite(self) -> MemorySamples:
+        """The samples that training sees and whose costs are finite."""
         keep = ~nonfinite_rows(self.costs)
-        return InMemory(self.all.only(keep if self.left_out is None else keep & ~self.left_out))
+        return MemorySamples(self.all.only(keep if self.left_out is None else keep & ~self.left_out))
 
-    def cut(self, first: int) -> tuple[InMemory, InMemory]:
-        """The first samples, and the others; these keep their row numbers as ids."""
+    def cut(self, first: int) -> tuple[MemorySamples, MemorySamples]:
+        """Split into the first samples and the others, which keep their row numbers as ids."""
         rows = torch.arange(len(self), device=self.costs.device)
-        return InMemory(self.all.only(rows[:first])), InMemory(self.at(rows[first:]))
+        return MemorySamples(self.all.only(rows[:first])), MemorySamples(self.at(rows[first:]))
 
 
-def read_batch(entries: Any, name: str) -> Batch:
-    """Features, costs and ids of what a pair, a collated Dataset or a loader gives.
+def read_batch(entries: Any, name: str) -> SampleBatch:
+    """Convert what a pair, a collated Dataset or a DataLoader gives to a batch.
 
     Raises:
         ProblemError: it is not (features, costs) or (features, costs, ids), of the same samples.
     """
     if not isinstance(entries, (tuple, list)) or len(entries) not in (2, 3):
         raise ProblemError(
-            f"a batch of {name} must be (features, costs) or (features, costs, ids); got {came(entries)}. Several "
+            f"a batch of {name} must be (features, costs) or (features, costs, ids); got {describe(entries)}. Several "
             "inputs of a model go together: ((a, b), costs)"
         )
     features = read_features(entries[0], f"the features of {name}")
@@ -145,33 +147,33 @@ def read_batch(entries: Any, name: str) -> Batch:
                 f"{name} must be features and costs of the same samples, at least one; got {len(part)} rows of "
                 f"features and {len(costs)} of costs"
             )
-    return Batch(features, costs, read_keys(entries[2], len(costs), name) if len(entries) == 3 else None)
+    return SampleBatch(features, costs, read_keys(entries[2], len(costs), name) if len(entries) == 3 else None)
 
 
 def parameter_of(model: nn.Module) -> Tensor:
-    """The first parameter that is trained: samples get its dtype and device."""
+    """The first trained parameter of the model, whose dtype and device the samples get."""
     like = next((p for p in model.parameters() if p.requires_grad), None)
     if like is None:
         raise ProblemError("the model has no parameter to train")
     return like
 
 
-def joined(keys: Sequence[Keys | None]) -> list[Hashable] | None:
+def join_keys(keys: Sequence[Keys | None]) -> list[Hashable] | None:
     """The ids of all batches; None where a batch has none."""
     if any(part is None for part in keys):
         return None
     return [one for part in keys for one in (part.tolist() if isinstance(part, Tensor) else part or ())]
 
 
-def came(value: Any) -> str:
-    """What came, for an error."""
+def describe(value: Any) -> str:
+    """The type of a value, in words, for an error message."""
     if isinstance(value, (tuple, list)):
         return f"a {type(value).__name__} of {len(value)} entries"
     return f"a {type(value).__name__}"
 
 
 def _at(keys: Keys | None, which: Tensor) -> Keys | None:
-    """The ids at these rows, or under this mask."""
+    """The ids at these row numbers, or under this mask."""
     if keys is None or isinstance(keys, Tensor):
         return None if keys is None else keys[which]
     rows = which.nonzero()[:, 0] if which.dtype == torch.bool else which

@@ -1,4 +1,4 @@
-"""The state of a training run, and the loop over its epochs."""
+"""``TrainingRun``: the loop over epochs and batches, with its checks and its state."""
 
 from __future__ import annotations
 
@@ -20,33 +20,42 @@ from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.flat import FlatRegret
 from pear.train.history import Callback, Check, History, Progress, Reason
-from pear.train.loss import KeyedLoss, step_guidance
+from pear.train.keyed_loss import KeyedLoss, step_guidance
 from pear.train.order import Order
 from pear.train.ranks import Ranks, fingerprint
-from pear.train.samples import Samples
-from pear.train.samples.arrays import call
-from pear.train.samples.memory import Batch, InMemory
-from pear.train.samples.rows import masks
+from pear.train.samples import SampleSource
+from pear.train.samples.features import call
+from pear.train.samples.in_memory import MemorySamples, SampleBatch
+from pear.train.samples.unusable import masks
 from pear.train.validation import Score, evaluate
 
 
 @dataclass
-class Run:
-    """The state of one run.
+class TrainingRun:
+    """One training on one loss.
 
     Attributes:
-        config, model, loss, optimizer: what is trained, and how.
-        train, validation: the samples; score: what the model is judged by on the second.
-        given: the weights that the model came with.
-        ranks: who trains with this process; checkpoint: of the run.
-        summed: True where the loss adds the samples of a batch up, and does not take their mean.
+        config: the settings.
+        model, loss, optimizer: what is trained.
+        train, validation: the samples.
+        score: the metric on the validation samples.
+        given: the weights that the model gets back if the run fails before its first check.
+        ranks: the processes that train together.
+        checkpoint: the file of the run; None before it is opened.
+        summed: True where the loss is the sum over the samples of a batch, and not their mean.
+        history: what has happened so far.
+        best_weights: of the best check; None before the first one.
+        start: when the run began, by ``time.perf_counter``.
+        counted: seconds that the loss had counted before the run.
+        linear: the compiled epochs; False where they do not apply, None before that is known.
+        schedule: of the learning rate; None where it is constant.
     """
 
     config: FitConfig
     model: nn.Module
     loss: KeyedLoss
-    train: Samples
-    validation: Samples
+    train: SampleSource
+    validation: SampleSource
     score: Score
     optimizer: torch.optim.Optimizer
     given: dict[str, Any]
@@ -70,7 +79,7 @@ class Run:
         self.parameters = [one for one in dict.fromkeys(trained) if one.requires_grad]
 
     def split(self) -> dict[str, float]:
-        """Where the time went; what the loss does not count is part of the rest."""
+        """Seconds by part; what the loss does not count belongs to the rest."""
         now = getattr(self.loss, "seconds", {})
         names = dict.fromkeys(("solve", "gradient", *now))
         parts = {name: now.get(name, 0.0) - self.counted.get(name, 0.0) for name in names}
@@ -86,8 +95,8 @@ class Run:
         self.start -= self.history.checks[-1].seconds if self.history.checks else 0.0
         return True
 
-    def go_on_from(self, before: History | None) -> None:
-        """Count a run that came first in; its weights are kept until better ones are found."""
+    def continue_from(self, before: History | None) -> None:
+        """Include a run that came first; the current weights, which are its best, stay until better ones are found."""
         if before is None:
             return
         self.start -= before.seconds
@@ -96,7 +105,7 @@ class Run:
             self.history.best, self.best_weights = replace(before.best, epoch=0), copy.deepcopy(self.model.state_dict())
 
     def share(self) -> None:
-        """Give the state of rank 0 to all ranks."""
+        """Copy the state of rank 0 to all ranks."""
         checkpoint = self.checkpoint
         if self.ranks.size == 1 or checkpoint is None:
             return
@@ -105,19 +114,19 @@ class Run:
             history, best = self.history.as_dict(), self.best_weights
             return {"states": checkpoint.states(), "history": history, "best_weights": best}
 
-        said = self.ranks.same("the state of the run", content)
+        said = self.ranks.copied("the state of the run", content)
         if not self.ranks.first:
             checkpoint.restore(said["states"])
             self.history, self.best_weights = History.from_dict(said["history"]), said["best_weights"]
 
     def seconds(self) -> float:
-        """Since the start, with what came before it."""
+        """Seconds since the start, with the run that came first."""
         return time.perf_counter() - self.start
 
     def over_time_cap(self) -> bool:
         """Whether the time is up, by the clock of rank 0."""
         cap = self.config.time_cap
-        return cap is not None and bool(self.ranks.once("the time cap", lambda: [self.seconds() >= cap])[0])
+        return cap is not None and bool(self.ranks.meet("the time cap", float(self.seconds() >= cap))[0][0])
 
     def epochs(self, order: Order, generator: torch.Generator, callbacks: Sequence[Callback]) -> Reason:
         """Train and check until there is a reason to stop."""
@@ -129,7 +138,7 @@ class Run:
             over_time_cap, out_of_patience = self.over_time_cap(), False
             if over_time_cap or epoch == last or (epoch - 1) % self.config.check_every == 0:
                 out_of_patience = self.check(epoch, loss)
-            asked = self.told(epoch, loss, callbacks)
+            asked = self.call_callbacks(epoch, loss, callbacks)
             if out_of_patience or over_time_cap:
                 return "patience" if out_of_patience else "time_cap"
             if asked:
@@ -137,11 +146,11 @@ class Run:
         return "max_epochs"
 
     def epoch(self, epoch: int, order: Order, generator: torch.Generator) -> float:
-        """One pass over the training samples, or as much of it as the time allows; the mean loss per sample."""
+        """Train on every sample once, or until the time is up; returns the mean loss per sample."""
         self.model.train()
         if self.linear is None:
             self.linear = self.compiled()
-        if self.linear and isinstance(self.train, InMemory):
+        if self.linear and isinstance(self.train, MemorySamples):
             rows, at = self.train.rows(order, generator), self.train.at
             total, seen = self.linear.run(rows, lambda some: self.step(at(some)), self.over_time_cap)
             finished = seen == len(rows)
@@ -150,17 +159,17 @@ class Run:
         self.flat.end(epoch, self.linear.flat if self.linear else 0.0, seen, self.ranks)
         if finished:
             self.history.epochs = epoch
-        return self.checked("loss", total / max(seen, 1), epoch)
+        return self.check_finite("loss", total / max(seen, 1), epoch)
 
-    def steps(self, epoch: int, batches: Iterator[Batch]) -> tuple[float, int, bool]:
-        """One step per batch, until the time is over.
+    def steps(self, epoch: int, batches: Iterator[SampleBatch]) -> tuple[float, int, bool]:
+        """Take one step per batch, until the time is up.
 
         Args:
-            epoch: its number.
-            batches: whole ones, of which each rank takes its part.
+            epoch: the number of the epoch.
+            batches: of all ranks together.
 
         Returns:
-            The sum of the losses, the samples it is taken over, and whether all batches were done.
+            The sum of the losses, the number of samples in it, and whether all batches were done.
         """
         total, seen = torch.zeros((), dtype=torch.float64, device=self.train.costs.device), 0
         for number, batch in enumerate(batches):
@@ -171,17 +180,17 @@ class Run:
                 break
         return float(total), seen, next(batches, None) is None
 
-    def step(self, batch: Batch, what: str = "") -> Tensor:
-        """One step on these samples; their loss.
+    def step(self, batch: SampleBatch, what: str = "") -> Tensor:
+        """Take one step on these samples; returns their loss.
 
         Args:
             batch: of all ranks together.
-            what: which step it is, the same on all ranks.
+            what: the place in the training, in words, for ``Ranks.meet``.
         """
         self.optimizer.zero_grad()
         part = self.ranks.part(batch)
         value, weight = self.gradient(part) if len(part.costs) else self.pause(batch)
-        if self.ranks.size > 1 and not isinstance(self.train, InMemory):
+        if self.ranks.size > 1 and not isinstance(self.train, MemorySamples):
             what += f" ({fingerprint(batch.costs)})"  # the batches come from elsewhere, on each rank for itself
         value = self.ranks.mean(what, value, weight, self.parameters, self.summed)
         if self.config.clip_norm is not None:
@@ -190,8 +199,8 @@ class Run:
         step_guidance(self.loss)
         return value
 
-    def gradient(self, batch: Batch) -> tuple[Tensor, int]:
-        """Take the gradient of the loss of these samples; its value, and how many samples it is the mean of."""
+    def gradient(self, batch: SampleBatch) -> tuple[Tensor, int]:
+        """Compute the gradient of the loss; returns its value, and the number of samples that it is the mean of."""
         value = self.loss(call(self.model, batch.features), batch.costs, keys=batch.keys)
         self.flat.step()
         value.backward()
@@ -200,14 +209,14 @@ class Run:
             count = int((loss.last.status == 0).sum())
         return value.detach(), count
 
-    def pause(self, batch: Batch) -> tuple[Tensor, int]:
-        """The part of a rank that has no samples, in a batch of fewer samples than ranks."""
+    def pause(self, batch: SampleBatch) -> tuple[Tensor, int]:
+        """The loss and the number of samples of a rank that has no sample of the batch."""
         return torch.zeros((), dtype=batch.costs.dtype, device=batch.costs.device), 0
 
     def compiled(self) -> LinearEpochs | Literal[False]:
-        """Whole epochs in compiled code, where model, loss and optimiser allow it."""
+        """The compiled epochs; False where model, loss, optimizer or samples do not allow them."""
         train, parts = self.train, (self.model, self.loss, self.optimizer)
-        if self.config.clip_norm is not None or not isinstance(train, InMemory) or not train.numbered:
+        if self.config.clip_norm is not None or not isinstance(train, MemorySamples) or not train.numbered:
             return False
         if self.ranks.size > 1:
             return False
@@ -216,10 +225,10 @@ class Run:
         return False
 
     def check(self, epoch: int, loss: float) -> bool:
-        """Take the metric, keep the weights where it is the best so far; True where patience has run out."""
+        """Validate, and keep the weights where they are the best so far; True where patience has run out."""
         began = self.seconds()
-        value, seconds, better = self.ranks.once(f"the check of epoch {epoch}", self.judged)
-        check = Check(epoch, seconds, loss, self.checked("validation metric", value, epoch))
+        value, seconds, better = self.ranks.once(f"the check of epoch {epoch}", self.validate)
+        check = Check(epoch, seconds, loss, self.check_finite("validation metric", value, epoch))
         self.history.checks.append(check)
         self.history.check_seconds += check.seconds - began
         if better:
@@ -232,26 +241,27 @@ class Run:
             self.checkpoint.save(self.history, self.best_weights)
         return out_of_patience
 
-    def judged(self) -> tuple[float, float, float]:
-        """The metric, the time, and whether it is the best so far."""
+    def validate(self) -> tuple[float, float, bool]:
+        """Compute the metric; returns it with the time, and whether it is the best so far."""
         value, best = evaluate(self.model, self.validation, self.score), self.history.best
-        return value, self.seconds(), float(best is None or value < self.to_beat(best))
+        return value, self.seconds(), best is None or value < self.to_beat(best)
 
     def to_beat(self, best: Check) -> float:
-        """What a check must be lower than to become the best.
+        """The value that a check must stay below to become the best.
 
-        Weights that the run began with stay where few samples say that others are better: by a share of 1/√N at least,
-        about the standard error of a mean of N numbers that vary as much as they are large.
+        The weights that the run began with are only replaced by weights that are better by a share of 1/√N, for N
+        validation samples. That is about the standard error of a mean of N numbers whose deviation equals their mean.
         """
         doubt = len(self.validation) ** -0.5 if best.epoch == 0 else 0.0
         return best.metric - doubt * abs(best.metric)
 
-    def checked(self, what: str, value: float, epoch: int) -> float:
-        """The value, which must be finite.
+    def check_finite(self, what: str, value: float, epoch: int) -> float:
+        """Return the value, or raise a ``TrainingError`` where it is not finite.
 
         Args:
-            what: it is, for the error; value: of it.
-            epoch: in which it came.
+            what: the value is, in words.
+            value: the loss or the metric.
+            epoch: in which it was computed.
         """
         if not math.isfinite(value):
             first = self.best_weights is None
@@ -263,19 +273,20 @@ class Run:
         return value
 
     def report(self, epoch: int, loss: float) -> Progress:
-        """What the callbacks get after an epoch with this loss."""
+        """The progress that callbacks get after an epoch with this loss."""
         last = self.history.checks[-1].metric if self.history.checks else math.nan
         best = math.nan if self.history.best is None else self.history.best.metric
         return Progress(epoch, self.config.max_epochs, self.seconds(), loss, last, best)
 
-    def told(self, epoch: int, loss: float, callbacks: Sequence[Callback]) -> bool:
-        """Have rank 0 tell all callbacks of an epoch with this loss; whether one of them says that the run ends."""
+    def call_callbacks(self, epoch: int, loss: float, callbacks: Sequence[Callback]) -> bool:
+        """Call all callbacks on rank 0 after an epoch with this loss; True where one of them ends the run."""
 
-        def tell() -> tuple[int]:
-            return (sum(callback(self.report(epoch, loss)) is True for callback in callbacks),)
+        def tell() -> bool:
+            answers = [callback(self.report(epoch, loss)) for callback in callbacks]
+            return any(answer is True for answer in answers)
 
-        return self.ranks.once(f"the callbacks of epoch {epoch}", tell)[0] > 0
+        return self.ranks.once(f"the callbacks of epoch {epoch}", tell)
 
     def restore(self) -> None:
-        """The best weights, or, before the first check, those that the model came with."""
+        """Load the best weights, or, before the first check, those that the model came with."""
         load_weights(self.model, self.given if self.best_weights is None else self.best_weights)

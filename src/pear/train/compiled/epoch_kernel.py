@@ -1,7 +1,7 @@
-"""A whole epoch in compiled code: a linear model, the regret of its forecasts, and Adam.
+"""A whole epoch in compiled code: the forecasts of a linear model, their regret, its gradient, and a step of Adam.
 
-On small problems a step of training takes less time than Python needs to ask for it. The arithmetic is that of the
-plain loop, in the model's own precision; sums may be taken in another order.
+On small problems Python's share of a training step takes longer than the step itself. The arithmetic is that of the
+training loop in Python, in the model's own precision; sums may be taken in another order.
 """
 
 from __future__ import annotations
@@ -29,13 +29,17 @@ from pear.solvers.active_set.layout import (
 )
 
 
-class Model(NamedTuple):
-    """A linear model and Adam's state, written to in place.
+class LinearState(NamedTuple):
+    """A linear model and Adam's state, which are changed in place.
 
     Attributes:
-        weight: (n, p); bias: (1, n), or (0, n) where there is none.
-        weight_mean, weight_square, bias_mean, bias_square: running means of gradients and of their squares.
-        weight_slope, bias_slope: room for gradients, (n, p) and (2, n), of which one number is for rounding.
+        weight: (n, p).
+        bias: (1, n), or (0, n) where the model has none.
+        weight_mean, bias_mean: Adam's running means of gradients, shaped as weight and bias.
+        weight_square, bias_square: Adam's running means of squared gradients.
+        weight_slope: (n, p) buffer for the gradient by the weight.
+        bias_slope: (2, n) buffer. The first row is the gradient by the bias; the first number of the second row serves
+            to round to the model's precision.
     """
 
     weight: Array
@@ -49,7 +53,7 @@ class Model(NamedTuple):
 
 
 class Adam(NamedTuple):
-    """Settings of the optimiser: learning rate, the two rates of decay, ε; and the steps it has taken so far."""
+    """Adam's learning rate, its two decay rates and ε, and the number of steps that it has taken so far."""
 
     rate: float
     decay: float
@@ -58,8 +62,8 @@ class Adam(NamedTuple):
     steps: int
 
 
-class Strengths(NamedTuple):
-    """β of the injection; α of the guidance in the first step of the call, and what it is multiplied by after each."""
+class LossStrengths(NamedTuple):
+    """The injection β, the guidance α of the first step of the call, and the factor of α from step to step."""
 
     injection: float
     guidance: float
@@ -70,11 +74,15 @@ class TrainingSet(NamedTuple):
     """What is trained on.
 
     Attributes:
-        features: (N, p) in the model's precision; true: (N, n) costs, in the programs' units.
-        units: (n,) what forecasts are multiplied by for the programs, in the model's precision.
-        order: (N,) samples in the order of the epoch; slots: (N,) row of each sample in the table.
-        own: whether samples have rows of their own in the programs; failed: (N,) bool, samples that are left out.
-        table: what is kept of the samples; default: the start of those that have none.
+        features: (N, p) in the model's precision.
+        true: (N, n) true costs, in the units of the programs.
+        units: (n,) factors from the model's forecasts to costs in the units of the programs, in the model's precision.
+        order: (N,) row numbers of the samples, in the order of the epoch.
+        slots: (N,) row of each sample in ``table``.
+        own: whether samples have rows of their own in the programs.
+        failed: (N,) bool, samples that are left out.
+        table: warm starts and best decisions of the samples.
+        default: the start of samples that have no warm start.
     """
 
     features: Array
@@ -88,14 +96,15 @@ class TrainingSet(NamedTuple):
     default: States
 
 
-class Room(NamedTuple):
-    """Room for one batch.
+class BatchBuffers(NamedTuple):
+    """Buffers for one batch, which all batches use in turn.
 
     Attributes:
-        samples, results: the arguments of ``kernels.run`` that have as many rows; team: one thread, and its room.
-        rows: the samples' rows in the training set.
-        totals: sum of the values, samples whose working set was still optimal, and samples with a regret whose gradient
-            is exactly zero, over all batches.
+        samples, results: arguments of ``kernels.run``, with a row for each sample of the batch.
+        team: one thread, and its buffers.
+        rows: row numbers of the batch's samples in the training set.
+        totals: three sums over all batches: the values; the samples whose working set was still optimal; the samples
+            with a positive regret whose gradient is exactly zero.
     """
 
     samples: Samples
@@ -107,16 +116,29 @@ class Room(NamedTuple):
 
 @entry
 def linear_epoch(
-    regret: int, P: Programs, data: TrainingSet, how: Strengths, model: Model, adam: Adam, room: Room, first: int
+    regret: int,
+    P: Programs,
+    data: TrainingSet,
+    how: LossStrengths,
+    model: LinearState,
+    adam: Adam,
+    room: BatchBuffers,
+    first: int,
 ) -> int:
-    """Train on the batches from ``first`` on; returns how many are done when it ends, or meets one that it cannot do.
+    """Train on the batches from number ``first`` on, until the end or a batch with a sample that is not solved.
 
     Args:
-        regret: the address of ``kernels.run``, see ``address``.
-        P: Programs without Q.
-        data, how, model, adam: see there.
-        room: what is left there belongs to the last batch, ``totals`` to all of them.
-        first: the batch to begin with.
+        regret: the address of ``kernels.run``, from ``address``.
+        P: programs without Q.
+        data: the training set.
+        how: strengths of injection and guidance.
+        model: the linear model.
+        adam: the settings of Adam.
+        room: buffers; they hold the last batch at the end, and ``totals`` the sums over all batches.
+        first: the number of the batch to begin with.
+
+    Returns:
+        The number of batches done since the beginning of the epoch.
     """
     pair = Pair(P, P, np.bool_(False))
     all_samples, m, here = refer(data), refer(model), refer(room)
@@ -152,16 +174,16 @@ def linear_epoch(
     return done
 
 
-def address(P: Programs, data: TrainingSet, room: Room) -> int:
-    """The address of ``kernels.run`` for these arguments."""
+def address(P: Programs, data: TrainingSet, room: BatchBuffers) -> int:
+    """The address of ``kernels.run`` as compiled for these arguments."""
     pair = Pair(P, P, np.bool_(False))
     types = (REGRET, pair, room.samples, data.table, data.default, 0.0, room.results, room.team, 0)
     return address_of(run, types)
 
 
 @inner
-def forecast_batch(data: TrainingSet, model: Model, room: Room, begin: int, seen: int) -> int:
-    """Forecast for the next batch; returns how many of its ``seen`` samples are not left out."""
+def forecast_batch(data: TrainingSet, model: LinearState, room: BatchBuffers, begin: int, seen: int) -> int:
+    """Forecast the costs of the next ``seen`` samples; returns how many of them are not left out."""
     count = 0
     for k in span(begin, begin + seen):
         row = data.order[k]
@@ -178,7 +200,7 @@ def forecast_batch(data: TrainingSet, model: Model, room: Room, begin: int, seen
 
 @inner
 def is_zero(g: Array) -> bool:
-    """True where every entry is."""
+    """Whether every entry is zero."""
     for j in span(len(g)):  # noqa: SIM110 (a plain loop is what compiles well)
         if g[j] != 0.0:
             return False
@@ -187,7 +209,10 @@ def is_zero(g: Array) -> bool:
 
 @inner
 def guide(sign: float, table: Table, samples: Samples, results: Results, alpha: float, count: int) -> None:
-    """Add α F, the gap of the true decision under the forecast, to values, and its gradient to gradients."""
+    """Add the guidance α F to the values, and its gradient to the gradients.
+
+    F is the suboptimality of the true decision under the forecast.
+    """
     for i in span(count):
         slot, both = samples.slots[i], 0.0
         for j in span(len(results.outcome.x[i])):
@@ -198,8 +223,8 @@ def guide(sign: float, table: Table, samples: Samples, results: Results, alpha: 
 
 
 @inner
-def forecast(model: Model, x: Array, units: Array, out: Array) -> None:
-    """Costs (n,) for features (p,), in the model's precision, times the units."""
+def forecast(model: LinearState, x: Array, units: Array, out: Array) -> None:
+    """Forecast costs (n,) from features (p,), in the model's precision, times the units."""
     for j in span(len(model.weight)):
         s = model.weight[j, 0] * x[0]
         for q in span(1, len(x)):
@@ -210,8 +235,8 @@ def forecast(model: Model, x: Array, units: Array, out: Array) -> None:
 
 
 @inner
-def collect(model: Model, data: TrainingSet, rows: Array, count: int, g: Array) -> None:
-    """The gradient of the batch's mean regret by the model's parameters."""
+def collect(model: LinearState, data: TrainingSet, rows: Array, count: int, g: Array) -> None:
+    """Compute the gradient of the batch's mean regret by the model's parameters."""
     n, p = model.weight.shape
     slope, zero = model.weight_slope, model.weight[0, 0] * 0
     for j in span(n):

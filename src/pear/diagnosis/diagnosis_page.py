@@ -1,4 +1,4 @@
-"""A diagnosis as one page that needs nothing else, and as a notebook shows it: the sentences, pictures and tables."""
+"""A diagnosis as one HTML page without other files, and as a notebook shows it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pear.diagnosis.figures import amount, panels
-from pear.diagnosis.grids import grids
-from pear.diagnosis.reasons import percent
+from pear.diagnosis.figures import make_panels
+from pear.diagnosis.grids import make_grids
+from pear.diagnosis.wording import amount, percent
 from pear.pages.page import page_of
 from pear.pages.section import Figure, Section
 from pear.problem.html import some, table
@@ -27,12 +27,12 @@ _TITLES = {
 
 
 def save_html(found: Diagnosis, path: str | os.PathLike[str]) -> Path:
-    """Write the page.
+    """Write the sentences, pictures and tables as a page, and return its path.
 
     Raises:
         MissingExtraError: jinja2, matplotlib or pandas, which write, draw and tabulate, is not installed.
     """
-    tables, drawn = grids(found, _ROWS), panels(found)
+    tables, drawn = make_grids(found, _ROWS), make_panels(found)
     sections = []
     for name, title in _TITLES.items():
         own = tuple(Figure(one.title, one.caption, one.svg) for one in drawn if one.name == name)
@@ -47,7 +47,7 @@ def save_html(found: Diagnosis, path: str | os.PathLike[str]) -> Path:
 
 
 def notebook_html(found: Diagnosis) -> str:
-    """A small table, and the sentences below it."""
+    """Return a small table as HTML, and the sentences below it."""
     facts = {
         "samples": len(found.regret),
         "predicted values": some(found.names),

@@ -12,9 +12,11 @@ whatever the rounding. All samples are searched together, one solve of a batch i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.decisions.solve import solve, solve_verified
@@ -36,7 +38,7 @@ MAX_PIECES = 2_000
 
 @dataclass(frozen=True)
 class DecisionPath:
-    """What is known of the decisions between c and ĉ.
+    """The decisions between c and ĉ: their mean, and where they change.
 
     Attributes:
         mean: (B, n) z̄.
@@ -54,28 +56,25 @@ class DecisionPath:
     size: Tensor
 
 
-@dataclass
 class _Search:
-    """A problem with everything that the rounds share; costs (B, n) are of the minimised problem."""
+    """What all rounds of the search share.
 
-    problem: Problem
-    true: Tensor
-    error: Tensor
-    solver: str
-    size: Tensor
-    H: Tensor = field(init=False)
-    linear: bool = field(init=False)
-    jumps: bool = field(init=False)
+    Attributes:
+        true, error: (B, n) c and e of the minimised problem.
+        qp: the relaxed programs; linear: whether they have no curvature; jumps: whether decisions can jump.
+        straight: (B,) κ up to which a piece is straight; tolerance: (B,) what a decision may cost more than the best.
+    """
 
-    def __post_init__(self) -> None:
-        qp = self.problem.relaxed().canonical(self.true)
-        self.qp, self.H, self.linear = qp, qp.H, qp.is_linear
-        self.jumps = self.linear or bool(singular(qp).any())
-        self.straight = (_SAME if self.linear else _STRAIGHT) * self.size
-        self.tolerance = (GAP if self.problem.is_integer else _STRAIGHT) * self.size
+    def __init__(self, problem: Problem, true: Tensor, error: Tensor, solver: str, size: Tensor) -> None:
+        self.problem, self.true, self.error, self.solver = problem, true, error, solver
+        self.qp = problem.relaxed().canonical(true)
+        self.linear = self.qp.is_linear
+        self.jumps = self.linear or bool(singular(self.qp).any())
+        self.straight = (_SAME if self.linear else _STRAIGHT) * size
+        self.tolerance = (GAP if problem.is_integer else _STRAIGHT) * size
 
     def decide(self, rows: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        """The decisions (k, n) of samples ``rows`` at t (k,), NaN where none was found, and their slopes dz/dt."""
+        """Decide samples ``rows`` at t (k,): the decisions (k, n), NaN where none was found, and their slopes dz/dt."""
         problem = self.problem[rows]
         cost = self.problem.sign * (self.true[rows] + t[:, None] * self.error[rows])
         if self.problem.is_integer:
@@ -89,11 +88,12 @@ class _Search:
         return x, torch.where(curved[:, None], -slope, 0.0)
 
     def curvature(self, rows: Tensor, d: Tensor) -> Tensor:
-        """H d (k, n) of samples ``rows``."""
-        return matvec(self.H if self.H.shape[0] == 1 else self.H[rows], d)
+        """(k, n) H d, with the curvature H of samples ``rows``."""
+        H = self.qp.H
+        return matvec(H if H.shape[0] == 1 else H[rows], d)
 
     def bend(self, rows: Tensor, length: Tensor, d: Tensor) -> Tensor:
-        """κ (k,) of lines along d (k, n)."""
+        """(k,) κ of straight lines of this length (k,) in t, between decisions that are d (k, n) apart."""
         return -length * (self.error[rows] * d).sum(1) - (d * self.curvature(rows, d)).sum(1)
 
     def excess(self, rows: Tensor, t: Tensor, z: Tensor, best: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ class _Search:
 
 @dataclass
 class _Intervals:
-    """Stretches of t that are not yet known: samples, both ends, their decisions and slopes."""
+    """Intervals of t in which the decisions are not yet known: samples, both ends, the decisions and slopes there."""
 
     rows: Tensor
     start: Tensor
@@ -133,7 +133,7 @@ class _Intervals:
 
 
 class _Pieces:
-    """Straight pieces that are finished: their integral, and what tells the first change."""
+    """The straight pieces found so far: their integral (B, n), their count (B,), and records (k, 5) for the margin."""
 
     def __init__(self, like: Tensor) -> None:
         self.integral = torch.zeros_like(like)
@@ -149,22 +149,23 @@ class _Pieces:
         self.records.append(torch.stack([rows.to(start), start, end, *slopes], 1))
 
     def margin(self, size: Tensor) -> Tensor:
-        """(B,) where the second piece begins that differs from the first: 1 where there is none."""
+        """(B,) the t at which the first piece ends that no other continues; 1 where there is none."""
         margin = torch.ones_like(size)
         if not self.records:
             return margin
-        table = torch.cat(self.records).cpu()
-        table = table[(table[:, 2] - table[:, 1]) > 0]
-        order = sorted(range(len(table)), key=lambda i: (table[i, 0].item(), table[i, 1].item()))
-        for sample, pieces in _by_sample(table[order]):
-            margin[sample] = _first_change(pieces, float(size[sample]))
+        table = torch.cat(self.records).cpu().numpy()
+        table = table[table[:, 2] > table[:, 1]]
+        table = table[np.lexsort((table[:, 1], table[:, 0]))]
+        samples, first, count = np.unique(table[:, 0].astype(int), return_index=True, return_counts=True)
+        for sample, begin, end in zip(samples, first, first + count, strict=True):
+            margin[sample] = _first_change(table[begin:end], float(size[sample]))
         return margin
 
 
 def follow(
     problem: Problem, true: Tensor, predicted: Tensor, best: Tensor, chosen: Tensor, solver: str
 ) -> DecisionPath:
-    """The decisions between true and predicted costs.
+    """Follow the decisions from true to predicted costs.
 
     Args:
         problem: what is decided, without φ.
@@ -209,7 +210,7 @@ def _close_straight(search: _Search, pieces: _Pieces, todo: _Intervals) -> _Inte
 
 
 def _split(search: _Search, pieces: _Pieces, todo: _Intervals, failed: Tensor) -> _Intervals:
-    """Decide at a point inside every interval, and integrate the sides that are known by it."""
+    """Decide at a point inside every interval, integrate the sides that this proves, and return the others."""
     t = _inner_point(search, todo)
     z, slope = search.decide(todo.rows, t)
     lost = z.isnan().any(1)
@@ -229,7 +230,7 @@ def _close_from_end(
     """Continue the decision of one end of each interval to t, and integrate where it is as good there as ``best``.
 
     Args:
-        search, pieces, todo: as everywhere.
+        search: what all rounds share; pieces: where finished pieces are added; todo: the intervals.
         t: (k,) in the intervals.
         best: (k, n) the decisions at t.
         allowed: (B,) what it may cost more.
@@ -251,7 +252,7 @@ def _close_from_end(
 
 
 def _inner_point(search: _Search, todo: _Intervals) -> Tensor:
-    """(k,) where to decide next: where the two ends, continued, meet; the middle where they do not."""
+    """(k,) the t to decide at next: where the decisions of both ends, continued, meet, or else the middle."""
     e, d, length = search.error[todo.rows], todo.last - todo.first, todo.end - todo.start
     gap = search.excess(todo.rows, todo.start, todo.last, todo.first)  # of the last decision where the first is best
     rate = -(e * d).sum(1)  # how fast that falls with t
@@ -272,20 +273,14 @@ def _inner_point(search: _Search, todo: _Intervals) -> Tensor:
 
 
 def _root(a: Tensor, b: Tensor, c: Tensor, length: Tensor) -> Tensor:
-    """A root of a u² + b u + c in (0, length), or NaN."""
+    """A root of a u² + b u + c, in (0, length) where there is one."""
     q = -0.5 * (b + torch.where(b < 0, -1.0, 1.0) * (b * b - 4 * a * c).clamp(min=0).sqrt())
     first, second = q / a, c / q
     return torch.where((second > 0) & (second < length), second, first)
 
 
-def _by_sample(table: Tensor) -> list[tuple[int, Tensor]]:
-    """Pieces (k, 5), sorted, by their sample."""
-    samples, counts = table[:, 0].unique_consecutive(return_counts=True)
-    return [(int(i), part) for i, part in zip(samples, table.split(counts.tolist()), strict=True)]
-
-
-def _first_change(pieces: Tensor, size: float) -> float:
-    """The end of the first piece and of those that continue it: eᵀz goes on along the same line."""
+def _first_change(pieces: NDArray[np.float64], size: float) -> float:
+    """The t at which eᵀz leaves the straight line of the first piece, of the sorted records (k, 5) of a sample."""
     _, start, end, low, high = (column.tolist() for column in pieces.T)
     rounding, change = 1e-9 * size, (high[0] - low[0]) / (end[0] - start[0])
     for i in range(1, len(end)):

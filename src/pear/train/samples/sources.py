@@ -1,4 +1,4 @@
-"""The samples of a run: one way to get batches, whether they are in memory, in files or come from a DataLoader."""
+"""``as_samples``: one interface for samples in memory, from a DataLoader or from Parquet files."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from pear.errors import ProblemError
-from pear.train.samples.arrays import check_order
-from pear.train.samples.loader import FromLoader
-from pear.train.samples.memory import InMemory, came, parameter_of, read_batch
+from pear.train.samples.features import check_order
+from pear.train.samples.in_memory import MemorySamples, describe, parameter_of, read_batch
+from pear.train.samples.loader import LoaderSamples
 from pear.train.samples.parquet import ParquetSamples
-from pear.train.samples.stream import FromStream
+from pear.train.samples.stream import StreamSamples
 
-Samples = InMemory | FromLoader | FromStream
+SampleSource = MemorySamples | LoaderSamples | StreamSamples
 
 
-def as_samples(data: Any, name: str, model: nn.Module, number: bool = False) -> Samples:
-    """Whatever holds features and costs, in the dtype and on the device of the model.
+def as_samples(data: Any, name: str, model: nn.Module, number: bool = False) -> SampleSource:
+    """Convert whatever holds features and costs, to the dtype and device of the model.
 
     Args:
-        data: a pair, a Dataset, a DataLoader, ``ParquetSamples``, or ``Samples``.
+        data: a pair, a Dataset, a DataLoader, ``ParquetSamples``, or a source of samples already.
         name: for errors.
         model: what is trained.
         number: whether the samples of a DataLoader that does not shuffle get row numbers where they have no ids.
     """
     if isinstance(data, DataLoader):
-        return FromLoader.read(data, name, model, number)
+        return LoaderSamples.read(data, name, model, number)
     if isinstance(data, ParquetSamples):
-        return FromStream.read(data, model)
-    if isinstance(data, (FromLoader, FromStream)):
+        return StreamSamples.read(data, model)
+    if isinstance(data, (LoaderSamples, StreamSamples)):
         return data
     known = in_memory(data, name)
-    return InMemory(known.all.to(parameter_of(model)), known.left_out)
+    return MemorySamples(known.all.to(parameter_of(model)), known.left_out)
 
 
-def in_memory(data: Any, name: str) -> InMemory:
-    """A pair (features, costs), also with ids, or a Dataset, as tensors in their own dtype.
+def in_memory(data: Any, name: str) -> MemorySamples:
+    """Convert a pair (features, costs), a triple with ids, or a Dataset to tensors of their own dtype.
 
     Raises:
         ProblemError: it is something else, or features and costs are not of the same samples.
     """
-    if isinstance(data, InMemory):
+    if isinstance(data, MemorySamples):
         return data
     if isinstance(data, IterableDataset):
         raise ProblemError(
             f"{name} is an IterableDataset, which only a DataLoader can read; pass DataLoader(dataset, …)"
         )
     if isinstance(data, Dataset):
-        return InMemory(read_batch(_collated(data, name), name))
+        return MemorySamples(read_batch(_collated(data, name), name))
     if isinstance(data, Iterator):
         raise ProblemError(
             f"{name} is a {type(data).__name__}, which gives its samples only once, and every epoch needs them; pass "
@@ -58,10 +58,11 @@ def in_memory(data: Any, name: str) -> InMemory:
         )
     if not isinstance(data, (tuple, list)) or len(data) not in (2, 3):
         raise ProblemError(
-            f"{name} must be a pair of features and costs, a Dataset or a DataLoader of such samples; got {came(data)}"
+            f"{name} must be a pair of features and costs, a Dataset or a DataLoader of such samples; got "
+            f"{describe(data)}"
         )
     check_order(data[0], data[1], name)
-    return InMemory(read_batch(data, name))
+    return MemorySamples(read_batch(data, name))
 
 
 def _collated(data: Dataset[Any], name: str) -> Any:
@@ -71,7 +72,7 @@ def _collated(data: Dataset[Any], name: str) -> Any:
     items = [data[i] for i in range(len(data))]
     if not isinstance(items[0], (tuple, list)) or len(items[0]) not in (2, 3):
         raise ProblemError(
-            f"an item of {name} must be (features, costs) or (features, costs, id); got {came(items[0])}. Several "
+            f"an item of {name} must be (features, costs) or (features, costs, id); got {describe(items[0])}. Several "
             "inputs of a model go together: ((a, b), costs)"
         )
     try:

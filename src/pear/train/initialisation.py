@@ -1,4 +1,4 @@
-"""How a run starts: a fresh last layer on the scale of the costs, and an Adam whose steps have that scale, too."""
+"""The start of a run: a fresh last layer is put on the scale of the costs, and Adam gets steps of that scale."""
 
 from __future__ import annotations
 
@@ -9,36 +9,40 @@ import torch
 from torch import Tensor, nn
 
 from pear.train.config import FitConfig
-from pear.train.samples.arrays import Features, call
+from pear.train.samples.features import Features, call
 
 logger = logging.getLogger("pear")
 
 _LEARNT = 0.1
-"""Share of the costs' variance that a model explains by more than chance: from here on it is no fresh one."""
+"""A model that explains more than this share of the costs' variance counts as trained."""
 
 _NORMAL = 1.4826
-"""What the median distance from the median is multiplied by, so that a normal variable gets its standard deviation."""
+"""The standard deviation of a normal variable, divided by its median distance from the median."""
 
 SPREAD = 0.1
-"""Deviation of the first forecasts beside that of the costs: a random forecast of full size has to be unlearnt."""
+"""The deviation of the first forecasts, as a share of that of the costs: larger ones have to be unlearnt."""
+
+STANDARDISED = "the last layer began at the mean of the training costs with a tenth of their deviation"
+"""What ``History.start`` says where ``make_optimizer`` has changed the last layer."""
 
 
 def make_optimizer(
     model: nn.Module, features: Features, costs: Tensor, config: FitConfig, keep: bool, typical: bool = False
 ) -> torch.optim.Adam:
-    """Adam over all parameters; a fresh last layer is put on the scale of the costs, unless the model begins as given.
+    """Make an Adam over all parameters, and put a fresh last layer on the scale of the costs.
 
-    A step of Adam has the size of the learning rate, whatever the gradient's size. The rate of the last layer is
-    multiplied by the costs' deviation, and where costs are small the constant in Adam's denominator shrinks with its
-    gradients, so that costs in another unit lead to the same forecasts in that unit.
+    A step of Adam has the size of the learning rate, whatever the size of the gradient. The rate of the last layer is
+    therefore multiplied by the costs' deviation. Where costs are small, the constant in Adam's denominator shrinks with
+    the gradients. Costs in another unit thus lead to the same forecasts in that unit.
 
     Args:
-        model: changed in place, its last layer alone, and only where that is fresh.
-        features: (N, p) of the training set, or several of them; costs: (N, n).
-        config: says the learning rate and the start.
-        keep: True where the weights are not to be changed, because they are trained, or a checkpoint replaces them.
-        typical: True where the deviation is to be that of typical costs, for a loss of decisions. A squared error has
-            to reach the few costs that are far larger than the others, and takes the root of the mean square.
+        model: its last layer is changed in place where that is fresh, ``keep`` is False and the start is not "given".
+        features: (N, p) of the training set, or a tuple or dict of such tensors.
+        costs: (N, n) true costs.
+        config: holds the learning rate and the start.
+        keep: True where the weights must stay: they are trained, or a checkpoint replaces them.
+        typical: True for a loss of decisions, where a few very large costs must not dominate the deviation. A squared
+            error has to reach those costs, too, and takes the root of the mean square.
 
     Returns:
         An optimizer with a parameter group of its own for the last layer, unless that is the whole model. The groups
@@ -63,7 +67,7 @@ def make_optimizer(
 
 
 def is_fresh(model: nn.Module, features: Features, costs: Tensor) -> bool | None:
-    """Whether the last layer is as ``nn.Linear`` draws it and forecasts nothing; None where that cannot be told."""
+    """Whether the model is untrained, judged by its last layer; None where it has no last layer to judge by."""
     end = _output_layer(model, features, costs)
     return None if end is None else end.is_fresh()
 
@@ -74,8 +78,9 @@ class _OutputLayer:
 
     Attributes:
         layer: the module.
-        outputs: (M, out_features) of the training samples; costs: (M, out_features), what they forecast.
-        typical: whether a few large costs count no more than others in the deviation.
+        outputs: (M, out_features) its outputs for the training samples.
+        costs: (M, out_features) the true costs that the outputs forecast.
+        typical: whether the deviation is that of typical costs, see ``make_optimizer``.
     """
 
     layer: nn.Linear
@@ -84,10 +89,10 @@ class _OutputLayer:
     typical: bool = False
 
     def is_fresh(self) -> bool:
-        """True where the layer can be as ``nn.Linear`` draws it, and does not explain the costs.
+        """Whether the weights lie in the range that ``nn.Linear`` draws from, and the outputs do not explain the costs.
 
-        A model that was trained on regret may forecast the costs badly and decide well: its weights say that it is not
-        fresh. Costs that are large beside the outputs need the share: by chance any forecast of them explains a little.
+        Both are needed. A model trained on regret may forecast costs badly and decide well, but its weights leave that
+        range. Costs that are large beside the outputs are always explained a little by chance, hence the share.
         """
         bound = self.layer.in_features**-0.5 * 1.001  # rounding
         drawn = all(bool((parameter.abs() <= bound).all()) for parameter in self.layer.parameters())
@@ -96,14 +101,11 @@ class _OutputLayer:
 
     @property
     def deviation(self) -> float:
-        """Of the costs; 1 where they never change, which leaves nothing to learn."""
+        """The deviation of the costs; 1 where they are constant."""
         return self._spread(self.costs) or 1.0
 
     def _spread(self, rows: Tensor) -> float:
-        """The deviation of (M, out_features) entries.
-
-        Without a bias the weights have to make the mean, so that sizes take the place of deviations.
-        """
+        """The deviation of (M, out_features) entries; without a bias their size, which includes the mean."""
         centred = self.layer.bias is not None
         if not self.typical:
             return _deviation(rows) if centred else float(rows.square().mean().sqrt())
@@ -111,7 +113,7 @@ class _OutputLayer:
         return _NORMAL * float(apart.median()) or float(apart.mean())
 
     def standardise(self) -> float:
-        """Give the outputs the costs' means, output by output, and a share of their deviation, which is returned."""
+        """Rescale the layer: outputs get the costs' mean and a share of their deviation; returns that deviation."""
         layer, mean, spread = self.layer, self.costs.mean(0), self._spread(self.outputs)
         rounding = 8 * torch.finfo(layer.weight.dtype).eps * float(self.outputs.abs().max())
         factor = SPREAD * self._spread(self.costs) / spread if spread > rounding else 0.0
@@ -128,7 +130,7 @@ class _OutputLayer:
 
 
 def _output_layer(model: nn.Module, features: Features, costs: Tensor, typical: bool = False) -> _OutputLayer | None:
-    """The last ``nn.Linear`` that is called, where its outputs, reshaped at most, are the forecasts; None elsewhere."""
+    """The last ``nn.Linear`` that the model calls, if its outputs are the forecasts but for their shape; else None."""
     called: list[tuple[nn.Linear, Tensor]] = []
 
     def note(layer: nn.Module, inputs: object, output: Tensor) -> None:
@@ -156,5 +158,5 @@ def _output_layer(model: nn.Module, features: Features, costs: Tensor, typical: 
 
 
 def _deviation(rows: Tensor) -> float:
-    """Root mean square of the (M, n) entries' distances from their column's mean."""
+    """The root mean square of (M, n) entries after their column's mean is subtracted."""
     return float((rows - rows.mean(0)).square().mean().sqrt())

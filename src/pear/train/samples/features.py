@@ -1,4 +1,4 @@
-"""From what people have (tensors, arrays, tables) to the tensors that a model takes, one row a sample."""
+"""Convert tensors, arrays and DataFrames to the tensors that a model takes, with a row for each sample."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from pear.errors import ProblemError
 from pear.problem.convert import read
 
 Features = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
-"""(N, …) of a model with one input; a tuple or a dict of them for one with several."""
+"""(N, …) for a model with one input; a tuple or a dict of such tensors for a model with several."""
 
 Keys = Tensor | list[Hashable]
 """(N,) sample ids: row numbers, or names."""
 
 
 def call(model: nn.Module, features: Features) -> Any:
-    """``model(x)``; ``model(*x)`` for a tuple, ``model(**x)`` for a dict."""
+    """Call ``model(x)``; for a tuple ``model(*x)``, for a dict ``model(**x)``."""
     if isinstance(features, tuple):
         return model(*features)
     return model(**features) if isinstance(features, dict) else model(features)
 
 
-def mapped(change: Callable[[Tensor], Tensor], features: Features) -> Features:
-    """The same features with every tensor changed."""
+def map_features(change: Callable[[Tensor], Tensor], features: Features) -> Features:
+    """Apply a function to the tensor of every input."""
     if isinstance(features, tuple):
         return tuple(change(part) for part in features)
     if isinstance(features, dict):
@@ -43,17 +43,19 @@ def leaves(features: Features) -> list[Tensor]:
 
 
 def nonfinite_rows(features: Features) -> Tensor:
-    """(N,) bool: samples with NaN or infinity in an input."""
+    """Which samples have NaN or infinity in an input: (N,) bool."""
     marks = [~part.isfinite() for part in leaves(features)]
     return torch.stack([mark.flatten(1).any(1) if mark.ndim > 1 else mark for mark in marks]).any(0)
 
 
 def read_features(value: Any, name: str) -> Features:
-    """One input, or several: a dict; a tuple of tensors, arrays or tables; a list of tensors, as torch collates them.
+    """Convert the features of a model with one input or several.
+
+    Several inputs are a dict, a tuple of tensors, arrays or tables, or a list of tensors, as torch collates them.
 
     Args:
-        value: what came.
-        name: of the whole, for errors.
+        value: what the user gave.
+        name: of the features, for error messages.
     """
     if isinstance(value, Mapping):
         several: Features = {str(key): read_rows(part, f"input {key!r} of {name}") for key, part in value.items()}
@@ -67,7 +69,7 @@ def read_features(value: Any, name: str) -> Features:
 
 
 def read_rows(value: Any, name: str) -> Tensor:
-    """A tensor with a row for each sample; a table by its values, a series as one column.
+    """Convert to a tensor with a row for each sample; a Series becomes one column.
 
     Raises:
         ProblemError: there are no numbers in it; names the column of a table.
@@ -80,7 +82,7 @@ def read_rows(value: Any, name: str) -> Tensor:
 
 
 def read_keys(value: Any, count: int, name: str) -> Keys:
-    """N sample ids, whole numbers as a tensor, anything else as a list.
+    """Convert N sample ids: whole numbers to a tensor, anything else to a list.
 
     Raises:
         ProblemError: they are no ids, not as many as samples, or one comes twice.
@@ -99,7 +101,7 @@ def read_keys(value: Any, count: int, name: str) -> Keys:
 
 
 def check_distinct(ids: list[Hashable], name: str) -> None:
-    """Refuse an id that comes twice, and say which."""
+    """Refuse ids of which one occurs twice, and name it."""
     if len(set(ids)) == len(ids):
         return
     seen: set[Hashable] = set()
@@ -111,7 +113,7 @@ def check_distinct(ids: list[Hashable], name: str) -> None:
 
 
 def check_order(features: Any, costs: Any, name: str) -> None:
-    """Refuse tables with the same labels in another order: rows are paired by their place."""
+    """Refuse tables with the same index in different orders: rows are paired by their position."""
     if not (hasattr(features, "iloc") and hasattr(costs, "iloc")):
         return
     if not features.index.equals(costs.index) and set(features.index) == set(costs.index):

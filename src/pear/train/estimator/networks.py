@@ -1,4 +1,4 @@
-"""The models that ``DecisionRegressor`` makes by their names, with features standardised inside."""
+"""The models that ``DecisionRegressor`` makes by name, and the standardisation of their features."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ARCHITECTURES = ("linear", "mlp")
 
 
 class Standardise(nn.Module):
-    """Features with mean 0 and deviation 1, as the training rows say; a column that is constant there becomes 0.
+    """Shifts and scales features to mean 0 and deviation 1 on the training rows; constant columns become 0.
 
     Args:
         features: (N, p) of the training rows.
@@ -45,11 +45,12 @@ class Standardise(nn.Module):
 
 
 def make_network(name: str, inputs: int, outputs: int, hidden: Sequence[int], seed: int) -> nn.Module:
-    """A linear model, or a perceptron with ReLU between its layers; first weights depend on the seed alone.
+    """Make a linear model, or a perceptron with ReLU between its layers; first weights depend on the seed alone.
 
     Args:
         name: "linear" or "mlp".
-        inputs, outputs: features and predicted values of a sample.
+        inputs: the number of features.
+        outputs: the number of predicted values.
         hidden: widths of the hidden layers of "mlp".
         seed: of the weights.
 

@@ -1,4 +1,4 @@
-"""Epochs of a linear model under PEAR's loss in compiled code."""
+"""``LinearEpochs``: the compiled epoch in the place of the training loop, for a linear model and PEAR's loss."""
 
 from __future__ import annotations
 
@@ -18,46 +18,47 @@ from pear.solvers.active_set.layout import Array, Outcome, Results, Samples, new
 from pear.solvers.fused import RegretCall, Regrets
 
 if TYPE_CHECKING:
-    from pear.train.compiled import epoch
+    from pear.train.compiled import epoch_kernel
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 _PLAIN: dict[str, Any] = {"weight_decay": 0, "amsgrad": False, "maximize": False, "capturable": False}
 
 
 class LinearEpochs:
-    """Runs epochs of ``nn.Linear`` under ``PEARLoss`` and ``torch.optim.Adam``, in place, with the same arithmetic.
+    """Trains an ``nn.Linear`` under ``PEARLoss`` with ``torch.optim.Adam`` for whole epochs, in compiled code.
 
-    The optimiser's state stays where it is, so that checkpoints, and steps of the plain loop in between, see no
-    difference.
+    The compiled code changes the parameters and the optimizer's state in place. Checkpoints, and steps of the training
+    loop in between, therefore need no special case.
 
     Args:
-        model, loss, optimizer: what is trained; ``supports`` must be true of it.
-        features: (N, p); costs: (N, n).
-        batch_size: samples a step.
+        model, loss, optimizer: what is trained; ``supports`` must be true of them.
+        features: (N, p).
+        costs: (N, n) true costs.
+        batch_size: samples in a step.
     """
 
     def __init__(
         self, model: nn.Linear, loss: PEARLoss, optimizer: Any, features: Tensor, costs: Tensor, batch_size: int
     ) -> None:
-        from pear.train.compiled import epoch  # imports numba, which takes a moment
+        from pear.train.compiled import epoch_kernel  # imports numba, which takes a moment
 
-        self.kernel = epoch
+        self.kernel = epoch_kernel
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.features, self.costs = features.contiguous().numpy(), loss.times_units(costs).double().contiguous().numpy()
         self.units = loss.times_units(torch.ones(loss.problem.n, dtype=features.dtype)).numpy()
         self._regret: int | None = None  # address of the compiled function
-        self.flat = 0.0  # samples of the last pass with a regret whose gradient is exactly zero
+        self.flat = 0.0  # samples of the last epoch with a regret whose gradient is exactly zero
         assert isinstance(loss.decider.fused, CompiledPass)
         self.compiled_pass: CompiledPass = loss.decider.fused
         n, rows, p = loss.problem.n, self.compiled_pass.rows, self.compiled_pass.equalities
         size = min(batch_size, len(features))
         costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), [np.zeros(size, np.int64) for _ in range(3)]
         samples, results = Samples(*costs_room, *numbers[:2]), new_results(size, n, p, rows - p)
-        self.room = self.kernel.Room(samples, results, team_for(n, rows), numbers[2], np.zeros(3))
+        self.room = self.kernel.BatchBuffers(samples, results, team_for(n, rows), numbers[2], np.zeros(3))
 
     @staticmethod
     def supports(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:
-        """True where the compiled epoch does what the plain loop would do with this run."""
+        """Whether the compiled epoch does what the training loop would do with this model, loss and optimizer."""
         if type(model) is not nn.Linear or type(loss) is not PEARLoss or type(optimizer) is not torch.optim.Adam:
             return False
         if loss.cost_map is not None:
@@ -82,12 +83,15 @@ class LinearEpochs:
     def run(
         self, order: Tensor, step: Callable[[Tensor], Tensor], over_time_cap: Callable[[], bool]
     ) -> tuple[float, int]:
-        """One pass over the samples in ``order``; returns the sum of the regrets and the samples it was taken over.
+        """Train on the samples once, in this order.
 
         Args:
-            order: (N,) int64.
-            step: takes one step of the plain loop: the fallback path of a batch that the compiled code cannot do.
+            order: (N,) int64 row numbers.
+            step: takes one step of the training loop, for a batch that the compiled code cannot do.
             over_time_cap: whether to stop.
+
+        Returns:
+            The sum of the losses, and the number of samples in it.
         """
         size, count, done, total, seen = len(self.room.samples.at), len(order), 0, 0.0, 0
         self.flat = 0.0
@@ -102,7 +106,7 @@ class LinearEpochs:
         return total, seen
 
     def _compiled(self, order: Tensor, first: int) -> int:
-        """Train on the batches from ``first`` on; returns the batches done before one that the kernel cannot do."""
+        """Train on the batches from ``first`` on; returns the number of the first batch that is not done."""
         loss, began, lam = self.loss, time.perf_counter(), self.loss.chosen_smoothing
         assert lam is not None
         self.room.totals[:] = 0.0
@@ -125,7 +129,7 @@ class LinearEpochs:
         data = self.kernel.TrainingSet(
             self.features, self.costs, self.units, order.numpy(), slots, own, left_out, table, default
         )
-        how = self.kernel.Strengths(loss.injection, loss.current_guidance, defaults.DECAY)
+        how = self.kernel.LossStrengths(loss.injection, loss.current_guidance, defaults.DECAY)
         if self._regret is None:  # the types of the arguments stay the same
             self._regret = self.kernel.address(P, data, self.room)
         reached = int(self.kernel.linear_epoch(self._regret, P, data, how, self._model(state), adam, self.room, first))
@@ -137,7 +141,7 @@ class LinearEpochs:
         return reached
 
     def _failed(self, lam: float) -> Tensor:
-        """(N,) int8: the failures that no forecast can mend, of samples that the plain loop has met."""
+        """(N,) int8 statuses of samples that fail whatever the forecast is, as far as they are known; else 0."""
         keys: list[Hashable] = list(range(len(self.costs)))
         costs = torch.from_numpy(self.costs)
         known = self.loss.decider.known_failures("true", costs, lam, keys, {})
@@ -145,7 +149,7 @@ class LinearEpochs:
         return known if mask and known is not None else torch.zeros(len(keys), dtype=torch.int8)
 
     def _record(self, order: Tensor, best: Array, failed: Tensor, first: int, reached: int) -> None:
-        """Tell the loss about the batches done, of which the last one is still in the room."""
+        """Let the loss count the batches done, and record the last one, which is still in the buffers."""
         size = len(self.room.samples.at)
         fresh, reused = order[first * size : reached * size], int(self.room.totals[1])
         if reached * size < len(order):  # the next batch has been tried in the room; it takes the fallback path at once
@@ -169,7 +173,7 @@ class LinearEpochs:
         self.loss.count(len(fresh) - len(keys), reused - int(parts.reused.sum()))
 
     def _state(self) -> list[dict[str, Tensor]]:
-        """Adam's state of weight and bias, made as Adam makes it where there has been no step yet."""
+        """Adam's state of weight and bias; before the first step it is made as Adam makes it."""
         parameters = [q for q in (self.model.weight, self.model.bias) if q is not None]
         for parameter in parameters:
             state = self.optimizer.state[parameter]
@@ -178,11 +182,11 @@ class LinearEpochs:
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
         return [self.optimizer.state[parameter] for parameter in parameters]
 
-    def _model(self, state: list[dict[str, Tensor]]) -> epoch.Model:
+    def _model(self, state: list[dict[str, Tensor]]) -> epoch_kernel.LinearState:
         weight = self.model.weight.detach().numpy()
         n, kind = len(weight), weight.dtype
         bias = [] if self.model.bias is None else [self.model.bias.detach(), *(state[1][k] for k in _MOMENTS)]
         rows = [part.numpy()[None] for part in bias] or [np.zeros((0, n), kind)] * 3
         mean, square = (state[0][name].numpy() for name in _MOMENTS)
         slope = np.zeros_like(weight), np.zeros((2, n), kind)
-        return self.kernel.Model(weight, rows[0], mean, square, rows[1], rows[2], *slope)
+        return self.kernel.LinearState(weight, rows[0], mean, square, rows[1], rows[2], *slope)

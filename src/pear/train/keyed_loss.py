@@ -1,4 +1,4 @@
-"""One way to call every loss: predicted costs, true costs and the ids of the samples."""
+"""``accept_keys``: call every loss with predicted costs, true costs and the ids of the samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from pear.losses import PEARLoss
-from pear.train.samples.arrays import Keys
+from pear.train.samples.features import Keys
 
 
 class KeyedLoss(Protocol):
@@ -20,13 +20,13 @@ class KeyedLoss(Protocol):
         ...
 
 
-def keyed(loss: Callable[..., Tensor]) -> KeyedLoss:
+def accept_keys(loss: Callable[..., Tensor]) -> KeyedLoss:
     """The loss itself where it has an argument named ``keys``; otherwise one that drops them.
 
     Example:
         >>> import torch
         >>> ones = torch.ones(2, 3)
-        >>> keyed(torch.nn.MSELoss())(ones, ones, keys=torch.arange(2))
+        >>> accept_keys(torch.nn.MSELoss())(ones, ones, keys=torch.arange(2))
         tensor(0.)
     """
     signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)

@@ -6,17 +6,18 @@ import importlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pear.engines.base import Engine, Resources
+from pear.engines.engine import Engine, Resources
 from pear.engines.errors import EngineError
 
 
-class Row(NamedTuple):
-    """One engine.
+class EngineRow(NamedTuple):
+    """One engine of the table.
 
     Attributes:
-        name: what a user writes; title: where tasks run.
-        module: has ``start(address, jobs, resources) -> Engine``.
-        has_address: whether ``name://address`` is understood.
+        name: what a user writes.
+        title: where its tasks run, in words.
+        module: has a function ``start(address, jobs, resources) -> Engine``.
+        has_address: whether a user may write ``name://address``.
     """
 
     name: str
@@ -28,14 +29,16 @@ class Row(NamedTuple):
 ENGINES = {
     row.name: row
     for row in (
-        Row("local", "processes of this machine", "pear.engines.local"),
-        Row("ray", "Ray: on this machine, or on a cluster at ray://HOST:PORT", "pear.engines.ray", has_address=True),
+        EngineRow("local", "processes of this machine", "pear.engines.local"),
+        EngineRow(
+            "ray", "Ray: on this machine, or on a cluster at ray://HOST:PORT", "pear.engines.ray", has_address=True
+        ),
     )
 }
 
 
-def check_name(name: str) -> tuple[Row, str | None]:
-    """The row that a name asks for, and the address in it.
+def check_name(name: str) -> tuple[EngineRow, str | None]:
+    """The row of the engine with this name, and the address in the name.
 
     Raises:
         EngineError: there is no such engine, or it takes no address; lists those there are.
@@ -47,7 +50,8 @@ def check_name(name: str) -> tuple[Row, str | None]:
     kind, said, address = name.partition("://")
     row = ENGINES.get(kind)
     if row is None or (said and not (row.has_address and address)):
-        there = ", ".join(f"{row.name} or {row.name}://HOST:PORT" if row.has_address else row.name for row in _rows())
+        rows = ENGINES.values()
+        there = ", ".join(f"{row.name} or {row.name}://HOST:PORT" if row.has_address else row.name for row in rows)
         raise EngineError(f"there is no engine {name!r}; there is {there}")
     return row, address or None
 
@@ -65,20 +69,16 @@ def start(name: str = "local", jobs: int | None = None, resources: Resources | N
         MissingExtraError: its package is not installed.
 
     Example:
-        >>> def twice(tell, number):
+        >>> def twice(send, number):
         ...     return 2 * number
         >>> with start(jobs=1) as engine:
-        ...     ticket, heard = engine.submit(twice, 21), []
-        ...     engine.wait(heard.append)
-        ...     heard
-        [Begun(ticket=0), Ended(ticket=0, value=42)]
+        ...     ticket, updates = engine.submit(twice, 21), []
+        ...     engine.wait(updates.append)
+        ...     updates
+        [TaskStart(ticket=0), TaskResult(ticket=0, value=42)]
     """
     row, address = check_name(name)
     if jobs is not None and jobs < 1:
         raise EngineError(f"jobs must be at least 1; got {jobs}")
     make: Callable[[str | None, int | None, Resources], Engine] = importlib.import_module(row.module).start
     return make(address, jobs, resources or Resources())
-
-
-def _rows() -> list[Row]:
-    return list(ENGINES.values())

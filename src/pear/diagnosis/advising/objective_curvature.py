@@ -1,0 +1,111 @@
+"""The curvature of the objective: rank and condition of Q, and the smoothing that "auto" takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pear.decisions.recourse import choose_recourse_smoothing
+from pear.decisions.smoothing import Smoothing, settle
+from pear.decisions.solve import choose_smoothing
+from pear.diagnosis.advising.findings import Findings
+from pear.diagnosis.advising.sampled_decisions import SampledDecisions
+from pear.diagnosis.advising.subject import Array, Subject
+from pear.diagnosis.wording import counted
+
+_MOST_VARIABLES = 2000  # whose eigenvalues take a second or two
+_NO_CURVATURE = 1e-10  # of the largest eigenvalue
+_CONDITION = 1e8
+_MOST_IDLE = 256  # variables whose range "auto" asks for
+
+
+def describe_curvature(s: Subject, sampled: SampledDecisions | None, findings: Findings) -> None:
+    """Describe the eigenvalues of the objective's Hessian. A linear objective has none."""
+    if not s.problem.is_curved:
+        return
+    if s.n > _MOST_VARIABLES:
+        why = f"{s.n:,} variables are too many to do so quickly"
+        sentence = f"Rank and condition of the curvature were not computed: {why}."
+        return findings.add("curvature", sentence, skipped_curvature=True)
+    if s.problem.phi is None:
+        _describe_eigenvalues(s, f"Q{s.first}", s.Q.toarray(), findings)
+    elif sampled is not None and bool(sampled.solved.any()):
+        H = sampled.verified.qp.H
+        first = int(sampled.solved.nonzero()[0, 0]) if len(H) > 1 else 0
+        _describe_eigenvalues(s, "The Hessian at the first decision", H[first].numpy(), findings)
+
+
+def _little(top: float) -> float:
+    """A smoothing that changes a curved objective little: a thousandth of its largest eigenvalue, with one digit."""
+    return float(f"{1e-3 * top:.0e}")
+
+
+def _describe_eigenvalues(s: Subject, where: str, H: Array, findings: Findings) -> None:
+    sizes = np.abs(np.linalg.eigvalsh(H))
+    top = float(sizes.max(initial=0.0))
+    kept = sizes[sizes > _NO_CURVATURE * top] if top else sizes[:0]
+    rank = len(kept)
+    condition = float(kept.max() / kept.min()) if rank else float("nan")
+    numbers: dict[str, Any] = {"curvature_rank": rank, "curvature_condition": condition, "max_curvature": top}
+    if not rank:
+        sentence = f"{where} is zero: leave it out, so that smoothing='auto' applies."
+        return findings.add("curvature", sentence, to_do=True, **numbers)
+    sentence = f"{where} has rank {rank:,} of {s.n:,}, a condition of {condition:.2g} and eigenvalues up to {top:.3g}"
+    if rank == s.n:
+        sentence += ": every decision is unique, and no smoothing is needed; 'auto' takes λ = 0."
+    else:
+        sentence += (
+            f"; along {counted(s.n - rank, 'direction')} the objective is linear, where decisions can jump or tie. "
+            f"'auto' adds nothing to an objective that is curved: pass smoothing={_little(top):g} to PEARLoss, a "
+            "thousandth of the largest eigenvalue; without it injection must be 0, and ties are refused."
+        )
+    findings.add("curvature", sentence, to_do=rank < s.n, **numbers)
+    if condition > _CONDITION:
+        sentence = (
+            f"A condition of {condition:.2g} makes gradients large where the curvature is least; measure the variables "
+            "in units in which the diagonal of Q is near 1."
+        )
+        findings.add("curvature", sentence, to_do=True)
+
+
+def settle_smoothing(
+    s: Subject, sampled: SampledDecisions | None, seconds: float, findings: Findings
+) -> Smoothing | None:
+    """Find what ``smoothing="auto"`` settles on for the sampled decisions, as ``PEARLoss.calibrate`` does.
+
+    The ranges of idle variables are left out where to find them would take longer than ``seconds``. A curved objective
+    gets no smoothing, or the one that ``describe_curvature`` advises where its Hessian is singular.
+
+    Returns:
+        The smoothing, or None where nothing was decided.
+    """
+    if s.problem.is_curved:
+        numbers = findings.numbers
+        flat = numbers.get("curvature_rank", s.n) < s.n and numbers["max_curvature"] > 0
+        return Smoothing.given(_little(numbers["max_curvature"]) if flat else 0.0)
+    if sampled is None or s.costs is None or not bool(sampled.solved.any()):
+        return None
+    rows, idle, skipped = sampled.rows, sampled.count_idle(s), ""
+    if s.recourse is not None:
+        assert s.values is not None
+        found = choose_recourse_smoothing(s.recourse[rows], s.values[rows], "auto", None)
+    elif idle and (len(rows) + 2 * min(idle, _MOST_IDLE)) * sampled.seconds <= seconds:
+        found = choose_smoothing(s.problem.relaxed()[rows], s.costs[rows], "auto")
+    else:  # by the decisions that are there already
+        bounds = s.problem.lb, s.problem.ub
+        found = settle(s.problem.sign * s.costs[rows], sampled.x, sampled.solved, bounds, _unknown)
+        if idle:
+            skipped = f" The ranges of {counted(idle, 'variable')} that no decision used were left out for time."
+    sentence = f"The objective is linear; from {counted(len(rows), 'sample')}, {found.note}.{skipped}"
+    findings.add("curvature", sentence, smoothing=found.value)
+    if found.units is not None:
+        findings.variables["unit_of_smoothing"] = found.units.numpy()
+    return found
+
+
+def _unknown(variables: Tensor) -> Tensor:
+    """(k,) NaN: the ranges of the variables are not known."""
+    return torch.full((len(variables),), torch.nan, dtype=torch.float64)
