@@ -1,0 +1,138 @@
+"""Compare the speed of two checkouts of this repository, interleaved on the same machine.
+
+    python lab/studies/compare_trees.py BEFORE AFTER [--rounds 5] [--only gradient-paths training-paths …]
+
+runs every job in a process of its own, first with the code of one folder and then with that of the other, as many times
+as there are rounds, and prints the median of the times, their ratio and the range of the ratios of single rounds. A job
+reports the fastest of its own repeats in seconds of processor time; jobs that start the package report the clock. Each
+tree compiles its kernels once before the first round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+START = """
+import time, torch, pear
+torch.set_num_threads(1)
+
+def fastest(step, repeats):
+    step()
+    times = []
+    for _ in range(repeats):
+        began = time.process_time()
+        step()
+        times.append(time.process_time() - began)
+    print(min(times))
+"""
+PORTFOLIO = """
+generator = torch.Generator().manual_seed(0)
+draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)
+days = 0.01 * (draw(64, 84, 5) @ draw(5, 100) + draw(64, 84, 100))
+Q = 2 * (days.mT @ days / 84 + 1e-4 * torch.eye(100, dtype=torch.float64))
+c, d = -days.mean(1), -days[:, :42].mean(1)
+problem = pear.Problem(Q=Q, A=torch.ones(1, 100), b=torch.ones(1), lb=0.0)
+"""
+PATHS = """
+task = pear.tasks.shortest_path((5, 5))
+features, costs = task.samples(1000, degree=8, noise=0.5, seed=0)
+problem, c, d = task.problem, costs[:64].double(), costs[64:128].double()
+"""
+JOBS = {
+    "gradient-paths": PATHS
+    + """
+loss = pear.PEARLoss(problem, smoothing=0.1)
+fastest(lambda: loss(c.clone().requires_grad_(), d).backward(), 40)
+""",
+    "gradient-paths-keys": PATHS
+    + """
+loss = pear.PEARLoss(problem, smoothing=0.1)
+fastest(lambda: loss(c.clone().requires_grad_(), d, keys=range(64)).backward(), 100)
+""",
+    "gradient-portfolio": PORTFOLIO
+    + """
+loss = pear.PEARLoss(problem, smoothing=0.0)
+fastest(lambda: loss(c.clone().requires_grad_(), d).backward(), 40)
+""",
+    "layer-portfolio": PORTFOLIO
+    + """
+layer = pear.DecisionLayer(problem)
+fastest(lambda: (layer(c.clone().requires_grad_()) * d).sum().backward(), 40)
+""",
+    "training-paths": PATHS
+    + """
+def train():
+    torch.manual_seed(0)
+    train, validation = (features[:500], costs[:500]), (features[500:], costs[500:])
+    pear.fit(torch.nn.Linear(5, 40), pear.PEARLoss(problem), train, validation,
+             config=pear.FitConfig(max_epochs=20, check_every=10))
+fastest(train, 3)
+""",
+    "training-network": PATHS
+    + """
+def train():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(5, 32), torch.nn.ReLU(), torch.nn.Linear(32, 40))
+    pear.fit(net, pear.PEARLoss(problem), (features[:500], costs[:500]), (features[500:], costs[500:]),
+             config=pear.FitConfig(max_epochs=10, check_every=5))
+fastest(train, 3)
+""",
+    "scaling-grid": """
+task = pear.tasks.shortest_path((40, 40))
+c = torch.rand(2, task.problem.n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+fastest(lambda: pear.regret_gradient(task.problem, c, c.flip(0), smoothing=0.1), 3)
+""",
+    "integers-knapsack": """
+task = pear.tasks.random_knapsack(100, 5, 0.5, seed=0)
+costs = task.samples(40, degree=4, noise=0.5, seed=0).costs
+fastest(lambda: pear.solve(pear.Problem(**{n: getattr(task.problem, n) for n in ("G", "h", "lb", "ub")}, sense="max",
+                                        integer=True), costs), 2)
+""",
+}
+COLD = {
+    "import-after-torch": "import torch, time; t = time.perf_counter(); import pear; print(time.perf_counter() - t)",
+    "first-gradient": "import torch, time; t = time.perf_counter(); import pear\n"
+    "p = pear.tasks.shortest_path((5, 5)).problem; c = torch.rand(8, 40, requires_grad=True)\n"
+    "pear.PEARLoss(p, smoothing=0.1)(c, torch.rand(8, 40)).backward(); print(time.perf_counter() - t)",
+}
+
+
+def seconds(tree: Path, code: str) -> float:
+    """Run a job with the code of a tree and return the seconds that it prints."""
+    one = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    environment = {**os.environ, **one, "PYTHONPATH": str(tree / "src")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        raise SystemExit(f"{tree}: {done.stderr.strip()}")
+    return float(done.stdout.split()[-1])
+
+
+def main() -> None:
+    """Measure all jobs and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("before", type=Path)
+    parser.add_argument("after", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=[])
+    options = parser.parse_args()
+    jobs = {name: START + code for name, code in JOBS.items()} | COLD
+    chosen = {name: code for name, code in jobs.items() if not options.only or name in options.only}
+    trees = [options.before.resolve(), options.after.resolve()]
+    print("| job | before, ms | after, ms | after / before | single rounds |\n|---|---:|---:|---:|---:|")
+    for name, code in chosen.items():
+        for tree in trees:
+            seconds(tree, code)  # compiles what is missing
+        rounds = [[seconds(tree, code) for tree in trees] for _ in range(options.rounds)]
+        before, after = (statistics.median(times) for times in zip(*rounds, strict=True))
+        ratios = sorted(second / first for first, second in rounds)
+        middle, times = statistics.median(ratios), f"{1e3 * before:.2f} | {1e3 * after:.2f}"
+        print(f"| {name} | {times} | {middle:.2f} | {ratios[0]:.2f} to {ratios[-1]:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
