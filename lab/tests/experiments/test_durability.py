@@ -26,7 +26,6 @@ from typer.testing import CliRunner
 import pear
 from pear.cli.app import app
 from pear.engines import EngineError
-from pear.engines.local import MAX_STARTS, _Process
 from pear_lab.experiments import (
     FILE_NAME,
     Database,
@@ -41,6 +40,7 @@ from pear_lab.experiments import (
     waiting,
 )
 from pear_lab.experiments.database import read_records
+from pear_lab.experiments.processes import MAX_STARTS, _Process
 from pear_lab.experiments.whole_file import write_whole
 from pear_lab.stress import kill, soak
 
