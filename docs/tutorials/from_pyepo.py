@@ -121,6 +121,7 @@ def train_with_pear(X, C):
             optimizer.zero_grad()
             loss(net(x), c, keys=keys).backward()
             optimizer.step()
+            loss.step()  # guidance fades
     return net
 
 

@@ -25,10 +25,10 @@ from torch import nn
 
 import pear
 from pear.decisions import smoothing
-from pear.losses import guided
+from pear.losses import defaults
 from pear.losses.mse import MSELoss
-from pear_lab.data.building import load_building
-from pear_lab.data.energy import load_energy
+from pear_lab.data.building_data import load_building
+from pear_lab.data.energy_data import load_energy
 from pear_lab.tasks.building import building_split
 from pear_lab.tasks.energy import energy_split
 from pear_lab.tasks.splits import SharedLinear
@@ -137,7 +137,7 @@ def train(cell: str, text: str, seed: int) -> float:
     setting = Setting.read(text)
     torch.manual_seed(seed)
     trial = CELLS[cell](seed)
-    smoothing.STRENGTH, guided.DECAY = setting.rho, setting.decay
+    smoothing.STRENGTH, defaults.DECAY = setting.rho, setting.decay
     protocol = {**trial.protocol, **({"patience": int(setting.patience)} if setting.patience else {})}
     config = pear.FitConfig(seed=seed, start=setting.start, **protocol)  # type: ignore[arg-type]
 

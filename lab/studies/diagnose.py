@@ -21,7 +21,7 @@ import pear
 from pear.diagnosis import Diagnosis
 from pear.pages import style
 from pear.tasks import knapsack
-from pear_lab.data.energy import load_energy
+from pear_lab.data.energy_data import load_energy
 
 CAPACITY, SHARES, PENALTY = 120.0, (0.7, 0.8), 1.0
 

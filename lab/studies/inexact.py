@@ -19,7 +19,7 @@ from scipy import sparse
 from torch import Tensor, nn
 
 import pear
-from pear_lab.experiments.protocols.lp import paper_model, paper_order
+from pear_lab.experiments.protocols.lp_protocol import paper_model, paper_order
 from pear_lab.report.published import published
 
 SEEDS = range(5)

@@ -14,8 +14,8 @@ from pear.pages.style import LIGHT
 from pear.tasks import Samples, ShortestPath, Task
 from pear_lab.tasks import Subset, building
 
-MSE, PEAR, ALONE, GUIDED = "MSE", "PEAR as published", "PEAR guided, without MSE first", "PEAR guided"
-GIVEN = 'PEAR guided, start="given"'
+MSE, PEAR, ALONE, GUIDED = "MSE", "PEAR as published", "PEAR, our defaults, without MSE first", "PEAR, our defaults"
+GIVEN = 'PEAR, our defaults, start="given"'
 COLORS = {
     **{MSE: LIGHT["mse"], PEAR: LIGHT["pear-mid"], GUIDED: LIGHT["pear-deep"], ALONE: LIGHT["spo"]},
     GIVEN: LIGHT["pear-mid"],

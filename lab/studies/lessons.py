@@ -251,8 +251,8 @@ def units(figure: Path) -> str:
     scales, task = (1e-4, 1e-2, 1.0, 1e2, 1e4), pear.tasks.shortest_path((5, 5))
     losses: dict[str, Callable[[], nn.Module]] = {
         MSE: nn.MSELoss,
-        "PEAR guided, λ = 0.1": lambda: pear.PEARLoss(task.problem, smoothing=0.1),
-        'PEAR guided, smoothing="auto"': lambda: pear.PEARLoss(task.problem, smoothing="auto"),
+        "PEAR, our defaults, λ = 0.1": lambda: pear.PEARLoss(task.problem, smoothing=0.1),
+        'PEAR, our defaults, smoothing="auto"': lambda: pear.PEARLoss(task.problem, smoothing="auto"),
     }
     regret: dict[str, list[list[float]]] = {name: [] for name in losses}
     for name, make in losses.items():
@@ -280,7 +280,7 @@ def trained(one: Trial, seed: int, loss: nn.Module, start: Start) -> float:
 
 
 def three(one: Trial, seed: int) -> dict[str, float]:
-    """Test regrets of the squared error, of guided PEAR without it, and of guided PEAR after it, the default."""
+    """Test regrets of the squared error, of PEAR without it, and of PEAR after it, our defaults."""
     problem = one.train.task.problem
     starts: dict[str, Start] = {ALONE: "standardised", GUIDED: "mse"}
     ours = {name: trained(one, seed, pear.PEARLoss(problem), start) for name, start in starts.items()}

@@ -19,14 +19,13 @@ from pear.pages.section import Grid, Section
 from pear_lab.experiments import FILE_NAME
 from pear_lab.experiments.catalogue import OURS, REFERENCE, TASKS
 from pear_lab.report import read
-from pear_lab.report.caps import caps_section
-from pear_lab.report.compare import DEFINITION
+from pear_lab.report.cells import StoredRuns
 from pear_lab.report.comparison import comparison_lines, comparison_section
-from pear_lab.report.portfolio import METHODS, market_sections
-from pear_lab.report.runs import Runs
-from pear_lab.report.tables import table_sections
-from pear_lab.report.write import machines_section, section_markdown
-from pear_lab.report.write import summary as state
+from pear_lab.report.paper_tables import caps_section, table_sections
+from pear_lab.report.portfolio_section import METHODS, market_sections
+from pear_lab.report.published import DEFINITION
+from pear_lab.report.report_files import machines_section, section_markdown
+from pear_lab.report.report_files import summary as state
 
 ROOT = Path(__file__).resolve().parents[2]
 FRONTS = ROOT / "README.md", ROOT / "docs" / "index.md"
@@ -85,7 +84,7 @@ def reproduction(database: Path = PUBLISHED) -> str:
     return "\n\n".join([state(runs, compared), DEFINITION, *map(section_markdown, shown)])
 
 
-def times(runs: Runs) -> Section:
+def times(runs: StoredRuns) -> Section:
     """What the runs took, by task, method and time cap; and all but the integer programs of the capped baselines."""
     spent: dict[tuple[str, str, float], list[float]] = {}
     for run in (*runs.done, *runs.failed):

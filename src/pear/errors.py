@@ -28,25 +28,38 @@ class MissingExtraError(PearError, ImportError):
 
 
 class NotUniqueError(PearError, RuntimeError):
-    """The decision is not unique, so that its derivative does not exist; smoothing makes it unique."""
+    """The decision is not unique, so that its derivative does not exist; smoothing makes it unique.
+
+    Attributes:
+        samples: positions in the batch of the samples it is about; "{samples}" in the message stands for them.
+    """
 
     def __init__(self, message: str, samples: Sequence[int] = ()) -> None:
-        super().__init__(message)
-        self.samples = list(samples)
+        super().__init__(message.replace("{samples}", listed("sample", samples)))
+        self._message, self.samples = message, list(samples)
+
+    def at(self, index: Sequence[int]) -> NotUniqueError:
+        """The same error about a part of a batch whose samples have the positions ``index`` in the whole."""
+        return NotUniqueError(self._message, [index[i] for i in self.samples])
 
 
 class SolveError(PearError, RuntimeError):
     """Some samples have no verified solution.
 
     Attributes:
-        samples: positions in the batch of the samples that failed.
+        samples: positions in the batch of the samples that failed; "{samples}" in the message stands for them.
         statuses: their statuses (``pear.Status``), in the same order.
     """
 
     def __init__(self, message: str, samples: Sequence[int] = (), statuses: Sequence[int] = ()) -> None:
-        super().__init__(message)
+        super().__init__(message.replace("{samples}", listed("sample", samples)))
+        self._message = message
         self.samples = list(samples)
         self.statuses = list(statuses)
+
+    def at(self, index: Sequence[int]) -> SolveError:
+        """The same error about a part of a batch whose samples have the positions ``index`` in the whole."""
+        return SolveError(self._message, [index[i] for i in self.samples], self.statuses)
 
 
 class FailedSamplesWarning(UserWarning):

@@ -29,7 +29,7 @@ from pear.solvers.binary.selection_search import PROVEN, Search
 from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.tasks import knapsack, random_knapsack
 from pear_lab.benchmarks import integers
-from pear_lab.benchmarks.settings import Callbacks
+from pear_lab.benchmarks.bench_settings import Callbacks
 
 
 def search(value: np.ndarray, G: np.ndarray, h: np.ndarray, start: np.ndarray | None = None) -> np.ndarray | None:
@@ -257,43 +257,6 @@ def test_threads_and_ties_give_the_same_answer(jobs: int) -> None:
     several = random_knapsack(30, 4, seed=1, jobs=jobs)
     assert torch.equal(one.decide(values), several.decide(values))
     assert torch.equal(one.decide(0.3 * values), several.decide(0.3 * values))
-
-
-# --- equal values ---------------------------------------------------------------------------------------------------
-
-
-def test_equal_values_are_decided_and_charged_at_the_papers_size() -> None:
-    task = random_knapsack(seed=0)
-    _, true = task.samples(3, degree=4, dtype=torch.float64)
-    constant = torch.full_like(true, 0.3)
-    best = task.decide(constant)
-    assert best.sum(1).unique().numel() == 1
-    worst = task.decide_worst(constant, true)
-    torch.testing.assert_close((constant * worst).sum(1), (constant * best).sum(1), rtol=1e-9, atol=0)
-    assert bool(((true * worst).sum(1) <= (true * best).sum(1)).all())
-    second = pear.Problem(
-        G=torch.cat([task.weights, -torch.ones(1, 100)]),
-        h=torch.cat([task.capacity, -best[0].sum()[None]]),
-        lb=0.0,
-        ub=1.0,
-        sense="min",
-        integer=True,
-    )
-    torch.testing.assert_close((true * worst).sum(1), pear.solve(second, true, solver="highs").value, rtol=0, atol=1e-8)
-
-
-def test_only_equals_are_charged() -> None:
-    task = knapsack([[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]], [1.0, 3.0])
-    true = torch.tensor([[3.0, 2.0, 1.0]], dtype=torch.float64)
-    for gap, charged in ((1e-8, 0), (3e-10, 0), (1e-11, 2)):
-        predicted = torch.tensor([[1.0, 1.0 - gap, 1.0 - gap]], dtype=torch.float64)
-        assert task.decide_worst(predicted, true)[0].tolist() == np.eye(3)[charged].tolist()
-
-
-def test_worst_of_no_samples() -> None:
-    task = random_knapsack(5, 2, seed=0)
-    nothing = torch.zeros(0, 5, dtype=torch.float64)
-    assert task.decide_worst(nothing, nothing).shape == (0, 5)
 
 
 # --- the benchmark --------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from scipy import sparse
 
 import pear
 from pear.compile import threads
-from pear.decisions.integer import _least, as_good_as, complete, verify_integers
+from pear.decisions.integer import _least, complete, verify_integers
 from pear.optimality.rule import INTEGRAL
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import SparseMatrix
@@ -388,11 +388,6 @@ def test_a_bound_that_is_off_by_rounding() -> None:
 def test_a_gap_that_is_rounding_of_the_largest_cost() -> None:
     qp = pear.Problem(lb=0.0, ub=1.0, integer=[True, True]).canonical(torch.tensor([[1e12, 1.0]]))
     assert verify_integers(qp, claimed(qp, [0.0, 0.0], -1e-2)).gap.tolist() == [0.0]
-
-
-def test_ties_have_room_where_the_best_value_is_zero() -> None:
-    qp = pear.Problem(lb=0.0, ub=1.0, n=2, integer=True).canonical(torch.ones(1, 2, dtype=torch.float64))
-    assert float(as_good_as(qp, torch.zeros(2, dtype=torch.float64)).h[-1]) > 0.0
 
 
 def test_the_largest_distance_that_is_rounded_away_is_no_residual() -> None:

@@ -10,7 +10,7 @@ import torch
 
 import pear
 from pear.decisions.decider import Decider
-from pear.decisions.one_pass import Decided, OnePass
+from pear.solvers.active_set.compiled_pass import CompiledPass, FusedDecisions
 
 BOX = pear.Problem(lb=0.0, ub=1.0, n=2)
 COSTS = torch.tensor([[1.0, -1.0], [2.0, 3.0]], dtype=torch.float64)
@@ -81,14 +81,14 @@ class Halfway:
 
 
 def test_a_projection_counts_only_where_every_sample_converged() -> None:
-    assert Decided(None, Halfway(), doubtful=False).project(COSTS) is None  # type: ignore[arg-type]
-    assert Decided(None, Halfway(), doubtful=True).project(COSTS) is None  # type: ignore[arg-type]
+    assert FusedDecisions(None, Halfway(), doubtful=False).project(COSTS) is None  # type: ignore[arg-type]
+    assert FusedDecisions(None, Halfway(), doubtful=True).project(COSTS) is None  # type: ignore[arg-type]
 
 
 def test_many_samples_are_not_many_rows() -> None:
     many = pear.Problem(A=np.ones((1, 3)), b=np.ones((5000, 1)), lb=0.0)
-    assert OnePass.supports(many)
-    assert not OnePass.supports(pear.Problem(A=np.ones((5000, 3)), b=np.ones(5000), lb=0.0))
+    assert CompiledPass.supports(many)
+    assert not CompiledPass.supports(pear.Problem(A=np.ones((5000, 3)), b=np.ones(5000), lb=0.0))
 
 
 def test_samples_with_keys_are_decided_under_the_lock() -> None:
@@ -154,7 +154,7 @@ def test_a_true_curvature_that_differs_in_one_entry_is_another_one() -> None:
 
 def test_the_answer_to_the_true_problem_is_kept_for_one_smoothing() -> None:
     loss = pear.PEARLoss(BOX, smoothing=0.5, guidance=0.0, injection=0.1)
-    one_pass = loss.decider.one_pass
+    one_pass = loss.decider.fused
     assert one_pass is not None
 
     def kept() -> list[bool]:
@@ -207,13 +207,13 @@ def test_the_pass_answers_alone_wherever_it_can(name: str, own: bool, monkeypatc
 def test_room_for_the_rows_that_there_are() -> None:
     both = pear.Problem(A=np.ones((2, 3)), b=np.ones(2), G=np.ones((4, 3)), h=np.ones(4))
     for problem, equalities, rows in ((both, 2, 6), (pear.Problem(A=np.ones((2, 3)), b=np.ones(2)), 2, 2), (BOX, 0, 0)):
-        one_pass = Decider(problem, "auto").one_pass
+        one_pass = Decider(problem, "auto").fused
         assert one_pass is not None
         assert (one_pass.equalities, one_pass.rows) == (equalities, rows)
         table = one_pass._new_rows(5)
         assert table.fingerprints.shape == (5, 2 * problem.n + 1)
         assert table.best.equality.shape == (5, equalities)
         assert table.best.inequality.shape == (5, rows - equalities)
-    found = Decider(BOX, "auto").one_pass
+    found = Decider(BOX, "auto").fused
     assert found is not None
     assert found.all_samples(3, 0.1) is not None

@@ -246,7 +246,7 @@ def repaired(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The exchanges that the repair is allowed about the second sample of COST, one entry a call; it fails there."""
     allowed: list[int] = []
 
-    def fails(qp: Any, x: torch.Tensor, duals: Duals, working: ActiveSet, exchanges: int) -> repair.Repaired:
+    def fails(qp: Any, x: torch.Tensor, duals: Duals, working: ActiveSet, exchanges: int) -> repair.RepairResult:
         hard, found = qp.c[:, 0] == 3.0, mend(qp, x, duals, working, exchanges)
         allowed.extend([exchanges] * int(hard.sum()))
         return replace(found, solved=found.solved & ~hard)

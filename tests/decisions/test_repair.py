@@ -10,7 +10,7 @@ from torch import Tensor
 from zoo import ZOO, arrays
 
 import pear
-from pear.decisions.repair import Repaired, repair
+from pear.decisions.repair import RepairResult, repair
 from pear.optimality.point import ActiveSet, Duals
 from pear.problem.canonical import QuadraticProgram
 
@@ -18,7 +18,7 @@ from pear.problem.canonical import QuadraticProgram
 CURVED = [name for name in ZOO if name not in ("polyhedron", "own everything")]
 
 
-def from_nothing(qp: QuadraticProgram, x: Tensor, max_exchanges: int = 60) -> Repaired:
+def from_nothing(qp: QuadraticProgram, x: Tensor, max_exchanges: int = 60) -> RepairResult:
     """Nothing held but variables that cannot move, and no multipliers."""
     zeros = (torch.zeros(qp.batch, k, dtype=torch.float64) for k in (qp.p, qp.m, qp.n))
     none = ActiveSet.none(qp.batch, qp.n, qp.m, x.device)

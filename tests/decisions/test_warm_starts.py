@@ -14,8 +14,8 @@ import torch
 from zoo import ZOO
 
 import pear
-from pear.decisions.warm_starts import WarmStarts, fingerprint
 from pear.losses import SPOPlusLoss
+from pear.solvers.warm_starts import WarmStarts, fingerprint
 
 GRID = pear.tasks.shortest_path((5, 5)).problem
 
@@ -34,12 +34,12 @@ def test_a_hit_compares_the_fingerprint() -> None:
     slots = store.slots(["a", "b"])
     table = store.table("best", lambda size: torch.zeros(size, 3))
     mark = fingerprint(costs(2, 3), 0.1)
-    assert table.answer(slots, mark) is None
+    assert table.exact_rows(slots, mark) is None
     table.put(slots, torch.ones(2, 3), mark)
-    assert torch.equal(table.answer(slots, mark), torch.ones(2, 3))
-    assert table.answer(slots, fingerprint(costs(2, 3), 0.2)) is None
-    assert table.answer(slots, fingerprint(costs(2, 3), 0.1, {"Q": torch.eye(3)})) is None
-    assert table.answer(store.slots(["b", "a"]), mark) is None
+    assert torch.equal(table.exact_rows(slots, mark), torch.ones(2, 3))
+    assert table.exact_rows(slots, fingerprint(costs(2, 3), 0.2)) is None
+    assert table.exact_rows(slots, fingerprint(costs(2, 3), 0.1, {"Q": torch.eye(3)})) is None
+    assert table.exact_rows(store.slots(["b", "a"]), mark) is None
     table.put(slots, torch.zeros(2, 3), mark, good=torch.tensor([True, False]))
     assert table.known(slots, mark).tolist() == [True, False]
 
@@ -51,7 +51,7 @@ def test_an_answer_is_known_under_its_own_slot_only() -> None:
     mark = fingerprint(torch.tensor([[1.0, 2.0]]), 0.5)
     table.put(slots[1:2], torch.ones(1, 1), mark)
     assert table.known(slots, mark.expand(3, -1)).tolist() == [False, True, False]
-    assert table.answer(slots[:1], mark) is None
+    assert table.exact_rows(slots[:1], mark) is None
     table.put(slots[:2], torch.ones(2, 1), mark.expand(2, -1), torch.tensor([False, True]))
     assert table.known(slots, mark.expand(3, -1)).tolist() == [False, True, False]
 

@@ -29,7 +29,7 @@ from pear.engines import (
 from pear.engines import ray as ray_engine
 from pear.engines.watch import ends_within
 from pear.train import FitConfig, TuneResult
-from pear_lab.experiments import Event, Run, open_folder, run_all
+from pear_lab.experiments import Event, RunSpec, open_folder, run_all
 from pear_lab.stress.kill import _below, _is_worker, _title, outcome
 
 pytestmark = pytest.mark.slow  # the cluster: made once, by the first test that asks
@@ -137,10 +137,15 @@ def engine(cluster: Any) -> Iterator[Engine]:
 
 
 def test_rows_are_those_of_local_processes_to_the_digit(engine: Engine, tmp_path: Path) -> None:
-    trained = Run("lp-degree", "knapsack", "pear", 0, {**ITEMS, "smoothing": 0.1, "injection": 0.1})
-    measured = Run("capacity-shift", "knapsack", "pear", 0, {**trained.settings, "variant": "capacity-shift"})
-    failing = Run("lp-degree", "shortest_path", "mse", 0, {**PATHS, "grid": [0, 0]})
-    runs = [failing, trained, measured, *(Run("lp-degree", "shortest_path", "mse", seed, PATHS) for seed in range(3))]
+    trained = RunSpec("lp-degree", "knapsack", "pear", 0, {**ITEMS, "smoothing": 0.1, "injection": 0.1})
+    measured = RunSpec("capacity-shift", "knapsack", "pear", 0, {**trained.settings, "variant": "capacity-shift"})
+    failing = RunSpec("lp-degree", "shortest_path", "mse", 0, {**PATHS, "grid": [0, 0]})
+    runs = [
+        failing,
+        trained,
+        measured,
+        *(RunSpec("lp-degree", "shortest_path", "mse", seed, PATHS) for seed in range(3)),
+    ]
     events: list[Event] = []
     with open_folder(tmp_path / "ray") as database:
         run_all(runs, database, listen=events.append, engine=engine)
@@ -339,7 +344,7 @@ def test_a_task_on_a_machine_that_is_lost_is_done_again(cluster: Any, tmp_path: 
 @pytest.mark.long
 def test_a_sweep_whose_machine_is_lost_has_every_row(cluster: Any, tmp_path: Path) -> None:
     long = {**PATHS, "grid": [5, 5], "samples": 600, "max_epochs": 60, "smoothing": 0.1, "injection": 0.1}
-    runs = [Run("lp-degree", "shortest_path", "pear", seed, long) for seed in range(3)]  # a second or more each
+    runs = [RunSpec("lp-degree", "shortest_path", "pear", seed, long) for seed in range(3)]  # a second or more each
     second = Second(cluster, tmp_path)
 
     def lose_the_second(event: Event) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from zoo import ZOO
 
 import pear
-from pear.losses.guided import DECAY
+from pear.losses.defaults import DECAY
 from pear.train import FitConfig, fit
 
 CURVED = sorted(name for name, case in ZOO.items() if case.smoothing > 0 or case.problem.Q is not None)
@@ -52,7 +52,6 @@ def test_gradient_agrees_with_finite_differences(sense: str) -> None:
     loss = pear.PEARLoss(problem, 0.3, 0.0, 0.8)
 
     def at(cost: Tensor, curvature: Tensor) -> Tensor:
-        loss.guidance = 0.8
         return loss(cost, true, Q=0.5 * (curvature + curvature.mT), true_Q=true_Q)
 
     predicted.requires_grad_(), Q.requires_grad_()
@@ -73,10 +72,11 @@ def test_a_vertex_has_no_regret_gradient_and_a_pull() -> None:
 def test_the_schedule_is_state() -> None:
     problem = pear.Problem(lb=0.0, ub=1.0, n=2)
     loss, true = pear.PEARLoss(problem, 0.1, guidance=2.0), torch.zeros(1, 2)
-    loss(torch.ones(1, 2), true)  # asks for no gradient
+    predicted = torch.ones(1, 2, requires_grad=True)
+    assert loss(predicted, true) == loss(predicted, true)  # a call changes nothing
     assert loss.current_guidance == 2.0
     for _ in range(3):
-        loss(torch.ones(1, 2, requires_grad=True), true)
+        loss.step()
     assert loss.current_guidance == pytest.approx(2.0 * DECAY**3, rel=1e-15)
     other = pear.PEARLoss(problem, 0.1, guidance=2.0)
     other.load_state_dict(loss.state_dict())
@@ -86,6 +86,47 @@ def test_the_schedule_is_state() -> None:
     assert published.current_guidance == 0.0
     loss.guidance = 1.0
     assert loss.current_guidance == 1.0
+
+
+@pytest.mark.parametrize("name", CURVED)
+def test_gradcheck_holds_as_the_loss_comes(name: str) -> None:
+    """With default guidance; injection alone is no gradient."""
+    case = ZOO[name]
+    loss, true = pear.PEARLoss(case.problem, case.smoothing, injection=0.0, reduction="sum"), case.true.double()
+    predicted = case.cost.double().detach().clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(predicted, true), predicted)
+    eps, atol = 1e-6 * float(predicted.detach().abs().max()), 1e-5 * float(gradient.abs().max())
+    assert torch.autograd.gradcheck(lambda cost: loss(cost, true), (predicted,), eps=eps, atol=atol, rtol=1e-4)
+
+
+class Wrapper(nn.Module):
+    """A loss of the user's own around ours."""
+
+    def __init__(self, loss: pear.PEARLoss) -> None:
+        super().__init__()
+        self.inner = loss
+
+    def forward(self, predicted: Tensor, true: Tensor) -> Tensor:
+        return self.inner(predicted, true) + 0.1 * (predicted - true).square().mean()
+
+
+def test_fit_steps_a_loss_inside_another() -> None:
+    problem = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+    loss, X, C = pear.PEARLoss(problem, 0.1, guidance=1.0), torch.randn(40, 3), torch.rand(40, 2)
+    fit(nn.Linear(3, 2), Wrapper(loss), (X, C), (X, C), lambda predicted, true: 1.0, FitConfig(max_epochs=2))
+    assert loss.current_guidance == pytest.approx(DECAY**4, rel=1e-12)
+
+
+def test_a_loop_without_steps_is_told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pear.losses.pear._MANY_CALLS", 3)
+    loss, true = pear.PEARLoss(pear.Problem(lb=0.0, ub=1.0, n=2), 0.1), torch.zeros(1, 2)
+    for _ in range(4):
+        loss(torch.ones(1, 2, requires_grad=True), true)
+        loss.step()
+    assert not caplog.records
+    for _ in range(4):
+        loss(torch.ones(1, 2, requires_grad=True), true)
+    assert [record.getMessage().partition(":")[2][:17] for record in caplog.records] == [" call loss.step()"]
 
 
 def test_compiled_epochs_take_the_same_steps() -> None:

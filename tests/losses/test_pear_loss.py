@@ -116,22 +116,6 @@ def test_statistics_are_of_the_samples_that_the_keys_name() -> None:
         assert last(function).tangent_dim.tolist() == [dimension]
 
 
-def test_the_parts_of_a_pass_add_up_to_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    function = pear.PEARLoss(SIMPLEX, guidance=0.0, smoothing=0.1, injection=0.1)
-    one_pass = function.decider.one_pass
-    assert one_pass is not None
-    function.profile = True
-    for parts, expected in (((2.0, 3.0), (5.0, 2.0, 3.0)), ((20.0, 3.0), (0.0, 10.0, 0.0))):
-        monkeypatch.setattr(one_pass, "time_phases", lambda call, parts=parts: parts)
-        function.seconds = {"solve": 0.0, "gradient": 0.0}
-        function._count(10.0, None)  # type: ignore[arg-type]
-        assert tuple(function.seconds[name] for name in ("solve", "verify", "project")) == expected
-    function.profile = False
-    function.seconds = {"solve": 1.0, "gradient": 0.0}
-    function._count(10.0, None)  # type: ignore[arg-type]
-    assert function.seconds == {"solve": 11.0, "gradient": 0.0}
-
-
 @pytest.mark.parametrize("solver", ["auto", "osqp"])
 def test_a_warm_start_that_still_holds_is_reused(solver: str) -> None:
     function = pear.PEARLoss(SIMPLEX, solver=solver, guidance=0.0, smoothing=0.1, injection=0.1)

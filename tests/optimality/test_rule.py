@@ -21,15 +21,14 @@ from verdicts import INF, Array, Point, Verdict, compiled, dense, point
 
 import pear
 from pear.decisions.integer import verify_integers
-from pear.decisions.solve import decide_worst
 from pear.optimality import rule
 from pear.optimality.active import guess_active
 from pear.optimality.certificate import proves_infeasible, proves_unbounded
+from pear.optimality.curvature import is_convex
 from pear.optimality.point import ActiveSet, Duals
 from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import SparseMatrix
-from pear.sensitivity.curvature import is_convex
 from pear.sensitivity.reduced import ReducedKKT
 from pear.sensitivity.sparse_reduced import SparseReduced
 from pear.solvers.active_set import batch, layout
@@ -383,16 +382,6 @@ def _() -> None:
     assert integer_status(1.0, 1.0 - 1e-7) == pear.Status.INACCURATE
 
 
-@holds("TIE", "torch")
-def _() -> None:
-    """Of two items the first is worth 2e-8 more than the second, and is therefore the only best one."""
-    one = pear.Problem(G=[[1.0, 1.0]], h=[1.0], lb=0.0, ub=1.0, sense="max", integer=True)
-    true = torch.tensor([[1.0, 0.5]], dtype=torch.float64)
-    for less, worst in ((0.0, [[0.0, 1.0]]), (2e-8, [[1.0, 0.0]])):
-        predicted = torch.tensor([[1.0, 1.0 - less]], dtype=torch.float64)
-        assert decide_worst(one, predicted, true).tolist() == worst
-
-
 # ----------------------------------------------------------------------------------------------------------- the tables
 
 
@@ -405,6 +394,6 @@ def test_every_constant_has_a_row() -> None:
     constants = {name for name in vars(rule) if not name.startswith("_") and name != "annotations"}
     assert constants == {constant for constant, _ in CHECKS}
     both = {"torch", "compiled"}
-    alone = {"INDEFINITE", "DESCENT", "PROVEN", "LARGEST", "INTEGRAL", "GAP", "TIE"}  # of torch code and adapters
+    alone = {"INDEFINITE", "DESCENT", "PROVEN", "LARGEST", "INTEGRAL", "GAP"}  # of torch code and adapters
     shared = constants - alone
     assert all({where for c, where in CHECKS if c == name} >= both for name in shared)

@@ -14,15 +14,9 @@ from scipy.sparse.linalg import ArpackNoConvergence
 from torch import Tensor
 
 import pear
+from pear.optimality.curvature import is_convex, is_definite
 from pear.sensitivity import curvature
-from pear.sensitivity.curvature import (
-    _sign,
-    _sign_by_lanczos,
-    inverse_times,
-    is_convex,
-    is_definite,
-    singular,
-)
+from pear.sensitivity.curvature import _sign, _sign_by_lanczos, inverse_times, singular
 
 SCALES = [1e-6, 1.0, 1e6]
 every_scale = pytest.mark.parametrize("scale", SCALES)

@@ -16,9 +16,9 @@ import pear
 from pear.decisions.solve import solve_verified
 from pear.optimality.active import guess_active
 from pear.optimality.point import Duals
-from pear.sensitivity.projection import add_normal
 from pear.sensitivity.reduced import ReducedKKT
 from pear.solvers import available
+from pear.solvers.fused import add_normal
 
 INF = float("inf")
 TOL = 1e-11
@@ -102,8 +102,8 @@ def test_every_solver_on_every_linear_program(name: str, solver: str) -> None:
 
 def test_the_tables_hold_every_solver_of_the_extras() -> None:
     """All are installed where these tests run, so that no row of the tables is lost in silence."""
-    assert set(SOLVERS) == {"pear", "active-set", "osqp", "daqp", "piqp", "clarabel", "proxqp"}
-    assert set(LP_SOLVERS) == {"pear", "active-set", "osqp", "daqp", "piqp", "clarabel", "highs", "scipy"}
+    assert set(SOLVERS) == {"interior-point", "active-set", "osqp", "daqp", "piqp", "clarabel", "proxqp"}
+    assert set(LP_SOLVERS) == {"interior-point", "active-set", "osqp", "daqp", "piqp", "clarabel", "highs", "scipy"}
 
 
 @st.composite
@@ -137,7 +137,7 @@ def test_every_feasible_curved_problem_is_solved(drawn: Any, smoothing: float, s
 
 
 @settings(max_examples=100)
-@given(small_programs(), st.sampled_from(["auto", "pear"]))
+@given(small_programs(), st.sampled_from(["auto", "interior-point"]))
 def test_every_feasible_bounded_linear_program_is_solved(drawn: Any, solver: str) -> None:
     fields, cost, _ = drawn
     fields["lb"], fields["ub"] = np.maximum(fields["lb"], -9.0), np.minimum(fields["ub"], 9.0)

@@ -404,7 +404,7 @@ def test_limits_hand_over_quietly(
     case = ZOO["knapsack"]
     expected = pear.solve(case.problem, case.cost, case.smoothing).x
     monkeypatch.setattr(batch, limit, 0)
-    assert Decider(case.problem, "auto").one_pass is None
+    assert Decider(case.problem, "auto").fused is None
     found = pear.solve(case.problem, case.cost, case.smoothing)
     assert not caplog.records
     torch.testing.assert_close(found.x, expected, rtol=1e-10, atol=1e-11)
@@ -509,25 +509,10 @@ def test_cache_is_tended_by_many_at_once(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "sources.sha256"]
 
 
-@pytest.mark.parametrize("keys", [None, [0, 1, 2]])
-def test_profile(keys: list[int] | None) -> None:
-    """The passes are told apart, and nothing else changes."""
-    case = ZOO["portfolio"]
-    plain, profiled = (pear.PEARLoss(case.problem, case.smoothing, injection=0.0, guidance=0.0) for _ in range(2))
-    profiled.profile = True
-    for _ in range(2):
-        assert plain(case.cost, case.true, keys=keys) == profiled(case.cost, case.true, keys=keys)
-    assert (plain.samples, plain.reused) == (profiled.samples, profiled.reused)
-    assert set(plain.seconds) == {"solve", "gradient"}
-    assert set(profiled.seconds) == {"solve", "gradient", "verify", "project"}
-    assert profiled.seconds["verify"] > 0.0
-    assert profiled.seconds["project"] > 0.0
-
-
 def test_nothing_is_kept_without_keys() -> None:
     case = ZOO["simplex"]
     loss = pear.PEARLoss(case.problem, case.smoothing, guidance=0.0, injection=0.1)
     for _ in range(2):
         loss(case.cost, case.true)
     assert loss.reused == 0
-    assert Decider(case.problem, "osqp").one_pass is None
+    assert Decider(case.problem, "osqp").fused is None

@@ -11,7 +11,7 @@ from torch import Tensor
 from zoo import LINEAR, ZOO, Planted
 
 import pear
-from pear_lab.benchmarks.families import flow_balance
+from pear_lab.benchmarks.random_programs import flow_balance
 
 pytestmark = [
     pytest.mark.gpu,
@@ -134,8 +134,8 @@ def test_many_rows(side: int) -> None:
             z = layer(cost)
             (z * torch.arange(1.0, one.n + 1, device=z.device)).sum().backward()
         results.append((value.detach(), predicted.grad, z.detach(), cost.grad))
-    assert layer.decider.one_pass is not None
-    assert layer.decider.one_pass.decide(guess.cuda(), 0.1, None, {}) is not None
+    assert layer.decider.fused is not None
+    assert layer.decider.fused.decide(guess.cuda(), 0.1, None, {}) is not None
     for here, there in zip(*results, strict=True):
         assert here is not None
         assert there is not None

@@ -22,7 +22,7 @@ from pear.solvers.active_set.gpu.dual_method import DualMethod
 from pear.solvers.active_set.gpu.kernel_codes import RUNNING, SINGULAR
 from pear.solvers.active_set.gpu.primal_method import PrimalMethod, VertexPrimal
 from pear_lab.benchmarks import gpu_methods
-from pear_lab.benchmarks.families import flow_balance
+from pear_lab.benchmarks.random_programs import flow_balance
 
 
 @pytest.fixture(autouse=True)

@@ -14,10 +14,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import pear
-from pear.decisions import gpu_pass
-from pear.decisions.gpu_pass import GPUPass
-from pear.decisions.regrets import RegretCall
 from pear.problem.canonical import QuadraticProgram
+from pear.solvers.active_set.gpu import gpu_pass
+from pear.solvers.active_set.gpu.gpu_pass import GPUPass
+from pear.solvers.fused import RegretCall
 
 
 class Counter(TorchDispatchMode):

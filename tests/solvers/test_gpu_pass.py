@@ -13,14 +13,14 @@ from zoo import ZOO, Planted
 
 import pear
 from pear.compile import cuda_graphs as replay
-from pear.decisions import gpu_pass, gpu_points
 from pear.decisions.decider import Decider
-from pear.decisions.gpu_pass import GPUPass
-from pear.decisions.one_pass import OnePass
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec
 from pear.solvers.active_set import active_set_solver as active_set
+from pear.solvers.active_set.compiled_pass import CompiledPass
+from pear.solvers.active_set.gpu import gpu_pass, gpu_points
+from pear.solvers.active_set.gpu.gpu_pass import GPUPass
 from pear.solvers.base import Projector
 
 PLAIN_SUPPORTS = GPUPass.supports
@@ -94,7 +94,7 @@ def as_on_gpu(problem: pear.Problem) -> bool:
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pass for a GPU is taken on the CPU."""
-    monkeypatch.setattr(OnePass, "supports", staticmethod(lambda problem: False))
+    monkeypatch.setattr(CompiledPass, "supports", staticmethod(lambda problem: False))
     monkeypatch.setattr(GPUPass, "supports", staticmethod(as_on_gpu))
     monkeypatch.setattr(gpu_pass.gpu, "supports", lambda qp: True)
     monkeypatch.setattr(gpu_pass.gpu, "prepare", Compiled)
@@ -179,13 +179,13 @@ def both_ways(monkeypatch: pytest.MonkeyPatch, run: Any) -> tuple[Any, Any]:
     """What ``run`` gives with the pass for a GPU, and without any pass."""
     found = run()
     with monkeypatch.context() as without:
-        without.setattr(Decider, "one_pass", None)
+        without.setattr(Decider, "fused", None)
         return found, run()
 
 
 def test_the_pass_is_taken(here: None) -> None:
-    assert isinstance(Decider(pear.Problem(**SIMPLEX), "auto").one_pass, GPUPass)
-    assert Decider(pear.Problem(**SIMPLEX), "osqp").one_pass is None
+    assert isinstance(Decider(pear.Problem(**SIMPLEX), "auto").fused, GPUPass)
+    assert Decider(pear.Problem(**SIMPLEX), "osqp").fused is None
     assert not PLAIN_SUPPORTS(pear.Problem(**SIMPLEX))
 
 
@@ -473,7 +473,7 @@ def test_a_predicted_curvature_is_part_of_the_graph(captured: list[Any], monkeyp
         found = loss(COSTS, COSTS.flip(0), Q=leaf(Q), true_Q=Q + torch.eye(3)), layer(COSTS, Q=leaf(Q))
         fresh = pear.PEARLoss(problem, 0.0, 0.1, guidance=0.0), pear.DecisionLayer(problem)
         with monkeypatch.context() as without:
-            without.setattr(Decider, "one_pass", None)
+            without.setattr(Decider, "fused", None)
             agree(
                 [one.detach() for one in found],
                 [fresh[0](COSTS, COSTS.flip(0), Q=Q, true_Q=Q + torch.eye(3)), fresh[1](COSTS, Q=Q)],
@@ -482,7 +482,7 @@ def test_a_predicted_curvature_is_part_of_the_graph(captured: list[Any], monkeyp
     for true_Q in (Q, None):  # the same, and the problem's own, are two functions of one curvature
         values = [loss(COSTS, COSTS.flip(0), Q=Q, true_Q=true_Q).item() for _ in range(3)]
         with monkeypatch.context() as without:
-            without.setattr(Decider, "one_pass", None)
+            without.setattr(Decider, "fused", None)
             fresh_loss = pear.PEARLoss(problem, 0.0, 0.1, guidance=0.0)
             right = fresh_loss(COSTS, COSTS.flip(0), Q=Q, true_Q=true_Q).item()
         assert values == [pytest.approx(right, rel=1e-12)] * 3

@@ -373,8 +373,3 @@ def test_a_portfolio_without_its_risk_is_refused() -> None:
     weights = task.weights(torch.zeros(1, 3, dtype=torch.float64), covariance)
     assert torch.equal(task.decide(torch.zeros(1, 3, dtype=torch.float64), Q=task.curvature(covariance)), weights)
     torch.testing.assert_close(weights, torch.tensor([[4.0, 2.0, 1.0]], dtype=torch.float64) / 7)
-
-
-def test_a_task_that_cannot_list_ties_says_so() -> None:
-    with pytest.raises(pear.ProblemError, match="cannot list its equally good decisions"):
-        portfolio(3).decide_worst([[1.0, 1.0, 1.0]], [[1.0, 1.0, 1.0]])

@@ -78,7 +78,7 @@ def test_fit_leaves_its_parameters_alone() -> None:
 
 def test_decides_better_than_squared_error() -> None:
     x, c = (np.asarray(part) for part in TASK.samples(400, degree=6, seed=1))
-    trained = [regressor(loss=loss, max_epochs=200).fit(x[:300], c[:300]) for loss in ("pear", "mse")]
+    trained = [regressor(loss=loss, max_epochs=200).fit(x[:300], c[:300]) for loss in ("pear-guided", "mse")]
     ours, squared = (-model.score(x[300:], c[300:]) for model in trained)
     assert 0 < ours < 0.9 * squared
 

@@ -19,7 +19,7 @@ import pear
 from pear.train import FitConfig, History, fit, in_order, shuffled
 from pear.train.samples.stream import StreamSamples
 from pear_lab.benchmarks import streams, workers
-from pear_lab.benchmarks.settings import Callbacks
+from pear_lab.benchmarks.bench_settings import Callbacks
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -370,6 +370,6 @@ def test_a_worker_trains() -> None:
     settings = workers.WorkerSettings(structures=("path-5",), batch_size=4, steps=2)
     with pytest.raises(pear.ProblemError, match="samples that share their problem"):
         workers.WorkerSettings(structures=("box",))
-    training = workers.Training(settings, workers.choose_structures(["path-5"])[0])
+    training = workers.WorkerTraining(settings, workers.choose_structures(["path-5"])[0])
     assert training.parameters == 41 * 64 + 65 * 40
     assert training.rate(1) > 0

@@ -21,14 +21,15 @@ from typer.testing import CliRunner
 import pear
 from pear.cli.app import app
 from pear.problem.importers import Model, from_osqp_mat, read
-from pear_lab.benchmarks.files import instance as arrays
-from pear_lab.benchmarks.files import judge
-from pear_lab.benchmarks.files.certificates import is_convex, is_infeasible, is_unbounded
-from pear_lab.benchmarks.files.judge import Answer, Residuals, compare, measure, verdict
-from pear_lab.benchmarks.files.process import Solvers
-from pear_lab.benchmarks.files.solvers import check_solver, prepare
-from pear_lab.benchmarks.files.write import generate, write_mat, write_mps, write_once
-from pear_lab.benchmarks.hard import hard_instances
+from pear_lab.benchmarks.files.file_arrays import read_model_file
+from pear_lab.benchmarks.files.file_solvers import check_solver, prepare
+from pear_lab.benchmarks.files.solver_process import SolverProcess
+from pear_lab.benchmarks.files.write_models import generate, write_mat, write_mps, write_once
+from pear_lab.benchmarks.hard_models import hard_instances
+from pear_lab.judge import accuracy
+from pear_lab.judge.accuracy import Accuracy, SolverAnswer, compare, measure, verdict
+from pear_lab.judge.certificates import Proof, is_indefinite, proves_infeasible, proves_unbounded
+from pear_lab.judge.program import Program, from_limits
 
 HEAD = """NAME TEST
 ROWS
@@ -344,7 +345,7 @@ def test_generate_writes_a_folder(tmp_path: Path) -> None:
 # --- the judge ------------------------------------------------------------------------------------------------------
 
 
-def small(**change: object) -> arrays.Instance:
+def small(**change: object) -> Program:
     """Min ½x² − 2x + y, x + y ≥ 1, 0 ≤ x ≤ 3, y ≥ 0: x = 2, y = 0, value −2, no multiplier on the row."""
     fields = {
         "P": sp.csc_array([[1.0, 0.0], [0.0, 0.0]]),
@@ -356,39 +357,37 @@ def small(**change: object) -> arrays.Instance:
         "ub": np.array([3.0, np.inf]),
         "integer": np.zeros(2, dtype=bool),
     }
-    return arrays.Instance(**(fields | change))
+    return from_limits(**(fields | change))
 
 
 def test_residuals_of_points_that_are_known() -> None:
-    exact = measure(small(), Answer("solved", np.array([2.0, 0.0]), np.zeros(1)))
+    exact = measure(small(), SolverAnswer("solved", np.array([2.0, 0.0]), np.zeros(0), np.zeros(1)))
     assert (exact.primal, exact.dual, exact.gap, exact.objective) == (0, 0, 0, -2)
-    assert measure(small(), Answer("solved", np.array([0.0, 0.5]), np.zeros(1))).primal == 0.5
-    # y > 0 would hold the row at an upper limit that it does not have
-    assert measure(small(), Answer("solved", np.array([2.0, 0.0]), np.ones(1))).dual >= 0.5
+    assert measure(small(), SolverAnswer("solved", np.array([0.0, 0.5]), np.zeros(0), np.zeros(1))).primal == 0.5
+    # a negative multiplier would hold the row from the side that has no limit
+    assert measure(small(), SolverAnswer("solved", np.array([2.0, 0.0]), np.zeros(0), -np.ones(1))).dual >= 0.5
     # x = 1 is feasible; the gradient −1 would need the bound at 3, which is 2 away: a gap of 2 to |value| + 2
-    off = measure(small(), Answer("solved", np.array([1.0, 0.0]), np.zeros(1)))
+    off = measure(small(), SolverAnswer("solved", np.array([1.0, 0.0]), np.zeros(0), np.zeros(1)))
     assert off.gap == pytest.approx(2 / 3.5)
-    assert measure(small(), Answer("solved", np.array([np.nan, 0.0]), np.zeros(1))).worst == np.inf
-    turned = measure(small(sign=-1.0, offset=10.0), Answer("solved", np.array([2.0, 0.0]), np.zeros(1)))
-    assert turned.objective == 12
+    assert measure(small(), SolverAnswer("solved", np.array([np.nan, 0.0]), np.zeros(0), np.zeros(1))).worst == np.inf
 
 
 def test_integers_are_judged_by_the_best_of_the_others() -> None:
     instance = small(P=sp.csc_array((2, 2)), integer=np.array([True, True]))
-    best, worse = Answer("solved", np.array([3.0, 0.0])), Answer("solved", np.array([2.0, 0.0]))
+    best, worse = SolverAnswer("solved", np.array([3.0, 0.0])), SolverAnswer("solved", np.array([2.0, 0.0]))
     assert [r.gap for r in compare(instance, [best, worse])] == [0, pytest.approx(2 / 6)]
     (alone,) = compare(instance, [best])
     assert verdict(best, alone, None, True) == "unproven"
-    half = Answer("solved", np.array([2.5, 0.0]))
+    half = SolverAnswer("solved", np.array([2.5, 0.0]))
     assert compare(instance, [half, best])[0].primal == 0.5
 
 
 @pytest.mark.parametrize(
     ("status", "worst", "proven", "expected"),
     [
-        ("solved", 0.9 * judge.RIGHT, None, "right"),
-        ("solved", 1.1 * judge.RIGHT, None, "inaccurate"),
-        ("solved", 1.1 * judge.WRONG, None, "wrong"),
+        ("solved", 0.9 * accuracy.RIGHT, None, "right"),
+        ("solved", 1.1 * accuracy.RIGHT, None, "inaccurate"),
+        ("solved", 1.1 * accuracy.WRONG, None, "wrong"),
         ("solved", np.nan, None, "wrong"),
         ("iteration limit", 0.0, None, "inaccurate"),
         ("infeasible", np.nan, True, "right"),
@@ -402,22 +401,22 @@ def test_integers_are_judged_by_the_best_of_the_others() -> None:
 def test_verdicts(status: str, worst: float, proven: bool | None, expected: str) -> None:
     for part in ("primal", "dual", "gap"):
         clean = {} if np.isnan(worst) else {"primal": 0.0, "dual": 0.0, "gap": 0.0}
-        found = Residuals(**(clean | {part: worst}))
-        assert verdict(Answer(status), found, proven, True) == expected
-    assert verdict(Answer("solved"), Residuals(0, 0, 0, 0), None, convex=False) == "unproven"
+        found = Accuracy(**(clean | {part: worst}))
+        assert verdict(SolverAnswer(status), found, proven, True) == expected
+    assert verdict(SolverAnswer("solved"), Accuracy(0, 0, 0, 0), None, convex=False) == "unproven"
 
 
 def test_certificates() -> None:
-    assert is_infeasible(small(l=np.array([5.0]), ub=np.array([3.0, 1.0])), 10.0)
-    assert not is_infeasible(small(), 10.0)
-    assert not is_infeasible(small(l=np.array([4.0]), ub=np.array([3.0, 1.0])), 10.0)  # one point is left
-    assert is_unbounded(small(q=np.array([-2.0, -1.0])), 10.0)
-    assert not is_unbounded(small(), 10.0)
-    assert not is_unbounded(small(q=np.array([-2.0, 0.0]), ub=np.full(2, np.inf)), 10.0)  # curved along x
-    assert not is_unbounded(small(q=np.array([-2.0, -1.0]), l=np.array([9.0]), u=np.array([8.0])), 10.0)
+    assert proves_infeasible(small(l=np.array([5.0]), ub=np.array([3.0, 1.0])), 10.0)
+    assert not proves_infeasible(small(), 10.0)
+    assert not proves_infeasible(small(l=np.array([4.0]), ub=np.array([3.0, 1.0])), 10.0)  # one point is left
+    assert proves_unbounded(small(q=np.array([-2.0, -1.0])), 10.0)
+    assert not proves_unbounded(small(), 10.0)
+    assert not proves_unbounded(small(q=np.array([-2.0, 0.0]), ub=np.full(2, np.inf)), 10.0)  # curved along x
+    assert not proves_unbounded(small(q=np.array([-2.0, -1.0]), l=np.array([9.0]), u=np.array([8.0])), 10.0)
     for n in (2, 1600):
-        assert is_convex(sp.csc_array(sp.diags_array(np.r_[np.ones(n - 1), 0.0])))
-        assert not is_convex(sp.csc_array(sp.diags_array(np.r_[np.ones(n - 1), -0.1])))
+        assert is_indefinite(sp.csc_array(sp.diags_array(np.r_[np.ones(n - 1), 0.0]))) is Proof.NO
+        assert is_indefinite(sp.csc_array(sp.diags_array(np.r_[np.ones(n - 1), -0.1]))) is Proof.YES
 
 
 @pytest.mark.parametrize("solver", ["pear", "pear:active-set", "highs", "scipy", "clarabel", "piqp", "daqp"])
@@ -432,8 +431,9 @@ def test_every_solver_is_right_and_its_multipliers_have_the_right_sign(tmp_path:
     )
     for path in (mat, top):
         answer = prepare(path, solver, 1e-9)()
-        found = measure(arrays.read_instance(path), answer)
-        if solver == "scipy" and arrays.read_instance(path).P.nnz:
+        program = read_model_file(path).program
+        found = measure(program, answer)
+        if solver == "scipy" and program.H.nnz:
             assert answer.status == "refused"
         else:
             assert (answer.status, verdict(answer, found, None, True)) == ("solved", "right"), (path, answer, found)
@@ -487,13 +487,15 @@ def test_every_file_is_a_row_for_every_solver(measured: tuple[Path, str, int]) -
     assert verdicts["qp.mat", "osqp"] != "crashed"
 
 
-def test_what_is_recorded(measured: tuple[Path, str, int]) -> None:
+def test_what_is_recorded(measured: tuple[Path, str, int], tmp_path: Path) -> None:
     out, text, _ = measured
     rows = {(row["file"], row["solver"]): row for row in json.loads((out / "results.json").read_text())["rows"]}
     mip, plain, broken = (rows[f, "pear"] for f in ("mip.lp", "deep/plain.mps", "broken.mps"))
     assert mip["objective"] == pytest.approx(20)  # x = 4, y = 0; the relaxation has 21
     assert (mip["kind"], mip["n"], mip["rows"], mip["nonzeros"], mip["gap"]) == ("milp", 2, 2, 4, 0)
     assert (plain["kind"], plain["status"]) == ("lp", "solved")
+    own = value(pear.from_mps(write(tmp_path, "a.mps", PLAIN + "ENDATA\n")))  # with the constant of the file
+    assert plain["objective"] == pytest.approx(own)
     assert max(plain["primal"], plain["dual"], plain["gap"]) < 1e-12
     others = [rows["deep/plain.mps", solver] for solver in ("highs", "osqp")]
     fastest = min(row["seconds"] for row in others if row["verdict"] == "right")
@@ -504,18 +506,18 @@ def test_what_is_recorded(measured: tuple[Path, str, int]) -> None:
 
 
 @pytest.fixture(scope="module")
-def solvers() -> Iterator[Solvers]:
+def solvers() -> Iterator[SolverProcess]:
     """A process for several tests: to start one takes longer than what they ask it."""
-    with Solvers() as started:
+    with SolverProcess() as started:
         yield started
 
 
 def test_hard_models_are_written_once_and_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solvers: Solvers
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solvers: SolverProcess
 ) -> None:
     made = sorted(hard_instances(quick=True), key=lambda one: len(one.q))[:2]
-    asked, benchmark = [], sys.modules["pear_lab.benchmarks.files.run"]
-    monkeypatch.setattr(benchmark, "Solvers", lambda: nullcontext(solvers))
+    asked, benchmark = [], sys.modules["pear_lab.benchmarks.files.run_files"]
+    monkeypatch.setattr(benchmark, "SolverProcess", lambda: nullcontext(solvers))
     monkeypatch.setattr(benchmark, "hard_instances", lambda quick: asked.append(quick) or made)
     folder, out = tmp_path / "models", tmp_path / "out"
     command = ["bench", "files", str(folder), "--generate", "--quick", "--solvers", "pear,highs", "--out", str(out)]
@@ -540,7 +542,7 @@ def test_hard_models_are_written_once_and_measured(
     assert "holds 1 files that --generate does not write, such as mine.lp" in " ".join(result.output.split())
 
 
-def test_a_solver_that_takes_too_long_is_ended(tmp_path: Path, solvers: Solvers) -> None:
+def test_a_solver_that_takes_too_long_is_ended(tmp_path: Path, solvers: SolverProcess) -> None:
     rng = np.random.default_rng(0)
     A = rng.integers(0, 100, (5, 40))  # a market split problem: no solver here comes near the end of it
     rows = "\n".join(f" r{i}: " + " + ".join(f"{a} x{j}" for j, a in enumerate(row)) for i, row in enumerate(A))

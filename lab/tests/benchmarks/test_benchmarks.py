@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
+import os
 import stat
+import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -20,18 +23,21 @@ from typer.testing import CliRunner, Result
 import pear
 from pear.cli.app import app
 from pear.errors import PearError, ProblemError
-from pear_lab.benchmarks import gradient, integers, memory, plain_loop, scaling, sparse_solvers, training
-from pear_lab.benchmarks.evaluation import summarize
-from pear_lab.benchmarks.gradient import ratio
-from pear_lab.benchmarks.instances import Instances
-from pear_lab.benchmarks.ours import Ours
-from pear_lab.benchmarks.record import Record
+from pear_lab.benchmarks import gradient, gradient_rows, integers, memory, plain_loop, scaling, sparse_solvers, training
+from pear_lab.benchmarks.bench_record import Record
+from pear_lab.benchmarks.bench_settings import Callbacks
+from pear_lab.benchmarks.exact_gradients import summarize
+from pear_lab.benchmarks.gradient_batch import GradientBatch
+from pear_lab.benchmarks.gradient_rows import ratio
+from pear_lab.benchmarks.our_steps import OurSteps
 from pear_lab.benchmarks.scaling import fitted_exponent
-from pear_lab.benchmarks.settings import Callbacks
 from pear_lab.benchmarks.structures import STRUCTURES, Structure
-from pear_lab.benchmarks.table import Table
-from pear_lab.experiments.protocols.lp import make_split, make_task, paper_model, train
-from pear_lab.peers import Peer, PeerError, PeerTimeoutError, choose, environment, interpreter, measure, registry
+from pear_lab.benchmarks.text_table import Table
+from pear_lab.cli.bench import BENCHMARKS
+from pear_lab.experiments.protocols.lp_protocol import make_split, make_task, paper_model, train
+from pear_lab.peers import Peer, PeerError, PeerTimeoutError, choose, interpreter, measure
+from pear_lab.peers import peer_environment as environment
+from pear_lab.peers import peer_table as registry
 from pear_lab.peers.workers.worker import regrets, with_bounds_as_rows
 
 Run = Callable[..., Result]
@@ -75,9 +81,9 @@ def test_exponents_of_power_laws() -> None:
 
 def gradient_row(
     who: str, seconds: float, largest: float = 1e-12, compared: int = 5, **fields: Any
-) -> gradient.GradientRow:
+) -> gradient_rows.GradientRow:
     ours = who.startswith("pear")
-    return gradient.GradientRow(
+    return gradient_rows.GradientRow(
         who, ours, 20, 64, seconds, seconds, largest / 10, largest / 2, largest, compared, **fields
     )
 
@@ -91,13 +97,13 @@ def test_the_fastest_exact_peer_is_what_we_compare_with() -> None:
         gradient_row("exact and slow", 0.3),
         replace(gradient_row("exact elsewhere", 0.0001), n=21),
     ]
-    assert gradient.ahead(rows, rows[0]) == pytest.approx(50)
-    assert gradient.ahead(rows, rows[1]) == pytest.approx(100)
-    assert math.isnan(gradient.ahead(rows, rows[3]))
-    assert gradient.to_pear(rows, rows[4]) == pytest.approx(150)
-    assert math.isnan(gradient.to_pear(rows, rows[5]))
+    assert gradient_rows.ahead(rows, rows[0]) == pytest.approx(50)
+    assert gradient_rows.ahead(rows, rows[1]) == pytest.approx(100)
+    assert math.isnan(gradient_rows.ahead(rows, rows[3]))
+    assert gradient_rows.to_pear(rows, rows[4]) == pytest.approx(150)
+    assert math.isnan(gradient_rows.to_pear(rows, rows[5]))
     wrong = replace(rows[0], error_largest=1e-3)
-    assert math.isnan(gradient.ahead([wrong, *rows[1:]], wrong))
+    assert math.isnan(gradient_rows.ahead([wrong, *rows[1:]], wrong))
 
 
 def test_several_structures_are_summed_up_point_by_point() -> None:
@@ -113,7 +119,7 @@ def test_several_structures_are_summed_up_point_by_point() -> None:
         gradient_row("forward pass", 0.001, measured="decision", **at_box),
         gradient_row("unjudged", 0.001, largest=math.nan, compared=0, **at_box),
     ]
-    table = gradient.summary(rows)
+    table = gradient_rows.summary(rows)
     assert [heading.split(",")[0] for heading in table.headings[3::3]] == ["ours", "÷ ours", "÷ ours", "÷ ours"]
     core = ("–", "–", "–")
     assert table.rows == [
@@ -125,7 +131,7 @@ def test_several_structures_are_summed_up_point_by_point() -> None:
     assert whole[0].headings[0] == "structure"
     assert whole[-1] == table
     assert [table.headings[0] for table in gradient.tables(rows[:2])] == ["who"]
-    without_core = gradient.summary([row for row in rows if "core" not in row.who])
+    without_core = gradient_rows.summary([row for row in rows if "core" not in row.who])
     assert len(without_core.headings) == len(table.headings) - 3
     assert not rows[7].exact
 
@@ -158,7 +164,10 @@ def test_summaries_of_trainings_pair_seeds() -> None:
 @pytest.mark.parametrize("structure", STRUCTURES[:-1], ids=lambda one: one.name)
 def test_instances_are_judged_from_the_first_sample_on_and_do_not_depend_on_the_batch(structure: Structure) -> None:
     n = 8 if structure.any_size else structure.size
-    few, many = Instances(structure, n, 4, references=4, seed=3), Instances(structure, n, 9, references=4, seed=3)
+    few, many = (
+        GradientBatch(structure, n, 4, references=4, seed=3),
+        GradientBatch(structure, n, 9, references=4, seed=3),
+    )
     for name, value in few.data(4).items():
         assert np.array_equal(value, many.data(4)[name])
     assert np.array_equal(few.moved, many.moved[:4])
@@ -313,7 +322,7 @@ def test_a_peer_goes_through_the_whole_path(run: Run, fake: Callable[[str], Peer
     assert rows["Fake"]["versions"]["numpy"] == np.__version__
     assert rows["pear"]["reuse_rate"] is None
     assert 0 <= rows["pear warm"]["reuse_rate"] <= 1
-    assert {"solve", "gradient", "rest"} <= set(rows["pear"]["profile"])
+    assert {"solve", "verify", "project", "gradient", "rest"} <= set(rows["pear"]["profile"])
     assert numbers["settings"]["seed"] == 1
     assert {"torch", "numpy", "pear"} <= set(numbers["versions"])
     assert numbers["interrupted"] is False
@@ -531,7 +540,7 @@ def test_every_structure_is_measured_and_each_peer_where_it_takes_part(
             return lambda: {"decision": np.zeros_like(data["cost"])}
     """
     peer = replace(fake(solver), measures="decision", structures=("knapsack", "path-5"), options=(("accuracy", 0.5),))
-    rows: list[gradient.GradientRow] = []
+    rows: list[gradient_rows.GradientRow] = []
     notes: list[str] = []
     names = tuple(structure.name for structure in STRUCTURES[:-1])
     settings = gradient.GradientSettings(names, sizes=(6,), batches=(3,), repeats=1)
@@ -548,11 +557,11 @@ def test_every_structure_is_measured_and_each_peer_where_it_takes_part(
 
 def test_on_a_gpu_one_core_is_measured_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradient, "check_device", lambda device: device)
-    monkeypatch.setattr(gradient, "Ours", lambda instances, batch, device: Ours(instances, batch, "cpu"))
+    monkeypatch.setattr(gradient, "OurSteps", lambda instances, batch, device: OurSteps(instances, batch, "cpu"))
 
     def measured(*structures: str) -> list[str]:
         settings = gradient.GradientSettings(structures or None, (4,), (2,), device="cuda", repeats=1)
-        rows: list[gradient.GradientRow] = []
+        rows: list[gradient_rows.GradientRow] = []
         gradient.run(settings, Callbacks(rows.append))
         assert all(row.error_largest < 1e-9 and row.compared for row in rows)
         return [row.who for row in rows]
@@ -566,7 +575,7 @@ def test_on_a_gpu_one_core_is_measured_beside_it(monkeypatch: pytest.MonkeyPatch
 def test_a_peer_solves_what_we_solve(name: str, structure: str) -> None:
     if not (environment.cache_folder() / "peers" / name / environment.READY).is_file():
         pytest.skip(f"no environment of {name}; pear bench gradient --peers {name} makes one")
-    rows: list[gradient.GradientRow] = []
+    rows: list[gradient_rows.GradientRow] = []
     notes: list[str] = []
     peers = [(peer, interpreter(peer)) for peer in choose([name], "gradient")]
     settings = gradient.GradientSettings((structure,), sizes=(6,), batches=(3,), repeats=1)
@@ -733,6 +742,16 @@ def test_the_help_shows_every_option_and_its_default(run: Run) -> None:
     assert "--peers" not in run("memory", "--help").output
 
 
+def test_the_help_of_all_benchmarks_is_theirs_and_imports_no_torch(run: Run) -> None:
+    for name, text in BENCHMARKS.items():
+        assert " ".join(run(name, "--help").output.split()).count(text.split(" ", 3)[-1][:30]) == 1
+        if name != "exactness":
+            assert importlib.import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}").SETTINGS.__doc__ == text
+    code = "import sys, pear_lab.cli.bench, pear_lab.cli.stress; sys.exit('torch' in sys.modules)"
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # this copy of the package
+    subprocess.run([sys.executable, "-c", code], check=True, env=here)
+
+
 def test_ctrl_c_keeps_what_was_measured(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(settings: Any, callbacks: Callbacks, peers: Any) -> None:
         callbacks.on_row(gradient_row("pear", 0.002))
@@ -768,7 +787,7 @@ def test_settings_are_checked_before_anything_is_measured() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; torch.cuda.is_available() is False")
 def test_gradients_are_measured_on_a_gpu() -> None:
     pytest.importorskip("qpsolvers", reason="the reference is another solver's")
-    rows: list[gradient.GradientRow] = []
+    rows: list[gradient_rows.GradientRow] = []
     gradient.run(
         gradient.GradientSettings(sizes=(8,), batches=(4,), device="cuda", repeats=1, profile=True),
         Callbacks(rows.append),

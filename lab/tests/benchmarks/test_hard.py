@@ -8,30 +8,31 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy_residual import kkt_residual
 from scipy import sparse
 from scipy.linalg import null_space
 from scipy.optimize import linprog
 
 import pear
-from pear.decisions import one_pass
 from pear.solvers.active_set import active_set_solver as active_set
+from pear.solvers.active_set import compiled_pass
 from pear.solvers.interior_point.mehrotra import InteriorPoint
 from pear.solvers.registry import Backend
-from pear_lab.benchmarks.hard import Instance, as_problem, hard_instances
-from pear_lab.benchmarks.program import kkt_residual, programs
+from pear_lab.benchmarks.hard_models import HardModel, as_problem, hard_instances
+from pear_lab.judge.program import problem_fields, programs
 
 INSTANCES = {instance.name: instance for instance in hard_instances(quick=True)}
 SMALLEST = [next(name for name in INSTANCES if name.startswith(kind)) for kind in ("transport", "blending", "flows")]
 COUPLED = [name for name in INSTANCES if name.endswith("coupled")]
 
 
-def in_units(instance: Instance, spread: float, seed: int = 0) -> Instance:
+def in_units(instance: HardModel, spread: float, seed: int = 0) -> HardModel:
     """The same model with every row and variable in units of its own, over 2 × spread powers of ten."""
     rng, n = np.random.default_rng(seed), len(instance.q)
     unit = 10.0 ** rng.uniform(-spread, spread, n)
     row = np.concatenate([10.0 ** rng.uniform(-spread, spread, instance.A.shape[0] - n), 1 / unit])
     by_unit = sparse.diags_array(unit)
-    return Instance(
+    return HardModel(
         instance.name,
         sparse.csc_array(by_unit @ instance.P @ by_unit),
         instance.q * unit,
@@ -41,14 +42,14 @@ def in_units(instance: Instance, spread: float, seed: int = 0) -> Instance:
     )
 
 
-def solved(instance: Instance, **options: Any) -> tuple[pear.Problem, torch.Tensor, pear.Solution]:
+def solved(instance: HardModel, **options: Any) -> tuple[pear.Problem, torch.Tensor, pear.Solution]:
     """Solve one instance given densely, and judge the answer by residuals recomputed in numpy."""
     problem, cost = as_problem(instance, dense=True)
     costs = torch.from_numpy(cost)[None]
     solution = pear.solve(problem, costs, **options)
     assert solution.duals is not None
     parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
-    (program,) = programs(problem, cost[None], options.get("smoothing", 0.0))
+    (program,) = programs(problem_fields(problem), cost[None], options.get("smoothing", 0.0))
     assert kkt_residual(program, *(part[0].numpy() for part in parts)) <= 1e-9
     return problem, costs, solution
 
@@ -216,7 +217,7 @@ def test_the_compiled_pass_leaves_what_its_solver_leaves(
         raise BegunError
 
     for name in ("solve", "regret"):
-        monkeypatch.setattr(one_pass.compiled, name, begun)
+        monkeypatch.setattr(compiled_pass.compiled, name, begun)
     layer, loss = pear.DecisionLayer(problem, smoothing), pear.PEARLoss(problem, smoothing, guidance=0.0, injection=0.1)
     for call in (lambda: layer(cost, keys=[0]), lambda: loss(cost, 2 * cost.detach(), keys=[0])):
         for _ in range(2):

@@ -9,19 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from one_run import execute
 from real_data import real_data
 
 from pear.errors import DataError, ProblemError
 from pear.losses.methods import make_loss
 from pear.train import FitConfig, fit
 from pear_lab.data import EnergyData, load_energy
-from pear_lab.data.energy import FEATURES, PRICES, WEIGHTS
-from pear_lab.experiments import Database, Selection, execute, expand
+from pear_lab.data.energy_data import FEATURES, PRICES, WEIGHTS
+from pear_lab.experiments import Database, Selection, expand
 from pear_lab.experiments.catalogue import EXPERIMENTS
 from pear_lab.report import read, write_report
 from pear_lab.report.bootstrap import paired_difference
-from pear_lab.report.paired import differences
-from pear_lab.report.tables import wanted
+from pear_lab.report.cells import wanted
+from pear_lab.report.comparison import difference_grid, difference_in_points, instance_losses
 from pear_lab.tasks import SharedLinear, energy_split
 
 HEADER = (
@@ -204,12 +205,15 @@ def test_runs_become_a_table_with_paired_differences(tmp_path: Path, monkeypatch
             row = execute(dataclasses.replace(run, settings=settings), database)
             assert (row.status, row.reason) == ("done", "")
     found = read(tmp_path / "results.sqlite")
-    (difference,) = differences(found, wanted(EXPERIMENTS["energy"], found))
-    assert (difference.row, difference.column, difference.seeds, difference.instances) == ("MSE", "capacity 120", 2, 8)
+    grid = difference_grid(found, wanted(EXPERIMENTS["energy"], found))
+    assert grid is not None
+    ((row, column, _, _, basis),) = grid.rows
+    assert (row, column, basis) == ("MSE", "capacity 120", "2 seeds, 8 instances")
+    losses = instance_losses(*([run for run in found.done if run.method == name] for name in ("mse", "pear")))
     kept = [(run.method, run.metrics["instances"]) for run in found.done]
     lost = {name: sum(sum(one["lost"]) for method, one in kept if method == name) for name in ("mse", "pear")}
     best = sum(sum(one["best"]) for method, one in kept if method == "pear")
-    assert difference.points.estimate == pytest.approx(100 * (lost["mse"] - lost["pear"]) / best)
+    assert difference_in_points("energy", losses).estimate == pytest.approx(100 * (lost["mse"] - lost["pear"]) / best)
     text = write_report(found, tmp_path).tables.read_text("utf-8")
     assert "### Paired differences to PEAR" in text
     assert "2 seeds, 8 instances" in text

@@ -11,8 +11,10 @@ import torch
 import pear
 from pear.solvers.binary import binary_plan as plan
 from pear.solvers.binary import selection_search as search
-from pear.tasks import knapsack, random_knapsack, shortest_path
+from pear.tasks import knapsack, portfolio, random_knapsack, shortest_path
+from pear.tasks.task import Task
 from pear_lab.tasks import metrics
+from pear_lab.tasks.worst_case import as_good_as, decide_worst
 
 
 def test_mse_is_the_mean_over_all_entries() -> None:
@@ -44,7 +46,7 @@ def test_path_ties_are_broken_against_us(crossed: bool) -> None:
     for c_hat, c in zip(predicted, true, strict=True):
         cost = paths @ c_hat
         expected.append(float((paths @ c)[cost <= cost.min() + 1e-9].max()))
-    z = task.decide_worst(predicted, true)
+    z = decide_worst(task, predicted, true)
     torch.testing.assert_close((true * z).sum(1), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
     torch.testing.assert_close((predicted * z).sum(1), (predicted * task.decide(predicted)).sum(1), rtol=0, atol=1e-9)
     worst, usual = metrics.unambiguous_regret(task, predicted, true), task.normalized_regret(predicted, true)
@@ -74,7 +76,7 @@ def test_knapsack_ties_are_broken_against_us(by_solver: bool, monkeypatch: pytes
     if by_solver:
         plan.forget()
         monkeypatch.setattr(search, "nodes_for", lambda rows: np.zeros(1, np.int64))
-    z = task.decide_worst(predicted, true).numpy()
+    z = decide_worst(task, predicted, true).numpy()
     every = np.array(list(itertools.product([0.0, 1.0], repeat=9)))
     every = every[(every @ G.T <= h).all(1)]
     for c_hat, c, chosen in zip(predicted, true, z, strict=True):
@@ -148,3 +150,53 @@ def test_tables_in_another_order_are_refused():
     prices = costs.rename(columns={"x0": "a", "x1": "b"})
     with pytest.raises(pear.ProblemError, match=r"same columns in the same order.*pass predicted\[true.columns\]"):
         pear.regret(problem, prices[["b", "a"]], prices)
+
+
+def test_equal_values_are_decided_and_charged_at_the_papers_size() -> None:
+    task = random_knapsack(seed=0)
+    _, true = task.samples(3, degree=4, dtype=torch.float64)
+    constant = torch.full_like(true, 0.3)
+    best = task.decide(constant)
+    assert best.sum(1).unique().numel() == 1
+    worst = decide_worst(task, constant, true)
+    torch.testing.assert_close((constant * worst).sum(1), (constant * best).sum(1), rtol=1e-9, atol=0)
+    assert bool(((true * worst).sum(1) <= (true * best).sum(1)).all())
+    second = pear.Problem(
+        G=torch.cat([task.weights, -torch.ones(1, 100)]),
+        h=torch.cat([task.capacity, -best[0].sum()[None]]),
+        lb=0.0,
+        ub=1.0,
+        sense="min",
+        integer=True,
+    )
+    torch.testing.assert_close((true * worst).sum(1), pear.solve(second, true, solver="highs").value, rtol=0, atol=1e-8)
+
+
+def test_only_equals_are_charged() -> None:
+    task = knapsack([[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]], [1.0, 3.0])
+    true = torch.tensor([[3.0, 2.0, 1.0]], dtype=torch.float64)
+    for gap, charged in ((1e-8, 0), (3e-10, 0), (1e-11, 2)):
+        predicted = torch.tensor([[1.0, 1.0 - gap, 1.0 - gap]], dtype=torch.float64)
+        assert decide_worst(task, predicted, true)[0].tolist() == np.eye(3)[charged].tolist()
+
+
+def test_worst_of_no_samples() -> None:
+    task = random_knapsack(5, 2, seed=0)
+    nothing = torch.zeros(0, 5, dtype=torch.float64)
+    assert decide_worst(task, nothing, nothing).shape == (0, 5)
+
+
+def test_ties_have_room_where_the_best_value_is_zero() -> None:
+    G, h, value = np.zeros((1, 2)), np.zeros(1), -np.ones(2)
+    assert as_good_as(G, h, value, np.zeros(2), 1e-9)[1][-1] > 0.0
+
+
+@pytest.mark.parametrize(("less", "worst"), [(0.0, [[0.0, 1.0]]), (2e-8, [[1.0, 0.0]])])
+def test_a_decision_that_is_worth_less_is_no_tie(less: float, worst: list[list[float]]) -> None:
+    problem = pear.Problem(G=[[1.0, 1.0]], h=[1.0], lb=0.0, ub=1.0, sense="max", integer=True)
+    assert decide_worst(Task("two items", problem), [[1.0, 1.0 - less]], [[1.0, 0.5]]).tolist() == worst
+
+
+def test_a_task_that_cannot_list_ties_says_so() -> None:
+    with pytest.raises(pear.ProblemError, match="cannot list its equally good decisions"):
+        decide_worst(portfolio(3), [[1.0, 1.0, 1.0]], [[1.0, 1.0, 1.0]])

@@ -27,10 +27,10 @@ from pear.train import FitConfig, fit
 from pear_lab.data import Prices, fetch_prices, load_prices, read_prices
 from pear_lab.experiments import FILE_NAME, Database, ExperimentError, RunError, Selection, expand
 from pear_lab.experiments.catalogue import LOWER_BOUNDS, PAPER_PORTFOLIO_METHODS, TASKS
-from pear_lab.experiments.protocols.portfolio import make_market
+from pear_lab.experiments.protocols.portfolio_protocol import make_market
 from pear_lab.report import read
 from pear_lab.report.bootstrap import paired_difference, paired_interval
-from pear_lab.report.portfolio import market_sections
+from pear_lab.report.portfolio_section import market_sections
 from pear_lab.report.published import published
 from pear_lab.tasks import market
 from pear_lab.tasks.market import (
@@ -411,11 +411,11 @@ def test_prices_are_read_from_plain_and_packed_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([*GOOD, "2024-01-05,1.2,cheap"], "line 5: column 'B' must hold prices, and has the text 'cheap'"),
-        ([*GOOD, "2024-01-05,1.2"], "line 5: expected a date and 2 prices; got 2 cells"),
+        ([*GOOD, "2024-01-05,1.2,cheap"], "line 5 \\(B\\) must be a number; got 'cheap'"),
+        ([*GOOD, "2024-01-05,1.2"], "line 5 has 2 fields; the first line names 3"),
         ([*GOOD, "5 January,1.2,1.0"], "line 5: the first column must be a date such as 2024-01-31; got '5 January'"),
         ([*GOOD, "2024-01-05,1.2,-1"], "must be positive and finite; B on 2024-01-05 is -1"),
-        ([*GOOD, "2024-01-05,1.2,inf"], "must be positive and finite; B on 2024-01-05 is inf"),
+        ([*GOOD, "2024-01-05,1.2,inf"], "line 5 \\(B\\) must be a finite number; got 'inf'"),
         ([*GOOD, "2024-01-04,1.2,1"], "dates must increase; 2024-01-04 comes after 2024-01-04"),
         ([*GOOD, "2024-02-01,1.2,1"], "no prices between 2024-01-04 and 2024-02-01, 28 days"),
         ([*GOOD, "2024-01-05,,NaN"], "2 prices are missing, in 2 of 2 names and on 1 of 4 days; the first is A on"),

@@ -14,11 +14,21 @@ from pear.cli.app import app
 from pear.errors import ProblemError
 from pear.losses.methods import method
 from pear.pages.section import Mark
-from pear_lab.experiments import COMPARISONS, FILE_NAME, Database, DatabaseError, Record, Run, Selection, expand, merge
+from pear_lab.experiments import (
+    COMPARISONS,
+    FILE_NAME,
+    Database,
+    DatabaseError,
+    RunRecord,
+    RunSpec,
+    Selection,
+    expand,
+    merge,
+)
 from pear_lab.report import read, write_report
 from pear_lab.report.bootstrap import t_interval
-from pear_lab.report.caps import caps_section
 from pear_lab.report.comparison import comparison_lines, comparison_section, other_lines
+from pear_lab.report.paper_tables import caps_section
 
 SEEDS = (30, 31, 32, 33)
 REGRETS = {
@@ -29,17 +39,17 @@ REGRETS = {
 }
 
 
-def record(run: Run, regret: float, status: str = "done") -> Record:
+def record(run: RunSpec, regret: float, status: str = "done") -> RunRecord:
     metrics = {"normalized_regret": regret} if status == "done" else {}
-    return Record(run.key, run.experiment, run.task, run.method, run.seed, run.settings, status, metrics=metrics)
+    return RunRecord(run.key, run.experiment, run.task, run.method, run.seed, run.settings, status, metrics=metrics)
 
 
-def path_records(seeds: Sequence[int] = SEEDS) -> list[Record]:
+def path_records(seeds: Sequence[int] = SEEDS) -> list[RunRecord]:
     runs = expand(["comparison"], Selection(["shortest_path"], degrees=[8], seeds=seeds))
     return [record(run, REGRETS[run.method][SEEDS.index(run.seed)]) for run in runs if run.settings["noise"] == 0.0]
 
 
-def database(folder: Path, records: Sequence[Record]) -> Path:
+def database(folder: Path, records: Sequence[RunRecord]) -> Path:
     with Database(folder / FILE_NAME) as opened:
         for one in records:
             opened.add(one)
@@ -167,7 +177,7 @@ def test_means_differences_and_wins_are_of_the_seeds_that_all_have(tmp_path: Pat
     section = comparison_section(read(path))
     assert section is not None
     (grid,) = section.grids
-    assert grid.header[1:5] == ("MSE", "SPO+", "PEAR as published", "PEAR guided")
+    assert grid.header[1:5] == ("MSE", "SPO+", "PEAR as published", "PEAR, our defaults")
     assert grid.rows[0][:5] == ("degree 8", Mark("15.000"), Mark("5.000"), Mark("4.300"), Mark("4.100", 1))
     assert grid.rows[0][5].text == "−0.200 (−0.668 to +0.268), 3 of 4"
     assert grid.rows[0][6].text.endswith("(PEAR as published)")
@@ -222,9 +232,9 @@ def test_the_report_draws_one_picture_of_its_own(tmp_path: Path) -> None:
     path = database(tmp_path, path_records())
     page, tables, _ = write_report(read(path), tmp_path)
     picture = (tmp_path / "comparison.svg").read_text("utf-8")
-    for word in ("MSE", "SPO+", "PEAR guided", "PEAR as published", "degree 8", "Shortest path"):
+    for word in ("MSE", "SPO+", "PEAR, our defaults", "PEAR as published", "degree 8", "Shortest path"):
         assert word in picture
-    assert "## PEAR guided beside the others" in tables.read_text("utf-8")
+    assert "## PEAR, our defaults, beside the others" in tables.read_text("utf-8")
     assert "Shortest path: regret relative to PEAR as published" in page.read_text("utf-8")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import datetime
 import errno
-import json
 import multiprocessing
 import os
 import platform
@@ -13,7 +12,6 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from one_run import execute
 from typer.testing import CliRunner
 
 import pear
@@ -31,28 +30,26 @@ from pear_lab.experiments import (
     Database,
     DatabaseError,
     Event,
-    Record,
-    Run,
+    RunRecord,
+    RunSpec,
     attempt,
-    execute,
     open_folder,
     run_all,
     waiting,
 )
 from pear_lab.experiments.database import read_records
 from pear_lab.experiments.processes import MAX_STARTS, _Process
-from pear_lab.experiments.whole_file import write_whole
 from pear_lab.stress import kill, soak
 
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
 
 
-def path_run(seed: int = 0, **settings: Any) -> Run:
-    return Run("lp-degree", "shortest_path", "mse", seed, {**PATHS, **settings})
+def path_run(seed: int = 0, **settings: Any) -> RunSpec:
+    return RunSpec("lp-degree", "shortest_path", "mse", seed, {**PATHS, **settings})
 
 
-def record(key: str = "k", **other: Any) -> Record:
-    return Record(key, "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done", **other)
+def record(key: str = "k", **other: Any) -> RunRecord:
+    return RunRecord(key, "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done", **other)
 
 
 def numbers(database: Database) -> dict[str, Any]:
@@ -123,7 +120,7 @@ DRIVER = """
 import os, sys
 from pathlib import Path
 from pear_lab.experiments import *
-runs = [Run("lp-degree", "shortest_path", "mse", seed, {settings!r}) for seed in range(6)]
+runs = [RunSpec("lp-degree", "shortest_path", "mse", seed, {settings!r}) for seed in range(6)]
 def listen(event):
     if event.record is None and event.progress is None:
         print(*[p.pid for p in __import__("multiprocessing").active_children()], flush=True)
@@ -149,7 +146,7 @@ def test_a_killed_driver_leaves_true_rows_alone_and_no_process(tmp_path: Path) -
     _wait_for(lambda: not any(map(_is_alive, workers)), 5)
     with open_folder(tmp_path / "out") as database:  # the dead driver's lock is free
         assert set(database.statuses().values()) == {"done"}
-        runs = [Run("lp-degree", "shortest_path", "mse", seed, settings) for seed in range(6)]
+        runs = [RunSpec("lp-degree", "shortest_path", "mse", seed, settings) for seed in range(6)]
         assert 1 <= len(database.statuses()) <= 2
         run_all(waiting(runs, database.statuses()), database)
         with open_folder(tmp_path / "undisturbed") as other:
@@ -205,25 +202,6 @@ def test_a_second_driver_is_refused_by_name_and_a_dead_ones_lock_is_taken_over(t
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_the_old_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "weights.pt"
-    write_whole(path, b"old")
-    for step in ("fsync", "replace"):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, step, lambda *given: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
-            with pytest.raises(DatabaseError, match=r"cannot write .*: No space left; make room .* what has ended is"):
-                write_whole(path, b"new")
-        assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("weights.pt", b"old")]
-
-
-def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
-    open_folder(tmp_path).close()
-    (tmp_path / "weights" / "key.pt.123.part").write_bytes(b"half")
-    (tmp_path / "weights" / "key.pt").write_bytes(b"whole")
-    open_folder(tmp_path).close()
-    assert [one.name for one in (tmp_path / "weights").iterdir()] == ["key.pt"]
-
-
 def _with_little_room(folder: Path, answer: Any) -> None:
     with open_folder(folder) as database:
         database.add(record("before"))
@@ -246,18 +224,17 @@ def test_a_full_disk_ends_the_command_in_words_and_is_no_failure_of_a_run(tmp_pa
     assert ours.poll(30)
     weights, row = ours.recv()
     process.join()
-    assert "cannot write " in weights
+    assert "cannot use the database" in weights
     assert "make room" in weights
     assert "cannot use the database" in row
     with open_folder(tmp_path) as database:
         assert database.statuses() == {"before": "done"}
-        assert list((tmp_path / "weights").iterdir()) == []
+        assert database._connection.execute("SELECT count(*) FROM weights").fetchone() == (0,)
 
 
-def test_a_worker_with_a_full_disk_ends_the_command(database: Database) -> None:
-    (database.path.parent / "weights").rmdir()
-    (database.path.parent / "weights").write_text("in the way of weights", encoding="utf-8")
-    with pytest.raises(DatabaseError, match="cannot write "):
+def test_a_row_that_cannot_be_written_ends_the_command(database: Database) -> None:
+    database._connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(DatabaseError, match=r"cannot use the database .*make room and allow writing"):
         run_all([path_run(), path_run(1)], database, jobs=2)
     assert database.records() == []
 
@@ -325,8 +302,8 @@ def test_a_read_only_folder_is_refused_before_any_work(tmp_path: Path, monkeypat
     def refuse(*given: object, **named: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))  # not by chmod: root writes anyway
 
-    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    with pytest.raises(DatabaseError, match=r"cannot write to .*: Read-only file system; make room, or name another"):
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(DatabaseError, match=r"cannot use the database .*: Read-only file system; name another folder"):
         open_folder(tmp_path)
     assert not (tmp_path / FILE_NAME).exists()
 
@@ -362,8 +339,8 @@ def test_ctrl_c_twice_ends_at_once_and_leaves_a_database_that_is_whole(tmp_path:
     script = (
         "import os, signal, sys; from pathlib import Path; from pear_lab.experiments import *\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"runs = [Run('x', 'shortest_path', 'mse', 0, {PATHS!r})]\n"
-        f"runs += [Run('x', 'shortest_path', 'pear', seed, {settings!r}) for seed in range(2)]\n"
+        f"runs = [RunSpec('x', 'shortest_path', 'mse', 0, {PATHS!r})]\n"
+        f"runs += [RunSpec('x', 'shortest_path', 'pear', seed, {settings!r}) for seed in range(2)]\n"
         "def listen(event):\n"
         "    if event.progress is not None and event.run is not runs[0]: print('at work', flush=True)\n"
         "if __name__ == '__main__':\n"
@@ -387,8 +364,7 @@ def test_ctrl_c_twice_ends_at_once_and_leaves_a_database_that_is_whole(tmp_path:
     assert time.monotonic() - began < 10
     with open_folder(tmp_path / "out") as database:
         assert list(database.statuses().values()) == ["done"]
-    assert len(list((tmp_path / "out" / "weights").iterdir())) == 1
-    json.loads((tmp_path / "out" / f"{FILE_NAME}.lock").read_text("utf-8"))
+        assert database._connection.execute("SELECT count(*) FROM weights").fetchone() == (1,)
 
 
 # --- all of it, at random moments -------------------------------------------------------------------------------------
@@ -424,7 +400,7 @@ def test_a_command_that_stands_still_is_ended_and_said(monkeypatch: pytest.Monke
 
 
 def test_what_is_lost_repeated_or_wrong_is_counted_and_said(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = kill.Verdict()
+    verdict = kill.KillCounts()
     verdict.compare({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 0}, ["a", "b", "a"])
     assert (verdict.rows, verdict.lost, verdict.repeated, verdict.wrong) == (2, 1, 1, 1)
     monkeypatch.setattr("pear_lab.stress.kill.kill_and_compare", lambda *given: verdict)
@@ -453,8 +429,8 @@ def test_a_short_soak_meets_its_goals_but_for_time(terminal: None, monkeypatch: 
 def test_a_soak_says_which_goals_are_missed(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
     good = {"early": 1000, "late": 1009, "first": 1.0, "last": 1.2}
     statuses = Counter({"SOLVED": 5})
-    assert soak.Soaked("a", statuses=statuses, **good).missed() == []
-    bad = soak.Soaked("b", statuses=Counter(), early=1000, late=1020, first=1.0, last=2.0, wrong=["step 3: x"])
+    assert soak.SoakResult("a", statuses=statuses, **good).missed() == []
+    bad = soak.SoakResult("b", statuses=Counter(), early=1000, late=1020, first=1.0, last=2.0, wrong=["step 3: x"])
     monkeypatch.setattr(soak, "soak_all", lambda *given: [bad])
     result = CliRunner().invoke(app, ["stress", "soak"])
     assert result.exit_code == 1
@@ -463,7 +439,7 @@ def test_a_soak_says_which_goals_are_missed(terminal: None, monkeypatch: pytest.
 
 
 def test_a_wrong_answer_of_a_long_training_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    training = soak._Training(soak.STRUCTURES[0], 40, 0, lambda steps: None)
+    training = soak.SoakTraining(soak.STRUCTURES[0], 40, 0, lambda steps: None)
     training.loss(training.model(training.X[:4]), training.C[:4]).backward()
     last = training.loss.last
     assert last is not None

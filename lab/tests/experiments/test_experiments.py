@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
+import io
 import json
 import multiprocessing
-import os
 import shutil
 import sqlite3
 import statistics
@@ -16,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
+from one_run import execute
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from pear.tasks.paths import Graph
-from pear.train.checkpoint import pack_weights, read_weights
 from pear_lab.experiments import (
     EXPERIMENTS,
     FILE_NAME,
@@ -30,11 +30,10 @@ from pear_lab.experiments import (
     Estimate,
     Event,
     ExperimentError,
-    Record,
-    Run,
+    RunRecord,
+    RunSpec,
     Selection,
     commit,
-    execute,
     expand,
     export,
     open_folder,
@@ -42,10 +41,9 @@ from pear_lab.experiments import (
     waiting,
 )
 from pear_lab.experiments.catalogue import TASKS
-from pear_lab.experiments.errors import RunError
-from pear_lab.experiments.execute import weights_path
-from pear_lab.experiments.protocols import PROTOCOLS, lp
-from pear_lab.experiments.table import CONDITIONS, METRICS
+from pear_lab.experiments.protocols import PROTOCOLS
+from pear_lab.experiments.protocols import lp_protocol as lp
+from pear_lab.experiments.table_spec import CONDITIONS, METRICS
 from pear_lab.report import published as paper
 from pear_lab.report import read, write_report
 
@@ -59,12 +57,12 @@ ITEMS = {
 }  # fmt: skip
 
 
-def path_run(method: str = "mse", seed: int = 0, **settings: Any) -> Run:
-    return Run("lp-degree", "shortest_path", method, seed, {**PATHS, **_own(method), **settings})
+def path_run(method: str = "mse", seed: int = 0, **settings: Any) -> RunSpec:
+    return RunSpec("lp-degree", "shortest_path", method, seed, {**PATHS, **_own(method), **settings})
 
 
-def knapsack_run(method: str = "mse", seed: int = 0, **settings: Any) -> Run:
-    return Run("lp-degree", "knapsack", method, seed, {**ITEMS, **_own(method), **settings})
+def knapsack_run(method: str = "mse", seed: int = 0, **settings: Any) -> RunSpec:
+    return RunSpec("lp-degree", "knapsack", method, seed, {**ITEMS, **_own(method), **settings})
 
 
 def _own(method: str) -> dict[str, float]:
@@ -166,7 +164,9 @@ def test_the_catalogue_knows_every_published_cell() -> None:
 def test_a_table_takes_the_runs_that_its_cells_are_about() -> None:
     noisy = EXPERIMENTS["lp-noise"].table
     (run,) = expand(["lp-noise"], Selection(["knapsack"], ["pear"], seeds=[0], quick=True))
-    done = Record(run.key, run.experiment, run.task, run.method, run.seed, run.settings, "done", metrics={"mse": 1.0})
+    done = RunRecord(
+        run.key, run.experiment, run.task, run.method, run.seed, run.settings, "done", metrics={"mse": 1.0}
+    )
     assert noisy.matches(done, {"degree": 8.0, "noise": 0.5})
     assert not noisy.matches(done, {"degree": 8.0, "noise": 0.3})
     assert not noisy.matches(done, {"degree": 8.0})  # no noise where none is named
@@ -303,8 +303,8 @@ def test_pear_is_not_worse_than_published() -> None:
 # --- the database ---------------------------------------------------------------------------------------------------
 
 
-def row(key: str = "k", status: str = "done", **other: Any) -> Record:
-    return Record(key, "lp-degree", "knapsack", "mse", 0, {"degree": 8}, status, **other)
+def row(key: str = "k", status: str = "done", **other: Any) -> RunRecord:
+    return RunRecord(key, "lp-degree", "knapsack", "mse", 0, {"degree": 8}, status, **other)
 
 
 def test_a_record_comes_back_as_it_went_in(database: Database) -> None:
@@ -381,22 +381,17 @@ def test_files_that_are_no_database_of_ours_are_refused_and_left_alone(tmp_path:
         export(tmp_path / "missing.sqlite")
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    with pytest.raises(DatabaseError, match=r"cannot write to .*file"):
+    with pytest.raises(DatabaseError, match=r"cannot use the database .*file"):
         open_folder(tmp_path / "file")
-    with pytest.raises(DatabaseError, match="cannot write to /proc/pear"):
+    with pytest.raises(DatabaseError, match="cannot use the database /proc/pear"):
         open_folder(Path("/proc/pear"))
 
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(DatabaseError, match="No space left on device; make room, or name another folder"):
-            open_folder(tmp_path / "full")
+    with open_folder(tmp_path / "full") as database:
+        database._connection.executescript("VACUUM; PRAGMA max_page_count = 20")
+        with pytest.raises(DatabaseError, match="disk is full; name another folder with --out, or make room"):
+            database.try_writing()
 
 
 def test_a_read_only_database_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,7 +434,7 @@ def test_the_weights_are_those_that_were_tested(database: Database) -> None:
     done = execute(run, database)
     task = lp.make_task(run)
     model = nn.Linear(5, task.problem.n)
-    read_weights(model, database.path.parent / done.weights, "")
+    model.load_state_dict(safetensors.torch.load(database.weights(done) or b""))
     test = lp.make_split(run, task).test
     with torch.no_grad():
         assert task.normalized_regret(model(test.features), test.costs) == done.metrics["normalized_regret"]
@@ -451,7 +446,7 @@ def test_training_again_gives_the_same_and_a_row_that_is_there_is_not_trained_ag
     first = execute(path_run("pear"), database)
     with open_folder(tmp_path / "again") as other:
         assert execute(path_run("pear"), other).metrics == first.metrics
-    monkeypatch.setattr("pear_lab.experiments.protocols.lp.train", None)
+    monkeypatch.setattr("pear_lab.experiments.protocols.lp_protocol.train", None)
     assert execute(path_run("pear"), database) == first
 
 
@@ -465,7 +460,7 @@ def test_training_again_gives_the_same_and_a_row_that_is_there_is_not_trained_ag
         (path_run("mse", variant="accuracy"), lambda m: m["mse"] > 0),
     ],
 )
-def test_measurements_use_the_trained_weights(database: Database, run: Run, check: Any) -> None:
+def test_measurements_use_the_trained_weights(database: Database, run: RunSpec, check: Any) -> None:
     trained = execute(run.training(), database)
     measured = execute(run, database)
     assert (measured.status, measured.reason) == ("done", "")
@@ -494,7 +489,7 @@ def test_failures_are_records_with_a_reason(database: Database, monkeypatch: pyt
         raise ZeroDivisionError("nothing to divide by")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pear_lab.experiments.protocols.lp.train", broken)
+        patch.setattr("pear_lab.experiments.protocols.lp_protocol.train", broken)
         done = execute(path_run(), database)
     assert done.status == "failed"
     assert done.reason.startswith("ZeroDivisionError: nothing to divide by (test_experiments.py, line ")
@@ -510,34 +505,31 @@ def test_failures_are_records_with_a_reason(database: Database, monkeypatch: pyt
 def test_measuring_without_a_training_or_without_its_weights_fails_with_a_reason(database: Database) -> None:
     assert "has not been run" in execute(path_run(variant="accuracy"), database).reason
     done = execute(path_run(), database)
-    (database.path.parent / done.weights).unlink()
+    assert database.weights(done)
+    database._connection.execute("DELETE FROM weights")
     assert "the trained weights are gone" in execute(path_run(variant="accuracy"), database).reason
 
 
-def test_weights_are_read_from_the_folder_of_the_database_alone(database: Database, tmp_path: Path) -> None:
+def test_weights_are_read_from_the_database_alone(database: Database, tmp_path: Path) -> None:
     done = execute(path_run(), database)
-    folder, outside = database.path.parent, tmp_path.parent / f"{tmp_path.name}-outside"
-    outside.write_bytes((folder / done.weights).read_bytes())
-    (folder / "weights" / "link").symlink_to(outside)
-    for said in (str(outside), f"../{outside.name}", f"weights/../../{outside.name}", "weights/link", "", None):
-        reason = r"names no file of weights" if not said else "leads out of the folder of the database"
-        with pytest.raises(RunError, match=f"{reason}.*; train again into another folder"):
-            weights_path(folder, said)
-    with sqlite3.connect(database.path) as connection:
-        connection.execute("UPDATE runs SET weights = ?", (str(outside),))
-        connection.execute("DELETE FROM checksums")
-    assert "leads out of the folder" in execute(path_run(variant="accuracy"), database).reason
+    outside = tmp_path / "outside"
+    outside.write_bytes(database.weights(done) or b"")
+    for said in (str(outside), outside.name, "", None):
+        with sqlite3.connect(database.path) as connection:
+            connection.execute("UPDATE runs SET weights = ?", (said,))
+            connection.execute("DELETE FROM checksums")
+        assert "the trained weights are gone" in execute(path_run(variant="accuracy"), database).reason
 
 
 def test_weights_that_are_a_pickle_or_of_another_model_are_a_reason(database: Database) -> None:
-    done = execute(path_run(), database)
-    path = database.path.parent / done.weights
-    torch.save(nn.Linear(2, 2).state_dict(), path)
-    assert "holds a pickle" in execute(path_run(variant="accuracy"), database).reason
-    path.write_bytes(pack_weights(nn.Linear(2, 2)))
-    reason = execute(path_run(variant="accuracy"), database).reason
-    assert "do not belong to this model" in reason
-    assert "train again into another folder (--out)" in reason
+    execute(path_run(), database)
+    pickled = io.BytesIO()
+    torch.save(nn.Linear(2, 2).state_dict(), pickled)
+    for data in (pickled.getvalue(), safetensors.torch.save(nn.Linear(2, 2).state_dict())):
+        database._connection.execute("UPDATE weights SET data = ?", (data,))
+        reason = execute(path_run(variant="accuracy"), database).reason
+        assert "do not belong to this model" in reason
+        assert "train again into another folder (--out)" in reason
 
 
 def test_an_interrupted_run_leaves_nothing(database: Database) -> None:
@@ -547,16 +539,16 @@ def test_an_interrupted_run_leaves_nothing(database: Database) -> None:
     with pytest.raises(KeyboardInterrupt):
         execute(path_run(), database, stop)
     assert database.records() == []
-    assert list((database.path.parent / "weights").iterdir()) == []
+    assert database._connection.execute("SELECT count(*) FROM weights").fetchone() == (0,)
 
 
 @pytest.mark.slow
 def test_a_killed_run_leaves_no_half_row(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from pear_lab.experiments import *\n"
-        f"run = Run('x', 'shortest_path', 'pear', 0, {LONG!r})\n"
+        f"run = RunSpec('x', 'shortest_path', 'pear', 0, {LONG!r})\n"
         "with open_folder(Path(sys.argv[1])) as database:\n"
-        "    execute(run, database, lambda now: print(now.epoch, flush=True))\n"
+        "    run_all([run], database, listen=lambda now: now.progress and print(now.progress.epoch, flush=True))\n"
     )
     with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -564,7 +556,7 @@ def test_a_killed_run_leaves_no_half_row(tmp_path: Path) -> None:
         process.kill()
     with open_folder(tmp_path) as database:
         assert database.records() == []
-        assert list((tmp_path / "weights").iterdir()) == []
+        assert database._connection.execute("SELECT count(*) FROM weights").fetchone() == (0,)
 
 
 # --- many runs ------------------------------------------------------------------------------------------------------

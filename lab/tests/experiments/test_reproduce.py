@@ -21,7 +21,7 @@ from pear.cli.app import app
 from pear_lab.cli.dataclass_options import numbers
 from pear_lab.experiments import EXPERIMENTS, FILE_NAME, Database, ExperimentError
 from pear_lab.experiments.catalogue import TASKS
-from pear_lab.experiments.protocols import lp
+from pear_lab.experiments.protocols import lp_protocol as lp
 
 Reproduce = Callable[..., Result]
 
@@ -62,7 +62,8 @@ def test_runs_are_rows_and_those_that_are_there_are_skipped(
     assert {(row.task, row.method, row.seed, row.status) for row in first} == {
         ("shortest_path", method, seed, "done") for method in ("mse", "pear") for seed in (0, 1)
     }
-    assert all((Path("pear-output/lp") / row.weights).is_file() for row in first)
+    with Database(Path("pear-output/lp") / FILE_NAME) as database:
+        assert all(database.weights(row) for row in first)
     monkeypatch.setattr(lp, "train", None)  # nothing is trained again
     again = reproduce(*SOME, "--seeds", "0-1")
     assert again.exit_code == 0, again.output
@@ -184,7 +185,7 @@ def test_a_place_that_cannot_be_written_to_fails_before_training(
     for place in ("file", "file/below", "/proc/pear"):
         result = reproduce(*SOME, "--out", place)
         assert result.exit_code == 2
-        assert f"cannot write to {place}" in result.output
+        assert f"cannot use the database {place}" in result.output
 
 
 def _some_are_done(folder: Path) -> bool:
@@ -219,7 +220,8 @@ def test_ctrl_c_stops_and_the_same_command_goes_on(reproduce: Reproduce, tmp_pat
     kept = {row.key: row.status for row in rows(tmp_path)}
     assert 1 <= len(kept) < 5
     assert set(kept.values()) == {"done"}
-    assert len(list((tmp_path / "weights").iterdir())) == len(kept)
+    with Database(tmp_path / FILE_NAME) as database:
+        assert all(database.weights(row) for row in database.records())
     planned = reproduce(*options, "--out", tmp_path, "--dry-run")
     assert f"{5 - len(kept)} of 5 runs to do" in planned.output
 

@@ -16,13 +16,15 @@ from torch import Tensor
 import pear
 from pear_lab.experiments import FILE_NAME, Database, Selection, expand
 from pear_lab.experiments.catalogue import EXPERIMENTS, PAPER_PORTFOLIO_METHODS, PEER_METHODS
-from pear_lab.experiments.protocols import portfolio as protocol
-from pear_lab.experiments.record import Record
-from pear_lab.experiments.table import METRICS
-from pear_lab.peers import Peer, PeerError, PeerLayer, environment, interpreter, registry
+from pear_lab.experiments.protocols import portfolio_protocol as protocol
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.experiments.table_spec import METRICS
+from pear_lab.peers import Peer, PeerError, PeerLayer, interpreter
+from pear_lab.peers import peer_environment as environment
+from pear_lab.peers import peer_table as registry
 from pear_lab.report import read
-from pear_lab.report.portfolio import market_sections
-from pear_lab.report.runs import Runs
+from pear_lab.report.cells import StoredRuns
+from pear_lab.report.portfolio_section import market_sections
 from pear_lab.tasks.market import DecisionUtilityLoss, market_loss
 
 __all__ = ["prices", "tiny"]  # fixtures
@@ -144,13 +146,13 @@ def test_a_peer_with_a_longer_time_cap_stands_in_the_same_table(prices: Path) ->
     numbers = {METRICS[name].source: 0.5 for name in EXPERIMENTS["mvo"].table.metrics if name != "train_seconds"}
     metrics = {**numbers, **shared, "yardsticks": {"equal weight": yardstick}}
 
-    def record(method: str, cap: float, seconds: float, seed: int = 0) -> Record:
+    def record(method: str, cap: float, seconds: float, seed: int = 0) -> RunRecord:
         timings, settings = {"total": seconds, "transport": 0.5}, {**run.settings, "time_cap": cap}
         key = f"{method}, {cap:g}, {seed}"
-        return Record(key, "mvo", "portfolio", method, seed, settings, "done", metrics=metrics, timings=timings)
+        return RunRecord(key, "mvo", "portfolio", method, seed, settings, "done", metrics=metrics, timings=timings)
 
     runs = [record("mse", 600.0, 20.0), record("qpth", 600.0, 599.8), record("qpth", 2400.0, 900.0)]
-    (section,) = market_sections(Runs(Path(), (*runs, record("qpth", 2400.0, 2400.0, 1)), ()))
+    (section,) = market_sections(StoredRuns(Path(), (*runs, record("qpth", 2400.0, 2400.0, 1)), ()))
     rows = {row[0]: row for row in section.grids[0].rows if row[0]}
     assert rows["MSE"][1] == "ours, n = 1"
     assert rows["qpth"][1] == "ours, n = 2, time cap 2400 s, 1 ended by the time cap"

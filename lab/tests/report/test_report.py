@@ -20,16 +20,15 @@ from pear.errors import MissingExtraError
 from pear.pages import style
 from pear.pages.page import markdown_text
 from pear.pages.section import Section
-from pear_lab.benchmarks import plot
-from pear_lab.experiments import FILE_NAME, SCHEMA_VERSION, Database, DatabaseError, Record
+from pear_lab.benchmarks import bench_plot as plot
+from pear_lab.experiments import FILE_NAME, SCHEMA_VERSION, Database, DatabaseError, RunRecord
 from pear_lab.experiments.catalogue import EXPERIMENTS
-from pear_lab.report import Verdict, read, verdict, write_report
+from pear_lab.report import CellVerdict, read, verdict, write_report
 from pear_lab.report.bootstrap import paired_interval
 from pear_lab.report.cells import Cell
-from pear_lab.report.compare import best_two, mean_and_deviation
-from pear_lab.report.figures import METHOD_COLORS, PARTS, Series, lines, pairs, split_bars, value_lines
-from pear_lab.report.published import published
-from pear_lab.report.tables import table_sections
+from pear_lab.report.figures import METHOD_COLORS, PARTS, MethodCurve, lines, pairs, split_bars, value_lines
+from pear_lab.report.paper_tables import table_sections
+from pear_lab.report.published import best_two, mean_and_deviation, published
 
 PAPER_TABLES = [one.table for one in EXPERIMENTS.values() if one.tasks != ("portfolio",) and not one.table.cells]
 
@@ -134,25 +133,25 @@ def test_every_published_number_of_the_tables_is_there() -> None:
 @pytest.mark.parametrize(
     ("ours", "std", "expected"),
     [
-        (4.246, 1.106, Verdict.WITHIN),
-        (5.352, 1.106, Verdict.WITHIN),  # on the edge
-        (5.3524, 1.106, Verdict.WITHIN),  # printed as the edge
-        (5.353, 1.106, Verdict.WORSE),
-        (3.139, 1.106, Verdict.BETTER),
-        (4.2464, None, Verdict.WITHIN),
-        (4.247, None, Verdict.WORSE),
-        (4.245, 0.0, Verdict.BETTER),
-        (float("nan"), 1.106, Verdict.WORSE),
-        (None, 1.106, Verdict.NOT_RUN),
+        (4.246, 1.106, CellVerdict.WITHIN),
+        (5.352, 1.106, CellVerdict.WITHIN),  # on the edge
+        (5.3524, 1.106, CellVerdict.WITHIN),  # printed as the edge
+        (5.353, 1.106, CellVerdict.WORSE),
+        (3.139, 1.106, CellVerdict.BETTER),
+        (4.2464, None, CellVerdict.WITHIN),
+        (4.247, None, CellVerdict.WORSE),
+        (4.245, 0.0, CellVerdict.BETTER),
+        (float("nan"), 1.106, CellVerdict.WORSE),
+        (None, 1.106, CellVerdict.NOT_RUN),
     ],
 )
-def test_verdict(ours: float | None, std: float | None, expected: Verdict) -> None:
+def test_verdict(ours: float | None, std: float | None, expected: CellVerdict) -> None:
     assert verdict(ours, 4.246, std, 3) is expected
 
 
 def test_verdict_of_a_cell_the_paper_does_not_have() -> None:
-    assert verdict(1.0, None, None, 3) is Verdict.NOT_PUBLISHED
-    assert verdict(None, None, None, 3) is Verdict.NOT_RUN
+    assert verdict(1.0, None, None, 3) is CellVerdict.NOT_PUBLISHED
+    assert verdict(None, None, None, 3) is CellVerdict.NOT_RUN
 
 
 def test_deviations_of_sample_and_population() -> None:
@@ -193,10 +192,10 @@ def test_a_cell_holds_mean_deviation_and_verdict(filled: Builder) -> None:
     cell = filled.cell("lp_degree", "shortest_path", "pear", degree=8)
     assert cell.mean == pytest.approx(4.246)
     assert cell.std == pytest.approx(1.0092, abs=1e-4)  # ddof 1
-    assert (cell.verdict, cell.notes, cell.place) == (Verdict.WITHIN, (), 1)
-    assert filled.cell("lp_degree", "shortest_path", "mse", degree=8).verdict is Verdict.WORSE
+    assert (cell.verdict, cell.notes, cell.place) == (CellVerdict.WITHIN, (), 1)
+    assert filled.cell("lp_degree", "shortest_path", "mse", degree=8).verdict is CellVerdict.WORSE
     time = filled.cell("lp_degree", "shortest_path", "pear", "train_seconds", degree=8)
-    assert (time.mean, time.verdict) == (10.0, Verdict.BETTER)
+    assert (time.mean, time.verdict) == (10.0, CellVerdict.BETTER)
 
 
 def test_trainings_are_shared_between_tables_with_the_deviation_of_each(filled: Builder) -> None:
@@ -221,16 +220,16 @@ def test_shifts_and_stability(filled: Builder) -> None:
     cross = filled.cell("direction_shift", "shortest_path", "pear", degree=8)
     assert (cross.mean, cross.std) == (pytest.approx(22.0), pytest.approx(2**0.5))
     assert filled.cell("capacity_shift", "knapsack", "pear", degree=8, capacity=0.9).mean == pytest.approx(1.23)
-    assert filled.cell("capacity_shift", "knapsack", "pear", degree=8, capacity=0.5).verdict is Verdict.BETTER
-    assert filled.cell("capacity_shift", "knapsack", "pear", degree=2, capacity=0.5).verdict is Verdict.NOT_RUN
+    assert filled.cell("capacity_shift", "knapsack", "pear", degree=8, capacity=0.5).verdict is CellVerdict.BETTER
+    assert filled.cell("capacity_shift", "knapsack", "pear", degree=2, capacity=0.5).verdict is CellVerdict.NOT_RUN
     stability = filled.cell("stability", "shortest_path", "pear", "active_set_change_rate_pct")
-    assert (stability.mean, stability.verdict) == (pytest.approx(0.3), Verdict.WITHIN)
+    assert (stability.mean, stability.verdict) == (pytest.approx(0.3), CellVerdict.WITHIN)
 
 
 def test_missing_seeds_failures_and_budgets_are_said(filled: Builder) -> None:
     assert filled.cell("lp_noise", "shortest_path", "spo+", noise=0.3).notes == ("2 of 5 seeds",)
     failed = filled.cell("lp_degree", "knapsack", "dbb", degree=8)
-    assert (failed.mean, failed.verdict, failed.failed) == (None, Verdict.NOT_RUN, 2)
+    assert (failed.mean, failed.verdict, failed.failed) == (None, CellVerdict.NOT_RUN, 2)
     filled.add("shortest_path", "dbb", 0, {"normalized_regret": 0.14}, settings={"time_cap": 60.0, "max_epochs": 50})
     cell = filled.cell("lp_degree", "shortest_path", "dbb", degree=8)
     assert cell.std is None
@@ -244,18 +243,18 @@ def test_missing_seeds_failures_and_budgets_are_said(filled: Builder) -> None:
 def test_times_under_another_cap_are_not_compared(builder: Builder) -> None:
     short = {"settings": {"time_cap": 60.0}, "timings": {"total": 61.0}}
     builder.add("knapsack", "spo+", 0, {"normalized_regret": 0.0075}, **short)
-    assert builder.cell("lp_degree", "knapsack", "spo+", degree=8).verdict is Verdict.WITHIN
+    assert builder.cell("lp_degree", "knapsack", "spo+", degree=8).verdict is CellVerdict.WITHIN
     time = builder.cell("lp_degree", "knapsack", "spo+", "train_seconds", degree=8)
-    assert (time.verdict, time.notes) == (Verdict.REDUCED, ("1 of 5 seeds", "time cap 60 s, published 600 s"))
+    assert (time.verdict, time.notes) == (CellVerdict.REDUCED, ("1 of 5 seeds", "time cap 60 s, published 600 s"))
 
 
 def test_reduced_problems_are_shown_and_never_compared(filled: Builder) -> None:
     cell = filled.cell("lp_degree", "knapsack", "mse", degree=8)
-    assert (cell.mean, cell.verdict, cell.place) == (2.0, Verdict.REDUCED, 0)
+    assert (cell.mean, cell.verdict, cell.place) == (2.0, CellVerdict.REDUCED, 0)
     assert "reduced problem" in cell.notes
     filled.add("knapsack", "mse", 4, {"normalized_regret": 0.0229})  # the paper's problem comes first
     cell = filled.cell("lp_degree", "knapsack", "mse", degree=8)
-    assert (cell.values, cell.verdict) == ({4: pytest.approx(2.29)}, Verdict.WITHIN)
+    assert (cell.values, cell.verdict) == ({4: pytest.approx(2.29)}, CellVerdict.WITHIN)
 
 
 def test_runs_of_different_settings_are_never_mixed(builder: Builder) -> None:
@@ -273,7 +272,7 @@ def test_a_method_of_ours_gets_a_line_where_it_was_run(builder: Builder) -> None
     assert rows["Knapsack: normalised regret, %"][:3] == ["MSE", "SPO+", "SPO+ (relaxed)"]
     assert "SPO+ (relaxed)" not in rows["Shortest path: normalised regret, %"]
     cell = builder.cell("lp_degree", "knapsack", "spo+relaxed", degree=8)
-    assert (cell.mean, cell.verdict, cell.published.mean) == (pytest.approx(0.6), Verdict.NOT_PUBLISHED, None)
+    assert (cell.mean, cell.verdict, cell.published.mean) == (pytest.approx(0.6), CellVerdict.NOT_PUBLISHED, None)
     assert all(row[0] != "SPO+ (relaxed)" for grid in found["lp_noise"].grids for row in grid.rows)
 
 
@@ -407,7 +406,7 @@ def test_markdown_tables(filled: Builder, tmp_path: Path) -> None:
     place = rows.index("### Shortest path: normalised regret, %")
     assert rows[place + 2] == "| Method |  | degree 2 | degree 4 | degree 6 | degree 8 |"
     ours = rows.index(
-        "| PEAR | ours | not run | not run | not run | **4.246 ± 1.009** *within 1 sd* (5 seeds) |", place
+        "| PEAR as published | ours | not run | not run | not run | **4.246 ± 1.009** *within 1 sd* (5 seeds) |", place
     )
     assert rows[ours + 1] == (
         "|  | paper | **0.104 ± 0.038** | <u>0.774 ± 0.268</u> | **2.138 ± 0.762** | **4.246 ± 1.106** |"
@@ -463,7 +462,7 @@ def test_one_palette_for_the_light_and_the_dark_page() -> None:
     assert style.LIGHT.keys() == style.DARK.keys()
     assert len(set(style.LIGHT.values())) == len(style.LIGHT)  # a colour in a picture has one name
     parts = {"mse": dict.fromkeys(PARTS, 1.0), "pear": dict.fromkeys(PARTS, 2.0)}
-    series = [Series(name, [1.0, 2.0], [1.0, 2.0]) for name in METHOD_COLORS]
+    series = [MethodCurve(name, [1.0, 2.0], [1.0, 2.0]) for name in METHOD_COLORS]
     drawn = [
         lines(series, series, "#2f7d4f"),
         split_bars(parts),
@@ -487,7 +486,7 @@ def test_plots_of_benchmarks_share_the_style(tmp_path: Path) -> None:
 
 def test_pictures_survive_extremes() -> None:
     for y in ([1e-3, 1e-3], [4.2, 4.3], [1e-3, 300.0], [float("nan"), 1.0]):
-        picture = lines([Series("pear", [1.0, 2.0], y)], [], "degree")
+        picture = lines([MethodCurve("pear", [1.0, 2.0], y)], [], "degree")
         assert picture.startswith("<svg")
         assert "var(--pear)" in picture
         assert len(re.findall(r"<text", picture)) >= 4  # the label, and numbers on both axes
@@ -557,7 +556,7 @@ def test_command_takes_the_folder_that_experiments_write_to(run: Callable[..., R
     settings = {**PROBLEM["knapsack"], "degree": 8, "noise": 0.0, "time_cap": 600.0, "max_epochs": 10_000}
     folder = tmp_path / "pear-output" / "lp"
     with Database(folder / FILE_NAME) as database:
-        row = Record("k", "lp-degree", "knapsack", "mse", 0, settings, "done", metrics={"normalized_regret": 0.0229})
+        row = RunRecord("k", "lp-degree", "knapsack", "mse", 0, settings, "done", metrics={"normalized_regret": 0.0229})
         assert database.add(row)
         assert run().exit_code == 0  # while a writer has it open
     assert "2.290 *within 1 sd* (1 of 5 seeds)" in (tmp_path / "pear-output/report/report.md").read_text("utf-8")

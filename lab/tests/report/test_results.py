@@ -59,10 +59,10 @@ def test_every_published_number_is_in_one_of_the_two_documents() -> None:
 
 
 def test_a_database_without_one_market_is_refused(tmp_path: Path) -> None:
-    from pear_lab.experiments import FILE_NAME, Database, Record
+    from pear_lab.experiments import FILE_NAME, Database, RunRecord
 
     with Database(tmp_path / FILE_NAME) as database:
-        database.add(Record("k", "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done"))
+        database.add(RunRecord("k", "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done"))
     with pytest.raises(SystemExit, match="of one set of prices and settings; it holds 0"):
         results.portfolio(tmp_path / FILE_NAME)
 
@@ -76,9 +76,9 @@ def test_another_text_between_the_marks_is_another_page(generated: str) -> None:
 
 
 def test_a_database_without_a_comparison_is_refused(tmp_path: Path) -> None:
-    from pear_lab.experiments import FILE_NAME, Database, Record
+    from pear_lab.experiments import FILE_NAME, Database, RunRecord
 
     with Database(tmp_path / FILE_NAME) as database:
-        database.add(Record("k", "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done"))
+        database.add(RunRecord("k", "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done"))
     with pytest.raises(SystemExit, match="holds no cell in which every method"):
         results.generated(tmp_path / FILE_NAME)

@@ -13,17 +13,19 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import pear_lab.stress
+import pear_lab.judge
 from pear.cli.app import app
 from pear.errors import DataError, ProblemError
-from pear_lab.stress import counterexamples, examine, judge, runner
-from pear_lab.stress.certificates import Answer, best_point, is_feasible, is_unbounded
-from pear_lab.stress.extended import cholesky, factor, wide
-from pear_lab.stress.judge import Answered, Verdict, differs, tangent_of, wrong_gradient, wrong_regret
-from pear_lab.stress.kkt import Multipliers, Units, judge_point, residuals
+from pear_lab.judge import judge_answer as judge
+from pear_lab.judge.certificates import Proof, best_point, is_feasible, is_unbounded
+from pear_lab.judge.extended import cholesky, factor, wide
+from pear_lab.judge.judge_answer import Answer, Verdict, differs, tangent_of, wrong_gradient, wrong_regret
+from pear_lab.judge.kkt import Multipliers, Units, judge_point, residuals
+from pear_lab.judge.program import Program
+from pear_lab.stress import counterexamples, examine, fuzz
+from pear_lab.stress.case import Case
+from pear_lab.stress.fuzz import FuzzResult, Tally
 from pear_lab.stress.recipes import FAMILIES, Recipe, build, draw
-from pear_lab.stress.runner import Run, Tally
-from pear_lab.stress.sample import Case, Sample
 from pear_lab.stress.strategies import recipes
 
 HERE = Path(__file__).parent / "counterexamples"
@@ -33,18 +35,18 @@ CLEAN = ["well scaled", "badly scaled", "degenerate", "repeated rows", "contradi
 CLEAN += ["unbounded", "mixes", "sparse"]
 
 
-def square(**changes: Any) -> Sample:
+def square(**changes: Any) -> Program:
     """min ½‖z‖² − (3, 1)z with z₁ ≤ 1 and z₁ + z₂ = 1.5: z = (1, 0.5), equality 0.5, bound (1.5, 0)."""
     fields: dict[str, Any] = {"H": np.eye(2), "c": np.array([-3.0, -1.0])}
     fields |= {"A": np.ones((1, 2)), "b": np.array([1.5]), "G": np.array([[1.0, -1.0]]), "h": np.array([9.0])}
     fields |= {"lb": np.full(2, -INF), "ub": np.array([1.0, INF]), "integer": np.zeros(2, bool)}
-    return Sample(**{**fields, **changes})
+    return Program(**{**fields, **changes})
 
 
-def answer(**changes: Any) -> Answered:
+def answer(**changes: Any) -> Answer:
     fields: dict[str, Any] = {"status": "SOLVED", "x": np.array([1.0, 0.5]), "value": -2.875}
     fields |= {"equality": np.array([0.5]), "inequality": np.zeros(1), "bound": np.array([1.5, 0.0])}
-    return Answered(**{**fields, **changes})
+    return Answer(**{**fields, **changes})
 
 
 # -- what is planted is caught -----------------------------------------------------------------------------------------
@@ -108,31 +110,31 @@ def test_a_failure_is_confirmed_and_a_solution_of_it_is_not(changes: dict[str, A
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_an_edge_is_one_by_a_margin_and_in_any_unit(unit: float) -> None:
-    def opposed(by: float) -> Sample:
+    def opposed(by: float) -> Program:
         G, h = np.array([[1.0, 1.0], [-1.0, -1.0]]), np.array([1.0, -1.0 - by])
         d = np.array([unit, 1.0])
         return square(A=np.zeros((0, 2)), b=np.zeros(0), G=unit * G / d, h=unit * h, lb=-2 * d, ub=2 * d)
 
     assert [is_feasible(opposed(by)) for by in (1e-7, 1e-11, 2e-12, 0.0, -1e-7)] == [
-        Answer.NO,
-        Answer.EDGE,
-        Answer.EDGE,
-        Answer.YES,
-        Answer.YES,
+        Proof.NO,
+        Proof.EDGE,
+        Proof.EDGE,
+        Proof.YES,
+        Proof.YES,
     ]
 
 
 def test_little_curvature_is_some() -> None:
-    def bowl(least: float) -> Sample:
+    def bowl(least: float) -> Program:
         free = {"lb": np.full(2, -INF), "ub": np.full(2, INF), "A": np.zeros((0, 2)), "b": np.zeros(0)}
         V = np.array([[0.6, 0.8], [-0.8, 0.6]])
         return square(H=(V * [1.0, least]) @ V.T, c=np.array([1.0, 0.7]), G=np.zeros((0, 2)), h=np.zeros(0), **free)
 
-    assert is_unbounded(bowl(1e-12)) is Answer.NO
-    assert is_unbounded(replace(bowl(0.0), H=np.diag([1.0, 0.0]))) is Answer.YES
+    assert is_unbounded(bowl(1e-12)) is Proof.NO
+    assert is_unbounded(replace(bowl(0.0), H=np.diag([1.0, 0.0]))) is Proof.YES
 
 
-def gradient_exam() -> tuple[Sample, Verdict, np.ndarray, np.ndarray]:
+def gradient_exam() -> tuple[Program, Verdict, np.ndarray, np.ndarray]:
     s = replace(square(), A=np.zeros((0, 2)), b=np.zeros(0), c=np.array([-3.0, -0.5]))
     a = answer(equality=np.zeros(0), bound=np.array([2.0, 0.0]), value=-2.625)
     return s, judge.judge(s, a), np.array([0.0, 0.3]), np.array([0.7, 0.3])  # z₁ is held; g = P e
@@ -244,15 +246,15 @@ def test_units_are_those_of_the_program() -> None:
 # -- it shares nothing with the library --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["certificates", "choices", "extended", "judge", "kkt", "sample", "tangent"])
-def test_the_judge_imports_nothing_of_the_library(name: str) -> None:
-    source = Path(pear_lab.stress.__file__).parent / f"{name}.py"
+@pytest.mark.parametrize(
+    "source", sorted(Path(pear_lab.judge.__file__).parent.glob("*.py")), ids=lambda path: path.stem
+)
+def test_the_judge_imports_nothing_of_the_library(source: Path) -> None:
     nodes = list(ast.walk(ast.parse(source.read_text("utf-8"))))
     modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
     modules += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    of_pear = [m for m in modules if m.split(".")[0] == "pear"]
-    assert all(m.startswith("pear_lab.stress.") for m in of_pear)
-    assert not any(m.endswith((".examine", ".runner", ".counterexamples", ".recipes")) for m in of_pear)
+    ours = {m for m in modules if m.split(".")[0] in ("pear", "pear_lab")}
+    assert {m for m in ours if not m.startswith("pear_lab.judge.")} <= {"pear.errors"}
 
 
 # -- the library has nothing wrong -------------------------------------------------------------------------------------
@@ -265,7 +267,7 @@ def test_the_judge_imports_nothing_of_the_library(name: str) -> None:
     ids=["feasible", "contradictory", "other"],
 )
 def test_problems_have_no_wrong_answer(count: int, families: list[str], gradients: int, refused: int) -> None:
-    found = runner.run(count, seed=0, families=families)
+    found = fuzz.run(count, seed=0, families=families)
     total = found.total()
     assert total.tried >= count
     assert [f"{f.recipe}: sample {f.sample}: {f.reason}" for f in found.failures] == []
@@ -342,11 +344,11 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("broken")
 def test_a_run_counts_and_writes_what_is_wrong(tmp_path: Path) -> None:
-    found = runner.run(32, seed=1, families=["well scaled"], folder=tmp_path)
+    found = fuzz.run(32, seed=1, families=["well scaled"], folder=tmp_path)
     tally = found.tallies["well scaled"]
     assert tally.tried == 32
     assert tally.wrong == 32  # those of the first half are right in the batch, and off alone
-    assert len(found.files) == runner.KEPT
+    assert len(found.files) == fuzz.KEPT
     written = json.loads(found.files[0].read_text("utf-8"))
     assert written["kind"] == "wrong"
     assert "32 wrong" in found.missed()
@@ -379,29 +381,31 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     def stop(_: Tally) -> None:
         raise KeyboardInterrupt
 
-    first = runner.run(24, families=["bounds"], folder=tmp_path, progress=stop)
+    first = fuzz.run(24, families=["bounds"], folder=tmp_path, progress=stop)
     assert first.interrupted
     assert first.total().tried == 8
-    again = runner.run(24, families=["bounds"], folder=tmp_path, resume=True)
-    whole = runner.run(24, families=["bounds"])
+    again = fuzz.run(24, families=["bounds"], folder=tmp_path, resume=True)
+    whole = fuzz.run(24, families=["bounds"])
     assert vars(again.total()) | {"slowest": 0} == vars(whole.total()) | {"slowest": 0}
     with pytest.raises(ProblemError, match="other settings"):
-        runner.run(24, seed=1, families=["bounds"], folder=tmp_path, resume=True)
+        fuzz.run(24, seed=1, families=["bounds"], folder=tmp_path, resume=True)
     with pytest.raises(ProblemError, match="no family 'bound'"):
-        runner.run(8, families=["bound"])
+        fuzz.run(8, families=["bound"])
 
 
 def test_the_goals() -> None:
     def missed(**counts: Any) -> list[str]:
         tally = Tally("bounds", **{"right": 10_000, **counts})
-        return Run({"bounds": tally, "nearly parallel": Tally("nearly parallel", right=995, inaccurate=5)}).missed()
+        return FuzzResult(
+            {"bounds": tally, "nearly parallel": Tally("nearly parallel", right=995, inaccurate=5)}
+        ).missed()
 
     assert missed() == []
     assert missed(inaccurate=10) == []
     assert len(missed(inaccurate=11)) == 1
     assert missed(wrong=1) == ["1 wrong"]
     assert "51 times" in missed(slowest=51.0)[0]
-    assert len(Run({"nearly parallel": Tally("nearly parallel", right=98, inaccurate=2)}).missed()) == 1
+    assert len(FuzzResult({"nearly parallel": Tally("nearly parallel", right=98, inaccurate=2)}).missed()) == 1
 
 
 @pytest.fixture
@@ -431,7 +435,7 @@ def test_the_command_fails_where_something_is_wrong(command: Callable[..., Any])
 
 
 def test_the_command_can_be_stopped(command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "run", lambda *_: Run({"bounds": Tally("bounds", right=8)}, interrupted=True))
+    monkeypatch.setattr(fuzz, "run", lambda *_: FuzzResult({"bounds": Tally("bounds", right=8)}, interrupted=True))
     result = command("--count", "16")
     assert result.exit_code == 130
     assert "--resume" in result.stderr

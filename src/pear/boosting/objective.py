@@ -17,6 +17,7 @@ import torch
 
 from pear.decisions.solve import OnFailure
 from pear.errors import ProblemError
+from pear.losses.defaults import BOOSTING
 from pear.losses.guided import check_guidance
 from pear.losses.pear import PEARLoss
 from pear.problem import Model, Problem
@@ -108,9 +109,9 @@ def objective(
     problem: Problem | Model,
     true: Any = None,
     *,
-    smoothing: float | Literal["auto"] = "auto",
-    injection: float = 0.05,
-    guidance: float = 1.0,
+    smoothing: float | Literal["auto"] = BOOSTING.smoothing,
+    injection: float = BOOSTING.injection,
+    guidance: float = BOOSTING.guidance,
     decay: float = 1.0,
     solver: str = "auto",
     on_failure: OnFailure = "raise",

@@ -106,7 +106,7 @@ def _train(make: Callable[..., DecisionRegressor], samples: RowSplit) -> tuple[d
         The trained forecasters by the name of their loss, and the name of the training that Ctrl-C ended, or "".
     """
     trained: dict[str, DecisionRegressor] = {}
-    for name, loss in (("MSE", "mse"), ("PEAR", "pear")):
+    for name, loss in (("MSE", "mse"), ("PEAR", "pear-guided")):
         out.print(f"{name}:", end=" ", highlight=False)
         estimator = make(loss=loss).fit(samples.features, samples.costs)
         if estimator.history_.best is not None:

@@ -1,7 +1,7 @@
 """Why a sample has no solution: linear programs look for a certificate, and ``optimality.certificate`` checks it.
 
-A status is given on a certificate that passes, never on what a solver says. What a question does not depend on is not
-looked at: samples with the same constraints are asked once whether they are feasible, whatever their costs.
+A sample gets a status on a certificate that passes, never on what a solver says. Samples with the same constraints are
+examined once for feasibility, whatever their costs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 _FEASIBILITY = ("A", "b", "G", "h", "lb", "ub")  # what it depends on
 _RECESSION = ("H", "c", "A", "G", "h", "lb", "ub")
-_KEPT = "feasibility"  # where the plan of a program keeps answers, by the digest of the constraints
+_KEPT = "feasibility"  # where the plan of a program keeps statuses, by the digest of the constraints
 _STRICT = 1e-10  # the tightest tolerance that linprog takes
 _MET = 1e-7  # total violation of the scaled rows up to which a linear program has found a point
 _SHIFT = 1e-10  # of the least-squares system, whose effect falls with every solve
@@ -57,9 +57,9 @@ def name_failures(qp: QuadraticProgram) -> Tensor:
 
 
 def known_infeasible(qp: QuadraticProgram) -> Tensor | None:
-    """(B,) bool: samples whose constraints have been proven to have no point before; None where none have.
+    """(B,) bool: samples whose constraints are already known to have no feasible point; None where none are.
 
-    What a program keeps, all programs with the same plan see: those of one problem, or of its sparse matrices.
+    Programs with the same plan share this knowledge: those of one problem, or of its sparse matrices.
     """
     kept = qp.plan.get(_KEPT) if qp.shares_constraints else None
     if not kept or Status.INFEASIBLE not in kept.values():
@@ -75,7 +75,15 @@ def _once_each(
     ask: Callable[[QuadraticProgram, int], Status],
     answers: dict[bytes, Status],
 ) -> list[Status]:
-    """What ``ask`` says of each sample; those that agree in the fields ``names`` are asked once, into ``answers``."""
+    """The status that ``ask`` gives each sample; samples with equal fields ``names`` are asked about once.
+
+    Args:
+        qp: the programs.
+        names: the fields that the status depends on.
+        samples: the samples to ask about.
+        ask: returns the status of one sample.
+        answers: statuses by digest of the fields, which are read and added to.
+    """
     result = []
     for i in samples:
         key = _digest(qp, names, i)
@@ -86,7 +94,7 @@ def _once_each(
 
 
 def _digest(qp: QuadraticProgram, names: tuple[str, ...], i: int) -> bytes:
-    """Of what sample i has of these fields; those that a plan stands for (sparse matrices) are left out."""
+    """A digest of these fields of sample i, without the sparse matrices, which the plan already stands for."""
     digest = blake2b(digest_size=20)
     for name in names:
         field = getattr(qp, name)
@@ -96,7 +104,7 @@ def _digest(qp: QuadraticProgram, names: tuple[str, ...], i: int) -> bytes:
 
 
 class _Sample(NamedTuple):
-    """One sample in numpy's or SciPy's arrays; ``present`` (m,) are the rows of G that exist, which G and h are."""
+    """One sample as NumPy or SciPy arrays; G and h hold the rows with a finite side, which ``present`` (m,) marks."""
 
     A: Any
     b: Array
@@ -131,7 +139,7 @@ def _feasibility(qp: QuadraticProgram, i: int) -> Status:
 
 
 def _contradiction(A: sparse.csr_array, b: Array) -> Array | None:
-    """(p,) y with Aᵀy = 0 and yᵀb < 0 where there is one: b without what A reaches, by shifted least squares."""
+    """(p,) y with Aᵀy = 0 and yᵀb < 0, or None: the part of b outside the range of A, by shifted least squares."""
     weight = 1.0 / _largest(A)
     p, n = A.shape
     pattern = SaddlePattern(sparse.csr_array((n, n)), sparse.csr_array(sparse.diags_array(weight) @ A))
@@ -171,7 +179,7 @@ def _by_least_violation(s: _Sample, proven: Callable[[Array, Array], bool]) -> S
             return Status.INFEASIBLE
         if met or found.fun > _MET or sparse.issparse(s.A):
             break
-        # a contradiction below the tolerances of linprog shows under a magnifying glass around its point
+        # a contradiction below the tolerances of linprog shows when the problem is magnified around its point
         met = True
         x = np.concatenate([np.clip(found.x[:n], lower[:n], upper[:n]), np.zeros(extra)])
         b, h, lower, upper = ((v - w) / _MET for v, w in ((b, A @ x), (h, G @ x), (lower, x), (upper, x)))
@@ -199,13 +207,13 @@ def _boundedness(qp: QuadraticProgram, i: int) -> Status:
 
 
 def _options(n: int, rows: int) -> dict[str, float]:
-    """As accurate as linprog can be: what it finds has to pass a check to rounding."""
+    """Options for the highest accuracy of linprog, because its result has to pass a check to rounding."""
     tolerances = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), _STRICT)
     return {**tolerances, "time_limit": time_limit.for_one(n, rows)}
 
 
 def _refined(d: Array, rows: Array) -> Array:
-    """The direction nearest to d with rows·d = 0 to rounding; what stands still goes on standing still."""
+    """The direction nearest to d with rows·d = 0 to rounding; variables that d does not move stay unmoved."""
     moves = np.abs(d) > _MET * np.abs(d).max()
     J, refined = rows[:, moves], np.where(moves, d, 0.0)
     for _ in range(2):

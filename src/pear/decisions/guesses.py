@@ -1,4 +1,4 @@
-"""The working sets that were tried in vain, so that no two solvers have the same one tried."""
+"""The guessed working sets from which the repair has failed, so that none is tried again for another solver."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from torch import Tensor
 from pear.optimality.point import ActiveSet
 
 
-class Guesses:
-    """Guessed working sets of the samples of a batch, and the solver whose candidate led to each first.
+class FailedGuesses:
+    """Guessed working sets of a batch's samples from which the repair failed, and the solver that led to each first.
 
-    Where the repair fails from a guess, it nearly always fails from the same guess of another solver: the candidates
-    are equal to some digits. A more accurate candidate of the same solver is let through.
+    Where the repair fails from a guess, it nearly always fails from the same guess of another solver, because the
+    candidates are equal to some digits. A more accurate candidate of the same solver is tried again.
     """
 
     def __init__(self) -> None:
-        self._in_vain: dict[tuple[int, bytes], str] = {}
+        self._failed: dict[tuple[int, bytes], str] = {}
 
     def __bool__(self) -> bool:
-        """Whether any guess was tried in vain."""
-        return bool(self._in_vain)
+        """Whether any guess has failed."""
+        return bool(self._failed)
 
     def keep(self, index: Tensor, guess: ActiveSet, solver: str) -> None:
-        """Note that the repair of a candidate of ``solver`` failed from the guesses (k, …) of the samples ``index``."""
+        """Keep the guesses (k, …) of the samples ``index`` from which repairing a candidate of ``solver`` failed."""
         for name in _names(index, guess):
-            self._in_vain.setdefault(name, solver)
+            self._failed.setdefault(name, solver)
 
     def tried(self, index: Tensor, guess: ActiveSet, solver: str) -> Tensor:
-        """(k,) bool: guesses (k, …) of the samples ``index`` that another solver's candidate led to in vain."""
+        """(k,) bool: guesses (k, …) of the samples ``index`` that have failed for another solver's candidate."""
         found = torch.zeros(len(index), dtype=torch.bool, device=index.device)
-        if self._in_vain:
+        if self._failed:
             for k, name in enumerate(_names(index, guess)):
-                found[k] = self._in_vain.get(name, solver) != solver
+                found[k] = self._failed.get(name, solver) != solver
         return found
 
 

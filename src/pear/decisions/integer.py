@@ -1,7 +1,7 @@
-"""Integer programs: whoever can solves them, and what comes back is rounded, completed and verified.
+"""Integer programs: a solver proposes a point, which is rounded, completed and verified.
 
 A solver is asked for the integers and for a bound. The continuous variables beside these integers are the solution of a
-linear program, which goes down the pipeline of all continuous programs and is exact.
+linear program, which the pipeline of all continuous programs solves exactly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pear.solvers.registry import in_turn, resolve
 
 logger = logging.getLogger("pear")
 
-_ASKED = 2  # solvers that are asked for the continuous variables, where those of the integer program will do as well
+_ASKED = 2  # solvers asked for the continuous variables; the values of the integer solver are kept where both fail
 
 
 def solve_integer(problem: Problem, qp: QuadraticProgram, solver: str) -> Solution:
@@ -39,7 +39,7 @@ def solve_integer(problem: Problem, qp: QuadraticProgram, solver: str) -> Soluti
     Samples that a solver leaves without a verified solution go to the next one that takes integer programs.
 
     Args:
-        problem: whose programs they are.
+        problem: the problem that the programs belong to.
         qp: the programs (B of them, 0 allowed).
         solver: "auto" or a name of the registry.
     """
@@ -80,16 +80,16 @@ def solve_integer(problem: Problem, qp: QuadraticProgram, solver: str) -> Soluti
 
 @dataclass(frozen=True)
 class CheckedIntegers(TensorRecord):
-    """Candidates rounded to integers, and what is true of them.
+    """Candidates rounded to integers, and the result of checking them.
 
     Attributes:
         x: (B, n) rounded points.
         residual: (B,) the largest of scaled violation, relative gap and, where it is too large to be rounded away,
             distance to integers; NaN without a point.
         gap: (B,) relative distance of the objective from the proven bound; infinite without a bound.
-        feasible: (B,) bool, where the point was whole and satisfies the constraints, optimal or not.
-        status: (B,) SOLVED where all of this holds, INACCURATE where the solver claims it and it does not, else what
-            the solver says.
+        feasible: (B,) bool, where the point was integral and satisfies the constraints, optimal or not.
+        status: (B,) SOLVED where the point is feasible and proven optimal, INACCURATE where the solver claims that
+            wrongly, otherwise the solver's own status.
         active: constraints that are tight at ``x``.
     """
 
@@ -122,9 +122,9 @@ def verify_integers(qp: QuadraticProgram, candidate: Candidate) -> CheckedIntege
 
 
 def complete(qp: QuadraticProgram, candidate: Candidate) -> Candidate:
-    """The candidate with continuous variables that are exactly the best ones beside its integers, once rounded.
+    """Replace a candidate's continuous variables by the exact optimum for its rounded integers.
 
-    A solver's own values are as accurate as its tolerance, and they go with its integers before rounding: where a
+    A solver's own values are as accurate as its tolerance, and they belong to its integers before rounding: where a
     coefficient is 1e7, a 1e-7 is no zero. They are kept where the linear program has no solution.
     """
     assert qp.integer is not None
@@ -140,10 +140,10 @@ def complete(qp: QuadraticProgram, candidate: Candidate) -> Candidate:
 
 
 def _with_fixed(qp: QuadraticProgram, fixed: Tensor, rest: Tensor) -> QuadraticProgram:
-    """The linear programs in the variables ``rest`` that are left of ``qp``, whose other variables are ``fixed``."""
+    """The linear programs in the variables ``rest`` of ``qp`` when its other variables are ``fixed``."""
     H, A, G = (matrix.index_select(2, rest) for matrix in (qp.H, qp.A, qp.G))
     ones = fixed.new_ones(qp.batch, len(rest))
-    # A row of integers alone says nothing here; it is checked with the whole point.
+    # A row of integers alone does not constrain the others; it is checked with the whole point.
     b = torch.where(matvec(A.abs(), ones) > 0, qp.b - _one_by_one(qp.A, fixed), 0.0)
     h = torch.where(matvec(G.abs(), ones) > 0, qp.h - _one_by_one(qp.G, fixed), torch.inf)
     H, c, lb, ub = H.index_select(1, rest), qp.c[:, rest], qp.lb[:, rest], qp.ub[:, rest]
@@ -151,17 +151,9 @@ def _with_fixed(qp: QuadraticProgram, fixed: Tensor, rest: Tensor) -> QuadraticP
 
 
 def _one_by_one(matrix: Any, x: Tensor) -> Tensor:
-    """``matvec`` sample by sample: a product of the batch would be rounded as its size has it."""
+    """``matvec`` sample by sample, because the rounding of a batched product depends on the size of the batch."""
     rows = [matvec(matrix if matrix.shape[0] == 1 else matrix[i : i + 1], x[i : i + 1]) for i in range(len(x))]
     return torch.cat(rows)
-
-
-def as_good_as(qp: QuadraticProgram, best: Tensor) -> Problem:
-    """The integer problem of all points that are as good as the solution ``best`` (n,) of the one program ``qp``."""
-    value = float(qp.c[0] @ best)
-    G = torch.cat([qp.G[0], qp.c])
-    h = torch.cat([qp.h[0], qp.h.new_tensor([value + OPTIMAL * (1 + abs(value))])])  # a solver needs some room
-    return Problem(A=qp.A[0], b=qp.b[0], G=G, h=h, lb=qp.lb[0], ub=qp.ub[0], integer=qp.integer)
 
 
 def refuse_curvature(problem: Problem, smoothing: float, overrides: dict[str, Any]) -> None:
@@ -176,8 +168,9 @@ def refuse_curvature(problem: Problem, smoothing: float, overrides: dict[str, An
 def _slacks(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Slacks of equalities, rows, lower and upper bounds, each relative to the terms that it is computed from.
 
-    Terms that are zero count for nothing, however large their coefficients: with 1e9 for a switch that is off, a
-    violation by 1 would be small. Limits that are off by rounding are measured by the least coefficient of the row.
+    Terms that are zero do not count, however large their coefficients: otherwise a violation by 1 would look small
+    beside 1e9 for a switch that is off. The least coefficient of a row bounds its size from below, so that rounding of
+    a limit is not taken for a violation.
     """
     assert qp.integer is not None
     size = torch.where(qp.integer, x.abs().clamp(min=1.0), x.abs())

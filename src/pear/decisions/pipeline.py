@@ -1,17 +1,17 @@
-"""The one pipeline, from a batch of programs to verified solutions.
+"""The pipeline from a batch of programs to verified solutions.
 
-    screen → warm start → solver → verify → repair → name the failure → ask another
+    screen → warm start → solver → verify → repair → name the failure → ask another solver
 
-Dense and sparse, CPU and GPU go down the same list. They differ in what a solver's candidate carries and in the reduced
-systems behind the repair, which the pipeline does not see. Sparse programs go one sample at a time, in threads, because
-the factors of a batch would not fit; a dense batch goes as a whole.
+Dense and sparse programs, on the CPU and on a GPU, take the same steps. They differ in what a solver's candidate
+carries and in the reduced systems behind the repair, which the pipeline does not see. A dense batch is solved as a
+whole. Sparse programs are solved one by one, in threads, because the factors of a batch would not fit into memory.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,8 +19,8 @@ from torch import Tensor
 
 from pear.compile.cuda_graphs import replay_programs
 from pear.decisions.failures import known_infeasible, name_failures
-from pear.decisions.guesses import Guesses
-from pear.decisions.repair import Repaired, repair, sharpened
+from pear.decisions.guesses import FailedGuesses
+from pear.decisions.repair import RepairResult, repair, sharpen_points
 from pear.optimality.active import guess_active, tight_constraints
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.optimality.residual import kkt_residual
@@ -30,15 +30,15 @@ from pear.problem.canonical import QuadraticProgram
 from pear.sensitivity.curvature import is_convex_program
 from pear.sensitivity.systems import ReducedSystems, SparseSystems, in_threads, reduced_systems
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.base import Candidate, Projector, Start
+from pear.solvers.base import Candidate, PartProjector, Projector, Start
 from pear.solvers.registry import Backend, in_turn
 
 logger = logging.getLogger("pear")
 
-_FROM_START = 8  # exchanges that are cheaper than a solver
-_OTHERS = 3  # exchanges that a further solver's candidate is worth: there are more to ask
-_AGREED = 2  # candidates at guesses that were tried in vain, after which nobody else is asked about a sample
-_DIVERGED = 1e3  # a candidate with this residual says nothing by its multipliers
+_FROM_START = 8  # exchanges of constraints that are cheaper than a solver
+_OTHERS = 3  # exchanges for the candidate of a further solver, because more solvers can be asked
+_AGREED = 2  # candidates with a working set that has failed before, after which no other solver is asked
+_DIVERGED = 1e3  # KKT residual from which a candidate's multipliers are ignored
 _ON_NONZEROS = 100  # variables from which a dense program of few non-zeros is first solved as a sparse one
 _KEPT = 2**26  # numbers in the factors that a batch of sparse programs keeps for its gradient
 
@@ -50,33 +50,38 @@ def solve_programs(
     check_convexity: bool = False,
     seek_vertex: bool = False,
     known: Tensor | None = None,
+    named: bool = False,
 ) -> VerifiedSolutions:
     """Solve a batch of continuous programs; every returned solution satisfies its optimality conditions.
 
     Args:
         qp: the programs (B of them, 0 allowed).
-        solvers: whom to ask, in order.
+        solvers: the solvers to ask, in order.
         start: warm starts; where one still passes the check, no solver is called.
         check_convexity: give samples with an indefinite H the status NOT_CONVEX, instead of trusting them.
         seek_vertex: of a linear program with several solutions find a vertex, where a solver can.
-        known: (B,) int8 statuses of samples whose failure has been proven before: nobody is asked about them. SOLVED
-            where nothing is known.
+        known: (B,) int8 statuses of samples whose failure has been proven before, which no solver is asked about;
+            SOLVED where nothing is known.
+        named: whether the user chose the first solver, so that it has to take the programs.
+
+    Raises:
+        UnknownSolverError: the user's solver does not take the programs.
     """
     if not qp.is_sparse:
-        return _Run(qp, check_convexity, known).execute(solvers, start, seek_vertex)
+        return _PipelineRun(qp, check_convexity, known).execute(in_turn(solvers, qp, named), start, seek_vertex)
     samples: list[VerifiedSolutions | None] = [None] * qp.batch
 
     def one(i: int) -> None:
         at = torch.tensor([i])
-        run = _Run(qp[at], check_convexity=True, known=None if known is None else known[at])
-        samples[i] = run.execute(solvers, None if start is None else start[at], seek_vertex)
+        run = _PipelineRun(qp[at], check_convexity=True, known=None if known is None else known[at])
+        samples[i] = run.execute(in_turn(solvers, run.qp, named), None if start is None else start[at], seek_vertex)
 
     in_threads(one, qp.batch)
-    return _joined(qp, [sample for sample in samples if sample is not None])
+    return _join(qp, [sample for sample in samples if sample is not None])
 
 
-class _Run:
-    """One batch on its way to being verified."""
+class _PipelineRun:
+    """The state of one batch in the pipeline."""
 
     def __init__(self, qp: QuadraticProgram, check_convexity: bool, known: Tensor | None = None) -> None:
         B, n, p, m = qp.batch, qp.n, qp.p, qp.m
@@ -85,7 +90,7 @@ class _Run:
         self.duals = Duals(qp.c.new_zeros(B, p), qp.c.new_zeros(B, m), qp.c.new_zeros(B, n))
         self.working = ActiveSet.none(B, n, m, qp.c.device)
         self.status = replay_programs("screen", screen, qp)
-        self.complete = False  # whether the last solver's points have all been verified, as one batch
+        self.complete = False  # whether all points of the last solver have been verified, as one batch
         if known is not None:
             self.status = torch.where(self.status == Status.SOLVED, known, self.status)
         infeasible = known_infeasible(qp)
@@ -94,7 +99,7 @@ class _Run:
         if check_convexity and bool((self.status == Status.SOLVED).any()):
             self.status[(self.status == Status.SOLVED) & ~is_convex_program(qp)] = int(Status.NOT_CONVEX)
         self.verified = torch.zeros(B, dtype=torch.bool, device=qp.c.device)
-        self.asked = self.verified.clone()  # whether linear programs have looked for the reason of a failure
+        self.examined = self.verified.clone()  # whether linear programs have looked for the reason of a failure
         self.reused = self.verified.clone()
         self.exchanges = torch.zeros(B, dtype=torch.long, device=qp.c.device)
         self.sharpened = torch.full_like(qp.c[:, 0], torch.nan)
@@ -102,26 +107,26 @@ class _Run:
         self.verdict: Verification | None = None
         self.projector: Projector | None = None
         self.projects = self.verified.clone()
-        self.guesses = Guesses()
-        self.agreed = torch.zeros_like(self.exchanges)  # candidates at guesses that were tried in vain
-        self.asking = ""  # the name of the solver whose candidates are looked at
+        self.guesses = FailedGuesses()
+        self.agreed = torch.zeros_like(self.exchanges)  # candidates with a working set that has failed before
+        self.solver = ""  # the name of the solver whose candidates are being checked
 
     def execute(self, solvers: Iterable[Backend], start: Start | None, seek_vertex: bool) -> VerifiedSolutions:
-        """Go down the list; whoever is left at the end is INACCURATE."""
+        """Ask solver after solver; samples that are not verified in the end are INACCURATE."""
         seek_vertex = seek_vertex and self.qp.is_linear
         first: Backend | None = None
-        for solver in in_turn(solvers, self.qp):
+        for solver in solvers:
             if first is None and start is not None and not solver.starts_afresh:
-                self.from_start(start)
+                self.repair_starts(start)
             left = self.todo()
-            wanted = left | self.between(solver) if seek_vertex and first is not None else left
+            wanted = left | self.between_vertices(solver) if seek_vertex and first is not None else left
             if not bool(wanted.any()):
                 break
             if first is not None and bool(left.any()):
                 message = "%s left %d of %d samples unverified; asking %s"
                 logger.debug(message, first.name, int(left.sum()), self.qp.batch, solver.name)
             for some in self.parts(wanted, left, first):
-                # a batch of small programs goes as a whole first; what another solver left is worth the care at once
+                # small programs are tried as a whole batch first; those that a solver has left deserve the care at once
                 if solver.warm_sparse and (first is not None or self.qp.n >= _ON_NONZEROS):
                     self.ask_on_nonzeros(solver, some, start)
                 if bool(some.any()):
@@ -134,9 +139,10 @@ class _Run:
         return self.finish()
 
     def parts(self, wanted: Tensor, left: Tensor, first: Backend | None) -> list[Tensor]:
-        """Who is asked about together, as masks (B,): all at first; then what was ``left`` one by one.
+        """The parts to solve together, as masks (B,): first the whole batch, then each sample that is ``left``.
 
-        Rounding depends on the shape of a batch. What is hard enough for it to matter comes out the same in every one.
+        Rounding depends on the shape of a batch. A sample that is hard enough for it to matter is solved alone, so that
+        its result does not depend on its neighbours.
         """
         if first is None or self.x.is_cuda:
             return [wanted]
@@ -145,14 +151,14 @@ class _Run:
         return [*alone, together] if bool(together.any()) else alone
 
     def name_failures(self, suspects: Tensor) -> None:
-        """Linear programs settle whether samples have a solution at all, before anyone else is asked about them.
+        """Find out by linear programs whether samples have a solution at all, before another solver is asked.
 
         Args:
             suspects: (B,) bool; each sample is looked at once.
         """
-        left = (suspects & ~self.asked).nonzero()[:, 0]
+        left = (suspects & ~self.examined).nonzero()[:, 0]
         if len(left):
-            self.asked[left] = True
+            self.examined[left] = True
             status = name_failures(self.at(left))
             self.status[left] = torch.where(status == Status.INACCURATE, int(Status.SOLVED), status).to(torch.int8)
 
@@ -164,15 +170,15 @@ class _Run:
         """(B,) bool: samples that are neither verified nor known to fail."""
         return (self.status == Status.SOLVED) & ~self.verified
 
-    def between(self, solver: Backend) -> Tensor:
-        """(B,) bool: verified samples between several vertices that are as good, where ``solver`` picks one."""
+    def between_vertices(self, solver: Backend) -> Tensor:
+        """(B,) bool: verified samples on an edge between equally good vertices, where ``solver`` finds a vertex."""
         if not solver.vertex or not bool(self.verified.any()):
             return torch.zeros_like(self.verified)
         systems = reduced_systems(self.qp, self.working) if self.systems is None else self.systems
         error = torch.ones_like(self.x)
         return self.verified & ~systems.project(error)[3]
 
-    def from_start(self, start: Start) -> None:
+    def repair_starts(self, start: Start) -> None:
         """Repair warm starts; one that needs no exchange is reused."""
         where = (self.todo() & start.has_start).nonzero()[:, 0]
         self._repair(where, start.x[where], start.duals[where], start.working[where], _FROM_START)
@@ -181,7 +187,7 @@ class _Run:
 
     def ask(self, solver: Backend, wanted: Tensor, start: Start | None, last_only: bool) -> None:
         """Let one solver propose points, ever more accurate, for the samples ``wanted``."""
-        self.asking, self.complete = solver.name, False
+        self.solver, self.complete = solver.name, False
         rounds, takes_start = solver.rounds_for(self.qp), solver.takes_start(self.qp)
         rounds = rounds[-1:] if last_only and not takes_start else rounds
         for warm in (start, None) if takes_start and start is not None else (None,):
@@ -190,12 +196,12 @@ class _Run:
             for tol, exchanges in rounds:
                 candidate = solver.solve(self.at(left), tol, begun)
                 most = rounds[-1][1] if candidate.exhausted else exchanges
-                good = self.take(left, candidate, min(most, _OTHERS) if last_only else most)
+                good = self.check_candidate(left, candidate, min(most, _OTHERS) if last_only else most)
                 if self.complete:
                     wanted.fill_(False)
                     return
                 wanted[left[good]] = False
-                self.suspect(left, good, candidate)
+                self.examine_claims(left, good, candidate)
                 left = left[~good & (self.status[left] == Status.SOLVED)]
                 if not len(left):
                     return
@@ -203,15 +209,15 @@ class _Run:
                     break
                 begun = candidate if candidate.resume is not None else None
 
-    def suspect(self, index: Tensor, good: Tensor, candidate: Candidate) -> None:
-        """Look into what a solver calls infeasible or unbounded before it is asked again, or another one is."""
+    def examine_claims(self, index: Tensor, good: Tensor, candidate: Candidate) -> None:
+        """Examine samples that a solver calls infeasible or unbounded before any solver is asked about them again."""
         claimed = (candidate.status == Status.INFEASIBLE) | (candidate.status == Status.UNBOUNDED)
         suspects = torch.zeros_like(self.verified)
         suspects[index] = claimed & ~good
         self.name_failures(suspects & self.todo())
 
     def ask_on_nonzeros(self, solver: Backend, wanted: Tensor, start: Start | None) -> None:
-        """Solve dense programs of few non-zeros as the sparse ones that they are; takes ``wanted`` off what is done."""
+        """Solve dense programs of few non-zeros as sparse ones; samples that are done are cleared in ``wanted``."""
         left = wanted.nonzero()[:, 0]
         programs = None if self.qp.is_sparse else self.at(left).sparse_form()
         if programs is None or not len(left):
@@ -222,11 +228,11 @@ class _Run:
         self.status[left] = torch.where(found.status == Status.INACCURATE, int(Status.SOLVED), found.status)
         wanted[left] = self.todo()[left]
 
-    def take(self, index: Tensor, candidate: Candidate, max_exchanges: int) -> Tensor:
-        """Verify the points of a candidate for the samples ``index``, and repair what does not pass.
+    def check_candidate(self, index: Tensor, candidate: Candidate, max_exchanges: int) -> Tensor:
+        """Verify a candidate's points for the samples ``index``, and repair those that do not pass.
 
         Returns:
-            (k,) bool: who passed in the end.
+            (k,) bool: the samples that pass in the end.
         """
         qp, working = self.at(index), candidate.working
         passed = (candidate.status == Status.SOLVED) & candidate.verified
@@ -239,19 +245,21 @@ class _Run:
             self._accept(index, passed, candidate.x, candidate.duals, working)
             if candidate.projector is not None and self.projector is None:
                 whole = len(index) == self.qp.batch
-                self.projector = candidate.projector if whole else _Scattered(index, candidate.projector)
+                self.projector = candidate.projector if whole else PartProjector(index, candidate.projector)
                 self.projects[index] = passed
         rest = (~passed & candidate.x.isfinite().all(1)).nonzero()[:, 0]
         if len(rest):
-            # what a method of ours leaves is few and hard, and goes alone: rounding depends on the shape of a batch
+            # few and hard samples are left by a method that verifies: alone, they do not depend on the batch's rounding
             for some in rest.split(1) if candidate.verified and not rest.is_cuda else (rest,):
                 if len(some) == len(index):
-                    return self._mend(index, qp, candidate, max_exchanges)
-                passed[some] = self._mend(index[some], qp[some], candidate[some], max_exchanges)
+                    return self._repair_candidate(index, qp, candidate, max_exchanges)
+                passed[some] = self._repair_candidate(index[some], qp[some], candidate[some], max_exchanges)
         return passed
 
-    def _mend(self, index: Tensor, qp: QuadraticProgram, candidate: Candidate, max_exchanges: int) -> Tensor:
-        """Repair points of a candidate that did not pass; returns who passes now, (k,) bool."""
+    def _repair_candidate(
+        self, index: Tensor, qp: QuadraticProgram, candidate: Candidate, max_exchanges: int
+    ) -> Tensor:
+        """Repair points of a candidate that did not pass; returns the samples that pass now, (k,) bool."""
         x, duals, guess = candidate.x, candidate.duals.map(torch.nan_to_num), candidate.guess
         doubtful = candidate.status != Status.SOLVED
         if bool(doubtful.any()):
@@ -259,8 +267,8 @@ class _Run:
             diverged = doubtful & (kkt_residual(qp, x, duals) > _DIVERGED)
             duals = duals.map(lambda value: torch.where(diverged[:, None], 0.0, value))
         if candidate.working is not None and candidate.verified:
-            # every condition holds there by its natural size: the point only wants more digits
-            passed = self._settle(index, sharpened(qp, x, duals, candidate.working))
+            # every condition holds by its natural size, and only digits are missing
+            passed = self._accept_repair(index, sharpen_points(qp, x, duals, candidate.working))
             left = (~passed).nonzero()[:, 0]
             qp, x, duals = qp[left], x[left], duals[left]
             guess = guess if guess is None else guess[left]
@@ -268,23 +276,23 @@ class _Run:
             passed, left = torch.zeros_like(doubtful), torch.arange(len(index), device=index.device)
         guess = replay_programs("guess", guess_active, qp, x, duals) if guess is None else guess
         if self.guesses:
-            new = (~self._tried(index[left], guess)).nonzero()[:, 0]
+            new = (~self._failed_before(index[left], guess)).nonzero()[:, 0]
             left, guess, x, duals = left[new], guess[new], x[new], duals[new]
         good = self._repair(index[left], x, duals, guess, max_exchanges)
         if self.complete:
             return self.verified
-        self.guesses.keep(index[left[~good]], guess[~good], self.asking)
+        self.guesses.keep(index[left[~good]], guess[~good], self.solver)
         passed[left] = good
         return passed
 
-    def _tried(self, index: Tensor, guess: ActiveSet) -> Tensor:
-        """(k,) bool: the guesses of the samples ``index`` that were tried in vain; where that is usual, INACCURATE.
+    def _failed_before(self, index: Tensor, guess: ActiveSet) -> Tensor:
+        """(k,) bool: samples ``index`` whose guess has already failed; after two of them a sample is INACCURATE.
 
-        Solvers that agree on a guess have found what there is to find, and float64 cannot show it to be optimal.
+        Solvers that agree on a working set have found the solution, and float64 cannot show it to be optimal.
         """
         if self.qp.is_sparse:  # without exact refinement, other multipliers are worth a try
             return torch.zeros_like(index, dtype=torch.bool)
-        tried = self.guesses.tried(index, guess, self.asking)
+        tried = self.guesses.tried(index, guess, self.solver)
         self.agreed[index[tried]] += 1
         self.status[index[self.agreed[index] >= _AGREED]] = int(Status.INACCURATE)
         return tried
@@ -292,10 +300,10 @@ class _Run:
     def _repair(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Tensor:
         if not len(index):
             return self.verified[index]
-        return self._settle(index, repair(self.at(index), x, duals, working, max_exchanges))
+        return self._accept_repair(index, repair(self.at(index), x, duals, working, max_exchanges))
 
-    def _settle(self, index: Tensor, result: Repaired) -> Tensor:
-        """Take over what was repaired of the samples ``index``; returns who passed."""
+    def _accept_repair(self, index: Tensor, result: RepairResult) -> Tensor:
+        """Keep the repaired points of the samples ``index`` that pass; returns which do, (k,) bool."""
         self._accept(index, result.solved, result.x, result.duals, result.working)
         self.exchanges[index] += result.exchanges + ~result.solved
         self.sharpened[index] = result.sharpened
@@ -304,7 +312,7 @@ class _Run:
         return result.solved
 
     def _accept(self, index: Tensor, good: Tensor, x: Tensor, duals: Duals, working: ActiveSet) -> None:
-        """Take over the rows that are ``good`` of the points for the samples ``index``."""
+        """Keep the points of the samples ``index`` that are ``good``."""
         if len(index) == self.qp.batch and bool(good.all()):
             self.x, self.duals, self.working = x, duals, working
             self.verified = good.clone()
@@ -317,7 +325,7 @@ class _Run:
         self.verified[done] = True
 
     def finish(self) -> VerifiedSolutions:
-        """Final active sets and residuals."""
+        """The verified solutions, with active sets and residuals."""
         failed = ~self.verified
         qp = self.qp if self.complete or not bool(failed.any()) else _without_nonfinite(self.qp, failed)
         verdict = verify(qp, self.x, self.duals, self.working) if self.verdict is None else self.verdict
@@ -342,21 +350,8 @@ class _Run:
         )
 
 
-@dataclass(frozen=True)
-class _Scattered:
-    """The projector of some samples of a batch: those at ``index`` (k,)."""
-
-    index: Tensor
-    projector: Projector
-
-    def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        g, converged = torch.zeros_like(e), torch.zeros(len(e), dtype=torch.bool, device=e.device)
-        g[self.index], converged[self.index] = self.projector.project(e[self.index])
-        return g, converged
-
-
 def _without_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:
-    """The same batch with zeros for whatever is not a number in a failed sample, so that it spreads to no other."""
+    """The same batch with zeros for non-finite entries of failed samples, so that they do not spread to others."""
 
     def clean(value: Any, infinite: bool) -> Any:
         if value.is_sparse:  # sparse matrices are finite, which was checked when they were made
@@ -370,10 +365,10 @@ def _without_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram
     return replace(qp, **data)
 
 
-def _joined(qp: QuadraticProgram, samples: list[VerifiedSolutions]) -> VerifiedSolutions:
-    """One batch of sparse programs that were solved one by one; factors are kept as far as there is room."""
+def _join(qp: QuadraticProgram, samples: list[VerifiedSolutions]) -> VerifiedSolutions:
+    """Join the solutions of sparse programs to one batch; factors are kept as far as there is room."""
     if not samples:
-        return _Run(qp, check_convexity=False).finish()
+        return _PipelineRun(qp, check_convexity=False).finish()
     first = samples[0]
     joined: dict[str, Any] = {
         name: torch.cat([getattr(sample, name) for sample in samples])

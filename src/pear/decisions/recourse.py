@@ -1,8 +1,9 @@
 """Decisions of a model that predicts right-hand sides: under a forecast, under the truth, and after recourse.
 
-Under a forecast the elastic problem is decided, which always has a solution as far as the rows that are not predicted
-do. A ``Penalty`` gives its prices. For a ``Projection`` they are raised until the slacks are the least that the
-forecast allows: zero where it is feasible, so that the decision is that of the problem itself.
+Under a forecast the elastic problem is solved. It has a solution wherever the rows that are not predicted can be
+satisfied. A ``Penalty`` gives the prices of its slacks. For a ``Projection`` the prices are raised until the slacks are
+the least that the forecast allows. They are zero where the forecast is feasible, so that the decision is then that of
+the problem itself.
 """
 
 from __future__ import annotations
@@ -18,16 +19,15 @@ from torch import Tensor
 from pear.decisions.decider import Decider
 from pear.decisions.smoothing import Smoothing, settle
 from pear.decisions.solution import Solution
-from pear.decisions.solve import as_solution, check_smoothing, fail, logger, solve, solve_verified
-from pear.decisions.warm_starts import rows_of
+from pear.decisions.solve import OnFailure, as_solution, check_smoothing, fail, logger, solve, solve_verified
 from pear.optimality.point import ActiveSet, Status
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Projection
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.constraint_map import own_sides
 from pear.problem.elastic import curved, nearest
+from pear.problem.keys import rows_of
 from pear.problem.matrix import matvec
-from pear.sensitivity.projection import project
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.base import Start
 
@@ -36,24 +36,24 @@ _TIES = 0.01  # of "auto", where no cost is predicted and smoothing has only tie
 
 
 class Values(NamedTuple):
-    """What predicted or true values (B, k) come to: costs (B, n), and b, h, lb and ub, (r,) or (B, r)."""
+    """The costs (B, n) and the right-hand sides b, h, lb and ub, (r,) or (B, r), of predicted or true values (B, k)."""
 
     cost: Tensor
     sides: dict[str, Tensor]
 
     def size(self) -> Tensor:
-        """(B,) of the largest finite right-hand side, at least 1."""
+        """(B,) the largest finite right-hand side in absolute value, at least 1."""
         sizes = [side.expand(len(self.cost), -1).abs() for side in self.sides.values() if side.shape[-1]]
         entries = torch.cat([torch.ones_like(self.cost[:, :1]), *sizes], 1)
         return torch.where(entries.isfinite(), entries, 0.0).amax(1)
 
     def only(self, rows: Tensor) -> Values:
-        """Some of the samples."""
+        """The values of some samples."""
         return Values(self.cost[rows], {name: s[rows] if s.ndim == 2 else s for name, s in self.sides.items()})
 
 
 class Violation(NamedTuple):
-    """Violations at their prices (B,), and their derivatives by b and h of the elastic problem."""
+    """The price of the violations (B,), and its derivatives by b and h of the elastic problem."""
 
     value: Tensor
     by_b: Tensor
@@ -65,8 +65,8 @@ class Forecast:
     """The decision under a forecast.
 
     Attributes:
-        solved: of the elastic problem.
-        cost, fields: what it was solved with.
+        solved: the solutions of the elastic problem.
+        cost, fields: the costs and fields that it was solved with.
         least: the least violation that the forecast allows; 0 where it is feasible.
     """
 
@@ -77,12 +77,12 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Realised:
-    """What comes of decisions under the truth.
+class RealisedCosts:
+    """The outcome of decisions under the truth, after recourse.
 
     Attributes:
-        x: (B, n) what is done, with its violations behind it where they have a price.
-        program: the true programs, of whose objective ``x`` is charged.
+        x: (B, n) decisions after recourse, with their violations behind them where these have a price.
+        program: the true programs, whose objective at ``x`` is the realised cost.
         upstream: (B, n) derivative of that objective by the decision under the forecast; zeros where not asked for.
         status: (B,) int8 of ``Status``.
     """
@@ -94,21 +94,22 @@ class Realised:
 
 
 class RecourseDecider:
-    """The problems of a model with predicted right-hand sides, each with its solver and warm starts.
+    """Decides for a model with predicted right-hand sides: one ``Decider`` for each of its problems.
 
     Args:
-        model: with a constraint map.
+        model: a model with a constraint map.
         solver: "auto" or a name that ``pear solvers`` lists.
-        smoothing: what is added to the objective, on the decision and not on slacks; None adds nothing.
+        smoothing: the curvature added on the decision, not on slacks; None adds nothing.
 
     Attributes:
         forecasts: decides under a forecast.
         truths, guides: decide under true right-hand sides, by true costs and by predicted ones.
         plain: the model's problem, relaxed and smoothed.
+        weights: the metric of a ``Projection``; None for a ``Penalty``.
     """
 
     def __init__(self, model: Model, solver: str = "auto", smoothing: Smoothing | None = None) -> None:
-        self.model, self.elastic = model, model.elastic
+        self.model, self.elastic, self._made_with = model, model.elastic, (solver, smoothing)
         relaxed, curvature = model.problem.relaxed(), _curvature(model, smoothing)
         self.plain = relaxed if curvature is None else curved(relaxed, curvature)
         self.forecasts = Decider(self.elastic.smoothed(curvature), solver)
@@ -119,7 +120,7 @@ class RecourseDecider:
         self._nearest = None if self.weights is None else Decider(nearest(relaxed, self.weights), solver)
 
     def deciders(self) -> dict[str, Decider]:
-        """All of them, by name."""
+        """All deciders, by name."""
         all_of_them = {
             "forecasts": self.forecasts,
             "truths": self.truths,
@@ -129,6 +130,10 @@ class RecourseDecider:
         }
         return {name: decider for name, decider in all_of_them.items() if decider is not None}
 
+    def copy(self) -> RecourseDecider:
+        """The same deciders without warm starts."""
+        return RecourseDecider(self.model, *self._made_with)
+
     def values(self, values: Tensor, keys: list[Hashable] | None) -> Values:
         """Costs and right-hand sides of values (B, k), in float64, differentiable."""
         values = values.double()
@@ -136,16 +141,22 @@ class RecourseDecider:
         return Values(self.model.cost(values, keys), own | self.model.right_hand_sides(values, keys))
 
     def locked(self, keys: list[Hashable] | None) -> AbstractContextManager[Any]:
-        """Held while samples with keys are decided."""
+        """A lock to hold while samples with keys are decided."""
         return self.forecasts.locked(keys)
 
-    def decide(self, forecast: Values, keys: list[Hashable] | None) -> Forecast:
-        """The decisions under a forecast, detached."""
+    def decide(self, forecast: Values, keys: list[Hashable] | None, known: Tensor | None = None) -> Forecast:
+        """Decide under a forecast.
+
+        Args:
+            forecast: detached costs and right-hand sides.
+            keys: sample ids, or None.
+            known: (B,) int8 statuses of samples that are known to fail, or None.
+        """
         fields, size = self.elastic.fields(forecast.sides), forecast.cost.abs().amax(1)
         times = None if self.weights is None else _FIRST * torch.where(size > 0, size, 1.0)
         for _ in range(_TRIES):
             cost = self.elastic.cost(forecast.cost, times)
-            solved = self.forecasts.solve(cost, 0.0, keys, **fields)
+            solved = self.forecasts.solve(cost, 0.0, keys, known=known, **fields)
             violated, negligible = self.elastic.charge(solved.x), OPTIMAL * forecast.size() * self.elastic.price.amax()
             least = self.least_violation(forecast, keys, solved.solved & (violated > negligible))
             more = solved.solved & (violated > least.value + negligible)
@@ -157,7 +168,7 @@ class RecourseDecider:
         return Forecast(solved, cost, fields, least)
 
     def least_violation(self, values: Values, keys: list[Hashable] | None, where: Tensor) -> Violation:
-        """The least violation of samples ``where`` (B,) it is asked for, and 0 of the others.
+        """The least violation of the samples marked in ``where`` (B,), and 0 for the others.
 
         Its derivatives are minus the multipliers of a linear program.
         """
@@ -174,29 +185,40 @@ class RecourseDecider:
                 into[rows] = torch.where(known, one, 0.0)
         return found._replace(value=found.value[:, 0])
 
+    def solve_integers(
+        self,
+        values: Values,
+        keys: list[Hashable] | None,
+        smoothing: float | Literal["auto"] = 0.0,
+        on_failure: OnFailure = "raise",
+    ) -> Solution:
+        """Solve the elastic problem with its integers, under a forecast or under the truth."""
+        problem, fields = rows_of(self.elastic.problem, keys), self.elastic.fields(values.sides)
+        return solve(problem, self.elastic.cost(values.cost), smoothing, self._made_with[0], on_failure, **fields)
+
     def true_fields(self, truth: Values) -> dict[str, Any]:
-        """What replaces the fields of the problem that is best under the truth."""
+        """The fields of the true problem that the truth replaces."""
         if self.weights is None:
             return self.elastic.fields(truth.sides)
         assert self.model.constraint_map is not None
         return {name: truth.sides[name] for name in self.model.constraint_map.sides}
 
     def true_cost(self, cost: Tensor) -> Tensor:
-        """Costs (B, n) as they belong to that problem."""
+        """The costs of the true problem from costs (B, n)."""
         return self.elastic.cost(cost) if self.weights is None else cost
 
     def best(self, truth: Values, keys: list[Hashable] | None) -> tuple[Start, Tensor]:
         """The best solutions under the truth, and their statuses."""
         return self.truths.solve_true(self.true_cost(truth.cost), 0.0, keys, **self.true_fields(truth))
 
-    def known_failures(
-        self, forecast: Values, truth: Values, keys: list[Hashable] | None
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """(B,) statuses of the two problems that are known before anyone is asked; None where there are none."""
+    def known_failures(self, forecast: Values, keys: list[Hashable] | None) -> Tensor | None:
+        """(B,) int8: failures under the forecast that are known before a solver is asked; None where there are none."""
         cost, fields = self.elastic.cost(forecast.cost), self.elastic.fields(forecast.sides)
-        true_cost, true_fields = self.true_cost(truth.cost), self.true_fields(truth)
-        predicted = self.forecasts.known_failures("predicted", cost, 0.0, keys, fields)
-        return predicted, self.truths.known_failures("true", true_cost, 0.0, keys, true_fields)
+        return self.forecasts.known_failures("predicted", cost, 0.0, keys, fields)
+
+    def known_true_failures(self, truth: Values, keys: list[Hashable] | None) -> Tensor | None:
+        """The same under the truth."""
+        return self.truths.known_failures("true", self.true_cost(truth.cost), 0.0, keys, self.true_fields(truth))
 
     def guide(self, cost: Tensor, truth: Values, keys: list[Hashable] | None) -> VerifiedSolutions:
         """The best solutions under other costs (B, n) and the true right-hand sides."""
@@ -214,21 +236,21 @@ class RecourseDecider:
             return duals.equality, duals.inequality
         return duals.equality, self.elastic.as_rows(duals.inequality, duals.bound)
 
-    def realise(self, z: Tensor, truth: Values, keys: list[Hashable] | None, wanted: bool) -> Realised:
-        """What comes of decisions z (B, n) under the truth; with its derivative where it is ``wanted``."""
+    def realise(self, z: Tensor, truth: Values, keys: list[Hashable] | None, wanted: bool) -> RealisedCosts:
+        """Realise decisions z (B, n) under the truth, with the derivative of their cost where it is ``wanted``."""
         problem, fields = self.truths.problem_of(keys), self.true_fields(truth)
         program = problem.canonical(self.true_cost(truth.cost), 0.0, **fields)
         if self._nearest is None or self.weights is None:
             violation = self.elastic.violation(z, program)
             x, status = torch.cat([z, violation], 1), torch.zeros(len(z), dtype=torch.int8, device=z.device)
             upstream = _slope(program, x)[:, : self.elastic.n] + self.elastic.slope(violation > 0, program)
-            return Realised(x, program, upstream, status)
-        near = self._nearest.solve(-self.weights * z, 0.0, keys, **fields)
+            return RealisedCosts(x, program, upstream, status)
+        near = self._nearest.decide(-self.weights * z, 0.0, keys, fields, by_rows=False)
         upstream = torch.zeros_like(z)
         if wanted:
             slope = _slope(program, near.x)
-            upstream = self.weights * project(near, torch.where(slope.isfinite(), slope, 0.0))
-        return Realised(near.x, program, upstream, near.status)
+            upstream = self.weights * near.project(torch.where(slope.isfinite(), slope, 0.0))
+        return RealisedCosts(near.x, program, upstream, near.status)
 
 
 def choose_recourse_smoothing(
@@ -266,14 +288,11 @@ def solve_forecast(model: Model, values: Tensor, smoothing: float | Literal["aut
         values: (B, k) predicted values.
         smoothing, solver: as for ``solve``.
     """
-    elastic, n = model.elastic, model.problem.n
+    n = model.problem.n
     if model.problem.is_integer:
         decider = RecourseDecider(model, solver)
         forecast = decider.values(values.detach(), None)
-        fields = elastic.fields(forecast.sides)
-        return _without_slacks(
-            model, solve(elastic.problem, elastic.cost(forecast.cost), smoothing, solver, "mask", **fields)
-        )
+        return _without_slacks(model, decider.solve_integers(forecast, None, smoothing, "mask"))
     decider = RecourseDecider(model, solver, choose_recourse_smoothing(model, values, smoothing, None))
     found = decider.decide(decider.values(values.detach(), None), None)
     solution = as_solution(decider.forecasts.problem, found.solved)
@@ -283,8 +302,8 @@ def solve_forecast(model: Model, values: Tensor, smoothing: float | Literal["aut
     return _without_slacks(model, solution)
 
 
-def decided(model: Model, values: Tensor, keys: list[Hashable] | None, solver: str) -> Tensor:
-    """(B, n) decisions under predicted values (B, k), on the problem as it is.
+def decide_forecast(model: Model, values: Tensor, keys: list[Hashable] | None, solver: str) -> Tensor:
+    """Decide under predicted values (B, k) on the problem as it is, integers included; returns (B, n) decisions.
 
     Raises:
         SolveError: a sample is not solved.
@@ -292,15 +311,14 @@ def decided(model: Model, values: Tensor, keys: list[Hashable] | None, solver: s
     decider = RecourseDecider(model, solver)
     forecast = decider.values(values.detach(), keys)
     if model.problem.is_integer:
-        problem, fields = rows_of(model.elastic.problem, keys), model.elastic.fields(forecast.sides)
-        return solve(problem, model.elastic.cost(forecast.cost), solver=solver, **fields).x[:, : model.problem.n]
+        return decider.solve_integers(forecast, keys).x[:, : model.problem.n]
     solved = decider.decide(forecast, keys).solved
     fail(solved.status, "raise", "the forecast")
     return solved.x[:, : model.problem.n]
 
 
 def _without_slacks(model: Model, solution: Solution) -> Solution:
-    """The solution in the rows and bounds that the user's problem has."""
+    """The solution in the variables, rows and bounds of the user's own problem."""
     elastic, n = model.elastic, model.problem.n
 
     def sets(active: ActiveSet) -> ActiveSet:

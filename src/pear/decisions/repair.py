@@ -31,16 +31,16 @@ _PATIENCE = 3  # exchanges in a row that need not bring down the number of wrong
 
 
 @dataclass(frozen=True)
-class Repaired:
+class RepairResult:
     """The outcome of ``repair``.
 
     Attributes:
         x, duals: the last points and multipliers, exact where solved.
         working: the working sets they belong to.
-        solved: (B,) bool, the verdict.
+        solved: (B,) bool, where every optimality condition holds.
         exchanges: (B,) how often the working set was changed.
         sharpened: (B,) the exact KKT residual where float64 alone could not show the point to be optimal, else NaN.
-        systems, verdict: the factorised systems and the verdict, if one pass solved the whole batch; else None.
+        systems, verdict: the factorised systems and the verdict, where one factorisation solved the whole batch.
     """
 
     x: Tensor
@@ -53,7 +53,7 @@ class Repaired:
     verdict: Verification | None = None
 
 
-def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Repaired:
+def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> RepairResult:
     """Solve exactly on the working sets and exchange constraints until every condition holds.
 
     Args:
@@ -68,26 +68,30 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
     good, none = verdict.solved, torch.zeros(qp.batch, dtype=torch.long, device=x.device)
     exact = torch.full_like(x[:, 0], torch.nan)
     if bool(good.all()):
-        return Repaired(point, multipliers, working, good, none, exact, factored, verdict)
+        return RepairResult(point, multipliers, working, good, none, exact, factored, verdict)
     good = good.clone()
     exact = _sharpen(verdict, working, good, point, multipliers)
-    found = Repaired(point, multipliers, working.map(torch.clone), good, none, exact)
+    found = RepairResult(point, multipliers, working.map(torch.clone), good, none, exact)
     todo = (~good & (wrong.count() > 0) & factored.usable).nonzero()[:, 0]
     if len(todo) and max_exchanges:
-        # from the candidate's multipliers each time: on a contradictory set they grow without limit, and stay large
+        # each time from the candidate's multipliers: on a contradictory set they grow without limit and stay large
         _exchange(qp, found, duals, wrong[todo], todo, factored.cheap, max_exchanges)
     return found
 
 
 def _exchange(
-    qp: QuadraticProgram, found: Repaired, start: Duals, wrong: ActiveSet, todo: Tensor, cheap: bool, most: int
+    qp: QuadraticProgram, found: RepairResult, start: Duals, wrong: ActiveSet, todo: Tensor, cheap: bool, most: int
 ) -> None:
-    """Exchange constraints of the samples ``todo`` (k,), and write into ``found`` what they come to.
+    """Exchange constraints of the samples ``todo`` (k,), and write their new points into ``found``.
 
     Args:
-        qp: the programs of the batch; found: where its samples are; start: the multipliers they started from.
-        wrong: (k,) the constraints to exchange.
-        cheap: whether single constraints are worth a factorisation; most: exchanges of each sample at most.
+        qp: the programs of the whole batch.
+        found: the points of the whole batch, which are updated.
+        start: the multipliers that the samples started from.
+        wrong: (k,) the constraints to exchange first.
+        todo: (k,) the samples.
+        cheap: whether exchanging a single constraint is worth a factorisation.
+        most: the exchanges of each sample at most.
     """
     held, sub = found.working[todo], qp[todo]
     fewest = torch.full_like(todo, torch.iinfo(torch.long).max)
@@ -114,23 +118,24 @@ def _exchange(
         todo, sub, held, wrong, fewest, patience = todo[on], sub[on], held[on], wrong[on], fewest[on], patience[on]
 
 
-def sharpened(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> Repaired:
-    """Points (B, n) as they are, with more digits where that is all they want; nothing is exchanged."""
+def sharpen_points(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> RepairResult:
+    """Refine points (B, n) with exact residuals where only digits are missing; no constraint is exchanged."""
     x, duals, verdict = x.clone(), duals.map(torch.clone), verify(qp, x, duals, working)
     good = verdict.solved.clone()
     residual = _sharpen(verdict, working, good, x, duals)
-    return Repaired(x, duals, working, good, torch.zeros(qp.batch, dtype=torch.long, device=x.device), residual)
+    return RepairResult(x, duals, working, good, torch.zeros(qp.batch, dtype=torch.long, device=x.device), residual)
 
 
 def _sharpen(verdict: Verification, working: ActiveSet, good: Tensor, x: Tensor, duals: Duals) -> Tensor:
-    """Refine with exact residuals where no constraint is wrong, and the point is not exact all the same.
+    """Refine with exact residuals the points that have no wrong constraint and are still not exact.
 
     Args:
-        verdict: on the points x (B, n) with their duals; working: the constraints that are held there.
-        good, x, duals: written to where a point becomes exact.
+        verdict: the verdict on the points x (B, n) with their duals.
+        working: the constraints that are held there.
+        good, x, duals: updated where a point becomes exact.
 
     Returns:
-        (B,) its KKT residual there, NaN elsewhere.
+        (B,) KKT residuals of the points that become exact, NaN elsewhere.
     """
     sharpened = torch.full_like(x[:, 0], torch.nan)
     if verdict.qp.is_sparse or x.is_cuda:
@@ -144,7 +149,7 @@ def _sharpen(verdict: Verification, working: ActiveSet, good: Tensor, x: Tensor,
 
 
 def _first(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ReducedSystems, Verification]:
-    """Solve with the working set held: the systems, and the verdict on their solution."""
+    """Solve with the working set held; returns the systems and the verdict on their solution."""
     systems = reduced_systems(qp, working)
     return systems, _solve_on(qp, systems, x, duals, working)
 
@@ -161,13 +166,15 @@ def _solve_on(
 
 def _replayed(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> tuple[ReducedSystems, Verification]:
     """``_first`` of dense programs on a GPU, in one launch where that is worth it."""
-    systems, verdict = ReducedKKT.replayed(qp, working, _judged, x, duals)
+    systems, verdict = ReducedKKT.replayed(qp, working, _full_verdict, x, duals)
     vars(verdict)["qp"] = qp
     return systems, verdict
 
 
-def _judged(systems: ReducedKKT, qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals) -> Verification:
-    """``_solve_on``, with all that the verdict says worked out, and without the programs."""
+def _full_verdict(
+    systems: ReducedKKT, qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals
+) -> Verification:
+    """The verdict of ``_solve_on`` with all its properties computed and without the programs, for a CUDA graph."""
     verdict = _solve_on(qp, systems, x, duals, working)
     for name in _SAID:
         getattr(verdict, name)
@@ -180,7 +187,7 @@ def _refined(
 ) -> tuple[Tensor, Duals, ActiveSet, Verification]:
     """Refine where nothing is to be exchanged; returns point, multipliers, the wrong constraints, and the verdict."""
     qp, x, duals = verdict.qp, verdict.x, verdict.duals
-    # nothing to exchange, and not yet exact: refine once more, then look closer
+    # nothing is to be exchanged and the point is not exact yet: refine, then solve more carefully
     for solve in (systems.step, systems.solve_carefully):
         stuck = verdict.none_wrong & (verdict.unbalanced > SHARP)
         lost = verdict.none_wrong & ~(verdict.unbalanced <= FEASIBLE)
@@ -203,7 +210,7 @@ def _refined(
 def _ratio_test(
     verdict: Verification, direction: Tensor, working: ActiveSet, where: Tensor
 ) -> tuple[ActiveSet, Tensor]:
-    """How far a direction (B, n) leads to the first constraint; that one has to enter.
+    """Find how far a direction (B, n) leads to the first constraint, which then enters the working set.
 
     Returns:
         The wrong constraints with that one added for the samples in ``where``, and the (B, 1) length of the step.
@@ -263,7 +270,7 @@ def _choose(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tuple[ActiveS
 
 
 def _flip(qp: QuadraticProgram, working: ActiveSet, exchange: ActiveSet, x: Tensor) -> ActiveSet:
-    """Exchange: what was in goes out, what was out comes in; a variable is never held at both bounds."""
+    """Exchange constraints: those in the set leave it and the others enter; no variable is held at both bounds."""
     lower, upper = working.lower ^ exchange.lower, working.upper ^ exchange.upper
     both = lower & upper
     nearer_lower = (x - qp.lb).abs() <= (x - qp.ub).abs()

@@ -1,8 +1,8 @@
 """Problems with a smooth convex φ beside the quadratic: Newton steps on the constraints, each an exact QP.
 
-At z the objective is replaced by its second-order model; the model's minimiser over the constraints gives a direction
-along which a backtracking line search goes downhill. Near the solution the steps are full and converge quadratically,
-and the last model *is* the program that the gradient needs: H is the Hessian at the solution.
+At z the objective is replaced by its second-order model. The model's minimiser over the constraints gives a direction,
+along which a backtracking line search lowers the objective. Near the solution the steps are full and converge
+quadratically. The last model is the program that the gradient needs: its H is the Hessian at the solution.
 """
 
 from __future__ import annotations
@@ -28,18 +28,21 @@ _STILL = 1e-11
 _ARMIJO = 1e-4
 
 
-def solve_smooth(problem: Problem, base: QuadraticProgram, solvers: Sequence[Backend]) -> VerifiedSolutions:
+def solve_smooth(
+    problem: Problem, base: QuadraticProgram, solvers: Sequence[Backend], named: bool = False
+) -> VerifiedSolutions:
     """Solve ``min φ(z) + ½zᵀHz + cᵀz`` over the constraints of ``base`` for every sample.
 
     Args:
         problem: carries φ (``pear.Smooth``) and the sense.
         base: the canonical programs without φ.
-        solvers: whom to ask about the quadratic models, in order.
+        solvers: the solvers to ask about the quadratic models, in order.
+        named: whether the user chose the first solver, so that it has to take the programs.
 
     Returns:
-        The verified solution of the last model; samples whose steps did not come to rest are INACCURATE.
+        The verified solution of the last model; samples whose steps have not become negligible are INACCURATE.
     """
-    nearest = _feasible_start(problem, base, solvers)
+    nearest = _feasible_start(problem, base, solvers, named)
     z, start = nearest.x, None
     for _ in range(_MAX_STEPS):
         result = solve_programs(_model(problem, base, z), solvers, start)
@@ -55,13 +58,15 @@ def solve_smooth(problem: Problem, base: QuadraticProgram, solvers: Sequence[Bac
     return result
 
 
-def _feasible_start(problem: Problem, base: QuadraticProgram, solvers: Sequence[Backend]) -> VerifiedSolutions:
+def _feasible_start(
+    problem: Problem, base: QuadraticProgram, solvers: Sequence[Backend], named: bool
+) -> VerifiedSolutions:
     """The feasible point nearest to φ's start (or to zero), where φ must be finite."""
     assert problem.phi is not None
     eye = torch.eye(base.n, dtype=base.c.dtype, device=base.c.device)[None]
     centre = problem.phi.start if problem.phi.start is not None else torch.zeros(base.n)
     c = -torch.as_tensor(centre, dtype=base.c.dtype, device=base.c.device).expand_as(base.c)
-    nearest = solve_programs(replace(base, H=eye, c=c, diagonal=True), solvers)
+    nearest = solve_programs(replace(base, H=eye, c=c, diagonal=True), solvers, named=named)
     outside = nearest.solved & ~problem.phi.value(nearest.x).isfinite()
     if bool(outside.any()):
         raise ProblemError(

@@ -1,4 +1,4 @@
-"""``smoothing="auto"``: how much curvature a linear objective gets, in whatever units its data is."""
+"""``smoothing="auto"``: how much curvature a linear objective gets, independent of the units of its data."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from pear.problem import Problem
 from pear.problem.units import fields_in_units, in_units
 
 STRENGTH = 0.5
-"""ρ: how much smoothing adds, compared with what the choice between two decisions is about."""
-_LOOSE = 10.0  # bounds this many times as far apart as decisions get say nothing about the variable
-_SAME = 1e-5  # what differs by less is the same
-_PAIRS = 8  # other samples that each is compared with
-_USUAL = 0.4  # of the deviation of all costs, where no two decisions can be compared
+"""ρ: the cost that smoothing adds, relative to the typical difference in cost between two decisions."""
+_LOOSE = 10.0  # bounds that are this many times further apart than the decisions do not set a variable's range
+_SAME = 1e-5  # relative difference below which two numbers count as equal
+_PAIRS = 8  # other samples that each sample is compared with
+_USUAL = 0.4  # share of the deviation of all costs, where no two decisions can be compared
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """What a smoothing has settled on.
+    """A smoothing λ that has been given or chosen.
 
     Attributes:
-        value: λ, of the variables in their units.
-        units: (n,) what each variable is measured in, or None where all are left as they are. Variable j then has
-            the curvature ``value / units[j]²``.
-        note: where it comes from, in one sentence.
+        value: λ of the variables measured in ``units``.
+        units: (n,) the unit of each variable, or None where all are 1. Variable j has the curvature
+            ``value / units[j]²``.
+        note: one sentence that says where λ comes from.
     """
 
     value: float
@@ -37,17 +37,17 @@ class Smoothing:
 
     @classmethod
     def given(cls, value: float) -> Smoothing:
-        """A λ that the user has named."""
+        """A λ given by the user."""
         return cls(float(value), note=f"smoothing is {float(value):g}, as it was given")
 
     def times(self, factor: float) -> Smoothing:
-        """A multiple of it."""
+        """This smoothing with λ multiplied by a factor."""
         return (
             self if factor == 1 else replace(self, value=factor * self.value, note=f"{self.note}; {factor:g} times it")
         )
 
     def state(self) -> dict[str, Any]:
-        """What is saved beside λ."""
+        """The state to save beside λ."""
         return {"units": self.units, "note": self.note}
 
     def problem(self, problem: Problem) -> Problem:
@@ -63,11 +63,11 @@ class Smoothing:
         return None if Q is None else self.fields({"Q": Q})["Q"]
 
     def times_units(self, values: Tensor) -> Tensor:
-        """(B, n) costs as they belong to the problem in these units, or its decisions as they belong to the user."""
+        """Convert costs (B, n) to the problem in these units, or its decisions (B, n) back to the user's variables."""
         return values if self.units is None else values * self.units.to(values)
 
     def per_unit(self, values: Tensor) -> Tensor:
-        """(B, n) multipliers of bounds as they belong to the user."""
+        """Convert multipliers of bounds (B, n) back to the user's variables."""
         return values if self.units is None else values / self.units.to(values)
 
 
@@ -78,18 +78,18 @@ def settle(
     bounds: tuple[Tensor | None, Tensor | None],
     reach: Callable[[Tensor], Tensor],
 ) -> Smoothing:
-    """λ_j = ρ s / u_j² from costs and the decisions under them, whatever costs and variables are measured in.
+    """Choose λ_j = ρ s / u_j² from costs and the decisions under them, independent of the units of both.
 
-    u_j is the range of variable j. s is what the decision of another sample costs, for each unit of its squared
-    distance: the median of ``cᵢᵀ(zₖ − zᵢ) / ‖(zₖ − zᵢ)/u‖²``. Smoothing adds ½λ‖z/u‖² to the objective, so that ρ says
-    how it compares with what the choice between two decisions is about. Where all ranges are equal, λ is one number.
+    u_j is the range of variable j. s is the extra cost of another sample's decision per unit of squared distance: the
+    median of ``cᵢᵀ(zₖ − zᵢ) / ‖(zₖ − zᵢ)/u‖²``. Smoothing adds ½λ‖z/u‖² to the objective, so that ρ compares it with
+    the difference in cost between two decisions. Where all ranges are equal, λ is one number.
 
     Args:
         costs: (k, n), to be minimised; rows that are not finite do not count.
         decisions: (k, n) optimal decisions under them, without smoothing.
         solved: (k,) bool, samples that have one.
         bounds: lb and ub of the problem.
-        reach: (m,) numbers of variables → (m,) how far the constraints let them go, NaN where that is not known.
+        reach: maps (m,) numbers of variables to the (m,) ranges that the constraints allow, NaN where unknown.
     """
     costs, decisions = costs.detach().double(), decisions.detach().double()[solved]
     units, deciding, costs = _units(decisions, bounds, reach), costs[solved], costs[costs.isfinite().all(1)]
@@ -110,9 +110,9 @@ def settle(
 
 
 def _units(decisions: Tensor, bounds: tuple[Tensor | None, Tensor | None], reach: Callable[[Tensor], Tensor]) -> Tensor:
-    """(n,) the range of every variable: between its bounds, or, where that is far more, what decisions use.
+    """(n,) the range of every variable: between its bounds or, where these are far apart, of the decisions.
 
-    Where decisions do not vary, what the constraints allow; NaN where that is not known.
+    Where the decisions do not vary, it is the range that the constraints allow; NaN where that is unknown.
     """
     lb, ub = (None if bound is None else bound.to(decisions) for bound in bounds)
     allowed = torch.full_like(decisions[0] if len(decisions) else decisions.sum(0), torch.inf)
@@ -146,18 +146,18 @@ def _contrast(costs: Tensor, decisions: Tensor) -> float:
 
 
 def _size(costs: Tensor) -> float:
-    """The deviation of all costs (k, n), their size where they are all equal, and 1 where they are zero."""
+    """The deviation of all costs (k, n); their mean size where they are all equal, and 1 where they are zero."""
     entries = costs.flatten()
     return float(_spread(entries, 0)) or float(entries.abs().sum()) / max(len(entries), 1) or 1.0
 
 
 def _spread(values: Tensor, dim: int) -> Tensor:
-    """The standard deviation along ``dim``; 0 of nothing."""
+    """The standard deviation along ``dim``; 0 where there are no values."""
     return values.std(dim, correction=0) if len(values) else values.sum(dim)
 
 
 def _matching(spread: Tensor, units: Tensor, known: Tensor) -> Tensor:
-    """(n,) units for variables without any: those in which their costs deviate as much as the others'."""
+    """(n,) units for variables of unknown range: those in which their costs vary as much as the costs of the others."""
     typical = (spread * units)[known & (spread > 0)]
     if not len(typical):
         return units[known].median().expand_as(units)

@@ -1,4 +1,4 @@
-"""What ``pear.solve`` returns."""
+"""``Solution``: the result of ``pear.solve``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Solution(TensorRecord):
 
 
 def described(status: Tensor, variables: int) -> str:
-    """How many samples have come to which status (B,)."""
+    """One line that counts the samples by status (B,)."""
     kinds, counts = status.unique(return_counts=True)
     found = ", ".join(f"{int(k)} {Status(int(s)).name}" for s, k in zip(kinds, counts, strict=True))
     samples = "1 sample" if len(status) == 1 else f"{len(status)} samples"
@@ -71,6 +71,6 @@ def described(status: Tensor, variables: int) -> str:
 
 
 def worst_residual(residual: Tensor) -> dict[str, str]:
-    """The largest of the residuals (B,) that are known, by its name; nothing where none is."""
+    """The largest finite residual (B,) under the name "kkt_residual"; empty where there is none."""
     known = residual[residual.isfinite()]
     return {"kkt_residual": f"≤ {float(known.max()):.1e}"} if len(known) else {}

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pear.decisions.integer import as_good_as, refuse_curvature, solve_integer
+from pear.decisions.integer import refuse_curvature, solve_integer
 from pear.decisions.pipeline import solve_programs
 from pear.decisions.smooth import solve_smooth
 from pear.decisions.smoothing import Smoothing, settle
 from pear.decisions.solution import Solution
-from pear.errors import FailedSamplesWarning, ProblemError, SolveError, UnknownSolverError, listed
+from pear.errors import FailedSamplesWarning, ProblemError, SolveError, listed
 from pear.optimality.point import Status
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch, is_per_sample, present
@@ -32,7 +32,7 @@ logger = logging.getLogger("pear")
 
 OnFailure = Literal["raise", "mask"]
 
-_ENOUGH, _ENOUGH_SPARSE = 256, 32  # decisions that "auto" is taken from, and variables that it asks for the range of
+_ENOUGH, _ENOUGH_SPARSE = 256, 32  # samples that "auto" decides for, and variables whose range it solves for
 
 
 def solve(
@@ -116,30 +116,6 @@ def _solve_forecast(
     return _in_kind(solution, values)
 
 
-def decide_worst(problem: Problem, predicted: Any, true: Any) -> Tensor:
-    """(B, n) of all integer decisions that are best under ``predicted`` (to a relative TIE) the worst under ``true``.
-
-    Args:
-        problem: with integers.
-        predicted: (B, n) the costs that decide.
-        true: (B, n) the costs that are paid.
-
-    Raises:
-        SolveError: a cost is not finite, or no decision could be proven; names the samples.
-    """
-    from pear.solvers.binary.worst import worst_of_best  # compiled code that few ask for
-
-    forecast, paid = as_batch(predicted).detach(), as_batch(true).detach()
-    best = solve(problem, forecast.double()).x
-    fail(torch.where(paid.isfinite().all(1), int(Status.SOLVED), int(Status.NOT_FINITE)), "raise", "the true costs")
-    qp = problem.canonical(forecast)
-    cost = problem.sign * paid.double()
-    worst = torch.from_numpy(worst_of_best(qp, cost.cpu().numpy(), best.cpu().numpy())).to(cost.device)
-    for i in worst.isnan().any(1).nonzero()[:, 0].tolist():
-        worst[i] = solve(as_good_as(qp[i : i + 1], best[i]), -cost[i : i + 1]).x[0]
-    return worst.to(forecast.dtype)
-
-
 def solve_verified(
     problem: Problem,
     cost: Tensor,
@@ -149,7 +125,7 @@ def solve_verified(
     known: Tensor | None = None,
     **overrides: Any,
 ) -> VerifiedSolutions:
-    """The continuous relaxation, solved exactly, in float64 and in the minimised form; nothing is raised or masked.
+    """Solve the continuous relaxation exactly, in float64 and as a minimisation; failed samples only get a status.
 
     Args:
         problem, cost, smoothing, solver, overrides: as for ``solve``.
@@ -159,17 +135,13 @@ def solve_verified(
     qp = problem.canonical(cost, smoothing, **overrides)
     kind = "lp" if problem.phi is None and qp.is_linear else "qp"
     solvers = resolve(solver, kind, problem.is_sparse)
-    if solver != "auto" and not solvers[0].supports(qp):
-        raise UnknownSolverError(
-            f"solver '{solver}' does not take {qp.n} variables with {qp.p + qp.m} rows on {qp.c.device.type}; leave it "
-            "to solver='auto', or name another"
-        )
+    named = solver != "auto"
     if problem.phi is not None:
-        return solve_smooth(problem, qp, solvers)
+        return solve_smooth(problem, qp, solvers, named)
     # the problem's own curvature was checked when it was made; one that comes with the call may be anything
     given = overrides.get("Q") is not None
-    vertex = solver == "auto" and problem.is_sparse
-    return solve_programs(qp, solvers, start, check_convexity=given, seek_vertex=vertex, known=known)
+    vertex = not named and problem.is_sparse
+    return solve_programs(qp, solvers, start, check_convexity=given, seek_vertex=vertex, known=known, named=named)
 
 
 def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str, **overrides: Any) -> Smoothing:
@@ -193,14 +165,14 @@ def choose_smoothing(problem: Problem, cost: Tensor, smoothing: float | str, **o
 
 
 def _settled(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> Smoothing:
-    """What "auto" settles on; see ``settle``."""
+    """The smoothing that "auto" chooses; see ``settle``."""
     fields, enough = problem.checked(cost, **overrides), _ENOUGH_SPARSE if problem.is_sparse else _ENOUGH
 
     def solve_for(costs: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         given = {name: fields[name] for name in overrides}
         own: Any = {name: value[rows] if is_per_sample(name, value) else value for name, value in given.items()}
         solved = solve_verified(problem[rows], costs, 0.0, "auto", **own)
-        # What rounding leaves between a variable and the bound that holds it is no range.
+        # Put variables that a bound holds exactly on it: the rounding between them is not a range.
         x = torch.where(solved.active.lower, solved.qp.lb, torch.where(solved.active.upper, solved.qp.ub, solved.x))
         return x, solved.solved
 
@@ -220,34 +192,34 @@ def _settled(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> Smoot
 
 
 def check_smoothing(smoothing: float | str) -> None:
-    """λ is a finite number of at least 0, or "auto"."""
+    """Raise where λ is neither a finite number of at least 0 nor "auto"."""
     number = isinstance(smoothing, (int, float)) and not isinstance(smoothing, bool)
     if smoothing != "auto" and not (number and 0 <= float(smoothing) < math.inf):
         raise ProblemError(f"smoothing must be a number of at least 0, or 'auto'; got {smoothing!r}")
 
 
 def check_solver(solver: str) -> None:
-    """The name is in the registry; whether it is installed shows when it is used."""
+    """Raise where the name is not in the registry; whether it is installed shows when it is used."""
     if solver != "auto":
         get(solver)
 
 
 def check_on_failure(on_failure: str) -> None:
-    """Refuse anything but the two words."""
+    """Raise where ``on_failure`` is neither "raise" nor "mask"."""
     if on_failure not in ("raise", "mask"):
         raise ProblemError(f"on_failure must be 'raise' or 'mask'; got {on_failure!r}")
 
 
 def fail(status: Tensor, on_failure: str, what: str, spreads: bool = False, gap: Tensor | None = None) -> None:
-    """Raise for, or warn of, every sample that is not solved; each reason is said once, with its samples.
+    """Raise for, or warn of, the samples that are not solved; the message names each reason once, with its samples.
 
     Args:
         status: (B,) int8 of ``Status``.
         on_failure: "raise" or "mask".
-        what: was to be solved.
+        what: names what was to be solved.
         spreads: whether the samples come from a model that is being trained. Their own gradient is zero, but a model
             multiplies it by its inputs, and zero times NaN is NaN: a warning says so.
-        gap: (B,) told of the samples that ran out of time.
+        gap: (B,) gaps of integer programs, which the message gives for the samples that ran out of time.
     """
     bad = (status != Status.SOLVED).nonzero()[:, 0].tolist()
     if not bad:
@@ -280,7 +252,7 @@ def _gaps(status: Status, gap: Tensor | None, samples: list[int]) -> str:
 
 
 def as_solution(problem: Problem, v: VerifiedSolutions) -> Solution:
-    """What is verified, in the problem's own sense."""
+    """VerifiedSolutions solutions as a ``Solution``, in the problem's own sense."""
     x = torch.where(v.solved[:, None], v.x, torch.nan)
     value = problem.sign * (v.x * (0.5 * matvec(v.qp.H, v.x) + v.qp.c)).sum(1)
     if problem.phi is not None:
@@ -299,7 +271,7 @@ def as_solution(problem: Problem, v: VerifiedSolutions) -> Solution:
 
 
 def _in_own_units(solution: Solution, scale: Smoothing) -> Solution:
-    """The solution in the variables that the user's problem has."""
+    """The solution in the variables of the user's problem."""
     if scale.units is None or solution.duals is None:
         return solution
     duals = replace(solution.duals, bound=scale.per_unit(solution.duals.bound))
@@ -307,7 +279,7 @@ def _in_own_units(solution: Solution, scale: Smoothing) -> Solution:
 
 
 def _constant_of_model(problem: Problem, v: VerifiedSolutions) -> Tensor:
-    """φ(z) less what the quadratic model of it, which v.qp carries, is worth at z."""
+    """φ(z) minus the value at z of its quadratic model, which v.qp contains."""
     assert problem.phi is not None
     slope, curvature = problem.phi.gradient(v.x), problem.phi.hessian(v.x)
     return problem.phi.value(v.x) - (v.x * (slope - 0.5 * matvec(curvature, v.x))).sum(1)

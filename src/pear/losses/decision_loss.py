@@ -1,4 +1,4 @@
-"""What losses that only need decisions share: timed decisions, the best ones kept by sample, the squared error."""
+"""``DecisionLoss``: the base of losses that need decisions alone."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor, nn
 
 from pear.decisions.solve import solve
-from pear.decisions.warm_starts import WarmStarts, as_keys, fingerprint, rows_of
 from pear.errors import ProblemError
 from pear.losses.eager import eager
 from pear.losses.regret import check_pair
 from pear.problem import CostMap, Model, Problem
 from pear.problem.convert import as_batch
+from pear.problem.keys import as_keys, rows_of
 from pear.problem.model import shown, unwrap
+from pear.solvers.warm_starts import WarmStarts, fingerprint
 
 Result = TypeVar("Result")
 
@@ -27,11 +28,11 @@ with it, or None: the way to a problem whose samples differ in more than their c
 
 
 class DecisionLoss(nn.Module):
-    """A loss that learns about the problem through the decisions it leads to, and nothing else.
+    """A loss that uses the decisions of a problem and nothing else of it.
 
     Args:
-        problem: what is decided, with a linear objective. Where it has fields per sample, ``keys`` selects its rows. A
-            ``Model`` maps predicted values to costs.
+        problem: the decision problem, with a linear objective. Where it has fields per sample, ``keys`` selects its
+            rows. A ``Model`` maps predicted values to costs.
         decide: (B, n) costs → (B, n) best decisions, with ``keys`` where it takes them; left out, ``pear.solve`` on
             ``problem``.
         mse_weight: weight of ``½ ‖ĉ − c‖²``, mean over the samples, added to the loss.
@@ -59,7 +60,7 @@ class DecisionLoss(nn.Module):
 
         Args:
             predicted: (B, n) predicted costs ĉ, or (B, k) values that the cost map takes.
-            true: the same that came true.
+            true: the true ones, in the same shape.
             keys: B sample ids. The best decision of a sample is found once and kept under its id.
 
         Returns:
@@ -68,7 +69,7 @@ class DecisionLoss(nn.Module):
         predicted, true = as_batch(predicted), as_batch(true)
         check_pair(predicted, true)
         true = true.detach().to(predicted)
-        ids = None if keys is None else as_keys(keys, len(predicted))
+        ids = as_keys(keys, len(predicted))
         if self._cost_map is not None:
             predicted, true = self._cost_map(predicted, ids), self._cost_map(true, ids)
         value = self.value(predicted, true, ids)
@@ -79,7 +80,7 @@ class DecisionLoss(nn.Module):
 
     @property
     def problem(self) -> Problem:
-        """What is decided; another one may be assigned, which drops the decisions that are kept."""
+        """The decision problem; assigning another one drops the decisions that are kept."""
         return self._problem
 
     @problem.setter
@@ -93,11 +94,11 @@ class DecisionLoss(nn.Module):
         return self._cost_map
 
     def sample_state(self) -> dict[str, Any]:
-        """The best decisions that are kept, as arrays, numbers and texts."""
+        """The best decisions that are kept, as arrays, numbers and strings."""
         return self.starts.state()
 
     def load_sample_state(self, state: Mapping[str, Any]) -> None:
-        """Go on with them."""
+        """Restore what ``sample_state`` returned."""
         self.starts = WarmStarts.from_state(state)
 
     def extra_repr(self) -> str:
@@ -128,7 +129,7 @@ class DecisionLoss(nn.Module):
             slots, mark = self.starts.slots(ids), fingerprint(true, 0.0)
             name, n = f"best, {true.dtype}, {true.device}", true.shape[1]
             kept = self.starts.table(name, lambda size: true.new_zeros(size, n))
-            known: Tensor | None = kept.answer(slots, mark)
+            known: Tensor | None = kept.exact_rows(slots, mark)
             if known is None:
                 known = self.decide(true, ids)
                 kept.put(slots, known, mark)
@@ -145,18 +146,18 @@ class DecisionLoss(nn.Module):
 
 
 class with_keys(Generic[Result]):  # noqa: N801 (it stands for a function)
-    """The function as one of a tensor and its sample ids, which are passed on only to one that takes ``keys``."""
+    """Calls a function with a tensor, and with its sample ids where the function has an argument ``keys``."""
 
     def __init__(self, function: Callable[..., Result]) -> None:
         self._function, self._takes_keys = function, "keys" in inspect.signature(function).parameters
 
     def __call__(self, rows: Tensor, ids: list[Hashable] | None) -> Result:
-        """What the function says of ``rows``."""
+        """The function's result for ``rows``."""
         return self._function(rows, keys=ids) if self._takes_keys else self._function(rows)
 
 
 def check_number(name: str, value: float, least: float = -float("inf"), strict: bool = False) -> None:
-    """A finite number of at least ``least``, or above it where ``strict``."""
+    """Raise where the value is no finite number of at least ``least``, or above it where ``strict``."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not (number and least <= value < float("inf")) or (strict and value == least):
         bound = "" if least == -float("inf") else f" {'above' if strict else 'of at least'} {least:g}"

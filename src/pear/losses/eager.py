@@ -1,4 +1,4 @@
-"""Losses and layers under ``torch.compile``: solvers are no graph, and nothing in them is worth tracing."""
+"""Losses and layers under ``torch.compile``: a solver cannot be traced, so that the graph breaks around it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Result = TypeVar("Result")
 
 
 def eager(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """The function as one that ``torch.compile`` leaves out of its graphs: the graph ends before it and begins after.
+    """Make ``torch.compile`` leave a function out of its graphs.
 
     ``torch.compiler.disable`` alone would do, but it imports the compiler, which takes as long as torch itself. Here
-    only who compiles waits for it.
+    the compiler is imported only where something is compiled.
     """
 
     @wraps(function)

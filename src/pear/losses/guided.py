@@ -17,16 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.regrets import RegretCall, Regrets
 from pear.errors import ProblemError
 from pear.problem.matrix import matvec
-
-DECAY = 0.995
-"""What α is multiplied by after every step: it halves in 138 steps, and leaves the exact gradient of regret."""
+from pear.solvers.fused import RegretCall, Regrets
 
 
 def check_guidance(guidance: float) -> None:
-    """α is a finite number of at least 0."""
+    """Raise where α is no finite number of at least 0."""
     number = isinstance(guidance, (int, float)) and not isinstance(guidance, bool)
     if not (number and 0 <= guidance < math.inf):
         raise ProblemError(f"guidance must be a number of at least 0; got {guidance!r}")
@@ -36,9 +33,10 @@ def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int, all_good: bo
     """(B,) F of every sample, from its regret; zero where a sample failed.
 
     Args:
-        call: what the regrets were computed from.
-        parts: the regrets; sign: −1 for maximisation.
-        all_good: whether no sample is known to have failed.
+        call: the inputs of the regrets.
+        parts: the regrets.
+        sign: −1 for maximisation.
+        all_good: whether all samples are known to be solved.
     """
     to_best = parts.best - parts.x
     both = ((call.predicted.double() - call.true.double()) * to_best).sum(1)
@@ -52,10 +50,10 @@ def gap_under_forecast(call: RegretCall, parts: Regrets, sign: int, all_good: bo
 
 
 class GuidedRegret(torch.autograd.Function):
-    """Puts gradients that are known in closed form behind the value ``R + α F``.
+    """The value ``R + α F`` with its gradients in closed form.
 
-    ``shares`` is what the sum over the samples is divided by, 0 where they are to stay apart; ``all_good`` says that
-    no sample has failed.
+    ``shares`` divides the sum over the samples; with 0 the samples stay apart. ``all_good`` is True where no sample has
+    failed. Where right-hand sides are predicted, extra terms and the gradient come with the regrets.
     """
 
     @staticmethod
@@ -75,7 +73,9 @@ class GuidedRegret(torch.autograd.Function):
         ctx.parts, ctx.shares, ctx.sign, ctx.guidance = parts, shares, sign, call.guidance
         ctx.inputs = [None if t is None else (t.dtype, t.dim()) for t in (predicted, true, Q, true_Q)]
         each = parts.value
-        if call.guidance > 0:
+        if parts.extra is not None:
+            each = each + parts.extra
+        elif call.guidance > 0:
             each = each + call.guidance * gap_under_forecast(call, parts, sign, all_good)
         value = each.clone() if shares == 0 else each.sum() / shares
         return value.to(predicted.dtype)
@@ -83,11 +83,13 @@ class GuidedRegret(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        """By both costs and both curvatures."""
+        """The gradients by both costs and both curvatures."""
         parts, z, best, pull = ctx.parts, ctx.parts.x, ctx.parts.best, ctx.guidance * ctx.sign
         u = up.double()[:, None] if ctx.shares == 0 else up.double() / ctx.shares
         grads: list[Tensor | None] = [None] * 4
-        if ctx.needs_input_grad[0]:
+        if ctx.needs_input_grad[0] and parts.gradient is not None:
+            grads[0] = u * parts.gradient
+        elif ctx.needs_input_grad[0]:
             grads[0] = u * (parts.injected + pull * (best - z) if pull else parts.injected)
         if ctx.needs_input_grad[1]:
             grads[1] = u * ctx.sign * (z - best)

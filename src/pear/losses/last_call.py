@@ -1,4 +1,4 @@
-"""``LastCall``: what a loss tells about its last call."""
+"""``LastCall``: decisions and statistics of the last call of a loss."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.decider import Decider
-from pear.decisions.regrets import RegretCall, Regrets
+from pear.decisions.regrets import RegretDecider
 from pear.decisions.solution import described, worst_residual
 from pear.sensitivity.verified_solutions import VerifiedSolutions
+from pear.solvers.fused import RegretCall, Regrets
 
 
 @dataclass(repr=False)
 class LastCall:
-    """What happened in the last call of a loss.
+    """Decisions and statistics of the last call of a loss.
 
     Attributes:
         decision: (B, n) decisions taken under the predicted costs, in float64; zero where a sample failed.
@@ -35,7 +35,7 @@ class LastCall:
     _parts: Regrets
     _wanted: bool
     _call: RegretCall
-    _decider: Decider
+    _decider: RegretDecider
 
     def __repr__(self) -> str:
         facts = {"mean regret": f"{float(self.regret.mean()):.4g}"} if len(self.regret) else {}
@@ -44,7 +44,7 @@ class LastCall:
         return f"LastCall({described(self.status, self.decision.shape[1])}{told})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is computed when it is asked for."""
+        """The fields, without the properties that are computed on demand."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @cached_property
@@ -65,9 +65,7 @@ class LastCall:
 
     @cached_property
     def _verified(self) -> VerifiedSolutions:
-        call = self._call
-        at = call.rows if call.keys is None or self._decider.problem.batch is None else torch.tensor(call.keys)
-        return self._decider.solve(call.predicted, call.smoothing, None, at, Q=call.Q, **call.fields or {})
+        return self._decider.verify(self._call)
 
     @property
     def weakly_active(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""``LAVALoss``: the best vertex shall stay cheaper than its neighbours, under the predicted cost."""
+"""``LAVALoss``: under the predicted cost, the best vertex should be cheaper than its neighbours."""
 
 from __future__ import annotations
 

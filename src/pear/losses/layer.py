@@ -1,26 +1,25 @@
-"""``DecisionLayer``: the decision as a differentiable function of everything the problem is made of."""
+"""``DecisionLayer``: the decision as a differentiable function of all data of its problem."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from pear.decisions.decider import Decisions
 from pear.decisions.recourse import Values
-from pear.decisions.regrets import Decided
 from pear.decisions.solve import OnFailure, fail
-from pear.decisions.warm_starts import as_keys, check_rows
 from pear.errors import ProblemError
+from pear.losses.defaults import DECISION
 from pear.losses.eager import eager
 from pear.losses.module import DecisionModule
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch
-from pear.problem.matrix import matvec, tmatvec
+from pear.problem.keys import as_keys
 from pear.problem.problem import FIELDS
-from pear.sensitivity.projection import project_any, require_unique
-from pear.sensitivity.verified_solutions import VerifiedSolutions
+from pear.sensitivity.derivatives import all_derivatives, objective_derivatives
 
 
 class DecisionLayer(DecisionModule):
@@ -56,7 +55,7 @@ class DecisionLayer(DecisionModule):
     def __init__(
         self,
         problem: Problem | Model,
-        smoothing: float | Literal["auto"] = 0.0,
+        smoothing: float | Literal["auto"] = DECISION.smoothing,
         solver: str = "auto",
         on_failure: OnFailure = "raise",
     ) -> None:
@@ -93,41 +92,28 @@ class DecisionLayer(DecisionModule):
             (B, n) decisions in the dtype of ``cost``.
         """
         cost = as_batch(cost)
-        ids = None if keys is None else as_keys(keys, len(cost))
-        check_rows(self.problem, ids)
+        ids = as_keys(keys, len(cost), self.problem)
         fields: dict[str, Any] = dict(zip(FIELDS, (Q, A, b, G, h, lb, ub), strict=True))
         given = {name: value for name, value in fields.items() if value is not None}
         if self.recourse_model is not None:
             return self._under_forecast(cost, ids, given)
         cost = self.costs(cost, ids)
-        scale = self.settled(cost, ids, **given)
+        scale = self.settle(cost, ids, **given)
         lam, cost, given = scale.value, scale.times_units(cost), scale.fields(given)
         fields |= given
         by_rows = torch.is_grad_enabled() and any(_wants_gradient(given.get(name)) for name in FIELDS[1:])
-        # The backward pass is about these, whatever is assigned later.
-        decider, problem = self.decider, self.decider.problem
-        with decider.locked(ids):
-            solved: VerifiedSolutions | Decided | None = None
-            if decider.one_pass is not None and not by_rows:  # whose derivatives need the reduced systems
-                solved = decider.one_pass.decide(cost.detach(), lam, ids, given)
-            if solved is None:
-                solved = decider.solve(cost.detach(), lam, ids, **given)
-        if isinstance(solved, Decided):
-            self.status = torch.zeros(len(cost), dtype=torch.int8, device=solved.x.device)
-        else:
-            self.status = solved.status
-            trained = torch.is_grad_enabled() and cost.requires_grad
-            fail(self.status, self.on_failure, "the decision layer", spreads=trained)
-
-        def verified() -> VerifiedSolutions:
-            """The solutions with everything that is known about them."""
-            rows = None if ids is None or problem.batch is None else torch.tensor(ids)
-            again = decider.solve(cost.detach(), lam, None, rows, **given)
-            fail(again.status, "raise", "the derivative of the decision layer")
-            return again
-
-        decision: Tensor = _Decision.apply(solved, verified, problem.sign, cost, *fields.values())
+        with self.decider.locked(ids):
+            decisions = self.decider.decide(cost.detach(), lam, ids, given, by_rows)
+        self._check(decisions, cost)
+        decision: Tensor = _Decision.apply(decisions, self.problem.sign, cost, *fields.values())
         return scale.times_units(decision)
+
+    def _check(self, decisions: Decisions, inputs: Tensor) -> None:
+        """Keep the statuses, and raise for or warn of the samples that failed."""
+        self.status = decisions.status
+        if not decisions.all_solved:
+            trained = torch.is_grad_enabled() and inputs.requires_grad
+            fail(self.status, self.on_failure, "the decision layer", spreads=trained)
 
     def _under_forecast(self, values: Tensor, ids: list[Hashable] | None, given: dict[str, Any]) -> Tensor:
         """(B, n) elastic decisions under predicted values (B, k), differentiable."""
@@ -137,17 +123,14 @@ class DecisionLayer(DecisionModule):
             )
         decider = self.recourse_decider(values.detach(), ids)
         forecast, elastic = decider.values(values, ids), decider.elastic
+        detached = Values(forecast.cost.detach(), {name: side.detach() for name, side in forecast.sides.items()})
         with decider.locked(ids):
-            found = decider.decide(
-                Values(forecast.cost.detach(), {k: v.detach() for k, v in forecast.sides.items()}), ids
-            )
-        self.status = found.solved.status
-        trained = torch.is_grad_enabled() and values.requires_grad
-        fail(self.status, self.on_failure, "the decision layer", spreads=trained)
+            found = decider.decide(detached, ids, decider.known_failures(detached, ids))
+        decisions = Decisions(found.solved)
+        self._check(decisions, values)
         fields: dict[str, Any] = dict.fromkeys(FIELDS) | elastic.fields(forecast.sides)
         cost = torch.cat([forecast.cost, found.cost[:, elastic.n :]], 1)
-        again = lambda: found.solved  # noqa: E731 (never asked: the solutions are verified)
-        decision: Tensor = _Decision.apply(found.solved, again, self.problem.sign, cost, *fields.values())
+        decision: Tensor = _Decision.apply(decisions, self.problem.sign, cost, *fields.values())
         return decision[:, : elastic.n].to(values.dtype)
 
 
@@ -155,84 +138,24 @@ class _Decision(torch.autograd.Function):
     """Forward: the verified decision. Backward: one solve with the same factorisation."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        solved: VerifiedSolutions | Decided,
-        verified: Callable[[], VerifiedSolutions],
-        sign: int,
-        cost: Tensor,
-        *fields: Tensor | None,
-    ) -> Tensor:
-        ctx.solved, ctx.verified, ctx.sign = solved, verified, sign
+    def forward(ctx: Any, decisions: Decisions, sign: int, cost: Tensor, *fields: Tensor | None) -> Tensor:
+        ctx.decisions, ctx.sign = decisions, sign
         ctx.inputs = [(t.dtype, tuple(t.shape)) if isinstance(t, Tensor) else None for t in (cost, *fields)]
-        if isinstance(solved, Decided):
-            return solved.x.to(cost.dtype, copy=True)
-        return torch.where(solved.solved[:, None], solved.x, 0.0).to(cost.dtype)
+        return decisions.x.to(cost.dtype, copy=True)  # the caller may write to it, and the backward pass needs it
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        by_rows = any(ctx.needs_input_grad[5:])
-        compiled, found = isinstance(ctx.solved, Decided), None
-        if compiled:
-            found = _compiled_derivatives(ctx.solved, ctx.sign, up.double())
-        if found is None:
-            solved = ctx.verified() if compiled else ctx.solved
-            found = derivatives(solved, ctx.sign, up.double(), by_rows)
-        grads: list[Tensor | None] = []
-        for needed, kind, derivative in zip(ctx.needs_input_grad[3:], ctx.inputs, found, strict=False):
-            grads.append(_shaped(derivative(), *kind) if needed and kind is not None else None)
-        return (None, None, None, *grads, *[None] * (len(ctx.inputs) - len(grads)))
-
-
-def _compiled_derivatives(decided: Decided, sign: int, w: Tensor) -> list[Any] | None:
-    """Those by cost and Q, which the compiled projection gives; None where some decision may not be unique."""
-    p, z = decided.project(w), decided.x
-    if p is None:
-        return None
-    return [lambda: -sign * p, lambda: -0.5 * sign * (p[:, :, None] * z[:, None, :] + z[:, :, None] * p[:, None, :])]
-
-
-def derivatives(solved: VerifiedSolutions, sign: int, w: Tensor, by_rows: bool) -> list[Any]:
-    """One closure per input (cost, Q, A, b, G, h, lb, ub), each giving a (B, …) derivative.
-
-    Args:
-        solved: the forward pass.
-        sign: of the problem.
-        w: (B, n) upstream gradient.
-        by_rows: whether any but the first two will be asked for.
-    """
-    qp, z, duals, active = solved.qp, solved.x, solved.duals, solved.active
-    w = torch.where(solved.solved[:, None], w, torch.zeros_like(w))
-    q_eq = q_in = w[:, :0]
-    if by_rows:
-        p, q_eq, q_in, unique = solved.systems.project(w, least_multipliers=True)
-    else:
-        p, unique = project_any(solved, w)
-    require_unique(solved, unique)
-    keep = solved.solved[:, None]
-    p, q_eq, q_in = (torch.where(keep, v, torch.zeros_like(v)) for v in (p, q_eq, q_in))
-
-    def outer(a: Tensor, c: Tensor) -> Tensor:
-        return a[:, :, None] * c[:, None, :]
-
-    def at_bound(where: Tensor) -> Tensor:
-        slope = w - matvec(qp.H, p) - tmatvec(qp.A, q_eq) - tmatvec(qp.G, q_in)
-        return torch.where(where, slope, torch.zeros_like(slope))
-
-    # a variable whose bounds coincide follows the one that its multiplier belongs to
-    pinned = qp.lb == qp.ub
-    upper = active.upper | (active.lower & pinned & (duals.bound > 0))
-    return [
-        lambda: -sign * p,
-        lambda: -0.5 * sign * (outer(p, z) + outer(z, p)),
-        lambda: -(outer(duals.equality, p) + outer(q_eq, z)),
-        lambda: q_eq,
-        lambda: -(outer(torch.where(active.rows, duals.inequality, 0.0), p) + outer(q_in, z)),
-        lambda: q_in,
-        lambda: at_bound(active.lower & ~upper),
-        lambda: at_bound(upper),
-    ]
+        decisions, w, needed = ctx.decisions, up.double(), ctx.needs_input_grad[2:]
+        if any(needed[2:]):
+            found = all_derivatives(decisions.verified, w, ctx.sign)
+        else:
+            found = objective_derivatives(decisions.project(w), decisions.x, ctx.sign)
+        grads: list[Tensor | None] = [None] * len(needed)
+        for i, derivative in enumerate(found):
+            kind = ctx.inputs[i]
+            grads[i] = _shaped(derivative(), *kind) if needed[i] and kind is not None else None
+        return (None, None, *grads)
 
 
 def _wants_gradient(value: Any) -> bool:

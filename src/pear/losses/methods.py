@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.losses.dbb import DBBLoss
+from pear.losses.defaults import PUBLISHED, Strengths
 from pear.losses.lava import LAVALoss
 from pear.losses.mse import MSELoss
 from pear.losses.own_problem import OwnProblem
@@ -25,12 +26,12 @@ class TaskLike(Protocol):
 
     @property
     def name(self) -> str:
-        """Its kind is the start of its name."""
+        """The task's name, which begins with its kind."""
         ...
 
     @property
     def problem(self) -> Problem | Model:
-        """What is decided."""
+        """The decision problem."""
         ...
 
     def decide(self, cost: Any) -> Tensor:
@@ -50,7 +51,7 @@ class Method:
         name: what users write.
         title: what tables print.
         loss: the class.
-        needs: arguments of the class and the attributes of the task that they are.
+        needs: arguments of the class, each with the attribute of the task that it gets.
         options: its settings in the published experiments, by kind of task (what the task's name begins with); those
             under "" hold for every task.
         shuffled: False where the samples are visited in their order.
@@ -71,7 +72,7 @@ class Method:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The settings that the row leaves to the class: what an experiment has to write down, since they may change.
+        """The settings that the row leaves to the class; an experiment has to record them, because they may change.
 
         Example:
             >>> method("pear").defaults, sorted(method("pear-guided").defaults)[-2:]
@@ -82,7 +83,7 @@ class Method:
         return {one.name: one.default for one in known if one.name in _TUNABLE and one.name not in said}
 
     def make(self, task: TaskLike, **options: Any) -> nn.Module:
-        """The loss for a task, with the published settings where ``options`` does not say otherwise.
+        """Make the loss for a task, with the row's settings where ``options`` does not replace them.
 
         Raises:
             ProblemError: an option that the method does not have, or something it needs that the task does not.
@@ -102,7 +103,7 @@ class Method:
         return self.loss(task.problem, **given, **settings)
 
 
-_TUNABLE = ("smoothing", "injection", "guidance")
+_TUNABLE = Strengths._fields
 _EXACT = {"decide": "decide"}
 _RELAXED = {"decide": "decide_relaxed"}
 _WEIGHT = {"": {"mse_weight": 0.01}}
@@ -125,10 +126,13 @@ METHODS: tuple[Method, ...] = (
         note="best vertex against its neighbours; no solve after the first epoch",
     ),
     Method(
-        "pear", "PEAR", PEARLoss, options={"": {"smoothing": 0.1, "injection": 0.1, "guidance": 0.0}},
-        note="regret of the relaxation, with its exact gradient",
+        "pear", "PEAR", PEARLoss, options={"": PUBLISHED._asdict()},
+        note="regret of the relaxation, with its exact gradient: PEAR as published",
     ),
-    Method("pear-guided", "PEAR guided", PEARLoss, note="the same with this package's defaults instead of the paper's"),
+    Method(
+        "pear-guided", "PEAR, our defaults", PEARLoss,
+        note="the same with this package's defaults instead of the paper's",
+    ),
 )  # fmt: skip
 
 
@@ -158,7 +162,7 @@ def make_loss(name: str, task: TaskLike | Problem | Model, **options: Any) -> nn
         name: of a row of ``METHODS``.
         task: a ``Problem`` or a ``Model``; or something with a name, a problem, ``decide``, ``decide_relaxed`` and,
             for LAVA, ``adjacent``.
-        options: instead of the published settings.
+        options: settings that replace those of the row.
 
     Returns:
         A loss, called as ``loss(predicted, true, keys=None)``, with ``seconds`` spent on "solve" and "gradient".

@@ -1,4 +1,4 @@
-"""What ``PEARLoss`` and ``DecisionLayer`` share: the problem, its solver, and a smoothing that is part of the state."""
+"""``DecisionModule``: the problem, solver and smoothing that ``PEARLoss`` and ``DecisionLayer`` share."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pear.decisions.decider import Decider
 from pear.decisions.recourse import RecourseDecider, choose_recourse_smoothing
 from pear.decisions.smoothing import Smoothing
 from pear.decisions.solve import OnFailure, check_on_failure, check_smoothing, check_solver, choose_smoothing
-from pear.decisions.warm_starts import as_keys
 from pear.problem import CostMap, Model, Problem
 from pear.problem.convert import as_batch
+from pear.problem.keys import as_keys
 from pear.problem.model import plain_of, recourse_model, shown
 
 
 class DecisionModule(nn.Module):
     """A module around a decision problem.
 
-    ``smoothing="auto"`` is settled once, by ``calibrate`` or by the first batch. What it settles on is part of
-    ``state_dict``, so that a run that is resumed goes on with it.
+    ``smoothing="auto"`` chooses λ once, in ``calibrate`` or by the first batch. The chosen λ is part of ``state_dict``,
+    so that a resumed run goes on with it.
 
     Args:
-        problem: what is decided; an integer problem is relaxed. A ``Model`` brings its cost map with it: then predicted
-            values take the place of costs.
+        problem: the decision problem; an integer problem is relaxed. A ``Model`` brings its cost map with it: then
+            predicted values take the place of costs.
         smoothing: λ ≥ 0, or "auto".
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise" or "mask".
@@ -41,21 +41,21 @@ class DecisionModule(nn.Module):
         self._chosen: Smoothing | None = None
         self._recourse: RecourseDecider | None = None
         self.on_failure, self._solver = on_failure, solver
-        self._take(problem)
+        self._set_problem(problem)
         self.smoothing = smoothing
 
     @property
     def problem(self) -> Problem:
-        """What is decided; another one may be assigned, which drops all warm starts."""
+        """The decision problem, relaxed; assigning another one drops all warm starts."""
         return self._problem
 
     @problem.setter
     def problem(self, problem: Problem | Model) -> None:
-        self._take(problem)
+        self._set_problem(problem)
         self.smoothing = self._smoothing  # what "auto" settled on was for the other problem
 
-    def _take(self, problem: Problem | Model) -> None:
-        self.given = problem  # in integers, where it has them: what a metric is taken on
+    def _set_problem(self, problem: Problem | Model) -> None:
+        self.given = problem  # with its integers: a metric is computed on it
         self.recourse_model = recourse_model(problem)
         self._problem = plain_of(problem).relaxed()
         self._cost_map = problem.cost_map if isinstance(problem, Model) else None
@@ -95,33 +95,33 @@ class DecisionModule(nn.Module):
 
     @property
     def units(self) -> Tensor | None:
-        """(n,) what "auto" measures each variable in, or None where it leaves them all as they are."""
+        """(n,) the unit in which "auto" measures each variable, or None where all units are 1."""
         return None if self._chosen is None else self._chosen.units
 
     @property
     def smoothing_note(self) -> str:
-        """Where λ comes from, in one sentence."""
+        """One sentence that says where λ comes from."""
         return "smoothing='auto' has not settled yet" if self._chosen is None else self._chosen.note
 
     def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None, times: float = 1.0) -> float:
-        """Settle ``smoothing="auto"`` by these costs and the decisions under them; returns λ.
+        """Choose λ for ``smoothing="auto"`` by these costs and the decisions under them; returns λ.
 
-        λ_j = ρ s / u_j², where u_j is the range of variable j and s the typical deviation of c_j u_j: no unit matters.
-        A λ that is settled already stays.
+        λ_j = ρ s / u_j², where u_j is the range of variable j and s the typical deviation of c_j u_j, so that no unit
+        matters. A λ that has been chosen already stays.
 
         Args:
-            costs: (N, n), the training set's for choice; with a cost map (N, k) values.
+            costs: (N, n), preferably of the training set; with a cost map (N, k) values.
             keys: N sample ids, which are rows of a problem with fields per sample; its first N where left out.
-            times: the multiple of λ to settle on.
+            times: a factor of the chosen λ.
         """
         costs = as_batch(costs)
         own = self.problem.batch if self._cost_map is None else self._cost_map.batch or self.problem.batch
         if keys is None and own is not None:
             keys = range(len(costs))
-        ids = None if keys is None else as_keys(keys, len(costs))
+        ids = as_keys(keys, len(costs))
         unsettled = self._chosen is None
         if self.recourse_model is None:
-            chosen = self.settled(self.costs(costs, ids), ids)
+            chosen = self.settle(self.costs(costs, ids), ids)
         else:
             self.recourse_decider(costs, ids)
             assert self._chosen is not None
@@ -132,7 +132,7 @@ class DecisionModule(nn.Module):
         return chosen.value
 
     def recourse_decider(self, values: Tensor, keys: list[Hashable] | None) -> RecourseDecider:
-        """Who decides for a model that predicts right-hand sides; "auto" settles by the first values (B, k) that come.
+        """The decider of a model that predicts right-hand sides; "auto" chooses λ by the first values (B, k) that come.
 
         Args:
             values: (B, k).
@@ -144,8 +144,8 @@ class DecisionModule(nn.Module):
         assert self._recourse is not None
         return self._recourse
 
-    def settled(self, costs: Tensor, keys: list[Hashable] | None, **fields: Any) -> Smoothing:
-        """What the smoothing has settled on; "auto" does so by the first costs (B, n) that come.
+    def settle(self, costs: Tensor, keys: list[Hashable] | None, **fields: Any) -> Smoothing:
+        """The smoothing in use; "auto" chooses it by the first costs (B, n) that come.
 
         Args:
             costs: (B, n).
@@ -157,23 +157,12 @@ class DecisionModule(nn.Module):
             assert self._chosen is not None
         return self._chosen
 
-    def in_units(
-        self, keys: list[Hashable] | None, predicted: Tensor, true: Tensor, Q: Any, true_Q: Any
-    ) -> tuple[float, Tensor, Tensor, Any, Any]:
-        """λ, and costs and curvatures as they belong to the decider's problem; the samples' ``keys`` may be None."""
-        scale = self.settled(true, keys, Q=Q)
-        if scale.units is not None:
-            shared, Q = true_Q is Q, scale.curvature(Q)
-            predicted, true = scale.times_units(predicted), scale.times_units(true)
-            true_Q = Q if shared else scale.curvature(true_Q)
-        return scale.value, predicted, true, Q, true_Q
-
     def times_units(self, values: Tensor) -> Tensor:
-        """(..., n) decisions of the decider's problem as they belong to the user's; costs the other way round."""
+        """Convert decisions (..., n) of the decider's problem to the user's, or costs (..., n) the other way round."""
         return values if self._chosen is None else self._chosen.times_units(values)
 
     def _use(self, chosen: Smoothing | None) -> None:
-        """Go on with this; new units are another problem to the solver."""
+        """Use this smoothing; new units make another problem for the solver."""
         self._chosen = chosen
         if self.recourse_model is not None:
             model, solver = self.recourse_model, self._solver
@@ -186,7 +175,7 @@ class DecisionModule(nn.Module):
             self.decider = Decider(problem, self._solver)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What "auto" has settled on, for ``state_dict``."""
+        """The λ that "auto" has chosen, for ``state_dict``."""
         chosen = self._chosen
         return {"smoothing": None} if chosen is None else {"smoothing": chosen.value, **chosen.state()}
 
@@ -197,11 +186,11 @@ class DecisionModule(nn.Module):
             self._use(None if value is None else Smoothing(value, state.get("units"), state.get("note", "")))
 
     def sample_state(self) -> dict[str, Any]:
-        """What is kept of the samples between calls, as arrays, numbers and texts. It is no part of ``state_dict``."""
+        """What is kept of the samples between calls, as arrays, numbers and strings; not part of ``state_dict``."""
         return {name: decider.starts.state() for name, decider in self._deciders().items()}
 
     def load_sample_state(self, state: Mapping[str, Any]) -> None:
-        """Go on with what ``sample_state`` gave, once ``state_dict`` is restored.
+        """Restore what ``sample_state`` returned, after ``state_dict`` is restored.
 
         Raises:
             DataError, KeyError, TypeError, ValueError: it is something else.

@@ -1,4 +1,4 @@
-"""What the methods ask of a task, for a problem of the user's own."""
+"""``OwnProblem``: a user's problem with the methods of a task."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from pear.decisions.solve import solve
-from pear.decisions.warm_starts import rows_of
 from pear.errors import ProblemError
 from pear.losses.vertices import adjacent_vertices
 from pear.problem import Model, Problem
+from pear.problem.keys import rows_of
 from pear.problem.model import unwrap
 
 
 class OwnProblem:
-    """Decisions by ``pear.solve``, and the neighbours of a vertex by its edges.
+    """Decides by ``pear.solve``, and finds the neighbours of a vertex by its edges.
 
     Args:
-        problem: what is decided; with fields per sample, ``keys`` are its rows.
+        problem: the decision problem; with fields per sample, ``keys`` are its rows.
 
     Example:
         >>> import torch, pear
@@ -45,7 +45,7 @@ class OwnProblem:
         return solve(rows_of(self._plain, keys), cost).x
 
     def decide_relaxed(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
-        """The same of the continuous relaxation."""
+        """(B, n) best decisions of the continuous relaxation for these costs (B, n)."""
         return solve(rows_of(self._plain, keys).relaxed(), cost).x
 
     def adjacent(self, z: Tensor, keys: list[Hashable] | None = None) -> list[Tensor]:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import time
+import logging
 from collections.abc import Hashable, Iterable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from pear.decisions.regrets import RegretCall, Regrets
+from pear.decisions.recourse_regrets import RecourseRegrets
+from pear.decisions.regrets import BatchRegrets, RegretDecider, find_regrets
 from pear.decisions.solve import OnFailure, fail
-from pear.decisions.warm_starts import as_keys, check_rows
-from pear.errors import NotUniqueError, ProblemError
+from pear.errors import ProblemError
+from pear.losses import defaults
+from pear.losses.defaults import GUIDED
 from pear.losses.eager import eager
-from pear.losses.guided import DECAY, GuidedRegret, check_guidance
+from pear.losses.guided import GuidedRegret, check_guidance
 from pear.losses.last_call import LastCall
 from pear.losses.module import DecisionModule
-from pear.losses.recourse import regret_with_recourse
-from pear.losses.regret import check_injection, check_pair, gradient_error, regret_of_program, true_curvature
-from pear.optimality.point import Status
+from pear.losses.regret import check_injection, check_pair, true_curvature
 from pear.problem import Model, Problem
 from pear.problem.convert import as_batch
-from pear.sensitivity.projection import inject_normal, project
+from pear.problem.keys import as_keys
+from pear.solvers.fused import RegretCall, Regrets
+
+logger = logging.getLogger("pear")
 
 Reduction = Literal["mean", "sum", "none"]
+
+_MANY_CALLS = 1000  # without a step, after which guidance was probably meant to fall
 
 
 class PEARLoss(DecisionModule):
@@ -32,19 +37,22 @@ class PEARLoss(DecisionModule):
 
     f is the objective that is differentiated, smoothing included, so that the loss is never negative, falls to zero at
     ĉ = c, and agrees with finite differences. Guidance adds ``α F``, the gap of the true decision under the forecast,
-    which pulls where regret is flat; α falls to zero over the training, so that regret alone is left. With a predicted
-    curvature (``Q``, ``true_Q``) the gradient of R is ``g = P[(ĉ − c) + (Q̂ − Q) z*]`` for ĉ and ``½ (g z*ᵀ + z* gᵀ)``
-    for Q̂. An integer problem is trained on its continuous relaxation.
+    which pulls where regret is flat; α falls to zero over the training, so that regret alone is left. A call does not
+    move α: ``step()`` does, once per step of the optimiser. ``pear.fit`` calls it; a loop of your own has to.
+
+    With a predicted curvature (``Q``, ``true_Q``) the gradient of R is ``g = P[(ĉ − c) + (Q̂ − Q) z*]`` for ĉ and
+    ``½ (g z*ᵀ + z* gᵀ)`` for Q̂. An integer problem is trained on its continuous relaxation.
 
     Args:
-        problem: what is decided. Where it carries fields per sample, ``keys`` selects its rows. With a ``Model`` the
-            predicted values ŷ take the place of costs, ``ĉ = M ŷ + known``, and gradients arrive at ŷ. Where it
-            predicts right-hand sides, it is regret with recourse, and an infeasible forecast adds its least violation.
+        problem: the decision problem. Where its fields differ by sample, ``keys`` selects its rows. With a ``Model``
+            the predicted values ŷ take the place of costs, ``ĉ = M ŷ + known``, and gradients arrive at ŷ. Where the
+            model predicts right-hand sides, the loss is regret with recourse, and an infeasible forecast adds its least
+            violation.
         smoothing: λ, the curvature added to the objective; "auto" picks it once, in any units, from the true costs and
             the decisions of the training set (``calibrate``, which ``pear.fit`` calls) or of the first batch.
         injection: β, how much of the normal component is added to the gradient of ĉ (0: the exact gradient).
-        guidance: α of the first step, multiplied by 0.995 after every call that asks for a gradient (0: PEAR as
-            published). To assign another one starts anew; where it has come to is part of the state.
+        guidance: α before the first ``step()``. Every step multiplies it by 0.995; with 0 the loss is PEAR as
+            published. Assigning another α starts the schedule again. The current α is part of the state.
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise", or "mask" to leave failed samples out of the loss, with a warning.
         reduction: "mean" (over the samples that are solved), "sum" or "none".
@@ -54,8 +62,6 @@ class PEARLoss(DecisionModule):
         samples, reused: totals since construction.
         seconds: time spent so far on solving ("solve") and on projecting ("gradient"). Where the compiled method does
             both in one pass, all of it counts as "solve".
-        profile: False; set to True to have that pass told apart, into "solve", "verify" and "project". That takes a
-            second look at every batch, so that it is for benchmarks.
 
     Example:
         >>> import torch, pear
@@ -71,9 +77,9 @@ class PEARLoss(DecisionModule):
     def __init__(
         self,
         problem: Problem | Model,
-        smoothing: float | Literal["auto"] = "auto",
-        injection: float = 0.05,
-        guidance: float = 10.0,
+        smoothing: float | Literal["auto"] = GUIDED.smoothing,
+        injection: float = GUIDED.injection,
+        guidance: float = GUIDED.guidance,
         solver: str = "auto",
         on_failure: OnFailure = "raise",
         reduction: Reduction = "mean",
@@ -88,7 +94,6 @@ class PEARLoss(DecisionModule):
         self.last: LastCall | None = None
         self.samples = self.reused = 0
         self.seconds = {"solve": 0.0, "gradient": 0.0}
-        self.profile = False
 
     @property
     def guidance(self) -> float:
@@ -99,22 +104,27 @@ class PEARLoss(DecisionModule):
     def guidance(self, guidance: float) -> None:
         check_guidance(guidance)
         self._guidance = self._alpha = float(guidance)
+        self._calls = 0  # that asked for a gradient since the last step
 
     @property
     def current_guidance(self) -> float:
-        """α of the next call."""
+        """α in use: as it was given, multiplied by 0.995 for every ``step`` since."""
         return self._alpha
 
-    def guided(self, steps: int) -> None:
-        """Let α fall as it does in so many steps."""
-        self._alpha *= DECAY**steps
+    def step(self, steps: int = 1) -> None:
+        """Let α fall by one step of the optimiser, or by so many.
+
+        ``pear.fit`` does so after every step. In a loop of your own, call it after ``optimizer.step()``.
+        """
+        self._alpha *= defaults.DECAY**steps
+        self._calls = 0
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What "auto" has settled on, and what α has come to, for ``state_dict``."""
+        """The λ that "auto" has chosen, and the current α, for ``state_dict``."""
         return {**super().get_extra_state(), "guidance": self._alpha}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Go on where a saved state was, where this loss is guided too."""
+        """Restore a saved λ, and a saved α where this loss is guided too."""
         super().set_extra_state(state)
         if self._guidance > 0:
             self._alpha = state.get("guidance", self._alpha)
@@ -159,150 +169,109 @@ class PEARLoss(DecisionModule):
         """The same with what happened in the call, which ``last`` keeps only until the next one."""
         predicted, true = as_batch(predicted), as_batch(true)
         check_pair(predicted, true)
-        ids = None if keys is None else as_keys(keys, len(predicted))
-        check_rows(self.problem, ids)
-        if self.recourse_model is not None:
-            return regret_with_recourse(self, predicted, true, ids, Q if true_Q is None else true_Q)
-        predicted, true = self.costs(predicted, ids), self.costs(true, ids)
-        Q = None if Q is None else torch.as_tensor(Q)
-        lam, predicted, true, Q, true_Q = self.in_units(ids, predicted, true, Q, true_Q)
-        if Q is not None or true_Q is not None:
-            true_Q = true_curvature(self.decider.problem_of(ids), Q, true_Q, len(predicted))
+        ids = as_keys(keys, len(predicted), self.problem)
+        shares_curvature = Q is not None and true_Q is Q
+        decider: RegretDecider
+        if self.recourse_model is None:
+            predicted, true = self.costs(predicted, ids), self.costs(true, ids)
+            lam, predicted, true, Q, true_Q = self.in_units(predicted, true, ids, Q, true_Q, shares_curvature)
+            decider = self.decider  # which "auto" may have replaced
+        else:
+            self._refuse_with_recourse(true, Q if true_Q is None else true_Q)
+            lam, decider = 0.0, RecourseRegrets(self.recourse_decider(true.detach(), ids))
         wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (predicted, Q))
         if self._alpha > 0 and torch.is_grad_enabled() and (true.requires_grad or _requires_grad(true_Q)):
             raise ProblemError(
                 "a derivative by the true costs was asked for, and guidance has none; pass guidance=0 or true.detach()"
             )
-        curvature = None if Q is None else Q.detach()
-        true_curve = curvature if true_Q is Q else true_Q.detach() if _requires_grad(true_Q) else true_Q
         call = RegretCall(
-            predicted.detach(), true.detach(), lam, self.injection, ids, curvature, true_curve, guidance=self._alpha
+            predicted.detach(),
+            true.detach(),
+            lam,
+            self.injection,
+            ids,
+            _detached(Q),
+            _detached(true_Q),
+            shares_curvature,
+            guidance=self._alpha,
         )
         with self.decider.locked(ids):
-            known = self._known_failures(call)
-            parts, good = self._regrets(call, wanted) if known is None else self._regrets_without(call, wanted, known)
-            fresh = good is not None and parts.reused.is_cuda  # a pass on a GPU solves everything afresh
-            if good is None:
-                self._fail(parts, known, wanted)
-                good = int(((parts.status == 0) & (parts.true_status == 0)).sum())
-            last = self.record(call, parts, wanted, reused=0 if fresh else None)
+            found = find_regrets(decider, call, wanted, self.seconds)
+            regrets = found.regrets
+            if not found.all_solved:
+                self._fail(found, wanted)
+            fresh = found.all_solved and regrets.reused.is_cuda  # a pass on a GPU solves everything afresh
+            last = self.record(call, regrets, wanted, reused=0 if fresh else None, decider=decider)
+        good = len(regrets.value)
+        if not found.all_solved:
+            good = int(((regrets.status == 0) & (regrets.true_status == 0)).sum())
         shares = {"none": 0, "sum": 1, "mean": max(good, 1)}[self.reduction]
         value: Tensor = GuidedRegret.apply(
-            predicted, true, Q, true_Q, call, parts, shares, self.problem.sign, good == len(parts.value)
+            predicted, true, Q, true_Q, call, regrets, shares, self.problem.sign, good == len(regrets.value)
         )
-        self.guided(int(wanted))
+        self._calls += int(wanted)
+        if self._calls == _MANY_CALLS and self._alpha > 0:
+            logger.warning(
+                f"PEARLoss was asked for {_MANY_CALLS:,} gradients since its last step, and guidance is still "
+                f"{self._alpha:g}: call loss.step() after every step of the optimiser, as pear.fit does, or pass "
+                "guidance=0.0"
+            )
         return value, last
 
-    def _known_failures(self, call: RegretCall) -> tuple[Tensor, Tensor] | None:
-        """(B,) statuses of the predicted and of the true problems that are known before anyone is asked, or None."""
-        pairs = ("predicted", call.predicted, call.Q), ("true", call.true, call.true_Q)
-        lam, keys = call.smoothing, call.keys
-        found = [self.decider.known_failures(name, cost, lam, keys, {"Q": Q}) for name, cost, Q in pairs]
-        if found[0] is None and found[1] is None:
-            return None
-        nothing = torch.zeros(len(call.true), dtype=torch.int8, device=call.true.device)
-        predicted, true = (nothing if status is None else status for status in found)
-        return predicted, true
+    def in_units(
+        self, predicted: Tensor, true: Tensor, keys: list[Hashable] | None, Q: Any, true_Q: Any, shares_curvature: bool
+    ) -> tuple[float, Tensor, Tensor, Any, Any]:
+        """λ, and costs and curvatures in the units of the decider's problem.
 
-    def _regrets(self, call: RegretCall, wanted: bool) -> tuple[Regrets, int | None]:
-        """The regrets of a batch, and how many of them are good, where that is known without looking."""
-        return self._in_one_pass(call, wanted) or (self._step_by_step(call, wanted), None)
+        Args:
+            predicted, true: (B, n) costs.
+            keys: sample ids, or None.
+            Q, true_Q: predicted and true curvature, or None.
+            shares_curvature: whether the true objective has the predicted curvature.
+        """
+        Q = None if Q is None else torch.as_tensor(Q)
+        scale = self.settle(true, keys, Q=Q)
+        if scale.units is not None:
+            predicted, true, Q = scale.times_units(predicted), scale.times_units(true), scale.curvature(Q)
+        if shares_curvature:
+            true_Q = Q
+        elif Q is not None or true_Q is not None:
+            true_Q = true_curvature(self.decider.problem_of(keys), Q, scale.curvature(true_Q), len(predicted))
+        return scale.value, predicted, true, Q, true_Q
 
-    def _regrets_without(
-        self, call: RegretCall, wanted: bool, known: tuple[Tensor, Tensor]
-    ) -> tuple[Regrets, int | None]:
-        """The same for the samples that are not known to fail; no solver sees the others."""
-        rest = ((known[0] == 0) & (known[1] == 0)).nonzero()[:, 0]
-        parts = no_regrets(*known, self.problem.n)
-        try:
-            if len(rest):
-                parts.put(rest, self._regrets(call.only(rest), wanted)[0])
-        except NotUniqueError:
-            return self._regrets(call, wanted)  # which knows the samples' own numbers
-        return parts, None
+    def _refuse_with_recourse(self, true: Tensor, Q: Any) -> None:
+        """Raise for inputs that a model with predicted right-hand sides does not take."""
+        if Q is not None:
+            raise ProblemError("Q came with a model that predicts right-hand sides; predict the one or the other")
+        if true.requires_grad and torch.is_grad_enabled():
+            raise ProblemError(
+                "a derivative by the true values was asked for, and a model that predicts right-hand sides has none; "
+                "pass true.detach()"
+            )
 
-    def _fail(self, parts: Regrets, known: tuple[Tensor, Tensor] | None, wanted: bool) -> None:
+    def _fail(self, found: BatchRegrets, wanted: bool) -> None:
         """Raise for the samples that failed, or warn of those that have not been warned of before."""
-        status, true_status = parts.status, torch.where(parts.status == 0, parts.true_status, 0)
+        regrets, known = found.regrets, found.known
+        status, true_status = regrets.status, torch.where(regrets.status == 0, regrets.true_status, 0)
         if known is not None and self.on_failure == "mask":
             status, true_status = torch.where(known[0] == 0, status, 0), torch.where(known[1] == 0, true_status, 0)
-        fail(status, self.on_failure, "the predicted costs", spreads=wanted)
-        fail(true_status, self.on_failure, "the true costs")
-
-    def _in_one_pass(self, call: RegretCall, wanted: bool) -> tuple[Regrets, int | None] | None:
-        """The compiled pass, and what it leaves step by step; None where it does not apply.
-
-        Returns:
-            The regrets, and how many of them are good, where that is known without looking.
-        """
-        if self.decider.one_pass is None:
-            return None
-        began = time.perf_counter()
-        found = self.decider.one_pass.regret(call)
-        self._count(time.perf_counter() - began, call)
-        if found is None:
-            return None
-        parts, left = found
-        if len(left) == 0:
-            return parts, len(parts.value)
-        if len(left) == len(call.predicted):
-            return None
-        try:
-            parts.put(left, self._step_by_step(call.only(left), wanted))
-        except NotUniqueError:
-            return None  # step by step for the whole batch, which knows the samples' own numbers
-        return parts, None
-
-    def _count(self, seconds: float, call: RegretCall) -> None:
-        """Book the time of the one pass: all under "solve", or, to order, in parts that are timed afterwards."""
-        phases = None
-        if self.profile and self.decider.one_pass is not None:
-            phases = self.decider.one_pass.time_phases(call)
-        for name, part in zip(("verify", "project"), phases or (), strict=False):
-            self.seconds[name] = self.seconds.get(name, 0.0) + min(part, seconds)
-            seconds -= min(part, seconds)
-        self.seconds["solve"] += seconds
-
-    def _step_by_step(self, call: RegretCall, wanted: bool) -> Regrets:
-        """Solve both problems, compare, project: for every device and solver, with a status for every sample."""
-        lam, at, decider = call.smoothing, (call.keys, call.rows), self.decider
-        problem = decider.problem_of(*at)
-        true_Q = call.true_Q
-        began = time.perf_counter()
-        solved = decider.solve(call.predicted, lam, *at, Q=call.Q)
-        ideal, ideal_status = decider.solve_true(call.true, lam, *at, Q=true_Q)
-        self.seconds["solve"] += time.perf_counter() - began
-        good = (solved.solved & (ideal_status == Status.SOLVED))[:, None]
-        true_program = problem.canonical(call.true, lam, Q=true_Q)
-        value = torch.where(good[:, 0], regret_of_program(problem, solved.x, ideal, true_program), 0.0)
-        began = time.perf_counter()
-        exact = injected = torch.zeros_like(solved.x)
-        if wanted:
-            error = gradient_error(solved, call.predicted, call.true, call.Q, true_Q)
-            error = torch.where(good, error, 0.0)
-            exact = torch.where(good, project(solved, error), 0.0)
-            injected = torch.where(good, inject_normal(solved.qp, error, exact, call.injection), 0.0)
-        self.seconds["gradient"] += time.perf_counter() - began
-        x, best = torch.where(good, solved.x, 0.0), torch.where(good, ideal.x, 0.0)
-        return Regrets(
-            value=value,
-            exact=exact,
-            injected=injected,
-            x=x,
-            best=best,
-            status=solved.status,
-            true_status=ideal_status,
-            kkt_residual=solved.kkt_residual,
-            reused=solved.reused,
-            repaired=solved.repaired,
-        )
+        plain = self.recourse_model is None
+        fail(status, self.on_failure, "the predicted costs" if plain else "the forecast", spreads=wanted)
+        fail(true_status, self.on_failure, "the true costs" if plain else "the truth")
 
     def count(self, samples: int, reused: int) -> None:
         """Add samples to the totals, and how many of them kept their working set."""
         self.samples += samples
         self.reused += reused
 
-    def record(self, call: RegretCall, parts: Regrets, wanted: bool = True, reused: int | None = None) -> LastCall:
+    def record(
+        self,
+        call: RegretCall,
+        parts: Regrets,
+        wanted: bool = True,
+        reused: int | None = None,
+        decider: RegretDecider | None = None,
+    ) -> LastCall:
         """Make a call the last one, and count its samples.
 
         Args:
@@ -310,6 +279,7 @@ class PEARLoss(DecisionModule):
             parts: what came of it.
             wanted: whether gradients were asked for.
             reused: how many samples kept their working set, where that is known without looking.
+            decider: who decided; the loss's own decider where left out.
         """
         reused, samples = int(parts.reused.sum()) if reused is None else reused, len(parts.value)
         self.count(samples, reused)
@@ -321,28 +291,14 @@ class PEARLoss(DecisionModule):
             _parts=parts,
             _wanted=wanted,
             _call=call._replace(predicted=call.predicted.clone()),  # which the caller may write to
-            _decider=self.decider,
+            _decider=self.decider if decider is None else decider,
         )
         return last
 
 
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
+
+
 def _requires_grad(value: Any) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
-
-
-def no_regrets(status: Tensor, true_status: Tensor, n: int) -> Regrets:
-    """Samples with these statuses (B,), and zeros for everything else: what a failed sample has."""
-    wide = torch.zeros(len(status), n, dtype=torch.float64, device=status.device)
-    never = torch.zeros_like(status, dtype=torch.bool)
-    return Regrets(
-        value=wide[:, 0].clone(),
-        exact=wide,
-        injected=wide.clone(),
-        x=wide.clone(),
-        best=wide.clone(),
-        status=status.clone(),
-        true_status=true_status.clone(),
-        kkt_residual=torch.full_like(wide[:, 0], torch.nan),
-        reused=never,
-        repaired=never.clone(),
-    )

@@ -1,4 +1,4 @@
-"""What decisions under a forecast of right-hand sides come to, recourse included, on the problem as it is."""
+"""The realised cost and regret of decisions under a forecast of right-hand sides, recourse included."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Hashable
 
 from torch import Tensor
 
-from pear.decisions.recourse import RecourseDecider, decided
-from pear.decisions.solve import fail, solve
-from pear.decisions.warm_starts import rows_of
+from pear.decisions.recourse import RecourseDecider, decide_forecast
+from pear.decisions.regrets import objective_value
+from pear.decisions.solve import fail
 from pear.problem import Model
-from pear.problem.matrix import matvec
 
 
 class RecourseOutcome:
-    """Called with predicted values (B, k): what the decisions under them lose.
+    """Scores predicted values (B, k) by the regret of the decisions under them, on the problem as it is.
 
     Args:
-        model: with a constraint map; integers are integers.
-        true: (B, k) what came true; the best decisions are found here, once.
+        model: a model with a constraint map; integers stay integers.
+        true: (B, k) true values, whose best decisions are found once, here.
         keys: B ids, rows of a problem or cost map with fields per sample.
         solver: "auto" or a name that ``pear solvers`` lists.
 
@@ -33,30 +32,28 @@ class RecourseOutcome:
         self.model, self.keys, self.solver = model, keys, solver
         self._decider = RecourseDecider(model, solver)
         self._truth = self._decider.values(true.detach(), keys)
-        elastic = model.elastic
         if model.problem.is_integer:
-            fields = elastic.fields(self._truth.sides)
-            x = solve(rows_of(elastic.problem, keys), elastic.cost(self._truth.cost), solver=solver, **fields).x
+            x = self._decider.solve_integers(self._truth, keys).x
         else:
             best, status = self._decider.best(self._truth, keys)
             fail(status, "raise", "the true values")
             x = best.x
-        self.best = self.value(x[:, : elastic.n])
+        self.best = self.value(x[:, : model.elastic.n])
 
     def value(self, z: Tensor) -> Tensor:
-        """(B,) what decisions z (B, n) come to under the truth, in the problem's own sense.
+        """(B,) realised cost of decisions z (B, n) under the truth, in the problem's own sense.
 
         Raises:
-            SolveError: recourse leads nowhere.
+            SolveError: recourse finds no feasible point.
         """
         realised = self._decider.realise(z, self._truth, self.keys, wanted=False)
         fail(realised.status, "raise", "the recourse")
         x, program = realised.x, realised.program
-        return self.model.problem.sign * (x * (0.5 * matvec(program.H, x) + program.c)).sum(1)
+        return self.model.problem.sign * objective_value(program, x)
 
     def __call__(self, predicted: Tensor) -> Tensor:
-        """(B,) what each decision loses; what rounding leaves below 0 is 0."""
-        paid = self.value(decided(self.model, predicted, self.keys, self.solver))
+        """(B,) the regret of each decision; rounding below 0 is cut off."""
+        paid = self.value(decide_forecast(self.model, predicted, self.keys, self.solver))
         return (self.model.problem.sign * (paid - self.best)).clamp(min=0)
 
 

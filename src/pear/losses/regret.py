@@ -1,4 +1,4 @@
-"""Regret and its gradient: the functions behind ``PEARLoss``, and the score that decisions are judged by."""
+"""``regret``, ``normalized_regret`` and ``regret_gradient``: what decisions lose, and its gradient in closed form."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from pear.decisions.regrets import gradient_error
 from pear.decisions.solve import OnFailure, check_on_failure, choose_smoothing, fail, solve, solve_verified
 from pear.errors import ProblemError
+from pear.losses.defaults import GRADIENT
 from pear.losses.recourse_outcome import RecourseOutcome
-from pear.optimality.gap import objective_gap
 from pear.optimality.point import Status
 from pear.problem import CostMap, Model, Problem
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.convert import as_batch
-from pear.problem.matrix import matvec
 from pear.problem.model import recourse_model, unwrap
 from pear.problem.tables import check_tables
 from pear.sensitivity.projection import inject_normal, project
-from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.base import Start
 from pear.solvers.time_limit import within
 
 TINY = 1e-7
@@ -32,8 +29,8 @@ def regret_gradient(
     problem: Problem | Model,
     predicted: Any,
     true: Any,
-    smoothing: float | Literal["auto"] = 0.1,
-    injection: float = 0.0,
+    smoothing: float | Literal["auto"] = GRADIENT.smoothing,
+    injection: float = GRADIENT.injection,
     solver: str = "auto",
     on_failure: OnFailure = "raise",
     Q: Any = None,
@@ -93,9 +90,9 @@ def regret(
 ) -> Tensor:
     """What each decision loses against the best one, in the unit of the costs: ``f(z*(ĉ); c) − f(z*(c); c)``.
 
-    The sign is turned for maximisation, so that it is never negative. Evaluated on the problem as it is: the integer
-    program where it is one, without smoothing. Of a model that predicts right-hand sides it includes the recourse: what
-    the decision under the forecast comes to under the truth, less the best that the truth allows.
+    For maximisation the sign is turned, so that regret is never negative. It is evaluated on the problem as it is: with
+    its integers, without smoothing. For a model that predicts right-hand sides it includes recourse: the realised cost
+    of the decision under the forecast, minus the least cost that the truth allows.
 
     Args:
         problem: what is decided. A ``Model`` maps predicted values (B, k) to costs.
@@ -152,10 +149,10 @@ def outcome_of(
     true_Q: Any = None,
     time_limit: float | None = None,
 ) -> Outcome:
-    """What decisions under the predicted costs come to, in float64, with the arguments of ``pear.regret``."""
+    """The outcome of decisions under the predicted costs, in float64, with the arguments of ``pear.regret``."""
     model = recourse_model(problem)
     if model is not None:
-        return _judged_with_recourse(model, predicted, true, solver, Q if true_Q is None else true_Q, time_limit)
+        return _outcome_with_recourse(model, predicted, true, solver, Q if true_Q is None else true_Q, time_limit)
     problem, _, predicted, true = _costs(problem, predicted, true)
     predicted, true = predicted.double(), true.double()
     true_Q = true_curvature(problem, Q, true_Q, len(predicted))
@@ -165,7 +162,7 @@ def outcome_of(
     return outcome(problem, chosen, best, true, true_Q)
 
 
-def _judged_with_recourse(
+def _outcome_with_recourse(
     model: Model, predicted: Any, true: Any, solver: str, Q: Any, time_limit: float | None
 ) -> Outcome:
     if Q is not None:
@@ -174,12 +171,12 @@ def _judged_with_recourse(
     values, came_true = as_batch(predicted).detach().double(), as_batch(true).detach().double()
     check_pair(values, came_true)
     with within(time_limit):
-        judged = RecourseOutcome(model, came_true, solver=solver)
-        return Outcome(judged(values), judged.best)
+        score = RecourseOutcome(model, came_true, solver=solver)
+        return Outcome(score(values), score.best)
 
 
 class Outcome(NamedTuple):
-    """What decisions come to under the true costs, in float64.
+    """Regrets of decisions and values of the best ones, under the true costs, in float64.
 
     Attributes:
         regret: (B,) what each loses against the best decision of its sample.
@@ -196,7 +193,7 @@ class Outcome(NamedTuple):
 
 
 def outcome(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q: Any = None) -> Outcome:
-    """What decisions lose against the best ones.
+    """The outcome of decisions beside the best ones.
 
     Args:
         problem: what is decided.
@@ -207,23 +204,6 @@ def outcome(problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q
     """
     paid, ideal = (problem.objective(z.double(), true.double(), Q=true_Q) for z in (chosen, best))
     return Outcome(problem.sign * (paid - ideal), ideal)
-
-
-def regret_of_program(problem: Problem, z: Tensor, ideal: Start, true: QuadraticProgram) -> Tensor:
-    """(B,) regret of feasible decisions z (B, n) under the ``true`` programs, whose solutions are ``ideal``."""
-    if problem.phi is not None:
-        return _regret_by_values(problem, z, ideal.x, true)
-    d = z - ideal.x
-    return objective_gap(d, matvec(true.H, d), true.h - matvec(true.G, z), ideal.duals)
-
-
-def gradient_error(solved: VerifiedSolutions, predicted: Tensor, true: Tensor, Q: Any, true_Q: Any) -> Tensor:
-    """(B, n) error of the objective's gradient at the decision, (ĉ − c) + (Q̂ − Q) z*, zero for failed samples."""
-    error = predicted.detach().double() - true.detach().double()
-    if Q is not None:
-        change = torch.as_tensor(Q).detach().double() - torch.as_tensor(true_Q).detach().double()
-        error = error + matvec(change if change.dim() == 3 else change[None], solved.x)
-    return torch.where(solved.solved[:, None], error, torch.zeros_like(error))
 
 
 def _costs(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Problem, CostMap | None, Tensor, Tensor]:
@@ -237,7 +217,7 @@ def _costs(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Problem
 
 
 def check_pair(predicted: Tensor, true: Tensor) -> None:
-    """Predicted and true costs must be of one shape, and in this order."""
+    """Raise where predicted and true costs differ in shape, or seem to be swapped."""
     if true.requires_grad and not predicted.requires_grad and torch.is_grad_enabled():
         raise ProblemError(
             "the true costs require a gradient and the predicted ones do not, so that the two are probably swapped; "
@@ -250,7 +230,7 @@ def check_pair(predicted: Tensor, true: Tensor) -> None:
 
 
 def check_injection(injection: float) -> None:
-    """β is a finite number of at least 0."""
+    """Raise where β is no finite number of at least 0."""
     number = isinstance(injection, (int, float)) and not isinstance(injection, bool)
     if not (number and 0 <= injection < math.inf):
         raise ProblemError(f"injection must be a number of at least 0; got {injection!r}")
@@ -271,14 +251,3 @@ def true_curvature(problem: Problem, Q: Any, true_Q: Any, batch: int) -> Any:
     if tuple(true_Q.shape) not in ((n, n), (batch, n, n)):
         raise ProblemError(f"true_Q must have shape {(n, n)} or {(batch, n, n)}; got {tuple(true_Q.shape)}")
     return true_Q
-
-
-def _regret_by_values(problem: Problem, z: Tensor, best: Tensor, true: QuadraticProgram) -> Tensor:
-    """Regret as a difference of objectives, for problems with φ."""
-    phi = problem.phi
-    assert phi is not None
-
-    def value(x: Tensor) -> Tensor:
-        return (x * (0.5 * matvec(true.H, x) + true.c)).sum(1) + problem.sign * phi.value(x)
-
-    return (value(z) - value(best)).clamp(min=0)

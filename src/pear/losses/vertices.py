@@ -108,7 +108,7 @@ def _adjacent(
 
 
 def _eliminated(G_KF: Array) -> tuple[Array, Array]:
-    """An orthonormal basis of what is orthogonal to the columns of ``G_KF``, as rows, and its pseudo-inverse."""
+    """An orthonormal basis, as rows, of the complement of the columns of ``G_KF``, and its pseudo-inverse."""
     k, f = G_KF.shape
     if f == 0:
         return np.eye(k), np.zeros((0, k))
@@ -122,7 +122,7 @@ def _eliminated(G_KF: Array) -> tuple[Array, Array]:
 
 
 def _stops(z: Array, directions: Array, G: Array, h: Array, lb: Array, ub: Array) -> Array:
-    """Where each direction from z meets its first constraint; directions that meet none are left out."""
+    """The points where each direction from z meets its first constraint; directions that meet none are left out."""
     size = np.maximum(np.abs(directions).max(1, keepdims=True, initial=0.0), 1e-300)
     directions = np.where(np.abs(directions) <= RANK * size, 0.0, directions)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -34,9 +34,6 @@ INTEGRAL = 1e-6
 GAP = 1e-9
 """Largest gap between the objective of an integer solution and its proven bound, relative to the terms of both."""
 
-TIE = 1e-10
-"""Objectives of integer solutions that differ by less count as equal, where the worst of the best is asked for."""
-
 FLAT = 1e-12
 """Curvature this much below the terms it is computed from is none."""
 

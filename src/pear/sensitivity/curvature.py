@@ -10,40 +10,14 @@ from scipy import sparse
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from torch import Tensor
 
+from pear.optimality.curvature import is_convex, is_definite, is_singular
 from pear.optimality.rule import INDEFINITE
 from pear.problem.canonical import QuadraticProgram
 
 if TYPE_CHECKING:
     from pear.solvers.linalg.saddle import Saddle, SaddlePattern
 
-_COARSE = 1e-6  # rounding of a float32 factorisation for each row, with a margin
 _LANCZOS = 1e-6  # an estimate of the least eigenvalue below this, relative to H, may be zero
-
-
-def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
-    """Whether ``sign·Q + smoothing·I`` is certainly positive definite, (B or 1,) bool.
-
-    It is where a float32 factorisation succeeds after a shift that exceeds float32 rounding. False does not mean that
-    the matrix is not definite: a second, exact factorisation would have to say so.
-    """
-    diagonal = sign * Q.diagonal(dim1=1, dim2=2) + smoothing
-    top = diagonal.amax(1, keepdim=True)  # which no entry of a definite matrix exceeds
-    coarse = Q.float() if sign > 0 else -Q.float()
-    coarse.diagonal(dim1=1, dim2=2).copy_(diagonal - _COARSE * Q.shape[1] * top)
-    return torch.linalg.cholesky_ex(coarse.nan_to_num()).info == 0
-
-
-def is_convex(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
-    """Whether ``sign·Q + smoothing·I`` is positive semidefinite up to rounding, (B or 1,) bool."""
-    convex = is_definite(Q, sign, smoothing)
-    rest = (~convex).nonzero()[:, 0]
-    if len(rest):
-        lifted = sign * Q[rest]
-        top = lifted.abs().amax((1, 2))
-        lift = smoothing + INDEFINITE * torch.where(top > 0, top, torch.ones_like(top))
-        lifted.diagonal(dim1=1, dim2=2).add_(lift[:, None])
-        convex[rest] = torch.linalg.cholesky_ex(lifted.nan_to_num()).info == 0
-    return convex
 
 
 def is_convex_program(qp: QuadraticProgram) -> Tensor:
@@ -53,9 +27,7 @@ def is_convex_program(qp: QuadraticProgram) -> Tensor:
 
 def singular(qp: QuadraticProgram) -> Tensor:
     """Whether H is not positive definite, (B or 1,) bool."""
-    if qp.diagonal:
-        return (qp.H.diagonal(dim1=1, dim2=2) <= 0).any(1)
-    return torch.tensor([least_curvature(qp) <= 0]) if qp.is_sparse else torch.linalg.cholesky_ex(qp.H).info > 0
+    return torch.tensor([least_curvature(qp) <= 0]) if qp.is_sparse and not qp.diagonal else is_singular(qp)
 
 
 def not_surely_definite(qp: QuadraticProgram) -> Tensor:

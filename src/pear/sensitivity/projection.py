@@ -5,14 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.errors import NotUniqueError, SolveError, listed
+from pear.errors import NotUniqueError, SolveError
 from pear.optimality.point import Status
-from pear.optimality.rule import NEGLIGIBLE, PROJECTED
+from pear.optimality.rule import PROJECTED
 from pear.problem.canonical import QuadraticProgram
 from pear.sensitivity.curvature import inverse_times, singular
 from pear.sensitivity.systems import reduced_systems
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
+from pear.solvers.fused import add_normal
 
 
 def project(solution: VerifiedSolutions, e: Tensor) -> Tensor:
@@ -58,16 +59,8 @@ def inject_normal(qp: QuadraticProgram, e: Tensor, g: Tensor, strength: float) -
     return g if strength == 0 else add_normal(_rescaled(qp, e), g, strength)
 
 
-def add_normal(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:
-    """``inject_normal`` for a known H⁻¹e, ``rescaled`` (B, n)."""
-    n = rescaled - g
-    size_n, size_g = (torch.linalg.vector_norm(v, dim=1, keepdim=True) for v in (n, g))
-    real = size_n > NEGLIGIBLE * torch.linalg.vector_norm(rescaled, dim=1, keepdim=True)
-    return torch.addcmul(g, torch.where(real, strength * size_g / size_n, 0.0), n)
-
-
 def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
-    """Raise where a decision is not unique and therefore has no derivative. Failed samples are ignored.
+    """Refuse derivatives where the decision is not unique; failed samples do not count.
 
     Args:
         solution: the solutions.
@@ -87,13 +80,12 @@ def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
     if solution.qp.is_sparse and not bool(singular(solution.qp).any()):
         # the curvature is definite, so that the derivative exists; refinement did not get to it
         raise SolveError(
-            f"the derivative of {listed('sample', flat_samples)} could not be computed to {PROJECTED:g}; rescale the "
-            "problem",
+            f"the derivative of {{samples}} could not be computed to {PROJECTED:g}; rescale the problem",
             flat_samples,
             [Status.INACCURATE] * len(flat_samples),
         )
     raise NotUniqueError(
-        f"the decision of {listed('sample', flat_samples)} is not unique "
+        "the decision of {samples} is not unique "
         "(the objective is flat along a feasible direction), so that it has no derivative; "
         "pass smoothing > 0 or a positive definite Q",
         flat_samples,

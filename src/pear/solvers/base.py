@@ -26,6 +26,20 @@ class Projector(Protocol):
 
 
 @dataclass(frozen=True)
+class PartProjector:
+    """Projects the samples at ``index`` (k,) of a batch; the others get zeros, and are marked as not converged."""
+
+    index: Tensor
+    projector: Projector
+
+    def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
+        """P e (B, n), and (B,) bool where the refinement converged."""
+        g, converged = torch.zeros_like(e), torch.zeros(len(e), dtype=torch.bool, device=e.device)
+        g[self.index], converged[self.index] = self.projector.project(e[self.index])
+        return g, converged
+
+
+@dataclass(frozen=True)
 class Start(TensorRecord):
     """Points to start from, as they were found the last time; verified before they are used.
 

@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pear.errors import MissingExtraError, UnknownSolverError
+from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.base import Candidate, Start
+from pear.solvers.fused import FusedPass
+from pear.solvers.warm_starts import WarmStarts
 
 SolveFunction = Callable[..., Candidate]
 Rounds = tuple[tuple[float, int], ...]
@@ -36,8 +39,8 @@ class Backend:
         sparse: True where it takes sparse matrices.
         vertex: True where it ends at a vertex of a linear program that has several solutions.
         starts_afresh: True where a solve takes less time than the check of a warm start.
-        one_pass: True where decision, verdict and projection of a dense batch are one pass, compiled on the CPU
-            (``pear.decisions.one_pass``), a graph on a GPU (``pear.decisions.gpu_pass``).
+        fused: the module whose ``fused_pass(problem, starts, name)`` returns a ``FusedPass``, or None where it does not
+            take the problem; empty where the solver has none. Imported on first use.
         warm_sparse: True where ``solve`` takes a ``start`` for a sparse program.
         rounds, sparse_rounds: accuracies to ask for one after another, each with the exchanges of constraints that the
             repair may take, for dense and for sparse programs.
@@ -54,7 +57,7 @@ class Backend:
     sparse: bool = True
     vertex: bool = False
     starts_afresh: bool = False
-    one_pass: bool = False
+    fused: str = ""
     warm_sparse: bool = False
     rounds: Rounds = ((1e-6, 8), (1e-10, 60))
     sparse_rounds: Rounds = ((1e-6, 40), (1e-9, 40))
@@ -113,6 +116,18 @@ class Backend:
         solve: SolveFunction = module.solve
         return solve(qp, tol, **given)
 
+    def fused_pass(self, problem: Problem, starts: WarmStarts) -> FusedPass | None:
+        """The solver's pass over whole batches of a problem; None where it has none, or does not take the problem.
+
+        Args:
+            problem: the decision problem, continuous.
+            starts: the store that the pass keeps the samples' warm starts in.
+        """
+        if not self.fused:
+            return None
+        made: FusedPass | None = importlib.import_module(self.fused).fused_pass(problem, starts, self.name)
+        return made
+
     def _load(self) -> Any:
         if missing := self.missing:
             packages = ("packages " if len(missing) > 1 else "package ") + " and ".join(missing)
@@ -147,7 +162,7 @@ BACKENDS: tuple[Backend, ...] = (
         sparse=False,
         vertex=True,
         starts_afresh=True,
-        one_pass=True,
+        fused="pear.solvers.active_set.fused_pass",
         rounds=((1e-10, 8),),
         note="built in: compiled, sample by sample on all cores, or one kernel for the batch on a GPU; exact",
     ),
@@ -270,8 +285,22 @@ def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
     return [named, *(other for other in able if other.name != name)]
 
 
-def in_turn(solvers: Iterable[Backend], qp: QuadraticProgram) -> Iterator[Backend]:
-    """The solvers that support these programs, one by one; any but the first is skipped where it is not installed."""
+def in_turn(solvers: Iterable[Backend], qp: QuadraticProgram, named: bool = False) -> Iterator[Backend]:
+    """Those that take these programs, one by one; the first has to be installed, others are passed over.
+
+    Args:
+        solvers: the rows, in order.
+        qp: the programs.
+        named: whether the user chose the first one, so that it has to take the programs.
+
+    Raises:
+        UnknownSolverError: it does not.
+    """
     for k, row in enumerate(solvers):
         if (k == 0 or row.installed) and row.supports(qp):
             yield row
+        elif k == 0 and named:
+            raise UnknownSolverError(
+                f"solver '{row.name}' does not take {qp.n} variables with {qp.p + qp.m} rows on {qp.c.device.type}; "
+                "leave it to solver='auto', or name another"
+            )

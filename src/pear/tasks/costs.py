@@ -68,7 +68,7 @@ def polynomial_costs(
 
 @dataclass(frozen=True)
 class SyntheticTask(Task):
-    """A task with synthetic samples. A subclass may draw something before them, or transform their costs."""
+    """A task with synthetic samples. A subclass may change how the random state starts and how costs are made."""
 
     columns: ClassVar[str] = "variables"
 

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from pear.compile import threads
-from pear.decisions.solve import decide_worst, solve
+from pear.decisions.solve import solve
 from pear.errors import ProblemError
-from pear.losses.regret import check_pair
 from pear.losses.vertices import adjacent_vertices
 from pear.problem import Problem
 from pear.problem.convert import ArrayLike, as_batch, to_float64
@@ -88,13 +87,6 @@ class Knapsack(SyntheticTask):
         values = self._checked(cost)
         with threads.using(self.jobs):
             return solve(self.problem, values).x
-
-    def decide_worst(self, predicted: Any, true: Any) -> Tensor:
-        """(B, n) of all choices that are best under ``predicted`` (to a relative 1e-10) the worst under ``true``."""
-        forecast, values = self._checked(predicted), self._checked(true)
-        check_pair(forecast, values)
-        with threads.using(self.jobs):
-            return decide_worst(self.problem, forecast, values)
 
     def adjacent(self, z: Tensor) -> list[Tensor]:
         """B tensors (k, n): the vertices of the relaxation adjacent to each row of ``z``, in its dtype.

@@ -14,7 +14,6 @@ from scipy import sparse
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.optimality.rule import TIE
 
 
 @dataclass(frozen=True)
@@ -88,36 +87,23 @@ class Graph:
         places = np.concatenate([tails, heads]), np.concatenate([arcs, arcs])
         return sparse.csr_array((values, places), shape=(self.nodes, len(arcs)))
 
-    def cheapest(self, cost: Tensor, true: Tensor | None = None) -> Tensor:
+    def cheapest(self, cost: Tensor) -> Tensor:
         """(B, arcs) 0 or 1: the arcs on each sample's cheapest path, by dynamic programming.
 
-        Where paths are equally cheap, the arc that comes first wins, seen from the end; with ``true``, of all paths
-        that are cheapest the one with the highest true cost.
+        Where paths are equally cheap, the arc that comes first wins, seen from the end.
 
         Args:
             cost: (B, arcs), finite, of any sign.
-            true: (B, arcs), finite. An arc may lead to a node where its path is dearer than the cheapest by no more
-                than the rule's ``TIE``, relative to the sample's largest cost.
         """
         distance = cost.new_full((len(cost), self.nodes), torch.inf)
         distance[:, self.source] = 0.0
-        realised = torch.zeros_like(distance)
-        slack = TIE * cost.abs().amax(1)[:, None, None]
         arriving = torch.full((len(cost), self.nodes), -1, dtype=torch.long, device=cost.device)
         for level in self._levels:
             nodes, arcs, tails = (part.to(cost.device) for part in level)
             # A node with fewer arriving arcs than its level's richest repeats its first one: the minimum is the same.
             ways = distance[:, tails] + cost[:, arcs]
-            best = ways.min(2)
-            chosen = best.indices[:, :, None]
-            if true is not None:
-                totals = (realised[:, tails] + true[:, arcs]).masked_fill(
-                    ways > best.values[:, :, None] + slack, -torch.inf
-                )
-                chosen = totals.masked_fill(ways.isinf(), -torch.inf).argmax(2, keepdim=True)
-                realised[:, nodes] = totals.gather(2, chosen)[:, :, 0]
-            distance[:, nodes] = best.values
-            arriving[:, nodes] = arcs.expand(len(cost), -1, -1).gather(2, chosen)[:, :, 0]
+            distance[:, nodes], chosen = ways.min(2)
+            arriving[:, nodes] = arcs.expand(len(cost), -1, -1).gather(2, chosen[:, :, None])[:, :, 0]
         return self._trace(arriving, cost)
 
     @cached_property

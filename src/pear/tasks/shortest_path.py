@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.losses.regret import check_pair
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 from pear.tasks.costs import SyntheticTask
@@ -50,18 +49,6 @@ class ShortestPath(SyntheticTask):
     def decide_relaxed(self, cost: Any) -> Tensor:
         """(B, n) the same: the vertices of the linear program are the paths."""
         return self.decide(cost)
-
-    def decide_worst(self, predicted: Any, true: Any) -> Tensor:
-        """(B, n) of all paths that are cheapest under ``predicted`` (to a relative 1e-10) the dearest under ``true``.
-
-        Example:
-            >>> from pear.tasks import shortest_path
-            >>> shortest_path((2, 2)).decide_worst([[1.0, 1.0, 1.0, 1.0]], [[1.0, 2.0, 1.0, 2.0]])
-            tensor([[0., 1., 0., 1.]], dtype=torch.float64)
-        """
-        forecast, costs = self._checked(predicted), self._checked(true)
-        check_pair(forecast, costs)
-        return self.graph.cheapest(forecast.double(), costs.double()).to(forecast.dtype)
 
     def adjacent(self, z: Tensor) -> list[Tensor]:
         """B tensors (k, n): the paths that part once from each row of ``z`` and meet it once again, in its dtype.

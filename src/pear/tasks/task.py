@@ -1,4 +1,4 @@
-"""The base class of tasks: a problem, its best decisions, the regret of a forecast, and samples in three sets."""
+"""The interface of a task: a problem, its best decisions, the regret of a forecast, and samples in three sets."""
 
 from __future__ import annotations
 
@@ -40,10 +40,9 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """A named decision problem. A subclass overrides ``decide`` where it knows a faster way.
+    """A named decision problem. A subclass overrides ``decide`` where it knows a faster method.
 
-    Synthetic tasks have ``samples``, which ``split`` cuts. Tasks on real data, in the package pear-lab, have functions
-    that read and cut the data.
+    Synthetic tasks also have ``samples``, which draws data that ``split`` divides.
 
     Attributes:
         name: short, for tables and file names.
@@ -79,7 +78,7 @@ class Task:
         return Split(*(Samples(samples.features[cut], samples.costs[cut]) for cut in cuts))
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
-        """(B, n) the best decisions under ``cost``, exactly: the integer problem where there is one.
+        """The optimal decisions (B, n) under ``cost``; integer where the problem is.
 
         Args:
             cost: (B, n) or (n,), in the problem's own sense.
@@ -91,19 +90,15 @@ class Task:
         return solve(self.problem, as_batch(cost).detach(), Q=Q).x
 
     def decide_relaxed(self, cost: Any) -> Tensor:
-        """(B, n) the best decisions under ``cost`` where integers may be fractions.
+        """The optimal decisions (B, n) of the continuous relaxation under ``cost``.
 
         Args:
             cost: (B, n) or (n,), in the problem's own sense.
         """
         return solve(self.problem.relaxed(), as_batch(cost).detach()).x
 
-    def decide_worst(self, predicted: Any, true: Any) -> Tensor:
-        """(B, n) of all decisions that are best under ``predicted`` the worst under ``true``, where a task has it."""
-        raise ProblemError(f"{self.name} cannot list its equally good decisions; shortest paths and knapsacks can")
-
     def regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> Tensor:
-        """(B,) what the decision of each sample under ``predicted`` loses against the best one, in float64.
+        """The regret (B,) of the decisions under ``predicted``, in float64.
 
         Args:
             predicted: (B, n) predicted costs.
@@ -135,7 +130,7 @@ class Task:
         return outcome(self.problem, self.decide(forecast, Q), self.decide(costs, true_Q), costs, true_Q)
 
     def outcome_of(self, decisions: Tensor, true: Any, true_Q: Any = None) -> Outcome:
-        """The outcome of given decisions.
+        """The regret of given decisions beside the value of the best ones.
 
         Args:
             decisions: (B, n) z.

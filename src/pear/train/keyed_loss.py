@@ -8,6 +8,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
+from pear.losses import PEARLoss
 from pear.train.samples.features import Keys
 
 
@@ -31,8 +32,23 @@ def accept_keys(loss: Callable[..., Tensor]) -> KeyedLoss:
     signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
     if "keys" in signature.parameters:
         return loss
+    return _WithoutKeys(loss)
 
-    def without_keys(predicted: Tensor, true: Tensor, keys: Keys | None) -> Tensor:
-        return loss(predicted, true)
 
-    return without_keys
+class _WithoutKeys(nn.Module):
+    """A loss of predicted and true costs alone, called with keys."""
+
+    def __init__(self, loss: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, predicted: Tensor, true: Tensor, keys: Keys | None) -> Tensor:
+        """The loss; ``keys`` are dropped."""
+        return self.loss(predicted, true)
+
+
+def step_guidance(loss: Callable[..., Tensor]) -> None:
+    """Call ``step`` of every ``PEARLoss`` inside a loss: the optimiser has taken a step."""
+    for module in loss.modules() if isinstance(loss, nn.Module) else ():
+        if isinstance(module, PEARLoss):
+            module.step()

@@ -20,7 +20,7 @@ from pear.train.config import FitConfig
 from pear.train.errors import TrainingError
 from pear.train.flat import FlatRegret
 from pear.train.history import Callback, Check, History, Progress, Reason
-from pear.train.keyed_loss import KeyedLoss
+from pear.train.keyed_loss import KeyedLoss, step_guidance
 from pear.train.order import Order
 from pear.train.ranks import Ranks, fingerprint
 from pear.train.samples import SampleSource
@@ -196,6 +196,7 @@ class TrainingRun:
         if self.config.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
+        step_guidance(self.loss)
         return value
 
     def gradient(self, batch: SampleBatch) -> tuple[Tensor, int]:
@@ -209,9 +210,7 @@ class TrainingRun:
         return value.detach(), count
 
     def pause(self, batch: SampleBatch) -> tuple[Tensor, int]:
-        """Count a step of the other ranks, where this rank has no sample of the batch; returns a loss of no samples."""
-        if isinstance(self.loss, PEARLoss):
-            self.loss.guided(1)
+        """The loss and the number of samples of a rank that has no sample of the batch."""
         return torch.zeros((), dtype=batch.costs.dtype, device=batch.costs.device), 0
 
     def compiled(self) -> LinearEpochs | Literal[False]:

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from pear.decisions.solve import fail, solve
-from pear.decisions.warm_starts import as_keys, rows_of
 from pear.errors import ProblemError
 from pear.losses.recourse_outcome import RecourseOutcome, best_status
 from pear.losses.regret import Outcome, outcome
 from pear.optimality.point import Status
 from pear.problem import Model, Problem
+from pear.problem.keys import as_keys, rows_of
 from pear.problem.model import inputs_of, plain_of, recourse_model, unwrap
 from pear.train.keyed_loss import accept_keys
 from pear.train.samples import ParquetSamples, SampleSource, as_samples
@@ -153,9 +153,9 @@ def regret_on(problem: Problem | Model, costs: Tensor, keys: Keys | None = None)
     check_columns(problem, costs, "validation")
     model = recourse_model(problem)
     if model is not None:
-        judged = RecourseOutcome(model, costs.double(), None if keys is None else as_keys(keys, len(costs)))
+        judged = RecourseOutcome(model, costs.double(), as_keys(keys, len(costs)))
         return lambda predicted, _: Outcome(judged(predicted.double()), judged.best).normalized
-    rows, costs_of = _rows(problem, None if keys is None else as_keys(keys, len(costs)))
+    rows, costs_of = _rows(problem, as_keys(keys, len(costs)))
     true = costs_of(costs)
     best = solve(rows, true).x
 
@@ -176,7 +176,7 @@ def _rows(problem: Problem | Model, ids: list[Hashable] | None) -> tuple[Problem
 def _with_decisions(problem: Problem | Model, validation: MemorySamples) -> MemorySamples:
     """Leave out samples that have no best decision; ``solve`` warns of them."""
     costs = validation.costs
-    keys, model = None if validation.keys is None else as_keys(validation.keys, len(costs)), recourse_model(problem)
+    keys, model = as_keys(validation.keys, len(costs)), recourse_model(problem)
     if model is not None:
         status = best_status(model, costs.double(), keys)
         fail(status, "mask", "the problem")

@@ -1,4 +1,4 @@
-"""One way to measure for all sides: the same loop, the same number of threads, the same waiting for the device."""
+"""Time all sides in the same way: the same loop, the same number of threads, the same synchronisation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Step", "check_device", "gradient_at", "measure", "synchronize", "thr
 
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """Compute with so many threads, in torch and in compiled loops; None leaves them as they are."""
+    """Compute with ``count`` threads in torch and in compiled loops; None changes nothing."""
     if count is None:
         yield
         return
@@ -44,7 +44,7 @@ def gradient_at(cost: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def check_device(device: str) -> str:
-    """The device, if it can be used here.
+    """Check that the device can be used here, and return it.
 
     Raises:
         ProblemError: it is none, or not here.

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from pear.tasks import Portfolio, portfolio
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.clock import Step, gradient_at, measure
-from pear_lab.benchmarks.plot import Series
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.table import Table, error, number
+from pear_lab.benchmarks.text_table import Table, error, number
 from pear_lab.data import load_prices
 from pear_lab.peers import Peer
 from pear_lab.peers import measure as measure_peer
@@ -52,7 +52,7 @@ SETTINGS = EpochSettings
 
 @dataclass(frozen=True)
 class EpochRow:
-    """One side.
+    """The times of one side.
 
     Attributes:
         who: the side.
@@ -116,13 +116,14 @@ def run(settings: EpochSettings, callbacks: Callbacks, peers: Sequence[tuple[Pee
 
 def tables(rows: list[EpochRow]) -> list[Table]:
     """The comparison."""
-    table = Table(
-        "An epoch of portfolio training", ("who", "ms a batch", "s an epoch", "epoch /\npear", "gradient\nerror")
-    )
-    for row in rows:
-        times = (number(1e3 * row.batch_seconds), number(row.epoch_seconds), number(row.ratio))
-        table.rows.append((row.who, *times, error(row.gradient_error)))
-    return [table]
+    columns = {
+        "who": lambda row: row.who,
+        "ms a batch": lambda row: number(1e3 * row.batch_seconds),
+        "s an epoch": lambda row: number(row.epoch_seconds),
+        "epoch /\npear": lambda row: number(row.ratio),
+        "gradient\nerror": lambda row: error(row.gradient_error),
+    }
+    return [Table.of("An epoch of portfolio training", rows, columns)]
 
 
 def series(rows: list[EpochRow]) -> list[Series]:
@@ -137,7 +138,7 @@ def _fastest(settings: EpochSettings, fresh: Callable[[], Step]) -> tuple[dict[s
 
 
 def _fresh(method: str, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...], warm: bool) -> Step:
-    """A new loss before every measurement; a warm one has seen every window once, under another forecast."""
+    """Make a new loss for a measurement. With ``warm`` it has decided every window once, for another forecast."""
     loss = market_loss(method, task)
     if warm:
         _decide(loss, [1.02 * days for days in predicted], true)
@@ -164,7 +165,7 @@ def _forecast(model: Forecaster, known: tuple[Tensor, ...], true: tuple[Tensor, 
 
 
 def _error(found: Any, exact: Any) -> float:
-    """The largest relative error of a window's gradient, over the windows whose own is not zero."""
+    """The largest relative error of a window's gradient, over the windows whose exact gradient is not zero."""
     a, b = (np.concatenate([np.asarray(part).reshape(len(part), -1) for part in parts]) for parts in (found, exact))
     size = np.linalg.norm(b, axis=1)
     there = size > 0

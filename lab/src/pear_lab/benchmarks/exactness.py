@@ -11,6 +11,7 @@ import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,10 +22,13 @@ from pear.decisions.solution import Solution
 from pear.errors import FailedSamplesWarning
 from pear.losses import PEARLoss, regret_gradient
 from pear.solvers.registry import available
-from pear_lab.benchmarks.evaluation import Answers
-from pear_lab.benchmarks.families import FAMILIES, Case
-from pear_lab.benchmarks.program import Array, kkt_residual, programs
-from pear_lab.benchmarks.reference import Reference, reference, reference_solvers
+from pear_lab.benchmarks.exact_gradients import ExactGradients
+from pear_lab.benchmarks.families import FAMILIES, GradientCase
+from pear_lab.benchmarks.text_table import Table
+from pear_lab.judge.extended import wide
+from pear_lab.judge.kkt import Multipliers, judge_point
+from pear_lab.judge.program import Array, problem_fields, programs
+from pear_lab.judge.reference import Reference, reference, reference_solvers
 
 GOALS = {"kkt_residual": 1e-9, "reference_error": 1e-8, "fd_error": 1e-5}
 """The largest values a row may show."""
@@ -42,7 +46,7 @@ _ACROSS = 1e-3
 
 @dataclass(frozen=True)
 class ExactnessRow:
-    """What one back end does on one family.
+    """The largest errors of one back end on one family.
 
     Attributes:
         solver, family: their names.
@@ -104,40 +108,43 @@ def run(
     return sorted(rows, key=lambda row: names.index(row.solver))
 
 
-def anchor_portfolio(seed: int = 0, solver: str = "auto") -> dict[str, float]:
-    """The gradient of 64 long-only portfolios of 100 assets, each with a covariance of its own, against the reference.
-
-    Returns:
-        ``median`` and ``largest`` relative error over the ``compared`` samples: those of the ``problems`` whose exact
-        gradient is not zero and whose active set is not on an edge.
-    """
-    (exam,) = _exams("anchor portfolio", seed, 1.0)
-    errors = exam.answers(solver)[0].errors(_gradient(exam.case, solver).numpy())
-    found = {"compared": errors.compared, "median": errors.median, "largest": errors.largest}
-    return {"problems": len(exam.programs), **found}
+def tables(rows: list[ExactnessRow]) -> list[Table]:
+    """One line for each back end and family, with the goals in the headings."""
+    columns: dict[str, Callable[[Any], str]] = {
+        "solver": lambda row: row.solver,
+        "family": lambda row: row.family,
+        "prob-\nlems": lambda row: f"{row.problems:,}",
+        f"KKT\nresidual\n≤ {GOALS['kkt_residual']:.0e}": lambda row: f"{row.kkt_residual:.1e}",
+        f"against\nreference\n≤ {GOALS['reference_error']:.0e}": lambda row: f"{row.reference_error:.1e}",
+        f"finite\ndiffs\n≤ {GOALS['fd_error']:.0e}": lambda row: f"{row.fd_error:.1e}",
+        "re-\npaired": lambda row: f"{row.repaired_share:.0%}",
+        "degen-\nerate": lambda row: f"{row.degenerate_share:.0%}",
+        "": lambda row: "good" if row.meets_goals else "missed",
+    }
+    return [Table.of("Exactness: the largest error over all problems of a family", rows, columns, left=2)]
 
 
 class _Exam:
-    """A batch of problems with the reference's answers, found once for all back ends that may share them."""
+    """A batch of problems with reference solutions, which back ends share."""
 
-    def __init__(self, case: Case, rng: np.random.Generator) -> None:
+    def __init__(self, case: GradientCase, rng: np.random.Generator) -> None:
         self.case = case
-        Q = None if case.Q is None else case.Q.numpy()
-        self.programs = programs(case.problem, case.predicted.numpy(), case.smoothing, Q)
+        fields = problem_fields(case.problem, Q=case.Q)
+        self.programs = programs(fields, case.predicted.numpy(), case.smoothing, case.problem.sense)
         B, n = case.predicted.shape
         size = np.median(np.abs(case.predicted.numpy()), 1)
         self.directions = size[:, None, None] * rng.normal(size=(B, DIRECTIONS, n))
-        self._known: dict[tuple[str, ...], tuple[Answers, Array]] = {}
+        self._known: dict[tuple[str, ...], tuple[ExactGradients, Array]] = {}
 
-    def answers(self, tested: str) -> tuple[Answers, Array]:
-        """The answers by solvers other than ``tested``, and steps for differences.
+    def answers(self, tested: str) -> tuple[ExactGradients, Array]:
+        """Exact gradients by solvers other than ``tested``, and steps for finite differences.
 
         Steps (B, DIRECTIONS) are such that no constraint becomes tight or loose; NaN where that is too short.
         """
         key = tuple(reference_solvers(tested))
         if key not in self._known:
             references = [reference(program, tested) for program in self.programs]
-            self._known[key] = Answers.of(references, self._errors(references)), self._steps(references)
+            self._known[key] = ExactGradients.of(references, self._errors(references)), self._steps(references)
         return self._known[key]
 
     def _errors(self, references: list[Reference]) -> Array:
@@ -145,7 +152,7 @@ class _Exam:
         case = self.case
         e: Array = (case.predicted - case.true).numpy()
         if case.Q is not None and case.true_Q is not None:
-            x = np.stack([r.x for r in references])
+            x = np.stack([r.x for r in references]).astype(np.float64)
             e = e + np.einsum("bij,bj->bi", (case.Q - case.true_Q).numpy(), x)
         return e
 
@@ -190,21 +197,21 @@ def _row(family: str, exams: list[_Exam], solver: str) -> ExactnessRow:
     )
 
 
-def _solution(case: Case, solver: str) -> Solution:
+def _solution(case: GradientCase, solver: str) -> Solution:
     return solve(case.problem, case.predicted, case.smoothing, solver, "mask", Q=case.Q)
 
 
-def _gradient(case: Case, solver: str) -> Tensor:
+def _gradient(case: GradientCase, solver: str) -> Tensor:
     problem, predicted, true, smoothing, Q, true_Q = case
     return regret_gradient(problem, predicted, true, smoothing, 0.0, solver, "mask", Q, true_Q)
 
 
 def _residuals(exam: _Exam, solution: Solution) -> Array:
-    """(B,) residuals of the decisions and multipliers that came back, in the reference's own arithmetic."""
+    """(B,) residuals of the decisions and multipliers that came back, by the judge's own arithmetic."""
     assert solution.duals is not None
     parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
     points = zip(exam.programs, *(part.numpy() for part in parts), strict=True)
-    return np.array([kkt_residual(*point) for point in points])
+    return np.array([judge_point(p, x, Multipliers(*map(wide, y))).worst for p, x, *y in points])
 
 
 def _differences(exam: _Exam, steps: Array, solver: str) -> Array:
@@ -227,7 +234,7 @@ def _differences(exam: _Exam, steps: Array, solver: str) -> Array:
     return np.where(np.isinf(value).any(2), np.inf, difference)
 
 
-def _fd_errors(exam: _Exam, answers: Answers, gradient: Array, differences: Array) -> Array:
+def _fd_errors(exam: _Exam, answers: ExactGradients, gradient: Array, differences: Array) -> Array:
     """(B, DIRECTIONS) relative error of the slope gᵀd.
 
     Relative to the slope itself, but to no less than a thousandth of the steepest slope ‖g‖‖d‖: across the gradient the
@@ -239,7 +246,7 @@ def _fd_errors(exam: _Exam, answers: Answers, gradient: Array, differences: Arra
 
 
 def _largest(parts: list[Array]) -> float:
-    """The largest of all errors, one that is not a number being infinite; NaN where there are none."""
+    """The largest of all errors. An error that is NaN counts as infinite; without any error the result is NaN."""
     values = np.concatenate(parts)
     return float(np.where(np.isnan(values), np.inf, values).max()) if len(values) else math.nan
 

@@ -28,8 +28,8 @@ from pear.solvers.active_set.gpu import gpu_plan
 from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualMethod
 from pear.solvers.registry import BACKENDS
 from pear_lab.benchmarks.clock import gradient_at
-from pear_lab.benchmarks.instances import DIMENSIONS
 from pear_lab.benchmarks.structures import STRUCTURES, Draw, Structure
+from pear_lab.judge.program import DIMENSIONS
 
 SMALL = 64
 """Samples of the first batch, and of those whose gradients are compared with the CPU's."""

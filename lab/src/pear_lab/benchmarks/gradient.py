@@ -12,31 +12,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.clock import check_device, measure, synchronize, threads
-from pear_lab.benchmarks.evaluation import Errors
-from pear_lab.benchmarks.gradient_rows import GradientRow, ahead, label, ratio, series, summary, tables, to_pear
-from pear_lab.benchmarks.instances import Instances
-from pear_lab.benchmarks.ours import LAYER, ONE_CORE, Ours
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.exact_gradients import ErrorSummary
+from pear_lab.benchmarks.gradient_batch import GradientBatch
+from pear_lab.benchmarks.gradient_rows import GradientRow, label, series, tables
+from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE, OurSteps
 from pear_lab.benchmarks.structures import STRUCTURES, Structure, choose_structures
-from pear_lab.peers import Measured, Peer, PeerError, PeerTimeoutError
+from pear_lab.peers import Peer, PeerError, PeerMeasurement, PeerTimeoutError
 from pear_lab.peers import measure as measure_peer
 
-__all__ = [
-    "LABELS",
-    "PEERS",
-    "SETTINGS",
-    "GradientRow",
-    "GradientSettings",
-    "Point",
-    "ahead",
-    "ratio",
-    "run",
-    "series",
-    "summary",
-    "tables",
-    "to_pear",
-]
+__all__ = ["LABELS", "PEERS", "SETTINGS", "GradientSettings", "Point", "run", "series", "tables"]
 
 SIZES = (20, 100, 500)
 BATCHES = {"cpu": (1, 64, 512), "cuda": (1, 16, 64, 512, 4096)}
@@ -89,7 +75,7 @@ class GradientSettings(Settings):
         check_device(self.device)
 
     def grid(self) -> tuple[list[Point], list[str]]:
-        """The points, and what is left out."""
+        """The points to measure, and notes on those that are left out."""
         points, left_out = [], []
         for structure, sizes, batches in self._asked():
             for n in sorted(set(sizes)):
@@ -102,7 +88,7 @@ class GradientSettings(Settings):
         return points, left_out
 
     def _asked(self) -> Iterator[tuple[Structure, tuple[int, ...], tuple[int, ...]]]:
-        """Structures with sizes and batches."""
+        """The structures to measure, each with its sizes and batches."""
         if self.structures is None:
             yield STRUCTURES[0], self.sizes or SIZES, self.batches or BATCHES[self.device]
             return
@@ -125,17 +111,17 @@ def run(settings: GradientSettings, callbacks: Callbacks, peers: Sequence[tuple[
             continue
         callbacks.say(f"{label(structure.name, n)}: exact gradients to compare with")
         references = REFERENCES if n <= LARGE else FEW_REFERENCES
-        instances = Instances(structure, n, max(batches), references, settings.seed)
+        instances = GradientBatch(structure, n, max(batches), references, settings.seed)
         taking_part = [(peer, python) for peer, python in peers if peer.takes(structure.name)]
-        forecasts = _Forecasts(label(structure.name, n), settings.limit, callbacks.on_note)
+        forecasts = _TimeLimits(label(structure.name, n), settings.limit, callbacks.on_note)
         for batch in batches:
             side = _Sides(settings, instances, batch, forecasts, callbacks.say)
             for row in (*side.ours(), *side.peers(taking_part)):
                 callbacks.on_row(row)
 
 
-class _Forecasts:
-    """Leaves out what would take too long, going by the smaller batch before, and says so."""
+class _TimeLimits:
+    """Predicts from the smaller batch before whether a side would take too long, and notes what is left out."""
 
     def __init__(self, where: str, limit: float, on_note: Callable[[str], None]) -> None:
         self.where, self.limit, self.on_note = where, limit, on_note
@@ -161,27 +147,27 @@ def _left_out(where: str, batch: int, why: str) -> str:
 
 
 class _Sides:
-    """Every side at one point."""
+    """Measures every side at one point."""
 
     def __init__(
         self,
         settings: GradientSettings,
-        instances: Instances,
+        instances: GradientBatch,
         batch: int,
-        forecasts: _Forecasts,
+        forecasts: _TimeLimits,
         say: Callable[[str], None],
     ) -> None:
         self.settings, self.instances, self.batch, self.forecasts = settings, instances, batch, forecasts
         self._say = say
 
     def ours(self) -> Iterator[GradientRow]:
-        ours = Ours(self.instances, self.batch, self.settings.device)
+        ours = OurSteps(self.instances, self.batch, self.settings.device)
         for who in ours.steps:
             if self._may(who):
                 yield self._our_row(ours, who, who)
         if self.settings.device == "cuda" and self.settings.structures is not None and self._may(ONE_CORE):
             with threads(1):
-                yield self._our_row(Ours(self.instances, self.batch, "cpu"), LAYER, ONE_CORE)
+                yield self._our_row(OurSteps(self.instances, self.batch, "cpu"), LAYER, ONE_CORE)
 
     def peers(self, peers: Sequence[tuple[Peer, Path]]) -> Iterator[GradientRow]:
         data, settings = self.instances.data(self.batch), self.settings
@@ -199,27 +185,27 @@ class _Sides:
                 self.forecasts.on_note(f"{peer.title}: {where} left out: {error}")
 
     def _may(self, who: str) -> bool:
-        """Whether a side is measured here; says so if it is."""
+        """Whether a side is measured here; shows its name if it is."""
         if not self.forecasts.allows(who, self.batch):
             return False
         self._say(f"{self.forecasts.where}, batch of {self.batch:,}: {who}")
         return True
 
-    def _our_row(self, ours: Ours, step: str, who: str) -> GradientRow:
+    def _our_row(self, ours: OurSteps, step: str, who: str) -> GradientRow:
         settings, wait = self.settings, synchronize(ours.device)
         arrays, seconds = measure(ours.steps[step], settings.repeats, settings.limit, True, wait)
         errors = ours.answers(step).errors(arrays["gradient"])
         profile = ours.profile(step) if settings.profile else {}
         return self._row(who, True, seconds, errors, reuse_rate=ours.reuse_rate(step), profile=profile)
 
-    def _peer_row(self, peer: Peer, found: Measured) -> GradientRow:
+    def _peer_row(self, peer: Peer, found: PeerMeasurement) -> GradientRow:
         answers = self.instances.answers
         errors = {"gradient": answers.errors, "decision": answers.decision_errors}[peer.measures]
         came = _checked(found.arrays, self.instances.cost[: self.batch].shape, peer)
         more = {"versions": found.versions, "measured": peer.measures, "loose": peer.loose}
         return self._row(peer.title, False, found.seconds, errors(came), **more)
 
-    def _row(self, who: str, ours: bool, seconds: list[float], e: Errors, **more: Any) -> GradientRow:
+    def _row(self, who: str, ours: bool, seconds: list[float], e: ErrorSummary, **more: Any) -> GradientRow:
         self.forecasts.known[who] = self.batch, min(seconds)
         times = min(seconds), float(np.median(seconds))
         structure, n = self.instances.structure.name, self.instances.n
@@ -228,7 +214,7 @@ class _Sides:
 
 
 def _checked(arrays: dict[str, Any], shape: tuple[int, ...], peer: Peer) -> Any:
-    """What a peer computed, if it has the right shape."""
+    """Check the shape of a peer's result, and return it."""
     found = arrays.get(peer.measures)
     if found is None or found.shape != shape:
         came = None if found is None else found.shape

@@ -1,4 +1,4 @@
-"""What the gradient benchmark measures, and how its rows become tables and a figure."""
+"""The rows of the gradient benchmark, its tables and its figure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pear_lab.benchmarks.evaluation import EXACT
-from pear_lab.benchmarks.ours import LAYER, ONE_CORE
-from pear_lab.benchmarks.plot import Series
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.exact_gradients import EXACT
+from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE
 from pear_lab.benchmarks.structures import STRUCTURES
-from pear_lab.benchmarks.table import Table, error, number, profiles, share
+from pear_lab.benchmarks.text_table import Table, error, number, profiles, share
 
 PORTFOLIO = STRUCTURES[0].name
 _ORDER = {structure.name: place for place, structure in enumerate(STRUCTURES)}
@@ -19,10 +19,10 @@ _LABELS = {structure.name: structure.label for structure in STRUCTURES}
 
 @dataclass(frozen=True)
 class GradientRow:
-    """One side at one point.
+    """The time and the errors of one side at one point.
 
     Attributes:
-        who: one of ``Ours.steps``, or a peer's title.
+        who: one of ``OurSteps.steps``, or a peer's title.
         ours: whether it is this package.
         n, batch: the point.
         seconds: the fastest measurement; median_seconds: the median one. For the whole batch.
@@ -60,7 +60,7 @@ class GradientRow:
 
     @property
     def point(self) -> tuple[str, int, int]:
-        """What is compared with each other has it in common."""
+        """The point of the row: structure, variables and batch."""
         return self.structure, self.n, self.batch
 
 
@@ -101,7 +101,7 @@ def to_pear(rows: list[GradientRow], row: GradientRow) -> float:
 
 
 def tables(rows: list[GradientRow]) -> list[Table]:
-    """The comparison; where there are profiles, where our time goes; of several structures a summary."""
+    """The comparison, the profiles where there are any, and a summary where there are several structures."""
     several = any(row.structure != PORTFOLIO for row in rows)
     what = "problems with n variables" if several else "portfolios of n assets"
     errors, ratios = ("median\nerror", "90 %\nerror", "largest\nerror"), ("time /\npear", "peer /\nours")
@@ -143,7 +143,7 @@ def summary(rows: list[GradientRow]) -> Table:
 
 
 def _beside(row: GradientRow | None, ours: GradientRow | None) -> tuple[str, str, str]:
-    """Milliseconds and, of a peer, whose they are; the median error; how many times longer than ours."""
+    """Cells of a row beside ours: milliseconds with the peer's name, median error, and time relative to ours."""
     if row is None:
         return "–", "–", "–"
     who = "" if row.ours else f" ({row.who})"
@@ -170,7 +170,7 @@ def _named(row: GradientRow, with_structure: bool = False) -> tuple[str, ...]:
 
 
 def series(rows: list[GradientRow]) -> list[Series]:
-    """Seconds a batch over its size, a panel for every structure and size; peers that are not exact say so."""
+    """Seconds per batch over its size, a panel for every structure and size; inexact peers are marked."""
     lines = []
     for structure, n in dict.fromkeys((row.structure, row.n) for row in _sorted(rows)):
         here = [row for row in _sorted(rows) if (row.structure, row.n) == (structure, n) and row.compared]

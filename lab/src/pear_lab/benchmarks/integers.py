@@ -20,9 +20,9 @@ from pear.errors import MissingExtraError
 from pear.solvers.binary.binary_plan import forget
 from pear.solvers.registry import get
 from pear.tasks import Knapsack, random_knapsack
-from pear_lab.benchmarks.plot import Series
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.table import Table, number
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.text_table import Table, number
 
 GOALS = {"ratio": 5.0, "difference": 1e-9}
 """The least ratio and the largest difference that a row may show."""
@@ -54,7 +54,7 @@ LABELS = Labels("Integer programs", "row", "seconds")
 
 @dataclass(frozen=True)
 class IntegerRow:
-    """What both sides need for the same programs.
+    """The times of both sides for the same programs.
 
     Attributes:
         degree: how far the values are from linear: 8 is the paper's hardest, at 2 the forecasts are much alike.
@@ -78,7 +78,7 @@ class IntegerRow:
 
     @property
     def meets_goals(self) -> bool:
-        """True where it is fast enough and nothing differs."""
+        """True where our side is fast enough and the optimal values agree."""
         return self.ratio >= GOALS["ratio"] and self.difference <= GOALS["difference"]
 
 

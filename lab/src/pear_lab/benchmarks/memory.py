@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pear.errors import PearError
-from pear_lab.benchmarks.plot import Series
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.table import Table, number
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.process_memory import kernel_bytes
+from pear_lab.benchmarks.text_table import Table, number
 
 MIB = 2**20
 _ROOM = 0.8  # share of the memory that is free which a job may take
@@ -36,7 +37,7 @@ class MemorySettings(Settings):
     seed: int = option(0, "Of the data.")
 
     def jobs(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """Name, words and options of every job; the import comes first."""
+        """Name, description and options of every job; the import comes first."""
         grid = {"side": self.grid, "batch": self.grid_batch, "seed": self.seed}
         portfolio = {"assets": self.assets, "batch": self.portfolio_batch, "seed": self.seed}
         return [
@@ -52,7 +53,7 @@ SETTINGS = MemorySettings
 
 @dataclass(frozen=True)
 class MemoryRow:
-    """One job.
+    """The memory and the time of one job.
 
     Attributes:
         job: in words.
@@ -68,7 +69,7 @@ class MemoryRow:
 
     @property
     def above_mib(self) -> float:
-        """What the job takes on top of the import."""
+        """Memory of the job on top of the import."""
         return self.peak_mib - self.import_mib
 
 
@@ -98,7 +99,8 @@ def measure(name: str, options: dict[str, Any], limit: float, cap: float | None 
     Raises:
         PearError: it failed, ran out of memory or took too long.
     """
-    allowed = cap if cap is not None else _free_mib()
+    free = kernel_bytes("meminfo", "MemAvailable")
+    allowed = cap if cap is not None or free is None else _ROOM * free / MIB
     given = json.dumps(options | ({} if allowed is None else {"cap": int(allowed * MIB)}))
     command = [sys.executable, "-m", "pear_lab.benchmarks.memory_job", name, given]
     try:
@@ -114,31 +116,24 @@ def measure(name: str, options: dict[str, Any], limit: float, cap: float | None 
 
 
 def _environment() -> dict[str, str]:
-    """One thread, and this very copy of the package."""
+    """Environment of the job: one thread, and this copy of the package."""
     source = str(Path(__file__).resolve().parents[2])
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _free_mib() -> float | None:
-    """Most of the memory that is free now; None where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
-    except OSError:
-        return None
-    free = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), None)
-    return None if free is None else _ROOM * free / 1024
-
-
 def tables(rows: list[MemoryRow]) -> list[Table]:
-    """One line a job."""
-    table = Table("Largest resident memory, MiB", ("job", "peak", "import\npear", "above\nit", "s"))
-    for row in rows:
-        sizes = (row.peak_mib, row.import_mib, row.above_mib)
-        table.rows.append((row.job, *(f"{size:,.0f}" for size in sizes), number(row.seconds)))
-    return [table]
+    """One line for each job."""
+    columns = {
+        "job": lambda row: row.job,
+        "peak": lambda row: f"{row.peak_mib:,.0f}",
+        "import\npear": lambda row: f"{row.import_mib:,.0f}",
+        "above\nit": lambda row: f"{row.above_mib:,.0f}",
+        "s": lambda row: number(row.seconds),
+    }
+    return [Table.of("Largest resident memory, MiB", rows, columns)]
 
 
 def series(rows: list[MemoryRow]) -> list[Series]:
-    """One point a job: its memory over its time."""
+    """Memory over time, one point for each job."""
     return [Series(row.job, [row.seconds], [row.peak_mib], joined=False) for row in rows]

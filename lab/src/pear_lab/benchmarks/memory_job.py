@@ -10,16 +10,16 @@ import json
 import logging
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pear
+from pear_lab.benchmarks.process_memory import peak
 
 _log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the job that the command line names."""
     name, options = sys.argv[1], json.loads(sys.argv[2])
     cap = options.pop("cap", None)
     if cap is not None:
@@ -31,22 +31,6 @@ def main() -> None:
     JOBS[name](**options)
     seconds = time.perf_counter() - began
     sys.stdout.write(json.dumps({"peak": peak(), "seconds": seconds}) + "\n")
-
-
-def peak() -> int:
-    """Largest resident memory of this process so far, in bytes.
-
-    Not ``ru_maxrss`` where it can be helped: on Linux a new process inherits that of the one which started it.
-    """
-    try:
-        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-    except (OSError, StopIteration):
-        pass
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def nothing() -> None:
@@ -70,9 +54,10 @@ def portfolio(assets: int, batch: int, seed: int = 0) -> None:
     import numpy as np
     import torch
 
-    from pear_lab.benchmarks.families import long_only, markets
+    from pear_lab.benchmarks.random_programs import long_only, markets
 
-    cost, true, Q = (torch.from_numpy(part) for part in markets(np.random.default_rng(seed), assets, batch))
+    drawn = markets(np.random.default_rng(seed), assets, batch)
+    cost, true, _, Q = (torch.from_numpy(part) for part in drawn)
     moving = cost.requires_grad_()
     pear.PEARLoss(long_only(Q), smoothing=0.0, injection=0.0, guidance=0.0)(moving, true).backward()
 

@@ -1,4 +1,4 @@
-"""What a careful user writes without this library: the paper's training as a plain loop, one sample at a time.
+"""The paper's training as a careful user writes it without this library: a plain loop, one sample at a time.
 
 A baseline to be timed against, never a part of the product. Each sample: OSQP at a tolerance of 1e-4 (set up once, its
 cost updated), the active set by complementarity, the projection in numpy with a Schur complement and a ridge of 1e-8,
@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from pear.errors import MissingExtraError
 from pear.problem import Problem
 from pear.tasks import Split
-from pear_lab.benchmarks.program import Array, Mask, programs
+from pear_lab.judge.program import Array, Mask, problem_fields, programs
 
 TOLERANCE, RIDGE = 1e-4, 1e-8
 Metric = Callable[[Tensor, Tensor], float]
@@ -29,7 +29,7 @@ Metric = Callable[[Tensor, Tensor], float]
 
 @dataclass
 class PlainHistory:
-    """What a run leaves behind.
+    """Epochs, times and checks of a run.
 
     Attributes:
         epochs: trained.
@@ -97,7 +97,7 @@ class PlainProgram:
         return np.asarray(g + injection * np.linalg.norm(g) / size * normal if size > 0 else g)
 
     def gradient(self, predicted: Array, true: Array, injection: float, spent: dict[str, float]) -> Array:
-        """(B, n) one gradient after the other; the seconds are added to ``spent``."""
+        """(B, n) gradients, one sample after the other; the seconds are added to ``spent``."""
         gradients = np.empty_like(predicted)
         for i in range(len(predicted)):
             began = time.perf_counter()
@@ -111,7 +111,7 @@ class PlainProgram:
 
 def _stacked(problem: Problem) -> tuple[Array, Array, Array]:
     """All rows and bounds as l ≤ Jz ≤ u."""
-    (p,) = programs(problem, np.zeros((1, problem.n)), 0.0)
+    (p,) = programs(problem_fields(problem), np.zeros((1, problem.n)))
     lower = np.concatenate([p.b, np.full(len(p.h), -np.inf), p.lb])
     return np.vstack([p.A, p.G, np.eye(problem.n)]), lower, np.concatenate([p.b, p.h, p.ub])
 

@@ -17,10 +17,11 @@ from pear.errors import ProblemError, SolveError
 from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.tasks import shortest_path
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.clock import Step, gradient_at, measure, synchronize
-from pear_lab.benchmarks.plot import Series
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.table import Table, error, number
+from pear_lab.benchmarks.random_programs import Rng
+from pear_lab.benchmarks.text_table import Table, error, number
 
 GRIDS = (20, 50, 100, 140, 200, 280, 400)
 QPS = (1_000, 3_000, 10_000, 30_000, 100_000)
@@ -60,7 +61,7 @@ SETTINGS = ScalingSettings
 
 @dataclass(frozen=True)
 class ScalingRow:
-    """One point.
+    """The time of one problem size.
 
     Attributes:
         family: "grid" or "sparse QP".
@@ -85,7 +86,7 @@ class ScalingRow:
 
     @property
     def line(self) -> str:
-        """What a figure and a fit call its points."""
+        """Name of the line that the point belongs to."""
         return self.family if self.solver == "auto" else f"{self.family}, {self.solver}"
 
 
@@ -158,7 +159,7 @@ def _program(settings: ScalingSettings, n: int) -> tuple[Problem, Tensor, Tensor
     return problem, torch.from_numpy(true), torch.from_numpy(predicted)
 
 
-def random_qp(rng: np.random.Generator, n: int, spread: int) -> Problem:
+def random_qp(rng: Rng, n: int, spread: int) -> Problem:
     """A sparse, strictly convex program in a box, with n/10 equalities and n/2 inequalities around a point inside.
 
     Neighbours share curvature, and a row joins five variables within ``spread`` places, as constraints do that couple
@@ -177,7 +178,7 @@ def random_qp(rng: np.random.Generator, n: int, spread: int) -> Problem:
     return Problem(Q=Q, A=A, b=A @ inside, G=G, h=G @ inside + room, lb=0.0, ub=1.0)
 
 
-def _sparse_rows(rng: np.random.Generator, m: int, n: int, spread: int) -> sp.csr_matrix:
+def _sparse_rows(rng: Rng, m: int, n: int, spread: int) -> sp.csr_matrix:
     width = min(spread, n) or n
     first = rng.integers(0, n - width + 1, (m, 1))
     columns = first + rng.integers(0, width, (m, _PER_ROW))
@@ -186,12 +187,12 @@ def _sparse_rows(rng: np.random.Generator, m: int, n: int, spread: int) -> sp.cs
 
 
 def exponents(rows: list[ScalingRow]) -> dict[str, float]:
-    """For every family and solver the exponent of processor time in n; NaN where there are less than two points."""
+    """The exponent of processor time in n for every family and solver; NaN where there are less than two points."""
     return {line: fitted_exponent(*points) for line, points in _lines(rows).items()}
 
 
 def _lines(rows: list[ScalingRow]) -> dict[str, tuple[list[float], list[float]]]:
-    """For every family and solver n and processor time of its points."""
+    """The points of every family and solver: n and processor time."""
     found: dict[str, tuple[list[float], list[float]]] = {}
     for row in rows:
         n, seconds = found.setdefault(row.line, ([], []))

@@ -15,9 +15,9 @@ from pear.decisions import solve
 from pear.errors import SolveError
 from pear.problem import Problem
 from pear.tasks import shortest_path
-from pear_lab.benchmarks.plot import Series
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.table import Table, error, number
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.text_table import Table, error, number
 
 Program = tuple[Problem, np.ndarray, float]
 """A problem, costs (B, n) and the smoothing λ."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -25,9 +24,10 @@ from pear.tasks import shortest_path
 from pear.train import FitConfig, fit, shuffled
 from pear.train.samples import ParquetSamples
 from pear.train.samples.stream import StreamSamples
-from pear_lab.benchmarks.plot import Series
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.table import Table
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.process_memory import resident
+from pear_lab.benchmarks.text_table import Table
 
 MIB = 2**20
 FEATURES, DEGREE, NOISE = 5, 4, 0.5
@@ -60,13 +60,13 @@ SETTINGS = StreamSettings
 
 @dataclass(frozen=True)
 class StreamRow:
-    """One training.
+    """The speed and the memory of one training.
 
     Attributes:
         who: where its samples are.
         samples: trained on, in the time that counts; distinct: of them, different ones.
         seconds: of this time; processor: seconds that the process was computing or reading.
-        trained, resident: marks: samples trained on so far, and resident memory in MiB then, or NaN.
+        trained, resident: marks: samples trained on so far, and resident memory in MiB then.
     """
 
     who: str
@@ -84,7 +84,7 @@ class StreamRow:
 
     @property
     def processor_rate(self) -> float:
-        """Samples a processor second: others on the machine hardly change it."""
+        """Samples per processor second, which other jobs on the machine hardly change."""
         return self.samples / self.processor
 
 
@@ -118,13 +118,13 @@ def run(settings: StreamSettings, callbacks: Callbacks) -> None:
 
 
 def _train(settings: StreamSettings, who: str, train: Any, count: int, epochs: int, keys: bool = False) -> StreamRow:
-    """Train a small network, with a look at clock and memory every per cent."""
+    """Train a small network; clock and memory are read after every per cent."""
     task = shortest_path((settings.grid, settings.grid))
     true = _draw(settings.seed, -1, 200, task.problem.n)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, task.problem.n))
-    marks = Marks(count * epochs)
+    marks = ProgressMarks(count * epochs)
     model.register_forward_hook(marks.hook)
     config = FitConfig(max_epochs=epochs, check_every=epochs, batch_size=settings.batch_size, start="standardised")
     loss = PEARLoss(task.problem)
@@ -138,7 +138,7 @@ def _train(settings: StreamSettings, who: str, train: Any, count: int, epochs: i
 
 
 def _read(settings: StreamSettings, stream: ParquetSamples, n: int) -> StreamRow:
-    """Take the batches of an epoch, a million samples at most, and do nothing with them."""
+    """Read the batches of an epoch, a million samples at most, without training on them."""
     batches = StreamSamples.read(stream, nn.Linear(FEATURES, n)).epoch(settings.batch_size, shuffled, torch.Generator())
     seen, began, computed = 0, time.perf_counter(), time.process_time()
     for batch in batches:
@@ -146,7 +146,7 @@ def _read(settings: StreamSettings, stream: ParquetSamples, n: int) -> StreamRow
         if seen >= _READ:
             break
     spent = time.perf_counter() - began, time.process_time() - computed
-    return StreamRow("files, only read", seen, settings.samples, *spent, [seen], [resident_mib()])
+    return StreamRow("files, only read", seen, settings.samples, *spent, [seen], [resident() / MIB])
 
 
 class WithoutKeys(nn.Module):
@@ -162,8 +162,8 @@ class WithoutKeys(nn.Module):
         return value
 
 
-class Marks:
-    """Looks at the clock and the memory while a model is trained.
+class ProgressMarks:
+    """Reads the clock and the memory while a model is trained.
 
     Args:
         total: samples of the whole run.
@@ -175,16 +175,16 @@ class Marks:
         self.found: list[tuple[int, float, float, float]] = []
 
     def hook(self, model: nn.Module, inputs: Any, output: Tensor) -> None:
-        """After every forward pass of the training."""
+        """Forward hook: takes a mark where one is due."""
         if not model.training:
             return
         if self.seen >= self.next:
-            self.found.append((self.seen, time.perf_counter(), time.process_time(), resident_mib()))
+            self.found.append((self.seen, time.perf_counter(), time.process_time(), resident() / MIB))
             self.next += self.step
         self.seen += len(output)
 
     def row(self, who: str, distinct: int, since: float) -> StreamRow:
-        """What counts: the time from this share of the run on."""
+        """The row of the marks from a share ``since`` of the run on."""
         least = since * self.found[-1][0]
         counted = [mark for mark in self.found if mark[0] >= least]
         (first, began, computed, _), (last, ended, done, _) = counted[0], counted[-1]
@@ -192,18 +192,9 @@ class Marks:
         return StreamRow(who, last - first, distinct, ended - began, done - computed, trained, memory)
 
 
-def resident_mib() -> float:
-    """Resident memory of this process now; NaN where the system does not say."""
-    try:
-        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    except OSError:
-        return math.nan
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), math.nan)
-
-
 @contextmanager
 def _room(settings: StreamSettings, size: int) -> Iterator[Path]:
-    """A folder with room for so many bytes, which is deleted afterwards.
+    """A temporary folder on a disk with room for ``size`` bytes.
 
     Raises:
         DataError: the disk has not the room.
@@ -221,7 +212,7 @@ def _room(settings: StreamSettings, size: int) -> Iterator[Path]:
 
 
 def _write_all(settings: StreamSettings, n: int, folder: Path, say: Callable[[str], None]) -> None:
-    """Write the files one after the other, in a process of its own: its memory is not that of the training."""
+    """Write the files in a separate process, so that its memory does not count."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         for part, first in enumerate(range(0, settings.samples, _PART)):
             say(f"writing samples: {first:,} of {settings.samples:,}")
@@ -251,7 +242,7 @@ def write_part(path: Path, seed: int, part: int, count: int, n: int) -> None:
 
 
 def _draw(seed: int, part: int, count: int, n: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Features (count, 5) and costs (count, n) of the paper's formula; all parts of a seed have the same truth."""
+    """Features (count, 5) and costs (count, n) by the paper's formula; all parts of a seed share its coefficients."""
     B = np.random.default_rng([seed, 0]).integers(0, 2, (n, FEATURES)).astype(np.float32)
     rng = np.random.default_rng([seed, part + 2])
     x = rng.standard_normal((count, FEATURES), np.float32)
@@ -262,13 +253,16 @@ def _draw(seed: int, part: int, count: int, n: int) -> tuple[NDArray[np.float32]
 
 def tables(rows: list[StreamRow]) -> list[Table]:
     """Speed and memory of every training."""
-    headings = ("samples in", "samples", "samples/s", "per CPU s", "ratio", "MiB at 5 %", "at end")
-    table = Table("Training from files and from memory", headings)
-    for row in rows:
-        rates = (f"{row.rate:,.0f}", f"{row.processor_rate:,.0f}", f"{row.processor_rate / rows[0].processor_rate:.2f}")
-        memory = (f"{mib:,.0f}" for mib in (row.resident[0], row.resident[-1]))
-        table.rows.append((row.who, f"{row.distinct:,}", *rates, *memory))
-    return [table]
+    columns = {
+        "samples in": lambda row: row.who,
+        "samples": lambda row: f"{row.distinct:,}",
+        "samples/s": lambda row: f"{row.rate:,.0f}",
+        "per CPU s": lambda row: f"{row.processor_rate:,.0f}",
+        "ratio": lambda row: f"{row.processor_rate / rows[0].processor_rate:.2f}",
+        "MiB at 5 %": lambda row: f"{row.resident[0]:,.0f}",
+        "at end": lambda row: f"{row.resident[-1]:,.0f}",
+    }
+    return [Table.of("Training from files and from memory", rows, columns)]
 
 
 def series(rows: list[StreamRow]) -> list[Series]:

@@ -1,4 +1,4 @@
-"""The structures that the gradient benchmark asks about: one row each.
+"""The structures of programs of the gradient benchmark: one row each.
 
 A structure is a way to draw programs ``min ½ zᵀQz + cᵀz`` subject to ``Az = b, Gz ≤ h, lb ≤ z ≤ ub``. Every field has a
 random stream of its own, so that a smaller batch is the start of a larger one.
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from pear.errors import ProblemError
-from pear_lab.benchmarks.families import flow_balance, markets, random_curvature
-from pear_lab.benchmarks.program import Array
+from pear_lab.benchmarks.random_programs import Rng, flow_balance, markets, random_curvature
+from pear_lab.judge.program import Array
 
 SHARED_ROWS, OWN_ROWS, KNAPSACK_ROWS = 30, 10, 5
 KNAPSACK_SMOOTHING, PATH_SMOOTHING = 1.0, 0.1
@@ -25,7 +25,7 @@ KNAPSACK_SMOOTHING, PATH_SMOOTHING = 1.0, 0.1
 
 @dataclass(frozen=True)
 class Draw:
-    """B programs of n variables.
+    """A random batch of B programs of n variables.
 
     Attributes:
         cost, true: (B, n) predicted and true costs.
@@ -44,7 +44,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Structure:
-    """One row of the table.
+    """One structure of programs: a row of the table below.
 
     Attributes:
         name: what users write.
@@ -65,30 +65,30 @@ class Structure:
     warm: bool = False
 
 
-def _portfolio(rng: np.random.Generator, n: int, B: int) -> Draw:
-    cost, true, Q = markets(rng, n, B)
+def _portfolio(rng: Rng, n: int, B: int) -> Draw:
+    cost, true, _, Q = markets(rng, n, B)
     return Draw(cost, true, {"Q": Q, "A": np.ones((1, n)), "b": np.ones(1), "lb": 0.0})
 
 
-def _box(rng: np.random.Generator, n: int, B: int) -> Draw:
+def _box(rng: Rng, n: int, B: int) -> Draw:
     bounds, curvatures, costs = rng.spawn(3)
     fields = {"Q": random_curvature(curvatures, n, B), "lb": -0.5, "ub": bounds.uniform(0.0, 1.0, n)}
     return Draw(*_costs(costs, n, B), fields)
 
 
-def _rows(rng: np.random.Generator, n: int, B: int) -> Draw:
+def _rows(rng: Rng, n: int, B: int) -> Draw:
     rows, curvatures, costs = rng.spawn(3)
     fields = {"G": rows.normal(size=(SHARED_ROWS, n)), "h": rows.uniform(0.1, 1.1, SHARED_ROWS), "lb": -1.0, "ub": 1.0}
     return Draw(*_costs(costs, n, B), {"Q": random_curvature(curvatures, n, B), **fields})
 
 
-def _own_rows(rng: np.random.Generator, n: int, B: int) -> Draw:
+def _own_rows(rng: Rng, n: int, B: int) -> Draw:
     rows, limits, curvatures, costs = rng.spawn(4)
     G, h = rows.normal(size=(B, OWN_ROWS, n)), limits.uniform(0.1, 1.1, (B, OWN_ROWS))
     return Draw(*_costs(costs, n, B), {"Q": random_curvature(curvatures, n, B), "G": G, "h": h, "lb": -1.0, "ub": 1.0})
 
 
-def _knapsack(rng: np.random.Generator, n: int, B: int) -> Draw:
+def _knapsack(rng: Rng, n: int, B: int) -> Draw:
     items, values, errors = rng.spawn(3)
     weights = items.uniform(1.0, 9.0, (KNAPSACK_ROWS, n))
     true = -values.uniform(1.0, 6.0, (B, n))
@@ -96,7 +96,7 @@ def _knapsack(rng: np.random.Generator, n: int, B: int) -> Draw:
     return Draw(true + errors.normal(size=(B, n)), true, fields, KNAPSACK_SMOOTHING)
 
 
-def _path(side: int, rng: np.random.Generator, n: int, B: int) -> Draw:
+def _path(side: int, rng: Rng, n: int, B: int) -> Draw:
     costs, errors = rng.spawn(2)
     A, b = flow_balance(side)
     true = costs.uniform(0.5, 1.5, (B, n))
@@ -104,7 +104,7 @@ def _path(side: int, rng: np.random.Generator, n: int, B: int) -> Draw:
     return Draw(true + 0.3 * errors.normal(size=(B, n)), true, fields, PATH_SMOOTHING, redundant=1)
 
 
-def _costs(rng: np.random.Generator, n: int, B: int) -> tuple[Array, Array]:
+def _costs(rng: Rng, n: int, B: int) -> tuple[Array, Array]:
     """Predicted and true costs, the error half as large as the cost."""
     true, errors = rng.spawn(2)
     c = true.normal(size=(B, n))

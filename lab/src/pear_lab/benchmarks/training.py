@@ -19,12 +19,12 @@ from pear.problem import Problem
 from pear.tasks import Knapsack, ShortestPath, Split
 from pear.train import Progress
 from pear_lab.benchmarks import plain_loop
-from pear_lab.benchmarks.plot import Series
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.table import Table, number, profiles, share
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
+from pear_lab.benchmarks.text_table import Table, number, profiles, share
 from pear_lab.experiments.plan import expand
-from pear_lab.experiments.protocols.lp import make_run_loss, make_split, make_task, paper_model, train
-from pear_lab.experiments.specs import Run, Selection
+from pear_lab.experiments.protocols.lp_protocol import make_run_loss, make_split, make_task, paper_model, train
+from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.peers import Peer, PeerError
 from pear_lab.peers import measure as measure_peer
 
@@ -66,8 +66,8 @@ class TrainingSettings(Settings):
                 f"--infeasible leaves out the first epoch: --epochs must be at least 3; got {self.epochs}"
             )
 
-    def runs(self, task: str) -> list[Run]:
-        """The trainings of a task, one a seed."""
+    def runs(self, task: str) -> list[RunSpec]:
+        """The trainings of a task, one for each seed."""
         selection = Selection([NAMES[task]], ["pear"], [self.degree], self.seeds, self.cap, self.quick)
         runs = expand(["lp-degree"], selection)
         if self.full:
@@ -80,7 +80,7 @@ SETTINGS = TrainingSettings
 
 @dataclass(frozen=True)
 class TrainingRow:
-    """One side of one training.
+    """The time and the regret of one side of one training.
 
     Attributes:
         task: of ``NAMES``; seed: of the run.
@@ -120,17 +120,17 @@ def run(settings: TrainingSettings, callbacks: Callbacks, peers: Sequence[tuple[
                 callbacks.on_row(replace(shown, whole=settings.full))
 
 
-def train_once(run: Run) -> None:
-    """Train as a run says, with nothing measured."""
+def train_once(run: RunSpec) -> None:
+    """Train as the run says, and measure nothing."""
     task = make_task(run)
     train(run, task, make_split(run, task))
 
 
 def _sides(
-    settings: TrainingSettings, name: str, one: Run, peers: Sequence[tuple[Peer, Path]], callbacks: Callbacks
+    settings: TrainingSettings, name: str, one: RunSpec, peers: Sequence[tuple[Peer, Path]], callbacks: Callbacks
 ) -> Iterator[TrainingRow]:
     task = make_task(one)
-    training = _Training(name, one, task, make_split(one, task))
+    training = _TrainingSides(name, one, task, make_split(one, task))
     limit = one.settings["max_epochs"]
 
     def at(who: str) -> Callable[[int], None]:
@@ -151,7 +151,7 @@ def _sides(
 
 
 @dataclass(frozen=True)
-class _Training:
+class _TrainingSides:
     """One run, which every side trains from the same samples and first weights.
 
     Attributes:
@@ -159,7 +159,7 @@ class _Training:
     """
 
     name: str
-    run: Run
+    run: RunSpec
     task: ShortestPath | Knapsack
     split: Split
 
@@ -183,7 +183,7 @@ class _Training:
         return self._row(PLAIN, model, history.epochs, *seconds, profile=history.split)
 
     def masked(self, part: float, progress: Callable[[int], None]) -> TrainingRow:
-        """Our side with right-hand sides of each sample's own, of which a share cannot be met; the median epoch."""
+        """Our side with right-hand sides of each sample's own, a share of them infeasible; times the median epoch."""
         own, s, count = self.task.problem, self.run.settings, len(self.split.train.features)
         name = "h" if own.b is None else "b"
         sides = getattr(own, name).reshape(1, -1).repeat(count, 1)
@@ -245,7 +245,7 @@ class _Training:
 
 
 @dataclass(frozen=True)
-class Summary:
+class TrainingSummary:
     """All seeds of one side on one task.
 
     Attributes:
@@ -273,7 +273,7 @@ class Summary:
     reuse_rate: float | None
 
 
-def summarize(rows: Sequence[TrainingRow]) -> list[Summary]:
+def summarize(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
     """One line for every side of every task, over the seeds measured so far."""
     return [_summary(own, rows) for own in _groups(rows).values()]
 
@@ -286,14 +286,14 @@ def _groups(rows: Sequence[TrainingRow]) -> dict[tuple[str, str], list[TrainingR
     return found
 
 
-def _summary(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> Summary:
+def _summary(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> TrainingSummary:
     base = {row.seed: row for row in rows if row.who == PEAR and row.task == own[0].task}
     pairs = [(row, base[row.seed]) for row in own if row.seed in base]
     runs = [row.seconds / ours.seconds for row, ours in pairs if row.seconds and ours.seconds]
     regrets = [row.regret for row in own]
     reuse = [row.reuse_rate for row in own if row.reuse_rate is not None]
     whole = [row.seconds for row in own if row.seconds is not None]
-    return Summary(
+    return TrainingSummary(
         task=own[0].task,
         who=own[0].who,
         seeds=len(own),
@@ -325,7 +325,7 @@ def tables(rows: list[TrainingRow]) -> list[Table]:
     return [table, profiles(title, ("task", "who"), means, left=2)] if means else [table]
 
 
-def _cells(one: Summary, full: bool) -> tuple[str, ...]:
+def _cells(one: TrainingSummary, full: bool) -> tuple[str, ...]:
     spread = "" if np.isnan(one.regret_std) else f" ± {100 * one.regret_std:.2f}"
     epoch = (number(1e3 * one.epoch_seconds), number(one.ratio))
     run = (number(one.seconds), number(one.run_ratio)) if full else ()
@@ -334,7 +334,7 @@ def _cells(one: Summary, full: bool) -> tuple[str, ...]:
 
 
 def series(rows: list[TrainingRow]) -> list[Series]:
-    """Test regret over seconds an epoch, a point for every seed and a panel for every task: low and left is best."""
+    """Test regret over seconds per epoch: a point for every seed, a panel for every task; low and left is best."""
     return [
         Series(who, [row.epoch_seconds for row in own], [row.regret for row in own], who == PEAR, task, joined=False)
         for (task, who), own in _groups(rows).items()

@@ -1,4 +1,4 @@
-"""How fast is data-parallel training on several workers? One and some are measured, and more are reckoned from them."""
+"""How fast is data-parallel training? A few workers are measured, and the times of more are predicted from them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.train import FitConfig, fit
+from pear_lab.benchmarks.bench_plot import Series
+from pear_lab.benchmarks.bench_settings import Callbacks, Labels, Settings, option
 from pear_lab.benchmarks.clock import threads
-from pear_lab.benchmarks.plot import Series
-from pear_lab.benchmarks.settings import Callbacks, Labels, Settings, option
-from pear_lab.benchmarks.streams import Marks, WithoutKeys
+from pear_lab.benchmarks.streams import ProgressMarks, WithoutKeys
 from pear_lab.benchmarks.structures import STRUCTURES, Structure, choose_structures
-from pear_lab.benchmarks.table import Table, number
+from pear_lab.benchmarks.text_table import Table, number
 
 HIDDEN = 64
 """Width of the forecaster."""
@@ -41,7 +41,7 @@ LABELS = Labels("Data-parallel training", "workers", "samples a second")
 
 @dataclass(frozen=True)
 class WorkerSettings(Settings):
-    """Measure training on one worker and on some, and reckon time and core hours for more workers and samples."""
+    """Measure training on one worker and on some, and predict time and core hours for more of both."""
 
     structures: tuple[str, ...] = option(("knapsack", "path-5"), "Some of knapsack, path-5, path-12.")
     batch_size: int = option(512, "Samples a step on each worker.", least=1, quick=64)
@@ -69,7 +69,7 @@ SETTINGS = WorkerSettings
 
 @dataclass(frozen=True)
 class Network:
-    """What joins the workers: a sum over all of them goes round a ring.
+    """The network between the workers, which add up numbers round a ring.
 
     Attributes:
         latency: seconds a message; bandwidth: bytes a second.
@@ -83,7 +83,7 @@ class Network:
     bandwidth: float
 
     def seconds(self, workers: int, size: float) -> float:
-        """Of one sum of so many bytes: 2 (N − 1) messages of a share of 1/N each."""
+        """Seconds of one sum of ``size`` bytes: 2 (N − 1) messages of 1/N of the bytes each."""
         return 2 * (workers - 1) * (self.latency + size / workers / self.bandwidth)
 
 
@@ -117,7 +117,7 @@ class WorkerRow:
     price: float | None
 
     def rate(self, workers: int) -> float:
-        """Samples a second that are to be expected: a step is what it takes by itself, and two sums, one of them small.
+        """Predicted samples per second: a step takes its own time and that of two sums, one of them small.
 
         Several workers are as fast as one is while its neighbours compute, too: they share caches and memory.
         """
@@ -133,27 +133,12 @@ def run(settings: WorkerSettings, callbacks: Callbacks) -> None:
         raise ProblemError(f"--local must be at most {core_count()}, the cores there are; got {settings.local}")
     callbacks.say(f"training on {', '.join(settings.structures)}, one worker and {settings.local} in turns")
     for structure, found in zip(choose_structures(settings.structures), _measured(settings), strict=True):
-        network = (settings.latency or found["latency"], settings.bandwidth or found["bandwidth"])
-        row = WorkerRow(
-            structure=structure.name,
-            n=structure.size,
-            parameters=found["parameters"],
-            step_bytes=4 * found["parameters"],
-            batch_size=settings.batch_size,
-            alone=found["alone"],
-            busy=found["busy"],
-            local=settings.local,
-            together=found["together"],
-            latency=network[0],
-            bandwidth=network[1],
-            workers=settings.workers,
-            samples=settings.samples,
-            price=settings.price,
-        )
+        found |= {name: getattr(settings, name) for name in ("latency", "bandwidth") if getattr(settings, name)}
+        found |= {name: getattr(settings, name) for name in ("batch_size", "local", "workers", "samples", "price")}
+        row = WorkerRow(structure=structure.name, n=structure.size, step_bytes=4 * found["parameters"], **found)
         callbacks.on_row(row)
-        callbacks.on_note(
-            f"{structure.name}: a message {network[0] * 1e6:.0f} µs, {network[1] / 1e6:,.0f} MB/s between the workers"
-        )
+        message, rate = f"{row.latency * 1e6:.0f} µs", f"{row.bandwidth / 1e6:,.0f} MB/s"
+        callbacks.on_note(f"{row.structure}: a message {message}, {rate} between the workers")
     callbacks.on_note(
         "alone: one worker, the others wait; busy: each by itself at the same time; reckoned: a step of a busy worker, "
         "and two sums round a ring, one of them of all gradients"
@@ -161,7 +146,7 @@ def run(settings: WorkerSettings, callbacks: Callbacks) -> None:
 
 
 def _measured(settings: WorkerSettings) -> list[dict[str, Any]]:
-    """What rank 0 finds of every structure; the processes meet through a file."""
+    """The measurements of rank 0 for every structure. The processes find each other through a file."""
     with TemporaryDirectory() as folder, ProcessPoolExecutor(settings.local, get_context("spawn")) as pool:
         meeting = (Path(folder) / "meeting").as_uri()
         first, *others = [pool.submit(job, rank, meeting, settings) for rank in range(settings.local)]
@@ -171,7 +156,7 @@ def _measured(settings: WorkerSettings) -> list[dict[str, Any]]:
 
 
 def job(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[str, Any]]:
-    """One worker: trains alone, where it is rank 0, then with the others, in turns; then adds up numbers.
+    """The work of one process: it trains by itself and with the others, in turns, and times sums over all of them.
 
     Args:
         rank: of this worker.
@@ -188,8 +173,8 @@ def job(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[str, Any
 
 
 def _one(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str, Any]:
-    """What is measured of a structure; all ranks take part."""
-    data, alone, busy, together = Training(settings, structure), [0.0], [0.0], [0.0]
+    """Measure one structure; all ranks take part."""
+    data, alone, busy, together = WorkerTraining(settings, structure), [0.0], [0.0], [0.0]
     for _ in range(settings.rounds):
         if rank == 0:
             alone.append(data.rate(1))
@@ -206,8 +191,8 @@ def _one(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str,
     return {**network, **rates, "parameters": data.parameters}
 
 
-class Training:
-    """Samples of a structure in memory, and the training on them; a forecast is made from costs with an error."""
+class WorkerTraining:
+    """Training on samples of a structure in memory; the features are costs with an error."""
 
     def __init__(self, settings: WorkerSettings, structure: Structure) -> None:
         self.settings, self.n = settings, structure.size
@@ -227,7 +212,7 @@ class Training:
         size, steps = self.settings.batch_size * workers, self.settings.steps + 1
         features, costs = (part[: size * steps] for part in self.samples)
         model, loss = self._model(), WithoutKeys(PEARLoss(self.problem, smoothing=self.smoothing))
-        marks = Marks(self.settings.batch_size * steps, every=1)
+        marks = ProgressMarks(self.settings.batch_size * steps, every=1)
         model.register_forward_hook(marks.hook)
         config = FitConfig(max_epochs=1, batch_size=size, start="standardised", data_parallel=workers > 1)
         fit(model, loss, (features, costs), (features[:8], costs[:8]), lambda *_: 0.0, config)
@@ -235,7 +220,7 @@ class Training:
 
 
 def _seconds_of_sum(count: int) -> float:
-    """The median of sums of so many float32 over all workers."""
+    """Median seconds of a sum of ``count`` float32 numbers over all workers."""
     numbers, found = torch.zeros(count), []
     for _ in range(_SUMS):
         dist.barrier()
@@ -246,7 +231,7 @@ def _seconds_of_sum(count: int) -> float:
 
 
 def tables(rows: list[WorkerRow]) -> list[Table]:
-    """What was measured beside what was to be expected, and time and core hours for more."""
+    """Measured and predicted rates, then predicted times and core hours for more workers."""
     return [_measured_table(rows), _reckoned_table(rows)] if rows else [_measured_table(rows)]
 
 
@@ -283,7 +268,7 @@ def _reckoned_table(rows: list[WorkerRow]) -> Table:
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit that reads best.
+    """A time in a unit that is easy to read.
 
     Example:
         >>> duration(0.5), duration(90), duration(7200), duration(1e6)
@@ -296,7 +281,7 @@ def duration(seconds: float) -> str:
 
 
 def series(rows: list[WorkerRow]) -> list[Series]:
-    """Samples a second over workers, reckoned; and what was measured."""
+    """Samples per second over the number of workers: predicted as lines, measured as points."""
     lines = [Series(row.structure, row.workers, [row.rate(count) for count in row.workers]) for row in rows]
     points = [Series(row.structure, [1, row.local], [row.alone, row.together], joined=False) for row in rows]
     return lines + points

@@ -21,9 +21,9 @@ from pear.compile.threads import count
 from pear.engines import Engine, check_name
 from pear_lab import experiments
 from pear_lab.cli.dataclass_options import command, numbers, parameters
-from pear_lab.data.files import VARIABLE
+from pear_lab.data.data_files import VARIABLE
 from pear_lab.data.prices import Gaps
-from pear_lab.experiments import FILE_NAME, Database, Estimate, Event, ExperimentError, Run, Selection, waiting
+from pear_lab.experiments import FILE_NAME, Database, Estimate, Event, ExperimentError, RunSpec, Selection, waiting
 from pear_lab.experiments.catalogue import (
     COMPARISONS,
     DEGREES,
@@ -36,7 +36,7 @@ from pear_lab.experiments.catalogue import (
 )
 from pear_lab.experiments.estimate import in_words
 from pear_lab.experiments.processes import start_engine
-from pear_lab.experiments.specs import dashed
+from pear_lab.experiments.run_spec import dashed
 
 _MAX_LINES = 16
 """Runs that are shown at once; a cluster has more of them under way than a terminal has lines."""
@@ -168,7 +168,7 @@ def _table(*words: str, numbers: tuple[str, ...]) -> Table:
     return table
 
 
-def _dry_run(wanted: list[Run], folder: Path, jobs: int, retry_failed: bool) -> None:
+def _dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed: bool) -> None:
     """A table of what would run, and the time it may take; makes no file."""
     statuses: dict[str, str] = {}
     estimate = Estimate([])
@@ -176,7 +176,7 @@ def _dry_run(wanted: list[Run], folder: Path, jobs: int, retry_failed: bool) -> 
         with Database(folder / FILE_NAME) as database:
             statuses, estimate = database.statuses(), Estimate(database.timings())
     todo = {run.key for run in waiting(wanted, statuses, retry_failed)}
-    groups: dict[tuple[str, ...], list[Run]] = {}
+    groups: dict[tuple[str, ...], list[RunSpec]] = {}
     for run in wanted:
         groups.setdefault((run.experiment, run.task.replace("_", "-"), run.method), []).append(run)
     table = _table("experiment", "task", "method", numbers=("train", "measure", "done", "failed", "core time"))
@@ -190,7 +190,7 @@ def _dry_run(wanted: list[Run], folder: Path, jobs: int, retry_failed: bool) -> 
     _say_total([run for run in wanted if run.key in todo], len(wanted), estimate, jobs)
 
 
-def _say_total(left: list[Run], total: int, estimate: Estimate, jobs: int) -> None:
+def _say_total(left: list[RunSpec], total: int, estimate: Estimate, jobs: int) -> None:
     processes = "1 process" if jobs == 1 else f"{jobs} processes"
     words = in_words(estimate.wall_seconds(left, jobs))
     out.print(f"{len(left)} of {total} runs to do, about {words} with {processes}.", highlight=False)
@@ -202,7 +202,7 @@ def _say_total(left: list[Run], total: int, estimate: Estimate, jobs: int) -> No
         )
 
 
-def _run(wanted: list[Run], database: Database, options: Options) -> None:
+def _run(wanted: list[RunSpec], database: Database, options: Options) -> None:
     todo = waiting(wanted, database.statuses(), options.retry_failed)
     estimate = Estimate(database.timings())
     try:
@@ -223,7 +223,7 @@ def _started(options: Options, needed: bool) -> Engine:
         return start_engine(options.engine, options.jobs) if needed else start_engine()
 
 
-def _say_end(wanted: list[Run], database: Database) -> None:
+def _say_end(wanted: list[RunSpec], database: Database) -> None:
     statuses = database.statuses()
     broken = [run for run in wanted if statuses.get(run.key) == "failed"]
     done = sum(statuses.get(run.key) == "done" for run in wanted)
@@ -241,7 +241,7 @@ def _say_end(wanted: list[Run], database: Database) -> None:
 class _Bar:
     """Done of total and the time left, with a line for every run under way, as far as there is room."""
 
-    def __init__(self, runs: list[Run], estimate: Estimate, engine: Engine) -> None:
+    def __init__(self, runs: list[RunSpec], estimate: Estimate, engine: Engine) -> None:
         self.estimate, self.engine, self.done = estimate, engine, 0
         self._left = {run.key: run for run in runs}
         self._lines: dict[str, TaskID] = {}

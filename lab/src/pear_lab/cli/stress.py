@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -12,14 +12,13 @@ from rich.text import Text
 from pear.cli.console import err, out
 from pear.cli.options import words
 from pear.cli.output import writable_folder, write_json
-from pear.compile.threads import count as core_count
-from pear_lab.benchmarks.table import Table
-from pear_lab.cli.bench.session import INTERRUPTED, rich_table
+from pear_lab.benchmarks.text_table import Table
+from pear_lab.cli.terminal import INTERRUPTED, print_table
 
 if TYPE_CHECKING:
-    from pear_lab.stress.kill import Verdict
-    from pear_lab.stress.runner import Run, Tally
-    from pear_lab.stress.soak import Soaked
+    from pear_lab.stress.fuzz import FuzzResult, Tally
+    from pear_lab.stress.kill import KillCounts
+    from pear_lab.stress.soak import SoakResult
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Try to break this installation.")
 
@@ -27,6 +26,20 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Try to break
 @app.callback()
 def _group() -> None:
     pass
+
+
+def _progress(*more: Any) -> Progress:
+    """A progress bar on stderr: what is done, how far it is, and for how long."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, *more, console=err)
+
+
+def _conclude(failure: str, success: str) -> None:
+    """Print what failed, and exit with code 1; an empty ``failure`` means that all is well."""
+    if failure:
+        err.print(Text(failure, style="red"), soft_wrap=True)
+        raise typer.Exit(1)
+    out.print(Text(success, style="green"))
 
 
 @app.command("fuzz")
@@ -41,12 +54,12 @@ def fuzz(
     ),
 ) -> None:
     """Solve random problems and judge every answer independently; exit code 1 where a goal is missed."""
-    from pear_lab.stress import runner  # only this command needs it
+    from pear.compile.threads import count as core_count  # imports torch, as the next line does
+    from pear_lab.stress import fuzz as runner
 
     writable_folder(to)
     names = None if families is None else words(families)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=err) as bar:
+    with _progress(TimeRemainingColumn()) as bar:
         task, wrong = bar.add_task("0 wrong", total=count), 0
 
         def show(tally: Tally) -> None:
@@ -55,7 +68,29 @@ def fuzz(
             bar.update(task, advance=tally.tried, description=f"{wrong} wrong")
 
         found = runner.run(count, seed, names, workers or core_count(), to, resume, show)
-    _report(found, to, {"count": count, "seed": seed})
+    shown, missed = fuzz_table(found), found.missed()
+    print_table(shown)
+    rows = [vars(tally) for tally in found.tallies.values()]
+    numbers = {"count": count, "seed": seed, "interrupted": found.interrupted, "missed": missed, "rows": rows}
+    write_json(to / "results.json", numbers)
+    (to / "table.md").write_text(shown.markdown(), encoding="utf-8")
+    if found.files:
+        out.print(Text(f"{len(found.files)} counterexamples: {to}"), soft_wrap=True)
+    if found.interrupted:
+        err.print(Text("Stopped; --resume goes on.", style="yellow"))
+        raise typer.Exit(INTERRUPTED)
+    _conclude(f"Goals missed: {'; '.join(missed)}." if missed else "", "Every goal is met.")
+
+
+def fuzz_table(found: FuzzResult) -> Table:
+    """One row for each family, and one for all."""
+    names = ("tried", "right", "refused", "inaccurate", "wrong", "edge", "gradients")
+    rows = [
+        (one.family, *(f"{getattr(one, name):,}" for name in names), f"{one.slowest:.1f}")
+        for one in (*found.tallies.values(), found.total())
+    ]
+    headings = tuple("refused rightly" if name == "refused" else name for name in names)
+    return Table("Verdicts of the independent judge", ("family", *headings, "slowest / median"), rows)
 
 
 @app.command("kill")
@@ -67,25 +102,19 @@ def kill(
     """Kill a small sweep again and again, resume it, and compare its rows; exit code 1 where anything differs."""
     from pear_lab.stress.kill import kill_and_compare  # only this command needs it
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=err) as bar:
+    with _progress() as bar:
         task = bar.add_task("kills", total=times)
         found = kill_and_compare(times, seed, lambda now: bar.update(task, completed=sum(now.kills.values())), engine)
-    shown = kill_table(found)
-    out.print(Text(f"\n{shown.title}", style="bold"))
-    out.print(rich_table(shown))
-    if found.bad:
-        err.print(Text(f"{found.bad} things differ. {'; '.join(found.examples[:5])}", style="red"), soft_wrap=True)
-        raise typer.Exit(1)
-    out.print(Text("Nothing is lost, nothing is repeated, nothing is wrong.", style="green"))
+    print_table(kill_table(found))
+    failure = f"{found.bad} things differ. {'; '.join(found.examples[:5])}" if found.bad else ""
+    _conclude(failure, "Nothing is lost, nothing is repeated, nothing is wrong.")
 
 
-def kill_table(found: Verdict) -> Table:
+def kill_table(found: KillCounts) -> Table:
     """What was killed how often, and what came of it."""
-    kills = [(f"kills of {who}, {when}", count) for (who, when), count in sorted(found.kills.items())]
     rows = [
         ("kills", sum(found.kills.values())),
-        *kills,
+        *((f"kills of {who}, {when}", count) for (who, when), count in sorted(found.kills.items())),
         ("commands started", found.commands),
         ("sweeps that came to their end", found.sweeps),
         ("rows compared with an undisturbed sweep", found.rows),
@@ -105,74 +134,31 @@ def soak(
     """Train for long through degenerate points; exit code 1 where memory or steps grow, or an answer is wrong."""
     from pear_lab.stress.soak import soak_all  # only this command needs it
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=err) as bar:
+    with _progress(TimeRemainingColumn()) as bar:
         task = bar.add_task("steps", total=steps)
         found = soak_all(steps, seed, lambda name, done: bar.update(task, advance=done, description=name))
-    shown = soak_table(found)
-    out.print(Text(f"\n{shown.title}", style="bold"))
-    out.print(rich_table(shown))
+    print_table(soak_table(found))
     missed = [why for one in found for why in one.missed()]
-    if missed:
-        err.print(Text(f"Goals missed: {'; '.join(missed[:5])}.", style="red"), soft_wrap=True)
-        raise typer.Exit(1)
-    out.print(Text("Memory is flat, steps take as long as at first, and no answer is wrong.", style="green"))
+    failure = f"Goals missed: {'; '.join(missed[:5])}." if missed else ""
+    _conclude(failure, "Memory is flat, steps take as long as at first, and no answer is wrong.")
 
 
-def soak_table(found: list[Soaked]) -> Table:
+def soak_table(found: list[SoakResult]) -> Table:
     """One row for each structure."""
-    headings = (
-        "structure",
-        "statuses",
-        "steps",
-        "MiB after 10 %\n→ at the end",
-        "ms a step at first → at last\n(by plain steps)",
-        "judged",
-    )
-    rows: list[tuple[str, ...]] = []
-    for one in found:
-        statuses = ", ".join(f"{count:,} {name.lower()}" for name, count in one.statuses.most_common())
-        memory = f"{one.early / 2**20:.1f} → {one.late / 2**20:.1f} ({one.growth:+.2%})"
-        times = f"{1e3 * one.first:.2f} → {1e3 * one.last:.2f} (× {one.slowdown:.2f})"
-        judged = f"{one.judged:,}, {one.gradients:,} gradients, {len(one.wrong):,} wrong"
-        rows.append((one.structure, statuses, f"{one.steps:,}", memory, times, judged))
-    return Table("Long training through degenerate points", headings, rows, left=2)
 
+    def statuses(one: SoakResult) -> str:
+        return ", ".join(f"{count:,} {name.lower()}" for name, count in one.statuses.most_common())
 
-def _report(found: Run, to: Path, settings: dict[str, int]) -> None:
-    shown = table(found)
-    out.print(Text(f"\n{shown.title}", style="bold"))
-    out.print(rich_table(shown))
-    missed = found.missed()
-    rows = [vars(tally) for tally in found.tallies.values()]
-    write_json(to / "results.json", {**settings, "interrupted": found.interrupted, "missed": missed, "rows": rows})
-    (to / "table.md").write_text(shown.markdown(), encoding="utf-8")
-    if found.files:
-        out.print(Text(f"{len(found.files)} counterexamples: {to}"), soft_wrap=True)
-    if found.interrupted:
-        err.print(Text("Stopped; --resume goes on.", style="yellow"))
-        raise typer.Exit(INTERRUPTED)
-    if missed:
-        err.print(Text(f"Goals missed: {'; '.join(missed)}.", style="red"), soft_wrap=True)
-        raise typer.Exit(1)
-    out.print(Text("Every goal is met.", style="green"))
-
-
-def table(found: Run) -> Table:
-    """One row for each family, and one for all."""
-    headings = (
-        "family",
-        "tried",
-        "right",
-        "refused rightly",
-        "inaccurate",
-        "wrong",
-        "edge",
-        "gradients",
-        "slowest / median",
-    )
-    rows = []
-    for one in (*found.tallies.values(), found.total()):
-        counts = (one.tried, one.right, one.refused, one.inaccurate, one.wrong, one.edge, one.gradients)
-        rows.append((one.family, *(f"{count:,}" for count in counts), f"{one.slowest:.1f}"))
-    return Table("Verdicts of the independent judge", headings, rows)
+    columns = {
+        "structure": lambda one: one.structure,
+        "statuses": statuses,
+        "steps": lambda one: f"{one.steps:,}",
+        "MiB after 10 %\n→ at the end": lambda one: (
+            f"{one.early / 2**20:.1f} → {one.late / 2**20:.1f} ({one.growth:+.2%})"
+        ),
+        "ms a step at first → at last\n(by plain steps)": lambda one: (
+            f"{1e3 * one.first:.2f} → {1e3 * one.last:.2f} (× {one.slowdown:.2f})"
+        ),
+        "judged": lambda one: f"{one.judged:,}, {one.gradients:,} gradients, {len(one.wrong):,} wrong",
+    }
+    return Table.of("Long training through degenerate points", found, columns, left=2)

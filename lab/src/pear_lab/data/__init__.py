@@ -1,9 +1,9 @@
-"""Data from outside: read, checked and reported on; nothing is filled in."""
+"""Loaders of real data sets. They check what they read, and never fill in a missing value."""
 
-from pear_lab.data.building import BuildingData, fetch_building, load_building
-from pear_lab.data.energy import EnergyData, load_energy
+from pear_lab.data.building_data import BuildingData, fetch_building, load_building
+from pear_lab.data.energy_data import EnergyData, load_energy
+from pear_lab.data.price_sources import fetch_prices, load_prices
 from pear_lab.data.prices import Prices, read_prices
-from pear_lab.data.sources import fetch_prices, load_prices
 
 __all__ = [
     "BuildingData",

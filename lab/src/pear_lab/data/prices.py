@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
-import gzip
 import hashlib
 import logging
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -19,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError
+from pear_lab.data.data_files import read_number, read_table
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +25,6 @@ Gaps = Literal["error", "drop-names", "drop-days"]
 
 LONGEST_BREAK = 10
 """Calendar days between two rows; exchanges have not been closed for longer than seven in a century."""
-
-_EMPTY = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})
 
 
 @dataclass(frozen=True)
@@ -76,12 +72,12 @@ class Prices:
         return torch.from_numpy(self.values[1:] / self.values[:-1] - 1.0)
 
     def last(self, days: int) -> Prices:
-        """The last ``days`` days of them."""
+        """The prices of the last ``days`` days."""
         return Prices(self.values[-days:], self.names, self.dates[-days:], self.source, self.dropped)
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen letters that change with any price, name or date."""
+        """A hash of 16 digits that changes with any price, name or date."""
         text = "\n".join([*self.names, *(day.isoformat() for day in self.dates)])
         return hashlib.sha256(text.encode() + np.ascontiguousarray(self.values).tobytes()).hexdigest()[:16]
 
@@ -114,74 +110,53 @@ def read_prices(path: str | Path, gaps: Gaps = "error") -> Prices:
     file = Path(path)
     if not file.is_file():
         raise DataError(f"there is no file of prices at {file}; give the path of a .csv or .csv.gz file")
-    rows = _rows(file)
-    header = rows[0] if rows else []
+    header, lines = read_table(file)
     names = tuple(name.strip() for name in header[1:])
-    if not names or len(rows) < 2:
+    if not names or not lines:
         raise DataError(f"{file}: expected a header with a date column and names, and rows of prices below it")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"{file}: the name {twice!r} has two columns; leave one of them out")
-    dates = [_date(file, line, row) for line, row in enumerate(rows[1:], 2)]
-    values = np.array([_numbers(file, line, row, names) for line, row in enumerate(rows[1:], 2)])
-    return _without_gaps(values, names, dates, str(file), gaps)
+    dates = [_date(file, line, row[0]) for line, row in lines.items()]
+    values = [
+        [
+            read_number(cell, f"{file}, line {line} ({name})", gaps=True)
+            for name, cell in zip(names, row[1:], strict=True)
+        ]
+        for line, row in lines.items()
+    ]
+    return _without_gaps(np.array(values), names, dates, str(file), gaps)
 
 
-def _rows(file: Path) -> list[list[str]]:
-    opener = gzip.open if file.suffix == ".gz" else open
+def _date(file: Path, line: int, cell: str) -> datetime.date:
     try:
-        with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
-            return [row for row in csv.reader(stream) if any(cell.strip() for cell in row)]
-    except (OSError, UnicodeDecodeError, csv.Error, EOFError) as error:
-        raise DataError(f"{file} cannot be read as a table of prices ({error}); expected CSV in UTF-8") from error
-
-
-def _date(file: Path, line: int, row: Sequence[str]) -> datetime.date:
-    try:
-        return datetime.date.fromisoformat(row[0].strip()[:10])
+        return datetime.date.fromisoformat(cell.strip()[:10])
     except ValueError:
         raise DataError(
-            f"{file}, line {line}: the first column must be a date such as 2024-01-31; got {row[0]!r}"
+            f"{file}, line {line}: the first column must be a date such as 2024-01-31; got {cell!r}"
         ) from None
-
-
-def _numbers(file: Path, line: int, row: Sequence[str], names: Sequence[str]) -> list[float]:
-    if len(row) != len(names) + 1:
-        raise DataError(f"{file}, line {line}: expected a date and {len(names)} prices; got {len(row)} cells")
-    found = []
-    for name, cell in zip(names, row[1:], strict=True):
-        text = cell.strip()
-        try:
-            found.append(math.nan if text.lower() in _EMPTY else float(text))
-        except ValueError:
-            raise DataError(
-                f"{file}, line {line}: column {name!r} must hold prices, and has the text {text!r}; leave the column "
-                "out, or write the price as a plain number"
-            ) from None
-    return found
 
 
 def _without_gaps(values: Array, names: tuple[str, ...], dates: list[datetime.date], source: str, gaps: Gaps) -> Prices:
     missing = np.isnan(values)
-    dropped = ""
-    if missing.any() and gaps == "error":
+    if not missing.any():
+        return Prices(values, names, tuple(dates), source)
+    broken_names, broken_days = np.asarray(missing.any(0)), np.asarray(missing.any(1))
+    if gaps == "error":
         day, asset = np.argwhere(missing)[0]
         raise DataError(
-            f"{source}: {int(missing.sum())} prices are missing, in {int(missing.any(0).sum())} of {len(names)} names "
-            f"and on {int(missing.any(1).sum())} of {len(dates)} days; the first is {names[asset]} on {dates[day]}. "
+            f"{source}: {int(missing.sum())} prices are missing, in {broken_names.sum()} of {len(names)} names "
+            f"and on {broken_days.sum()} of {len(dates)} days; the first is {names[asset]} on {dates[day]}. "
             "Nothing is filled in: pass gaps='drop-names' or gaps='drop-days', or mend the file"
         )
-    if missing.any() and gaps == "drop-names":
-        keep = [asset for asset in range(len(names)) if not missing[:, asset].any()]
-        lost = ", ".join(name for asset, name in enumerate(names) if asset not in keep)
-        dropped = f"{len(names) - len(keep)} of {len(names)} names dropped because of gaps: {lost}"
-        values, names = values[:, keep], tuple(names[asset] for asset in keep)
-    elif missing.any():
-        keep = [day for day in range(len(dates)) if not missing[day].any()]
-        dropped = f"{len(dates) - len(keep)} of {len(dates)} days dropped because of gaps"
-        values, dates = values[keep], [dates[day] for day in keep]
-    if dropped:
-        logger.warning("%s: %s", source, dropped)
+    if gaps == "drop-names":
+        lost = ", ".join(compress(names, broken_names))
+        dropped = f"{broken_names.sum()} of {len(names)} names dropped because of gaps: {lost}"
+        values, names = values[:, ~broken_names], tuple(compress(names, ~broken_names))
+    else:
+        dropped = f"{broken_days.sum()} of {len(dates)} days dropped because of gaps"
+        values, dates = values[~broken_days], list(compress(dates, ~broken_days))
+    logger.warning("%s: %s", source, dropped)
     return Prices(values, names, tuple(dates), source, dropped)
 
 

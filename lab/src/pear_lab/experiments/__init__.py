@@ -4,12 +4,12 @@ from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS
 from pear_lab.experiments.database import FILE_NAME, SCHEMA_VERSION, Database, export, merge
 from pear_lab.experiments.errors import DatabaseError, ExperimentError, RunError
 from pear_lab.experiments.estimate import Estimate
-from pear_lab.experiments.execute import attempt, execute
+from pear_lab.experiments.execute import attempt
 from pear_lab.experiments.plan import expand
 from pear_lab.experiments.pool import Event
-from pear_lab.experiments.record import Record
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.experiments.run_spec import RunSpec, Selection
 from pear_lab.experiments.runner import check_data, open_folder, run_all, waiting
-from pear_lab.experiments.specs import Run, Selection
 
 __all__ = [
     "COMPARISONS",
@@ -21,13 +21,12 @@ __all__ = [
     "Estimate",
     "Event",
     "ExperimentError",
-    "Record",
-    "Run",
     "RunError",
+    "RunRecord",
+    "RunSpec",
     "Selection",
     "attempt",
     "check_data",
-    "execute",
     "expand",
     "export",
     "merge",

@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pear.losses import methods
-from pear_lab.experiments.table import Table
+from pear_lab.experiments.table_spec import TableSpec
 from pear_lab.tasks import market
 from pear_lab.tasks.market.windows import AHEAD, WINDOW
 
-METHODS: Mapping[str, str] = {method.name: method.title for method in methods.METHODS}
+OURS, REFERENCE = "pear-guided", "pear"
+"""The two settings of PEAR: the defaults of this package, and those of the paper."""
+METHODS: Mapping[str, str] = {method.name: method.title for method in methods.METHODS} | {
+    REFERENCE: "PEAR as published"
+}
 """Methods for linear objectives in the order of tables, and how tables write them."""
 PEER_METHODS: Mapping[str, str] = {"qpth": "qpth", "cvxpylayers": "CvxpyLayers"}
 """Layers of other libraries (``pear_lab.peers``) in the place of ours; run only where they are asked for by name."""
@@ -140,7 +144,7 @@ class Experiment:
 
     name: str
     title: str
-    table: Table
+    table: TableSpec
     tasks: tuple[str, ...] = LP_TASKS
     methods: tuple[str, ...] = PAPER_METHODS
     options: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: _EVERY_DEGREE)
@@ -162,7 +166,7 @@ class Experiment:
 _LP = (
     Experiment(
         "lp-degree", "six methods as the costs depart from linear",
-        Table(
+        TableSpec(
             "lp_degree", "LP benchmarks by degree",
             "Test regret and training time as the costs grow less linear; no noise. Times are of different machines.",
             _REGRET_AND_TIME, ddof=1,
@@ -173,7 +177,7 @@ _LP = (
         "lp-noise", "six methods under noise, degree 8",
         # The printed deviations are those of the population: MSE on paths at noise 0.5 gives 2.95 with ddof 0, as
         # printed, and 3.30 with ddof 1.
-        Table(
+        TableSpec(
             "lp_noise", "LP benchmarks under noise",
             "Test regret at degree 8 where every cost carries a random factor of this half-width.",
             columns="noise",
@@ -183,7 +187,7 @@ _LP = (
     Experiment(
         "direction-shift", "trained downward, tested upward through the same grid",
         # As in the noise table: MSE at degree 8 gives 1.47 with ddof 0, as printed, and 1.64 with ddof 1.
-        Table(
+        TableSpec(
             "direction_shift", "Direction shift",
             "Trained on paths from the top left to the bottom right, tested from the bottom left to the top right.",
             variants=("direction-shift",), shift="cross",
@@ -192,7 +196,7 @@ _LP = (
     ),
     Experiment(
         "capacity-shift", "trained at half the total weight, tested at other capacities",
-        Table(
+        TableSpec(
             "capacity_shift", "Capacity shift",
             "Trained with a capacity of half the total weight, tested with others.",
             blocks=("task", "degree"), columns="capacity", variants=("capacity-shift",), shift="{capacity:g}",
@@ -201,7 +205,7 @@ _LP = (
     ),
     Experiment(
         "ablation-beta", "PEAR with less and more normal injection β",
-        Table(
+        TableSpec(
             "ablation_beta", "Ablation: normal injection β",
             "PEAR with smoothing λ = 0.1; the best two β of a degree are marked.",
             rows="beta", heading="Injection",
@@ -212,7 +216,7 @@ _LP = (
     ),
     Experiment(
         "ablation-lambda", "PEAR with less and more smoothing λ",
-        Table(
+        TableSpec(
             "ablation_lambda", "Ablation: smoothing λ",
             "PEAR with injection β = 0.1; the best two λ of a degree are marked.",
             rows="lambda", heading="Smoothing",
@@ -223,7 +227,7 @@ _LP = (
     ),
     Experiment(
         "stability", "how often small errors change PEAR's active constraints, degree 8",
-        Table(
+        TableSpec(
             "stability", "Stability of the active set",
             "Share of inequalities whose activity changes when PEAR's predicted costs are perturbed a little, at "
             "degree 8. The paper names neither the degree nor the size of its perturbations, and prints no deviation; "
@@ -235,7 +239,7 @@ _LP = (
     ),
     Experiment(
         "accuracy", "squared error of the forecasts that each method trains",
-        Table(
+        TableSpec(
             "accuracy", "Prediction accuracy", "Mean squared error of the predicted costs on the test samples.",
             ("mse",), variants=("accuracy", None),  # every training measures it, too
         ),
@@ -246,7 +250,7 @@ _LP = (
 _TABULAR = (
     Experiment(
         "building", "six methods on real properties, a budget of its own for every instance (needs data)",
-        Table(
+        TableSpec(
             "building_investment", "Building investment",
             "Real properties in instances of 10, a budget of 0.4 of each instance's construction cost. Ours is "
             "cross-validated: each seed deals out the properties anew, and over five folds every instance is tested "
@@ -259,7 +263,7 @@ _TABULAR = (
     ),
     Experiment(
         "building-equality", "the same with the budget spent exactly and properties built in part (needs data)",
-        Table(
+        TableSpec(
             "building_equality", "Building investment, budget spent exactly",
             "As above, with properties built in part so that the budget is met: a linear program. Not in the paper.",
             columns="budget", ddof=1, as_published=False, settings={"version": "equality"},
@@ -269,7 +273,7 @@ _TABULAR = (
     ),
     Experiment(
         "energy", "six methods on real prices, a knapsack of 48 half-hours (needs data)",
-        Table(
+        TableSpec(
             "energy", "Energy",
             "A knapsack of 48 half-hours on Irish prices: the first 70 % of the days train, 10 % validate, the last "
             "20 % test. Seeds differ in first weights and batches alone. Each method but MSE chooses one setting of "
@@ -284,7 +288,7 @@ _TABULAR = (
 _PORTFOLIO = (
     Experiment(
         "mvo", "mean–variance portfolios on prices (--data), tested by regret and by a backtest",
-        Table(
+        TableSpec(
             "mvo", "Regret and backtest",
             "Mean ± sample standard deviation (ddof 1) over the seeds. Times are of different machines.",
             (
@@ -297,7 +301,7 @@ _PORTFOLIO = (
     ),
     Experiment(
         "lower-bound-shift", "portfolios trained long only, tested with short positions",
-        Table(
+        TableSpec(
             "lower_bound_shift", "Lower-bound shift",
             "Regret in % of the models trained long only, where short positions are allowed down to the bound.",
             columns="lower_bound", ddof=1, variants=("lower-bound-shift",), shift="{lower_bound:g}",
@@ -344,8 +348,6 @@ class Comparison:
         return cells * len(self.seeds)
 
 
-OURS, REFERENCE = "pear-guided", "pear"
-"""The methods that comparisons are about: this package's defaults, and PEAR as published."""
 _COMPARED = ("mse", "spo+", REFERENCE, OURS)
 _SLOWER = ("pfyl", "dbb", "lava")
 
@@ -354,14 +356,14 @@ COMPARISONS: Mapping[str, Comparison] = {
     for one in (
         Comparison(
             "comparison",
-            "MSE, SPO+, PEAR as published and PEAR guided, paired over 20 seeds",
+            "MSE, SPO+, PEAR as published and PEAR, our defaults, paired over 20 seeds",
             ("lp-degree", "lp-noise"),
             {"shortest_path": _COMPARED, "knapsack": ("mse", "spo+relaxed", REFERENCE, OURS)},
             {"shortest_path": _SLOWER, "knapsack": ("spo+", *_SLOWER)},
         ),
         Comparison(
             "comparison-real",
-            "MSE, SPO+, PEAR as published and PEAR guided on real prices and properties (needs data)",
+            "MSE, SPO+, PEAR as published and PEAR, our defaults, on real prices and properties (needs data)",
             ("energy", "building"),
             {"energy": _COMPARED, "building": _COMPARED},
             {"energy": _SLOWER, "building": _SLOWER},

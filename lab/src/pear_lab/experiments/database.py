@@ -1,4 +1,4 @@
-"""The database of results: one row a run, written in one transaction when the run has ended.
+"""The database of results: one row a run, written in one transaction when the run has ended, trained weights included.
 
 Any number of processes may read the file; whoever does runs claims it first, so that rows have one writer. A row that
 says "done" is never replaced; one that says "failed" gives way to a later try. Beside each row stands its checksum, so
@@ -8,9 +8,12 @@ that one that was altered is not taken for a result; a database of an earlier ve
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
 import json
 import logging
+import os
+import platform
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -19,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pear_lab.experiments.errors import DatabaseError
-from pear_lab.experiments.lock import Lock
-from pear_lab.experiments.record import JSON_FIELDS, Record
+from pear_lab.experiments.run_record import JSON_FIELDS, RunRecord
 
 SCHEMA_VERSION = 1
 FILE_NAME = "results.sqlite"
@@ -28,13 +30,14 @@ BUSY_SECONDS = 60.0
 """How long to wait for another process that is writing."""
 
 
-_COLUMNS = tuple(column.name for column in fields(Record))
+_COLUMNS = tuple(column.name for column in fields(RunRecord))
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT)",
     "CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, experiment TEXT, task TEXT, method TEXT, seed INTEGER, "
     "settings TEXT, status TEXT, reason TEXT, metrics TEXT, timings TEXT, history TEXT, weights TEXT, versions TEXT, "
     "machine TEXT, created TEXT)",
     "CREATE TABLE IF NOT EXISTS checksums (key TEXT PRIMARY KEY, sha256 TEXT)",
+    "CREATE TABLE IF NOT EXISTS weights (key TEXT PRIMARY KEY, data BLOB)",
 )
 logger = logging.getLogger(__name__)
 
@@ -51,14 +54,14 @@ class Database:
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Database(Path(folder) / FILE_NAME) as database:
-        ...     record = Record("k", "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done")
+        ...     record = RunRecord("k", "lp-degree", "knapsack", "mse", 0, {"degree": 8}, "done")
         ...     database.add(record), database.add(record), database.get("k") == record
         (True, False, True)
     """
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._lock: Lock | None = None
+        self._lock: sqlite3.Connection | None = None
         with _explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
@@ -79,13 +82,34 @@ class Database:
     def claim(self) -> None:
         """Be the one who writes rows, until this is closed or the process ends in whatever way.
 
+        The lock is that of an empty database beside this one, which SQLite lets go of when the process ends.
+
         Raises:
             DatabaseError: another process does; says which, where and since when.
         """
-        self._lock = Lock(self.path)
+        place = self.path.with_name(f"{self.path.name}.lock")
+        with _explained(place):
+            self._lock = sqlite3.connect(place, timeout=0.0, isolation_level=None)
+        try:
+            self._lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            raise DatabaseError(
+                f"{self.path} is in use by {self._writer()}, and one command at a time may write to it; wait until "
+                "that one has ended or stop it, or name another folder with --out"
+            ) from error
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        with _explained(self.path), self._transaction():
+            words = f"process {os.getpid()} on {platform.node()} since {now}"
+            self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('writer', ?)", (words,))
 
-    def add(self, record: Record) -> bool:
-        """Write a record; False where its key is there already and says "done"."""
+    def _writer(self) -> str:
+        """Who has claimed the database, in words."""
+        with _explained(self.path):
+            found = self._connection.execute("SELECT value FROM meta WHERE name = 'writer'").fetchone()
+        return str(found[0]) if found else "another process"
+
+    def add(self, record: RunRecord, weights: bytes = b"") -> bool:
+        """Write a record, and the weights of a training; False where its key is there already and says "done"."""
         values = [json.dumps(v, sort_keys=True) if k in JSON_FIELDS else v for k, v in asdict(record).items()]
         replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
         with _explained(self.path), self._transaction():
@@ -97,13 +121,21 @@ class Database:
             if cursor.rowcount > 0:
                 checksum = (record.key, _checksum(values))
                 self._connection.execute("INSERT OR REPLACE INTO checksums VALUES (?, ?)", checksum)
+                if weights:
+                    self._connection.execute("INSERT OR REPLACE INTO weights VALUES (?, ?)", (record.weights, weights))
         return cursor.rowcount > 0
 
-    def get(self, key: str) -> Record | None:
+    def get(self, key: str) -> RunRecord | None:
         """The record with this key, if there is one."""
         return next(iter(self._select("WHERE key = ?", key)), None)
 
-    def records(self) -> list[Record]:
+    def weights(self, record: RunRecord) -> bytes | None:
+        """The trained weights that a record names; None where they are not in this database."""
+        with _explained(self.path):
+            found = self._connection.execute("SELECT data FROM weights WHERE key = ?", (record.weights,)).fetchone()
+        return found and found[0]
+
+    def records(self) -> list[RunRecord]:
         """All records, in the order they were first written."""
         return self._select("ORDER BY runs.rowid")
 
@@ -138,7 +170,7 @@ class Database:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _select(self, where: str, *values: object) -> list[Record]:
+    def _select(self, where: str, *values: object) -> list[RunRecord]:
         with _explained(self.path):
             return _records(self._connection, where, *values)
 
@@ -170,7 +202,7 @@ class Database:
             )
 
 
-def read_records(path: Path) -> list[Record]:
+def read_records(path: Path) -> list[RunRecord]:
     """Every record of a database, oldest first; the file is only read.
 
     Raises:
@@ -254,13 +286,13 @@ def read_only(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _records(connection: sqlite3.Connection, where: str, *values: object) -> list[Record]:
+def _records(connection: sqlite3.Connection, where: str, *values: object) -> list[RunRecord]:
     summed = "checksums" in _tables(connection)
     source = "sha256 FROM runs LEFT JOIN checksums USING (key)" if summed else "NULL FROM runs"
     found = connection.execute(f"SELECT {', '.join(_COLUMNS)}, {source} {where}", values).fetchall()
     records = []
     for *row, checksum in found:
-        records.append(Record.read(dict(zip(_COLUMNS, row, strict=True))))
+        records.append(RunRecord.read(dict(zip(_COLUMNS, row, strict=True))))
         if checksum is not None and checksum != _checksum(row):
             raise DatabaseError(
                 f"the row with the key {row[0][:80]!r} was altered: its checksum does not fit what it says; "

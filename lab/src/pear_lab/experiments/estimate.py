@@ -6,33 +6,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pear_lab.experiments.specs import Run
+from pear_lab.experiments.run_spec import RunSpec
 
 ROUGH_SECONDS: dict[str, dict[str, float]] = {
     "shortest_path": {
-        "mse": 2,
-        "spo+": 6,
-        "spo+relaxed": 30,
-        "pfyl": 6,
-        "dbb": 10,
-        "lava": 8,
-        "pear": 30,
-        "pear-guided": 30,
+        "mse": 2, "spo+": 6, "spo+relaxed": 30, "pfyl": 6, "dbb": 10, "lava": 8, "pear": 30, "pear-guided": 30,
     },
     "building": {"mse": 1, "spo+": 3, "pfyl": 4, "dbb": 4, "lava": 3, "pear": 30, "pear-guided": 6},
     "energy": {"mse": 2, "spo+": 10, "pfyl": 10, "dbb": 20, "lava": 10, "pear": 40, "pear-guided": 8},
     "knapsack": {
-        "mse": 90,
-        "spo+": 600,
-        "spo+relaxed": 200,
-        "pfyl": 600,
-        "dbb": 600,
-        "lava": 150,
-        "pear": 150,
+        "mse": 90, "spo+": 600, "spo+relaxed": 200, "pfyl": 600, "dbb": 600, "lava": 150, "pear": 150,
         "pear-guided": 150,
     },
     "portfolio": {"mse": 40, "layer": 300, "pear-mean": 300, "pear-exact": 300, "qpth": 400, "cvxpylayers": 600},
-}
+}  # fmt: skip
 """Of one full training on one core of a small machine, to the nearest handful."""
 
 ROUGH_QUICK_SECONDS = 6.0
@@ -63,22 +50,22 @@ class Estimate:
         for task, method, settings, spent in timings:
             self._add(task, method, settings, spent)
 
-    def add(self, run: Run, spent: dict[str, float]) -> None:
+    def add(self, run: RunSpec, spent: dict[str, float]) -> None:
         """Learn from a run that has just ended."""
         self._add(run.task, run.method, run.settings, spent)
 
-    def seconds(self, run: Run) -> float:
+    def seconds(self, run: RunSpec) -> float:
         """Of one core, for one run: the mean of its kind, at its degree where there are any."""
         for kind in _kinds(run.task, run.method, run.settings):
             if self._seen[kind]:
                 return sum(self._seen[kind]) / len(self._seen[kind])
         return _rough(run)
 
-    def is_rough(self, runs: Sequence[Run]) -> bool:
+    def is_rough(self, runs: Sequence[RunSpec]) -> bool:
         """Whether any of these has no run of its kind to go by."""
         return any(not self._seen[_kinds(run.task, run.method, run.settings)[-1]] for run in runs)
 
-    def wall_seconds(self, runs: Sequence[Run], jobs: int) -> float:
+    def wall_seconds(self, runs: Sequence[RunSpec], jobs: int) -> float:
         """For all of these, side by side; never less than the longest."""
         each = [self.seconds(run) for run in runs]
         return max([sum(each) / jobs, *each], default=0.0)
@@ -95,7 +82,7 @@ def _kinds(task: str, method: str, settings: dict[str, Any]) -> list[tuple[objec
     return [(*broad, settings.get("degree"), settings.get("capacity")), broad]
 
 
-def _rough(run: Run) -> float:
+def _rough(run: RunSpec) -> float:
     if run.variant is not None:
         full = ROUGH_MEASURE_SECONDS.get(run.variant, ROUGH_OTHER_SECONDS)
         return ROUGH_OTHER_SECONDS if run.settings.get("quick") else full

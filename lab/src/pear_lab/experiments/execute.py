@@ -1,4 +1,4 @@
-"""One run from its specification to its record."""
+"""Do one run: from its specification to its record."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import datetime
 import importlib.metadata
 import os
 import platform
-import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -14,20 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
+
 import pear
 from pear.errors import PearError
 from pear.train import Progress
-from pear.train.checkpoint import pack_weights, read_weights
 from pear_lab.experiments.commit import commit
 from pear_lab.experiments.database import Database
 from pear_lab.experiments.errors import RunError
 from pear_lab.experiments.protocols import PROTOCOLS
-from pear_lab.experiments.record import Record
-from pear_lab.experiments.specs import Run
-from pear_lab.experiments.whole_file import write_whole
-
-WEIGHTS = "weights"
-"""The folder of trained weights, beside the database."""
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.experiments.run_spec import RunSpec
 
 _REMEDY = "train again into another folder (--out)"
 _PACKAGES = ("torch", "numpy", "scipy", "highspy", "osqp")
@@ -35,52 +31,18 @@ _PACKAGES = ("torch", "numpy", "scipy", "highspy", "osqp")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What comes of a run.
+    """The result of a run, to be written to the database.
 
     Attributes:
-        record: the row to be; weights: the file of a training that is done, empty otherwise.
+        record: the row to be.
+        weights: of a training that is done, in the format of safetensors; empty otherwise.
     """
 
-    record: Record
+    record: RunRecord
     weights: bytes = b""
 
-    def write(self, database: Database) -> None:
-        """First the weights, so that a row never names a file that is not there; then the row.
 
-        Raises:
-            DatabaseError: one of them cannot be written.
-        """
-        if self.weights:
-            write_whole(database.path.parent / self.record.weights, self.weights)
-        database.add(self.record)
-
-
-def execute(run: Run, database: Database, progress: Callable[[Progress], None] | None = None) -> Record:
-    """Train or measure, and write the record; a failure of any kind is a record, too, with its reason.
-
-    Nothing is written before the end: weights go to a temporary file that is renamed, then comes the record.
-
-    Args:
-        run: what to do; where its record is there and done, that is returned.
-        database: where the record goes, and where a measurement finds its trained weights.
-        progress: called after every epoch of a training.
-
-    Raises:
-        DatabaseError: the weights or the record cannot be written.
-        KeyboardInterrupt: stopped by the user; no record is written.
-    """
-    there = database.get(run.key)
-    if there is not None and there.status == "done":
-        return there
-    try:
-        outcome = attempt(run, trained_for(run, database), progress)
-    except RunError as error:
-        outcome = Outcome(make_record(run, "failed", reason=str(error)))
-    outcome.write(database)
-    return outcome.record
-
-
-def trained_for(run: Run, database: Database) -> Outcome | None:
+def trained_for(run: RunSpec, database: Database) -> Outcome | None:
     """What a measurement needs of the training it measures; None where the run is a training.
 
     Raises:
@@ -88,18 +50,22 @@ def trained_for(run: Run, database: Database) -> Outcome | None:
     """
     if run.variant is None:
         return None
-    trained, folder = database.get(run.training().key), database.path.parent
+    trained = database.get(run.training().key)
     if trained is None:
         raise RunError("the training it measures has not been run")
     if trained.status != "done":
         raise RunError(f"the training it measures failed: {trained.reason}")
-    path = weights_path(folder, trained.weights)
-    if not path.is_file():
-        raise RunError(f"the trained weights are gone: {path}; {_REMEDY}")
-    return Outcome(trained, path.read_bytes())
+    weights = database.weights(trained)
+    if weights is None:
+        raise RunError(
+            f"the trained weights are gone: {database.path} has none of the key {trained.weights!r}; {_REMEDY}"
+        )
+    return Outcome(trained, weights)
 
 
-def attempt(run: Run, trained: Outcome | None = None, progress: Callable[[Progress], None] | None = None) -> Outcome:
+def attempt(
+    run: RunSpec, trained: Outcome | None = None, progress: Callable[[Progress], None] | None = None
+) -> Outcome:
     """Train or measure, and write nothing: whoever does it needs no access to the database.
 
     Args:
@@ -116,7 +82,7 @@ def attempt(run: Run, trained: Outcome | None = None, progress: Callable[[Progre
         return Outcome(make_record(run, "failed", reason=_reason(error)))
 
 
-def _train(run: Run, progress: Callable[[Progress], None] | None) -> Outcome:
+def _train(run: RunSpec, progress: Callable[[Progress], None] | None) -> Outcome:
     trained = PROTOCOLS[run.task].train(run, progress)
     history, histories = trained.history, trained.histories
     if history.interrupted:
@@ -133,51 +99,28 @@ def _train(run: Run, progress: Callable[[Progress], None] | None) -> Outcome:
         metrics=metrics,
         timings={**timings, "test": time.perf_counter() - began},
         history=[[check.epoch, check.seconds, check.loss, check.metric] for check in history.checks],
-        weights=f"{WEIGHTS}/{run.key}.weights",
+        weights=run.key,
     )
-    return Outcome(record, pack_weights(trained.model))
+    return Outcome(record, safetensors.torch.save(trained.model.state_dict()))
 
 
-def _measure(run: Run, trained: Outcome | None) -> Outcome:
+def _measure(run: RunSpec, trained: Outcome | None) -> Outcome:
     if trained is None:
         raise RunError("it measures a training, and came without one")
     began = time.perf_counter()
-    protocol, said = PROTOCOLS[run.task], trained.record.weights
+    protocol, key = PROTOCOLS[run.task], trained.record.weights
     model = protocol.model(run)
-    with tempfile.TemporaryDirectory(prefix="pear-weights-") as folder:
-        path = Path(folder) / Path(said).name
-        path.write_bytes(trained.weights)
-        read_weights(model, path, _REMEDY)
-    metrics = protocol.measure(run, model)
-    return Outcome(
-        make_record(run, "done", metrics=metrics, timings={"total": time.perf_counter() - began}, weights=said)
-    )
+    try:
+        model.load_state_dict(safetensors.torch.load(trained.weights))
+    except (safetensors.SafetensorError, RuntimeError) as error:
+        raise RunError(f"the weights of the key {key!r} do not belong to this model: {error}; {_REMEDY}") from error
+    timings = {"total": time.perf_counter() - began}
+    return Outcome(make_record(run, "done", metrics=protocol.measure(run, model), timings=timings, weights=key))
 
 
-def weights_path(folder: Path, said: Any) -> Path:
-    """Where the weights of a row lie, which is in the folder of the database and nowhere else.
-
-    Args:
-        folder: of the database.
-        said: the row's own words, which may be anybody's.
-
-    Raises:
-        RunError: the path leads out of the folder: it is absolute, climbs, or follows a link.
-    """
-    if not isinstance(said, str) or not said or "\0" in said:
-        raise RunError(f"the row names no file of weights but {said!r}; {_REMEDY}")
-    path = folder / said
-    if not path.resolve().is_relative_to(folder.resolve()):
-        raise RunError(
-            f"the row says that its weights are at {said!r}, which leads out of the folder of the database; only "
-            f"files in {folder} are read; {_REMEDY}"
-        )
-    return path
-
-
-def make_record(run: Run, status: str, **found: Any) -> Record:
+def make_record(run: RunSpec, status: str, **found: Any) -> RunRecord:
     """What is kept of a run, with where and when it was done."""
-    return Record(
+    return RunRecord(
         run.key,
         run.experiment,
         run.task,

@@ -10,13 +10,13 @@ from typing import Any
 from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS, QUICK_SEEDS, SEEDS, TASKS, Experiment
 from pear_lab.experiments.errors import ExperimentError
 from pear_lab.experiments.protocols import PROTOCOLS
-from pear_lab.experiments.specs import Run, Selection, check_known
+from pear_lab.experiments.run_spec import RunSpec, Selection, check_known
 
 _MODES = {"pear": ("pear-mean", "pear-exact")}
 """Of portfolios: one name for both."""
 
 
-def expand(names: Sequence[str], selection: Selection) -> list[Run]:
+def expand(names: Sequence[str], selection: Selection) -> list[RunSpec]:
     """The runs of the named experiments, each once: trainings in the order they are asked for, then measurements.
 
     Args:
@@ -36,7 +36,7 @@ def expand(names: Sequence[str], selection: Selection) -> list[Run]:
         check_known("experiment", name, (*EXPERIMENTS, *COMPARISONS, "all"))
     named = [name for name, one in EXPERIMENTS.items() if "all" in names and not one.needs_data]
     chosen = list(dict.fromkeys(name for name in (*named, *names) if name != "all"))
-    unique: dict[str, Run] = {}
+    unique: dict[str, RunSpec] = {}
     for name in chosen:
         for run in _compared(name, selection) if name in COMPARISONS else _runs(EXPERIMENTS[name], selection):
             unique.setdefault(run.key, run)
@@ -48,14 +48,14 @@ def expand(names: Sequence[str], selection: Selection) -> list[Run]:
     return sorted(unique.values(), key=lambda run: run.variant is not None)
 
 
-def _compared(name: str, selection: Selection) -> list[Run]:
+def _compared(name: str, selection: Selection) -> list[RunSpec]:
     """The trainings of a comparison, by the methods that it has for each task; slower ones where they are asked for.
 
     Seed by seed: one that is stopped early has fewer seeds, not fewer methods or cells.
     """
     comparison = COMPARISONS[name]
     seeds = selection.seeds if selection.seeds is not None else (QUICK_SEEDS if selection.quick else comparison.seeds)
-    runs: list[Run] = []
+    runs: list[RunSpec] = []
     for part, (task, methods) in product(comparison.experiments, comparison.methods.items()):
         if selection.tasks is None or task in selection.tasks:
             known = (*methods, *comparison.others[task])
@@ -64,7 +64,7 @@ def _compared(name: str, selection: Selection) -> list[Run]:
     return sorted((replace(run, experiment=name) for run in runs), key=lambda run: seeds.index(run.seed))
 
 
-def _runs(experiment: Experiment, selection: Selection) -> list[Run]:
+def _runs(experiment: Experiment, selection: Selection) -> list[RunSpec]:
     """Everything that an experiment asks for, trainings first."""
     seeds = selection.seeds if selection.seeds is not None else (QUICK_SEEDS if selection.quick else SEEDS)
     trainings = []
@@ -76,7 +76,7 @@ def _runs(experiment: Experiment, selection: Selection) -> list[Run]:
         shared = protocol.settings(selection, task)
         for method, chosen, seed in product(methods, _grid(experiment, selection), seeds):
             settings = {**shared, **protocol.method_settings(method), **chosen}
-            trainings.append(Run(experiment.name, task, method, seed, settings))
+            trainings.append(RunSpec(experiment.name, task, method, seed, settings))
     if experiment.variant is None:
         return trainings
     return trainings + [replace(run, settings={**run.settings, "variant": experiment.variant}) for run in trainings]

@@ -10,22 +10,22 @@ from pear.train import Progress
 from pear_lab.experiments.database import Database
 from pear_lab.experiments.errors import RunError
 from pear_lab.experiments.execute import Outcome, attempt, make_record, trained_for
-from pear_lab.experiments.record import Record
-from pear_lab.experiments.specs import Run
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.experiments.run_spec import RunSpec
 
 
 @dataclass(frozen=True)
 class Event:
-    """What happens on the way.
+    """Something that happened to a run.
 
     Attributes:
         run: which run it is about.
         progress: of its training; record: what came of it, written already; both None where it has just started.
     """
 
-    run: Run
+    run: RunSpec
     progress: Progress | None = None
-    record: Record | None = None
+    record: RunRecord | None = None
 
 
 Listener = Callable[[Event], None]
@@ -42,10 +42,10 @@ class Pool:
 
     def __init__(self, database: Database, engine: Engine, listen: Listener) -> None:
         self.database, self.engine, self.listen = database, engine, listen
-        self._waiting: list[Run] = []
-        self._under_way: dict[int, Run] = {}
+        self._waiting: list[RunSpec] = []
+        self._under_way: dict[int, RunSpec] = {}
 
-    def run(self, runs: list[Run]) -> None:
+    def run(self, runs: list[RunSpec]) -> None:
         """Do these runs.
 
         Raises:
@@ -65,15 +65,15 @@ class Pool:
             self.engine.wait(self._hear, 0.0)
             raise
 
-    def _next(self) -> Run | None:
-        """Take the first run that need not wait for its training."""
+    def _next(self) -> RunSpec | None:
+        """Remove and return the first run that does not wait for its training."""
         open_ones = {run.key for run in (*self._waiting, *self._under_way.values()) if run.variant is None}
         for i, run in enumerate(self._waiting):
             if run.variant is None or run.training().key not in open_ones:
                 return self._waiting.pop(i)
         return None
 
-    def _submit(self, run: Run) -> None:
+    def _submit(self, run: RunSpec) -> None:
         try:
             trained = trained_for(run, self.database)
         except RunError as error:
@@ -95,10 +95,10 @@ class Pool:
                 reason = f"{how}; perhaps it ran out of memory: try --retry-failed with fewer --jobs"
                 self._write(run, Outcome(make_record(run, "failed", reason=reason)))
 
-    def _write(self, run: Run, outcome: Outcome) -> None:
-        outcome.write(self.database)
+    def _write(self, run: RunSpec, outcome: Outcome) -> None:
+        self.database.add(outcome.record, outcome.weights)
         self.listen(Event(run, record=outcome.record))
 
 
-def _attempt(tell: SendMessage, run: Run, trained: Outcome | None) -> Outcome:
+def _attempt(tell: SendMessage, run: RunSpec, trained: Outcome | None) -> Outcome:
     return attempt(run, trained, tell)

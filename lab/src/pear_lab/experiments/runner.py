@@ -1,10 +1,8 @@
-"""Many runs: in this process, or side by side on an engine with one thread each."""
+"""Do many runs, in this process or in parallel on an engine, with one thread each."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -12,14 +10,10 @@ from pear.engines import Engine
 from pear.train.threads import one_thread
 from pear_lab.experiments.database import FILE_NAME, Database
 from pear_lab.experiments.errors import DatabaseError
-from pear_lab.experiments.execute import WEIGHTS
 from pear_lab.experiments.pool import Listener, Pool
 from pear_lab.experiments.processes import start_engine
 from pear_lab.experiments.protocols import PROTOCOLS
-from pear_lab.experiments.specs import Run
-from pear_lab.experiments.whole_file import remove_temporary
-
-_ROOM = 1 << 20
+from pear_lab.experiments.run_spec import RunSpec
 
 
 def open_folder(folder: Path) -> Database:
@@ -29,21 +23,9 @@ def open_folder(folder: Path) -> Database:
         DatabaseError: the disk is full, the folder is read-only, the database is damaged or of another version, or
             another process writes to it.
     """
-    weights = Path(folder) / WEIGHTS
-    try:
-        weights.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=weights) as file:
-            file.write(bytes(_ROOM))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise DatabaseError(
-            f"cannot write to {folder}: {error.strerror or error}; make room, or name another folder with --out"
-        ) from error
     database = Database(Path(folder) / FILE_NAME)
     try:
         database.claim()
-        remove_temporary(weights)
         database.try_writing()
     except DatabaseError:
         database.close()
@@ -51,7 +33,7 @@ def open_folder(folder: Path) -> Database:
     return database
 
 
-def check_data(runs: Iterable[Run], say: Callable[[str], None] = lambda line: None) -> None:
+def check_data(runs: Iterable[RunSpec], say: Callable[[str], None] = lambda line: None) -> None:
     """Read the files and make the environments that these runs need, so that a missing one shows before the first run.
 
     Args:
@@ -67,7 +49,7 @@ def check_data(runs: Iterable[Run], say: Callable[[str], None] = lambda line: No
         PROTOCOLS[run.task].check(run, say)
 
 
-def waiting(runs: Sequence[Run], statuses: dict[str, str], retry_failed: bool = False) -> list[Run]:
+def waiting(runs: Sequence[RunSpec], statuses: dict[str, str], retry_failed: bool = False) -> list[RunSpec]:
     """The runs that are still to be done.
 
     Args:
@@ -80,13 +62,13 @@ def waiting(runs: Sequence[Run], statuses: dict[str, str], retry_failed: bool = 
 
 
 def run_all(
-    runs: Sequence[Run],
+    runs: Sequence[RunSpec],
     database: Database,
     jobs: int = 1,
     listen: Listener = lambda event: None,
     engine: Engine | None = None,
 ) -> None:
-    """Do these runs; every one leaves a record, done or failed by an error of its own.
+    """Do these runs; every one leaves a record, which says whether it is done or why it failed.
 
     This process alone writes weights and records. A run whose process dies is done again, and fails when it dies again.
 

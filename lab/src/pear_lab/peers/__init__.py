@@ -1,16 +1,16 @@
-"""Other libraries that do what is measured here, each in an environment of its own: measured, or as a layer."""
+"""Other libraries, each in a virtual environment of its own: to be measured, or used as a layer."""
 
-from pear_lab.peers.environment import cache_folder, interpreter
-from pear_lab.peers.layer import PeerLayer
-from pear_lab.peers.registry import PEERS, Peer, PeerError, PeerTimeoutError, choose
-from pear_lab.peers.subprocess_runner import Measured, measure
+from pear_lab.peers.peer_environment import cache_folder, interpreter
+from pear_lab.peers.peer_layer import PeerLayer
+from pear_lab.peers.peer_table import PEERS, Peer, PeerError, PeerTimeoutError, choose
+from pear_lab.peers.subprocess_runner import PeerMeasurement, measure
 
 __all__ = [
     "PEERS",
-    "Measured",
     "Peer",
     "PeerError",
     "PeerLayer",
+    "PeerMeasurement",
     "PeerTimeoutError",
     "cache_folder",
     "choose",

@@ -1,4 +1,4 @@
-"""Hands data to a peer's worker and takes what it measured."""
+"""Run a peer's worker on data, and read what it measured."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from pear_lab.peers.registry import WORKERS, Peer, PeerError, PeerTimeoutError
+from pear_lab.peers.peer_table import WORKERS, Peer, PeerError, PeerTimeoutError
 
 _START = 120.0  # seconds a worker may take to import, to read its data and to set itself up
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What a worker found.
+class PeerMeasurement:
+    """What a worker measured.
 
     Attributes:
         arrays: of its last measurement.
@@ -42,7 +42,7 @@ def measure(
     repeats: int = 5,
     limit: float = 60.0,
     warm_up: bool = True,
-) -> Measured:
+) -> PeerMeasurement:
     """Run a peer's worker on ``data``.
 
     Args:
@@ -68,7 +68,7 @@ def measure(
         with np.load(found) as stored:
             arrays = {name: stored[name] for name in stored.files}
     seconds, versions = arrays.pop("seconds").tolist(), json.loads(str(arrays.pop("versions")))
-    return Measured(arrays, seconds, versions)
+    return PeerMeasurement(arrays, seconds, versions)
 
 
 def _run(peer: Peer, command: list[str], threads: int, timeout: float) -> None:

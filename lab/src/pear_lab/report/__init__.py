@@ -1,7 +1,7 @@
-"""The page and the tables that set our runs beside the paper's numbers, made from the database of runs alone."""
+"""The report: our runs beside the paper's numbers, as a page and as tables, from the database alone."""
 
-from pear_lab.report.compare import DEFINITION, Verdict, verdict
-from pear_lab.report.runs import Runs, read
-from pear_lab.report.write import Written, write_report
+from pear_lab.report.cells import StoredRuns, read
+from pear_lab.report.published import DEFINITION, CellVerdict, verdict
+from pear_lab.report.report_files import ReportFiles, write_report
 
-__all__ = ["DEFINITION", "Runs", "Verdict", "Written", "read", "verdict", "write_report"]
+__all__ = ["DEFINITION", "CellVerdict", "ReportFiles", "StoredRuns", "read", "verdict", "write_report"]

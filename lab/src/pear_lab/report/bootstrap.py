@@ -1,4 +1,4 @@
-"""How sure a difference between two methods is: bootstrap intervals over test instances, and over seeds as well."""
+"""Intervals of the difference between two methods, by bootstrap over test instances and seeds."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ RESAMPLES = 10_000
 LEVEL = 0.95
 
 DEFINITION = (
-    "A difference is the method's normalised regret less PEAR's, in percentage points, both over the same seeds and "
-    f"test instances; above zero PEAR is better. The interval is of {LEVEL:.0%}, by percentiles of {RESAMPLES:,} "
-    "resamples; bold where it leaves zero out. A resample draws seeds with replacement, then test instances with "
+    "A difference is the method's normalised regret less that of PEAR as published, in percentage points, both over "
+    "the same seeds and test instances; above zero PEAR is better. The interval is of "
+    f"{LEVEL:.0%}, by percentiles of {RESAMPLES:,} resamples; bold where it leaves zero out. A resample "
+    "draws seeds with replacement, then test instances with "
     "replacement, and takes both methods' losses on what was drawn. Where every seed deals out instances of its own, "
     "they are drawn anew for each seed drawn; where all seeds are tested on the same days, days are drawn once for "
     "all, in blocks of seven in a row, since neighbouring days are alike. Instances of different seeds share "
@@ -37,7 +38,7 @@ class Interval(NamedTuple):
 
     @property
     def clear(self) -> bool:
-        """Whether zero is outside."""
+        """Whether the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
 
@@ -141,7 +142,7 @@ def paired_difference(
 
 
 def _draw(random: np.random.Generator, count: int, block: int, resamples: int) -> NDArray[np.intp]:
-    """(resamples, count) positions: blocks that start anywhere and go on from the end at the beginning."""
+    """Draw positions (resamples, count) in blocks; a block that reaches the end continues at the start."""
     blocks = -(-count // block)
     starts = random.integers(count, size=(resamples, blocks, 1))
     return ((starts + np.arange(block)) % count).reshape(resamples, -1)[:, :count]

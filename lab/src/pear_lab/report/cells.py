@@ -1,4 +1,4 @@
-"""Which runs belong to a cell of a table, and what they come to."""
+"""The cells of the paper's tables: which runs belong to each, and their mean."""
 
 from __future__ import annotations
 
@@ -7,22 +7,48 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from pear_lab.experiments.catalogue import EXPERIMENTS, FOLDS, MAX_EPOCHS, METHODS, SEEDS, TASKS, TIME_CAP
-from pear_lab.experiments.record import Record
-from pear_lab.experiments.table import CONDITIONS, METRICS
-from pear_lab.report.compare import Verdict, mean_and_deviation, number, verdict
-from pear_lab.report.published import Published
-from pear_lab.report.runs import Runs
+from pear_lab.experiments.catalogue import EXPERIMENTS, FOLDS, MAX_EPOCHS, METHODS, SEEDS, TASKS, TIME_CAP, Experiment
+from pear_lab.experiments.database import read_records
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.experiments.table_spec import CONDITIONS, METRICS
+from pear_lab.report.published import CellVerdict, PublishedNumber, mean_and_deviation, number, published, verdict
 
 TABLES = {experiment.table.name: experiment.table for experiment in EXPERIMENTS.values()}
 """Every table by its name."""
 
 
 @dataclass(frozen=True)
+class StoredRuns:
+    """Every run of a database.
+
+    Attributes:
+        path: of the database.
+        done: finished runs, oldest first.
+        failed: runs that ended in an error, oldest first.
+    """
+
+    path: Path
+    done: tuple[RunRecord, ...]
+    failed: tuple[RunRecord, ...]
+
+
+def read(path: Path) -> StoredRuns:
+    """Read every run; the file is not changed.
+
+    Raises:
+        DatabaseError: no database, none of ours, one of another version, or one without runs.
+    """
+    records = read_records(path)
+    done = tuple(record for record in records if record.status == "done")
+    return StoredRuns(path, done, tuple(record for record in records if record.status != "done"))
+
+
+@dataclass(frozen=True)
 class Cell:
-    """Ours beside the published number.
+    """One cell of a table: our number beside the published one.
 
     Attributes:
         published: what the paper prints; its mean is None in a cell that only we have.
@@ -34,11 +60,11 @@ class Cell:
         place, published_place: 1 for the best of its column, 2 for the second best, 0 for all others.
     """
 
-    published: Published
+    published: PublishedNumber
     values: Mapping[int, float]
     mean: float | None
     std: float | None
-    verdict: Verdict
+    verdict: CellVerdict
     notes: tuple[str, ...] = ()
     failed: int = 0
     place: int = 0
@@ -57,7 +83,7 @@ class Cell:
     @property
     def not_run(self) -> bool:
         """Whether no run of this cell is in the database."""
-        return self.verdict is Verdict.NOT_RUN
+        return self.verdict is CellVerdict.NOT_RUN
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -65,8 +91,8 @@ class Cell:
         return (*self.notes, *([f"{self.failed} failed"] if self.failed else []))
 
 
-def place(wanted: Published) -> tuple[str, str, str]:
-    """Part, line and column of its table that a cell belongs to.
+def place(wanted: PublishedNumber) -> tuple[str, str, str]:
+    """The place of a cell: its part, line and column of the table.
 
     Example:
         >>> from pear_lab.report.published import published
@@ -87,33 +113,33 @@ def place(wanted: Published) -> tuple[str, str, str]:
     return f"{parts}: {metric}" if parts else metric, label(table.rows), label(table.columns)
 
 
-def cell(runs: Runs, wanted: Published) -> Cell:
-    """Fill one cell with what the database holds."""
+def cell(runs: StoredRuns, wanted: PublishedNumber) -> Cell:
+    """Compute one cell from the runs of the database."""
     group = runs_of(runs, wanted)
     values = by_seed(group, wanted)
     failed = sum(matches(run, wanted) for run in runs.failed)
     if not values:
-        return Cell(wanted, {}, None, None, Verdict.NOT_RUN, failed=failed)
+        return Cell(wanted, {}, None, None, CellVerdict.NOT_RUN, failed=failed)
     mean, std = mean_and_deviation([values[seed] for seed in sorted(values)], TABLES[wanted.table].ddof)
     outcome = verdict(mean, wanted.mean, wanted.std, wanted.decimals)
     if reduced(group[0]) or (wanted.metric == "train_seconds" and own_cap(group[0]) is not None):
-        outcome = Verdict.REDUCED
+        outcome = CellVerdict.REDUCED
     return Cell(wanted, values, mean, std, outcome, _notes(group, len(values)), failed)
 
 
-def by_seed(group: list[Record], wanted: Published) -> dict[int, float]:
-    """One number a seed, in the unit of the table.
+def by_seed(group: list[RunRecord], wanted: PublishedNumber) -> dict[int, float]:
+    """One number for each seed, in the unit of the table.
 
     A key is made of settings and seed, so that a seed comes once, or once for each of its folds.
     """
-    found: dict[int, list[Record]] = defaultdict(list)
+    found: dict[int, list[RunRecord]] = defaultdict(list)
     for run in group:
         found[run.seed].append(run)
     return {seed: _together(runs, wanted) for seed, runs in found.items()}
 
 
-def _together(runs: list[Record], wanted: Published) -> float:
-    """Folds are pooled: what was lost on all test instances over what could be earned."""
+def _together(runs: list[RunRecord], wanted: PublishedNumber) -> float:
+    """The number of one seed. Folds are pooled: the loss on all test instances over their best value."""
     instances = [kept for run in runs if (kept := run.metrics.get("instances"))]
     if wanted.metric == "normalized_regret_pct" and len(instances) == len(runs) > 1:
         lost, best = (math.fsum(x for one in instances for x in one[what]) for what in ("lost", "best"))
@@ -121,23 +147,23 @@ def _together(runs: list[Record], wanted: Published) -> float:
     return statistics.fmean(found for run in runs if (found := value(run, wanted)) is not None)
 
 
-def runs_of(runs: Runs, wanted: Published) -> list[Record]:
+def runs_of(runs: StoredRuns, wanted: PublishedNumber) -> list[RunRecord]:
     """The finished runs that fill a cell, all of the same settings."""
     return _best_group(run for run in runs.done if matches(run, wanted) and value(run, wanted) is not None)
 
 
-def matches(run: Record, wanted: Published) -> bool:
+def matches(run: RunRecord, wanted: PublishedNumber) -> bool:
     """Whether a run is one of a cell's: task, method, what is measured, and every condition."""
     same = (run.task, run.method) == (wanted.task, wanted.method)
     return same and TABLES[wanted.table].matches(run, wanted.condition)
 
 
-def value(run: Record, wanted: Published) -> float | None:
+def value(run: RunRecord, wanted: PublishedNumber) -> float | None:
     """What a run says about a cell, in the unit of the table; None where it says nothing."""
     return TABLES[wanted.table].value(run, wanted.metric, wanted.condition)
 
 
-def reduced(run: Record) -> bool:
+def reduced(run: RunRecord) -> bool:
     """Whether the problem is smaller than the paper's, so that the numbers cannot be compared."""
     task = TASKS[run.task]
     paper = task.problem if task.published else {}
@@ -145,14 +171,14 @@ def reduced(run: Record) -> bool:
     return differs or bool(run.settings.get("quick"))
 
 
-def own_cap(run: Record) -> float | None:
+def own_cap(run: RunRecord) -> float | None:
     """The time cap of a run, where it is not the one of the published trainings."""
     cap = float(run.settings.get("time_cap", TIME_CAP))
     return cap if TASKS[run.task].published and cap != TIME_CAP else None
 
 
-def _best_group(runs: Iterable[Record]) -> list[Record]:
-    """The runs of the same settings, folds aside: the paper's problem first, then most seeds, then most time."""
+def _best_group(runs: Iterable[RunRecord]) -> list[RunRecord]:
+    """The largest group of runs with equal settings, folds aside; the paper's problem comes first."""
     groups = defaultdict(list)
     for run in runs:
         shared = {name: setting for name, setting in run.settings.items() if name != "fold"}
@@ -160,12 +186,12 @@ def _best_group(runs: Iterable[Record]) -> list[Record]:
     return max(groups.values(), key=_worth, default=[])
 
 
-def _worth(group: list[Record]) -> tuple[bool, int, float, str]:
+def _worth(group: list[RunRecord]) -> tuple[bool, int, float, str]:
     budget = float(group[0].settings.get("time_cap", TIME_CAP))
     return not reduced(group[0]), len(group), budget, max(run.created for run in group)
 
 
-def _notes(group: list[Record], seeds: int) -> tuple[str, ...]:
+def _notes(group: list[RunRecord], seeds: int) -> tuple[str, ...]:
     run, notes = group[0], []
     if seeds < len(SEEDS):
         notes.append(f"{seeds} of {len(SEEDS)} seeds")
@@ -183,3 +209,38 @@ def _notes(group: list[Record], seeds: int) -> tuple[str, ...]:
     if epochs != MAX_EPOCHS:
         notes.append(f"at most {epochs:,} epochs, published {MAX_EPOCHS:,}")
     return tuple(notes)
+
+
+def wanted(experiment: Experiment, runs: StoredRuns) -> list[PublishedNumber]:
+    """The published cells of a table, and the same for the methods that only we have, where there are runs of them."""
+    table = experiment.table
+    printed = [item for item in published() if item.table == table.name] or _unpublished(experiment)
+    if table.rows != "method":
+        return printed
+    known = {item.method for item in printed}
+    possible = [
+        replace(item, method=method, mean=None, std=None)
+        for item in printed
+        if item.method == "pear"
+        for method in sorted({run.method for run in runs.done} - known)
+    ]
+    found = {(place(item)[0], item.method) for item in possible if runs_of(runs, item)}
+    extra = [item for item in possible if (place(item)[0], item.method) in found]
+    order = {name: place for place, name in enumerate(METHODS)}
+    # Blocks keep the paper's order, since sorting is stable and the block comes first.
+    blocks = list(dict.fromkeys(place(item)[0] for item in printed))
+    return sorted(
+        [*printed, *extra], key=lambda item: (blocks.index(place(item)[0]), order.get(item.method, len(order)))
+    )
+
+
+def _unpublished(experiment: Experiment) -> list[PublishedNumber]:
+    """The cells of a table that the paper does not have."""
+    table = experiment.table
+    return [
+        PublishedNumber(table.name, task, method, condition, metric, None, None, table.decimals_of(metric))
+        for task in experiment.tasks
+        for metric in table.metrics
+        for method in experiment.methods
+        for condition in table.cells
+    ]

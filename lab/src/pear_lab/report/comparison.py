@@ -1,4 +1,4 @@
-"""The methods of the comparisons, paired over seeds: means, differences with their intervals, wins, and one figure."""
+"""Differences between methods, paired over seeds and test instances."""
 
 from __future__ import annotations
 
@@ -6,27 +6,111 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pear.pages.section import Figure, Grid, Mark, Section
 from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS, METHODS, OURS, REFERENCE, TASKS, Comparison
-from pear_lab.experiments.record import Record
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.report import bootstrap
 from pear_lab.report.bootstrap import Interval, paired_difference, t_interval
-from pear_lab.report.cells import by_seed, own_cap, place, reduced, runs_of
-from pear_lab.report.compare import best_two
-from pear_lab.report.figures import METHOD_COLORS, Contrast, contrast_panel, save_contrasts
-from pear_lab.report.paired import paired_losses
-from pear_lab.report.published import Published
-from pear_lab.report.runs import Runs
-from pear_lab.report.tables import wanted
+from pear_lab.report.cells import StoredRuns, by_seed, own_cap, place, reduced, runs_of, wanted
+from pear_lab.report.figures import METHOD_COLORS, RegretRatio, contrast_panel, save_contrasts
+from pear_lab.report.published import PublishedNumber, best_two
+
+Array = NDArray[np.float64]
+
+
+def signed(interval: Interval, decimals: int) -> tuple[str, str, str]:
+    """Estimate, lower and upper end with their signs.
+
+    Example:
+        >>> signed(Interval(0.5, -0.1, 1.0), 2)
+        ('+0.50', '−0.10', '+1.00')
+    """
+    estimate, low, high = (f"{value:+.{decimals}f}".replace("-", "−") for value in interval)
+    return estimate, low, high
+
+
+def instance_losses(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> list[tuple[Array, Array, Array]]:
+    """What two methods lost on every test instance, for each seed that both have.
+
+    Returns:
+        A tuple for each seed: losses (N,) of the first method and of the second, and the best values (N,), all of the
+        instances that both have. Empty where the runs do not keep what each instance lost.
+    """
+    kept = [_losses_by_instance(runs) for runs in (first, second)]
+    pairs = []
+    for seed in sorted(kept[0].keys() & kept[1].keys()):
+        names = sorted(kept[0][seed].keys() & kept[1][seed].keys())
+        if names:
+            a, b = (np.array([losses[seed][name] for name in names]) for losses in kept)
+            pairs.append((a[:, 0], b[:, 0], b[:, 1]))
+    return pairs
+
+
+def _losses_by_instance(runs: Sequence[RunRecord]) -> dict[int, dict[tuple[int, int], tuple[float, float]]]:
+    """Seed → (fold, instance) → what was lost, and the best value."""
+    found: dict[int, dict[tuple[int, int], tuple[float, float]]] = {}
+    for run in runs:
+        kept = run.metrics.get("instances")
+        if kept:
+            fold, own = int(run.settings.get("fold", 0)), found.setdefault(run.seed, {})
+            for name, lost, best in zip(kept["id"], kept["lost"], kept["best"], strict=True):
+                own[fold, int(name)] = float(lost), float(best)
+    return found
+
+
+def difference_in_points(task: str, losses: Sequence[tuple[Array, Array, Array]]) -> Interval:
+    """The first method's regret less the second's in percentage points, with its bootstrap interval.
+
+    Args:
+        task: of ``TASKS``, which says whether seeds share their test instances.
+        losses: of ``instance_losses``.
+    """
+    first, second, best = zip(*losses, strict=True)
+    entry = TASKS[task]
+    shares = paired_difference(first, second, best, shared=entry.shared_test, block=entry.block)
+    return Interval(*(100.0 * share for share in shares))
+
+
+def difference_grid(runs: StoredRuns, wanted: Sequence[PublishedNumber]) -> Grid | None:
+    """Every method's regret less that of PEAR as published, for cells whose runs keep what every instance lost.
+
+    Args:
+        runs: of the database.
+        wanted: the cells of a table.
+
+    Returns:
+        None where there is no such cell.
+    """
+    cells = [item for item in wanted if item.metric == "normalized_regret_pct"]
+    references = {place(item)[2]: runs_of(runs, item) for item in cells if item.method == REFERENCE}
+    rows = []
+    for item in cells:
+        _, row, column = place(item)
+        losses = instance_losses(runs_of(runs, item), references.get(column, []))
+        if item.method == REFERENCE or not losses:
+            continue
+        points = difference_in_points(item.task, losses)
+        estimate, low, high = signed(points, 2)
+        seeds, instances = len(losses), sum(len(first) for first, _, _ in losses)
+        basis = f"{seeds} seed{'s' * (seeds > 1)}, {instances:,} instances"
+        rows.append((row, column, Mark(estimate, int(points.clear)), f"{low} to {high}", basis))
+    header = ("Method", "", "Difference, points", "Interval", "Of")
+    return (
+        Grid(f"Paired differences to {METHODS[REFERENCE]}", header, tuple(rows), bootstrap.DEFINITION) if rows else None
+    )
+
 
 DECIMALS = 3
-TITLES = {**METHODS, REFERENCE: "PEAR as published"}
 DEFINITION = (
     "Normalised test regret in %, mean over the seeds that all methods of a line have; the lowest is bold. A "
-    "difference is PEAR guided less the other method, in percentage points, so that below zero PEAR guided is "
-    "better; then its 95 % interval, and the number of seeds in which PEAR guided is better. It is bold where the "
+    "difference is PEAR with our defaults less the other method, in percentage points, so that below zero ours is "
+    "better; then its 95 % interval, and the number of seeds in which ours is better. It is bold where the "
     "interval leaves zero out. All methods of a line have the same data, first weights, batches, learning rate, "
     "checks and patience: on paths and knapsacks those of the paper's protocol (a patience of 3 checks, the layer's "
-    "random start), on real data those of their own tables, where PEAR guided is trained on the squared error first, "
+    "random start), on real data those of their own tables, where ours is trained on the squared error first, "
     "and the others but MSE choose one setting of five by validation. Where each seed draws its own data, the "
     "interval is "
     "Student's for paired values; on real data it is a bootstrap over seeds and test instances, which weighs each "
@@ -38,7 +122,7 @@ DEFINITION = (
 
 @dataclass(frozen=True)
 class Difference:
-    """A method against another on the same seeds.
+    """The difference between two methods on the same seeds.
 
     Attributes:
         points: the first's regret less the other's, percentage points.
@@ -51,34 +135,34 @@ class Difference:
 
     @property
     def mark(self) -> Mark:
-        """As tables print it.
+        """The difference as tables print it.
 
         Example:
             >>> Difference(Interval(-0.0471, -0.06, -0.034), 19, 20).mark
             Mark(text='−0.047 (−0.060 to −0.034), 19 of 20', place=1)
         """
-        estimate, low, high = (f"{value:+.{DECIMALS}f}".replace("-", "−") for value in self.points)
+        estimate, low, high = signed(self.points, DECIMALS)
         text = f"{estimate} ({low} to {high}), {self.wins} of {self.seeds}"
         return Mark(text, int(self.points.clear))
 
 
 @dataclass(frozen=True)
-class Line:
-    """One cell of the experiments, with the runs that every method of the comparison has there.
+class ComparisonLine:
+    """One line of a comparison: a cell of the experiments, with the runs of every method there.
 
     Attributes:
         item: which cell; label: in words.
         runs: by method; values: regret in % by method and seed, of the seeds that all methods have.
     """
 
-    item: Published
+    item: PublishedNumber
     label: str
-    runs: Mapping[str, Sequence[Record]]
+    runs: Mapping[str, Sequence[RunRecord]]
     values: Mapping[str, Mapping[int, float]]
 
     @property
     def means(self) -> dict[str, float]:
-        """Of each method, in the table's order."""
+        """The mean of each method, in the order of the table."""
         return {name: sum(seeds.values()) / len(seeds) for name, seeds in self.values.items()}
 
     @property
@@ -88,30 +172,25 @@ class Line:
         return min(others, key=lambda name: others[name])
 
     def difference(self, first: str, second: str) -> Difference:
-        """The first method against the second."""
+        """Compare the first method with the second."""
         a, b = self.values[first], self.values[second]
-        losses = paired_losses(self.runs[first], self.runs[second])
-        if losses:
-            task = TASKS[self.item.task]
-            lost, other, best = zip(*losses, strict=True)
-            shares = paired_difference(lost, other, best, shared=task.shared_test, block=task.block)
-            points = Interval(*(100.0 * share for share in shares))
-        else:
-            points = t_interval([a[seed] - b[seed] for seed in a])
+        losses = instance_losses(self.runs[first], self.runs[second])
+        paired = [a[seed] - b[seed] for seed in a]
+        points = difference_in_points(self.item.task, losses) if losses else t_interval(paired)
         return Difference(points, sum(a[seed] < b[seed] for seed in a), len(a))
 
 
-def latest(runs: Runs) -> Runs:
-    """Without runs of PEAR guided by other defaults than a task's last: defaults may change, the name does not."""
+def latest(runs: StoredRuns) -> StoredRuns:
+    """The runs without those of our defaults at an earlier time: defaults may change, the method's name does not."""
     ours = sorted((run for run in runs.done if run.method == OURS), key=lambda run: run.created)
     options = {run.task: run.settings.get("options") for run in ours}
     kept = (run for run in runs.done if run.method != OURS or run.settings.get("options") == options[run.task])
     return replace(runs, done=tuple(kept))
 
 
-def comparison_lines(runs: Runs) -> dict[str, list[Line]]:
+def comparison_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
     """Task → the cells in which every method of its comparison has run on two seeds or more."""
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[ComparisonLine]] = {}
     runs = latest(runs)
     for comparison in COMPARISONS.values():
         for line in _lines(comparison, runs, comparison.methods):
@@ -119,9 +198,9 @@ def comparison_lines(runs: Runs) -> dict[str, list[Line]]:
     return found
 
 
-def other_lines(runs: Runs) -> dict[str, list[Line]]:
-    """Task → PEAR guided and one slower method, cell by cell, on the seeds of both."""
-    found: dict[str, list[Line]] = {}
+def other_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
+    """Task → our defaults and one slower method, cell by cell, on the seeds of both."""
+    found: dict[str, list[ComparisonLine]] = {}
     runs = latest(runs)
     for comparison in COMPARISONS.values():
         for name in dict.fromkeys(one for names in comparison.others.values() for one in names):
@@ -131,7 +210,7 @@ def other_lines(runs: Runs) -> dict[str, list[Line]]:
     return found
 
 
-def comparison_section(runs: Runs) -> Section | None:
+def comparison_section(runs: StoredRuns) -> Section | None:
     """Tables and figure of the comparisons; None where nothing of them was run."""
     tasks = comparison_lines(runs)
     if not tasks:
@@ -144,12 +223,12 @@ def comparison_section(runs: Runs) -> Section | None:
             f"{title}: regret relative to PEAR as published",
             FIGURE_CAPTION,
             partial(contrast_panel, points),
-            {TITLES[name]: METHOD_COLORS[name] for name in dict.fromkeys(one.method for one in points)},
+            {METHODS[name]: METHOD_COLORS[name] for name in dict.fromkeys(one.method for one in points)},
         )
         for title, points in panels.items()
     )
     picture = partial(save_contrasts, panels)
-    return Section("comparison", "PEAR guided beside the others", (DEFINITION,), grids, figures, picture)
+    return Section("comparison", f"{METHODS[OURS]}, beside the others", (DEFINITION,), grids, figures, picture)
 
 
 FIGURE_CAPTION = (
@@ -158,9 +237,9 @@ FIGURE_CAPTION = (
 )
 
 
-def contrasts(tasks: Mapping[str, Sequence[Line]]) -> dict[str, list[Contrast]]:
+def contrasts(tasks: Mapping[str, Sequence[ComparisonLine]]) -> dict[str, list[RegretRatio]]:
     """Title of each panel → its points: every method against PEAR as published."""
-    panels: dict[str, list[Contrast]] = {}
+    panels: dict[str, list[RegretRatio]] = {}
     for task, lines in tasks.items():
         points = panels.setdefault(TASKS[task].title, [])
         for line in lines:
@@ -168,11 +247,13 @@ def contrasts(tasks: Mapping[str, Sequence[Line]]) -> dict[str, list[Contrast]]:
             for name in line.values:
                 if name != REFERENCE:
                     apart = line.difference(name, REFERENCE).points
-                    points.append(Contrast(name, line.label, Interval(*(1.0 + value / reference for value in apart))))
+                    points.append(
+                        RegretRatio(name, line.label, Interval(*(1.0 + value / reference for value in apart)))
+                    )
     return panels
 
 
-def _lines(comparison: Comparison, runs: Runs, methods: Mapping[str, Sequence[str]]) -> Iterator[Line]:
+def _lines(comparison: Comparison, runs: StoredRuns, methods: Mapping[str, Sequence[str]]) -> Iterator[ComparisonLine]:
     for experiment in (EXPERIMENTS[name] for name in comparison.experiments):
         for item in wanted(experiment, runs):
             if item.method != REFERENCE or item.metric != "normalized_regret_pct" or item.task not in methods:
@@ -185,32 +266,32 @@ def _lines(comparison: Comparison, runs: Runs, methods: Mapping[str, Sequence[st
                 continue
             kept = {name: [run for run in group if run.seed in seeds] for name, group in groups.items()}
             shared = {name: {seed: one[seed] for seed in seeds} for name, one in values.items()}
-            yield Line(item, place(item)[2], kept, shared)
+            yield ComparisonLine(item, place(item)[2], kept, shared)
 
 
-def _grid(task: str, lines: Sequence[Line]) -> Grid:
+def _grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
     names = list(lines[0].values)
-    header = ("", *(TITLES[name] for name in names), "less PEAR as published", "less the best other")
+    header = ("", *(METHODS[name] for name in names), "less PEAR as published", "less the best other")
     rows = []
     for line in lines:
         places = best_two(list(line.means.values()), DECIMALS)
         means = [Mark(f"{m:.{DECIMALS}f}", int(p == 1)) for m, p in zip(line.means.values(), places, strict=True)]
         published, other = (line.difference(OURS, name).mark for name in (REFERENCE, line.best_other))
-        against = Mark(f"{other.text} ({TITLES[line.best_other]})", other.place)
+        against = Mark(f"{other.text} ({METHODS[line.best_other]})", other.place)
         rows.append((line.label, *means, published, against))
     options = lines[0].runs[OURS][0].settings.get("options", {})
     words = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))
-    return Grid(TASKS[task].title, header, tuple(rows), f"PEAR guided is PEARLoss(problem, {words}).")
+    return Grid(TASKS[task].title, header, tuple(rows), f"{METHODS[OURS]}: PEARLoss(problem, {words}).")
 
 
-def _other_grid(task: str, lines: Sequence[Line]) -> Grid:
+def _other_grid(task: str, lines: Sequence[ComparisonLine]) -> Grid:
     rows = []
     for line in lines:
         other = next(name for name in line.values if name != OURS)
         ours, theirs = (f"{line.means[name]:.{DECIMALS}f}" for name in (OURS, other))
         cap = own_cap(line.runs[other][0])
-        name = TITLES[other] if cap is None else f"{TITLES[other]}, {cap:g} s"
+        name = METHODS[other] if cap is None else f"{METHODS[other]}, {cap:g} s"
         rows.append((line.label, name, theirs, ours, line.difference(OURS, other).mark))
-    header = ("", "Method", "Its regret", "PEAR guided", "PEAR guided less the method")
+    header = ("", "Method", "Its regret", METHODS[OURS], f"{METHODS[OURS]}, less the method")
     words = "On the seeds that both have. Seconds after a name are its time cap, where that is not the paper's."
     return Grid(f"{TASKS[task].title}, slower methods", header, tuple(rows), words)

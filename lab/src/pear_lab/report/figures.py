@@ -1,15 +1,24 @@
-"""The figures of the page, one small SVG each, so that they stack on a phone."""
+"""The figures of the page: which numbers each one shows, and how it is drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from pear.pages.section import Figure
 from pear.pages.style import CARD, INK, LIGHT, LINE, canvas, page_svg, plain_log, save
-from pear_lab.experiments.catalogue import METHODS
+from pear_lab.experiments.catalogue import LP_TASKS, METHODS, REFERENCE, TASKS
+from pear_lab.experiments.run_record import RunRecord
 from pear_lab.report.bootstrap import Interval
+from pear_lab.report.cells import Cell, StoredRuns, reduced, runs_of
+from pear_lab.report.published import CellVerdict
 
 METHOD_COLORS = dict(
     zip(METHODS, ("mse", "spo", "spo-relaxed", "pfyl", "dbb", "lava", "pear", "pear-deep"), strict=True)
@@ -23,7 +32,7 @@ _LEAST_RATIO = 0.1
 
 
 @dataclass(frozen=True)
-class Series:
+class MethodCurve:
     """One line: ``x`` and ``y`` of the same length, named after a method."""
 
     method: str
@@ -32,7 +41,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Contrast:
+class RegretRatio:
     """A method's regret over the reference's in one cell: ``ratio`` with its interval, 1 where they are equal."""
 
     method: str
@@ -45,7 +54,11 @@ def _color(method: str) -> str:
 
 
 def lines(
-    ours: Sequence[Series], published: Sequence[Series], x_label: str, log_x: bool = False, steps: bool = False
+    ours: Sequence[MethodCurve],
+    published: Sequence[MethodCurve],
+    x_label: str,
+    log_x: bool = False,
+    steps: bool = False,
 ) -> str:
     """Regret, on a log scale, over something: ours as lines, the published numbers as dashes with open marks."""
     with canvas(_SIZE) as (figure, axes):
@@ -98,14 +111,14 @@ def split_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
         return page_svg(figure)
 
 
-def contrast_panel(points: Sequence[Contrast]) -> str:
+def contrast_panel(points: Sequence[RegretRatio]) -> str:
     """Ratios of regret with their intervals, on a log scale: methods side by side in each cell."""
     with canvas(_SIZE) as (figure, axes):
         _draw_contrasts(axes, points)
         return page_svg(figure)
 
 
-def save_contrasts(panels: Mapping[str, Sequence[Contrast]], to: Path) -> None:
+def save_contrasts(panels: Mapping[str, Sequence[RegretRatio]], to: Path) -> None:
     """The panels side by side, by their titles, with a legend, as a picture of its own."""
     widths = tuple(max(2.9, len({one.cell for one in points})) for points in panels.values())
     with canvas((2.2 + 0.62 * sum(widths), 3.9), widths=widths, squeeze=False, sharey=True) as (figure, axes):
@@ -114,14 +127,14 @@ def save_contrasts(panels: Mapping[str, Sequence[Contrast]], to: Path) -> None:
             one.set_title(title)
         axes[0][0].set_ylabel("regret / regret of PEAR as published")
         shown = {point.method for points in panels.values() for point in points}
-        methods, names = [name for name in METHODS if name in shown], {**METHODS, "pear": "PEAR as published"}
-        marks = [figure.axes[0].plot([], [], "o", color=_color(name), label=names[name])[0] for name in methods]
-        line = figure.axes[0].plot([], [], color=LIGHT["pear"], label=names["pear"])[0]
+        methods = [name for name in METHODS if name in shown]
+        marks = [figure.axes[0].plot([], [], "o", color=_color(name), label=METHODS[name])[0] for name in methods]
+        line = figure.axes[0].plot([], [], color=LIGHT["pear"], label=METHODS[REFERENCE])[0]
         figure.legend(handles=[*marks, line], loc="outside upper left", ncols=len(methods) + 1)
         save(figure, to)
 
 
-def _draw_contrasts(axes: Any, points: Sequence[Contrast]) -> None:
+def _draw_contrasts(axes: Any, points: Sequence[RegretRatio]) -> None:
     cells = list(dict.fromkeys(one.cell for one in points))
     methods = list(dict.fromkeys(point.method for point in points))
     axes.axhline(1.0, color=LIGHT["pear"], lw=1.6, zorder=1)
@@ -154,3 +167,147 @@ def value_lines(
             axes.plot(range(1, len(value) + 1), value, color=LIGHT[colors[name]], lw=width)
         axes.set_xlabel("trading days of the test")
         return page_svg(figure)
+
+
+_LEAST_SHOWN = 1e-3  # per cent; a regret of zero has no place on a log scale
+_POINTS = 160  # of a mean curve
+_REGRET = "normalized_regret_pct"
+
+
+def figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) -> dict[str, tuple[Figure, ...]]:
+    """Every figure, by the table whose section it stands in.
+
+    Args:
+        runs: of the database.
+        tables: the filled cells of each table, by its name.
+    """
+    degrees = tables["lp_degree"]
+    regrets = [cell for cell in degrees if cell.published.metric == _REGRET]
+    titles = {task: TASKS[task].title for task in LP_TASKS}
+    trained = {task: _trainings(runs, degrees, task) for task in titles}
+    by_degree = [
+        _over(
+            [cell for cell in regrets if cell.published.task == task],
+            "degree",
+            f"{title}: regret over the degree, %",
+            "degree of the costs",
+        )
+        for task, title in titles.items()
+    ]
+    over_time = [_over_time(title, *trained[task]) for task, title in titles.items()]
+    time_split = [_time_split(title, *trained[task]) for task, title in titles.items()]
+    return {
+        "lp_degree": (*by_degree, *over_time, *time_split),
+        "direction_shift": (_direction(tables["direction_shift"], regrets),),
+        "capacity_shift": _capacities(tables["capacity_shift"]),
+    }
+
+
+def _capacities(cells: Sequence[Cell]) -> tuple[Figure, ...]:
+    found = []
+    for degree in sorted({cell.published.condition["degree"] for cell in cells if cell.mean is not None}):
+        some = [cell for cell in cells if cell.published.condition["degree"] == degree]
+        title = f"Degree {degree:g}: regret over the capacity, %"
+        found.append(_over(some, "capacity", title, "capacity ratio (trained at 0.5)"))
+    return tuple(found) or (Figure("Regret over the capacity, %"),)
+
+
+def _over(cells: Sequence[Cell], condition: str, title: str, label: str) -> Figure:
+    """Regret over a condition, ours and published, for the methods we have run."""
+    points: tuple[dict[str, list[tuple[float, float]]], ...] = (defaultdict(list), defaultdict(list))
+    for cell in cells:
+        for found, mean in zip(points, (cell.mean, cell.published.mean), strict=True):
+            if mean is not None:
+                found[cell.published.method].append((cell.published.condition[condition], max(mean, _LEAST_SHOWN)))
+    methods = [name for name in METHODS if name in points[0]]
+    if not methods:
+        return Figure(title)
+    ours, theirs = (
+        [MethodCurve(name, *zip(*sorted(found[name]), strict=True)) for name in methods if name in found]
+        for found in points
+    )
+    caption = "Solid: ours. Dashed, open marks: published. Log scale." + _warning(cells)
+    return Figure(title, caption, partial(lines, ours, theirs, label), _legend(methods))
+
+
+def _direction(shifted: Sequence[Cell], trained: Sequence[Cell]) -> Figure:
+    title = "Regret along the trained and the shifted direction, %"
+    run = [cell for cell in shifted if cell.mean is not None]
+    if not run:
+        return Figure(title)
+    degree = max(cell.published.condition["degree"] for cell in run)
+    cells = [cell for cell in run if cell.published.condition["degree"] == degree]
+    after = _means(cells)
+    published = {cell.published.method: cell.published.mean for cell in cells if cell.published.mean is not None}
+    paths = [cell for cell in trained if cell.published.task == "shortest_path"]
+    before = _means(cell for cell in paths if cell.published.condition["degree"] == degree)
+    caption = f"Degree {degree:g}. Pale: as trained. Full: shifted. Diamonds: published, shifted." + _warning(cells)
+    return Figure(title, caption, partial(pairs, before, {m: after[m] for m in METHODS if m in after}, published))
+
+
+def _means(cells: Iterable[Cell]) -> dict[str, float]:
+    return {cell.published.method: cell.mean for cell in cells if cell.mean is not None}
+
+
+def _trainings(runs: StoredRuns, cells: Sequence[Cell], task: str) -> tuple[float, dict[str, list[RunRecord]]]:
+    """The highest degree that was trained, and its runs by method."""
+    wanted = [c.published for c in cells if c.published.task == task and c.published.metric == "train_seconds"]
+    for degree in sorted({item.condition["degree"] for item in wanted}, reverse=True):
+        found = {item.method: runs_of(runs, item) for item in wanted if item.condition["degree"] == degree}
+        if any(found.values()):
+            return degree, {name: group for name, group in found.items() if group}
+    return 0.0, {}
+
+
+def _over_time(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> Figure:
+    title = f"{task}: validation regret over time, %"
+    series = [curve for name, group in groups.items() if (curve := _mean_curve(name, group)) is not None]
+    if not series:
+        return Figure(title)
+    caption = (
+        f"Degree {degree:g}. The best validation regret so far, mean over the seeds; a training that has stopped keeps "
+        "its last value. Seconds of training, checks included; both scales logarithmic."
+    )
+    draw = partial(lines, series, [], "seconds", log_x=True, steps=True)
+    return Figure(title, caption + _reduced_note(groups), draw, _legend(curve.method for curve in series))
+
+
+def _mean_curve(method: str, group: Sequence[RunRecord]) -> MethodCurve | None:
+    """The mean over the seeds of the best regret so far, from when every seed has been checked once."""
+    histories = [np.array([(check[1], check[3]) for check in run.history]) for run in group if run.history]
+    if not histories:
+        return None
+    seeds = [(np.maximum(h[:, 0], 1e-4), np.minimum.accumulate(h[:, 1])) for h in histories]
+    start, end = max(times[0] for times, _ in seeds), max(times[-1] for times, _ in seeds)
+    grid = np.geomspace(start, end, _POINTS) if end > start else np.array([start])
+    # The last point by rounding may lie before the end; the check at the end must count.
+    grid[-1] = max(end, start)
+    means = np.mean([best[np.searchsorted(times, grid, side="right") - 1] for times, best in seeds], axis=0)
+    return MethodCurve(method, grid.tolist(), np.maximum(100 * means, _LEAST_SHOWN).tolist())
+
+
+def _time_split(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> Figure:
+    title = f"{task}: where the training time goes"
+    split = {
+        name: {part: statistics.fmean(run.timings.get(part, 0.0) for run in group) for part in PARTS}
+        for name, group in groups.items()
+        if any(part in run.timings for run in group for part in PARTS)
+    }
+    if not split:
+        return Figure(title)
+    return Figure(title, f"Degree {degree:g}." + _reduced_note(groups), partial(split_bars, split), PARTS)
+
+
+def _legend(methods: Iterable[str]) -> dict[str, str]:
+    return {METHODS.get(name, name): METHOD_COLORS.get(name, "ink") for name in methods}
+
+
+def _warning(cells: Sequence[Cell]) -> str:
+    return _SOME_REDUCED if any(cell.verdict is CellVerdict.REDUCED for cell in cells) else ""
+
+
+def _reduced_note(groups: Mapping[str, list[RunRecord]]) -> str:
+    return _SOME_REDUCED if any(reduced(group[0]) for group in groups.values()) else ""
+
+
+_SOME_REDUCED = " Some runs are of a reduced problem."

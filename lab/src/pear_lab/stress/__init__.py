@@ -1,1 +1,1 @@
-"""Random problems of every awkward kind, and a judge of the answers that shares nothing with the library."""
+"""Stress tests: random problems of every awkward kind, sweeps that are killed, long training."""

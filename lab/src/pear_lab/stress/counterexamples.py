@@ -1,4 +1,4 @@
-"""Problems that were answered wrongly, as files: each alone rebuilds its case, to the last digit."""
+"""Files of problems that were answered wrongly. A file rebuilds its case to the last digit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from pear.errors import DataError
-from pear_lab.stress.sample import Array, Case
+from pear_lab.judge.program import Array
+from pear_lab.stress.case import Case
 
 _FORMAT = 1
 
@@ -65,7 +66,7 @@ def read(path: Path) -> Case:
 
 
 def _words(array: Array) -> dict[str, Any]:
-    """The shape and the entries, in the order of C; ``repr`` of a float gives it back exactly."""
+    """The shape and the entries of an array, row by row. JSON keeps every digit of a float."""
     entries = [float(v) if np.isfinite(v) else str(float(v)) for v in array.ravel()]
     return {"shape": list(array.shape), "entries": entries}
 

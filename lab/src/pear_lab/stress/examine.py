@@ -1,11 +1,11 @@
-"""Asks the library about a case, in a batch and sample by sample, and has every answer judged."""
+"""Solve a case with the library, in a batch and sample by sample, and judge every answer."""
 
 from __future__ import annotations
 
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ from pear.errors import NotUniqueError, PearError
 from pear.losses import PEARLoss, regret_gradient
 from pear.optimality.point import Status
 from pear.problem import Problem
-from pear_lab.stress.judge import (
+from pear_lab.judge.judge_answer import (
     SLOPE,
-    Answered,
+    Answer,
     Verdict,
     differs,
     judge,
@@ -29,8 +29,9 @@ from pear_lab.stress.judge import (
     wrong_reference,
     wrong_regret,
 )
-from pear_lab.stress.sample import Array, Case
-from pear_lab.stress.tangent import Tangent
+from pear_lab.judge.program import Array
+from pear_lab.judge.tangent_space import Tangent
+from pear_lab.stress.case import Case
 
 SLOW = 50.0
 """A sample that takes so many times the median of its batch is measured again, twice."""
@@ -41,8 +42,8 @@ _CRASHES = (PearError, ArithmeticError, AssertionError, LookupError, RuntimeErro
 
 
 @dataclass(frozen=True)
-class Examined:
-    """The verdicts on a case.
+class CaseVerdicts:
+    """The verdicts on the samples of a case, and how long they took.
 
     Attributes:
         verdicts: one for each sample.
@@ -57,39 +58,35 @@ class Examined:
     gradients: int
 
 
-def examine(case: Case) -> Examined:
+def examine(case: Case) -> CaseVerdicts:
     """Solve, differentiate and judge every sample of a case."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # failed samples are what this is about
         return _examine(case)
 
 
-def _examine(case: Case) -> Examined:
+def _examine(case: Case) -> CaseVerdicts:
     try:
         problem = Problem(**case.problem_fields())
         batch = answers(case, solve(problem, case.cost, case.smoothing, "auto", "mask", None, **case.overrides))
     except _CRASHES as error:
         crashed = Verdict("wrong", f"raised {type(error).__name__}: {error}")
-        return Examined([crashed] * case.batch, np.zeros(case.batch), 1.0, 0)
-    verdicts = [judge(case.sample(i), answer) for i, answer in enumerate(batch)]
-    if verdicts[0].kind == "right":  # the judge is judged, too: one in a batch
-        why = wrong_reference(case.sample(0), batch[0])
-        verdicts[0] = replace(verdicts[0], kind="wrong", reason=why) if why else verdicts[0]
-    alone, seconds = [], np.zeros(case.batch)
-    for i in range(case.batch):
-        answer, seconds[i] = _alone(case, problem, i)
-        alone.append(answer)
-    for i, (here, there) in enumerate(zip(batch, alone, strict=True)):
-        if verdicts[i].kind != "wrong":
-            why = there if isinstance(there, str) else differs(case.sample(i), here, there, verdicts[i])
-            verdicts[i] = replace(verdicts[i], kind="wrong", reason=why) if why else verdicts[i]
+        return CaseVerdicts([crashed] * case.batch, np.zeros(case.batch), 1.0, 0)
+    programs, seconds = case.programs(), np.zeros(case.batch)
+    verdicts = [judge(program, answer) for program, answer in zip(programs, batch, strict=True)]
+    if verdicts[0].kind == "right":  # one answer of a batch is compared with another solver, too
+        verdicts[0] = verdicts[0].blamed(wrong_reference(programs[0], batch[0]))
+    for i, here in enumerate(batch):
+        there, seconds[i] = _alone(case, problem, i)
+        why = there if isinstance(there, str) else differs(programs[i], here, there, verdicts[i])
+        verdicts[i] = verdicts[i].blamed(why)
     compared = 0
     if not case.overrides and case.integer is None and (case.smoothing > 0 or "Q" in case.fields):
         compared = _judge_gradients(case, problem, batch, verdicts)
-    return Examined(verdicts, seconds, _slowest(case, problem, seconds), compared)
+    return CaseVerdicts(verdicts, seconds, _slowest(case, problem, seconds), compared)
 
 
-def answers(case: Case, solution: Solution) -> list[Answered]:
+def answers(case: Case, solution: Solution) -> list[Answer]:
     """What the library says of each sample of a case."""
     sign = 1.0 if case.sense == "min" else -1.0
     duals: list[Any] = [(None, None, None)] * case.batch
@@ -97,11 +94,11 @@ def answers(case: Case, solution: Solution) -> list[Answered]:
         parts = (solution.duals.equality, solution.duals.inequality, solution.duals.bound)
         duals = list(zip(*(part.double().numpy() for part in parts), strict=True))
     columns = zip(solution.status.tolist(), solution.x.double().numpy(), solution.value.tolist(), duals, strict=True)
-    return [Answered(Status(int(k)).name, x, sign * value, *y) for k, x, value, y in columns]
+    return [Answer(Status(int(k)).name, x, sign * value, *y) for k, x, value, y in columns]
 
 
-def _alone(case: Case, problem: Problem, i: int) -> tuple[Answered | str, float]:
-    """Sample i by itself, or what was raised; and how long it took."""
+def _alone(case: Case, problem: Problem, i: int) -> tuple[Answer | str, float]:
+    """The answer to sample i solved by itself, or the error that was raised; and the seconds it took."""
     one, own = case.only(i), problem[i]
     start = time.perf_counter()
     try:
@@ -113,25 +110,24 @@ def _alone(case: Case, problem: Problem, i: int) -> tuple[Answered | str, float]
 
 
 def _slowest(case: Case, problem: Problem, seconds: Array) -> float:
-    """The slowest sample against the median of its batch; what looks slow is measured twice more."""
+    """Time of the slowest sample over the median of its batch. Samples that look slow are timed twice more."""
     median = max(float(np.median(seconds)), _FLOOR)
     for i in np.flatnonzero(seconds > SLOW * median):
         seconds[i] = min(seconds[i], *(_alone(case, problem, int(i))[1] for _ in range(2)))
     return float(seconds.max() / median)
 
 
-def _judge_gradients(case: Case, problem: Problem, batch: list[Answered], verdicts: list[Verdict]) -> int:
+def _judge_gradients(case: Case, problem: Problem, batch: list[Answer], verdicts: list[Verdict]) -> int:
     """Compare every gradient that must exist; returns how many there were."""
-    spaces = [tangent_of(case.sample(i), verdict) for i, verdict in enumerate(verdicts)]
+    spaces = [tangent_of(*pair) for pair in zip(case.programs(), verdicts, strict=True)]
+    truth = case.programs(case.true)
     sure = [i for i, space in enumerate(spaces) if space is not None]
     if not sure:
         return 0
 
     def blame(found: Callable[[int], str]) -> None:
         for i in sure:
-            why = found(i)
-            if why and verdicts[i].kind != "wrong":
-                verdicts[i] = replace(verdicts[i], kind="wrong", reason=why)
+            verdicts[i] = verdicts[i].blamed(found(i))
 
     try:
         g = regret_gradient(problem, case.cost, case.true, case.smoothing, on_failure="mask").numpy()
@@ -151,7 +147,7 @@ def _judge_gradients(case: Case, problem: Problem, batch: list[Answered], verdic
         space, e = spaces[i], case.cost[i] - case.true[i]
         assert space is not None
         found = wrong_gradient(space, g[i], e)
-        true = case.sample(i, case.true)
+        true = truth[i]
         if found or ideal[i].status != "SOLVED" or judge(true, ideal[i]).kind != "right":
             return found
         if np.isnan(value[i]):
@@ -178,7 +174,7 @@ def _loss(case: Case, problem: Problem, cost: Array) -> tuple[Array, Array]:
 
 
 def _differences(
-    case: Case, problem: Problem, batch: list[Answered], spaces: list[Tangent | None]
+    case: Case, problem: Problem, batch: list[Answer], spaces: list[Tangent | None]
 ) -> tuple[Array, Array, Array]:
     """Directions (B, n), steps (B,) and central differences (B,) of the loss, NaN where there are none."""
     rng = np.random.default_rng(0)
@@ -187,7 +183,8 @@ def _differences(
     steps = np.full(case.batch, np.nan)
     for i, space in enumerate(spaces):
         if space is not None:
-            longest = 0.3 * space.longest_step(batch[i].x, (batch[i].inequality, batch[i].bound), directions[i])
+            longest = space.longest_step(batch[i].x, (batch[i].inequality, batch[i].bound), directions[i])
+            longest = 0.3 * min(1.0, longest)
             steps[i] = longest if longest > _SHORTEST else np.nan
     moves = np.nan_to_num(steps)[:, None] * directions
     over, under = (_loss(case, problem, case.cost + sign * moves)[0] for sign in (1.0, -1.0))
@@ -195,7 +192,7 @@ def _differences(
 
 
 def _wrong_slope(g: Array, steps: tuple[Array, Array, Array], i: int, rounding: float) -> str:
-    """Why the gradient contradicts the central difference of the loss, each of which may be off by ``rounding``."""
+    """Why the gradient contradicts the central difference of the loss, whose values may be off by ``rounding``."""
     direction, step, found = (part[i] for part in steps)
     if np.isnan(found):
         return ""

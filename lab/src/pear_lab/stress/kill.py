@@ -20,7 +20,7 @@ from typing import Any
 
 from pear.engines import EngineError, check_name
 from pear.errors import ProblemError
-from pear_lab.experiments import FILE_NAME, Database, Record, open_folder, run_all
+from pear_lab.experiments import FILE_NAME, Database, RunRecord, open_folder, run_all
 from pear_lab.stress.sweep import OPEN, ROW, STARTED, runs
 
 DRIVER, WORKER, EVERYTHING = "the driver", "a worker", "driver and workers"
@@ -40,8 +40,8 @@ _LIMIT_SECONDS = 1200.0
 
 
 @dataclass
-class Verdict:
-    """What happened, and what came of it.
+class KillCounts:
+    """Counts of kills, and of what went wrong after them.
 
     Attributes:
         kills: (who, when) → how often.
@@ -64,11 +64,11 @@ class Verdict:
 
     @property
     def bad(self) -> int:
-        """How many things are not as they should be."""
+        """Number of failures of all kinds."""
         return self.lost + self.repeated + self.wrong + self.orphans
 
     def compare(self, expected: dict[str, Any], found: dict[str, Any], rows: list[str]) -> None:
-        """Count what differs.
+        """Count the differences to an undisturbed sweep.
 
         Args:
             expected: key → what an undisturbed sweep says; found: what this one says.
@@ -90,9 +90,9 @@ class Verdict:
 
 
 def kill_and_compare(
-    times: int, seed: int = 0, show: Callable[[Verdict], None] = lambda verdict: None, engine: str = "local"
-) -> Verdict:
-    """Kill a small sweep ``times`` times, each time letting it go on; ends before that where something differs.
+    times: int, seed: int = 0, show: Callable[[KillCounts], None] = lambda verdict: None, engine: str = "local"
+) -> KillCounts:
+    """Kill a small sweep ``times`` times and resume it each time; stop early where something differs.
 
     Args:
         times: how many kills.
@@ -112,7 +112,7 @@ def kill_and_compare(
     _, address = check_name(engine)
     if address is not None:
         raise EngineError(f"pear stress kill kills processes of this machine, and {engine} is elsewhere; use ray")
-    draw, verdict = random.Random(seed), Verdict()
+    draw, verdict = random.Random(seed), KillCounts()
     with tempfile.TemporaryDirectory(prefix="pear-kill-") as place:
         with open_folder(Path(place) / "undisturbed") as database:
             run_all(runs(), database)
@@ -125,43 +125,42 @@ def kill_and_compare(
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    """Key → all that a row says apart from times and place, with the digest of its weights."""
+    """The rows of a folder by key, without times and paths, with a digest of the weights."""
     with Database(folder / FILE_NAME) as database:
-        return {record.key: _facts(record, folder) for record in database.records()}
+        return {record.key: _facts(record, database) for record in database.records()}
 
 
-def _facts(record: Record, folder: Path) -> tuple[Any, ...]:
-    weights = folder / record.weights
-    digest = hashlib.sha256(weights.read_bytes()).hexdigest() if record.weights and weights.is_file() else ""
+def _facts(record: RunRecord, database: Database) -> tuple[Any, ...]:
+    digest = hashlib.sha256(database.weights(record) or b"").hexdigest()
     history = [[epoch, loss, metric] for epoch, _, loss, metric in record.history]
     named = (record.experiment, record.task, record.method, record.seed, record.settings)
     return (*named, record.status, record.reason, record.metrics, history, digest)
 
 
 class _Sweep:
-    """One sweep in one folder, started again until it has come to its end."""
+    """One sweep in one folder, which is started again until all its runs are done."""
 
     def __init__(
         self,
         folder: Path,
         engine: str,
         draw: random.Random,
-        verdict: Verdict,
+        verdict: KillCounts,
         times: int,
-        show: Callable[[Verdict], None],
+        show: Callable[[KillCounts], None],
     ) -> None:
         self.folder, self.engine, self.draw = folder, engine, draw
         self.verdict, self.times, self.show = verdict, times, show
         self.rows: list[str] = []
 
     def run(self) -> list[str]:
-        """The keys of all rows that were written."""
+        """Run the sweep to its end; returns the keys of all rows that were written."""
         while self._command() != 0:
             pass
         return self.rows
 
     def _command(self) -> int:
-        """Start the sweep, kill some or all of it, and wait; its exit code."""
+        """Start the sweep, kill some or all of its processes, and return the exit code of the driver."""
         self.verdict.commands += 1
         self._note_rows()
         with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
@@ -187,12 +186,12 @@ class _Sweep:
         return process.returncode
 
     def _give_up(self, process: subprocess.Popen[str]) -> None:
-        """End a command that does not end by itself; one that was not killed by plan is counted as wrong."""
+        """End a command that takes too long. It is counted as wrong unless the plan has killed it."""
         self.verdict.examples.append(f"a command did not come to its end within {_LIMIT_SECONDS:.0f} s")
         os.killpg(process.pid, signal.SIGKILL)
 
     def _disturb(self, process: subprocess.Popen[str]) -> bool:
-        """Kill what the plan says, and read what is said to the end; whether the driver was among it."""
+        """Kill according to plan, and read the output to its end; returns whether the driver was killed."""
         killed = False
         self._listen(process, (OPEN,))
         for who, when in self._plan():
@@ -204,13 +203,13 @@ class _Sweep:
         return killed
 
     def _note_rows(self) -> None:
-        """Rows that were written, but whose line the driver did not live to say; this also checks the file."""
+        """Note rows that the driver wrote but did not report before it was killed. Opening the file also checks it."""
         if (self.folder / FILE_NAME).exists():
             with Database(self.folder / FILE_NAME) as database:
                 self.rows += [key for key in database.statuses() if key not in self.rows]
 
     def _plan(self) -> list[tuple[str, str]]:
-        """Often a worker or two, then the driver or everything; the sweep ends where its runs do before that."""
+        """Draw whom to kill and when: often a worker or two first, then the driver or all processes."""
         last = self.draw.choice([(DRIVER, STARTING), (DRIVER, AT_WORK), (EVERYTHING, AT_WORK)])
         moments = (STARTING,) if last[1] == STARTING else (STARTING, AT_WORK)
         plan = [(WORKER, when) for when in moments if self.draw.random() < 0.7]
@@ -219,14 +218,14 @@ class _Sweep:
         return [*plan, last][: max(0, self.times - sum(self.verdict.kills.values()))]
 
     def _wait_for(self, process: subprocess.Popen[str], when: str) -> bool:
-        """Wait until the moment has come; False where the command ends before."""
+        """Wait for the moment of the next kill; False where the command ends before."""
         events = 0 if when == STARTING else self.draw.randint(1, 6)
         there = all(self._listen(process, (STARTED, ROW)) for _ in range(events))
         time.sleep(self.draw.uniform(0.0, _START_SECONDS[self.engine] if when == STARTING else _RUN_SECONDS))
         return there and process.poll() is None
 
     def _listen(self, process: subprocess.Popen[str], words: tuple[str, ...] | None) -> bool:
-        """Read lines up to one that begins with one of these words, or to the end; note the rows."""
+        """Read output up to a line that begins with one of these words, or to the end, and note the rows in it."""
         assert process.stdout is not None
         for line in process.stdout:
             word, _, key = line.strip().partition(" ")
@@ -237,7 +236,7 @@ class _Sweep:
         return False
 
     def _kill(self, process: subprocess.Popen[str], who: str, when: str) -> None:
-        """Kill and count; a worker only where there is one."""
+        """Kill the driver, a worker or everything, and count it; nothing happens where there is no worker."""
         below = _below(process.pid)
         workers = [pid for pid in below if _is_worker(pid)]
         if who == WORKER and not workers:
@@ -262,7 +261,7 @@ class _Sweep:
 
 
 def _below(driver: int) -> list[int]:
-    """The processes that this one has started, and those that they have."""
+    """The ids of all processes that descend from ``driver``."""
     parents = {int(place.name): _parent(int(place.name)) for place in Path("/proc").glob("[0-9]*")}
     found, new = set[int](), {driver}
     while new:
@@ -272,19 +271,19 @@ def _below(driver: int) -> list[int]:
 
 
 def _is_worker(pid: int) -> bool:
-    """Whether a process does runs: here, or for Ray, which names it after what it does at the moment."""
+    """Whether a process is a worker of this package, or one of Ray's that is at work on a run."""
     title = _title(pid)
     return "spawn_main" in title or title.startswith(_WORKER_OF_RAY)
 
 
 def _is_agent(pid: int) -> bool:
-    """Whether a process is one of the two of Ray that look for their machine's head for a minute before they end."""
+    """Whether a process is an agent of Ray. Agents look for Ray's head for a minute before they end."""
     title = _title(pid)
     return title.startswith("ray::") and "Agent" in title
 
 
 def _title(pid: int) -> str:
-    """What a process was started with, or calls itself; nothing of one that has ended."""
+    """The command line of a process; empty where it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text("utf-8", errors="replace").replace("\0", " ").strip()
     except OSError:
@@ -297,7 +296,7 @@ def _kill(pid: int) -> None:
 
 
 def _parent(pid: int) -> int | None:
-    """Of a process that lives; None of one that has ended, even where nobody has asked for its exit code yet."""
+    """The parent of a living process; None for one that has ended, zombies included."""
     try:
         state, parent, *_ = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
     except OSError:

@@ -13,8 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pear_lab.stress.parts import Fields, Recipe, Rng, curvature, leading, polytope, priced, times
-from pear_lab.stress.sample import Case
+from pear_lab.benchmarks.random_programs import Fields, Rng, add_rows, random_curvature, times
+from pear_lab.stress.case import Case
+from pear_lab.stress.recipe_parts import Recipe, around_a_point, leading, middle, move_through, priced
 
 __all__ = ["FAMILIES", "Recipe", "build", "draw"]
 
@@ -45,15 +46,15 @@ def draw(rng: Rng, family: str, batch: int = 8) -> Recipe:
 
 def well_scaled(r: Recipe, rng: Rng) -> Case:
     """Everything of size 1."""
-    return priced(r, rng, polytope(r, rng))
+    return priced(r, rng, around_a_point(r, rng))
 
 
 def badly_scaled(r: Recipe, rng: Rng) -> Case:
     """Variables, rows and costs in units of 1e-6 to 1e6."""
-    fields, span = polytope(r, rng), r.exponent / 2
+    fields, span = around_a_point(r, rng), r.exponent / 2
     d, a, g = (10.0 ** rng.uniform(-span, span, k) for k in (r.n, r.equalities, r.rows))
     if r.curved:
-        fields["Q"] = curvature(r, rng, leading(r)) / d / d[:, None]
+        fields["Q"] = random_curvature(rng, r.n, *leading(r)) / d / d[:, None]
     fields |= {"A": a[:, None] * fields["A"] / d, "b": a * fields["b"]}
     fields |= {"G": g[:, None] * fields["G"] / d, "h": g * fields["h"]}
     fields |= {"lb": fields["lb"] * d, "ub": fields["ub"] * d}
@@ -68,65 +69,53 @@ def badly_scaled(r: Recipe, rng: Rng) -> Case:
 
 def degenerate(r: Recipe, rng: Rng) -> Case:
     """Small integers everywhere: many rows through one vertex, ties between costs, costs that are zero."""
-    fields = polytope(r, rng, whole=True)
+    fields = around_a_point(r, rng, whole=True)
     return priced(r, rng, fields, cost=rng.integers(-2, 3, (r.batch, r.n)).astype(float))
 
 
 def nearly_parallel(r: Recipe, rng: Rng) -> Case:
     """Rows that differ from others by 1e-6 to 1e-10 of their size, and pass near the same point."""
     r = replace(r, rows=max(r.rows, 2), n=max(r.n, 2))
-    fields, apart = polytope(r, rng), 10.0 ** -(6 + 4 * r.exponent / 12)
-    lead = leading(r)
-    x = (fields["lb"] + fields["ub"]) / 2
-    near = fields["G"] + apart * rng.normal(size=fields["G"].shape)
-    gap = np.where(rng.random(fields["h"].shape) < 0.5, 0.0, apart * rng.uniform(0, 1, fields["h"].shape))
+    fields, apart = around_a_point(r, rng), 10.0 ** -(6 + 4 * r.exponent / 12)
+    x, G, h = middle(fields), fields["G"], fields["h"]
+    near = G + apart * rng.normal(size=G.shape)
+    gap = np.where(rng.random(h.shape) < 0.5, 0.0, apart * rng.uniform(0, 1, h.shape))
     fields |= {"lb": x - 3.0, "ub": x + 3.0}
-    h = fields["h"]
-    fields["h"] = np.concatenate([h, h + times(near - fields["G"], x) + gap], -1)
-    fields["G"] = np.concatenate([fields["G"], near], -2)
+    add_rows(fields, "G", (near, h + times(near - G, x) + gap))
     if r.equalities and rng.random() < 0.3:
-        again = fields["A"][..., :1, :] + apart * rng.normal(size=(*lead, 1, r.n))
-        fields["A"] = np.concatenate([fields["A"], again], -2)
-        fields["b"] = times(fields["A"], x)
-        fields["h"] = np.maximum(fields["h"], times(fields["G"], x))
-    else:
-        fields["b"] = times(fields["A"], x)
-        fields["h"] = np.maximum(fields["h"], times(fields["G"], x))
+        again = fields["A"][..., :1, :] + apart * rng.normal(size=(*leading(r), 1, r.n))
+        add_rows(fields, "A", (again, 0.0))
+    move_through(fields, x)
     return priced(r, rng, fields)
 
 
 def repeated_rows(r: Recipe, rng: Rng) -> Case:
     """Rows that are there twice, or in other units, equalities as pairs of inequalities, and rows without an entry."""
-    f = polytope(r, rng)
+    f = around_a_point(r, rng)
     unit = float(rng.choice([1.0, 2.0, 3.0, 1e-3, -1.0]))
-    zero, lead = np.zeros((*leading(r), 1, r.n)), leading(r)
-    f["A"] = np.concatenate([f["A"], unit * f["A"], zero], -2)
-    f["b"] = np.concatenate([f["b"], unit * f["b"], np.zeros((*lead, 1))], -1)
-    f["G"] = np.concatenate([f["G"], abs(unit) * f["G"], f["G"], zero, zero], -2)
-    f["h"] = np.concatenate([f["h"], abs(unit) * f["h"], f["h"], np.zeros((*lead, 1)), np.ones((*lead, 1))], -1)
+    A, b, G, h = (f[name] for name in ("A", "b", "G", "h"))
+    empty = np.zeros((*leading(r), 1, r.n))
+    add_rows(f, "A", (unit * A, unit * b), (empty, 0.0))
+    add_rows(f, "G", (abs(unit) * G, abs(unit) * h), (G, h), (empty, 0.0), (empty, 1.0))
     if rng.random() < 0.4:
-        f["G"] = np.concatenate([f["G"], f["A"], -f["A"]], -2)
-        f["h"] = np.concatenate([f["h"], f["b"], -f["b"]], -1)
-        del f["A"], f["b"]
+        A, b = f.pop("A"), f.pop("b")
+        add_rows(f, "G", (A, b), (-A, -b))
     return priced(r, rng, f)
 
 
 def contradictory(r: Recipe, rng: Rng) -> Case:
     """Rows that contradict each other, clearly or by as little as 1e-12; half of the samples do not."""
     r = replace(r, rows=max(r.rows, 1), per_sample=True)
-    f, by = polytope(r, rng), 10.0 ** -float(r.exponent)
+    f, by = around_a_point(r, rng), 10.0 ** -float(r.exponent)
     kind = rng.integers(3)
     wrong = by * rng.integers(0, 2, r.batch)
     if kind == 0:  # an equality twice, with another right-hand side
         again = f["G"][:, :1]
-        f["A"] = np.concatenate([f["A"], again, 2.0 * again], 1)
-        reached = times(again, (f["lb"] + f["ub"]) / 2)
-        f["b"] = np.concatenate([times(f["A"][:, :-2], (f["lb"] + f["ub"]) / 2), reached, 2 * reached], 1)
+        add_rows(f, "A", (again, 0.0), (2.0 * again, 0.0))
+        move_through(f, middle(f))
         f["b"][:, -1] += wrong
-        f["h"] = np.maximum(f["h"], times(f["G"], (f["lb"] + f["ub"]) / 2))
     elif kind == 1:  # two inequalities with nothing between them
-        f["G"] = np.concatenate([f["G"], -f["G"][:, :1]], 1)
-        f["h"] = np.concatenate([f["h"], -f["h"][:, :1] - wrong[:, None]], 1)
+        add_rows(f, "G", (-f["G"][:, :1], -f["h"][:, :1] - wrong[:, None]))
     else:  # a row that the bounds cannot reach
         lowest = np.where(f["G"] > 0, f["G"] * f["lb"][:, None], f["G"] * f["ub"][:, None]).sum(2)
         f["h"][:, 0] = np.where(wrong > 0, lowest[:, 0] - wrong, f["h"][:, 0])
@@ -135,22 +124,22 @@ def contradictory(r: Recipe, rng: Rng) -> Case:
 
 def bounds(r: Recipe, rng: Rng) -> Case:
     """Variables that are fixed, free, or bounded on one side; rows that are absent."""
-    f = polytope(r, rng)
-    x = (f["lb"] + f["ub"]) / 2
+    f = around_a_point(r, rng)
+    x = middle(f)
     kind = rng.integers(0, 5, f["lb"].shape)
     f["lb"] = np.where(kind == 0, x, np.where((kind == 1) | (kind == 2), -np.inf, f["lb"]))
     f["ub"] = np.where(kind == 0, x, np.where((kind == 1) | (kind == 3), np.inf, f["ub"]))
-    f["b"], f["h"] = times(f["A"], x), np.maximum(f["h"], times(f["G"], x))
+    move_through(f, x)
     f["h"] = np.where(rng.random(f["h"].shape) < 0.2, np.inf, f["h"])
     return priced(r, rng, f)
 
 
 def huge_bounds(r: Recipe, rng: Rng) -> Case:
     """Bounds of 1e10 to 1e150 that stand for "none", on some or all variables."""
-    f = polytope(r, rng)
+    f = around_a_point(r, rng)
     huge = 10.0 ** rng.choice([10, 12, 15, 19, 20, 30, 100, 150])
-    x = (f["lb"] + f["ub"]) / 2
-    f["b"], f["h"] = times(f["A"], x), np.maximum(f["h"], times(f["G"], x))
+    x = middle(f)
+    move_through(f, x)
     low, high = rng.random(f["lb"].shape) < 0.7, rng.random(f["lb"].shape) < 0.7
     f["lb"], f["ub"] = np.where(low, -huge, f["lb"]), np.where(high, huge, f["ub"])
     return priced(r, rng, f)
@@ -158,7 +147,7 @@ def huge_bounds(r: Recipe, rng: Rng) -> Case:
 
 def low_rank(r: Recipe, rng: Rng) -> Case:
     """Curvature of low rank, exactly: small integers times their transpose. Zero cost in a part of them."""
-    f = polytope(r, rng, whole=rng.random() < 0.5)
+    f = around_a_point(r, rng, whole=rng.random() < 0.5)
     F = rng.integers(-2, 3, (*leading(r), r.n, max(1, r.n // 2))).astype(float)
     f["Q"] = F @ np.swapaxes(F, -1, -2)
     if r.exponent > 8:
@@ -195,12 +184,12 @@ def ill_conditioned(r: Recipe, rng: Rng) -> Case:
     V = np.linalg.qr(rng.normal(size=(r.n, r.n)))[0]
     values = 10.0 ** -rng.uniform(0.0, r.exponent, r.n)
     values[0] = 1.0
-    f: Fields = polytope(r, rng)
+    f: Fields = around_a_point(r, rng)
     Q = (V * values) @ V.T
     f["Q"] = (Q + Q.T) / 2
     if rng.random() < 0.6:
-        x = (f["lb"] + f["ub"]) / 2
-        f["b"], f["h"] = times(f["A"], x), np.maximum(f["h"], times(f["G"], x))
+        x = middle(f)
+        move_through(f, x)
         free = rng.random(f["lb"].shape) < rng.choice([0.5, 1.0])
         f["lb"], f["ub"] = np.where(free, -np.inf, f["lb"]), np.where(free, np.inf, f["ub"])
     return priced(replace(r, smoothed=False), rng, f)
@@ -219,7 +208,7 @@ def hilbert(r: Recipe, rng: Rng) -> Case:
 def unbounded(r: Recipe, rng: Rng) -> Case:
     """Linear costs along variables without bounds; some samples are held by a row or by the sign of their cost."""
     r = replace(r, smoothed=False, curved=False)
-    f = polytope(r, rng)
+    f = around_a_point(r, rng)
     free = rng.random(r.n) < 0.5
     f["ub"] = np.where(free, np.inf, f["ub"])
     f["lb"] = np.where(free & (rng.random(r.n) < 0.3), -np.inf, f["lb"])
@@ -232,7 +221,7 @@ def unbounded(r: Recipe, rng: Rng) -> Case:
 def mixes(r: Recipe, rng: Rng) -> Case:
     """Good, infeasible, unbounded, not finite and not convex samples in one batch, by fields of the call."""
     r = replace(r, per_sample=True, smoothed=False, rows=max(r.rows, 1))
-    f = polytope(r, rng)
+    f = around_a_point(r, rng)
     free = rng.random((r.batch, r.n)) < 0.2
     f["ub"] = np.where(free, np.inf, f["ub"])
     case = priced(r, rng, f)
@@ -257,9 +246,9 @@ def sparse(r: Recipe, rng: Rng) -> Case:
     large = r.seed % 40 == 0
     r = replace(r, per_sample=False, n=520 if large else r.n, batch=min(r.batch, 4) if large else r.batch)
     r = replace(r, rows=60 if large else max(1, r.rows), equalities=20 if large else r.equalities)
-    f = polytope(r, rng)
+    f = around_a_point(r, rng)
     density = 0.01 if large else 0.3
-    x = (f["lb"] + f["ub"]) / 2
+    x = middle(f)
     for rows, rhs, room in (("A", "b", 0.0), ("G", "h", 1.0)):
         f[rows] = np.where(rng.random(f[rows].shape) < density, f[rows], 0.0)
         f[rhs] = f[rows] @ x + room * rng.uniform(0, 1, len(f[rhs]))
@@ -273,7 +262,7 @@ def integer(r: Recipe, rng: Rng) -> Case:
     n = min(r.n, 8)
     r = replace(r, n=n, equalities=min(r.equalities, 1), per_sample=False, smoothed=False, curved=False)
     r = replace(r, rows=max(1, min(r.rows, 4)))
-    f = polytope(r, rng, whole=True)
+    f = around_a_point(r, rng, whole=True)
     if rng.random() < 0.5:
         f["G"] = f["G"] + rng.normal(size=f["G"].shape)
     unit = 10.0 ** -float(r.exponent - 2) if r.exponent > 6 else 1.0

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,11 +20,13 @@ from pear.optimality.point import Status
 from pear.problem import Problem
 from pear.tasks import shortest_path
 from pear.train import FitConfig, fit
-from pear_lab.benchmarks.memory_job import peak
+from pear_lab.benchmarks.process_memory import resident
+from pear_lab.benchmarks.random_programs import Fields, Rng
+from pear_lab.judge.judge_answer import Answer, differs, judge, tangent_of, wrong_gradient
+from pear_lab.judge.program import DIMENSIONS
+from pear_lab.stress.case import Case
 from pear_lab.stress.examine import answers
-from pear_lab.stress.judge import Answered, differs, judge, tangent_of, wrong_gradient
-from pear_lab.stress.parts import Fields, Recipe, Rng, polytope
-from pear_lab.stress.sample import DIMENSIONS, Case
+from pear_lab.stress.recipe_parts import Recipe, around_a_point
 
 GROWTH = 0.01
 """Share by which resident memory may grow after the first tenth of the steps."""
@@ -44,8 +44,8 @@ _JUDGED = 100  # steps between two judgements
 
 
 @dataclass(frozen=True)
-class Structure:
-    """What is trained on.
+class SoakProblem:
+    """A problem that is trained on for long.
 
     Attributes:
         name: of it.
@@ -65,8 +65,8 @@ class Structure:
 
 
 @dataclass
-class Soaked:
-    """What came of one structure.
+class SoakResult:
+    """The measurements and verdicts of one training.
 
     Attributes:
         structure: its name; steps: taken.
@@ -91,12 +91,12 @@ class Soaked:
 
     @property
     def growth(self) -> float:
-        """Of resident memory, as a share."""
+        """Relative growth of resident memory."""
         return self.late / self.early - 1.0
 
     @property
     def slowdown(self) -> float:
-        """Of a step, by that of plain steps of torch."""
+        """How many times longer a step takes at the end, relative to plain steps of torch."""
         return self.last / self.first * self.plain[0] / self.plain[1]
 
     def missed(self) -> list[str]:
@@ -137,7 +137,7 @@ def _repeated(rng: Rng) -> Fields:
 
 def _vertices(rng: Rng) -> Fields:
     """Small integers: many rows through one vertex."""
-    return polytope(Recipe("degenerate", n=8, equalities=2, rows=6), rng, whole=True)
+    return around_a_point(Recipe("degenerate", n=8, equalities=2, rows=6), rng, whole=True)
 
 
 def _curved(rng: Rng) -> Fields:
@@ -155,20 +155,22 @@ def _infeasible(rng: Rng) -> Fields:
 
 
 STRUCTURES = (
-    Structure("paths", _paths),
-    Structure("paths, in compiled epochs", _paths, epochs=True),
-    Structure("assignments", _assignment),
-    Structure("assignments without ids", _assignment, keyed=False),
-    Structure("assignments, interior point", _assignment, solver="interior-point"),
-    Structure("repeated rows", _repeated, sense="max"),
-    Structure("many rows through a vertex", _vertices),
-    Structure("curvature of low rank", _curved),
-    Structure("some samples infeasible", _infeasible, sense="max"),
+    SoakProblem("paths", _paths),
+    SoakProblem("paths, in compiled epochs", _paths, epochs=True),
+    SoakProblem("assignments", _assignment),
+    SoakProblem("assignments without ids", _assignment, keyed=False),
+    SoakProblem("assignments, interior point", _assignment, solver="interior-point"),
+    SoakProblem("repeated rows", _repeated, sense="max"),
+    SoakProblem("many rows through a vertex", _vertices),
+    SoakProblem("curvature of low rank", _curved),
+    SoakProblem("some samples infeasible", _infeasible, sense="max"),
 )
 
 
-def soak_all(steps: int, seed: int = 0, show: Callable[[str, int], None] = lambda name, steps: None) -> list[Soaked]:
-    """Train on every structure, one after the other, so many steps in all.
+def soak_all(
+    steps: int, seed: int = 0, show: Callable[[str, int], None] = lambda name, steps: None
+) -> list[SoakResult]:
+    """Train on every structure, one after the other, for ``steps`` steps in all.
 
     Args:
         steps: of all together.
@@ -179,8 +181,10 @@ def soak_all(steps: int, seed: int = 0, show: Callable[[str, int], None] = lambd
     return [soak(one, each, seed, lambda done, name=one.name: show(name, done)) for one in STRUCTURES]  # type: ignore
 
 
-def soak(structure: Structure, steps: int, seed: int = 0, show: Callable[[int], None] = lambda steps: None) -> Soaked:
-    """Train for so many steps, and watch.
+def soak(
+    structure: SoakProblem, steps: int, seed: int = 0, show: Callable[[int], None] = lambda steps: None
+) -> SoakResult:
+    """Train for ``steps`` steps, and watch memory, times and answers.
 
     Args:
         structure: what is trained on.
@@ -190,15 +194,15 @@ def soak(structure: Structure, steps: int, seed: int = 0, show: Callable[[int], 
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # failed samples are part of it
-        training = _Training(structure, steps, seed, show)
+        training = SoakTraining(structure, steps, seed, show)
         training.by_epochs() if structure.epochs else training.by_steps()
     return training.found
 
 
-class _Training:
-    """One training, and what is noted of it."""
+class SoakTraining:
+    """One training, and the measurements taken on the way."""
 
-    def __init__(self, structure: Structure, steps: int, seed: int, show: Callable[[int], None]) -> None:
+    def __init__(self, structure: SoakProblem, steps: int, seed: int, show: Callable[[int], None]) -> None:
         self.structure, self.steps, self.show = structure, steps, show
         self.rng = np.random.default_rng(seed)
         self.fields: Fields = structure.draw(self.rng)
@@ -208,14 +212,14 @@ class _Training:
         self.model = nn.Linear(_FEATURES, n, bias=False).double()
         self.X = torch.from_numpy(self.rng.integers(-1, 2, (_SAMPLES, _FEATURES)).astype(float))
         self.C = torch.from_numpy(self.rng.integers(-2, 3, (_SAMPLES, n)).astype(float))
-        self.found, self.seconds, self.plain = Soaked(structure.name), list[float](), list[float]()
+        self.found, self.seconds, self.plain = SoakResult(structure.name), list[float](), list[float]()
         other = nn.Linear(_FEATURES, n, bias=False).double()
         self.other, self.optimizer = other, torch.optim.SGD(other.parameters(), 1e-3, momentum=0.9)
         self._tie(anew=True)
         self.began = time.process_time()
 
     def by_steps(self) -> None:
-        """Batch after batch."""
+        """Train batch by batch."""
         optimizer = torch.optim.SGD(self.model.parameters(), 0.1, momentum=0.9)
         while self.found.steps < self.steps:
             for rows in torch.from_numpy(self.rng.permutation(_SAMPLES)).split(_BATCH):
@@ -223,10 +227,11 @@ class _Training:
                 keys = rows if self.structure.keyed else None
                 self.loss(self.model(self.X[rows]), self.C[rows], keys=keys).backward()
                 optimizer.step()
+                self.loss.step()
                 self._note(1)
 
     def by_epochs(self) -> None:
-        """With ``pear.fit``; the last batch is looked at after each epoch."""
+        """Train with ``pear.fit``; the last batch is inspected after each epoch."""
         steps = _SAMPLES // _BATCH
         epochs = -(-self.steps // steps)
         config = FitConfig(batch_size=_BATCH, max_epochs=epochs, check_every=100, patience=epochs, start="given")
@@ -234,7 +239,7 @@ class _Training:
         fit(self.model, self.loss, data, data, config=config, progress=lambda now: self._note(steps))
 
     def _note(self, steps: int) -> None:
-        """Count what has been done since the last call, and set the stage for what comes."""
+        """Record the steps since the last call, judge a sample now and then, and prepare the next steps."""
         now, found, last = time.process_time(), self.found, self.loss.last
         assert last is not None
         before, found.steps = found.steps, found.steps + steps
@@ -246,8 +251,10 @@ class _Training:
         if before // _TIE != found.steps // _TIE:
             self._tie(anew=before // _ANEW != found.steps // _ANEW)
         if before < self.steps // 10 <= found.steps:
+            gc.collect()
             found.early = resident()
         if before < self.steps <= found.steps:
+            gc.collect()
             found.late, tenth = resident(), len(self.seconds) // 10
             found.first, found.last = (quickest(part) for part in (self.seconds[:tenth], self.seconds[-tenth:]))
             found.plain = quickest(self.plain[:tenth]), quickest(self.plain[-tenth:])
@@ -255,7 +262,7 @@ class _Training:
         self.began = time.process_time()
 
     def _plain_step(self) -> None:
-        """A step on the squared error, which keeps nothing: how fast the machine is now."""
+        """Time a step on the squared error, as a measure of how fast the machine is at the moment."""
         began = time.process_time()
         self.optimizer.zero_grad()
         (self.other(self.X[:_BATCH]) - self.C[:_BATCH]).square().mean().backward()
@@ -263,23 +270,23 @@ class _Training:
         self.plain.append(time.process_time() - began)
 
     def _tie(self, anew: bool) -> None:
-        """Weights on a grid of quarters: costs of whole features tie exactly. ``anew``: drawn afresh, not rounded."""
+        """Set the weights to multiples of 1/4, so that costs tie exactly: rounded, or with ``anew`` drawn afresh."""
         with torch.no_grad():
             weight = self.model.weight
             drawn = torch.from_numpy(self.rng.integers(-8, 9, tuple(weight.shape)).astype(float))
             weight.copy_((drawn if anew else (4 * weight).round()) / 4)
 
     def _judge(self, last: LastCall) -> None:
-        """Have one sample of the last batch judged: its status, its decision, and its gradient where one must exist."""
+        """Judge one sample of the last batch: its status, its decision, and its gradient where one must exist."""
         call, i, found = last._call, int(self.rng.integers(len(last.regret))), self.found
         cost, true = (part[i : i + 1].numpy() for part in (call.predicted, call.true))
         own = {k: v[[call.keys[i]]] if v.ndim > DIMENSIONS[k] else v for k, v in self.fields.items()}  # type: ignore
         case = Case("soak", cost, true, own, smoothing=_SMOOTHING, sense=self.structure.sense)
-        problem, program = Problem(**case.problem_fields()), case.sample(0)
+        problem, program = Problem(**case.problem_fields()), case.programs()[0]
         answer = answers(case, solve(problem, case.cost, _SMOOTHING, "auto", "mask"))[0]
         verdict = judge(program, answer)
         why = verdict.reason if verdict.kind in ("wrong", "inaccurate") else ""
-        mine = Answered(Status(int(last.status[i])).name, last.decision[i].numpy(), float("nan"))
+        mine = Answer(Status(int(last.status[i])).name, last.decision[i].numpy(), float("nan"))
         why = why or differs(program, mine, answer, verdict)
         space = tangent_of(program, verdict)
         found.judged += 1
@@ -291,14 +298,5 @@ class _Training:
 
 
 def quickest(seconds: list[float]) -> float:
-    """What one in ten stays below."""
+    """The 10 % quantile."""
     return float(np.quantile(seconds, 0.1))
-
-
-def resident() -> int:
-    """Bytes of memory that this process holds; the most that it has held, where the system tells no more."""
-    gc.collect()
-    try:
-        return int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return peak()

@@ -1,4 +1,4 @@
-"""A small sweep as a command of its own, for ``pear stress kill`` to kill; says what it does line by line."""
+"""The small sweep that ``pear stress kill`` kills: a command that reports what it does line by line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pear_lab.experiments import Event, Run, open_folder, run_all, waiting
+from pear_lab.experiments import Event, RunSpec, open_folder, run_all, waiting
 from pear_lab.experiments.processes import start_engine
 
 OPEN, STARTED, ROW = "open", "started", "row"
@@ -21,7 +21,7 @@ _TASKS: dict[str, dict[str, Any]] = {
 _METHODS: dict[str, dict[str, Any]] = {"mse": {}, "pear": {"smoothing": 0.1, "injection": 0.1}}
 
 
-def runs() -> list[Run]:
+def runs() -> list[RunSpec]:
     """Twelve trainings of a tenth of a second each, and measurements of three of them.
 
     Example:
@@ -29,7 +29,7 @@ def runs() -> list[Run]:
         (15, 15)
     """
     trainings = [
-        Run("stress", task, method, seed, {**settings, **own})
+        RunSpec("stress", task, method, seed, {**settings, **own})
         for seed in range(3)
         for task, settings in _TASKS.items()
         for method, own in _METHODS.items()
@@ -39,7 +39,7 @@ def runs() -> list[Run]:
 
 
 def main() -> None:
-    """Do what is left of the sweep in a folder on an engine, the two arguments, with two workers."""
+    """Run what is left of the sweep with two workers; the arguments are a folder and an engine."""
     folder, engine = sys.argv[1:]
     with open_folder(Path(folder)) as database:
         _say(OPEN)

@@ -9,22 +9,22 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.decisions.solve import decide_worst, solve
+from pear.decisions.solve import solve
 from pear.errors import ProblemError
-from pear.losses.regret import check_pair
 from pear.losses.vertices import adjacent_vertices
 from pear.problem import Problem
 from pear.problem.convert import as_batch
-from pear.solvers.binary.budgets import Budgets, Ints
-from pear.solvers.binary.tightened_rows import Array
+from pear.solvers.binary.tightened_rows import Array, TightenedRows
 from pear.tasks.task import Task, check_finite
-from pear_lab.data.building import BuildingData, load_building
+from pear_lab.data.building_data import BuildingData, load_building
 from pear_lab.tasks.splits import TaskSplit, cut
 
 Version = Literal["inequality", "equality"]
 Keys = Sequence[Hashable] | Tensor | None
+Ints = NDArray[np.int64]
 
 FOLDS = 5
 
@@ -57,8 +57,14 @@ class Building(Task):
         return limits[:, 0]
 
     @cached_property
-    def _tables(self) -> Budgets:
-        return Budgets.of(self.weights.numpy(), self.budget.numpy())
+    def _whole_units(self) -> tuple[Ints, Ints]:
+        """Costs (N, n) and budgets (N,) as whole numbers for dynamic programming; a budget of −1 where that is slow."""
+        units, capacities = np.zeros(self.weights.shape, np.int64), np.full(len(self.weights), -1)
+        for i, (own, most) in enumerate(zip(self.weights.numpy(), self.budget.numpy(), strict=True)):
+            rows = TightenedRows.of(own[None], most[None])
+            if rows.weights is not None:
+                units[i], capacities[i] = rows.weights, rows.capacity
+        return units, capacities
 
     def decide(self, cost: Any, Q: Any = None, keys: Keys = None) -> Tensor:
         """(B, n) what to build, proven optimal; fractions where the budget is to be met exactly.
@@ -72,11 +78,16 @@ class Building(Task):
             return super().decide(cost, Q)
         if self.version == "equality":
             return self.decide_relaxed(cost, keys)
+        from pear.solvers.binary import dynamic  # numba, which takes a moment to import
+
         values, rows = self._checked(cost, keys)
-        z = torch.from_numpy(self._tables.fill(_array(values), rows))
-        left = z.isnan().any(1)
-        if left.any():
-            z[left] = solve(self.problem[torch.from_numpy(rows)[left]], values[left].double()).x
+        units, capacities = self._whole_units
+        whole = torch.from_numpy(capacities[rows] >= 0)
+        z = torch.empty(values.shape, dtype=torch.float64)
+        found = dynamic.fill(_array(values[whole]), units, capacities, rows[whole.numpy()])
+        z[whole] = torch.from_numpy(found.chosen).double()
+        if not whole.all():
+            z[~whole] = solve(self.problem[torch.from_numpy(rows)[~whole]], values[~whole].double()).x
         return z.to(values)
 
     def decide_relaxed(self, cost: Any, keys: Keys = None) -> Tensor:
@@ -84,14 +95,6 @@ class Building(Task):
         values, rows = self._checked(cost, keys)
         weights, budget = self.weights.numpy()[rows], self.budget.numpy()[rows]
         return torch.from_numpy(fill_by_ratio(_array(values), weights, budget, self.version == "equality")).to(values)
-
-    def decide_worst(self, predicted: Any, true: Any) -> Tensor:
-        """(N, n) of all choices that are best under ``predicted`` (to a relative 1e-10) the worst under ``true``."""
-        if self.version == "equality":
-            raise ProblemError("decide_worst is for whole decisions; the version 'equality' has fractions")
-        (forecast, _), (prices, _) = self._checked(predicted, None), self._checked(true, None)
-        check_pair(forecast, prices)
-        return decide_worst(self.problem, forecast.double(), prices.double()).to(forecast)
 
     def adjacent(self, z: Tensor, keys: Keys = None) -> list[Tensor]:
         """The vertices of the relaxation adjacent to each row of ``z`` (B, n), as (k, n) tensors."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pear.errors import ProblemError
 from pear.tasks.knapsack import Knapsack, knapsack
-from pear_lab.data.energy import EnergyData, load_energy
+from pear_lab.data.energy_data import EnergyData, load_energy
 from pear_lab.tasks.splits import TaskSplit, cut
 
 

@@ -1,4 +1,4 @@
-"""What a forecast is worth: scores that experiments record beside the regret they train on."""
+"""Scores of a forecast that experiments record beside its regret."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pear.losses.regret import Outcome, check_pair
 from pear.problem import Problem
 from pear.problem.convert import as_batch
 from pear.tasks.task import Task
+from pear_lab.tasks.worst_case import decide_worst
 
 
 class RelaxationGap(NamedTuple):
@@ -45,13 +46,13 @@ def mse(predicted: Any, true: Any) -> float:
 
 
 def unambiguous_regret(task: Task, predicted: Any, true: Any) -> float:
-    """The normalised regret where ties are broken against us: nobody can win by forecasts that leave the choice open.
+    """The normalised regret where ties are broken against the forecast.
 
     Among the decisions that are best under ĉ the one that is worst under c is charged. A constant forecast, whose
     regret depends on the solver's habits otherwise, shows what it is worth.
 
     Args:
-        task: with ``decide_worst``: shortest path and knapsack have it.
+        task: a shortest path or a 0-1 selection; see ``decide_worst``.
         predicted: (B, n) ĉ.
         true: (B, n) c.
 
@@ -61,11 +62,11 @@ def unambiguous_regret(task: Task, predicted: Any, true: Any) -> float:
         1.0
     """
     forecast, costs = _pair(predicted, true)
-    return task.outcome_of(task.decide_worst(forecast, costs), costs).normalized
+    return task.outcome_of(decide_worst(task, forecast, costs), costs).normalized
 
 
 def relaxation_gap(task: Task, predicted: Any, true: Any) -> RelaxationGap:
-    """How much of what is lost against the relaxed optimum no forecast can save.
+    """How much of the loss against the relaxed optimum is due to the relaxation, which no forecast can save.
 
     Args:
         task: what is decided; where it has no integers the gap is zero.
@@ -90,7 +91,7 @@ def active_change_rate(
     draws: int = 10,
     generator: torch.Generator | None = None,
 ) -> float:
-    """ρ, a share: how many inequalities change between active and inactive when the forecast moves a little.
+    """ρ, the share of inequalities that become active or inactive when the forecast is perturbed a little.
 
     ``ρ = 1/m Σ [a_i ≠ a'_i]``, with a the mask of the m inequalities (rows of G and finite bounds) that are active at
     the smoothed decision under ĉ and a' the same under ĉ + δ, averaged over samples and perturbations. The paper does
@@ -129,7 +130,7 @@ def active_change_rate(
 
 
 def _mask(problem: Problem, solution: Solution) -> Tensor:
-    """(B, m) bool: active inequalities, those left out that no finite number limits."""
+    """Which inequalities are active, as bool (B, m); bounds that are infinite are left out."""
     active, count = solution.active, len(solution.x)
     parts = []
     for field, mask in ((problem.h, active.rows), (problem.lb, active.lower), (problem.ub, active.upper)):

@@ -1,4 +1,4 @@
-"""Real data cut into training, validation and test, each with its own problem; scales that know the first alone."""
+"""Real data split into training, validation and test instances, scaled by the training instances alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AnyTask = TypeVar("AnyTask", bound=Task, covariant=True)
 
 @dataclass(frozen=True)
 class Subset(Generic[AnyTask]):
-    """Some of the instances.
+    """The instances of one part of a split, with their decision problem.
 
     Attributes:
         task: what is decided, with the constraints of these instances.
@@ -45,11 +45,11 @@ class TaskSplit(Generic[AnyTask]):
     validation: Subset[AnyTask]
     test: Subset[AnyTask]
     unit: float
-    scale: Standard
+    scale: FeatureScale
 
 
-class Standard(NamedTuple):
-    """``(x − mean) / deviation``, column by column; columns that do not vary where it was taken become zero.
+class FeatureScale(NamedTuple):
+    """Standardise features: ``(x − mean) / deviation`` by column, and zero for a column without variation.
 
     Attributes:
         mean: (p,).
@@ -57,7 +57,7 @@ class Standard(NamedTuple):
 
     Example:
         >>> x = torch.tensor([[1.0, 7.0], [3.0, 7.0]])
-        >>> Standard.of(x)(torch.tensor([[4.0, 9.0]]))
+        >>> FeatureScale.of(x)(torch.tensor([[4.0, 9.0]]))
         tensor([[2., 0.]])
     """
 
@@ -65,8 +65,8 @@ class Standard(NamedTuple):
     deviation: Tensor
 
     @classmethod
-    def of(cls, features: Tensor) -> Standard:
-        """From features (..., p) of the training instances."""
+    def of(cls, features: Tensor) -> FeatureScale:
+        """The scale of the training features (..., p)."""
         rows = features.flatten(0, -2)
         mean, deviation = rows.mean(0), rows.std(0, correction=0)
         still = deviation <= ROUNDOFF * mean.abs().clamp(min=1e-300)
@@ -91,7 +91,7 @@ def value_unit(values: Tensor) -> float:
 def cut(
     features: Tensor, values: Tensor, parts: Sequence[Sequence[int]], task: Callable[[list[int]], AnyTask]
 ) -> TaskSplit[AnyTask]:
-    """Standardise features and divide values by a unit, both with numbers of the training instances alone, and split.
+    """Split instances; scale features and values by the training instances alone.
 
     Args:
         features, values: (N, n, p) and (N, n), as in the data.
@@ -99,7 +99,7 @@ def cut(
         task: made from some of the instances.
     """
     rows = [list(ids) for ids in parts]
-    scale, unit = Standard.of(features[rows[0]]), value_unit(values[rows[0]])
+    scale, unit = FeatureScale.of(features[rows[0]]), value_unit(values[rows[0]])
     train, validation, test = (
         Subset(task(ids), Samples(scale(features[ids]), values[ids] / unit), tuple(ids)) for ids in rows
     )

@@ -75,16 +75,6 @@ class Search:
         found = dynamic.fill(self.values, weights, capacity, np.zeros(len(self.values), np.int64))
         return SearchOutcomes(found.chosen.astype(np.float64), found.best, np.zeros(len(found.best), np.int8))
 
-    def unique(self, tie: float) -> NDArray[np.bool_]:
-        """(B,) True where ``start``, a best selection, is proven to have no equal, to a relative ``tie``."""
-        assert self.start is not None
-        scale = power_of_two(np.abs(self.values).max(1, initial=0.0))
-        values = np.ascontiguousarray(self.values / scale[:, None])
-        best = self.start.astype(np.int8, order="C")
-        close = np.maximum(tie * (1 + np.abs((self.values * best).sum(1))) / scale, _rounding(values))
-        has_start = np.ones(len(values), bool)
-        return self._search(values, np.zeros(len(values)), close, best, has_start)[0] == PROVEN
-
     def _branch(self) -> SearchOutcomes:
         scale = power_of_two(np.abs(self.values).max(1, initial=0.0))
         values = np.ascontiguousarray(self.values / scale[:, None])

@@ -1,4 +1,4 @@
-"""Batched Cholesky factors of positive definite systems; a GPU need not wait for the CPU on the way."""
+"""TensorRecord Cholesky factors of positive definite systems; a GPU need not wait for the CPU on the way."""
 
 from __future__ import annotations
 

@@ -10,14 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pear.decisions.one_pass import OnePass, regrets_of
-from pear.decisions.regrets import RegretCall
-from pear.losses import PEARLoss
-from pear.losses.guided import DECAY
-from pear.losses.pear import no_regrets
+from pear.losses import PEARLoss, defaults
 from pear.optimality.point import Status
 from pear.solvers.active_set.batch import team_for
+from pear.solvers.active_set.compiled_pass import CompiledPass, regrets_of
 from pear.solvers.active_set.layout import Array, Outcome, Results, Samples, new_results
+from pear.solvers.fused import RegretCall, Regrets
 
 if TYPE_CHECKING:
     from pear.train.compiled import epoch_kernel
@@ -49,10 +47,10 @@ class LinearEpochs:
         self.features, self.costs = features.contiguous().numpy(), loss.times_units(costs).double().contiguous().numpy()
         self.units = loss.times_units(torch.ones(loss.problem.n, dtype=features.dtype)).numpy()
         self._regret: int | None = None  # address of the compiled function
-        self.flat = 0.0  # samples of the last epoch with a positive regret whose gradient is exactly zero
-        assert isinstance(loss.decider.one_pass, OnePass)
-        self.one_pass: OnePass = loss.decider.one_pass
-        n, rows, p = loss.problem.n, self.one_pass.rows, self.one_pass.equalities
+        self.flat = 0.0  # samples of the last epoch with a regret whose gradient is exactly zero
+        assert isinstance(loss.decider.fused, CompiledPass)
+        self.compiled_pass: CompiledPass = loss.decider.fused
+        n, rows, p = loss.problem.n, self.compiled_pass.rows, self.compiled_pass.equalities
         size = min(batch_size, len(features))
         costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), [np.zeros(size, np.int64) for _ in range(3)]
         samples, results = Samples(*costs_room, *numbers[:2]), new_results(size, n, p, rows - p)
@@ -76,11 +74,11 @@ class LinearEpochs:
         plain = plain and all(group.get(name) == value for name, value in _PLAIN.items()) and not group.get("fused")
         curved = loss.problem.Q is not None or not (loss.chosen_smoothing or 0.0) > 0
         mean = loss.reduction == "mean" and model.out_features == loss.problem.n
-        if not isinstance(loss.decider.one_pass, OnePass):
+        if not isinstance(loss.decider.fused, CompiledPass):
             return False
         from pear.compile.jit import PRIVATE  # imports numba; the epoch calls the solver by its address
 
-        return bool(PRIVATE and plain and fits and mean and not (hooks or curved or loss.profile))
+        return bool(PRIVATE and plain and fits and mean and not (hooks or curved))
 
     def run(
         self, order: Tensor, step: Callable[[Tensor], Tensor], over_time_cap: Callable[[], bool]
@@ -117,7 +115,7 @@ class LinearEpochs:
 
     def _locked(self, order: Tensor, first: int, lam: float, began: float) -> int:
         loss = self.loss
-        kept = self.one_pass.all_samples(len(self.features), lam)
+        kept = self.compiled_pass.all_samples(len(self.features), lam)
         if kept is None:
             return first
         P, slots, table, default = kept
@@ -131,11 +129,11 @@ class LinearEpochs:
         data = self.kernel.TrainingSet(
             self.features, self.costs, self.units, order.numpy(), slots, own, left_out, table, default
         )
-        how = self.kernel.LossStrengths(loss.injection, loss.current_guidance, DECAY)
+        how = self.kernel.LossStrengths(loss.injection, loss.current_guidance, defaults.DECAY)
         if self._regret is None:  # the types of the arguments stay the same
             self._regret = self.kernel.address(P, data, self.room)
         reached = int(self.kernel.linear_epoch(self._regret, P, data, how, self._model(state), adam, self.room, first))
-        loss.guided(reached - first)
+        loss.step(reached - first)
         for part in state:
             part["step"].fill_(steps + reached - first)
         loss.seconds["solve"] += time.perf_counter() - began
@@ -166,7 +164,9 @@ class LinearEpochs:
         parts = regrets_of(Results(outcome, *(part[some].copy() for part in self.room.results[1:])), best[slots])
         costs, true = torch.from_numpy(predicted), torch.from_numpy(self.costs)[keys]
         if len(solved) < len(keys):  # nobody has forecast for the others
-            masked = no_regrets(torch.where(status == Status.INFEASIBLE, status, 0), status, self.loss.problem.n)
+            masked = Regrets.of_failures(
+                torch.where(status == Status.INFEASIBLE, status, 0), status, self.loss.problem.n
+            )
             masked.put(solved, parts)
             parts, costs = masked, torch.zeros_like(true).index_copy(0, solved, costs)
         self.loss.record(RegretCall(costs, true, lam, self.loss.injection, keys.tolist()), parts)

@@ -27,7 +27,7 @@ from pear.train.estimator.networks import Standardise, make_network
 from pear.train.estimator.scorer import as_tensor, as_values, minus_regret
 from pear.train.fit import fit
 from pear.train.initialisation import make_optimizer
-from pear.train.keyed_loss import accept_keys
+from pear.train.keyed_loss import accept_keys, step_guidance
 from pear.train.order import shuffled
 from pear.train.race import multiple_of_auto
 from pear.train.validation import given_problem, own_rows
@@ -43,9 +43,6 @@ except ModuleNotFoundError as error:
 
 Array = np.ndarray[Any, Any]
 
-_OWN_DEFAULTS = {"pear": "pear-guided"}
-"""In the table of methods "pear" has the paper's settings; here it has those of this package."""
-
 
 class DecisionRegressor(RegressorMixin, BaseEstimator):
     """Predicts the costs of a problem, trained on the regret of the decisions; an estimator of scikit-learn.
@@ -55,13 +52,13 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
     Args:
         problem: what is decided. With a ``Model`` the k values that its cost map takes are predicted, and C has k
-            columns. A problem with fields or known costs per sample has the rows of ``fit``'s X.
-        model: "linear", "mlp", or a torch module from features (B, p) to values (B, k), which is copied, and gets X
-            without standardisation.
-        loss: "pear" with this package's defaults (the row "pear-guided" of ``pear.losses.METHODS``), the name of
-            another method, such as "mse" or "spo+", a loss, which is copied, or a function from the problem to a loss.
-        smoothing, injection, guidance: of PEAR's loss; None leaves them to it. "auto*3" is three times what "auto"
-            picks.
+            columns. Where samples have fields or known costs of their own, their rows are those of ``fit``'s X.
+        model: "linear", "mlp", or a torch module from features (B, p) to values (B, k), which is copied, and sees X as
+            it comes.
+        loss: the name of a method of ``pear.losses.METHODS`` ("pear-guided", "pear" with the paper's settings, "mse",
+            "spo+", …), a loss, which is copied, or a function from the problem to a loss.
+        smoothing, injection, guidance: of PEAR's loss; None leaves them to the method. "auto*3" is three times what
+            "auto" picks.
         hidden_layer_sizes: of "mlp".
         learning_rate, batch_size, max_epochs, check_every, patience, time_cap: as in ``pear.FitConfig``.
         validation_fraction: share of the rows, the last ones, that is held out, unless ``fit`` is given others.
@@ -91,7 +88,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         self,
         problem: Problem | Model,
         model: Literal["linear", "mlp"] | nn.Module = "linear",
-        loss: str | Callable[..., Any] | None = "pear",
+        loss: str | Callable[..., Any] | None = "pear-guided",
         *,
         smoothing: float | str | None = None,
         injection: float | None = None,
@@ -188,6 +185,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             self._optimizer.zero_grad()
             loss(network(features[rows]), costs[rows], keys=None).backward()
             self._optimizer.step()
+            step_guidance(loss)
         network.eval()
         self.n_iter_ = done + 1
         self.smoothing_ = getattr(self.loss_, "chosen_smoothing", None)
@@ -306,7 +304,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         if isinstance(self.loss, str):
             times = multiple_of_auto(options.get("smoothing"))
             options |= {} if times is None else {"smoothing": "auto"}
-            loss: Any = make_loss(_OWN_DEFAULTS.get(self.loss, self.loss), self.problem, **options)
+            loss: Any = make_loss(self.loss, self.problem, **options)
             if times is not None and costs is not None:
                 loss.calibrate(costs, times=times)
             return loss

@@ -1,9 +1,9 @@
-"""Models from files, ours beside other solvers: status, residuals from the file's own arrays, time.
+"""Solve models from files with our solvers and others: status, residuals from the file's own arrays, time.
 
-``instance`` reads arrays, ``solvers`` answers in a ``process`` of its own, ``judge`` and ``certificates`` say what an
-answer is worth, ``write`` makes files.
+``model_file`` reads arrays, ``file_solvers`` answers in a process of its own (``solver_process``), ``pear_lab.judge``
+says what an answer is worth, and ``write_models`` makes files.
 """
 
-from pear_lab.benchmarks.files.run import LABELS, SETTINGS, FileRow, FilesSettings, failed, run, series, tables
+from pear_lab.benchmarks.files.run_files import LABELS, SETTINGS, FileRow, FilesSettings, failed, run, series, tables
 
 __all__ = ["LABELS", "SETTINGS", "FileRow", "FilesSettings", "failed", "run", "series", "tables"]

@@ -2,24 +2,61 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from pear_lab.benchmarks import (
-    epoch,
-    files,
-    gradient,
-    integers,
-    memory,
-    scaling,
-    sparse_solvers,
-    streams,
-    training,
-    workers,
-)
-from pear_lab.cli.bench import exactness
-from pear_lab.cli.bench.session import benchmark_command
+BENCHMARKS = {
+    "exactness": "Compare decisions and gradients with independent references; exit code 1 where a goal is missed.",
+    "gradient": "Time gradients of the regret, forward and backward, beside their errors and beside other libraries.",
+    "training": (
+        "Time training with PEAR beside a plain loop that solves one sample after the other, with the regrets of both."
+    ),
+    "integers": "Time the integer programs of a validation beside a plain loop over HiGHS.",
+    "scaling": "Time regret and gradient of ever larger grids and sparse programs, and fit the exponent of its growth.",
+    "sparse-solvers": "Time the solution of large sparse programs by several solvers, each to a verified solution.",
+    "memory": "Measure the peak memory of a large grid, a large batch and a training, beside that of the import alone.",
+    "epoch": "Time an epoch of portfolio training, one thread each, beside the error of the gradients.",
+    "files": "Solve every LP, QP and MIP in a folder (MPS, QPS, LP, .mat in OSQP's form), and measure the answers.",
+    "streams": "Train on paths from Parquet files that are written first, and on a part of them in memory.",
+    "workers": "Measure training on one worker and on some, and predict time and core hours for more of both.",
+}
+"""Each benchmark and its help. Its module is imported when it is run: help and completion do without torch."""
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Measure this installation.")
-app.command("exactness")(exactness.exactness)
-for _benchmark in (gradient, training, integers, scaling, sparse_solvers, memory, epoch, files, streams, workers):
-    app.command(_benchmark.__name__.rpartition(".")[2].replace("_", "-"))(benchmark_command(_benchmark))
+
+class Benchmarks(TyperGroup):
+    """The group of all benchmarks."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all benchmarks, in the order of the help."""
+        return list(BENCHMARKS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Name and help of a benchmark, without its options; None where there is none of that name."""
+        return TyperCommand(cmd_name, help=BENCHMARKS[cmd_name]) if cmd_name in BENCHMARKS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command to run and its arguments; its module is imported here."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, _load(name) if name in BENCHMARKS else command, rest
+
+
+def _load(name: str) -> Any:
+    """The whole command of a benchmark."""
+    from pear_lab.cli.bench.exactness_command import exactness
+    from pear_lab.cli.bench.session import benchmark_command
+
+    command = typer.Typer(add_completion=False)
+    module = import_module(f"pear_lab.benchmarks.{name.replace('-', '_')}")
+    command.command(name)(exactness if name == "exactness" else benchmark_command(module))
+    return typer.main.get_command(command)
+
+
+app = typer.Typer(cls=Benchmarks, add_completion=False, no_args_is_help=True, help="Measure this installation.")
+
+
+@app.callback()
+def _group() -> None:
+    pass

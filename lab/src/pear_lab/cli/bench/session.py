@@ -1,4 +1,4 @@
-"""What the speed benchmarks share: their options, progress while they run, and what they print and leave behind."""
+"""Commands of the speed benchmarks: their options, their progress line, and their output."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from types import ModuleType
 from typing import Annotated, Any, cast, get_type_hints
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from pear.cli.console import err, out
 from pear.cli.options import words
 from pear.cli.output import writable_folder
 from pear.errors import PearError
-from pear_lab.benchmarks import plot
-from pear_lab.benchmarks import table as plain
+from pear_lab.benchmarks import bench_plot as plot
+from pear_lab.benchmarks.bench_record import Record
+from pear_lab.benchmarks.bench_settings import Callbacks, Settings
 from pear_lab.benchmarks.clock import threads
-from pear_lab.benchmarks.record import Record
-from pear_lab.benchmarks.settings import Callbacks, Settings
 from pear_lab.cli.dataclass_options import command, numbers, parameter, parameters
+from pear_lab.cli.terminal import INTERRUPTED, print_table
 from pear_lab.peers import Peer, PeerError, choose, interpreter
 
 Out = Annotated[
@@ -32,9 +30,6 @@ Out = Annotated[
     typer.Option("--out", help="Folder for numbers, table and figure.", show_default="pear-output/bench/NAME"),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="A few small points, in a minute.")]
-
-INTERRUPTED = 130
-"""Exit code of a command that the user stopped."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ class PeerOptions:
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the environments of the peers anew.")] = False
 
     def prepare(self, command: str, device: str, on_note: Callable[[str], None]) -> list[tuple[Peer, Path]]:
-        """Every peer with a Python that can import it; environments are made where there are none.
+        """Find a Python that can import each peer; environments are made where there are none.
 
         Args:
             command: that they take part in.
@@ -84,7 +79,7 @@ def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
     """The command of a benchmark: an option for every field of its settings, and those that all benchmarks share.
 
     Args:
-        benchmark: as ``pear_lab.benchmarks.settings`` describes.
+        benchmark: as ``pear_lab.benchmarks.bench_settings`` describes.
     """
     name = benchmark.__name__.rpartition(".")[2]
     peers = getattr(benchmark, "PEERS", None)
@@ -110,13 +105,13 @@ def benchmark_command(benchmark: ModuleType) -> Callable[..., None]:
 
 
 def _described(settings: type[Settings]) -> list[tuple[Field[Any], str]]:
-    """The fields that are options of their own, with their types; ``quick`` is an option of every benchmark."""
+    """The fields that become options, with their types; ``quick`` is an option of every benchmark."""
     kinds = get_type_hints(settings)
     return [(one, str(kinds[one.name])) for one in fields(settings) if one.name != "quick"]
 
 
 def _option(one: Field[Any], kind: str) -> inspect.Parameter:
-    """An option that is None where it is not given; several values are one text."""
+    """The option of a field: None where it is not given, and one text where the field takes several values."""
     help, shown = one.metadata["help"], one.metadata["shown"]
     if one.metadata["argument"]:
         return parameter(one.name, Annotated[str, typer.Argument(help=help)], inspect.Parameter.empty)
@@ -130,7 +125,7 @@ def _option(one: Field[Any], kind: str) -> inspect.Parameter:
 
 
 def _settings(cls: type[Settings], given: dict[str, Any], quick: bool) -> Settings:
-    """What was asked for; what was not is as the benchmark has it, or as ``--quick`` does."""
+    """Settings from the options given; the others have their defaults, or those of ``--quick``."""
     chosen: dict[str, Any] = {"quick": quick} if "quick" in cls.__dataclass_fields__ else {}
     for one, kind in _described(cls):
         value = given[one.name]
@@ -151,7 +146,7 @@ def _several(name: str, text: str, kind: str) -> tuple[Any, ...]:
 
 @contextmanager
 def measuring(record: Record, benchmark: ModuleType) -> Iterator[Callable[[str], None]]:
-    """Run the body, which adds rows to the record; whatever happens, what was measured is shown and kept.
+    """Run the body, which adds rows to the record. The rows so far are printed and kept even where it fails.
 
     Yields:
         A function that shows what is being done, in a progress line on stderr.
@@ -178,8 +173,7 @@ def _finish(record: Record, benchmark: ModuleType) -> None:
     files, labels = record.save(), benchmark.LABELS
     if record.rows:
         for table in record.tables(record.rows):
-            out.print(Text(f"\n{table.title}", style="bold"))
-            out.print(rich_table(table))
+            print_table(table)
         try:
             path = record.folder / "plot.svg"
             files.append(plot.draw(path, labels.title, labels.x, labels.y, benchmark.series(record.rows)))
@@ -188,14 +182,3 @@ def _finish(record: Record, benchmark: ModuleType) -> None:
     for note in record.notes:
         out.print(Text(f"• {note}"), soft_wrap=True)
     out.print(Text(f"Written: {', '.join(str(path) for path in files)}"), soft_wrap=True)
-
-
-def rich_table(table: plain.Table) -> Table:
-    """The same table for a terminal."""
-    shown = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
-    for i, heading in enumerate(table.headings):
-        words = i < table.left
-        shown.add_column(heading, justify="left" if words else "right", no_wrap=words, overflow="fold")
-    for row in table.rows:
-        shown.add_row(*map(Text, row))
-    return shown

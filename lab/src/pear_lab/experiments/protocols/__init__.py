@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from pear_lab.experiments.protocols.base import Protocol, Trained
-from pear_lab.experiments.protocols.lp import LP
-from pear_lab.experiments.protocols.portfolio import PortfolioProtocol
-from pear_lab.experiments.protocols.tabular import Tabular
+from pear_lab.experiments.protocols.lp_protocol import LP
+from pear_lab.experiments.protocols.portfolio_protocol import PortfolioProtocol
+from pear_lab.experiments.protocols.protocol import Protocol, TrainingResult
+from pear_lab.experiments.protocols.tabular_protocol import Tabular
 
 PROTOCOLS: Mapping[str, Protocol] = {
     "shortest_path": LP(),
@@ -16,4 +16,4 @@ PROTOCOLS: Mapping[str, Protocol] = {
 }
 """By task."""
 
-__all__ = ["PROTOCOLS", "Protocol", "Trained"]
+__all__ = ["PROTOCOLS", "Protocol", "TrainingResult"]

@@ -1,4 +1,4 @@
-"""What portfolios would have earned: held for a month, rebalanced at a cost."""
+"""A backtest: portfolios are held for a month, and rebalancing costs money."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COST = 0.001
 
 
 class Backtest(NamedTuple):
-    """What came of a sequence of portfolios.
+    """The returns, value and turnover of a sequence of portfolios.
 
     Attributes:
         returns: (D,) of the days, costs taken off on the day of a rebalancing.
@@ -57,17 +57,17 @@ class Backtest(NamedTuple):
 
     @property
     def mean_turnover(self) -> float:
-        """Of the rebalancings after the first purchase."""
+        """The mean turnover of all rebalancings but the first purchase."""
         return float(self.turnover[1:].mean()) if len(self.turnover) > 1 else 0.0
 
     def summary(self) -> dict[str, float]:
-        """The six numbers by name."""
+        """The six summary numbers by name."""
         names = ("cumulative_return", "annual_return", "volatility", "sharpe", "max_drawdown", "mean_turnover")
         return {name: getattr(self, name) for name in names}
 
 
 class Drawdown(NamedTuple):
-    """A fall and the way back, in days from the start.
+    """A fall of the value and its recovery, in days from the start.
 
     Attributes:
         peak: the day of the height; trough: of the lowest value; end: of the recovery, or the last day.

@@ -13,7 +13,7 @@ _EPS = 1e-5
 
 
 class Forecaster(nn.Module):
-    """Returns known so far → the same followed by the forecast.
+    """Forecast returns: takes the known days, and returns them followed by the predicted days.
 
     RevIN takes mean and deviation of every window off and puts them back on the forecast, with a scale and an offset
     for each asset. In between, a moving average (its ends repeated) parts the window into trend and season; each has a

@@ -1,4 +1,4 @@
-"""From days of returns to what the portfolio is decided by: expected returns μ and covariance Σ."""
+"""Expected returns μ and covariance Σ of days of returns, which decide the portfolio."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def factor(days: Tensor) -> Tensor:
 
 
 class _Gram(torch.autograd.Function):
-    """``XXᵀ + shift·I``. Both factors are the same, so that one product goes back instead of two."""
+    """``XXᵀ + shift·I``, with a backward pass of one matrix product, since both factors are the same."""
 
     @staticmethod
     def forward(ctx: Any, X: Tensor, shift: float) -> Tensor:

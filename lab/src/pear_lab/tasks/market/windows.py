@@ -1,4 +1,4 @@
-"""Windows over a history of returns, cut in time so that no split knows the targets of another."""
+"""Windows over a history of returns, split in time so that no split contains targets of another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WINDOW, AHEAD = 63, 21
 
 
 class Windows(NamedTuple):
-    """Windows of one split; the days known and the days to forecast follow each other.
+    """The windows of one split; in each, the days to forecast follow the known days.
 
     Attributes:
         known: (N, n, window) returns up to the decision.
@@ -28,7 +28,7 @@ class Windows(NamedTuple):
     starts: Tensor
 
     def every(self, stride: int) -> Windows:
-        """Every ``stride``-th of them, the first included."""
+        """Every ``stride``-th window, beginning with the first."""
         return Windows(self.known[::stride], self.days[::stride], self.starts[::stride])
 
 

@@ -1,0 +1,120 @@
+"""How far gradients, and decisions, are from the exact ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pear_lab.judge.program import Array, Mask
+from pear_lab.judge.reference import Reference
+
+EXACT = 1e-6
+"""Largest error up to which a gradient counts as exact, so that its time is worth comparing with."""
+_ZERO = 1e-9
+
+
+class ErrorSummary(NamedTuple):
+    """Relative errors of the gradients of a batch.
+
+    Attributes:
+        median, q90, largest: of them all; infinite where one is not a number.
+        compared: samples they come from.
+    """
+
+    median: float
+    q90: float
+    largest: float
+    compared: int
+
+    @property
+    def exact(self) -> bool:
+        """True where even the largest error is small."""
+        return self.largest <= EXACT
+
+
+def summarize(errors: Array) -> ErrorSummary:
+    """Median, 90 % quantile and largest of relative errors (k,).
+
+    Example:
+        >>> import numpy as np
+        >>> summarize(np.array([1.0, 3.0, 2.0]))
+        ErrorSummary(median=2.0, q90=2.8, largest=3.0, compared=3)
+    """
+    if not len(errors):
+        return ErrorSummary(math.nan, math.nan, math.nan, 0)
+    values = np.sort(np.where(np.isnan(errors), np.inf, errors))
+    median, q90 = (_quantile(values, share) for share in (0.5, 0.9))
+    return ErrorSummary(median, q90, float(values[-1]), len(values))
+
+
+def _quantile(values: Array, share: float) -> float:
+    """The quantile of sorted values by linear interpolation; infinite where the upper neighbour is."""
+    place = share * (len(values) - 1)
+    low, high = float(values[math.floor(place)]), float(values[math.ceil(place)])
+    return low + (place - math.floor(place)) * (high - low) if math.isfinite(high) else high
+
+
+@dataclass(frozen=True)
+class ExactGradients:
+    """Exact decisions and gradients of a batch, from reference solutions.
+
+    Attributes:
+        decision: (k, n) exact decisions.
+        gradient: (k, n) exact gradients of the regret.
+        zero, on_edge: (k,) bool; where the gradient is zero, and where it does not exist.
+        scale: (k,) what an error is compared with: ‖g‖, or ‖H⁻¹e‖ where g is zero.
+    """
+
+    decision: Array
+    gradient: Array
+    zero: Mask
+    on_edge: Mask
+    scale: Array
+
+    @classmethod
+    def of(cls, references: Sequence[Reference], errors: Array) -> ExactGradients:
+        """Project the errors e (k, n) of the predicted objective gradients at the reference solutions."""
+        pairs = list(zip(references, errors, strict=True))
+        gradient = np.stack([r.project(e) for r, e in pairs])
+        whole = np.asarray([np.linalg.norm(np.linalg.solve(r.program.H, e)) for r, e in pairs])
+        size = np.linalg.norm(gradient, axis=1)
+        zero = size <= _ZERO * whole
+        decision = np.stack([r.x for r in references]).astype(np.float64)
+        on_edge = np.asarray([r.on_edge for r in references])
+        return cls(decision, gradient, zero, on_edge, np.where(zero, whole, size))
+
+    @property
+    def comparable(self) -> Mask:
+        """(k,) where the gradient exists and is not zero."""
+        return ~self.zero & ~self.on_edge
+
+    def relative(self, gradient: Array) -> Array:
+        """(B,) relative 2-norms of the errors of gradients (B, n) of the first samples, B ≤ k."""
+        first = slice(len(gradient))
+        return np.asarray(np.linalg.norm(gradient - self.gradient[first], axis=1) / self.scale[first])
+
+    def errors(self, gradient: Array) -> ErrorSummary:
+        """Errors of gradients (B, n), over the first samples that are comparable."""
+        first = gradient[: len(self.gradient)]
+        return summarize(self.relative(first)[self.comparable[: len(first)]])
+
+    def decision_errors(self, decision: Array) -> ErrorSummary:
+        """Relative 2-norms of the errors of decisions (B, n), over the same samples."""
+        first = decision[: len(self.decision)]
+        exact, compared = self.decision[: len(first)], self.comparable[: len(first)]
+        error = np.linalg.norm(first - exact, axis=1) / np.linalg.norm(exact, axis=1)
+        return summarize(error[compared])
+
+    def swap(self, i: int) -> None:
+        """Exchange the first sample with sample ``i``."""
+        for part in (self.decision, self.gradient, self.zero, self.on_edge, self.scale):
+            swap(part, i)
+
+
+def swap(rows: Array | Mask, i: int) -> None:
+    """Exchange the first row with row ``i``."""
+    rows[[0, i]] = rows[[i, 0]]

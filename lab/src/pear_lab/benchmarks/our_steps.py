@@ -1,0 +1,141 @@
+"""Our side of the gradient benchmark: the steps that are timed, and how their time is spent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pear.losses import DecisionLayer, PEARLoss
+from pear.problem import Problem
+from pear.solvers.active_set import batch
+from pear.solvers.active_set.compiled_pass import CompiledPass
+from pear.solvers.active_set.layout import States
+from pear.solvers.fused import RegretCall
+from pear_lab.benchmarks.clock import Step, gradient_at, synchronize
+from pear_lab.benchmarks.exact_gradients import ExactGradients
+from pear_lab.benchmarks.gradient_batch import GradientBatch
+
+_UNTIL_REPLAYED = 3  # calls: one that runs step by step, one that captures, one that replays
+LAYER, WARM, ONE_CORE = "pear layer", "pear warm", "pear layer, one CPU core"
+
+
+class OurSteps:
+    """Our rows at one point. Problems and losses are made anew before every measurement: there is no warm start.
+
+    Args:
+        instances: the programs.
+        batch: how many of them.
+        device: "cpu" or "cuda".
+
+    Attributes:
+        steps: what to call before each measurement, by the name of the row: "pear" is ``PEARLoss``, "pear layer" is
+            ``DecisionLayer`` and the true objective, "pear warm" is ``PEARLoss`` at a second visit of every sample.
+    """
+
+    def __init__(self, instances: GradientBatch, batch: int, device: str) -> None:
+        self.instances, self.device = instances, device
+        parts = (part[:batch] for part in (instances.cost, instances.true, instances.moved))
+        self.cost, self.true, self.moved = (torch.from_numpy(part).to(device) for part in parts)
+        self.fields, lam = instances.tensors(batch, device), instances.smoothing
+        self.Q = torch.from_numpy(instances.curvature(batch)).to(device) if lam else self.fields["Q"]
+        self.loss: PEARLoss | None = None
+        self.steps: dict[str, Callable[[], Step]] = {"pear": self._pear, LAYER: self._layer}
+        if instances.structure.warm:
+            self.steps[WARM] = self._warm
+
+    def answers(self, who: str) -> ExactGradients:
+        """The exact gradients at the costs of the row."""
+        moved = self.instances.moved_answers
+        return moved if who == WARM and moved is not None else self.instances.answers
+
+    def reuse_rate(self, who: str) -> float | None:
+        """Reuse rate of the last measurement; None for rows without warm starts."""
+        last = None if self.loss is None else self.loss.last
+        return last.reuse_rate if who == WARM and last is not None else None
+
+    def profile(self, who: str) -> dict[str, float]:
+        """Seconds of one more measurement: what the loss counts itself, the rest, and the set-up before it.
+
+        Empty for a row without a loss.
+        """
+        wait, self.loss = synchronize(self.device), None
+        began = time.perf_counter()
+        step = self.steps[who]()
+        wait()
+        before = time.perf_counter() - began
+        return {**_spent(self.loss, step, wait), "set-up, not timed": before} if self.loss is not None else {}
+
+    def _make_loss(self) -> PEARLoss:
+        lam = self.instances.smoothing
+        loss = PEARLoss(Problem(**self.fields), smoothing=lam, injection=0.0, guidance=0.0, reduction="sum")
+        self._prepare(lambda cost: loss(cost, self.true))
+        self.loss = loss
+        return loss
+
+    def _prepare(self, value: Callable[[Tensor], Tensor]) -> None:
+        """Do what is done once per problem before the clock starts.
+
+        Where all samples share one problem, that is what depends on it alone. On a GPU it is the CUDA graph, too, which
+        a training replays in every step; a peer's compiled code is not timed either.
+        """
+        for _ in range(_UNTIL_REPLAYED if self.device == "cuda" else int(self.instances.is_shared)):
+            _backward(self.moved, value)
+
+    def _pear(self) -> Step:
+        loss = self._make_loss()
+        return lambda: _backward(self.cost, lambda cost: loss(cost, self.true))
+
+    def _warm(self) -> Step:
+        loss, keys = self._make_loss(), torch.arange(len(self.cost))
+        _backward(self.cost, lambda cost: loss(cost, self.true, keys=keys))
+        return lambda: _backward(self.moved, lambda cost: loss(cost, self.true, keys=keys))
+
+    def _layer(self) -> Step:
+        layer = DecisionLayer(Problem(**self.fields), smoothing=self.instances.smoothing)
+
+        def true_objective(cost: Tensor) -> Tensor:
+            z = layer(cost)
+            return 0.5 * (z * (self.Q @ z[:, :, None])[:, :, 0]).sum() + (self.true * z).sum()
+
+        self._prepare(true_objective)
+        return lambda: _backward(self.cost, true_objective)
+
+
+def _spent(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:
+    start, before = time.perf_counter(), dict(loss.seconds)
+    step()
+    wait()
+    total = time.perf_counter() - start
+    parts = {name: value - before.get(name, 0.0) for name, value in loss.seconds.items()}
+    rest = max(0.0, total - sum(parts.values()))
+    if isinstance(loss.decider.fused, CompiledPass) and loss.last is not None:
+        for name, seconds in _phases(loss.decider.fused, loss.last._call).items():
+            parts[name] = min(seconds, parts["solve"])
+            parts["solve"] -= parts[name]
+    return {**parts, "rest": rest}
+
+
+def _phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
+    """Seconds that a compiled pass takes to verify a batch at its solution, and to project there."""
+    prepared = compiled.prepare(call.predicted, call.smoothing, call.keys, {} if call.Q is None else {"Q": call.Q})
+    if prepared is None:
+        return {}
+    P, default, at = prepared
+    kept, slots = compiled.states(call.keys, len(call.predicted))
+    states, rows = States._make(part[slots] for part in kept), np.arange(len(slots))
+    cost = np.ascontiguousarray(call.predicted.double().numpy())
+    batch.solve(P, cost, at, states, rows, default)  # to the solution, where there is no warm start
+    began = time.perf_counter()
+    batch.solve(P, cost, at, states, rows, default)
+    verified = time.perf_counter()
+    batch.project(P, cost, at, states, rows)
+    return {"verify": verified - began, "project": time.perf_counter() - verified}
+
+
+def _backward(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    return {"gradient": gradient_at(cost, value).cpu().numpy()}

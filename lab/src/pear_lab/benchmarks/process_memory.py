@@ -1,0 +1,34 @@
+"""How much memory a process has, and the machine has left."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def kernel_bytes(file: str, name: str) -> int | None:
+    """The bytes that a file below /proc states under a name; None where the system does not say."""
+    try:
+        lines = Path("/proc", file).read_text("utf-8").splitlines()
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), None)
+
+
+def peak() -> int:
+    """Largest resident memory of this process so far, in bytes.
+
+    Not ``ru_maxrss`` where the kernel says more: on Linux a new process inherits that of the one which started it.
+    """
+    known = kernel_bytes("self/status", "VmHWM")
+    if known is not None:
+        return known
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def resident() -> int:
+    """Resident memory of this process now, in bytes; the most so far where the system says no more."""
+    known = kernel_bytes("self/status", "VmRSS")
+    return peak() if known is None else known

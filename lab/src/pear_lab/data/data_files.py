@@ -1,0 +1,99 @@
+"""Find data files, and read tables of text."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pear.errors import DataError
+
+_EMPTY = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})
+
+VARIABLE = "PEAR_DATA"
+"""Names the folder that holds one folder for each data set."""
+
+
+def find_file(folder: str, names: Sequence[str], path: str | Path | None, remedy: str) -> Path:
+    """The first of the files ``names`` that exists.
+
+    Args:
+        folder: of the data set inside ``$PEAR_DATA``.
+        names: of files, best first.
+        path: the file itself, the folder it is in, or a folder like ``$PEAR_DATA``; that variable where left out.
+        remedy: how to get the file, for the message.
+
+    Raises:
+        DataError: none is there; says where it was looked for.
+    """
+    if path is not None and Path(path).is_file():
+        return Path(path)
+    root = path if path is not None else os.environ.get(VARIABLE)
+    if not root:
+        raise DataError(f"no place to look for {' or '.join(names)}: set ${VARIABLE}, or name a file; {remedy}")
+    tried = [place / name for place in (Path(root) / folder, Path(root)) for name in names]
+    for file in tried:
+        if file.is_file():
+            return file
+    raise DataError(f"found none of {', '.join(map(str, tried))}; {remedy}")
+
+
+def read_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[int, list[str]]]:
+    """The first line of a text table, and the fields of the other lines by their numbers; empty lines are left out.
+
+    Args:
+        file: in UTF-8; packed where its name ends in ``.gz``.
+        delimiter: between two fields; several in a row count as one where it is a blank.
+
+    Raises:
+        DataError: it is no text in UTF-8, or a line has more or fewer fields than the first one.
+    """
+    opener = gzip.open if file.suffix == ".gz" else open
+    try:
+        with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
+            rows = list(csv.reader(stream, delimiter=delimiter, skipinitialspace=delimiter == " "))
+    except (OSError, UnicodeDecodeError, csv.Error, EOFError) as error:
+        raise DataError(f"{file} is no text in UTF-8: {error}; save it as such, or get the original") from error
+    header, *below = rows or [[]]
+    lines = {line: row for line, row in enumerate(below, start=2) if any(field.strip() for field in row)}
+    for line, row in lines.items():
+        if len(row) != len(header):
+            raise DataError(f"{file}, line {line} has {len(row)} fields; the first line names {len(header)}")
+    return header, lines
+
+
+def read_number(cell: object, where: str, gaps: bool = False) -> float:
+    """Read the number in a cell, which must be finite.
+
+    Args:
+        cell: text, a number, or None.
+        where: file, line and column, for the message.
+        gaps: whether an empty cell, or a word such as "NaN", is NaN instead of an error.
+
+    Raises:
+        DataError: a gap that is not allowed, or no finite number.
+    """
+    text = "" if cell is None else str(cell).strip()
+    if gaps and text.lower() in _EMPTY:
+        return math.nan
+    if not text:
+        raise DataError(f"{where} is empty; nothing is filled in for it: complete the row or delete it")
+    try:
+        number = float(text)
+    except ValueError:
+        raise DataError(f"{where} must be a number; got {cell!r}") from None
+    if not math.isfinite(number):
+        raise DataError(f"{where} must be a finite number; got {cell!r}")
+    return number
+
+
+def fingerprint(files: Sequence[Path]) -> str:
+    """The first 16 digits of a hash of the files' contents, by which a result names its data."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]

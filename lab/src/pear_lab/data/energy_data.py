@@ -1,0 +1,121 @@
+"""The Irish half-hour prices of the ICON challenge, and the weights of the knapsack built on them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pear.errors import DataError
+from pear_lab.data.data_files import find_file, fingerprint, read_number, read_table
+
+logger = logging.getLogger(__name__)
+
+PRICES = "prices2013.dat"
+WEIGHTS = "Data_aaai_predopt_weighted_knapsack.npz"
+FOLDER = "energy"
+HALF_HOURS = 48
+FEATURES = (
+    "HolidayFlag", "DayOfWeek", "WeekOfYear", "Month", "PeriodOfDay", "ForecastWindProduction", "SystemLoadEA", "SMPEA",
+)  # fmt: skip
+"""What is known the day before: the calendar, and forecasts of wind, load and price."""
+TARGET = "SMPEP2"
+_DATE = ("Year", "Month", "Day")
+
+_REMEDY = "it is part of the ICON energy-price challenge; put it into the folder 'energy' of $PEAR_DATA"
+
+
+@dataclass(frozen=True)
+class EnergyData:
+    """Days of 48 half-hours, in order.
+
+    Attributes:
+        features: (D, 48, p) as in the file, not standardised; columns ``FEATURES``.
+        prices: (D, 48) the price SMPEP2 of every half-hour.
+        weights: (48,) how much is sold in each, and what it takes from the capacity.
+        dates: (D,) "2011-11-01" and so on; dropped: days left out because of gaps.
+        source: the file of prices; fingerprint: of all contents.
+    """
+
+    features: Tensor
+    prices: Tensor
+    weights: Tensor
+    dates: tuple[str, ...]
+    dropped: tuple[str, ...]
+    source: Path
+    fingerprint: str
+
+
+def load_energy(
+    path: str | Path | None = None,
+    weights: Sequence[float] | None = None,
+    gaps: Literal["drop", "raise"] = "drop",
+) -> EnergyData:
+    """Read the Irish half-hour prices of 2011 to 2013.
+
+    Args:
+        path: ``prices2013.dat`` or its folder; ``$PEAR_DATA`` where left out.
+        weights: 48 positive numbers; those of the published weighted knapsack, from the ``.npz`` beside the prices,
+            where left out.
+        gaps: "drop" leaves out days with a missing number or half-hour, and names them in ``dropped``; "raise" refuses.
+
+    Raises:
+        DataError: no file, another header, text where a number belongs, or gaps that are not to be dropped.
+    """
+    if gaps not in ("drop", "raise"):
+        raise DataError(f"gaps must be 'drop' or 'raise'; got {gaps!r}")
+    file = find_file(FOLDER, (PRICES,), path, _REMEDY)
+    files = [file]
+    if weights is None:
+        remedy = "it holds the 48 weights of the published knapsack; put it beside the prices, or pass weights="
+        files.append(find_file(FOLDER, (WEIGHTS,), file.parent, remedy))
+    items = _weights(files[-1]) if weights is None else np.asarray(weights, dtype=np.float64)
+    if items.shape != (HALF_HOURS,) or not (items > 0).all():
+        raise DataError(f"weights must be {HALF_HOURS} positive numbers; got shape {items.shape}")
+    days = _days(file)
+    whole = {date: rows for date, rows in days.items() if len(rows) == HALF_HOURS and not np.isnan(rows).any()}
+    dropped = tuple(date for date in days if date not in whole)
+    if dropped and gaps == "raise":
+        raise DataError(f"{file}: days with gaps: {', '.join(dropped)}; gaps='drop' leaves them out")
+    if not whole:
+        raise DataError(f"{file} has no day of {HALF_HOURS} half-hours without a gap")
+    if dropped:
+        logger.info(
+            "%s: %d of %d days have gaps and are left out: %s", file, len(dropped), len(days), ", ".join(dropped)
+        )
+    table = torch.from_numpy(np.stack(list(whole.values())))
+    return EnergyData(
+        table[..., :-1], table[..., -1], torch.from_numpy(items), tuple(whole), dropped, file, fingerprint(files)
+    )
+
+
+def _weights(file: Path) -> NDArray[np.float64]:
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return np.asarray(arrays["weights"], dtype=np.float64)
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{file} holds no array 'weights': {error}; pass weights= instead") from error
+
+
+def _days(file: Path) -> dict[str, NDArray[np.float64]]:
+    """Date → (half-hours, p + 1) features and target, NaN for what is missing, in the order of the file."""
+    header, lines = read_table(file, " ")
+    header = [name.lstrip("#") for name in header if name != "#"]
+    needed = ("DateTime", "Day", "Month", "Year", *FEATURES, TARGET)
+    missing = [name for name in needed if name not in header]
+    if missing:
+        raise DataError(f"{file}: the first line must name the columns {', '.join(needed)}; {missing[0]!r} is missing")
+    days: dict[str, list[list[float]]] = {}
+    for line, fields in lines.items():
+        named = dict(zip(header, fields, strict=True))
+        date = "-".join(f"{int(read_number(named[name], f'{file}, line {line} ({name})')):02d}" for name in _DATE)
+        numbers = [read_number(named[name], f"{file}, line {line} ({name})", gaps=True) for name in (*FEATURES, TARGET)]
+        days.setdefault(date, []).append(numbers)
+    return {date: np.array(rows) for date, rows in days.items()}

@@ -1,0 +1,174 @@
+"""The paper's training protocol, random numbers included: followed in this order, its results come out to the digit.
+
+One stream of random numbers, seeded first, serves the first weights, the order of the training samples, and the
+validation loader, which draws one number a check though it does not shuffle.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pear.losses.methods import make_loss, method
+from pear.tasks import Knapsack, Samples, ShortestPath, Split, random_knapsack, shortest_path
+from pear.train import FitConfig, History, fit, in_order
+from pear_lab.experiments.catalogue import CAPACITIES
+from pear_lab.experiments.errors import RunError
+from pear_lab.experiments.protocols.protocol import Listener, Protocol, TrainingResult, scores
+from pear_lab.experiments.run_spec import RunSpec
+from pear_lab.experiments.table_spec import DEFAULTS
+from pear_lab.tasks import metrics
+
+LPTask = ShortestPath | Knapsack
+
+FEATURES = 5
+
+
+def paper_order(count: int, generator: torch.Generator) -> Tensor:
+    """The order of a shuffling ``torch.utils.data.DataLoader`` that has no generator of its own, draw by draw.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> sorted(paper_order(4, generator).tolist())
+        [0, 1, 2, 3]
+    """
+    torch.empty((), dtype=torch.int64).random_(generator=generator)  # the loader's seed for its workers
+    seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator))
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+
+
+def paper_model(n: int, seed: int, features: int = FEATURES) -> tuple[nn.Linear, torch.Generator]:
+    """A linear layer with the paper's first weights, and the stream of random numbers that goes on from there.
+
+    Args:
+        n: costs to predict.
+        seed: of the run.
+        features: p, features per sample.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = nn.Linear(features, n)
+        stream = torch.Generator()
+        stream.set_state(torch.get_rng_state())
+    return model, stream
+
+
+def make_task(run: RunSpec) -> LPTask:
+    """The decision problem of a run; a knapsack's weights are drawn from its seed."""
+    if run.task == "shortest_path":
+        rows, columns = run.settings["grid"]
+        return shortest_path((rows, columns))
+    names = ("items", "dimensions", "capacity_ratio")
+    # One thread: runs have a core each.
+    return random_knapsack(**{name: run.settings[name] for name in names}, seed=run.seed, jobs=1)
+
+
+def make_split(run: RunSpec, task: LPTask) -> Split:
+    """The run's samples in float32: half train, a quarter validates, the last quarter tests."""
+    chosen = {name: run.settings[name] for name in ("degree", "noise")}
+    return task.split(task.samples(run.settings["samples"], seed=run.seed, **chosen))
+
+
+def train(
+    run: RunSpec,
+    task: LPTask,
+    split: Split,
+    progress: Listener = None,
+    loss: nn.Module | None = None,
+) -> tuple[nn.Linear, History]:
+    """Train a linear layer as the paper does.
+
+    Adam with rate 1e-2, batches of 32, a check after the first and then every tenth epoch, patience of 3 checks that
+    improve by no more than 1 %, the best weights.
+
+    Args:
+        run: what to train.
+        task: of the run; split: its samples.
+        progress: called after every epoch.
+        loss: of ``make_run_loss``, for those who want to look at it afterwards; made here where it is left out.
+
+    Returns:
+        The model with its best weights, and the history.
+    """
+    model, stream = paper_model(task.problem.n, run.seed)
+    loss = make_run_loss(run, task) if loss is None else loss
+
+    def metric(predicted: Tensor, true: Tensor) -> float:
+        torch.empty((), dtype=torch.int64).random_(generator=stream)
+        return task.normalized_regret(predicted, true)
+
+    history = fit(
+        model,
+        loss,
+        split.train,
+        split.validation,
+        metric,
+        FitConfig(
+            learning_rate=1e-2,
+            batch_size=32,
+            max_epochs=run.settings["max_epochs"],
+            check_every=10,
+            patience=3,
+            min_improvement=0.01,
+            time_cap=run.settings["time_cap"],
+            seed=stream,
+            start="given",
+        ),
+        order=paper_order if method(run.method).shuffled else in_order,
+        progress=progress,
+    )
+    return model, history
+
+
+def make_run_loss(run: RunSpec, task: LPTask) -> nn.Module:
+    """The loss of a run, with the run's settings where it has any and the published ones elsewhere."""
+    options: dict[str, Any] = {k: run.settings[k] for k in ("smoothing", "injection") if k in run.settings}
+    return make_loss(run.method, task, **run.settings.get("options", {}), **options)
+
+
+class LP(Protocol):
+    """The paper's synthetic linear and integer programs."""
+
+    def method_settings(self, method: str) -> dict[str, Any]:
+        """No noise where an experiment names none, and PEAR's own two settings."""
+        own = DEFAULTS if method == "pear" else {"noise": DEFAULTS["noise"]}
+        return {**own, **super().method_settings(method)}
+
+    def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
+        """Train a linear layer; the test samples are the last quarter."""
+        task = make_task(run)
+        split = make_split(run, task)
+        model, history = train(run, task, split, progress)
+        return TrainingResult(
+            model, history, lambda: scores(task, _predict(model, split.test), split.test.costs), (history,)
+        )
+
+    def model(self, run: RunSpec) -> nn.Linear:
+        """A linear layer of the task's size."""
+        return paper_model(make_task(run).problem.n, run.seed)[0]
+
+    def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
+        """Squared error, stability of the active set, or the regret on changed problems."""
+        task = make_task(run)
+        test = make_split(run, task).test
+        predicted = _predict(model, test)
+        if run.variant == "accuracy":
+            return {"mse": metrics.mse(predicted, test.costs)}
+        if run.variant == "stability":
+            rate = metrics.active_change_rate(task.problem, predicted, smoothing=run.settings["smoothing"])
+            return {"active_change_rate": rate}
+        if run.variant == "direction-shift" and isinstance(task, ShortestPath):
+            changed: dict[str, LPTask] = {"forward": task, "cross": task.crossed()}
+        elif run.variant == "capacity-shift" and isinstance(task, Knapsack):
+            changed = {f"{ratio:g}": task.with_capacity(ratio) for ratio in CAPACITIES}
+        else:
+            raise RunError(f"{run.variant} cannot be measured on {task.name}")
+        return {"shift": {name: other.normalized_regret(predicted, test.costs) for name, other in changed.items()}}
+
+
+def _predict(model: nn.Module, samples: Samples) -> Tensor:
+    with torch.no_grad():
+        predicted: Tensor = model(samples.features)
+    return predicted

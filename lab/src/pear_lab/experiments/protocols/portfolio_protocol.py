@@ -1,0 +1,235 @@
+"""The paper's portfolio protocol: windows of returns, a forecaster, regret and a backtest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pear.tasks import Portfolio, portfolio
+from pear.train import FitConfig, fit
+from pear_lab.data import Prices, load_prices
+from pear_lab.experiments.catalogue import LOWER_BOUNDS, PEER_METHODS
+from pear_lab.experiments.errors import ExperimentError, RunError
+from pear_lab.experiments.protocols.protocol import Listener, Protocol, Say, TrainingResult
+from pear_lab.experiments.run_spec import RunSpec, Selection
+from pear_lab.peers import Peer, PeerLayer, choose, interpreter
+from pear_lab.tasks.market import (
+    DecisionUtilityLoss,
+    Evaluation,
+    Forecaster,
+    MarketSplit,
+    backtest,
+    market_loss,
+    moments,
+    split_windows,
+)
+
+DEFAULT_DATA = "skfolio"
+
+
+class PortfolioProtocol(Protocol):
+    """Mean–variance portfolios on a history of prices."""
+
+    def settings(self, selection: Selection, task: str) -> dict[str, Any]:
+        """What all trainings share; the prices are read, so that they are known to be usable."""
+        source = selection.data or DEFAULT_DATA
+        prices = load_prices(source, selection.gaps)
+        settings = {
+            "data": str(source),
+            "gaps": selection.gaps,
+            "prices": prices.fingerprint,  # records of other prices under the same name are never taken for these
+            "assets": len(prices.names),
+            "days": len(prices.dates),
+            "first": prices.dates[0].isoformat(),
+            "last": prices.dates[-1].isoformat(),
+            **super().settings(selection, task),
+        }
+        _split(prices, settings)  # too short a history shows before anything is trained
+        return settings
+
+    def method_settings(self, method: str) -> dict[str, Any]:
+        """Of a peer, its version."""
+        if method not in PEER_METHODS:
+            return super().method_settings(method)
+        return {"peer": next(one for one in _peer(method).requirements if one.startswith(method))}
+
+    def check(self, run: RunSpec, say: Say = lambda line: None) -> None:
+        """Make the environment of a run's peer, where there is none yet.
+
+        Raises:
+            PeerError: it cannot be made; says what to do.
+        """
+        if run.method in PEER_METHODS:
+            interpreter(_peer(run.method), say=say)
+
+    def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
+        """Train as the paper does: Adam at 1e-3, batches of 64, the rate halved on a plateau, patience of 10 epochs.
+
+        A peer's portfolios come from a process of its own; handing the numbers over is no part of its training time.
+        """
+        market = make_market(run)
+        split, stride = market.split, run.settings["stride"]
+        generator = torch.Generator().manual_seed(run.seed)
+        model = _model(run, generator)
+        train, validation = split.train.every(stride), split.validation.every(stride)
+        with _loss(run, market) as loss:
+            history = fit(
+                model,
+                loss,
+                (train.known, train.days),
+                (validation.known, validation.days),
+                Evaluation(market.task, validation.days, split.ahead).normalized_regret,
+                FitConfig(
+                    learning_rate=1e-3,
+                    batch_size=64,
+                    max_epochs=run.settings["max_epochs"],
+                    check_every=1,
+                    patience=10,
+                    min_improvement=0.0,
+                    time_cap=run.settings["time_cap"],
+                    seed=generator,
+                    clip_norm=1.0,
+                    halve_after=3,
+                    start="given",
+                ),
+                progress=progress,
+            )
+        history.seconds -= history.split.get("transport", 0.0)
+        return TrainingResult(model, history, lambda: market_scores(market, model), (history,))
+
+    def model(self, run: RunSpec) -> Forecaster:
+        """A forecaster of the run's size."""
+        return _model(run)
+
+    def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
+        """Regret with other lower bounds than the one that was trained with."""
+        if run.variant != "lower-bound-shift":
+            return super().measure(run, model)
+        market = make_market(run)
+        windows = market.split.rebalancing
+        with torch.no_grad():
+            predicted = model(windows.known)
+        bounds = {f"{lower:g}": market.task.with_lower(lower) for lower in LOWER_BOUNDS}
+        outcomes = {
+            name: Evaluation(task, windows.days, market.split.ahead).outcome(predicted) for name, task in bounds.items()
+        }
+        return {
+            "shift": {name: outcome.normalized for name, outcome in outcomes.items()},
+            "regrets": {name: outcome.regret.tolist() for name, outcome in outcomes.items()},
+            "best": {name: outcome.best.tolist() for name, outcome in outcomes.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Market:
+    """What a run is trained and tested on.
+
+    Attributes:
+        task: what is decided.
+        prices: the history that is used.
+        split: its windows.
+    """
+
+    task: Portfolio
+    prices: Prices
+    split: MarketSplit
+
+
+def make_market(run: RunSpec) -> Market:
+    """Read the prices of a run and cut them into windows.
+
+    Raises:
+        RunError: the prices are not those that the run was made for.
+    """
+    settings = run.settings
+    prices = load_prices(settings["data"], settings["gaps"])
+    if prices.fingerprint != settings["prices"]:
+        raise RunError(
+            f"the prices of {settings['data']} have changed since the run was asked for: {prices}, fingerprint "
+            f"{prices.fingerprint} instead of {settings['prices']}; start pear reproduce again"
+        )
+    task = portfolio(len(prices.names), settings["risk_aversion"], settings["lower"])
+    return Market(task, _used(prices, settings), _split(prices, settings))
+
+
+@contextmanager
+def _loss(run: RunSpec, market: Market) -> Iterator[nn.Module]:
+    """The loss of a run; that of a peer has a process, which ends with the block."""
+    ahead = market.split.ahead
+    if run.method not in PEER_METHODS:
+        yield market_loss(run.method, market.task, ahead)
+        return
+    peer = _peer(run.method)
+    with PeerLayer(peer, interpreter(peer), market.task.problem.n) as layer:
+        yield DecisionUtilityLoss(market.task, ahead, layer)
+
+
+def _peer(method: str) -> Peer:
+    """The row of the table of peers that offers a layer."""
+    return choose([method], "gradient")[0]
+
+
+def _model(run: RunSpec, generator: torch.Generator | None = None) -> Forecaster:
+    settings = run.settings
+    return Forecaster(settings["assets"], settings["window"], settings["ahead"], generator=generator)
+
+
+def market_scores(market: Market, model: nn.Module) -> dict[str, Any]:
+    """Regret on the test windows between rebalancings, the error of the forecasts, and the backtest.
+
+    Lists hold one number a window (``regrets``, ``best``) or a day (``value``); the yardsticks trade the same days.
+    """
+    windows = market.split.rebalancing
+    evaluation = Evaluation(market.task, windows.days, market.split.ahead)
+    with torch.no_grad():
+        predicted = model(windows.known)
+    realised = _days_of(windows.days, market.split.ahead)
+    first = int(windows.starts[0]) + windows.known.shape[2] + 1  # prices have one day more than returns
+    return {
+        **_trade(evaluation, evaluation.weights(predicted), realised),
+        "normalized_mse": evaluation.normalized_error(predicted),
+        "best": evaluation.best.tolist(),
+        "dates": [market.prices.dates[first].isoformat(), market.prices.dates[first + len(realised) - 1].isoformat()],
+        "yardsticks": _yardsticks(market, evaluation, realised),
+    }
+
+
+def _trade(evaluation: Evaluation, weights: Tensor, realised: Tensor) -> dict[str, Any]:
+    """Regret and backtest of portfolios, one for each window."""
+    outcome, result = evaluation.outcome_of(weights), backtest(weights, realised, evaluation.ahead)
+    lists = {"value": result.value.tolist(), "regrets": outcome.regret.tolist()}
+    return {"normalized_regret": outcome.normalized, **result.summary(), **lists}
+
+
+def _yardsticks(market: Market, evaluation: Evaluation, realised: Tensor) -> dict[str, Any]:
+    """Equal weights, and the least variance of the days known at each rebalancing; both need no forecast."""
+    known = market.split.rebalancing.known.double()
+    count, n, _ = known.shape
+    covariance = moments(known, evaluation.ahead)[1]
+    portfolios = {
+        "equal weight": torch.full((count, n), 1.0 / n, dtype=torch.float64),
+        "minimum variance": market.task.weights(torch.zeros(count, n, dtype=torch.float64), covariance),
+    }
+    return {name: _trade(evaluation, weights, realised) for name, weights in portfolios.items()}
+
+
+def _days_of(days: Tensor, ahead: int) -> Tensor:
+    """(K · ahead, n) the realised days of windows that follow each other."""
+    return days[:, :, -ahead:].double().transpose(1, 2).reshape(-1, days.shape[1])
+
+
+def _used(prices: Prices, settings: dict[str, Any]) -> Prices:
+    return prices.last(settings["last_days"]) if "last_days" in settings else prices
+
+
+def _split(prices: Prices, settings: dict[str, Any]) -> MarketSplit:
+    if len(prices.names) < 2:
+        raise ExperimentError(
+            f"a portfolio needs two names to choose from; {prices.source} has {prices.names[0]} alone"
+        )
+    return split_windows(_used(prices, settings).returns(), settings["window"], settings["ahead"])

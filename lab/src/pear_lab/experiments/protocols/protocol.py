@@ -1,0 +1,102 @@
+"""The interface of a protocol: the settings of runs, a training, and measurements on trained weights."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from pear.losses.methods import METHODS
+from pear.tasks import Task
+from pear.train import History, Progress
+from pear_lab.experiments.catalogue import TASKS
+from pear_lab.experiments.errors import RunError
+from pear_lab.experiments.run_spec import RunSpec, Selection
+from pear_lab.tasks import metrics
+
+Listener = Callable[[Progress], None] | None
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A trained model and its history.
+
+    Attributes:
+        model: with its best weights.
+        history: of its training.
+        test: gives its metrics on the test samples; ratios are shares.
+        histories: of every candidate that was trained to choose it, itself included.
+    """
+
+    model: nn.Module
+    history: History
+    test: Callable[[], dict[str, Any]]
+    histories: tuple[History, ...]
+
+
+class Protocol(ABC):
+    """How runs of some tasks are set up, trained and measured; ``PROTOCOLS`` says which."""
+
+    def settings(self, selection: Selection, task: str) -> dict[str, Any]:
+        """What all trainings of a task share."""
+        entry = TASKS[task]
+        cap = {"time_cap": float(selection.time_cap)} if selection.time_cap else {}
+        return {**entry.problem, **entry.budget, **(entry.quick if selection.quick else {}), **cap}
+
+    def method_settings(self, method: str) -> dict[str, Any]:
+        """The settings of one method: the defaults of its class, where it is trained with them."""
+        left = {row.name: row.defaults for row in METHODS}.get(method)
+        return {"options": left} if left else {}
+
+    def check(self, run: RunSpec, say: Say = lambda line: None) -> None:  # noqa: B027 (synthetic tasks have nothing to read)
+        """Read or make what a run needs, so that a missing file is reported before the first run.
+
+        Args:
+            run: what is to be trained.
+            say: called with one line on what is being done.
+        """
+
+    @abstractmethod
+    def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
+        """Do the training that a run specifies.
+
+        Args:
+            run: what to train.
+            progress: called after every epoch.
+        """
+
+    @abstractmethod
+    def model(self, run: RunSpec) -> nn.Module:
+        """A model for the trained weights of a run."""
+
+    def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
+        """Measure on a trained model what the run's variant asks for.
+
+        Raises:
+            RunError: the variant cannot be measured on the task.
+        """
+        raise RunError(f"{run.variant} cannot be measured on {run.task}")
+
+
+def scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = True) -> dict[str, Any]:
+    """The scores of a forecast of linear costs; regrets and gaps are shares of the best value.
+
+    Args:
+        task: what is decided.
+        predicted: (B, n); true: (B, n).
+        ties: whether equally good decisions can be told apart, by ``decide_worst``.
+    """
+    gap = metrics.relaxation_gap(task, predicted, true)
+    found = {
+        "normalized_regret": task.normalized_regret(predicted, true),
+        "mse": metrics.mse(predicted, true),
+        "relaxation_gap": gap.gap,
+        "relaxation_share": gap.share,
+    }
+    if ties:
+        found["unambiguous_regret"] = metrics.unambiguous_regret(task, predicted, true)
+    return found

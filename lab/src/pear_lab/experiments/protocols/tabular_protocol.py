@@ -1,0 +1,141 @@
+"""Runs on tables of real data: one training for each candidate of a setting, scores instance by instance."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear.losses.methods import make_loss, method
+from pear.tasks import Knapsack
+from pear.train import FitConfig, History, fit, in_order, shuffled
+from pear_lab.data import BuildingData, EnergyData, load_building, load_energy
+from pear_lab.data.data_files import VARIABLE
+from pear_lab.experiments.catalogue import OURS, TUNED
+from pear_lab.experiments.protocols.protocol import Listener, Protocol, Say, TrainingResult, scores
+from pear_lab.experiments.run_spec import RunSpec
+from pear_lab.tasks import Building, SharedLinear, Subset, TaskSplit, building_split, energy_split
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    split: TaskSplit[Building] | TaskSplit[Knapsack]
+    factors: Tensor | None
+    fingerprint: str
+
+    def model(self, seed: int) -> SharedLinear:
+        """A new model, whose initial weights depend on the seed alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return SharedLinear(self.split.train.samples.features.shape[-1], self.factors)
+
+
+class Tabular(Protocol):
+    """Instances from a table, with a linear model that all items share."""
+
+    def method_settings(self, method: str) -> dict[str, Any]:
+        """The candidates of the setting that a method tunes; our defaults tune nothing, and start with MSE."""
+        own = super().method_settings(method)
+        if method == OURS:
+            return {**own, "start": "mse"}
+        return {**own, "tuned": TUNED[method]} if method in TUNED else own
+
+    def check(self, run: RunSpec, say: Say = lambda line: None) -> None:
+        """Read the files that the run needs, which raises where one is missing or broken."""
+        _load(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
+
+    def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
+        """Train with every candidate of what the run tunes, and keep the one that validates best.
+
+        Raises:
+            KeyboardInterrupt: stopped by the user.
+        """
+        prepared = _prepare(run)
+        tuned = run.settings.get("tuned", {})
+        candidates = [dict(zip(tuned, values, strict=True)) for values in product(*tuned.values())]
+        _compile(run, prepared)
+        tried = [(options, *_train(run, prepared, options, progress)) for options in candidates]
+        options, model, history = min(tried, key=lambda one: one[2].best.metric if one[2].best else math.inf)
+        chosen = {"chosen": options, "data": prepared.fingerprint}
+        return TrainingResult(
+            model,
+            history,
+            lambda: {**instance_scores(prepared.split.test, model, prepared.split.unit), **chosen},
+            tuple(one[2] for one in tried),
+        )
+
+    def model(self, run: RunSpec) -> SharedLinear:
+        """A linear model of the table's features."""
+        return _prepare(run).model(run.seed)
+
+
+def instance_scores(subset: Subset[Building] | Subset[Knapsack], model: SharedLinear, unit: float) -> dict[str, Any]:
+    """Scores of a model on a subset; regrets and gaps are shares of the best value.
+
+    ``instances`` has, for every instance, its id, what the decision lost and what the best one earns, in the data's own
+    unit: what a paired comparison of methods resamples.
+    """
+    task, (features, values) = subset.task, subset.samples
+    with torch.no_grad():
+        predicted = model(features)
+    outcome = task.outcome(predicted, values)
+    instances = {
+        "id": list(subset.ids),
+        "lost": (unit * outcome.regret).tolist(),
+        "best": (unit * outcome.best).abs().tolist(),
+    }
+    return {**scores(task, predicted, values, ties=task.problem.is_integer), "instances": instances}
+
+
+def _compile(run: RunSpec, prepared: _Prepared) -> None:
+    """Do one step and one check before the clock starts, so that compilation does not count."""
+    train, validation = prepared.split.train, prepared.split.validation
+    model, keys = prepared.model(run.seed), torch.arange(min(run.settings["batch_size"], len(train.ids)))
+    features, values = (rows[keys] for rows in train.samples)
+    make_loss(run.method, train.task)(model(features), values, keys=keys).backward()
+    with torch.no_grad():
+        validation.task.normalized_regret(model(validation.samples.features), validation.samples.costs)
+
+
+def _train(
+    run: RunSpec, prepared: _Prepared, options: dict[str, float], progress: Listener
+) -> tuple[SharedLinear, History]:
+    train, validation = prepared.split.train, prepared.split.validation
+    model = prepared.model(run.seed)
+    start = run.settings.get("start", "given")
+    names = ("batch_size", "check_every", "patience", "time_cap", "max_epochs")
+    history = fit(
+        model,
+        make_loss(run.method, train.task, **run.settings.get("options", {}), **options),
+        train.samples,
+        validation.samples,
+        validation.task.normalized_regret,
+        FitConfig(learning_rate=1e-2, seed=run.seed, start=start, **{name: run.settings[name] for name in names}),
+        order=shuffled if method(run.method).shuffled else in_order,
+        progress=progress,
+    )
+    if history.interrupted:
+        raise KeyboardInterrupt
+    return model, history
+
+
+def _prepare(run: RunSpec) -> _Prepared:
+    data = _load(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
+    if isinstance(data, BuildingData):
+        names = ("fold", "instance_size", "budget", "version")
+        chosen = {name: run.settings[name] for name in names}
+        return _Prepared(building_split(data, run.seed, **chosen), None, data.fingerprint)
+    split = energy_split(data, run.settings["capacity"], run.settings["shares"])
+    return _Prepared(split, data.weights, data.fingerprint)
+
+
+@lru_cache(maxsize=4)
+def _load(task: str, features: Any, root: str | None) -> BuildingData | EnergyData:
+    """Read a data set once a process; ``root`` is the folder that ``$PEAR_DATA`` names."""
+    return load_building(root, features) if task == "building" else load_energy(root)

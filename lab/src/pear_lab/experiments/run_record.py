@@ -1,0 +1,100 @@
+"""The record of a run that has ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import NoneType
+from typing import Any
+
+from pear_lab.experiments.errors import DatabaseError
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One finished or failed run, as the database holds it and the report reads it.
+
+    Every ratio in ``metrics`` is a share, not per cent: regrets, gaps, returns and the active-set change rate; 0.0038
+    is 0.38 %. Whoever prints per cent multiplies by 100.
+
+    Attributes:
+        key: made of task, method, seed and settings; see ``pear_lab.experiments.run_spec.Run``.
+        experiment: the one that first asked for it.
+        task: of ``pear_lab.experiments.catalogue.TASKS``.
+        method: of ``pear_lab.experiments.catalogue.METHODS``.
+        seed: of data, first weights and batches.
+        settings: all else that fixes the outcome; ``variant`` names what was measured where nothing was trained.
+        status: "done" or "failed"; reason: why it failed.
+        metrics: on the test samples, by name.
+        timings: seconds, and the number of epochs.
+        history: [epoch, seconds, loss, validation regret] of every check.
+        weights: key of the trained weights in the database; empty where the run failed.
+        versions: of Python and the packages; machine: in words; created: ISO time.
+    """
+
+    key: str
+    experiment: str
+    task: str
+    method: str
+    seed: int
+    settings: dict[str, Any]
+    status: str
+    reason: str = ""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+    history: list[list[float]] = field(default_factory=list)
+    weights: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    machine: str = ""
+    created: str = ""
+
+    @classmethod
+    def read(cls, row: Mapping[str, Any]) -> RunRecord:
+        """Read a record from a row of a database, which may have been altered.
+
+        Raises:
+            DatabaseError: a field is not what it must be; the message names the row and the field.
+        """
+        found = {}
+        for name, said in row.items():
+            expected, value = _KINDS.get(name, str), said
+            if name in JSON_FIELDS:
+                try:
+                    value = json.loads(said)
+                except (TypeError, ValueError, RecursionError):
+                    value = _NO_JSON
+            if not _fits(name, value):
+                words = f"a JSON {expected.__name__}" if name in JSON_FIELDS else f"a value of type {expected.__name__}"
+                raise DatabaseError(
+                    f"the row with the key {str(row.get('key'))[:80]!r} is damaged or was altered: its {name} is "
+                    f"{str(said)[:80]!r}, and {words} was expected; restore the database, or delete the row and run "
+                    "pear reproduce again"
+                )
+            found[name] = value
+        return cls(**found)
+
+
+JSON_FIELDS = ("settings", "metrics", "timings", "history", "versions")
+"""Fields that a database keeps as JSON."""
+
+_KINDS: dict[str, type] = {"seed": int, "history": list} | dict.fromkeys(
+    ("settings", "metrics", "timings", "versions"), dict
+)
+_MAY_BE_MISSING = ("reason", "weights", "machine", "created")
+_NO_JSON = object()
+
+
+def _fits(name: str, value: Any) -> bool:
+    if value is None:
+        return name in _MAY_BE_MISSING
+    kind: Any = _KINDS.get(name, str)
+    if not isinstance(value, kind):
+        return False
+    if name == "timings":
+        return all(isinstance(seconds, (int, float)) for seconds in value.values())
+    if name == "history":
+        return all(
+            isinstance(check, list) and all(isinstance(x, (int, float, NoneType)) for x in check) for check in value
+        )
+    return name != "status" or value in ("done", "failed")

@@ -1,0 +1,113 @@
+"""The specification of a run, and the part of the experiments that a user selects."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, get_args
+
+from pear_lab.data.prices import Gaps
+from pear_lab.experiments.catalogue import DEGREES, METHODS, PORTFOLIO_METHODS, TASKS
+from pear_lab.experiments.errors import ExperimentError
+from pear_lab.experiments.table_spec import DEFAULTS
+
+_WORDS = {"data": "", "degree": "degree", "capacity": "capacity", "version": "budget by", "fold": "fold"}
+_SYMBOLS = {"noise": "noise", "smoothing": "λ", "injection": "β"}
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What to run: a training, or a measurement on the weights of a training.
+
+    Attributes:
+        experiment: the one that asks for it; not part of the key, so that experiments share trainings.
+        task: of ``TASKS``.
+        method: of the task's.
+        seed: of data, first weights and batches.
+        settings: all else that fixes the outcome; has ``variant`` where something is measured instead of trained.
+    """
+
+    experiment: str
+    task: str
+    method: str
+    seed: int
+    settings: dict[str, Any]
+
+    @cached_property
+    def key(self) -> str:
+        """The key of the run's record: equal for equal trainings, whichever experiment asks for them."""
+        text = json.dumps([self.task, self.method, self.seed, self.settings], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    @property
+    def variant(self) -> str | None:
+        """What is measured; None for a training."""
+        return self.settings.get("variant")
+
+    def training(self) -> RunSpec:
+        """The training whose weights this run measures; a training returns itself."""
+        return replace(self, settings={k: v for k, v in self.settings.items() if k != "variant"})
+
+    def __str__(self) -> str:
+        what = f"{self.variant}: " if self.variant else ""
+        condition = [f"{word} {self.settings[name]}" for name, word in _WORDS.items() if name in self.settings]
+        for name, symbol in _SYMBOLS.items():
+            if self.settings.get(name, DEFAULTS[name]) != DEFAULTS[name]:
+                condition.append(f"{symbol} {self.settings[name]:g}")
+        words = [dashed(self.task), self.method, *(text.strip() for text in condition), f"seed {self.seed}"]
+        return what + ", ".join(words)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The part of the experiments to run; None means everything.
+
+    Attributes:
+        tasks, methods, degrees, seeds: what to keep.
+        time_cap: seconds a training may take.
+        quick: a reduced grid on smaller problems, to see that everything works. Its settings differ from the paper's,
+            so that its records are never taken for the real ones.
+        data: prices for the portfolio experiments (``pear_lab.data.load_prices``); gaps: what to do with missing ones.
+    """
+
+    tasks: Sequence[str] | None = None
+    methods: Sequence[str] | None = None
+    degrees: Sequence[int] | None = None
+    seeds: Sequence[int] | None = None
+    time_cap: float | None = None
+    quick: bool = False
+    data: str | None = None
+    gaps: Gaps = "error"
+
+    def __post_init__(self) -> None:
+        methods = tuple(dict.fromkeys((*METHODS, *PORTFOLIO_METHODS)))
+        known = {"task": tuple(TASKS), "method": methods, "degree": DEGREES}
+        for what, there in known.items():
+            for name in getattr(self, f"{what}s") or ():
+                check_known(what, name, there)
+        if self.time_cap is not None and not self.time_cap > 0:
+            raise ExperimentError(f"the time cap must be a positive number of seconds; got {self.time_cap!r}")
+        if self.gaps not in get_args(Gaps):
+            raise ExperimentError(f"--gaps must be one of {', '.join(get_args(Gaps))}; got {self.gaps!r}")
+        if any(seed < 0 for seed in self.seeds or ()):
+            raise ExperimentError(f"seeds must be whole numbers of at least 0; got {list(self.seeds or ())}")
+
+
+def check_known(what: str, name: object, there: Iterable[object]) -> None:
+    """Raise an error for an unknown name; it lists the known ones."""
+    known = list(there)
+    if name in known:
+        return
+    shown = [dashed(str(one)) for one in known]
+    close = difflib.get_close_matches(dashed(str(name)), shown, n=1)
+    suggestion = f"; did you mean {close[0]}?" if close else ""
+    raise ExperimentError(f"there is no {what} {dashed(str(name))!r}; there is {', '.join(shown)}{suggestion}")
+
+
+def dashed(name: str) -> str:
+    """A task's name as the command line spells it."""
+    return name.replace("_", "-")

@@ -1,0 +1,167 @@
+"""Judges answers to integer programs: by trying every choice where there are few, by HiGHS at its tightest elsewhere.
+
+Feasibility of the returned point is always checked in extended precision: integers are integers, and a row is violated
+by at most 1e-8 of its own terms. An integer has no rounding error, so that only continuous variables have a least size.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from pear_lab.judge.certificates import MET, Proof, is_feasible, is_unbounded, solve_linear
+from pear_lab.judge.extended import wide
+from pear_lab.judge.kkt import SHARE, TOLERANCE
+from pear_lab.judge.program import Array, Program
+
+FEW = 4096
+"""Largest number of choices of integers that are all tried, where every variable is one."""
+FEW_PROGRAMS = 40
+"""Largest number of choices for each of which a linear program is solved, where HiGHS has no point that is feasible."""
+
+
+@dataclass(frozen=True)
+class BestPoint:
+    """What is known about the best point of an integer program.
+
+    Attributes:
+        feasible: whether any point is.
+        value: of the best point found, infinite without one.
+        x: that point, or None.
+        proven: whether no point is better.
+    """
+
+    feasible: Proof
+    value: float
+    x: Array | None
+    proven: bool
+
+
+def violation(s: Program, points: Array) -> Array:
+    """(K,) largest relative violation of any constraint at each of the points (K, n), integrality included."""
+    X = wide(points)
+    continuous = np.abs(X[:, ~s.integer]).max(1, initial=0)[:, None] * ~s.integer
+    size = np.abs(X) + SHARE * continuous
+    parts = [np.where(s.integer, np.abs(X - np.round(X)), 0).max(1)]
+    for rows, rhs, both in ((s.A, s.b, True), (s.G, s.h, False)):
+        if len(rhs):
+            over = X @ wide(rows).T - wide(rhs)
+            terms = size @ np.abs(wide(rows)).T + np.where(np.isfinite(rhs), np.abs(wide(rhs)), 0)
+            relative = np.where(np.isfinite(rhs), (np.abs(over) if both else over) / np.where(terms > 0, terms, 1), -1)
+            parts.append(relative.max(1))
+    for over, limit in ((wide(s.lb) - X, s.lb), (X - wide(s.ub), s.ub)):
+        terms = size + np.where(np.isfinite(limit), np.abs(wide(limit)), 0)
+        parts.append(np.where(np.isfinite(limit), over / np.where(terms > 0, terms, 1), -1).max(1))
+    return np.maximum(np.stack(parts).max(0), 0).astype(float)
+
+
+def judge_choice(s: Program, status: str, x: Array) -> tuple[str, bool, str]:
+    """The verdict on one answer: "right", "refused", "inaccurate" or "wrong", whether it is an edge, and why."""
+    if status == "SOLVED":
+        return _judge_point(s, x)
+    best = find_best(s)
+    if status == "INFEASIBLE":
+        if best.feasible is Proof.NO:
+            return "refused", False, ""
+        if best.feasible is Proof.EDGE:
+            return "refused", True, "feasible to rounding only"
+        return "wrong", False, f"INFEASIBLE, but a point is feasible ({best.feasible.value}): {best.x}"
+    if status == "UNBOUNDED":
+        falls = is_unbounded(s)
+        if falls in (Proof.YES, Proof.EDGE) and best.feasible is not Proof.NO:
+            return "refused", falls is Proof.EDGE, ""
+        return "wrong", False, f"UNBOUNDED, but a direction of descent: {falls.value}, feasible: {best.feasible.value}"
+    if status in ("NOT_FINITE", "NOT_CONVEX"):
+        return "wrong", False, f"{status}, but the data is finite and linear"
+    return "inaccurate", False, status
+
+
+def _judge_point(s: Program, x: Array) -> tuple[str, bool, str]:
+    if not np.isfinite(x).all():
+        return "wrong", False, "SOLVED, but x is not finite"
+    off = float(violation(s, x[None])[0])
+    if off > TOLERANCE:
+        return "wrong", False, f"SOLVED, but a constraint is violated by {off:.1e}"
+    best = find_best(s)
+    value, terms = float(wide(s.c) @ wide(x)), float(np.abs(wide(s.c)) @ np.abs(wide(x)))
+    terms = max(terms, float(np.abs(s.c).max()))
+    if value > best.value + TOLERANCE * terms:
+        return "wrong", False, f"SOLVED with {value!r}, but {best.x} is feasible and has {best.value!r}"
+    return "right", False, ""
+
+
+def find_best(s: Program) -> BestPoint:
+    """The best point, found by enumeration where there are few choices, and by HiGHS otherwise."""
+    low, high = np.ceil(s.lb[s.integer] - 1e-9), np.floor(s.ub[s.integer] + 1e-9)
+    ranges = high - low + 1
+    if (ranges < 1).any():
+        return BestPoint(Proof.NO, np.inf, None, True)
+    count = float(np.prod(ranges)) if np.isfinite(ranges).all() else np.inf
+    if s.integer.all() and count > FEW:
+        return _by_highs(s)
+    if not s.integer.all():
+        found = _by_highs(s)
+        if found.feasible is Proof.YES or count > FEW_PROGRAMS:
+            return found
+    choices = np.array(list(itertools.product(*(np.arange(a, b + 1) for a, b in zip(low, high, strict=True)))))
+    return _by_trying(s, choices) if s.integer.all() else _by_programs(s, choices)
+
+
+def _by_trying(s: Program, points: Array) -> BestPoint:
+    off = violation(s, points)
+    surely, perhaps = off <= MET, off <= TOLERANCE
+    if not surely.any():
+        return BestPoint(Proof.EDGE if perhaps.any() else Proof.NO, np.inf, None, True)
+    values = np.where(surely, (wide(points) @ wide(s.c)).astype(float), np.inf)
+    k = int(values.argmin())
+    return BestPoint(Proof.YES, float(values[k]), points[k], True)
+
+
+def _by_programs(s: Program, choices: Array) -> BestPoint:
+    """The best point, from one linear program in the continuous variables for every choice of the integers."""
+    rest, present = ~s.integer, np.isfinite(s.h)
+    best, answer = BestPoint(Proof.NO, np.inf, None, True), Proof.NO
+    for choice in choices:
+        lb, ub = s.lb[rest], s.ub[rest]
+        G, h = s.G[present][:, rest], (s.h - s.G[:, s.integer] @ choice)[present]
+        solved = solve_linear(s.c[rest], lb, ub, G, h, s.A[:, rest], s.b - s.A[:, s.integer] @ choice)
+        if solved.status != 0:
+            continue
+        x = np.empty(s.n)
+        x[s.integer], x[rest] = choice, np.clip(solved.x, lb, ub)
+        off = float(violation(s, x[None])[0])
+        if off <= 1e-10:
+            answer = Proof.YES if off <= MET or answer is Proof.YES else Proof.EDGE
+            value = float(wide(s.c) @ wide(x))
+            if value < best.value:
+                best = BestPoint(answer, value, x, True)
+    return BestPoint(answer, best.value, best.x, True)
+
+
+def _by_highs(s: Program) -> BestPoint:
+    """The best point by HiGHS, with rows scaled to size 1. Its point is checked; infeasibility needs a certificate."""
+    keep = np.isfinite(s.h)
+    rows = np.vstack([s.A, s.G[keep]])
+    size = np.abs(rows).max(1, initial=0.0)
+    size = np.where(size > 0, size, 1.0)
+    low = np.concatenate([s.b, np.full(int(keep.sum()), -np.inf)]) / size
+    high = np.concatenate([s.b, s.h[keep]]) / size
+    found = milp(
+        s.c / (np.abs(s.c).max() or 1.0),
+        integrality=s.integer.astype(int),
+        bounds=Bounds(s.lb, s.ub),
+        constraints=LinearConstraint(rows / size[:, None], low, high) if len(rows) else None,
+        options={"mip_rel_gap": 0.0},
+    )
+    if found.x is None:
+        if is_feasible(s) is Proof.NO or found.status == 2:
+            return BestPoint(Proof.NO, np.inf, None, True)
+        return BestPoint(Proof.UNKNOWN, np.inf, None, False)
+    x = np.where(s.integer, np.round(found.x), found.x)
+    x = np.clip(x, s.lb, s.ub)
+    if float(violation(s, x[None])[0]) > 1e-10:
+        return BestPoint(Proof.EDGE, np.inf, None, False)
+    return BestPoint(Proof.YES, float(wide(s.c) @ wide(x)), x, found.status == 0)

@@ -1,0 +1,240 @@
+"""Judge one answer of the library, with plain arrays and without the library's own code.
+
+right: solved, and the optimality conditions hold. refused: the status names a failure that is proven independently.
+inaccurate: the library says that it does not know, where that is no edge. wrong: everything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pear_lab.judge.certificates import Proof, best_point, is_feasible, is_indefinite, is_unbounded
+from pear_lab.judge.extended import Wide, factor, wide
+from pear_lab.judge.integer_programs import judge_choice
+from pear_lab.judge.kkt import TOLERANCE, Multipliers, Residuals, Units, judge_point, objective
+from pear_lab.judge.program import Array, Program
+from pear_lab.judge.tangent_space import Tangent, tangent
+
+VALUE = 1e-9
+"""Largest error of a reported objective, relative to its terms."""
+SAME = 1e-7
+"""Largest difference between a sample in a batch and alone, relative to the decision's natural size."""
+SLOPE = 1e-4
+"""Largest error of a gradient against central differences of the loss, relative to the steepest slope."""
+
+REFERENCE = 1e-6
+"""Largest difference from the objective that another solver finds, relative to its terms."""
+SINGULAR = (1e-18, 1e-15)
+"""Equalities with a pivot between these are independent in extended precision and dependent in float64."""
+ROUNDING = 1e-10
+"""What rounding may change in a regret, relative to the terms of the objectives it is the difference of."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the library answers for one sample.
+
+    Attributes:
+        status: by name.
+        x: (n,) the decision; NaN without one.
+        value: the objective, minimised.
+        equality, inequality, bound: multipliers; None for integer programs.
+    """
+
+    status: str
+    x: Array
+    value: float
+    equality: Array | None = None
+    inequality: Array | None = None
+    bound: Array | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the judge says about one answer.
+
+    Attributes:
+        kind: "right", "refused", "inaccurate" or "wrong".
+        reason: why, where it is wrong or inaccurate.
+        edge: either answer would have been right, which a margin proves.
+        residuals: of a solved continuous program.
+        units: that they are measured in.
+    """
+
+    kind: str
+    reason: str = ""
+    edge: bool = False
+    residuals: Residuals | None = None
+    units: Units | None = None
+
+    def blamed(self, reason: str) -> Verdict:
+        """The same verdict, or "wrong" for a reason that was found later; an empty reason changes nothing."""
+        return replace(self, kind="wrong", reason=reason) if reason and self.kind != "wrong" else self
+
+
+def judge(s: Program, a: Answer) -> Verdict:
+    """Judge one answer."""
+    if not s.is_finite():
+        if a.status == "NOT_FINITE":
+            return Verdict("refused")
+        return Verdict("wrong", f"{a.status}, but the data is not finite")
+    if s.integer.any():
+        kind, edge, reason = judge_choice(s, a.status, a.x)
+        return Verdict(kind, reason, edge)
+    if a.status == "SOLVED":
+        return _judge_solved(s, a)
+    checks = {"INFEASIBLE": _infeasible, "UNBOUNDED": _unbounded, "NOT_CONVEX": _not_convex}
+    if a.status in checks:
+        return checks[a.status](s)
+    if a.status == "NOT_FINITE":
+        return Verdict("wrong", "NOT_FINITE, but the data is finite")
+    if is_feasible(s) is Proof.EDGE or _beyond_float64(s):
+        return Verdict("refused", edge=True)  # nobody could know
+    return Verdict("inaccurate", a.status)
+
+
+def _judge_solved(s: Program, a: Answer) -> Verdict:
+    if a.equality is None or a.inequality is None or a.bound is None:
+        return Verdict("wrong", "SOLVED without multipliers")
+    parts = (a.x, a.equality, a.inequality, a.bound)
+    if not all(bool(np.isfinite(part).all()) for part in parts):
+        return Verdict("wrong", "SOLVED, but x or a multiplier is not finite")
+    if is_indefinite(s.H) is Proof.YES:
+        return Verdict("wrong", "SOLVED, but the curvature is indefinite")
+    units = Units.of(s)
+    found = judge_point(s, a.x, Multipliers(*(wide(part) for part in parts[1:])), units)
+    if found.worst > TOLERANCE:
+        return Verdict("wrong", f"SOLVED, but {found}", residuals=found, units=units)
+    value, terms = objective(s, a.x)
+    if not abs(a.value - value) <= VALUE * terms:
+        return Verdict("wrong", f"value {a.value!r}, but x has {value!r}", residuals=found, units=units)
+    return Verdict("right", residuals=found, units=units)
+
+
+def _beyond_float64(s: Program) -> bool:
+    """Whether the equalities are singular in float64 but not in extended precision."""
+    if not len(s.b):
+        return False
+    units = Units.of(s)
+    pivots = factor((wide(s.A) * units.row[: len(s.b), None] * units.column).T).pivots
+    return bool(SINGULAR[0] * pivots[0] < pivots[-1] < SINGULAR[1] * pivots[0])
+
+
+def _infeasible(s: Program) -> Verdict:
+    feasible = is_feasible(s)
+    if feasible is Proof.NO:
+        return Verdict("refused")
+    if feasible is Proof.EDGE:
+        return Verdict("refused", edge=True)
+    return Verdict("wrong", f"INFEASIBLE, but feasible: {feasible.value}")
+
+
+def _unbounded(s: Program) -> Verdict:
+    feasible, falls = is_feasible(s), is_unbounded(s)
+    if feasible is Proof.NO or falls in (Proof.NO, Proof.UNKNOWN):
+        return Verdict("wrong", f"UNBOUNDED, but falls: {falls.value}, feasible: {feasible.value}")
+    return Verdict("refused", edge=Proof.EDGE in (feasible, falls))
+
+
+def _not_convex(s: Program) -> Verdict:
+    indefinite = is_indefinite(s.H)
+    if indefinite is Proof.NO:
+        return Verdict("wrong", "NOT_CONVEX, but no eigenvalue is negative")
+    return Verdict("refused", edge=indefinite is Proof.EDGE)
+
+
+def wrong_reference(s: Program, a: Answer) -> str:
+    """Why the objective of a solved linear program is not what HiGHS finds; empty where it is, or HiGHS finds none."""
+    if s.H.any() or s.integer.any():
+        return ""
+    other = best_point(s)
+    if other is None:
+        return ""
+    (value, terms), (best, others) = objective(s, a.x), objective(s, other.astype(float))
+    # by weak duality no violation is worth more than the multipliers say
+    bought = violation_cost(s, other, a) + violation_cost(s, wide(a.x), a)
+    if abs(value - best) <= REFERENCE * max(terms, others) + bought:
+        return ""
+    return f"the objective is {value!r}, and by another solver {best!r}"
+
+
+def violation_cost(s: Program, x: Wide, a: Answer) -> float:
+    """The cost of violations at x (n,), and of rounding its rows to float64, priced by the multipliers of an answer.
+
+    Where rows are parallel to 1e-10, multipliers are so large that the last digit of x is worth more than rounding.
+    """
+    assert a.equality is not None
+    assert a.inequality is not None
+    assert a.bound is not None
+
+    def last_digit(rows: Array) -> Wide:
+        return np.asarray(np.finfo(np.float64).eps * (wide(np.abs(rows)) @ np.abs(x)))
+
+    parts = (
+        (np.abs(wide(s.A) @ x - s.b) + last_digit(s.A), a.equality),
+        (np.maximum(wide(s.G) @ x - s.h, 0) + last_digit(s.G), a.inequality),
+        (np.maximum(np.maximum(s.lb - x, x - s.ub), 0), a.bound),
+    )
+    return float(sum((left * np.abs(y)).sum() for left, y in parts))
+
+
+def tangent_of(s: Program, verdict: Verdict) -> Tangent | None:
+    """The tangent space at a right answer, where margins say that the decision has a derivative there."""
+    if verdict.kind != "right" or verdict.residuals is None or verdict.units is None:
+        return None
+    return tangent(s, verdict.residuals, verdict.units)
+
+
+def wrong_gradient(space: Tangent, g: Array, e: Array) -> str:
+    """Why a gradient g (n,) of the prediction error e (n,) is wrong; empty where it is not."""
+    if not np.isfinite(g).all():
+        return "the gradient is not finite"
+    error = space.error(g, e)
+    return f"the gradient is off by {error:.1e} (allowed {space.tolerance:.1e})" if error > space.tolerance else ""
+
+
+def regret_rounding(s: Program, x: Array, best: Answer, rounding: float) -> float:
+    """How much rounding may change the regret of x (n,) against the ``best`` answer under the true program s.
+
+    Args:
+        s, x, best: see above.
+        rounding: relative error that the decisions may have.
+    """
+    terms = objective(s, x)[1] + objective(s, best.x)[1]
+    bought = violation_cost(s, wide(x), best) + violation_cost(s, wide(best.x), best)
+    return max(ROUNDING, rounding) * terms + bought + 1e-300
+
+
+def wrong_regret(s: Program, x: Array, best: Answer, value: float, rounding: float = 0.0) -> str:
+    """Why ``value`` is not what x (n,) loses against the ``best`` answer under the true program s; empty where it is.
+
+    Args:
+        s, x, best, rounding: as for ``regret_rounding``.
+        value: of the loss.
+    """
+    exact = objective(s, x)[0] - objective(s, best.x)[0]
+    room = regret_rounding(s, x, best, rounding)
+    if abs(value - exact) <= 1e-6 * abs(exact) + room:
+        return ""
+    return f"the loss is {value!r}, and the regret {exact!r}"
+
+
+def differs(s: Program, batch: Answer, alone: Answer, verdict: Verdict) -> str:
+    """How the answer for a sample in a batch differs from the one it gets alone; empty where it does not."""
+    if batch.status != alone.status:
+        return f"{batch.status} in the batch, {alone.status} alone"
+    if batch.status != "SOLVED" or np.array_equal(batch.x, alone.x):
+        return ""
+    if not np.isfinite(alone.x).all():
+        return "x is not finite alone"
+    (here, terms), (there, _) = objective(s, batch.x), objective(s, alone.x)
+    if abs(here - there) > 1e-8 * terms + 1e-300:
+        return f"objective {here!r} in the batch, {there!r} alone"
+    space = tangent_of(s, verdict)
+    if space is None or verdict.residuals is None:
+        return ""  # perhaps not unique, and as good
+    off = float((np.abs(wide(batch.x) - wide(alone.x)) / verdict.residuals.size).max())
+    room = max(SAME, space.tolerance)
+    return f"x differs by {off:.1e} between the batch and alone" if off > room else ""

@@ -1,0 +1,179 @@
+"""What the gradient of regret must be, from the null space of the active constraints in extended precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pear_lab.judge.extended import TINY, Factor, Wide, back_substitute, cholesky, factor, forward_substitute, wide
+from pear_lab.judge.kkt import Residuals, Units
+from pear_lab.judge.program import Array, Mask, Program
+
+CLEAR = 1e-6
+"""Relative slack or multiplier that an inequality must have to be surely loose or surely held."""
+TIGHT = 1e-10
+"""Relative slack up to which an inequality is tight."""
+RANK = (1e-15, 1e-10)
+"""A pivot between these, relative to the largest, is neither zero nor clear of it. The library states a rank by
+singular values at 1e-11, which may be several times smaller than the pivots of the same rows."""
+CONDITION = 1e10
+"""Largest condition number of the curvature on the tangent space at which a gradient is compared."""
+WRONG = 1e-6
+"""Relative error of a wrong gradient; ten times what rounding of the data may do where that is more."""
+
+_ROUNDING = 10 * 2.2e-16
+
+
+@dataclass(frozen=True)
+class Tangent:
+    """The tangent space of the constraints that hold a decision.
+
+    Attributes:
+        s, units: the program and its units.
+        tight, held: (m + 2n,) inequalities that are tight, and those of them that hold the decision: rows, lower
+            bounds, upper bounds.
+        Z: (n, t) basis, in the program's own units.
+        L: (t, t) Cholesky factor of the curvature on it.
+        rounding: relative error that rounding of the data may cause in the decision and the gradient.
+        rows, scale: equalities and held rows, and their units.
+        factored, rank: the scaled rows on the variables that no bound holds; None where there are none.
+    """
+
+    s: Program
+    units: Units
+    tight: Mask
+    held: Mask
+    Z: Wide
+    L: Wide
+    rounding: float
+    rows: Wide
+    scale: Wide
+    factored: Factor | None
+    rank: int
+
+    @property
+    def tolerance(self) -> float:
+        """Relative error of a gradient from which on it is wrong."""
+        return max(WRONG, self.rounding)
+
+    @property
+    def fixed(self) -> Mask:
+        """(n,) variables that a bound holds."""
+        m, n = len(self.s.h), self.s.n
+        return np.asarray(self.held[m : m + n] | self.held[m + n :])
+
+    def project(self, e: Wide) -> Wide:
+        """Z (ZᵀHZ)⁻¹ Zᵀ e for e (n,)."""
+        w = forward_substitute(self.L, self.Z.T @ (self.units.column * e))
+        return self.units.column * (self.Z @ back_substitute(self.L.T, w))
+
+    def error(self, g: Array, e: Array) -> float:
+        """The relative error of a gradient g (n,) for the prediction error e (n,).
+
+        Relative to the gradient's size in the program's own units, and to no less than a millionth of the unprojected.
+        """
+        exact, d = self.project(wide(e)), self.units.column
+        largest = (np.abs(np.diagonal(self.s.H)) * d * d).max()
+        unprojected = np.sqrt(((d * wide(e)) ** 2).sum()) / largest
+        size = np.maximum(np.sqrt(((exact / d) ** 2).sum()), 1e-6 * unprojected)
+        off = np.sqrt((((wide(g) - exact) / d) ** 2).sum())
+        return float(off / size) if size > 0 else float(off > 0)
+
+    def longest_step(self, x: Any, y: tuple[Any, Any], direction: Array) -> float:
+        """How far the cost may move along ±direction before a constraint becomes tight or loose.
+
+        Up to there the decision x − tPd is affine in the step t, and so are multipliers that prove it optimal.
+
+        Args:
+            x: (n,) the solution.
+            y: (m,) and (n,) multipliers of rows and bounds.
+            direction: (n,).
+        """
+        s, z, m = self.s, wide(x), len(self.s.h)
+        dx = -self.project(wide(direction))
+        room = np.concatenate([wide(s.h) - wide(s.G) @ z, z - s.lb, s.ub - z])
+        rate = np.concatenate([wide(s.G) @ dx, dx, dx])
+        inside = np.min((room / np.maximum(np.abs(rate), TINY))[~self.tight], initial=np.inf)
+        dv, dbound = self.multipliers(wide(direction) + wide(s.H) @ dx)
+        movable = self.fixed & (s.lb < s.ub)
+        held = np.abs(np.concatenate([wide(y[0])[self.held[:m]], wide(y[1])[movable]]))
+        change = np.abs(np.concatenate([dv[len(s.b) :], dbound[movable]]))
+        return float(np.min(held / np.maximum(change, TINY), initial=inside))
+
+    def multipliers(self, gradient: Wide) -> tuple[Wide, Wide]:
+        """Multipliers of ``rows``, and (n,) of the bounds, that balance a gradient (n,)."""
+        v = np.zeros(len(self.rows), np.longdouble)
+        if self.factored is not None:
+            v = self.factored.least_squares(-(gradient * self.units.column)[~self.fixed], self.rank) * self.scale
+        return v, -(gradient + self.rows.T @ v)
+
+
+def tangent_space(s: Program, units: Units, tight: Mask, held: Mask) -> Tangent | None:
+    """The tangent space of the constraints ``held`` (m + 2n,); None where it is not clear, or H is not curved on it.
+
+    Args:
+        s: the program.
+        units: that it is measured in.
+        tight, held: as ``Tangent`` has them.
+    """
+    n, m = s.n, len(s.h)
+    fixed = held[m : m + n] | held[m + n :]
+    rows = np.vstack([wide(s.A), wide(s.G)[held[:m]]])
+    scale = np.concatenate([units.row[: len(s.b)], units.row[len(s.b) :][held[:m]]])
+    J = (rows * scale[:, None] * units.column)[:, ~fixed]
+    Z = np.zeros((n, int((~fixed).sum())), np.longdouble)
+    Z[~fixed] = np.eye(Z.shape[1], dtype=np.longdouble)
+    rounding, rank, factored = _ROUNDING, 0, None
+    if len(J) and Z.shape[1]:
+        factored = factor(J.T)
+        share = factored.pivots / factored.pivots[0] if factored.pivots[0] > 0 else factored.pivots
+        if ((share > RANK[0]) & (share < RANK[1])).any():
+            return None
+        rank = factored.rank(RANK[1])
+        Z = Z[:, : Z.shape[1] - rank].copy()
+        Z[~fixed] = factored.null(rank)
+        if rank:
+            rounding = _ROUNDING / float(share[rank - 1])
+    curved = _curved(s, units, Z)
+    if curved is None:
+        return None
+    L, condition = curved
+    rounding = max(rounding, _ROUNDING * condition)
+    return Tangent(s, units, tight, held, Z, L, rounding, rows, scale, factored, rank)
+
+
+def tangent(s: Program, found: Residuals, units: Units) -> Tangent | None:
+    """The tangent space at a solution, or None where margins are not clear and the derivative may not exist.
+
+    A tight constraint without a multiplier does no harm where it is a combination of those that have one: then there
+    are multipliers that are positive on all of them.
+    """
+    n, m = s.n, len(s.h)
+    pinned = np.concatenate([np.zeros(m, bool), np.tile(s.lb == s.ub, 2)])
+    tight, loose = found.slack <= TIGHT, found.slack >= CLEAR
+    if not (tight | loose).all():
+        return None
+    held = tight & (pinned | (found.multiplier >= CLEAR))
+    space = tangent_space(s, units, tight, held)
+    weak, one = tight & ~held, np.eye(n, dtype=np.longdouble)
+    others = [(wide(s.G) * units.row[len(s.b) :, None] * units.column)[weak[:m]]]
+    others += [one[weak[m : m + n]], one[weak[m + n :]]]
+    if space is not None and space.Z.shape[1] and np.max(np.abs(np.vstack(others) @ space.Z), initial=0.0) > RANK[0]:
+        return None
+    return space
+
+
+def _curved(s: Program, units: Units, Z: Wide) -> tuple[Wide, float] | None:
+    """Cholesky factor of the curvature on the tangent space and its condition; None where it is not positive."""
+    if not Z.shape[1]:
+        return np.zeros((0, 0), np.longdouble), 1.0
+    H = units.column[:, None] * wide(s.H) * units.column
+    reduced = Z.T @ H @ Z
+    L = cholesky(reduced)
+    largest = np.abs(H).max()
+    if L is None:
+        return None
+    least = float(np.linalg.eigvalsh((reduced / largest).astype(float))[0])
+    return (L, 1.0 / least) if least * CONDITION > 1 else None

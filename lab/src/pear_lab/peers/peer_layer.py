@@ -1,0 +1,129 @@
+"""A peer's layer as a function of tensors, computed by a worker in the peer's own environment."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pear_lab.peers.peer_table import WORKERS, Peer, PeerError
+from pear_lab.peers.subprocess_runner import environment, last_words
+
+
+class PeerLayer:
+    """Long-only portfolios ``min ½ wᵀQw + cᵀw``, Σᵢ wᵢ = 1, w ≥ 0, decided and differentiated by a peer.
+
+    The worker computes, and raw float64 numbers go to and fro; it is loaded and has made one decision when the
+    constructor returns. It keeps the last batch alone, so that ``backward`` must come before the next call.
+
+    Args:
+        peer: who; its worker must offer ``layer``.
+        python: that can import it.
+        n: number of assets.
+        threads: the peer may compute with.
+
+    Attributes:
+        seconds: of the peer's own, forward ("solve") and backward ("gradient"), and what handing the numbers over
+            takes ("transport").
+
+    Raises:
+        PeerError: the worker failed, at the start or at a call; with its last words.
+    """
+
+    def __init__(self, peer: Peer, python: Path, n: int, threads: int = 1) -> None:
+        self.peer, self.n = peer, n
+        self.seconds = {"solve": 0.0, "gradient": 0.0, "transport": 0.0}
+        self.calls = 0
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in close)
+        command = [str(python), str(WORKERS / "worker.py"), str(peer.worker), "--serve", str(n)]
+        self._worker = subprocess.Popen(
+            [*command, "--threads", str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=environment(str(python), threads),
+        )
+        try:
+            self._read(1)
+        except PeerError:
+            self.close()
+            raise
+
+    def __enter__(self) -> PeerLayer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker."""
+        self._worker.kill()
+        self._worker.communicate()
+        self._errors.close()
+
+    def __call__(self, cost: Tensor, Q: Tensor) -> Tensor:
+        """(B, n) costs and (B, n, n) curvatures → (B, n) portfolios, differentiable by both."""
+        weights: Tensor = _Decide.apply(cost, Q, self)
+        return weights
+
+    def ask(self, what: str, size: int, given: tuple[Tensor, ...], shapes: tuple[tuple[int, ...], ...]) -> list[Tensor]:
+        """Send one call to the worker and return its answer.
+
+        Args:
+            what: the time counts as, "solve" or "gradient".
+            size: of the batch; 0 asks for the gradients of the last one.
+            given: tensors that go there; shapes: of those that come back.
+        """
+        began = time.perf_counter()
+        try:
+            for part in (struct.pack("<q", size), *(tensor.contiguous().numpy().tobytes() for tensor in given)):
+                self._stream("stdin").write(part)
+            self._stream("stdin").flush()
+        except OSError:  # it has ended; reading says why
+            pass
+        counts = [torch.Size(shape).numel() for shape in shapes]
+        seconds, *values = self._read(1 + sum(counts)).split([1, *counts])
+        self.seconds[what] += float(seconds)
+        self.seconds["transport"] += time.perf_counter() - began - float(seconds)
+        return [value.reshape(shape) for value, shape in zip(values, shapes, strict=True)]
+
+    def _read(self, count: int) -> Tensor:
+        data = bytearray(self._stream("stdout").read(8 * count))
+        if len(data) < 8 * count:
+            code = self._worker.wait()
+            self._errors.seek(0)
+            raise PeerError(f"{self.peer.name} failed: {last_words(self._errors.read()) or f'exit code {code}'}")
+        return torch.frombuffer(data, dtype=torch.float64)
+
+    def _stream(self, name: str) -> Any:
+        return getattr(self._worker, name)
+
+
+class _Decide(torch.autograd.Function):
+    """The autograd function that sends both passes to the worker."""
+
+    @staticmethod
+    def forward(ctx: Any, cost: Tensor, Q: Tensor, layer: PeerLayer) -> Tensor:
+        B, n = cost.shape
+        layer.calls += 1
+        ctx.layer, ctx.call, ctx.shapes = layer, layer.calls, (Q.shape, cost.shape)
+        (weights,) = layer.ask("solve", B, (Q.detach().double(), cost.detach().double()), ((B, n),))
+        return weights.to(cost)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None]:
+        layer: PeerLayer = ctx.layer
+        if ctx.call != layer.calls:
+            raise PeerError(
+                f"{layer.peer.name} keeps the last batch alone, and another came after this one; call backward before "
+                "the next batch"
+            )
+        (slope,) = slopes
+        by_Q, by_cost = layer.ask("gradient", 0, (slope.double(),), ctx.shapes)
+        return by_cost.to(slope), by_Q.to(slope), None

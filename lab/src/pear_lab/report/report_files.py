@@ -1,0 +1,181 @@
+"""Write the report: its sections as one page and as Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pear.errors import PearError
+from pear.pages import style
+from pear.pages.page import render
+from pear.pages.section import Grid, Section
+from pear_lab.experiments.catalogue import METHODS, SEEDS, TASKS
+from pear_lab.experiments.errors import DatabaseError
+from pear_lab.experiments.run_record import RunRecord
+from pear_lab.report.cells import StoredRuns
+from pear_lab.report.comparison import comparison_section
+from pear_lab.report.paper_tables import caps_section, table_sections
+from pear_lab.report.portfolio_section import market_sections
+from pear_lab.report.published import DEFINITION, CellVerdict
+
+PAGE, TABLES = "report.html", "report.md"
+"""What the files are called."""
+
+CITATION = (
+    "Junhyeong Lee, Sangjin Jin, Yongjae Lee: Decision-Focused Learning via Tangent-Space Projection of Prediction "
+    "Error, ICML 2026."
+)
+_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
+"""What settings and metrics that are not those of a run end in."""
+_MAIN = (CellVerdict.WITHIN, CellVerdict.BETTER, CellVerdict.WORSE, CellVerdict.NOT_RUN)
+
+
+class ReportFiles(NamedTuple):
+    """What :func:`write_report` leaves: the page, the tables as Markdown, and the state of the database in words."""
+
+    page: Path
+    tables: Path
+    summary: str
+
+
+def write_report(runs: StoredRuns, folder: Path) -> ReportFiles:
+    """Write the page and the Markdown tables, and the figures that are files of their own.
+
+    Args:
+        runs: of the database; see :func:`pear_lab.report.read`.
+        folder: exists, and can be written to.
+
+    Raises:
+        DatabaseError: a row holds settings or metrics that are not those of a run; the message names it.
+        MissingExtraError: jinja2 or matplotlib, which write and draw the page, is not installed.
+    """
+    style.require("the report", "jinja2", "matplotlib")
+    try:
+        texts, sections, words = _texts(runs)
+    except PearError:
+        raise
+    except _UNREADABLE as error:
+        raise DatabaseError(
+            f"{runs.path} cannot be shown: {_culprit(runs)} ({repr(error)[:200]}); restore the database, or delete "
+            "what is wrong and run pear reproduce again"
+        ) from error
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    for section in sections:
+        if section.save is not None:
+            section.save(folder / f"{section.name}.svg")
+    return ReportFiles(folder / PAGE, folder / TABLES, words)
+
+
+def _texts(runs: StoredRuns) -> tuple[dict[str, str], list[Section], str]:
+    """The files by name, the sections in them, and the summary."""
+    compared = table_sections(runs)
+    others = [section for section in (comparison_section(runs), caps_section(runs)) if section is not None]
+    sections = [
+        *compared,
+        *market_sections(runs),
+        *others,
+        _failed(runs),
+        machines_section(runs),
+    ]
+    words = summary(runs, compared)
+    values: dict[str, Any] = {
+        "title": "The LP experiments beside the paper",
+        "summary": words,
+        "definition": DEFINITION,
+        "citation": CITATION,
+        "footer": f"Published numbers: {CITATION}",
+        "seeds": len(SEEDS),
+        "runs": runs,
+        "compared": compared,
+        "sections": sections,
+        "counts": counts,
+        "verdicts": [verdict for verdict in CellVerdict if verdict in _MAIN or counts(compared)[verdict]],
+    }
+    return {name: render(name, values, "pear_lab.report") for name in (PAGE, TABLES)}, sections, words
+
+
+def _culprit(runs: StoredRuns) -> str:
+    """Name the row that makes the report fail, found by halving the rows."""
+    suspects = [*runs.done, *runs.failed]
+    while len(suspects) > 1:
+        halves = suspects[: len(suspects) // 2], suspects[len(suspects) // 2 :]
+        suspects = next((half for half in halves if not _can_be_shown(half, runs)), [])
+    if not suspects:
+        return "its rows do not fit together"
+    return f"the settings or metrics of the row with the key {suspects[0].key[:80]!r} are not those of a run"
+
+
+def _can_be_shown(rows: Sequence[RunRecord], runs: StoredRuns) -> bool:
+    done, failed = ([row for row in rows if (row.status == "done") is which] for which in (True, False))
+    try:
+        _texts(StoredRuns(runs.path, tuple(done), tuple(failed)))
+    except _UNREADABLE:
+        return False
+    return True
+
+
+def section_markdown(section: Section) -> str:
+    """One section as the Markdown tables print it, for documents that hold a part of the report."""
+    return render("section.md", {"section": section, "seeds": len(SEEDS)}, "pear_lab.report").strip()
+
+
+def counts(sections: Sequence[Section]) -> Counter[CellVerdict]:
+    """How many cells have each verdict.
+
+    Cells that the paper does not have are not counted; neither are times, which are of different machines.
+    """
+    cells = (cell for section in sections for cell in section.cells)
+    return Counter(
+        cell.verdict for cell in cells if cell.published.mean is not None and cell.published.metric != "train_seconds"
+    )
+
+
+def summary(runs: StoredRuns, compared: Sequence[Section]) -> str:
+    """The state of the database in two sentences."""
+    found = counts(compared)
+    words = ", ".join(
+        f"{found[verdict]} {verdict.value}" for verdict in CellVerdict if found[verdict] or verdict in _MAIN
+    )
+    return (
+        f"{len(runs.done):,} finished and {len(runs.failed):,} failed runs in {runs.path.name}. "
+        f"Of the {found.total()} published cells, times not counted: {words}."
+    )
+
+
+def _failed(runs: StoredRuns) -> Section:
+    """Failed runs of the same settings and reason together: what was run, the seeds, why they failed."""
+    if not runs.failed:
+        return Section("failed", "Failed runs", ("None.",))
+    found: dict[tuple[str, str], list[int]] = {}
+    for run in runs.failed:
+        found.setdefault((_what(run), run.reason or "no reason was given"), []).append(run.seed)
+    rows = tuple((what, ", ".join(map(str, sorted(seeds))), reason) for (what, reason), seeds in found.items())
+    grid = Grid("By settings and reason", ("Runs of", "Seeds", "Reason"), rows)
+    return Section("failed", f"Failed runs ({len(runs.failed)})", grids=(grid,))
+
+
+def _what(run: RunRecord) -> str:
+    names = {"degree": "degree", "noise": "noise", "smoothing": "λ", "injection": "β", "variant": "variant"}
+    names |= {"version": "budget by", "capacity": "capacity", "fold": "fold"}
+    settings = [f"{word} {run.settings[name]}" for name, word in names.items() if run.settings.get(name) is not None]
+    task = TASKS[run.task].title if run.task in TASKS else run.task
+    methods = TASKS[run.task].methods if run.task in TASKS else METHODS
+    return ", ".join([task, methods.get(run.method, run.method), *settings])
+
+
+def machines_section(runs: StoredRuns) -> Section:
+    """The machines and versions that made the runs."""
+    every = (*runs.done, *runs.failed)
+    found = Counter(
+        (run.machine or "unknown machine", ", ".join(f"{name} {v}" for name, v in sorted(run.versions.items())))
+        for run in every
+    )
+    dates = sorted(run.created[:10] for run in every if run.created)
+    rows = tuple((machine, versions, f"{count:,}") for (machine, versions), count in found.most_common())
+    grid = Grid("Runs by machine", ("Machine", "Versions", "Runs"), rows)
+    return Section(
+        "machines", "Machines and versions", (f"Runs of {dates[0]} to {dates[-1]}.",) if dates else (), (grid,)
+    )

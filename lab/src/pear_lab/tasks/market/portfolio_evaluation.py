@@ -1,0 +1,56 @@
+"""The regret of the portfolios that follow from forecasts, window by window."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pear.losses.regret import Outcome
+from pear.tasks.portfolio import Portfolio
+from pear_lab.tasks.market.moments import moments
+from pear_lab.tasks.market.windows import AHEAD
+
+_CHUNK = 128  # portfolios decided at once; bounds the memory
+
+
+class Evaluation:
+    """Scores forecasts of a fixed set of windows; the best portfolios are computed once.
+
+    Args:
+        task: what is decided.
+        days: (N, n, T) the days that came true, those known at the decision included.
+        ahead: how many of them are forecast.
+
+    Attributes:
+        best: (N,) utility of the best portfolios under what came true.
+    """
+
+    def __init__(self, task: Portfolio, days: Tensor, ahead: int = AHEAD) -> None:
+        self.task, self.days, self.ahead = task, days.double(), ahead
+        self.best = self._utility(self.weights(self.days))
+
+    def weights(self, predicted: Tensor) -> Tensor:
+        """(N, n) the portfolios that follow from predicted days (N, n, T)."""
+        found = [self.task.weights(*moments(part, self.ahead)) for part in predicted.detach().double().split(_CHUNK)]
+        return torch.cat(found)
+
+    def outcome(self, predicted: Tensor) -> Outcome:
+        """The regret of the portfolios that follow from predicted days, in utility a day."""
+        return self.outcome_of(self.weights(predicted))
+
+    def outcome_of(self, weights: Tensor) -> Outcome:
+        """The regret of given portfolios (N, n)."""
+        return Outcome(self.best - self._utility(weights), self.best)
+
+    def normalized_regret(self, predicted: Tensor, true: Tensor | None = None) -> float:
+        """``Σ regret / (Σ |best utility| + 1e-7)``; ``true`` is ignored, since the days that came true are known."""
+        return self.outcome(predicted).normalized
+
+    def normalized_error(self, predicted: Tensor) -> float:
+        """Squared error of the forecast days relative to that of forecasting zero."""
+        true, guess = (days[:, :, -self.ahead :] for days in (self.days, predicted.detach().double()))
+        return float((guess - true).square().sum() / true.square().sum())
+
+    def _utility(self, weights: Tensor) -> Tensor:
+        parts = zip(weights.split(_CHUNK), self.days.split(_CHUNK), strict=True)
+        return torch.cat([self.task.utility(w, *moments(days, self.ahead)) for w, days in parts])

@@ -1,0 +1,154 @@
+"""Among the decisions that are optimal for a forecast, the one that costs most in truth."""
+
+from __future__ import annotations
+
+from graphlib import TopologicalSorter
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pear.decisions import solve
+from pear.errors import ProblemError
+from pear.losses.regret import check_pair
+from pear.optimality.rule import OPTIMAL
+from pear.problem import Problem
+from pear.problem.convert import as_batch
+from pear.solvers.binary.selection_search import Search
+from pear.solvers.binary.tightened_rows import TightenedRows
+from pear.tasks import ShortestPath, Task
+from pear.tasks.paths import Graph
+from pear.tasks.task import check_finite
+
+Array = NDArray[np.float64]
+
+TIE = 1e-10
+"""Decisions whose predicted objectives differ by no more than this count as equally good; relative."""
+
+
+def decide_worst(task: Task, predicted: Any, true: Any) -> Tensor:
+    """Among the decisions optimal for ``predicted`` (ties up to TIE), the one that costs most under ``true``.
+
+    Args:
+        task: a shortest path, or a problem with 0-1 variables and inequalities alone, such as a knapsack.
+        predicted: (B, n) predicted costs ĉ.
+        true: (B, n) true costs c.
+
+    Returns:
+        Decisions (B, n) in the dtype of ``predicted``.
+
+    Raises:
+        ProblemError: the task is of another kind.
+        SolveError: a cost is not finite, or no decision could be proven; names the samples.
+
+    Example:
+        >>> from pear.tasks import shortest_path
+        >>> decide_worst(shortest_path((2, 2)), [[1.0, 1.0, 1.0, 1.0]], [[1.0, 2.0, 1.0, 2.0]])
+        tensor([[0., 1., 0., 1.]], dtype=torch.float64)
+    """
+    forecast, paid = as_batch(predicted).detach(), as_batch(true).detach()
+    check_pair(forecast, paid)
+    check_finite(forecast, "the worst decision")
+    check_finite(paid, "the worst decision")
+    if forecast.shape[1] != task.problem.n:
+        raise ProblemError(f"costs must have {task.problem.n} columns, one a variable; got {forecast.shape[1]}")
+    if isinstance(task, ShortestPath):
+        return worst_paths(task.graph, forecast.double().cpu(), paid.double().cpu()).to(forecast)
+    if not is_binary_selection(task.problem):
+        raise ProblemError(
+            f"{task.name} cannot list its equally good decisions: that needs a shortest path, or whole decisions of 0 "
+            "or 1 under inequalities alone"
+        )
+    return worst_selections(task, forecast.double().cpu(), paid.double().cpu()).to(forecast)
+
+
+def is_binary_selection(problem: Problem) -> bool:
+    """Whether all variables are 0 or 1 and all rows are inequalities ``Gz ≤ h``."""
+    if problem.A is not None or problem.G is None or problem.integer is None or not bool(problem.integer.all()):
+        return False
+    return all(bound is not None and bool((bound == end).all()) for end, bound in ((0, problem.lb), (1, problem.ub)))
+
+
+def worst_paths(graph: Graph, cost: Tensor, true: Tensor) -> Tensor:
+    """Among each sample's cheapest paths, the one of the highest true cost, by dynamic programming.
+
+    An arc may lie on a cheapest path where it makes the way to its head dearer than the cheapest one by no more than
+    TIE, relative to the sample's largest cost.
+
+    Args:
+        graph: without a circle.
+        cost: (B, arcs) predicted costs, finite.
+        true: (B, arcs) true costs, finite.
+
+    Returns:
+        (B, arcs), 1 for the arcs of the path and 0 elsewhere.
+    """
+    arriving: dict[int, list[int]] = {node: [] for node in range(graph.nodes)}
+    for k in sorted(range(len(graph.arcs)), key=lambda k: graph.arcs[k]):
+        arriving[graph.arcs[k][1]].append(k)
+    tails = torch.tensor([tail for tail, _ in graph.arcs])
+    distance = cost.new_full((len(cost), graph.nodes), torch.inf)
+    distance[:, graph.source] = 0.0
+    realised, last = torch.zeros_like(distance), torch.zeros(distance.shape, dtype=torch.long)
+    slack = TIE * cost.abs().amax(1, keepdim=True)
+    for node in TopologicalSorter({v: [graph.arcs[k][0] for k in own] for v, own in arriving.items()}).static_order():
+        arcs = arriving[node]
+        if node == graph.source or not arcs:
+            continue
+        ways = distance[:, tails[arcs]] + cost[:, arcs]
+        distance[:, node] = ways.amin(1)
+        totals = realised[:, tails[arcs]] + true[:, arcs]
+        tied = (ways <= distance[:, [node]] + slack) & ways.isfinite()
+        realised[:, node], chosen = totals.masked_fill(~tied, -torch.inf).max(1)
+        last[:, node] = torch.tensor(arcs)[chosen]
+    path = torch.zeros_like(cost)
+    rows, node_of = torch.arange(len(cost)), torch.full((len(cost),), graph.target)
+    while len(rows):
+        arc = last[rows, node_of]
+        path[rows, arc] = 1.0
+        going = tails[arc] != graph.source
+        rows, node_of = rows[going], tails[arc][going]
+    return path
+
+
+def worst_selections(task: Task, forecast: Tensor, paid: Tensor) -> Tensor:
+    """Among the best 0-1 decisions for ``forecast`` (B, n), those of the highest cost under ``paid``; shape (B, n).
+
+    The engine for 0-1 programs searches the decisions that are as good as the best one. Where it gives up, a solver of
+    mixed-integer programs does, with more room for a tie.
+    """
+    problem = task.problem
+    assert problem.G is not None
+    assert problem.h is not None
+    value, charge = (-problem.sign * forecast).numpy(), problem.sign * paid
+    best = task.decide(forecast)
+    worst = torch.empty_like(best)
+    for i in range(len(best)):
+        G, h = (part if part.ndim == dim else part[i] for part, dim in ((problem.G, 2), (problem.h, 1)))
+        rows, limits = as_good_as(G.numpy(), h.numpy(), value[i], best[i].numpy(), TIE)
+        slack = np.append(np.full(len(h), OPTIMAL), 0.0)
+        search = Search(charge[i : i + 1].numpy(), TightenedRows.of(rows, limits, slack=slack), best[i : i + 1].numpy())
+        worst[i] = torch.from_numpy(search.run().z[0])
+        if worst[i].isnan().any():
+            rows, limits = as_good_as(G.numpy(), h.numpy(), value[i], best[i].numpy(), OPTIMAL)
+            equal = Problem(G=rows, h=limits, lb=0.0, ub=1.0, integer=True)
+            worst[i] = solve(equal, -charge[i : i + 1]).x[0]
+    return worst
+
+
+def as_good_as(G: Array, h: Array, value: Array, best: Array, room: float) -> tuple[Array, Array]:
+    """The rows ``Gz ≤ h`` and one more, ``value·z ≥ value·best``, with relative room for rounding.
+
+    Args:
+        G: (k, n); h: (k,).
+        value: (n,) what is maximised; best: (n,) a decision of the greatest value.
+        room: by which share a decision may be worse.
+
+    Example:
+        >>> as_good_as(np.ones((1, 2)), np.ones(1), np.array([1.0, 1.0]), np.array([1.0, 0.0]), room=0.1)[1].tolist()
+        [1.0, -0.8]
+    """
+    most = float(value @ best)
+    return np.concatenate([G, -value[None]]), np.append(h, -(most - room * (1 + abs(most))))

@@ -1,0 +1,204 @@
+"""Regret with recourse, for models that predict right-hand sides, and its exact gradient.
+
+With ẑ the decision under the forecast and C(z) the realised cost of z under the truth, recourse included,
+``R = C(ẑ) − min C``, and with w = ∇C(ẑ) one solve ``[H Jᵀ; J 0][p; q] = [w; 0]`` gives ``∂R/∂ĉ = −p`` and
+``∂R/∂(right-hand sides) = q``. Three terms pull where R is flat, all convex and never negative:
+
+* F, the gap of the true decision under the predicted costs and true right-hand sides, with derivative z° − z;
+* D, how far the least cost v lies above its tangent at the truth, under the true costs and predicted right-hand sides:
+  ``D = v(b̂) − v(b) + y°ᵀ(b̂ − b)`` with the true multipliers y°, and derivative y° − y;
+* V, the least violation that an infeasible forecast allows beyond that of the truth, with derivative −y.
+
+Guidance multiplies F and D, and falls to zero.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pear.decisions.decider import both_statuses
+from pear.decisions.recourse import Forecast, RealisedCosts, RecourseDecider, Values
+from pear.decisions.regrets import Statuses, objective_value, regret_of_program
+from pear.optimality.point import Status
+from pear.problem.canonical import QuadraticProgram
+from pear.problem.keys import rows_of
+from pear.sensitivity.derivatives import all_derivatives
+from pear.sensitivity.projection import inject_normal, project
+from pear.sensitivity.verified_solutions import VerifiedSolutions
+from pear.solvers.base import Start
+from pear.solvers.fused import RegretCall, Regrets
+
+
+class _Slopes(NamedTuple):
+    """Derivatives by costs (B, n), and by b and h of the elastic problem."""
+
+    cost: Tensor
+    b: Tensor
+    h: Tensor
+
+    def plus(self, other: _Slopes) -> _Slopes:
+        """The derivatives of a sum."""
+        return _Slopes(*(one + more for one, more in zip(self, other, strict=True)))
+
+
+class RecourseRegrets:
+    """Finds regrets with recourse: a ``RegretDecider`` whose calls hold predicted and true values (B, k).
+
+    Args:
+        decider: decides under a forecast, under the truth and after recourse.
+    """
+
+    def __init__(self, decider: RecourseDecider) -> None:
+        self.decider = decider
+
+    def failures_of(self, call: RegretCall) -> Statuses | None:
+        """Known failures under the forecast and under the truth; None where there are none."""
+        if call.keys is None:
+            return None
+        forecast, truth = self._values(call)
+        predicted = self.decider.known_failures(forecast, call.keys)
+        return both_statuses(predicted, self.decider.known_true_failures(truth, call.keys))
+
+    def no_regrets(self, statuses: Statuses) -> Regrets:
+        """The regrets of samples that failed with these statuses."""
+        wide = torch.zeros(len(statuses[0]), self.decider.model.inputs, dtype=torch.float64, device=statuses[0].device)
+        zeros = Regrets.of_failures(*statuses, self.decider.elastic.n)
+        return replace(zeros, exact=wide, injected=wide.clone(), extra=wide[:, 0].clone(), gradient=wide.clone())
+
+    def verify(self, call: RegretCall) -> VerifiedSolutions:
+        """The verified solutions of the elastic problem under the forecast; the store stays as it is."""
+        fresh = self.decider.copy()
+        return fresh.decide(fresh.values(call.predicted, call.keys), call.keys).solved
+
+    def regrets(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> tuple[Regrets, bool]:
+        """The regrets of a batch; guidance and violations are in ``extra`` and ``gradient``."""
+        decider, ids = self.decider, call.keys
+        forecast, truth = self._values(call)
+        began = time.perf_counter()
+        found = decider.decide(forecast, ids)
+        ideal, ideal_status = decider.best(truth, ids)
+        n, solved = decider.elastic.n, found.solved
+        realised = decider.realise(solved.x[:, :n], truth, ids, wanted)
+        true_status = torch.where(ideal_status == Status.SOLVED, realised.status, ideal_status)
+        good = solved.solved & (true_status == Status.SOLVED)
+        value = regret_of_program(decider.truths.problem, realised.x, ideal, realised.program)
+        cost_gap, by_cost = self._cost_gap(call, (forecast, truth), ideal.x)
+        side_gap, by_sides = self._side_gap(call, (forecast, truth), found, (ideal, realised.program))
+        excess, by_excess = self._excess(found, truth, ids)
+        seconds["solve"] += time.perf_counter() - began
+        began = time.perf_counter()
+        exact = injected = gradient = value.new_zeros(len(value), decider.model.inputs)
+        if wanted:
+            slopes = self._slopes(found, realised)
+            normal = self._normal(call, found, forecast.cost - truth.cost)
+            exact = self._by_values(slopes, good)
+            slopes = slopes._replace(cost=slopes.cost + normal)
+            injected = self._by_values(slopes, good)
+            pull = _Slopes(by_cost, *by_excess).plus(_Slopes(torch.zeros_like(by_cost), *by_sides))
+            gradient = self._by_values(slopes.plus(pull), good)
+        seconds["gradient"] += time.perf_counter() - began
+        keep = good[:, None]
+        regrets = Regrets(
+            value=torch.where(good, value, 0.0),
+            exact=exact,
+            injected=injected,
+            x=torch.where(keep, solved.x[:, :n], 0.0),
+            best=torch.where(keep, ideal.x[:, :n], 0.0),
+            status=solved.status,
+            true_status=true_status,
+            kkt_residual=solved.kkt_residual,
+            reused=solved.reused,
+            repaired=solved.repaired,
+            extra=torch.where(good, cost_gap + side_gap + excess, 0.0),
+            gradient=gradient,
+        )
+        return regrets, False
+
+    def _values(self, call: RegretCall) -> tuple[Values, Values]:
+        """Costs and right-hand sides of the forecast and of the truth."""
+        return self.decider.values(call.predicted, call.keys), self.decider.values(call.true, call.keys)
+
+    def _by_values(self, slopes: _Slopes, where: Tensor) -> Tensor:
+        """(B, k) derivatives by the predicted values of samples ``where`` (B,); zero for the others."""
+        model = self.decider.model
+        assert model.cost_map is not None
+        assert model.constraint_map is not None
+        sides = self.decider.elastic.by_sides(slopes.b, slopes.h)
+        slope = model.cost_map.pull_back(slopes.cost) + model.constraint_map.pull_back(sides)
+        return torch.where(where[:, None], slope, 0.0)
+
+    def _slopes(self, found: Forecast, realised: RealisedCosts) -> _Slopes:
+        """The exact derivatives of the regret."""
+        upstream = self._on_all(torch.where(realised.upstream.isfinite(), realised.upstream, 0.0))
+        by_cost, _, _, by_b, _, by_h, *_ = all_derivatives(found.solved, upstream, self.decider.plain.sign)
+        return _Slopes(by_cost()[:, : self.decider.elastic.n], by_b(), by_h())
+
+    def _normal(self, call: RegretCall, found: Forecast, error: Tensor) -> Tensor:
+        """(B, n) the normal component of the error of the costs (B, n) that injection adds to the gradient."""
+        decider = self.decider
+        if call.injection == 0 or not decider.model.predicts_costs:
+            return torch.zeros_like(error)
+        error = torch.where(found.solved.solved[:, None] & error.isfinite(), error, 0.0)
+        tangent = project(found.solved, self._on_all(error))[:, : decider.elastic.n]
+        program = rows_of(decider.plain, call.keys).canonical(error)
+        return inject_normal(program, error, tangent, call.injection) - tangent
+
+    def _cost_gap(self, call: RegretCall, pair: tuple[Values, Values], best: Tensor) -> tuple[Tensor, Tensor]:
+        """α F (B,), and its derivative by costs (B, n)."""
+        decider, (forecast, truth), strength = self.decider, pair, call.guidance
+        if strength == 0 or not decider.model.predicts_costs:
+            return torch.zeros_like(best[:, 0]), torch.zeros_like(forecast.cost)
+        solved = decider.guide(forecast.cost, truth, call.keys)
+        gap = regret_of_program(decider.truths.problem, best, solved.as_start(), solved.qp)
+        pull = decider.plain.sign * (best - solved.x)[:, : decider.elastic.n]
+        keep = solved.solved
+        return strength * torch.where(keep, gap, 0.0), strength * torch.where(keep[:, None], pull, 0.0)
+
+    def _side_gap(
+        self, call: RegretCall, pair: tuple[Values, Values], found: Forecast, ideal: tuple[Start, QuadraticProgram]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """α D (B,), and its derivatives by b and h of the elastic problem.
+
+        All are zero where the forecast of a model with ``Projection`` is infeasible.
+        """
+        decider, (forecast, truth), (best, program), strength = self.decider, pair, ideal, call.guidance
+        solved = found.solved
+        if strength == 0:
+            duals = solved.duals
+            return torch.zeros_like(found.least.value), (
+                torch.zeros_like(duals.equality),
+                torch.zeros_like(duals.inequality),
+            )
+        if decider.model.predicts_costs:
+            solved = decider.guide_sides(truth.cost, found, call.keys)
+        by_b, by_h = decider.multipliers(best)
+        sides, true_sides = (decider.elastic.fields(values.sides) for values in (forecast, truth))
+        value = objective_value(solved.qp, solved.x) - objective_value(program, best.x)
+        for name, multiplier in (("b", by_b), ("h", by_h)):
+            if name in sides:
+                change = sides[name] - true_sides[name]
+                value = value + (multiplier * torch.where(change.isfinite(), change, 0.0)).sum(1)
+        usable = solved.solved & ((found.least.value == 0) | (decider.weights is None))
+        slopes = by_b - solved.duals.equality, by_h - solved.duals.inequality
+        pulls = tuple(strength * torch.where(usable[:, None], slope, 0.0) for slope in slopes)
+        return strength * torch.where(usable, value.clamp(min=0), 0.0), (pulls[0], pulls[1])
+
+    def _excess(
+        self, found: Forecast, truth: Values, ids: list[Hashable] | None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """V (B,), the least violation that a forecast allows beyond that of the truth; its derivatives by b and h."""
+        least = found.least
+        allowed = self.decider.least_violation(truth, ids, least.value > 0).value
+        value = (least.value - allowed).clamp(min=0)
+        more = (value > 0)[:, None]
+        return value, (torch.where(more, least.by_b, 0.0), torch.where(more, least.by_h, 0.0))
+
+    def _on_all(self, values: Tensor) -> Tensor:
+        """(B, n + slacks) from (B, n), with zeros for the slacks."""
+        return torch.cat([values, values.new_zeros(len(values), len(self.decider.elastic.price))], 1)

@@ -1,0 +1,319 @@
+"""Decisions, regrets and gradients of a batch on a GPU, in one pass that waits for the device once.
+
+A kernel solves, the points are verified on the device, and a kernel projects. The time of a small batch is that of its
+launches. So nothing branches on a value, nothing is read back before the end, and what depends on the problem alone is
+computed once. At the end one tensor says for every sample whether its results can be trusted. The other samples go down
+the pipeline, which reports a status for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from pear.compile.cuda_graphs import Replayed, Store, captured
+from pear.optimality.curvature import is_singular
+from pear.optimality.gap import objective_gap
+from pear.optimality.rule import LARGEST
+from pear.optimality.scale import Sizes
+from pear.problem import Problem
+from pear.problem.convert import float_type
+from pear.problem.matrix import matvec
+from pear.problem.validate import SYMMETRY
+from pear.solvers.active_set.gpu import gpu_plan as gpu
+from pear.solvers.active_set.gpu.dual_method import DualCurvature
+from pear.solvers.active_set.gpu.gpu_points import (
+    CurvedPrograms,
+    DeviceRegrets,
+    TangentSpace,
+    tangent_of,
+    verify_points,
+)
+from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
+from pear.solvers.fused import FusedDecisions, RegretCall, Regrets, add_normal
+
+Result = TypeVar("Result")
+
+_WORK = 16  # numbers that the pass works on for each number that comes with a call
+
+
+class GPUPass:
+    """Solves, verifies and projects batches of one problem on a GPU.
+
+    Args:
+        problem: a continuous, dense problem on a GPU, without φ.
+        solver: the name under which the problem keeps the plan of its constraints; the pipeline uses the same plan.
+    """
+
+    def __init__(self, problem: Problem, solver: str) -> None:
+        self.problem, self._solver = problem, solver
+        self._smoothing: float | None = None
+        self._own: CurvedPrograms | None = None
+        self._plan: gpu.GPUPlan | None = None
+        self._store = Store()
+        self._curvatures: dict[Hashable, DualCurvature] = {}
+        self._probe: Tensor | None = None
+
+    @staticmethod
+    def supports(problem: Problem) -> bool:
+        """True where the pass takes this problem."""
+        return problem.phi is None and problem.device.type == "cuda" and not problem.is_sparse
+
+    def decide(
+        self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
+    ) -> FusedDecisions | None:
+        """Decide for a batch; None where it has to go down the pipeline.
+
+        Args:
+            cost: (B, n).
+            smoothing: λ.
+            keys: keys of the samples, or None.
+            fields: values that replace fields of the problem in this call.
+        """
+        own = None if set(fields) - {"Q"} else self._programs(cost, smoothing, keys, fields.values())
+        if own is None:
+            return None
+
+        def decide(cost: Tensor, *Q: Tensor) -> tuple[Tensor, TangentSpace, Tensor]:
+            return self.decide_on_device(cost, self._with_curvature(own, Q[0], smoothing) if Q else own)
+
+        while True:
+            (x, tangent, flags), graph = self._run("decide", own, (cost, *fields.values()), decide)
+            lent = replace(tangent, proven=True)
+            if graph is not None:
+                x = x.clone()
+                graph.lend(lent)
+            solved, sure = flags.tolist()  # the one wait for the device
+            if solved:
+                return FusedDecisions(x, lent, doubtful=not sure, proven=True)
+            if not self._current_plan.adapt(tangent.solution):
+                return None
+
+    def decide_on_device(self, cost: Tensor, programs: CurvedPrograms) -> tuple[Tensor, TangentSpace, Tensor]:
+        """Decide for a batch without reading anything back.
+
+        An arbitrary error is projected here. If that converges, the backward pass need not check its own projection.
+
+        Returns:
+            (B, n) decisions; their tangent spaces; (2,) bool: whether all decisions can be trusted, and whether all
+            derivatives can.
+        """
+        c = cost.double() if self.problem.sign == 1 else -cost.double()
+        solution = self._current_plan.solve(replace(programs.qp, c=c), self._curvature(programs))
+        points = verify_points(programs, c, solution)
+        tangent, sure = tangent_of(points, programs, len(c))
+        probed = tangent.project(self._any_error(c))[1]
+        sure = probed if sure is None else probed & sure
+        good = points.good if programs.usable is None else points.good & programs.usable
+        return solution.x, tangent, torch.stack([good, sure]).all(1)
+
+    def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
+        """Regrets and gradients of a batch, and the (k,) samples that are left; None where the pass does not apply."""
+        function, given, name = self._regret_of(call)
+        own = self._programs(call.predicted, call.smoothing, call.keys, given)
+        if own is None or (call.injection > 0 and not given and not own.definite):
+            return None
+        while True:
+            found, graph = self._run(name, own, (call.predicted, call.true, *given), partial(function, own))
+            found = found if graph is None else found.copied()
+            left = (~found.good.cpu()).nonzero()[:, 0]  # the one wait for the device
+            if not len(left) or not self._current_plan.adapt(found.solution):
+                break
+        for Q in (call.Q, call.true_Q) if len(left) and call.Q is not None else ():
+            self.problem.checked(call.predicted, Q=Q)  # which names a sample whose curvature is not symmetric
+        status, true_status, *never = torch.zeros(4, len(found.value), dtype=torch.int8, device=found.value.device)
+        parts = Regrets(
+            value=found.value,
+            exact=found.exact,
+            injected=found.injected,
+            x=found.x,
+            best=found.best,
+            status=status,
+            true_status=true_status,
+            kkt_residual=found.kkt_residual,
+            reused=never[0].view(torch.bool),
+            repaired=never[1].view(torch.bool),
+        )
+        return parts, left
+
+    def _regret_of(self, call: RegretCall) -> tuple[Callable[..., DeviceRegrets], tuple[Any, ...], Hashable]:
+        """The function that a call runs, the curvatures that it is given, and a name that tells it from others.
+
+        The function takes the problem's own programs, predicted and true costs, and the curvatures.
+        """
+        injection, smoothing, shared = call.injection, call.smoothing, call.shares_curvature
+        own_true = call.true_Q is self.problem.Q
+        given = () if call.Q is None else (call.Q,) if shared or own_true else (call.Q, call.true_Q)
+
+        def regret(own: CurvedPrograms, predicted: Tensor, true: Tensor, *given: Tensor) -> DeviceRegrets:
+            if not given:
+                return self.regret_on_device(predicted, true, injection, (own, own))
+            programs = self._with_curvature(own, given[0], smoothing)
+            if shared:
+                return self.regret_on_device(predicted, true, injection, (programs, programs))
+            ideal = own if own_true else self._with_curvature(own, given[1], smoothing)
+            true_Q = self.problem.Q if own_true else given[1]
+            assert true_Q is not None
+            change = given[0].double() - true_Q.double()
+            return self.regret_on_device(predicted, true, injection, (programs, ideal), change)
+
+        return regret, given, ("regret", injection, shared, own_true)
+
+    def _run(
+        self, name: Hashable, own: CurvedPrograms, tensors: tuple[Tensor, ...], function: Callable[..., Result]
+    ) -> tuple[Result, Replayed | None]:
+        """``function(*tensors)``, and the CUDA graph that gave it, or None.
+
+        Only calls with the programs of the whole problem are captured. Those of some samples are new tensors in every
+        call.
+        """
+        given = [tensor.detach() for tensor in tensors]
+        graph = None
+        if own is self._own:
+            self._curvature(own)  # made outside of the graph, so that other graphs can read it
+            numbers = _WORK * sum(tensor.numel() for tensor in given) + len(given[0]) * self._current_plan.numbers
+            make = partial(Replayed, lambda given: function(*given), given)
+            graph = captured((name, *self._current_plan.state), given, numbers, make, self._store)
+        return (function(*given), None) if graph is None else (graph(given), graph)
+
+    def regret_on_device(
+        self,
+        predicted: Tensor,
+        true_cost: Tensor,
+        injection: float,
+        pair: tuple[CurvedPrograms, CurvedPrograms],
+        change: Tensor | None = None,
+    ) -> DeviceRegrets:
+        """Compute regrets and gradients of a batch without reading anything back.
+
+        Args:
+            predicted, true_cost: (B, n).
+            injection: β.
+            pair: the programs with the predicted and with the true objective.
+            change: (B, n, n) or (n, n) predicted minus true Q, where they differ.
+        """
+        (programs, true), B = pair, len(predicted)
+        c = torch.cat([predicted, true_cost]).double()
+        c = c if self.problem.sign == 1 else -c
+        solution = self._solve_both(programs, true, c)
+        x, best = solution.x[:B], solution.x[B:]
+        d = x - best
+        points = verify_points(programs.twice if programs is true else programs.joined(true, B), c, solution)
+        verdict = points.verdict
+        tangent, sure = tangent_of(points, programs, B)
+        error = c[:B] - c[B:] if self.problem.sign == 1 else c[B:] - c[:B]
+        if change is not None:
+            error = error + matvec(change if change.dim() == 3 else change[None], x)
+        g, converged = tangent.project(error)
+        injected = g if injection == 0 else add_normal(programs.inverse_times(error), g, injection)
+        good = points.good.view(2, B).all(0) & converged
+        for more in (sure, programs.usable, None if true is programs else true.usable):
+            good = good if more is None else good & more
+        value = objective_gap(d, matvec(true.qp.H, d), verdict.left.rows[:B], verdict.duals[B:])
+        return DeviceRegrets(value, verdict.kkt_residual[:B], g, injected, x, best, good, solution)
+
+    def restore(self) -> None:
+        """Do nothing: the pass keeps no rows of samples."""
+
+    # -- points ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _current_plan(self) -> gpu.GPUPlan:
+        assert self._plan is not None  # where there is none, no call comes this far
+        return self._plan
+
+    def _solve_both(self, programs: CurvedPrograms, true: CurvedPrograms, c: Tensor) -> KernelSolution:
+        """The solutions for predicted and true costs (2B, n); only the first B can be projected at."""
+        plan, B = self._current_plan, len(c) // 2
+        if programs is true:
+            return plan.solve_all(replace(programs.qp, c=c[:B]), c.view(2, B, -1), self._curvature(programs))
+        predicted = plan.solve(replace(programs.qp, c=c[:B]), self._curvature(programs))
+        return predicted.joined(plan.solve(replace(true.qp, c=c[B:]), self._curvature(true)))
+
+    def _curvature(self, programs: CurvedPrograms) -> DualCurvature | None:
+        """What the kernel computes from H, made once, where H is the problem's own and the same for all samples."""
+        plan, qp = self._current_plan, programs.qp
+        if not plan.needs_inverse or programs is not self._own or len(qp.H) > 1 or not programs.definite:
+            return None
+        if plan.state not in self._curvatures:
+            self._curvatures = {plan.state: plan.curvature(qp, programs.inverse)}
+        return self._curvatures[plan.state]
+
+    def _any_error(self, c: Tensor) -> Tensor:
+        """(B, n) an arbitrary error, the same for every sample."""
+        if self._probe is None:
+            generator = torch.Generator().manual_seed(0)
+            self._probe = torch.randn(c.shape[1], dtype=torch.float64, generator=generator).to(c.device)
+        return self._probe.expand_as(c).contiguous()
+
+    # -- programs ----------------------------------------------------------------------------------------------------
+
+    def _programs(
+        self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, given: Collection[Any]
+    ) -> CurvedPrograms | None:
+        """The problem's own programs for a call, without their costs; None where the pass does not take the call.
+
+        Args:
+            cost: (B, n).
+            smoothing: λ.
+            keys: keys of the samples, or None.
+            given: curvatures that come with the call.
+        """
+        problem, B = self.problem, len(cost)
+        if cost.device != problem.device or not B or cost.dim() != 2 or cost.shape[1] != problem.n:
+            return None
+        shapes = (problem.n, problem.n), (B, problem.n, problem.n)
+        for Q in given:
+            if not (isinstance(Q, Tensor) and Q.shape in shapes and Q.device == cost.device and Q.is_floating_point()):
+                return None
+        own = self._own_programs(smoothing)
+        if own is None or self._plan is None or not self._plan.fits(B, problem.device):
+            return None
+        if problem.batch is None or (keys is None and problem.batch == B):
+            return own
+        if keys is not None and keys == list(range(problem.batch)):
+            return own
+        shared = own.qp.shares_constraints  # a plan is for the constraints of all samples
+        return own[torch.tensor(keys, device=problem.device)] if shared and keys is not None else None
+
+    def _own_programs(self, smoothing: float) -> CurvedPrograms | None:
+        """The problem's own programs, prepared once for each λ; None where the kernel does not take them."""
+        if self._smoothing != smoothing:
+            problem, self._own, self._smoothing = self.problem, None, smoothing
+            self._store, self._curvatures = Store(), {}
+            nothing = torch.zeros(problem.batch or 1, problem.n, dtype=torch.float64, device=problem.device)
+            qp = problem.canonical(nothing, smoothing)
+            curved = problem.Q is not None or smoothing > 0
+            self._plan = qp.prepare_once(self._solver, gpu.prepare) if curved and gpu.supports(qp) else None
+            if self._plan is not None:
+                if problem.Q is not None and problem.sign == 1 and smoothing == 0:
+                    qp = replace(qp, H=problem.Q if problem.Q.dim() == 3 else problem.Q[None])  # without the copy
+                sizes = Sizes.of(qp)
+                sizes = sizes if _any(qp.lb == qp.ub) else replace(sizes, pinned=None)
+                self._own = CurvedPrograms(qp, sizes, definite=not _any(is_singular(qp)))
+        return self._own
+
+    def _with_curvature(self, own: CurvedPrograms, Q: Tensor, smoothing: float) -> CurvedPrograms:
+        """The programs with a curvature (n, n) or (B, n, n) that comes with the call and has not been checked."""
+        wide = Q.detach().double()
+        wide = wide if wide.dim() == 3 else wide[None]
+        H = torch.add(wide, wide.mT).mul_(0.5 * self.problem.sign)
+        asymmetry = torch.linalg.vector_norm(wide - wide.mT, torch.inf, dim=(1, 2))
+        if smoothing:
+            H.diagonal(dim1=1, dim2=2).add_(smoothing)
+        sizes = own.sizes.with_curvature(H)
+        largest = sizes.top[:, 0] - smoothing  # no entry of a definite matrix exceeds its diagonal
+        factor, info = torch.linalg.cholesky_ex(H)
+        usable = (info == 0) & (sizes.top[:, 0] <= LARGEST)
+        usable = usable & (asymmetry <= SYMMETRY[float_type(Q) or torch.float64] * largest)
+        return CurvedPrograms(replace(own.qp, H=H, diagonal=False), sizes, definite=True, usable=usable, factor=factor)
+
+
+def _any(flags: Tensor) -> bool:
+    """Whether a flag is true; this waits for the device, and is asked only when a problem is prepared."""
+    return bool(flags.any())

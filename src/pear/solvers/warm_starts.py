@@ -1,0 +1,327 @@
+"""The store of what is kept of each sample between calls.
+
+A sample has a key, a key has a slot, and a slot is a row of every table. A *warm start* may be anything, because it is
+verified before it is used. An *exact solution* is used without a check, but only where the fingerprint of all the data
+that it was computed from is unchanged. A *failure* is kept in the same way, so that no solver is asked again about a
+sample whose data has not changed.
+
+The store can be saved. A training that is resumed then starts every solve from the same point as one that was never
+interrupted; from another start the same solution may round differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from threading import RLock
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pear.errors import DataError
+from pear.optimality.point import Status, TensorRecord
+from pear.problem.convert import MATRICES
+from pear.problem.problem import FIELDS
+
+Index = NDArray[np.int64]
+Rows = TypeVar("Rows")
+
+
+class WarmStarts:
+    """Tables with one row per sample key. Hold ``lock`` while reading and writing them in one go."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self._slot: dict[Hashable, int] = {}
+        self._tables: dict[str, SampleTable[Any]] = {}
+        self._saved: dict[str, dict[str, Any]] = {}  # tables of a restored state that are not loaded yet
+        self.failures = Failures()
+
+    def __len__(self) -> int:
+        return len(self._slot)
+
+    def slots(self, keys: Iterable[Hashable]) -> Index:
+        """(B,) the row number of each sample; a new key gets a new row."""
+        return np.array([self._slot.setdefault(key, len(self._slot)) for key in keys], np.int64)
+
+    def table(
+        self,
+        name: str,
+        make: Callable[[int], Rows],
+        trim: Callable[[Rows, int], Rows] | None = None,
+        is_valid: Callable[[Rows], bool] | None = None,
+    ) -> SampleTable[Rows]:
+        """Return the table of that name, grown to hold a row for every key so far.
+
+        Args:
+            name: identifies the table.
+            make: returns a given number of empty rows.
+            trim: returns what goes into a file of the rows, given them and their count; all of it where left out.
+            is_valid: checks rows that come from a file.
+        """
+        if name not in self._tables:
+            table = SampleTable(make, trim, is_valid)
+            if name in self._saved:
+                table.load(self._saved[name])
+            self._tables[name] = table
+            self._saved.pop(name, None)
+        self._tables[name].grow(len(self._slot))
+        return self._tables[name]
+
+    def has_saved(self, name: str) -> bool:
+        """Whether a restored state holds a table of that name that has not been loaded yet."""
+        return name in self._saved
+
+    def state(self) -> dict[str, Any]:
+        """All that is kept, as arrays, numbers and strings; empty where a key is none of these nor a tuple of them.
+
+        Inverses of bases that are too large for a file are left out. They are computed again where they are next used.
+        """
+        keys = list(self._slot)
+        if not all(_is_plain(key) for key in keys):
+            return {}
+        whole = all(type(key) is int and abs(key) < 1 << 63 for key in keys)
+        tables = {name: table.state(len(keys)) for name, table in self._tables.items()}
+        return {
+            "keys": np.array(keys, np.int64) if whole else keys,
+            "tables": {**self._saved, **tables},
+            "failures": self.failures.state(),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> WarmStarts:
+        """Rebuild a store from its ``state``.
+
+        Raises:
+            KeyError, TypeError, ValueError: ``state`` is something else.
+        """
+        starts = cls()
+        if state:
+            keys = state["keys"].tolist() if isinstance(state["keys"], np.ndarray) else state["keys"]
+            starts._slot = {key: slot for slot, key in enumerate(keys)}
+            if len(starts._slot) != len(keys):
+                raise ValueError("a sample comes twice among those with warm starts")
+            starts._saved = {str(name): {"rows": t["rows"], "of": t["of"]} for name, t in state["tables"].items()}
+            starts.failures = Failures.from_state(state["failures"])
+        return starts
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Empty: a copied or unpickled store starts without rows, which costs time and changes no result."""
+        return {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
+
+
+class SampleTable(Generic[Rows]):
+    """Rows of one kind, one per sample, each with the fingerprint of the data it was computed from.
+
+    Attributes:
+        rows: what ``make`` returns: a tensor, a ``TensorRecord`` of tensors, or a tuple of arrays.
+        fingerprints: (K, f) float64; NaN, which equals nothing, where a row is only a warm start.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int], Rows],
+        trim: Callable[[Rows, int], Rows] | None = None,
+        is_valid: Callable[[Rows], bool] | None = None,
+    ) -> None:
+        self._make, self._trim, self._is_valid, self._size = make, trim, is_valid, 0
+        self.rows = make(0)
+        self.fingerprints: Tensor | None = None
+
+    def grow(self, size: int) -> None:
+        """Make room for ``size`` rows, at least doubling, so that filling a table costs one copy in the end."""
+        if self._size >= size:
+            return
+        self._size = max(size, 2 * self._size)
+        bigger = self._make(self._size)
+        for new, old in zip(_leaves(bigger), _leaves(self.rows), strict=True):
+            new[: len(old)] = old
+        self.rows = bigger
+        if self.fingerprints is not None:
+            self.fingerprints = _grown(self.fingerprints, self._size)
+
+    def state(self, count: int) -> dict[str, Any]:
+        """The first ``count`` rows and their fingerprints."""
+        rows: Any = self.rows if self._trim is None else self._trim(self.rows, count)
+        marks = None if self.fingerprints is None else self.fingerprints[:count]
+        return {"rows": [part[:count] for part in _leaves(rows)], "of": marks}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Fill a new table with the rows of a saved state.
+
+        Raises:
+            DataError: they are not what such a table holds. Compiled code would follow them without a check.
+        """
+        saved, marks = list(state["rows"]), state["of"]
+        self.grow(max((len(part) for part in saved), default=0))
+        own = list(_leaves(self.rows))
+        fits = len(own) == len(saved) and all(_fits(old, new) for old, new in zip(saved, own, strict=True))
+        if fits and isinstance(marks, Tensor):
+            fits = marks.dtype == torch.float64 and marks.dim() == 2 and len(marks) == self._size
+        if fits:
+            for new, old in zip(own, saved, strict=True):
+                new[: len(old)] = old
+            self.fingerprints = None if marks is None else marks.to(_device(own[0]))
+        if not fits or (self._is_valid is not None and not self._is_valid(self.rows)):
+            raise DataError(
+                "the warm starts of the saved run are not those of this problem, or were altered; delete the file, or "
+                "give another path"
+            )
+
+    def known(self, slots: Index, fingerprint: Tensor) -> Tensor:
+        """(B,) bool: the rows that hold the exact solution for data with this fingerprint (B, f)."""
+        if self.fingerprints is None or self.fingerprints.shape[1] != fingerprint.shape[1]:
+            return torch.zeros(len(slots), dtype=torch.bool, device=fingerprint.device)
+        return (self.fingerprints[self._index(slots)] == fingerprint).all(1)
+
+    def exact_rows(self, slots: Index, fingerprint: Tensor) -> Any | None:
+        """The rows of these samples where all of them hold the exact solution for this data, else None."""
+        index = self._index(slots)
+        return self.rows[index] if bool(self.known(slots, fingerprint).all()) else None  # type: ignore[index]
+
+    def put(self, slots: Index, rows: Any, fingerprint: Tensor | None = None, good: Tensor | None = None) -> None:
+        """Keep one row for each slot.
+
+        Args:
+            slots: (B,).
+            rows: B of them.
+            fingerprint: (B, f) of the data that they are the exact solutions for; without one they are warm starts.
+            good: (B,) bool, the rows that are exact solutions; all where left out.
+        """
+        index = self._index(slots)
+        if isinstance(self.rows, TensorRecord):
+            self.rows.put(index, rows)
+        else:
+            self.rows[index] = rows  # type: ignore[index]
+        if fingerprint is None:
+            return
+        if self.fingerprints is None or self.fingerprints.shape[1] != fingerprint.shape[1]:
+            self.fingerprints = _grown(fingerprint[:0], self._size)
+        keep = fingerprint if good is None else torch.where(good[:, None], fingerprint, torch.nan)
+        self.fingerprints[index] = keep
+
+    def _index(self, slots: Index) -> Tensor:
+        first = next(_leaves(self.rows))
+        return torch.from_numpy(slots).to(first.device)
+
+
+class Failures:
+    """Statuses of the samples that failed, by question, by sample key, and by fingerprint of the data.
+
+    Failures are few. A batch without any is recognised by its keys alone, and no fingerprint is computed.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[Hashable, tuple[int, bytes]]] = {}
+
+    def status(self, question: str, keys: list[Hashable], mark: Callable[[], Tensor]) -> Tensor | None:
+        """(B,) int8 known statuses of these samples, SOLVED where none is known; None where none is known of any.
+
+        Args:
+            question: names the data that decides, such as "constraints".
+            keys: B sample keys.
+            mark: returns the (B, f) fingerprint of that data.
+        """
+        kept = self._kept.get(question)
+        hits = [i for i, key in enumerate(keys) if key in kept] if kept else []
+        if not kept or not hits:
+            return None
+        status = [0] * len(keys)
+        for i, row in zip(hits, _bytes(mark()[hits]), strict=True):
+            name, data = kept[keys[i]]
+            status[i] = name if row == data else 0
+        return torch.tensor(status, dtype=torch.int8) if any(status) else None
+
+    def put(self, question: str, keys: list[Hashable], status: Tensor, mark: Callable[[], Tensor]) -> None:
+        """Keep the statuses (B,) other than SOLVED, and forget what was known of the other samples."""
+        kept = self._kept.setdefault(question, {})
+        names = status.tolist()
+        bad = [i for i, name in enumerate(names) if name != 0]
+        if kept:
+            for key in keys:
+                kept.pop(key, None)
+        for i, row in zip(bad, _bytes(mark()[bad]) if bad else (), strict=True):
+            kept[keys[i]] = names[i], row
+
+    def state(self) -> dict[str, Any]:
+        """All statuses, with the fingerprints as strings of hexadecimal digits."""
+        return {name: [[key, int(s), row.hex()] for key, (s, row) in kept.items()] for name, kept in self._kept.items()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Failures:
+        """Rebuild the failures from their ``state``."""
+        found = cls()
+        for name, rows in state.items():
+            found._kept[name] = {key: (int(Status(status)), bytes.fromhex(row)) for key, status, row in rows}
+        return found
+
+
+def _bytes(rows: Tensor) -> list[bytes]:
+    """The bytes of each row, in which NaN equals itself."""
+    return [row.tobytes() for row in rows.cpu().numpy()]
+
+
+def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None = None) -> Tensor:
+    """(B, f) float64 rows that are equal exactly where cost, smoothing and fields of two calls are equal.
+
+    Vectors enter as they are, a matrix by its product with a fixed random vector.
+
+    Args:
+        cost: (B, n).
+        smoothing: λ.
+        fields: what replaces the problem's own fields in this call, shared or per sample.
+    """
+    B = len(cost)
+    parts = [cost.double(), cost.new_full((B, 1), smoothing, dtype=torch.float64)]
+    for name, value in sorted((fields or {}).items()):
+        parts.append(cost.new_full((B, 1), FIELDS.index(name), dtype=torch.float64))
+        own = torch.as_tensor(value, dtype=torch.float64, device=cost.device).detach()
+        own = own @ _probe(own.shape[-1], cost.device) if name in MATRICES else own
+        parts.append((own if own.dim() == 2 else own.reshape(1, -1)).expand(B, -1))
+    return torch.cat(parts, 1)
+
+
+def curvature_mark(Q: Tensor) -> Tensor:
+    """(B, n) fingerprint of curvatures (B, n, n): their products with a fixed random vector."""
+    return Q.detach() @ _probe(Q.shape[-1], Q.device)
+
+
+def _probe(n: int, device: torch.device) -> Tensor:
+    return torch.rand(n, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(device)
+
+
+def _is_plain(key: Hashable) -> bool:
+    """Whether a file of numbers and strings can hold a sample's key."""
+    return all(map(_is_plain, key)) if isinstance(key, tuple) else isinstance(key, (int, str))
+
+
+def _fits(saved: Any, own: Any) -> bool:
+    """Whether a saved array has the type and shape of a table's own; an array may have been left out."""
+    same = type(saved) is type(own) and saved.dtype == own.dtype and saved.shape[1:] == own.shape[1:]
+    return bool(same and len(saved) in (0, len(own)))
+
+
+def _device(rows: Any) -> torch.device:
+    return rows.device if isinstance(rows, Tensor) else torch.device("cpu")
+
+
+def _grown(old: Tensor, size: int) -> Tensor:
+    new = old.new_full((size, old.shape[1]), torch.nan)
+    new[: len(old)] = old
+    return new
+
+
+def _leaves(rows: Any) -> Iterator[Any]:
+    """The arrays or tensors that hold the rows."""
+    if isinstance(rows, TensorRecord):
+        rows = tuple(vars(rows).values())
+    if isinstance(rows, tuple):
+        for part in rows:
+            yield from _leaves(part)
+    else:
+        yield rows

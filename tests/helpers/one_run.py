@@ -1,0 +1,21 @@
+"""One run of the laboratory in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pear_lab.experiments import Database, Event, RunRecord, RunSpec, run_all, waiting
+
+
+def execute(run: RunSpec, database: Database, progress: Callable[[Any], None] = lambda now: None) -> RunRecord:
+    """Do a run unless it is done, and return its record; ``progress`` is called after every epoch."""
+
+    def listen(event: Event) -> None:
+        if event.progress is not None:
+            progress(event.progress)
+
+    run_all(waiting([run], database.statuses(), retry_failed=True), database, listen=listen)
+    record = database.get(run.key)
+    assert record is not None
+    return record
