@@ -1,8 +1,7 @@
-"""Tasks on this machine and on Ray: the same rows to the digit, and nothing lost with a process or a machine."""
+"""Tasks in this process and on Ray: the same rows to the digit, and nothing lost with a process or a machine."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -14,12 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+from task_results import results
 
 import pear
 from pear.engines import (
     Engine,
     EngineError,
-    TaskLoss,
     TaskMessage,
     TaskResult,
     TaskStart,
@@ -39,21 +38,6 @@ PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degr
 ITEMS = {"items": 5, "dimensions": 2, "capacity_ratio": 0.5, **{k: v for k, v in PATHS.items() if k != "grid"}}
 
 
-def results(engine: Engine, *tasks: tuple[Any, ...]) -> list[Any]:
-    """What tasks return, in their order; a task that is lost, how."""
-    tickets, found = [engine.submit(*task) for task in tasks], {}
-
-    def hear(update: TaskUpdate) -> None:
-        if isinstance(update, TaskResult):
-            found[update.ticket] = update.value
-        elif isinstance(update, TaskLoss):
-            found[update.ticket] = update.reason
-
-    while len(found) < len(tickets):
-        engine.wait(hear)
-    return [found[ticket] for ticket in tickets]
-
-
 def test_names_of_engines() -> None:
     assert check_name("ray://10.0.0.1:10001")[0].name == "ray"
     for wrong in ("steam", "ray://", "local://here", ""):
@@ -61,6 +45,8 @@ def test_names_of_engines() -> None:
             start(wrong)
     with pytest.raises(EngineError, match="jobs must be at least 1; got 0"):
         start("local", 0)
+    with pytest.raises(EngineError, match="the engine 'local' does one task at a time; got jobs=2"):
+        start("local", 2)
 
 
 def test_an_engine_whose_package_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,50 +61,6 @@ def test_an_error_of_a_task_is_raised_where_it_came_from() -> None:
 
     with start("local", 1) as engine, pytest.raises(pear.SolveError, match="no solution"):
         results(engine, (wrong,))
-
-
-class AwkwardError(Exception):
-    """Takes more than it keeps, so that it cannot be unpickled."""
-
-    def __init__(self, first: str, second: str) -> None:
-        super().__init__(first + second)
-
-
-def half(send: Any, number: int) -> float:
-    send("half way")
-    return number / 2
-
-
-def awkward(send: Any) -> None:
-    raise AwkwardError("what ", "happened")
-
-
-def test_what_a_worker_process_sends_back() -> None:
-    updates = list[TaskUpdate]()
-    with start("local", 2) as engine:
-        ticket = engine.submit(half, 4)
-        while ticket in engine.tasks:
-            engine.wait(updates.append)
-        assert updates == [TaskStart(ticket), TaskMessage(ticket, "half way"), TaskResult(ticket, 2.0)]
-        with pytest.raises(TypeError):
-            results(engine, (half, "four"))
-    with start("local", 2) as engine, pytest.raises(EngineError, match=r"^AwkwardError: what happened$"):
-        results(engine, (awkward,))
-    assert not multiprocessing.active_children()
-
-
-def dies_in(send: Any, folder: str, times: int) -> str:
-    return str(dies(times)(send, folder))
-
-
-def test_a_task_whose_local_process_dies_is_done_again_and_given_up_after_two(tmp_path: Path) -> None:
-    for name in ("once", "always"):
-        (tmp_path / name).mkdir()
-    with start("local", 2) as engine:
-        once, always = results(engine, (dies_in, str(tmp_path / "once"), 1), (dies_in, str(tmp_path / "always"), 99))
-        assert once == "done after 1"
-        assert always == "its process died 2 times, the last time with signal 9 (SIGKILL)"
-        assert not engine.tasks
 
 
 def test_a_call_that_does_not_end_ends_its_process_with_words() -> None:

@@ -25,7 +25,6 @@ from typer.testing import CliRunner
 import pear
 from pear.cli.app import app
 from pear.engines import EngineError
-from pear.engines.local import MAX_STARTS, _Process
 from pear_lab.experiments import (
     FILE_NAME,
     Database,
@@ -39,6 +38,7 @@ from pear_lab.experiments import (
     waiting,
 )
 from pear_lab.experiments.database import read_records
+from pear_lab.experiments.processes import MAX_STARTS, _Process
 from pear_lab.stress import kill, soak
 
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}

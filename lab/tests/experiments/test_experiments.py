@@ -648,7 +648,7 @@ def test_a_worker_is_out_of_reach_of_ctrl_c_while_it_starts() -> None:
     # A fresh process: the first worker of a pool is the one that was not.
     code = (
         "import signal\n"
-        "from pear.engines.local import without_interrupts\n"
+        "from pear_lab.experiments.processes import without_interrupts\n"
         "with without_interrupts():\n"
         "    from multiprocessing import resource_tracker\n"
         "    resource_tracker.ensure_running()  # as starting a process does\n"

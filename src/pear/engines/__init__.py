@@ -1,4 +1,4 @@
-"""Engines do tasks in this process, in other processes or on a cluster, behind one small interface."""
+"""Engines do tasks in this process or on a Ray cluster, behind one small interface."""
 
 from pear.engines.engine import (
     Engine,
@@ -10,11 +10,10 @@ from pear.engines.engine import (
     TaskStart,
     TaskUpdate,
 )
-from pear.engines.engine_table import ENGINES, check_name, start
+from pear.engines.engine_table import check_name, start
 from pear.engines.errors import EngineError
 
 __all__ = [
-    "ENGINES",
     "Engine",
     "EngineError",
     "Resources",

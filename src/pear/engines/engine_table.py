@@ -15,13 +15,11 @@ class EngineRow(NamedTuple):
 
     Attributes:
         name: what a user writes.
-        title: where its tasks run, in words.
         module: has a function ``start(address, jobs, resources) -> Engine``.
         has_address: whether a user may write ``name://address``.
     """
 
     name: str
-    title: str
     module: str
     has_address: bool = False
 
@@ -29,10 +27,8 @@ class EngineRow(NamedTuple):
 ENGINES = {
     row.name: row
     for row in (
-        EngineRow("local", "processes of this machine", "pear.engines.local"),
-        EngineRow(
-            "ray", "Ray: on this machine, or on a cluster at ray://HOST:PORT", "pear.engines.ray", has_address=True
-        ),
+        EngineRow("local", "pear.engines.local"),
+        EngineRow("ray", "pear.engines.ray", has_address=True),
     )
 }
 
@@ -60,18 +56,18 @@ def start(name: str = "local", jobs: int | None = None, resources: Resources | N
     """Start an engine, or connect to it.
 
     Args:
-        name: "local", "ray", or "ray://HOST:PORT".
-        jobs: tasks at once; left out, as many as there are cores, here or in the cluster.
+        name: "local" for this process, "ray", or "ray://HOST:PORT".
+        jobs: tasks at once; left out, one in this process, and on Ray as many as the cluster has room for.
         resources: what a task needs; left out, a core.
 
     Raises:
-        EngineError: there is no such engine, or it cannot be reached.
+        EngineError: there is no such engine, it cannot be reached, or it cannot do so many tasks at once.
         MissingExtraError: its package is not installed.
 
     Example:
         >>> def twice(send, number):
         ...     return 2 * number
-        >>> with start(jobs=1) as engine:
+        >>> with start() as engine:
         ...     ticket, updates = engine.submit(twice, 21), []
         ...     engine.wait(updates.append)
         ...     updates

@@ -1,46 +1,23 @@
-"""Tasks on this machine: one after the other in this process, or side by side in others."""
+"""Tasks in this process, one after the other."""
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing.connection
-import os
-import pickle
-import signal
-import threading
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
-import torch
-
-from pear.compile.threads import count
-from pear.engines.engine import (
-    Engine,
-    FutureEngine,
-    OnUpdate,
-    Resources,
-    Task,
-    TaskMessage,
-    TaskResult,
-    TaskStart,
-    throttle,
-)
+from pear.engines.engine import Engine, OnUpdate, Resources, TaskMessage, TaskResult, TaskStart
 from pear.engines.errors import EngineError
-
-MAX_STARTS = 5
-"""The engine gives up after so many processes in a row that died before they began a task."""
 
 
 def start(address: str | None, jobs: int | None, resources: Resources) -> Engine:
-    """An engine in this process for one job, in others for several; ``resources`` are those of the machine."""
-    jobs = count() if jobs is None else jobs
-    return InProcess() if jobs == 1 else Processes(jobs)
+    """An engine in this process, which uses what the machine has.
+
+    Raises:
+        EngineError: more than one task at a time is asked for.
+    """
+    if jobs not in (None, 1):
+        raise EngineError(f"the engine 'local' does one task at a time; got jobs={jobs}")
+    return InProcess()
 
 
 class _ListenerError(BaseException):
@@ -87,197 +64,3 @@ class InProcess(Engine):
 
     def _hand_over(self, ticket: int) -> None:
         self._waiting.append(ticket)
-
-
-class Processes(FutureEngine):
-    """Does tasks side by side in worker processes, which are started when there is something to do.
-
-    Args:
-        jobs: the number of workers.
-    """
-
-    def __init__(self, jobs: int) -> None:
-        super().__init__()
-        self.workers: list[Worker] = []
-        self._jobs, self._failed_starts = jobs, 0
-        self._waiting: deque[int] = deque()
-
-    @property
-    def slots(self) -> int:
-        """The number of workers."""
-        return self._jobs
-
-    def wait(self, on_update: OnUpdate, seconds: float | None = None) -> None:
-        """Give waiting tasks to idle workers, and report on the others."""
-        while self._waiting and seconds != 0:
-            idle = next((worker for worker in self.workers if worker.ticket is None), None)
-            if idle is None and len(self.workers) == self._jobs:
-                break
-            if idle is None:
-                idle = Worker()
-                self.workers.append(idle)
-            ticket = self._waiting.popleft()
-            self._futures[idle.submit(ticket, *self.tasks[ticket])] = ticket
-        super().wait(on_update, seconds)
-
-    def close(self) -> None:
-        """Kill the workers: a task has no effect that could be left half done."""
-        with without_interrupts():  # a second Ctrl-C must not leave a worker at work
-            for worker in self.workers:
-                worker.kill()
-        for worker in self.workers:
-            worker.pool.shutdown()
-        self.workers.clear()
-
-    def _hand_over(self, ticket: int) -> None:
-        self._waiting.append(ticket)
-
-    def _messages(self) -> Iterator[tuple[int, Any]]:
-        for worker in self.workers:
-            while worker.ticket is not None and worker.messages.poll():
-                self._failed_starts = 0
-                yield worker.ticket, worker.messages.recv()
-
-    def _collect(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
-        worker = next(worker for worker in self.workers if worker.ticket == ticket)
-        try:
-            value = future.result()
-        except BrokenProcessPool:
-            self._replace(worker, ticket, on_update)
-        else:
-            worker.ticket = None
-            self._end(ticket, value, on_update)
-
-    def _replace(self, worker: Worker, ticket: int, on_update: OnUpdate) -> None:
-        """Remove a worker that has died, and do its task again; the next ``wait`` starts another worker."""
-        self.workers.remove(worker)
-        how = worker.exit_reason()
-        if ticket in self._begun:
-            self._begin_again(ticket, how, on_update)
-            return
-        self._waiting.appendleft(ticket)  # the process died before the task began, so that the task is not to blame
-        self._failed_starts += 1
-        if self._failed_starts >= MAX_STARTS:
-            raise EngineError(
-                f"{self._failed_starts} worker processes in a row ended before they were ready, the last with {how}; "
-                "what has ended is kept. Is there enough memory? Try again with 1 job"
-            )
-
-
-class Worker:
-    """A pool of one process, so that a process that dies ends no task but its own.
-
-    Attributes:
-        pool: the executor; messages: our end of the pipe that its process sends messages through.
-        ticket: of the task that it does; None where it is idle.
-    """
-
-    def __init__(self) -> None:
-        self.messages, own_end = multiprocessing.Pipe(duplex=False)
-        self._context = _Context()
-        self.pool = ProcessPoolExecutor(1, self._context, _prepare, (own_end,))
-        self.ticket: int | None = None
-
-    def submit(self, ticket: int, function: Task, arguments: tuple[Any, ...]) -> Future[Any]:
-        """Begin a task; the process is started with the first one."""
-        self.ticket = ticket
-        try:
-            future = self.pool.submit(_work, function, arguments)
-        except BrokenProcessPool as error:  # it died while it was idle
-            future = Future()
-            future.set_exception(error)
-        return future
-
-    def kill(self) -> None:
-        """End the process at once."""
-        if self._context.process is not None:
-            self._context.process.kill()
-
-    def exit_reason(self) -> str:
-        """How the process ended, in words."""
-        self.pool.shutdown()
-        self.messages.close()
-        assert self._context.process is not None
-        self._context.process.join()
-        code = self._context.process.exitcode or 0
-        return f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.Signals(-code).name})"
-
-
-class _Context(SpawnContext):
-    """Spawns processes that Ctrl-C does not reach, and keeps the last one in ``process``."""
-
-    process: SpawnProcess | None = None
-
-    def Process(self, *args: Any, **options: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
-        """A process, not started yet."""
-        self.process = _Process(*args, daemon=True, **options)
-        return self.process
-
-
-class _Process(SpawnProcess):
-    def start(self) -> None:
-        with without_interrupts():
-            super().start()
-
-
-_messages: Connection | None = None
-"""In a worker process: our end of the pipe to the driver."""
-
-
-def _prepare(messages: Connection) -> None:
-    """Prepare a worker process: one thread, no Ctrl-C, and an end together with the driver's process."""
-    global _messages
-    _messages = messages
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides what Ctrl-C means
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-    torch.set_num_threads(1)
-
-
-def _work(function: Task, arguments: tuple[Any, ...]) -> Any:
-    """Do a task in a worker process."""
-
-    def send(message: Any) -> None:
-        assert _messages is not None
-        try:
-            _messages.send(message)
-        except OSError:  # there is no driver any more; raised here, it would be taken for an error of the task
-            os._exit(1)
-
-    send(None)
-    try:
-        return function(throttle(send), *arguments)
-    except Exception as error:
-        if not _is_portable(error):
-            raise EngineError(f"{type(error).__name__}: {error}") from None
-        raise
-
-
-def _is_portable(error: Exception) -> bool:
-    """Whether an error can be sent to another process: some take more arguments than they keep."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except (TypeError, ValueError, AttributeError, pickle.PicklingError):
-        return False
-    return True
-
-
-def _exit_with_parent() -> None:
-    """Wait until the driver's process has ended, and end this one."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    multiprocessing.connection.wait([parent.sentinel])
-    os._exit(1)
-
-
-@contextlib.contextmanager
-def without_interrupts() -> Iterator[None]:
-    """A context: a process that is started in it never gets Ctrl-C, not even while it imports."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    resource_tracker.ensure_running()  # the first process would start it, and that lets interrupts through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

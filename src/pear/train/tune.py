@@ -151,8 +151,7 @@ def tune(
     check_name(engine)
     field = [Candidate(one, _loss(problem, one, train.costs), copy.deepcopy(first)) for one in choices]
     score = metric or regret_on(problem, held_out.costs, held_out.keys)
-    jobs, needs = (1 if engine == "local" else None), Resources(gpus=int(train.costs.is_cuda))
-    with start(engine, jobs, needs) as opened:
+    with start(engine, resources=Resources(gpus=int(train.costs.is_cuda))) as opened:
         common = (config, train, held_out, score)
         interrupted = Race(field, opened, common, progress).run(_stages(len(field), config))
     best = min(field, key=lambda one: one.regret)

@@ -14,12 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from pear import engines
 from pear.cli.console import err, out, percent
 from pear.cli.options import words
 from pear.cli.output import writable_file, write_json
 from pear.compile.threads import count
-from pear.engines import Engine
+from pear.engines import Engine, check_name
 from pear_lab import experiments
 from pear_lab.cli.dataclass_options import command, numbers, parameters
 from pear_lab.data.data_files import VARIABLE
@@ -36,6 +35,7 @@ from pear_lab.experiments.catalogue import (
     Experiment,
 )
 from pear_lab.experiments.estimate import in_words
+from pear_lab.experiments.processes import start_engine
 from pear_lab.experiments.run_spec import dashed
 
 _MAX_LINES = 16
@@ -107,7 +107,7 @@ def _reproduce(options: Options) -> None:
     wanted = experiments.expand(options.names, selection)
     if options.jobs is not None and options.jobs < 1:
         raise ExperimentError(f"--jobs must be at least 1; got {options.jobs}")
-    engines.check_name(options.engine)
+    check_name(options.engine)
     if options.dry_run:
         _dry_run(wanted, options.to, count() if options.jobs is None else options.jobs, options.retry_failed)
         return
@@ -220,7 +220,7 @@ def _run(wanted: list[RunSpec], database: Database, options: Options) -> None:
 def _started(options: Options, needed: bool) -> Engine:
     """The engine that is asked for, or the one that costs nothing where there is nothing to do."""
     with err.status(Text(f"Starting the engine {options.engine} …")):
-        return engines.start(options.engine, options.jobs) if needed else engines.start()
+        return start_engine(options.engine, options.jobs) if needed else start_engine()
 
 
 def _say_end(wanted: list[RunSpec], database: Database) -> None:

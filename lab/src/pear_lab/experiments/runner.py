@@ -6,11 +6,12 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from pear.engines import Engine, start
+from pear.engines import Engine
 from pear.train.threads import one_thread
 from pear_lab.experiments.database import FILE_NAME, Database
 from pear_lab.experiments.errors import DatabaseError
 from pear_lab.experiments.pool import Listener, Pool
+from pear_lab.experiments.processes import start_engine
 from pear_lab.experiments.protocols import PROTOCOLS
 from pear_lab.experiments.run_spec import RunSpec
 
@@ -76,7 +77,7 @@ def run_all(
         database: where the records go.
         jobs: processes of this machine; with 1 all is done in this one.
         listen: called on every event.
-        engine: does the runs in the place of these processes, and stays open; see ``pear.engines.start``.
+        engine: does the runs in the place of these processes, and stays open; see ``start_engine``.
 
     Raises:
         DatabaseError: records or weights cannot be written.
@@ -88,5 +89,5 @@ def run_all(
         return
     with one_thread(), contextlib.ExitStack() as stack:
         if engine is None:
-            engine = stack.enter_context(start("local", min(jobs, len(runs))))
+            engine = stack.enter_context(start_engine("local", min(jobs, len(runs))))
         Pool(database, engine, listen).run(list(runs))

@@ -1,0 +1,66 @@
+"""Tasks in processes of this machine: what they send back, and what happens when one dies."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from task_results import results
+
+from pear.engines import EngineError, TaskMessage, TaskResult, TaskStart, TaskUpdate
+from pear_lab.experiments.processes import start_engine
+
+pytestmark = pytest.mark.slow
+
+
+class AwkwardError(Exception):
+    """Takes more than it keeps, so that it cannot be unpickled."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first + second)
+
+
+def half(send: Any, number: int) -> float:
+    send("half way")
+    return number / 2
+
+
+def awkward(send: Any) -> None:
+    raise AwkwardError("what ", "happened")
+
+
+def test_what_a_worker_process_sends_back() -> None:
+    updates = list[TaskUpdate]()
+    with start_engine("local", 2) as engine:
+        ticket = engine.submit(half, 4)
+        while ticket in engine.tasks:
+            engine.wait(updates.append)
+        assert updates == [TaskStart(ticket), TaskMessage(ticket, "half way"), TaskResult(ticket, 2.0)]
+        with pytest.raises(TypeError):
+            results(engine, (half, "four"))
+    with start_engine("local", 2) as engine, pytest.raises(EngineError, match=r"^AwkwardError: what happened$"):
+        results(engine, (awkward,))
+    assert not multiprocessing.active_children()
+
+
+def dies(send: Any, folder: str, times: int) -> str:
+    """A task whose first processes die."""
+    died = len(os.listdir(folder))
+    if died < times:
+        Path(folder, str(died)).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"done after {died}"
+
+
+def test_a_task_whose_local_process_dies_is_done_again_and_given_up_after_two(tmp_path: Path) -> None:
+    for name in ("once", "always"):
+        (tmp_path / name).mkdir()
+    with start_engine("local", 2) as engine:
+        once, always = results(engine, (dies, str(tmp_path / "once"), 1), (dies, str(tmp_path / "always"), 99))
+        assert once == "done after 1"
+        assert always == "its process died 2 times, the last time with signal 9 (SIGKILL)"
+        assert not engine.tasks

@@ -1,0 +1,22 @@
+"""What the tasks of an engine return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pear.engines import Engine, TaskLoss, TaskResult, TaskUpdate
+
+
+def results(engine: Engine, *tasks: tuple[Any, ...]) -> list[Any]:
+    """What tasks return, in their order; a task that is lost, how."""
+    tickets, found = [engine.submit(*task) for task in tasks], {}
+
+    def hear(update: TaskUpdate) -> None:
+        if isinstance(update, TaskResult):
+            found[update.ticket] = update.value
+        elif isinstance(update, TaskLoss):
+            found[update.ticket] = update.reason
+
+    while len(found) < len(tickets):
+        engine.wait(hear)
+    return [found[ticket] for ticket in tickets]
