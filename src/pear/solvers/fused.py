@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pear.optimality.point import TensorRecord
 from pear.optimality.rule import NEGLIGIBLE
-from pear.solvers.base import Projector
+from pear.solvers.candidate import Projector
 
 
 class RegretCall(NamedTuple):

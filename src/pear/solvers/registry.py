@@ -16,7 +16,7 @@ from typing import Any
 from pear.errors import MissingExtraError, UnknownSolverError
 from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.base import Candidate, Start
+from pear.solvers.candidate import Candidate, Start
 from pear.solvers.fused import FusedPass
 from pear.solvers.warm_starts import WarmStarts
 
@@ -285,7 +285,7 @@ def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
     return [named, *(other for other in able if other.name != name)]
 
 
-def in_turn(solvers: Iterable[Backend], qp: QuadraticProgram, named: bool = False) -> Iterator[Backend]:
+def usable_backends(solvers: Iterable[Backend], qp: QuadraticProgram, named: bool = False) -> Iterator[Backend]:
     """Those that take these programs, one by one; the first has to be installed, others are passed over.
 
     Args:

@@ -33,12 +33,12 @@ def within(seconds: float | None) -> Iterator[None]:
         _DEADLINE.reset(token)
 
 
-def left() -> float:
+def seconds_left() -> float:
     """Seconds that are left: infinite without a limit, never negative. Other threads do not inherit the limit."""
     return max(0.0, _DEADLINE.get() - time.monotonic())
 
 
-def for_one(n: int, rows: int) -> float:
+def seconds_per_sample(n: int, rows: int) -> float:
     """Seconds that a solver of another package gets for one continuous sample, by its variables and rows.
 
     A solver that takes longer is not waited for: it hands over what it has, and the next in the table is asked.
@@ -46,7 +46,7 @@ def for_one(n: int, rows: int) -> float:
     return _SECONDS + _PER_UNKNOWN * (n + rows)
 
 
-def iterations_for_one(n: int, rows: int) -> int:
+def iterations_per_sample(n: int, rows: int) -> int:
     """The same for solvers that count iterations, not time; one costs about a product with a dense factor."""
     seconds = 5e-6 + 5e-9 * (n + rows) ** 2
-    return int(max(for_one(n, rows) / seconds, 100))
+    return int(max(seconds_per_sample(n, rows) / seconds, 100))

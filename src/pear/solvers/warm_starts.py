@@ -143,7 +143,7 @@ class SampleTable(Generic[Rows]):
             new[: len(old)] = old
         self.rows = bigger
         if self.fingerprints is not None:
-            self.fingerprints = _grown(self.fingerprints, self._size)
+            self.fingerprints = _grow(self.fingerprints, self._size)
 
     def state(self, count: int) -> dict[str, Any]:
         """The first ``count`` rows and their fingerprints."""
@@ -160,7 +160,7 @@ class SampleTable(Generic[Rows]):
         saved, marks = list(state["rows"]), state["of"]
         self.grow(max((len(part) for part in saved), default=0))
         own = list(_leaves(self.rows))
-        fits = len(own) == len(saved) and all(_fits(old, new) for old, new in zip(saved, own, strict=True))
+        fits = len(own) == len(saved) and all(_has_same_form(old, new) for old, new in zip(saved, own, strict=True))
         if fits and isinstance(marks, Tensor):
             fits = marks.dtype == torch.float64 and marks.dim() == 2 and len(marks) == self._size
         if fits:
@@ -173,7 +173,7 @@ class SampleTable(Generic[Rows]):
                 "give another path"
             )
 
-    def known(self, slots: Index, fingerprint: Tensor) -> Tensor:
+    def holds_exact(self, slots: Index, fingerprint: Tensor) -> Tensor:
         """(B,) bool: the rows that hold the exact solution for data with this fingerprint (B, f)."""
         if self.fingerprints is None or self.fingerprints.shape[1] != fingerprint.shape[1]:
             return torch.zeros(len(slots), dtype=torch.bool, device=fingerprint.device)
@@ -182,7 +182,7 @@ class SampleTable(Generic[Rows]):
     def exact_rows(self, slots: Index, fingerprint: Tensor) -> Any | None:
         """The rows of these samples where all of them hold the exact solution for this data, else None."""
         index = self._index(slots)
-        return self.rows[index] if bool(self.known(slots, fingerprint).all()) else None  # type: ignore[index]
+        return self.rows[index] if bool(self.holds_exact(slots, fingerprint).all()) else None  # type: ignore[index]
 
     def put(self, slots: Index, rows: Any, fingerprint: Tensor | None = None, good: Tensor | None = None) -> None:
         """Keep one row for each slot.
@@ -201,7 +201,7 @@ class SampleTable(Generic[Rows]):
         if fingerprint is None:
             return
         if self.fingerprints is None or self.fingerprints.shape[1] != fingerprint.shape[1]:
-            self.fingerprints = _grown(fingerprint[:0], self._size)
+            self.fingerprints = _grow(fingerprint[:0], self._size)
         keep = fingerprint if good is None else torch.where(good[:, None], fingerprint, torch.nan)
         self.fingerprints[index] = keep
 
@@ -232,7 +232,7 @@ class Failures:
         if not kept or not hits:
             return None
         status = [0] * len(keys)
-        for i, row in zip(hits, _bytes(mark()[hits]), strict=True):
+        for i, row in zip(hits, _row_bytes(mark()[hits]), strict=True):
             name, data = kept[keys[i]]
             status[i] = name if row == data else 0
         return torch.tensor(status, dtype=torch.int8) if any(status) else None
@@ -245,7 +245,7 @@ class Failures:
         if kept:
             for key in keys:
                 kept.pop(key, None)
-        for i, row in zip(bad, _bytes(mark()[bad]) if bad else (), strict=True):
+        for i, row in zip(bad, _row_bytes(mark()[bad]) if bad else (), strict=True):
             kept[keys[i]] = names[i], row
 
     def state(self) -> dict[str, Any]:
@@ -261,7 +261,7 @@ class Failures:
         return found
 
 
-def _bytes(rows: Tensor) -> list[bytes]:
+def _row_bytes(rows: Tensor) -> list[bytes]:
     """The bytes of each row, in which NaN equals itself."""
     return [row.tobytes() for row in rows.cpu().numpy()]
 
@@ -286,7 +286,7 @@ def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None
     return torch.cat(parts, 1)
 
 
-def curvature_mark(Q: Tensor) -> Tensor:
+def curvature_fingerprint(Q: Tensor) -> Tensor:
     """(B, n) fingerprint of curvatures (B, n, n): their products with a fixed random vector."""
     return Q.detach() @ _probe(Q.shape[-1], Q.device)
 
@@ -300,7 +300,7 @@ def _is_plain(key: Hashable) -> bool:
     return all(map(_is_plain, key)) if isinstance(key, tuple) else isinstance(key, (int, str))
 
 
-def _fits(saved: Any, own: Any) -> bool:
+def _has_same_form(saved: Any, own: Any) -> bool:
     """Whether a saved array has the type and shape of a table's own; an array may have been left out."""
     same = type(saved) is type(own) and saved.dtype == own.dtype and saved.shape[1:] == own.shape[1:]
     return bool(same and len(saved) in (0, len(own)))
@@ -310,7 +310,7 @@ def _device(rows: Any) -> torch.device:
     return rows.device if isinstance(rows, Tensor) else torch.device("cpu")
 
 
-def _grown(old: Tensor, size: int) -> Tensor:
+def _grow(old: Tensor, size: int) -> Tensor:
     new = old.new_full((size, old.shape[1]), torch.nan)
     new[: len(old)] = old
     return new

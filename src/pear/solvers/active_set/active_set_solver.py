@@ -16,9 +16,10 @@ from pear.optimality.point import ActiveSet, Duals, Status
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.form import MIN_VARIABLES
 from pear.problem.matrix import tmatvec
-from pear.solvers.active_set import batch, layout
+from pear.solvers.active_set import compiled_batch as batch
+from pear.solvers.active_set.compiled_arrays import GIVEN_UP, SOLVED, Programs, States, new_states
 from pear.solvers.active_set.gpu import gpu_plan as gpu
-from pear.solvers.base import Candidate, empty_candidate
+from pear.solvers.candidate import Candidate, empty_candidate
 
 _MANY_ROWS = 150  # of a linear program
 
@@ -27,8 +28,8 @@ _MANY_ROWS = 150  # of a linear program
 class CompiledConstraints:
     """The constraints in compiled form (without curvature), and the start that depends on them alone."""
 
-    programs: layout.Programs
-    default: layout.States
+    programs: Programs
+    default: States
 
 
 def supports(qp: QuadraticProgram) -> bool:
@@ -48,14 +49,14 @@ def prepare(qp: QuadraticProgram) -> Any:
     """What depends on the constraints alone: a ``CompiledConstraints``, or what the GPU's kernel needs."""
     if qp.c.is_cuda:
         return gpu.prepare(qp)
-    programs = batch.programs({name: getattr(qp, name) for name in ("A", "b", "G", "h", "lb", "ub")}, qp.n)
+    programs = batch.pack_programs({name: getattr(qp, name) for name in ("A", "b", "G", "h", "lb", "ub")}, qp.n)
     return CompiledConstraints(programs, batch.default_start(programs))
 
 
 def solve(qp: QuadraticProgram, tol: float, plan: Any) -> Candidate:
     """Solve a batch of LPs or QPs; to rounding, whatever ``tol`` is.
 
-    Samples that the method has to give up come back as INACCURATE, on the CPU without a point unless only the KKT
+    SampleCosts that the method has to give up come back as INACCURATE, on the CPU without a point unless only the KKT
     residual is too large.
     """
     return _on_gpu(qp, plan) if qp.c.is_cuda else _on_cpu(qp, plan)
@@ -68,9 +69,9 @@ def _on_cpu(qp: QuadraticProgram, plan: CompiledConstraints) -> Candidate:
     else:
         curvature = {"Q": np.ascontiguousarray(qp.H.numpy())}
     programs = plan.programs._replace(**curvature)
-    rows, states = np.arange(qp.batch), layout.new_states(qp.batch, qp.n, qp.p + qp.m)
+    rows, states = np.arange(qp.batch), new_states(qp.batch, qp.n, qp.p + qp.m)
     found = batch.solve(programs, np.ascontiguousarray(qp.c.numpy()), rows, states, rows, plan.default)
-    solved, given_up = (torch.from_numpy(found.code == code) for code in (layout.SOLVED, layout.GIVEN_UP))
+    solved, given_up = (torch.from_numpy(found.code == code) for code in (SOLVED, GIVEN_UP))
     return Candidate(
         x=torch.where(given_up[:, None], torch.nan, torch.from_numpy(found.x)),
         duals=Duals(*(torch.from_numpy(v) for v in (found.equality, found.inequality, found.bound))),
@@ -91,8 +92,8 @@ class CompiledProjector:
         at: (B,) each sample's row in fields that are not shared.
     """
 
-    programs: layout.Programs
-    states: layout.States
+    programs: Programs
+    states: States
     at: batch.Index
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,14 +6,14 @@ import math
 
 from pear.compile.jit import inner, span
 from pear.optimality.rule import FEASIBLE, RANK
-from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.layout import Array, Data, Work
+from pear.solvers.active_set import compiled_arrays as ix
+from pear.solvers.active_set.compiled_arrays import Array, ProgramData, Workspace
 from pear.solvers.active_set.products import add_abs_rows, subtract_rows
 from pear.solvers.active_set.settings import REFINEMENTS, UNBALANCED
 
 
 @inner
-def rows_left(D: Data, w: Work) -> float:
+def row_residuals(D: ProgramData, w: Workspace) -> float:
     """Set w.left = r − Jx − s at the current point; returns its largest entry relative to its terms."""
     R, n = D.J.shape
     for k in span(R):
@@ -31,22 +31,22 @@ def rows_left(D: Data, w: Work) -> float:
 
 
 @inner
-def set_basics(D: Data, w: Work, goal: float) -> bool:
+def set_basics(D: ProgramData, w: Workspace, goal: float) -> bool:
     """Solve the rows for the basic variables by iterative refinement; False where the inverse is too inaccurate."""
     R = len(D.J)
     for _ in span(REFINEMENTS):
-        if rows_left(D, w) <= goal:
+        if row_residuals(D, w) <= goal:
             return True
         for b in span(R):
             s = 0.0
             for k in span(R):
                 s += w.inverse[b, k] * w.left[k]
             w.x[w.basis[b]] += s
-    return rows_left(D, w) <= FEASIBLE
+    return row_residuals(D, w) <= FEASIBLE
 
 
 @inner
-def invert(D: Data, w: Work) -> bool:
+def invert(D: ProgramData, w: Workspace) -> bool:
     """Compute the inverse of the basic columns by Gauss-Jordan elimination; False where they are dependent."""
     R, n = D.J.shape
     M, inverse = w.scratch, w.inverse
@@ -92,7 +92,7 @@ def invert(D: Data, w: Work) -> bool:
 
 
 @inner
-def times_inverse(D: Data, j: int, w: Work, out: Array) -> None:
+def inverse_times_column(D: ProgramData, j: int, w: Workspace, out: Array) -> None:
     """B⁻¹ times the column of variable j."""
     R, n = D.J.shape
     if j >= n:
@@ -116,15 +116,15 @@ def times_inverse(D: Data, j: int, w: Work, out: Array) -> None:
 
 
 @inner
-def times_all(D: Data, w: Work) -> None:
+def set_superbasic_columns(D: ProgramData, w: Workspace) -> None:
     """Compute W: B⁻¹ times the columns of the superbasic variables."""
     for t in span(w.tally[ix.SUPERS]):
-        times_inverse(D, w.sup[t], w, w.W[t])
+        inverse_times_column(D, w.sup[t], w, w.W[t])
     w.tally[ix.FACTORED] = 0
 
 
 @inner
-def exchange(w: Work, b: int, column: Array) -> None:
+def exchange(w: Workspace, b: int, column: Array) -> None:
     """Update the inverse and W when a variable with ``column`` = B⁻¹J_j becomes basic at position b."""
     R = len(w.inverse)
     pivot = 1.0 / column[b]
@@ -146,7 +146,7 @@ def exchange(w: Work, b: int, column: Array) -> None:
 
 
 @inner
-def drop(w: Work, t: int) -> None:
+def drop_superbasic(w: Workspace, t: int) -> None:
     """Take the superbasic at position t out of the list."""
     last = w.tally[ix.SUPERS] - 1
     for a in span(t, last):
@@ -158,12 +158,12 @@ def drop(w: Work, t: int) -> None:
 
 
 @inner
-def swap(w: Work, b: int, t: int, place: int) -> None:
+def swap_basic(w: Workspace, b: int, t: int, place: int) -> None:
     """The basic variable at position b goes to a bound, and the superbasic at position t becomes basic instead."""
     leaving, entering = w.basis[b], w.sup[t]
     for a in span(len(w.inverse)):
         w.column[a] = w.W[t, a]
-    drop(w, t)
+    drop_superbasic(w, t)
     exchange(w, b, w.column)
     w.basis[b] = entering
     w.place[entering] = ix.BASIC
@@ -171,7 +171,7 @@ def swap(w: Work, b: int, t: int, place: int) -> None:
 
 
 @inner
-def rebalance(w: Work) -> bool:
+def rebalance(w: Workspace) -> bool:
     """Exchange superbasic variables with basic ones that they move by far more than themselves; True where any was.
 
     Nearly parallel rows leave a basis in which curvature is lost to rounding. Each exchange makes the determinant of
@@ -198,10 +198,10 @@ def rebalance(w: Work) -> bool:
 
 
 @inner
-def enter(D: Data, w: Work, j: int) -> None:
+def make_superbasic(D: ProgramData, w: Workspace, j: int) -> None:
     """Make a nonbasic variable superbasic."""
     t = w.tally[ix.SUPERS]
     w.sup[t] = j
     w.place[j] = ix.SUPER
-    times_inverse(D, j, w, w.W[t])
+    inverse_times_column(D, j, w, w.W[t])
     w.tally[ix.SUPERS] = t + 1

@@ -1,7 +1,7 @@
 """The fused pass of the compiled active-set method: decisions, regrets and gradients of a batch on the CPU.
 
 One compiled call solves, verifies and projects all samples. The results are those of the pipeline and ``project``.
-Samples that the compiled code cannot finish are left to the pipeline, which gives each of them a status.
+SampleCosts that the compiled code cannot finish are left to the pipeline, which gives each of them a status.
 """
 
 from __future__ import annotations
@@ -19,13 +19,23 @@ from pear.optimality.curvature import is_convex, is_definite
 from pear.problem import Problem
 from pear.problem.form import MIN_VARIABLES
 from pear.problem.problem import FIELDS
-from pear.solvers.active_set import batch as compiled
-from pear.solvers.active_set import layout
+from pear.solvers.active_set import compiled_batch as compiled
 from pear.solvers.active_set.active_set_solver import CompiledProjector, supports
-from pear.solvers.active_set.layout import SOLVED, Outcome, Programs, States
+from pear.solvers.active_set.compiled_arrays import (
+    GIVEN_UP,
+    SOLVED,
+    CompiledRegrets,
+    CompiledSolutions,
+    Programs,
+    SampleCosts,
+    SolutionTable,
+    States,
+    new_solutions,
+    new_states,
+)
 from pear.solvers.active_set.saved_starts import are_starts, without_large_inverses
 from pear.solvers.fused import FusedDecisions, RegretCall, Regrets, add_normal
-from pear.solvers.warm_starts import SampleTable, WarmStarts, curvature_mark
+from pear.solvers.warm_starts import SampleTable, WarmStarts, curvature_fingerprint
 
 _ALWAYS_ANEW = np.zeros((0, 0))  # fingerprints without rows: the true problems are solved in every call
 _TABLE = "compiled"  # its name in the store
@@ -78,7 +88,7 @@ class CompiledPass:
             return None
         # the table goes on changing, and the backward pass comes later
         mine = states if keys is None else States._make(part[slots] for part in states)
-        doubtful = bool(outcome.weak.any()) and not self._definite(P)
+        doubtful = bool(outcome.weak.any()) and not self._is_definite(P)
         return FusedDecisions(torch.from_numpy(outcome.x), CompiledProjector(P, mine, at), doubtful)
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
@@ -90,19 +100,21 @@ class CompiledPass:
         P, default, at = prepared
         table, slots = self._table(call.keys, len(predicted))
         if call.shares_curvature:  # a predicted curvature is new in every call, so that no true solution can be kept
-            self._void(table, slots)
+            self._void_true_solutions(table, slots)
             table = table._replace(fingerprints=_ALWAYS_ANEW)
         true = P if Q is None or call.shares_curvature else self._true_programs(P, call, table, slots)
-        if true is None or not (call.injection == 0 or self._definite(P)):
+        if true is None or not (call.injection == 0 or self._is_definite(P)):
             return None
         if Q is None:
-            self._mark(table, slots, _OWN)
+            self._void_changed(table, slots, _OWN)
         with_curvature = len(P.Q) > 0
         strength = call.injection if not with_curvature or call.injection == 0 else -1.0
-        samples = layout.Samples(_array(predicted), _array(call.true), at, slots)
-        results = compiled.regret(compiled.pair_of(P, true), samples, table, default, strength)
+        samples = SampleCosts(_array(predicted), _array(call.true), at, slots)
+        results = compiled.regret(compiled.program_pair(P, true), samples, table, default, strength)
         left, weak = results.outcome.code != SOLVED, results.outcome.weak
-        if weak.any() and not self._definite(P):  # a weakly active constraint may hide that the decision is not unique
+        if weak.any() and not self._is_definite(
+            P
+        ):  # a weakly active constraint may hide that the decision is not unique
             left |= weak
         parts = regrets_of(results, table.best.x[slots] if len(slots) else table.best.x)
         if strength < 0:
@@ -110,7 +122,9 @@ class CompiledPass:
             parts = replace(parts, injected=add_normal(rescaled, parts.exact, call.injection))
         return parts, torch.from_numpy(np.flatnonzero(left))
 
-    def all_samples(self, count: int, smoothing: float) -> tuple[Programs, compiled.Index, layout.Table, States] | None:
+    def all_samples(
+        self, count: int, smoothing: float
+    ) -> tuple[Programs, compiled.Index, SolutionTable, States] | None:
         """The programs of samples 0 to ``count``, their slots, the table they are kept in, and the default start.
 
         None where the table would take too much memory, or the solver does not take the programs.
@@ -120,10 +134,10 @@ class CompiledPass:
         P, default = self._own_programs(smoothing)
         if len(self._everybody) != count:
             self._everybody = self.starts.slots(range(count))
-        if not compiled.fits(len(self.starts), self.problem.n, self.rows):
+        if not compiled.table_fits(len(self.starts), self.problem.n, self.rows):
             return None
-        table = self._stored()
-        self._mark(table, self._everybody, _OWN)
+        table = self._stored_table()
+        self._void_changed(table, self._everybody, _OWN)
         return P, self._everybody, table, default
 
     # -- programs ----------------------------------------------------------------------------------------------------
@@ -188,10 +202,10 @@ class CompiledPass:
         Q = fields.get("Q")
         curvature = None if Q is None else (Q if Q.dim() == 3 else Q[None]).numpy()
         rest = {name: value for name, value in fields.items() if name != "Q"}
-        return compiled.programs(rest, self.problem.n, self.problem.sign, smoothing, curvature)
+        return compiled.pack_programs(rest, self.problem.n, self.problem.sign, smoothing, curvature)
 
     def _true_programs(
-        self, P: Programs, call: RegretCall, table: layout.Table, slots: compiled.Index
+        self, P: Programs, call: RegretCall, table: SolutionTable, slots: compiled.Index
     ) -> Programs | None:
         """The programs of the true objective; None where its curvature is not convex.
 
@@ -200,20 +214,20 @@ class CompiledPass:
         Q, n = call.true_Q, self.problem.n
         plain = isinstance(Q, Tensor) and Q.shape == (len(call.true), n, n)
         if not (plain and Q.dtype == torch.float64 and Q.device.type == "cpu" and len(table.fingerprints)):
-            self._void(table, slots)
-            return self._checked_true(P, call)
-        mark = curvature_mark(Q).numpy()
-        if not self._marked(table, slots, mark).all() and self._checked_true(P, call) is None:
+            self._void_true_solutions(table, slots)
+            return self._check_true_curvature(P, call)
+        mark = curvature_fingerprint(Q).numpy()
+        if not self._is_unchanged(table, slots, mark).all() and self._check_true_curvature(P, call) is None:
             return None
-        self._mark(table, slots, mark)
+        self._void_changed(table, slots, mark)
         return P._replace(Q=np.ascontiguousarray(Q.detach().numpy()))
 
-    def _checked_true(self, P: Programs, call: RegretCall) -> Programs | None:
+    def _check_true_curvature(self, P: Programs, call: RegretCall) -> Programs | None:
         Q = self.problem.checked(call.true, Q=call.true_Q)["Q"]
         true = P._replace(Q=np.ascontiguousarray((Q if Q.dim() == 3 else Q[None]).numpy()))
         return true if bool(is_convex(torch.from_numpy(true.Q), P.sign, P.smoothing).all()) else None
 
-    def _definite(self, P: Programs) -> bool:
+    def _is_definite(self, P: Programs) -> bool:
         """Whether the objective is certainly curved in every direction."""
         if self._own is None or P is not self._own[0]:
             return _all_definite(P)
@@ -230,61 +244,69 @@ class CompiledPass:
             DataError: they do not belong to the problem.
         """
         if self.starts.has_saved(_TABLE):
-            self._stored()
+            self._stored_table()
 
-    def _stored(self) -> layout.Table:
-        table: SampleTable[layout.Table] = self.starts.table(_TABLE, self._new_rows, without_large_inverses, are_starts)
+    def _stored_table(self) -> SolutionTable:
+        table: SampleTable[SolutionTable] = self.starts.table(
+            _TABLE, self._new_rows, without_large_inverses, are_starts
+        )
         return table.rows
 
-    def _table(self, keys: list[Hashable] | None, B: int) -> tuple[layout.Table, compiled.Index]:
+    def _table(self, keys: list[Hashable] | None, B: int) -> tuple[SolutionTable, compiled.Index]:
         """The table of the store and the samples' rows in it.
 
         Without keys, or where the store is full, a table with room for ``B`` results and no row numbers.
         """
         if keys is not None:
             slots = self.starts.slots(keys)
-            if compiled.fits(len(self.starts), self.problem.n, self.rows):
-                return self._stored(), slots
-        return compiled.no_table(B, self.problem.n, self.equalities, self.rows - self.equalities), np.zeros(0, np.int64)
+            if compiled.table_fits(len(self.starts), self.problem.n, self.rows):
+                return self._stored_table(), slots
+        return compiled.temporary_table(B, self.problem.n, self.equalities, self.rows - self.equalities), np.zeros(
+            0, np.int64
+        )
 
     def states(self, keys: list[Hashable] | None, B: int) -> tuple[States, compiled.Index]:
         """The starts of the decisions and the samples' rows in them, from the store where samples have keys."""
         table, slots = self._table(keys, 0)
         if len(slots):
             return table.predicted, slots
-        return layout.new_states(B, self.problem.n, self.rows), np.arange(B)
+        return new_states(B, self.problem.n, self.rows), np.arange(B)
 
-    def _new_rows(self, size: int) -> layout.Table:
+    def _new_rows(self, size: int) -> SolutionTable:
         """Make empty rows; a fingerprint is the true cost (n), the fingerprint of the true curvature (n), and λ."""
         n = self.problem.n
-        predicted, true = (States._make(map(_blank, layout.new_states(size, n, self.rows))) for _ in range(2))
-        best = Outcome._make(map(_blank, layout.new_outcome(size, n, self.equalities, self.rows - self.equalities)))
-        best.code.fill(layout.GIVEN_UP)
-        return layout.Table(predicted, true, best, np.full((size, 2 * n + 1), np.nan))
+        predicted, true = (States._make(map(_zeros_like, new_states(size, n, self.rows))) for _ in range(2))
+        best = CompiledSolutions._make(
+            map(_zeros_like, new_solutions(size, n, self.equalities, self.rows - self.equalities))
+        )
+        best.code.fill(GIVEN_UP)
+        return SolutionTable(predicted, true, best, np.full((size, 2 * n + 1), np.nan))
 
-    def _mark(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array | float) -> None:
+    def _void_changed(self, table: SolutionTable, slots: compiled.Index, mark: compiled.Array | float) -> None:
         """Mark the true problems to be solved again whose curvature or λ has changed."""
         if not len(table.fingerprints):
             return
-        n, other = self.problem.n, ~self._marked(table, slots, mark)
+        n, other = self.problem.n, ~self._is_unchanged(table, slots, mark)
         if other.any():
             table.fingerprints[slots[other], :n] = np.nan
             table.fingerprints[slots, n:-1], table.fingerprints[slots, -1] = mark, self._smoothing
 
-    def _marked(self, table: layout.Table, slots: compiled.Index, mark: compiled.Array | float) -> NDArray[np.bool_]:
+    def _is_unchanged(
+        self, table: SolutionTable, slots: compiled.Index, mark: compiled.Array | float
+    ) -> NDArray[np.bool_]:
         """(B,) bool: the rows solved with this λ and the curvature of this fingerprint, (B, n) or a number."""
         n, rows = self.problem.n, table.fingerprints
         like = rows[slots, n] == mark if isinstance(mark, float) else (rows[slots, n:-1] == mark).all(1)
         same: NDArray[np.bool_] = like & (rows[slots, -1] == self._smoothing)
         return same
 
-    def _void(self, table: layout.Table, slots: compiled.Index) -> None:
+    def _void_true_solutions(self, table: SolutionTable, slots: compiled.Index) -> None:
         """Mark the true problems of these rows to be solved again."""
         if len(table.fingerprints):
             table.fingerprints[slots] = np.nan
 
 
-def regrets_of(results: layout.Results, best: compiled.Array) -> Regrets:
+def regrets_of(results: CompiledRegrets, best: compiled.Array) -> Regrets:
     """The results of the compiled pass as ``Regrets``, with every sample marked as solved.
 
     Args:
@@ -298,7 +320,7 @@ def regrets_of(results: layout.Results, best: compiled.Array) -> Regrets:
     return Regrets(value, exact, injected, x, ideal, solved, solved.clone(), residual, reused, never)
 
 
-def _blank(part: NDArray[Any]) -> NDArray[Any]:
+def _zeros_like(part: NDArray[Any]) -> NDArray[Any]:
     """Zeros like ``part``: a saved table must not contain what was in memory before."""
     return np.zeros(part.shape, part.dtype)
 

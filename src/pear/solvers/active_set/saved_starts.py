@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from pear.solvers.active_set.batch import most_superbasics
-from pear.solvers.active_set.layout import BASIC, FREE, SUPER, States, Table
+from pear.solvers.active_set.compiled_arrays import BASIC, FREE, SUPER, SolutionTable, States
+from pear.solvers.active_set.compiled_batch import most_superbasics
 from pear.solvers.active_set.settings import REFRESH
 
 MOST_BYTES = 1 << 22
 """Of inverses that are saved: more would take longer to write than to compute afresh."""
 
 
-def without_large_inverses(table: Table, count: int) -> Table:
+def without_large_inverses(table: SolutionTable, count: int) -> SolutionTable:
     """The part of a table that is saved, for its first ``count`` rows.
 
     Inverses of bases take nearly all of the space. Where they are too large they are left out, and every basis is
@@ -27,7 +27,7 @@ def without_large_inverses(table: Table, count: int) -> Table:
     return table._replace(predicted=predicted, true=true)
 
 
-def are_starts(table: Table) -> bool:
+def are_starts(table: SolutionTable) -> bool:
     """True where the working sets are valid: compiled code would follow any index without a check."""
     return _are_working_sets(table.predicted) and _are_working_sets(table.true)
 

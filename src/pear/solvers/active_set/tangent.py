@@ -6,17 +6,17 @@ import math
 
 from pear.compile.jit import inner, span
 from pear.optimality.rule import NEGLIGIBLE, PROJECTED, ROUNDOFF, SHARP, WEAK
-from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.basis import drop, swap
-from pear.solvers.active_set.layout import Array, Data, Work
-from pear.solvers.active_set.pricing import positive
+from pear.solvers.active_set import compiled_arrays as ix
+from pear.solvers.active_set.basis import drop_superbasic, swap_basic
+from pear.solvers.active_set.compiled_arrays import Array, ProgramData, Workspace
+from pear.solvers.active_set.pricing import positive_or_one
 from pear.solvers.active_set.products import set_reduced_gradient, subtract_columns, subtract_rows
-from pear.solvers.active_set.reduced import factorise, solve_reduced
+from pear.solvers.active_set.reduced_system import factorise, solve_reduced
 from pear.solvers.active_set.settings import NOISE, PIVOT, REFINEMENTS, STEEP
 
 
 @inner
-def hold_tight(w: Work) -> bool:
+def hold_tight(w: Workspace) -> bool:
     """Add every tight constraint to the working set.
 
     Tight superbasic variables become nonbasic; tight basic ones are exchanged with superbasic ones and become nonbasic,
@@ -31,7 +31,7 @@ def hold_tight(w: Work) -> bool:
         tight = w.held[w.sup[t]]
         if tight != 0:
             w.place[w.sup[t]] = ix.LOWER if tight == 1 else ix.UPPER
-            drop(w, t)
+            drop_superbasic(w, t)
     for b in span(len(w.inverse)):
         tight, supers = w.held[w.basis[b]], w.tally[ix.SUPERS]
         if tight == 0 or supers == 0:
@@ -43,14 +43,14 @@ def hold_tight(w: Work) -> bool:
         for a in span(len(w.inverse)):
             largest = max(largest, abs(w.W[best, a]))
         if abs(w.W[best, b]) > PIVOT * max(1.0, largest):
-            swap(w, b, best, ix.LOWER if tight == 1 else ix.UPPER)
+            swap_basic(w, b, best, ix.LOWER if tight == 1 else ix.UPPER)
         else:
             held = held and abs(w.W[best, b]) <= ROUNDOFF * max(1.0, largest)
     return held
 
 
 @inner
-def centre(D: Data, w: Work) -> bool:
+def centre(D: ProgramData, w: Workspace) -> bool:
     """Give tight constraints a positive multiplier where the others stay positive; True where any has changed.
 
     A tight basic variable has multiplier zero only because it is basic. Raising it by t changes the multipliers of
@@ -100,7 +100,7 @@ def centre(D: Data, w: Work) -> bool:
 
 
 @inner
-def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
+def project_error(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
     """``g = P error`` at the working set of w, whose superbasics span the tangent space.
 
     Returns:
@@ -127,7 +127,7 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
                 g[i] = math.nan
             return True
         top = max(top, abs(error[j]))
-    noise = NEGLIGIBLE * top / positive(w.number[ix.MAX_CURVATURE])
+    noise = NEGLIGIBLE * top / positive_or_one(w.number[ix.MAX_CURVATURE])
     largest, change = 0.0, math.inf
     for attempt in span(REFINEMENTS):
         if attempt > 0 and not correct_tangent(D, error, w) <= max(PROJECTED * largest, noise):
@@ -160,7 +160,7 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
 
 
 @inner
-def is_steep(w: Work) -> bool:
+def is_steep(w: Workspace) -> bool:
     """True where the inverse amplifies the rounding of the rows too much."""
     for b in span(len(w.inverse)):
         total = 0.0
@@ -172,7 +172,7 @@ def is_steep(w: Work) -> bool:
 
 
 @inner
-def correct_tangent(D: Data, error: Array, w: Work) -> float:
+def correct_tangent(D: ProgramData, error: Array, w: Workspace) -> float:
     """Bring STEP = p back to Jp = 0, and write what is left of the error, ERROR = error − Hp.
 
     Returns:

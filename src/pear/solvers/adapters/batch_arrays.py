@@ -15,7 +15,7 @@ from pear.optimality.point import Status
 from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import is_sparse
-from pear.solvers.base import Candidate, empty_candidate
+from pear.solvers.candidate import Candidate, empty_candidate
 
 Array = NDArray[Any]
 

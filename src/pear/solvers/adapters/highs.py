@@ -19,7 +19,7 @@ from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row, stack
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
-from pear.solvers.base import Candidate
+from pear.solvers.candidate import Candidate
 
 _CLAIMS = {
     highspy.HighsModelStatus.kOptimal: Status.SOLVED,
@@ -41,7 +41,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     batch = ProgramArrays.of(qp)
     candidates = CandidateRows(qp)
     if batch.integer is None:
-        _solve_continuous(batch, candidates, _configured(tol, qp.is_sparse))
+        _solve_continuous(batch, candidates, _new_highs(tol, qp.is_sparse))
     else:
         _solve_integer(batch, candidates)
     return candidates.candidate()
@@ -56,17 +56,17 @@ def _solve_continuous(batch: ProgramArrays, candidates: CandidateRows, highs: hi
             if position == 0 or not batch.shared_limits:
                 highs.passModel(_model(batch, group, matrix, units, i))
             # its clock counts all samples together
-            status = _run(highs, batch.c[i], highs.getRunTime() + time_limit.for_one(*matrix.shape[::-1]))
+            status = _run(highs, batch.c[i], highs.getRunTime() + time_limit.seconds_per_sample(*matrix.shape[::-1]))
             if status in _HAS_POINT:
-                _read(highs, group, i, status, candidates)
+                _read_solution(highs, group, i, status, candidates)
             else:
                 candidates.fail(i, status)
 
 
 def _solve_integer(batch: ProgramArrays, candidates: CandidateRows) -> None:
-    todo, seconds = candidates.todo, time_limit.left()
+    todo, seconds = candidates.todo, time_limit.seconds_left()
     clock = _Clock(seconds, len(todo), threads.count())
-    jobs = [job for group in groups(batch, todo) for job in _jobs(batch, group, clock)]
+    jobs = [job for group in groups(batch, todo) for job in _split_into_jobs(batch, group, clock)]
     for found in threads.run(_Job.run, jobs, clock.stop.set, seconds):
         for answer in found:
             if answer.x is None:
@@ -110,7 +110,7 @@ class _IntegerPoint:
     bound: float = math.nan
 
 
-def _jobs(batch: ProgramArrays, group: Group, clock: _Clock) -> Iterator[_Job]:
+def _split_into_jobs(batch: ProgramArrays, group: Group, clock: _Clock) -> Iterator[_Job]:
     assert batch.integer is not None
     matrix = sp.csc_matrix(stack(group.A, group.G))
     units = MilpUnits.of(matrix, batch.integer)
@@ -131,20 +131,20 @@ class _Job:
 
     def run(self) -> list[_IntegerPoint]:
         """Solve one after another."""
-        highs = _configured(_INTEGER_TOL, presolve=True)
+        highs = _new_highs(_INTEGER_TOL, presolve=True)
         highs.cbMipInterrupt.subscribe(self._interrupt)
         found = []
         for position, i in enumerate(self.members):
             if position == 0 or not self.batch.shared_limits:
                 highs.passModel(_model(self.batch, self.group, self.matrix, self.units, i))
-            found.append(self._one(highs, i, self.clock.next_share()))
+            found.append(self._solve_one(highs, i, self.clock.next_share()))
         return found
 
     def _interrupt(self, event: Any) -> None:
         if self.clock.stop.is_set():
             event.interrupt()
 
-    def _one(self, highs: highspy.Highs, i: int, seconds: float) -> _IntegerPoint:
+    def _solve_one(self, highs: highspy.Highs, i: int, seconds: float) -> _IntegerPoint:
         if seconds <= 0 or self.clock.stop.is_set():
             return _IntegerPoint(i, self.group, Status.TIME_LIMIT)
         cost = self.batch.c[i] * self.units.columns
@@ -159,7 +159,7 @@ class _Job:
         return _IntegerPoint(i, self.group, status, x, (info.mip_dual_bound - hidden) / unit)
 
 
-def _configured(tol: float, presolve: bool) -> highspy.Highs:
+def _new_highs(tol: float, presolve: bool) -> highspy.Highs:
     feasibility = min(max(tol, 1e-10), 1e-6 if presolve else 1e-4)
     highs = highspy.Highs()
     for name, value in {
@@ -199,15 +199,15 @@ def _run(highs: highspy.Highs, cost: Array, seconds: float) -> Status:
     columns = np.arange(len(cost), dtype=np.int32)
     highs.setOptionValue("time_limit", seconds)
     highs.changeColsCost(len(cost), columns, cost)
-    outcome = _outcome(highs)
+    outcome = _run_model(highs)
     if outcome == highspy.HighsModelStatus.kUnboundedOrInfeasible:
         highs.changeColsCost(len(cost), columns, np.zeros(len(cost)))
-        without_cost = _CLAIMS.get(_outcome(highs), Status.INACCURATE)
+        without_cost = _CLAIMS.get(_run_model(highs), Status.INACCURATE)
         return Status.UNBOUNDED if without_cost == Status.SOLVED else without_cost
     return _CLAIMS.get(outcome, Status.INACCURATE)
 
 
-def _outcome(highs: highspy.Highs) -> highspy.HighsModelStatus:
+def _run_model(highs: highspy.Highs) -> highspy.HighsModelStatus:
     highs.clearSolver()
     if highs.run() == highspy.HighsStatus.kError and highs.getModelStatus() == highspy.HighsModelStatus.kNotset:
         # HiGHS has one thread pool per process and refuses to run where someone opened it with another size.
@@ -216,7 +216,7 @@ def _outcome(highs: highspy.Highs) -> highspy.HighsModelStatus:
     return highs.getModelStatus()
 
 
-def _read(highs: highspy.Highs, group: Group, i: int, status: Status, candidates: CandidateRows) -> None:
+def _read_solution(highs: highspy.Highs, group: Group, i: int, status: Status, candidates: CandidateRows) -> None:
     """HiGHS has ``c = [A; G]ᵀ row_dual + col_dual``: our multipliers are its negatives."""
     solution = highs.getSolution()
     if not solution.value_valid:

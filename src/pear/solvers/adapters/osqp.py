@@ -12,7 +12,7 @@ from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row, stack
-from pear.solvers.base import Candidate
+from pear.solvers.candidate import Candidate
 
 _RHO = 0.1
 _ITERATIONS = 1  # the step size adapts after a number of iterations, never after a time: runs must repeat
@@ -53,7 +53,7 @@ def _solve_group(batch: ProgramArrays, group: Group, tol: float, candidates: Can
             A=sp.csc_matrix(stack(group.A, group.G, _unit_rows(group, box))),
             l=lower,
             u=upper,
-            **_settings(tol, time_limit.for_one(n, p + k + len(box))),
+            **_settings(tol, time_limit.seconds_per_sample(n, p + k + len(box))),
         )
     except osqp.OSQPException:  # H has a negative eigenvalue
         return
@@ -64,7 +64,7 @@ def _solve_group(batch: ProgramArrays, group: Group, tol: float, candidates: Can
             lower, upper = _limits(batch, group, box, i)
             solver.update(q=batch.c[i], l=lower, u=upper)
         result = solver.solve(raise_error=False)
-        _read(result, group, box, p, k, i, candidates)
+        _read_solution(result, group, box, p, k, i, candidates)
         if result.info.rho_updates:
             solver.update_settings(rho=_RHO)
 
@@ -98,7 +98,9 @@ def _limits(batch: ProgramArrays, group: Group, box: Array, i: int) -> tuple[Arr
     return lower, np.concatenate([b, h, row(batch.ub, i)[box]])
 
 
-def _read(result: SimpleNamespace, group: Group, box: Array, p: int, k: int, i: int, candidates: CandidateRows) -> None:
+def _read_solution(
+    result: SimpleNamespace, group: Group, box: Array, p: int, k: int, i: int, candidates: CandidateRows
+) -> None:
     outcome = result.info.status_val
     status = _CLAIMS.get(outcome, Status.INACCURATE)
     if outcome not in _WITH_POINT:

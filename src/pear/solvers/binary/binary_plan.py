@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pear.optimality.rule import OPTIMAL
 from pear.solvers.adapters.batch_arrays import ProgramArrays, row
-from pear.solvers.binary.memory import Bounded
+from pear.solvers.binary.bounded_cache import BoundedCache
 from pear.solvers.binary.tightened_rows import Array, TightenedRows
 
 _RECENT = 1000  # decisions among which searches look for a start
@@ -53,7 +53,7 @@ class BinaryPlan:
     lower: Array
     rows: TightenedRows
     possible: bool
-    answers: Bounded[SearchResult] = field(default_factory=lambda: Bounded(_SHARE))
+    answers: BoundedCache[SearchResult] = field(default_factory=lambda: BoundedCache(_SHARE))
     recent: dict[bytes, None] = field(default_factory=dict)
 
     @classmethod
@@ -82,7 +82,7 @@ class BinaryPlan:
         recent = list(self.recent)
         if not recent or self.rows.weights is not None:
             return None
-        decisions = unpacked(recent, values.shape[1])
+        decisions = unpack_bits(recent, values.shape[1])
         worth = values.astype(np.float32) @ decisions.T.astype(np.float32)
         return decisions[worth.argmax(1)].astype(np.float64)
 
@@ -118,18 +118,18 @@ def whole_bounds(lb: Array, ub: Array) -> tuple[Array, Array]:
     return np.ceil(lb - OPTIMAL * np.maximum(1.0, np.abs(lb))), np.floor(ub + OPTIMAL * np.maximum(1.0, np.abs(ub)))
 
 
-def packed(z: Array) -> list[bytes]:
+def pack_bits(z: Array) -> list[bytes]:
     """B rows of bits from (B, k) selections."""
     return [bits.tobytes() for bits in np.packbits(z > 0.5, axis=1)]
 
 
-def unpacked(bits: Sequence[bytes], k: int) -> NDArray[np.uint8]:
+def unpack_bits(bits: Sequence[bytes], k: int) -> NDArray[np.uint8]:
     """(B, k) from B rows of bits."""
     rows = np.frombuffer(b"".join(bits), np.uint8).reshape(len(bits), -(-k // 8))
     return np.unpackbits(rows, axis=1, count=k)
 
 
-_plans: Bounded[BinaryPlan] = Bounded(_SPACE)
+_plans: BoundedCache[BinaryPlan] = BoundedCache(_SPACE)
 
 
 def forget() -> None:

@@ -16,10 +16,17 @@ from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import ProgramArrays
-from pear.solvers.base import Candidate, empty_candidate
-from pear.solvers.binary.binary_plan import BinaryPlan, SearchResult, by_constraints, packed, unpacked, whole_bounds
+from pear.solvers.binary.binary_plan import (
+    BinaryPlan,
+    SearchResult,
+    by_constraints,
+    pack_bits,
+    unpack_bits,
+    whole_bounds,
+)
 from pear.solvers.binary.selection_search import NOTHING, PROVEN, SPENT, Ints, Search, nodes_for
 from pear.solvers.binary.tightened_rows import Array
+from pear.solvers.candidate import Candidate, empty_candidate
 
 _SMALL = 50_000  # coefficients up to which the search is tried before branch and cut
 _STATUS = {PROVEN: Status.SOLVED, SPENT: Status.INACCURATE, NOTHING: Status.INFEASIBLE}
@@ -46,12 +53,12 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     for multipliers in (found.duals.equality, found.duals.inequality, found.duals.bound):
         multipliers.zero_()
     if qp.batch and supports(qp):
-        _fill(qp, found)
+        _fill_candidate(qp, found)
     result: Candidate = found.to(qp.c.device)
     return result
 
 
-def _fill(qp: QuadraticProgram, found: Candidate) -> None:
+def _fill_candidate(qp: QuadraticProgram, found: Candidate) -> None:
     """Write what the engine finds into ``found``."""
     assert found.bound is not None
     batch, settled = ProgramArrays.of(qp), screen(qp).cpu().numpy()
@@ -59,13 +66,13 @@ def _fill(qp: QuadraticProgram, found: Candidate) -> None:
     status[:] = np.where(settled == Status.SOLVED, Status.INACCURATE, settled)
     low, high = whole_bounds(batch.lb, batch.ub)
     takes = (status == Status.INACCURATE) & (high - low <= 1).all(1) & (high > low).any(1)
-    for plan, members, answers in _solved(batch, np.flatnonzero(takes)):
+    for plan, members, answers in _answers_by_plan(batch, np.flatnonzero(takes)):
         status[members] = [_STATUS[answer.outcome] for answer in answers]
         decisions = [(i, *answer) for i, answer in zip(members.tolist(), answers, strict=True) if answer.bits]
         if decisions:
             proven, bits, most, _ = zip(*decisions, strict=True)
             x[proven, :] = plan.low
-            x[np.ix_(proven, plan.free)] += unpacked(bits, len(plan.free))
+            x[np.ix_(proven, plan.free)] += unpack_bits(bits, len(plan.free))
             bound[list(proven)] = batch.c[list(proven)] @ plan.low - most
 
 
@@ -83,11 +90,11 @@ class _Job(NamedTuple):
         if not self.plan.possible:
             return dict.fromkeys(self.keys, SearchResult(b"", np.nan, NOTHING))
         found = Search(self.values, self.plan.rows, self.starts, self.budget).run()
-        parts = zip(self.keys, packed(found.z), found.most.tolist(), found.outcome.tolist(), strict=True)
+        parts = zip(self.keys, pack_bits(found.z), found.most.tolist(), found.outcome.tolist(), strict=True)
         return {key: SearchResult(bits if how == PROVEN else b"", most, how) for key, bits, most, how in parts}
 
 
-def _solved(
+def _answers_by_plan(
     batch: ProgramArrays, todo: NDArray[np.intp]
 ) -> list[tuple[BinaryPlan, NDArray[np.intp], list[SearchResult]]]:
     """The samples ``todo`` by their constraints, with one answer for each."""
@@ -121,4 +128,4 @@ def _run(jobs: list[_Job]) -> list[dict[bytes, SearchResult]]:
         for job in jobs:
             job.budget[0] = 0
 
-    return threads.run(_Job.run, jobs, stop, 0.5 * time_limit.left())
+    return threads.run(_Job.run, jobs, stop, 0.5 * time_limit.seconds_left())

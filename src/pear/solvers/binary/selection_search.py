@@ -69,10 +69,10 @@ class Search:
             return SearchOutcomes(nothing, nothing.sum(1), np.full(len(nothing), SPENT, np.int8))
         if self.rows.weights is None:
             return self._branch()
-        from pear.solvers.binary import dynamic  # numba, which takes a moment to import
+        from pear.solvers.binary import dynamic_programming  # numba, which takes a moment to import
 
         weights, capacity = self.rows.weights[None], np.array([self.rows.capacity])
-        found = dynamic.fill(self.values, weights, capacity, np.zeros(len(self.values), np.int64))
+        found = dynamic_programming.fill(self.values, weights, capacity, np.zeros(len(self.values), np.int64))
         return SearchOutcomes(found.chosen.astype(np.float64), found.best, np.zeros(len(found.best), np.int8))
 
     def _branch(self) -> SearchOutcomes:
@@ -99,12 +99,14 @@ class Search:
         self, values: Array, units: Array, close: Array, best: NDArray[np.int8], has_start: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int8], Array]:
         """(B,) outcomes and bounds of the scaled ``values``; ``best`` is overwritten."""
-        from pear.solvers.binary import branch, dictionary  # numba again
+        from pear.solvers.binary import branch_and_bound, simplex_dictionary  # numba again
 
         A, most, outcome = self.rows.A, np.empty(len(values)), np.empty(len(values), np.int8)
-        samples = branch.SearchBatch(values, units, close, has_start, best, most, outcome)
-        limits = branch.Limits(A, self.rows.b, self.rows.width, self.budget)
-        branch.search_all(samples, limits, dictionary.new_tree(*A.shape), dictionary.new_work(*A.shape))
+        samples = branch_and_bound.SearchBatch(values, units, close, has_start, best, most, outcome)
+        limits = branch_and_bound.SharedRows(A, self.rows.b, self.rows.width, self.budget)
+        branch_and_bound.search_all(
+            samples, limits, simplex_dictionary.new_tree(*A.shape), simplex_dictionary.new_work(*A.shape)
+        )
         return outcome, most
 
     def _units(self, scale: Array) -> Array:

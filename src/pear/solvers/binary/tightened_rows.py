@@ -54,8 +54,8 @@ class TightenedRows:
         least = np.where(G != 0, np.abs(G), np.inf).min(1, initial=np.inf)
         greatest = np.abs(G).max(1, initial=0.0)
         extra = slack * np.where(greatest > 0, np.maximum(least, ROUNDOFF / OPTIMAL * greatest), 0.0)
-        upper = _tightened(h, extra, slack, whole, divisor)
-        lower = -_tightened(-low, extra, slack, whole, divisor)
+        upper = _tighten_limits(h, extra, slack, whole, divisor)
+        lower = -_tighten_limits(-low, extra, slack, whole, divisor)
         upper = np.maximum(np.where(lower > upper, -np.inf, upper), -size - 1.0)  # as impossible as −inf
         lower = np.where(lower > upper, -np.inf, lower)
         binding = (np.maximum(G, 0).sum(1) > upper) | (np.minimum(G, 0).sum(1) < lower)
@@ -71,7 +71,9 @@ class TightenedRows:
         return cls(A, np.append(upper / unit, 0.0), width, weights, capacity)
 
 
-def _tightened(limits: Array, extra: Array, slack: float | Array, whole: NDArray[np.bool_], divisor: Array) -> Array:
+def _tighten_limits(
+    limits: Array, extra: Array, slack: float | Array, whole: NDArray[np.bool_], divisor: Array
+) -> Array:
     """(m,) upper limits with room for rounding; of whole rows the greatest multiple of their divisor below."""
     finite = np.where(np.isinf(limits), 0.0, limits)
     room = np.maximum(extra, slack * np.abs(finite))

@@ -18,7 +18,7 @@ from torch import Tensor
 from pear.compile.cuda_graphs import replay_programs
 from pear.optimality.point import Duals, Status
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.base import Candidate, empty_candidate
+from pear.solvers.candidate import Candidate, empty_candidate
 from pear.solvers.interior_point import captured_newton
 from pear.solvers.interior_point.newton import Newton, ScaledPrograms
 from pear.solvers.interior_point.scaled_rows import ScaledRows, pairs_of, peak, rows_of
@@ -62,11 +62,11 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
 def _solve_at(qp: QuadraticProgram, size: Tensor, tol: float) -> Candidate:
     """Solve with x measured in units of ``size`` (B, 1)."""
     rows = rows_of(qp)
-    data, cost = replay_programs("scaled", _scaled, qp, rows, size, tol)
+    data, cost = replay_programs("scaled", _scale_programs, qp, rows, size, tol)
     data = replace(data, pairs=pairs_of(qp, rows.R))
     best, least = _on_gpu(data) if qp.c.is_cuda else _on_cpu(data)
     status = torch.where(least <= tol, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8)
-    return Candidate(*_unscaled(qp, rows, size, cost, best), status)
+    return Candidate(*_unscale_state(qp, rows, size, cost, best), status)
 
 
 def _on_gpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
@@ -104,7 +104,7 @@ def _on_cpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
     return best, least
 
 
-def _scaled(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: float) -> tuple[ScaledPrograms, Tensor]:
+def _scale_programs(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: float) -> tuple[ScaledPrograms, Tensor]:
     """Bring decisions and cost to size one; also gives the (B, 1) unit of the cost."""
     H = qp.H.diagonal(dim1=1, dim2=2) if qp.diagonal else qp.H.flatten(1)
     cost = torch.maximum(peak(qp.c) * size, peak(H) * size**2)
@@ -122,7 +122,7 @@ def _scaled(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: float) ->
     return data, cost
 
 
-def _unscaled(
+def _unscale_state(
     qp: QuadraticProgram, rows: ScaledRows, size: Tensor, cost: Tensor, state: Tensor
 ) -> tuple[Tensor, Duals]:
     """Points and multipliers in the user's units."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.base import Candidate, Start
+from pear.solvers.candidate import Candidate, Start
 from pear.solvers.interior_point import dense_interior_point
 
 

@@ -46,7 +46,7 @@ def pull_of_bounds(q: Point, present: Array, off: Array, goal: Array) -> Array:
 
 
 @allocating
-def along_limits(q: Point, present: Array, off: Array, goal: Array, dx: Array, dv: Array) -> tuple[Array, Array]:
+def step_along_limits(q: Point, present: Array, off: Array, goal: Array, dx: Array, dv: Array) -> tuple[Array, Array]:
     """(2n + m,) the changes of distances and multipliers that belong to a Newton step.
 
     Args:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pear.solvers.interior_point.limit_kernels import Point, along_limits, pull_of_bounds, ratio_test
+from pear.solvers.interior_point.limit_kernels import Point, pull_of_bounds, ratio_test, step_along_limits
 from pear.solvers.linalg import Array
 from pear.solvers.linalg.saddle import Saddle, SaddlePattern
 
@@ -86,7 +86,7 @@ class InteriorPoint:
         self.bounds, self.rows = slice(2 * n), slice(2 * n, None)
         self.error, self.iterations, self.ended, self._best_at = np.inf, 0, False, 0
         with np.errstate(all="ignore"):
-            self._best = self._cold() if start is None else self._warm(*start)
+            self._best = self._cold_start() if start is None else self._warm_start(*start)
             self._record(self._best)
 
     def run(self, tol: float) -> bool:
@@ -115,7 +115,7 @@ class InteriorPoint:
 
     def _record(self, q: Point) -> None:
         self._now = q
-        self._off_now = self._off(q)
+        self._off_now = self._distance_errors(q)
         dual, primal, gap = self._state = self._residuals(q)
         error = self._error(q, dual, primal, gap)
         if error < self.error:
@@ -128,14 +128,14 @@ class InteriorPoint:
         weight = np.where(self.present, q.multiplier / q.distance, 0.0)
         D = np.where(self.pinned, _HELD, _by_variable(weight[self.bounds], 1)) + _SHIFT * self.max_curvature
         E = np.full(len(self.rhs), _SHIFT / self.max_curvature)
-        E[self.p :] += np.where(self.present[self.rows], q.distance[self.rows] / self._safe(q), _HELD)
+        E[self.p :] += np.where(self.present[self.rows], q.distance[self.rows] / self._divisors(q), _HELD)
         system = self.pattern.factor(D, E)
         if not system.succeeded:
             return None
         inner = min(1e-6, 1e-2 * gap / (1.0 + abs(gap)))
         mu, product = gap / self.count, q.multiplier * q.distance
         step = self._direction(system, q, dual, primal, -product, inner)
-        there = _moved(q, step, *self._lengths(q, step))
+        there = _move(q, step, *self._lengths(q, step))
         after = float(there.multiplier @ there.distance) / self.count
         centre = (after / mu) ** 3 * mu if mu > 0 else 0.0
         goal = centre - product - step.multiplier * step.distance
@@ -144,24 +144,24 @@ class InteriorPoint:
             alpha, beta = self._lengths(q, step)
             if min(alpha, beta) >= _LONG:
                 break
-            ahead = _moved(q, step, min(1.0, alpha + _FURTHER), min(1.0, beta + _FURTHER))
+            ahead = _move(q, step, min(1.0, alpha + _FURTHER), min(1.0, beta + _FURTHER))
             wider = goal + _towards_centre(ahead, centre)
             other = self._direction(system, q, dual, primal, wider, inner)
             if min(self._lengths(q, other)) < min(alpha, beta) + _GAIN:
                 break
             step, goal = other, wider
         alpha, beta = self._lengths(q, step)
-        return _moved(q, step, min(1.0, _STEP * alpha), min(1.0, _STEP * beta))
+        return _move(q, step, min(1.0, _STEP * alpha), min(1.0, _STEP * beta))
 
     def _direction(self, system: Saddle, q: Point, dual: Array, primal: Array, goal: Array, inner: float) -> Point:
         """A Newton step that changes every product of multiplier and distance by its goal, to first order."""
         p, rows, limits = self.p, self.rows, (q, self.present, self._off_now, goal)
         r = -primal
-        r[p:] = np.where(self.present[rows], r[p:] - goal[rows] / self._safe(q), 0.0)
+        r[p:] = np.where(self.present[rows], r[p:] - goal[rows] / self._divisors(q), 0.0)
         f = np.where(self.pinned, 0.0, pull_of_bounds(*limits) - dual)
         dx, dv = system.solve(f, r, inner, refinements=int(self.error < _CLOSE))
         dx = np.where(self.pinned, 0.0, dx)
-        return Point(dx, dv[:p], *along_limits(*limits, dx, dv[p:]))
+        return Point(dx, dv[:p], *step_along_limits(*limits, dx, dv[p:]))
 
     def _lengths(self, q: Point, d: Point) -> tuple[float, float]:
         """How far primal and dual may go; the same for both where there is curvature between them."""
@@ -175,11 +175,11 @@ class InteriorPoint:
         """(p + m,) of the rows."""
         return np.concatenate([q.y, q.multiplier[self.rows]])
 
-    def _safe(self, q: Point) -> Array:
+    def _divisors(self, q: Point) -> Array:
         """(m,) multipliers of the inequalities to divide by."""
         return np.where(q.multiplier[self.rows] > 0, q.multiplier[self.rows], 1.0)
 
-    def _off(self, q: Point) -> Array:
+    def _distance_errors(self, q: Point) -> Array:
         """(2n,) by how much the distances to the bounds are not those of x."""
         off = np.concatenate([q.x - self.lb, self.ub - q.x]) - q.distance[self.bounds]
         return np.where(self.present[self.bounds], off, 0.0)
@@ -200,7 +200,7 @@ class InteriorPoint:
 
     # -- where to begin ----------------------------------------------------------------------------------------------
 
-    def _cold(self) -> Point:
+    def _cold_start(self) -> Point:
         """The least-squares point, moved inside every limit by how far it is outside."""
         pattern = self.pattern
         D = np.where(self.pinned, _HELD, self.max_curvature)
@@ -209,21 +209,21 @@ class InteriorPoint:
         inside = np.where(self.pinned, self.lb, np.clip(0.0, self.lb, self.ub))
         rest = np.where(self.absent, 0.0, self.rhs - pattern.J @ inside)
         dx, v = system.solve(-self.c - pattern.H @ inside, rest, 1e-6)
-        return self._moved_inside(inside + np.where(self.pinned, 0.0, dx), v)
+        return self._move_inside(inside + np.where(self.pinned, 0.0, dx), v)
 
-    def _moved_inside(self, x: Array, v: Array) -> Point:
+    def _move_inside(self, x: Array, v: Array) -> Point:
         slope = self.pattern.H @ x + self.c + self.pattern.JT @ v
         nearest = float(self._distances(x)[self.present].min(initial=0.0))
         slopes = np.abs(slope)[self.present[self.bounds].reshape(2, -1).any(0)]
         multiplier = max(float(slopes.mean()) if slopes.size else 0.0, 1e-2 * self.dual_scale)
-        return self._inside(x, v, slope, max(-1.5 * nearest, 1e-2 * self.size, 0.1 * _largest(x)), multiplier)
+        return self._point_inside(x, v, slope, max(-1.5 * nearest, 1e-2 * self.size, 0.1 * _largest(x)), multiplier)
 
-    def _warm(self, x: Array, v: Array, bound: Array) -> Point:
+    def _warm_start(self, x: Array, v: Array, bound: Array) -> Point:
         """A warm start, a little inside: close to the solution, and far enough from the limits to leave them."""
         size = max(_largest(x), 1e-9 * self.size)
-        return self._inside(x, v, -bound, _INSIDE * size, _INSIDE * self.dual_scale)
+        return self._point_inside(x, v, -bound, _INSIDE * size, _INSIDE * self.dual_scale)
 
-    def _inside(self, x: Array, v: Array, slope: Array, distance: float, multiplier: float) -> Point:
+    def _point_inside(self, x: Array, v: Array, slope: Array, distance: float, multiplier: float) -> Point:
         """The point with all distances and multipliers at least as large as these."""
         multipliers = np.maximum(np.concatenate([slope, -slope, v[self.p :]]), multiplier)
         distances = np.where(self.present, np.maximum(self._distances(x), distance), 1.0)
@@ -244,7 +244,7 @@ def _typical_size(rhs: Array, p: int, lb: Array, ub: Array) -> float:
     return max(_largest(rhs[:p]), float(np.median(limits)) if limits.size else 0.0) or 1.0
 
 
-def _moved(q: Point, d: Point, primal: float, dual: float) -> Point:
+def _move(q: Point, d: Point, primal: float, dual: float) -> Point:
     lengths = primal, dual, primal, dual
     return Point(*(value + length * change for value, change, length in zip(q, d, lengths, strict=True)))
 

@@ -37,7 +37,7 @@ _DIVERGED = 1e4
 _FURTHER = 1e-4  # of the tolerance: where a sample stops in any case
 
 
-class Pairs(NamedTuple):
+class RowPairs(NamedTuple):
     """Rows that are shared and mostly zero: E pairs of them have a variable in common, none more than w.
 
     Attributes:
@@ -75,7 +75,7 @@ class ScaledPrograms:
     present: Tensor
     sign: Tensor
     tol: Tensor
-    pairs: Pairs | None = None
+    pairs: RowPairs | None = None
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -86,7 +86,7 @@ class ScaledPrograms:
         """A copy of every tensor."""
         mine: dict[str, Any] = {name: getattr(self, name).clone() for name in (*_OWN, "R", "tol")}
         return replace(
-            self, **mine, pairs=None if self.pairs is None else Pairs(*(part.clone() for part in self.pairs))
+            self, **mine, pairs=None if self.pairs is None else RowPairs(*(part.clone() for part in self.pairs))
         )
 
     def only(self, index: Tensor) -> ScaledPrograms:
@@ -95,7 +95,7 @@ class ScaledPrograms:
         return replace(self, **own, R=self.R if len(self.R) == 1 else self.R[index])
 
 
-class _Left(NamedTuple):
+class _Residuals(NamedTuple):
     """What is left of the optimality conditions.
 
     Attributes:
@@ -147,7 +147,7 @@ class Newton:
         right = pulled[:, m + n :] - pulled[:, m : m + n] - d.c
         solve = self._factor(weight, 1 / weight[:, :m].clamp(min=_NOTHING), d.limit[:, :p])
         x, v = solve(right, -pulled[:, :m])
-        gap = self._less(limit, x) * weight  # slack if positive, multiplier if negative
+        gap = self._minus_limits(limit, x) * weight  # slack if positive, multiplier if negative
 
         def inside(value: Tensor) -> Tensor:
             shift = -torch.where(weight > 0, value, torch.inf).amin(1, keepdim=True)
@@ -177,15 +177,15 @@ class Newton:
         some.residual, some.least, some.count = self.residual[index], self.least[index], self.count[index]
         return some
 
-    def measure(self) -> _Left:
+    def measure(self) -> _Residuals:
         """What is left of the optimality conditions at every state; notes its size, and the best state so far."""
         d, state, n, p, m = self.data, self.state, self.n, self.p, self.m
-        x, lam, s = self._parts()
+        x, lam, s = self._split_state()
         curvature_term = d.H * x if d.H.dim() == 2 else matvec(d.H, x)
         slope = curvature_term + d.c + lam[:, m + n :] - lam[:, m : m + n]
         slope = _plus_tmatvec(slope, d.R, state[:, n : n + self.k]) if self.k else slope
         equality = _plus_matvec(d.limit[:, :p], d.R[:, :p], x, -1) if p else d.limit[:, :p]
-        rest = self._less(d.limit[:, p:], x) - s
+        rest = self._minus_limits(d.limit[:, p:], x) - s
         product = s * lam
         mu = product.sum(1, keepdim=True) / self.count
         # not relative to the multipliers: they grow without limit where there is no feasible point
@@ -196,13 +196,13 @@ class Newton:
         better = self.residual < self.least
         torch.where(better[:, None], state, self.best, out=self.best)
         torch.where(better, self.residual, self.least, out=self.least)
-        return _Left(slope, equality, rest, product, mu)
+        return _Residuals(slope, equality, rest, product, mu)
 
-    def move(self, left: _Left) -> None:
+    def move(self, left: _Residuals) -> None:
         """Mehrotra's predictor and corrector."""
         d, n, p, m = self.data, self.n, self.p, self.m
         slope, equality, rest, product, mu = left
-        _, lam, s = self._parts()
+        _, lam, s = self._split_state()
         both = self.state[:, n + p :]
         W = lam / s
         solve = self._factor(W, s[:, :m] / lam[:, :m], equality)
@@ -211,7 +211,7 @@ class Newton:
             """The step in which multipliers change by ``pull`` (B, K) where slacks do not."""
             t = torch.addcmul(pull, W, rest, value=-1)
             dx, v = solve(t[:, m : m + n] - t[:, m + n :] - slope, t[:, :m])
-            ds = self._less(rest, dx)
+            ds = self._minus_limits(rest, dx)
             return torch.cat([dx, v[:, :p], torch.addcmul(pull, W, ds, value=-1), ds], 1)
 
         step = direction(-lam)[:, n + p :]
@@ -226,12 +226,12 @@ class Newton:
         moves = (_largest(moved) < _HUGE) & self._factored & (self.residual > _FURTHER * d.tol)
         torch.where(moves[:, None], moved, self.state, out=self.state)
 
-    def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _split_state(self) -> tuple[Tensor, Tensor, Tensor]:
         """x (B, n), λ and s (B, K) of the state."""
         x, _, lam, s = self.state.split([self.n, self.p, self.K, self.K], 1)
         return x, lam, s
 
-    def _less(self, start: Tensor, x: Tensor) -> Tensor:
+    def _minus_limits(self, start: Tensor, x: Tensor) -> Tensor:
         """(B, K) ``start`` less the inequalities and signed bounds at x (B, n), where they are present."""
         d, m, shape = self.data, self.m, (len(x), 2, self.n)
         bounds = torch.addcmul(start[:, m:].view(shape), d.sign.view(shape), x[:, None], value=-1).view(len(x), -1)
@@ -250,9 +250,9 @@ class Newton:
         d, m, n, k = self.data, self.m, self.n, self.k
         bounds = W[:, m : m + n] + W[:, m + n :] + _RHO
         if d.H.dim() == 2 and k < n:
-            return self._factor_rows(d.H + bounds, _beside(self._shift, inverse_W), -equality)
+            return self._factor_rows(d.H + bounds, _side_by_side(self._shift, inverse_W), -equality)
         M = torch.diag_embed(d.H) if d.H.dim() == 2 else d.H
-        weight = _beside(1 / self._shift, W[:, :m])
+        weight = _side_by_side(1 / self._shift, W[:, :m])
         return self._factor_variables(M, bounds, weight, equality / -_DELTA)
 
     def _factor_variables(self, H: Tensor, bounds: Tensor, W: Tensor, t_equality: Tensor) -> _Solve:
@@ -262,7 +262,7 @@ class Newton:
         inverse = self._inverse(M)
 
         def solve(r: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-            t = _beside(t_equality, t)
+            t = _side_by_side(t_equality, t)
             if not self.k:
                 return inverse(r), t
             dx = inverse(_plus_tmatvec(r, R, t, -1))
@@ -277,11 +277,11 @@ class Newton:
     def _factor_rows(self, diagonal: Tensor, inverse_W: Tensor, q_equality: Tensor) -> _Solve:
         """The same from the side of the rows, whose weights may be as large as they like."""
         R, by, pairs = self.data.R, 1 / diagonal, self.data.pairs
-        S = _normal_matrix(R, by, inverse_W) if pairs is None else _from_pairs(pairs, by, inverse_W)
+        S = _normal_matrix(R, by, inverse_W) if pairs is None else _normal_matrix_from_pairs(pairs, by, inverse_W)
         inverse = self._inverse(S)
 
         def solve(r: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-            q = _beside(q_equality, inverse_W[:, self.p :] * t)
+            q = _side_by_side(q_equality, inverse_W[:, self.p :] * t)
             v = inverse(_plus_matvec(q, R, by * r))
             return by * _plus_tmatvec(r, R, v, -1), v
 
@@ -308,7 +308,7 @@ def _normal_matrix(R: Tensor, by: Tensor, shift: Tensor) -> Tensor:
     return S
 
 
-def _from_pairs(pairs: Pairs, by: Tensor, shift: Tensor) -> Tensor:
+def _normal_matrix_from_pairs(pairs: RowPairs, by: Tensor, shift: Tensor) -> Tensor:
     """The lower triangle of the same, above which there are zeros."""
     B, k = len(by), len(pairs.square)
     S = by.new_zeros(B, k * k)
@@ -318,7 +318,7 @@ def _from_pairs(pairs: Pairs, by: Tensor, shift: Tensor) -> Tensor:
     return S
 
 
-def _beside(first: Tensor, second: Tensor) -> Tensor:
+def _side_by_side(first: Tensor, second: Tensor) -> Tensor:
     """Columns beside each other; without a copy where one side has none."""
     if not second.shape[1]:
         return first

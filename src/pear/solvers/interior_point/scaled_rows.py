@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.interior_point.newton import Pairs
+from pear.solvers.interior_point.newton import RowPairs
 
 _NAME, _PAIRS = "interior point", "interior point, pairs of rows"
 _MOST_SHARED = 4  # variables that two rows have in common, where it pays to add up products one by one
@@ -40,14 +40,14 @@ class ScaledRows:
 
 def rows_of(qp: QuadraticProgram) -> ScaledRows:
     """The constraints of these programs; from their plan where they have been asked for before."""
-    return qp.prepare_once(_NAME, _rows) if qp.shares_constraints else _rows(qp)
+    return qp.prepare_once(_NAME, _scale_rows) if qp.shares_constraints else _scale_rows(qp)
 
 
-def pairs_of(qp: QuadraticProgram, R: Tensor) -> Pairs | None:
+def pairs_of(qp: QuadraticProgram, R: Tensor) -> RowPairs | None:
     """The products that make up R D Rᵀ for diagonal D, where all samples share R and most entries are zero."""
     if not qp.diagonal or len(R) > 1 or R.shape[1] >= qp.n:
         return None
-    return qp.prepare_once(_PAIRS, lambda _: _pairs(R[0])) if qp.shares_constraints else None
+    return qp.prepare_once(_PAIRS, lambda _: _find_pairs(R[0])) if qp.shares_constraints else None
 
 
 def peak(*values: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ def peak(*values: Tensor) -> Tensor:
     return total
 
 
-def _rows(qp: QuadraticProgram) -> ScaledRows:
+def _scale_rows(qp: QuadraticProgram) -> ScaledRows:
     both = [qp.A, qp.G]
     most = max(len(matrix) for matrix in both)
     R = torch.cat([matrix.expand(most, -1, -1) for matrix in both], 1)
@@ -80,7 +80,7 @@ def _rows(qp: QuadraticProgram) -> ScaledRows:
     return ScaledRows(R / norms[:, :, None], norms, limit, there, present, sign, size)
 
 
-def _pairs(R: Tensor) -> Pairs | None:
+def _find_pairs(R: Tensor) -> RowPairs | None:
     """Of every two rows of R (k, n) that have variables in common: these variables, and the products of the entries."""
     k, n = R.shape
     marked = (R != 0).to(R.dtype)
@@ -91,4 +91,4 @@ def _pairs(R: Tensor) -> Pairs | None:
         return None
     product = R[at[:, 0]] * R[at[:, 1]]
     column = (product != 0).to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :width]
-    return Pairs(column, product.gather(1, column), at[:, 0] * k + at[:, 1], R * R)
+    return RowPairs(column, product.gather(1, column), at[:, 0] * k + at[:, 1], R * R)

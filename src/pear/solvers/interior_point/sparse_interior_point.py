@@ -14,7 +14,7 @@ from torch import Tensor
 from pear.optimality.active import guess_active
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.base import Candidate, Start, empty_candidate
+from pear.solvers.candidate import Candidate, Start, empty_candidate
 from pear.solvers.interior_point.mehrotra import InteriorPoint
 from pear.solvers.linalg import Array
 from pear.solvers.linalg.saddle import SaddlePattern
@@ -70,7 +70,7 @@ class SampleInteriorPoint:
             qp: one program.
             start: a point near the solution and its multipliers, each a batch of one.
         """
-        whole = equilibrated(qp)
+        whole = equilibrated_program(qp)
         if not whole.pattern.affordable:
             logger.debug("the systems of the interior point would fill up; name another solver")
             return None
@@ -112,7 +112,7 @@ class EquilibratedProgram(NamedTuple):
     columns: Array
 
 
-def equilibrated(qp: QuadraticProgram) -> EquilibratedProgram:
+def equilibrated_program(qp: QuadraticProgram) -> EquilibratedProgram:
     """The equilibrated matrices of these programs, made once for a problem."""
     return qp.prepare_once("interior", _equilibrate)
 

@@ -13,7 +13,7 @@ _BLOCK = 96  # rows up to which a GPU factors at once; larger matrices go by pro
 
 
 @dataclass(frozen=True)
-class Factor:
+class CholeskyFactor:
     """The factors LLᵀ of a batch.
 
     Attributes:
@@ -34,7 +34,7 @@ class Factor:
         return torch.cholesky_solve(right.unsqueeze(-1), self.matrix).squeeze(-1)
 
 
-def factor(M: Tensor, invert: bool | None = None) -> Factor:
+def factor(M: Tensor, invert: bool | None = None) -> CholeskyFactor:
     """Factor M (B, k, k), of which only the lower triangle is looked at.
 
     Args:
@@ -42,9 +42,9 @@ def factor(M: Tensor, invert: bool | None = None) -> Factor:
         invert: whether to keep the inverse; by default on a GPU.
     """
     if M.is_cuda if invert is None else invert:
-        return Factor(*_inverse_of_factor(M), is_inverse=True)
+        return CholeskyFactor(*_inverse_of_factor(M), is_inverse=True)
     L, info = torch.linalg.cholesky_ex(M)
-    return Factor(L, info == 0, is_inverse=False)
+    return CholeskyFactor(L, info == 0, is_inverse=False)
 
 
 def _inverse_of_factor(M: Tensor) -> tuple[Tensor, Tensor]:

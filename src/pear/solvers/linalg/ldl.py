@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pear.solvers.linalg.supernodes import Blocks
 
 
-class Ordering:
+class SymbolicFactor:
     """The order in which a symmetric pattern is eliminated, and what its factor will look like.
 
     Args:
@@ -52,33 +52,33 @@ class Ordering:
         n = matrix.shape[0]
         self.fill = 0
         indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
-        order, self.affordable = ordering.minimum_degree(n, *ordering.mirrored(n, indptr, indices), max_work)
+        order, self.affordable = ordering.minimum_degree(n, *ordering.mirror_pattern(n, indptr, indices), max_work)
         if not self.affordable:
             return
-        ptr, rows, _ = ordering.permuted(n, indptr, indices, order)
+        ptr, rows, _ = ordering.permute_pattern(n, indptr, indices, order)
         # children next to their parents: the same fill, and what is used together lies together
         order = order[ordering.postorder(ordering.elimination_tree(n, ptr, rows)[0])]
-        ptr, rows, found = ordering.permuted(n, indptr, indices, order)
+        ptr, rows, found = ordering.permute_pattern(n, indptr, indices, order)
         parent, counts, work = ordering.elimination_tree(n, ptr, rows)
         self.fill = int(counts.sum())
         self.affordable = bool(work <= max_work)
         if self.affordable:
-            self._blocks = supernodes.blocks(order, (ptr, rows, found), parent, counts)
+            self._blocks = supernodes.find_supernodes(order, (ptr, rows, found), parent, counts)
             self._free: list[Array] = []
 
-    def factor(self, data: Array) -> Factor:
+    def factor(self, data: Array) -> LDLFactor:
         """Factor the matrix whose upper triangle has these numbers, in the order of the pattern."""
+        from pear.solvers.linalg.supernodes import factorise_blocks
+
         try:
             L = self._free.pop()
         except IndexError:
             L = np.empty(self._blocks.start[-1])
-        from pear.solvers.linalg.supernodes import factored
-
-        pivots, found = factored(self._blocks, data, L)
-        return Factor(self._blocks, L, pivots, found, self._free)
+        pivots, found = factorise_blocks(self._blocks, data, L)
+        return LDLFactor(self._blocks, L, pivots, found, self._free)
 
 
-class Factor:
+class LDLFactor:
     """The factors L and D of one matrix, permuted."""
 
     def __init__(self, blocks: Blocks, L: Array, pivots: Array, found: int, free: list[Array]) -> None:
@@ -102,6 +102,6 @@ class Factor:
 
     def solve(self, rhs: Array) -> Array:
         """(n,) the solution for one right-hand side (n,)."""
-        from pear.solvers.linalg.triangular import solved
+        from pear.solvers.linalg.triangular import solve_with_blocks
 
-        return solved(self._blocks, self._L, self._pivots, rhs)
+        return solve_with_blocks(self._blocks, self._L, self._pivots, rhs)

@@ -14,7 +14,7 @@ _CROWDED = 10.0  # a row with more than this times √n neighbours is ordered la
 
 
 @allocating
-def mirrored(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
+def mirror_pattern(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
     """Both triangles of an upper pattern, without the diagonal, as lists of neighbours."""
     count = np.zeros(n + 1, np.int64)
     for j in range(n):
@@ -181,7 +181,7 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
 
 
 @allocating
-def permuted(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array, Array, Array]:
+def permute_pattern(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array, Array, Array]:
     """The upper triangle in the new order, and where each of its numbers is found."""
     rank = np.empty(n, np.int64)
     for k in range(n):

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from pear.solvers.linalg import Array
-from pear.solvers.linalg.ldl import Factor, Ordering
+from pear.solvers.linalg.ldl import LDLFactor, SymbolicFactor
 
 _MAX_ITERATIONS = 300
 _PASS = 1e-10  # conjugate gradients cannot reach rounding in one go; refinement starts them again
@@ -45,11 +45,11 @@ class SaddlePattern:
         coupled.eliminate_zeros()
         self.direct = True
         self._assemble(coupled)
-        self._ordering = Ordering(self._upper, _CHEAP * (self.n + self.rows) if coupled.nnz else _MAX_WORK)
+        self._ordering = SymbolicFactor(self._upper, _CHEAP * (self.n + self.rows) if coupled.nnz else _MAX_WORK)
         if not self._ordering.affordable and coupled.nnz:
             self.direct = False
             self._assemble(sparse.csr_array(coupled.shape))
-            self._ordering = Ordering(self._upper, _MAX_WORK)
+            self._ordering = SymbolicFactor(self._upper, _MAX_WORK)
         self.affordable = self._ordering.affordable
 
     def _assemble(self, coupled: sparse.csr_array) -> None:
@@ -67,7 +67,7 @@ class SaddlePattern:
         self.alone_JT = sparse.csr_array(self.JT[self.alone])
         self.alone_J = sparse.csr_array(self.alone_JT.T)
         H, J = sparse.coo_array(coupled[kept][:, kept]), sparse.coo_array(self.JT[kept])
-        pairs, shift, everything = _pairs(self.alone_JT), len(kept), np.arange(size)
+        pairs, shift, everything = _joined_rows(self.alone_JT), len(kept), np.arange(size)
         row = np.concatenate([everything, H.row, J.row, pairs.first + shift])
         column = np.concatenate([everything, H.col, J.col + shift, pairs.second + shift])
         numbered = sparse.coo_array((np.arange(len(row)), (row, column)), shape=(size, size))
@@ -91,7 +91,7 @@ class SaddlePattern:
         return Saddle(self, D, E, self._ordering.factor(data + self._taken @ inverse), inverse)
 
 
-class _Pairs(NamedTuple):
+class _JoinedRows(NamedTuple):
     """What variables with two entries at most join.
 
     Attributes:
@@ -107,7 +107,7 @@ class _Pairs(NamedTuple):
     variables: Array
 
 
-def _pairs(columns: sparse.csr_array) -> _Pairs:
+def _joined_rows(columns: sparse.csr_array) -> _JoinedRows:
     """The pairs of these variables, one a row of the matrix."""
     rows, values, entries = columns.indices.astype(np.int64), columns.data, np.diff(columns.indptr)
     two = np.flatnonzero(entries == 2)
@@ -116,13 +116,13 @@ def _pairs(columns: sparse.csr_array) -> _Pairs:
     pairs, which = np.unique(keys, return_inverse=True)
     variables = np.concatenate([np.repeat(np.arange(len(entries)), entries), two])
     products = np.concatenate([values**2, values[a] * values[b]])
-    return _Pairs(*(np.divmod(pairs, size) if size else (pairs, pairs)), which, products, variables)
+    return _JoinedRows(*(np.divmod(pairs, size) if size else (pairs, pairs)), which, products, variables)
 
 
 class Saddle:
     """One factored system; ``succeeded`` tells whether it can be used."""
 
-    def __init__(self, pattern: SaddlePattern, D: Array, E: Array, factor: Factor, inverse: Array) -> None:
+    def __init__(self, pattern: SaddlePattern, D: Array, E: Array, factor: LDLFactor, inverse: Array) -> None:
         self._pattern, self._D, self._E, self._factor, self._inverse = pattern, D, E, factor, inverse
         self.succeeded = factor.succeeded and bool(np.isfinite(inverse).all())
 
@@ -145,15 +145,15 @@ class Saddle:
             refinements: how often a direct solve is corrected by its own residual.
         """
         rhs = np.concatenate([f, r])
-        solution = self._solved(rhs)
+        solution = self._solve_by_factor(rhs)
         if not self._pattern.direct:
             solution = self._conjugate_gradients(rhs, solution, tolerance)
         else:
             for _ in range(refinements):
-                solution = solution + self._solved(rhs - self._times(solution))
+                solution = solution + self._solve_by_factor(rhs - self._matrix_times(solution))
         return solution[: len(f)], solution[len(f) :]
 
-    def _solved(self, rhs: Array) -> Array:
+    def _solve_by_factor(self, rhs: Array) -> Array:
         """By the factor, and by hand for the variables that are not in it."""
         pattern = self._pattern
         if not pattern.alone_J.shape[1]:
@@ -164,7 +164,7 @@ class Saddle:
         solution[pattern.alone] = self._inverse * (own - pattern.alone_JT @ solution[pattern.n :])
         return solution
 
-    def _times(self, vector: Array) -> Array:
+    def _matrix_times(self, vector: Array) -> Array:
         pattern = self._pattern
         x, v = vector[: pattern.n], vector[pattern.n :]
         return np.concatenate([pattern.H @ x + self._D * x + pattern.JT @ v, pattern.J @ x - self._E * v])
@@ -172,21 +172,21 @@ class Saddle:
     def _conjugate_gradients(self, rhs: Array, solution: Array, tolerance: float) -> Array:
         """Preconditioned by the factor of the system without H's coupling; the rows' residual stays zero."""
         n = self._pattern.n
-        rest = rhs - self._times(solution)
+        rest = rhs - self._matrix_times(solution)
         goal = tolerance * max(np.abs(rhs).max(initial=0.0), 1e-300)
-        along = step = self._solved(rest)
+        along = step = self._solve_by_factor(rest)
         size = rest @ step
         for _ in range(_MAX_ITERATIONS):
             if np.abs(rest[:n]).max(initial=0.0) <= goal or not size > 0:
                 break
-            image = self._times(along)
+            image = self._matrix_times(along)
             curvature = along @ image
             if not curvature > 0:
                 break
             length = size / curvature
             solution = solution + length * along
             rest = rest - length * image
-            step = self._solved(rest)
+            step = self._solve_by_factor(rest)
             new = rest @ step
             along = step + new / size * along
             size = new

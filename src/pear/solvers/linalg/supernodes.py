@@ -48,7 +48,7 @@ class Blocks(NamedTuple):
     room: int
 
 
-def blocks(order: Array, upper: tuple[Array, Array, Array], parent: Array, counts: Array) -> Blocks:
+def find_supernodes(order: Array, upper: tuple[Array, Array, Array], parent: Array, counts: Array) -> Blocks:
     """The supernodes of a matrix in postorder.
 
     Args:
@@ -56,14 +56,14 @@ def blocks(order: Array, upper: tuple[Array, Array, Array], parent: Array, count
         upper: its upper triangle in that order: where columns begin, their rows, and where each number is found.
         parent, counts: (n,) elimination tree, and entries below the diagonal of every column of L.
     """
-    first = _merged(parent, counts)
-    owner, above, row_start, start, children, room = _tree(first, parent, counts)
-    rows, entry_start, source, place = _rows(*upper, first, owner, above, row_start, start)
+    first = _merge_columns(parent, counts)
+    owner, above, row_start, start, children, room = _supernode_tree(first, parent, counts)
+    rows, entry_start, source, place = _supernode_rows(*upper, first, owner, above, row_start, start)
     return Blocks(order, first, row_start, rows, start, children, entry_start, source, place, room)
 
 
 @allocating
-def _merged(parent: Array, counts: Array) -> Array:
+def _merge_columns(parent: Array, counts: Array) -> Array:
     """(s + 1,) the first columns of supernodes: neighbours with nearly the same rows, and subtrees of few columns."""
     n = len(parent)
     size, alike, first = np.ones(n, np.int64), np.arange(n), np.empty(n + 1, np.int64)
@@ -92,7 +92,7 @@ def _merged(parent: Array, counts: Array) -> Array:
 
 
 @allocating
-def _tree(first: Array, parent: Array, counts: Array) -> tuple[Array, Array, Array, Array, Array, int]:
+def _supernode_tree(first: Array, parent: Array, counts: Array) -> tuple[Array, Array, Array, Array, Array, int]:
     """The supernode of every column, the parent of every supernode, and the fields of ``Blocks`` that follow."""
     count, n = len(first) - 1, len(parent)
     owner, above, children = np.empty(n, np.int64), np.full(count, -1, np.int64), np.zeros(count, np.int64)
@@ -121,7 +121,7 @@ def _tree(first: Array, parent: Array, counts: Array) -> tuple[Array, Array, Arr
 
 
 @allocating
-def _rows(
+def _supernode_rows(
     ptr: Array, rows: Array, found: Array, first: Array, owner: Array, above: Array, row_start: Array, start: Array
 ) -> tuple[Array, Array, Array, Array]:
     """The rows below every supernode, and the entries of the matrix by supernode."""
@@ -151,7 +151,7 @@ def _rows(
     return below, entry_start, source, place
 
 
-def factored(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
+def factorise_blocks(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
     """The pivots (n,), and how many were found: n, unless one is zero or not a number.
 
     Args:
@@ -161,12 +161,14 @@ def factored(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
     """
     n = len(plan.order)
     pivots, tiles = np.empty(n), np.empty((3, max(_LINES * _DEPTH, _DEPTH * _WIDTH, _LINES * _WIDTH)))
-    return pivots, _factored(plan, data, L, pivots, np.empty(plan.room), tiles, np.empty((3, n), np.int64))
+    return pivots, _factorise_compiled(plan, data, L, pivots, np.empty(plan.room), tiles, np.empty((3, n), np.int64))
 
 
 @entry
-def _factored(plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array) -> int:
-    """Compiled part of ``factored``; the caller provides memory for pivots (n,), update matrices, tiles and indices."""
+def _factorise_compiled(
+    plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array
+) -> int:
+    """Run the compiled part of ``factorise_blocks`` in memory that the caller provides."""
     first, row_start, rows, start = plan.first, plan.row_start, plan.rows, plan.start
     source, place = plan.source, plan.place
     count, n = len(first) - 1, len(plan.order)
@@ -193,12 +195,12 @@ def _factored(plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, 
             below -= size * (size + 1) // 2
             for k in range(size):
                 found[_at(k)] = local[rows[_at(child + k)]]
-            _add(stack, below, found, size, L, at, w, u, top)
+            _add_update(stack, below, found, size, L, at, w, u, top)
         if w <= _NARROW:
-            done = _narrow(L, at, w, u, stack, top, pivots, begin)
+            done = _eliminate_narrow_block(L, at, w, u, stack, top, pivots, begin)
         else:
             block, rest = L[at : start[s + 1]].reshape(w, w + u), stack[top : top + left]
-            done = _eliminated(block, rest, pivots[begin : begin + w], tiles)
+            done = _eliminate_block(block, rest, pivots[begin : begin + w], tiles)
         if not done:
             return begin
         if below < top:
@@ -211,7 +213,7 @@ def _factored(plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, 
 
 
 @inner
-def _add(stack: Array, left: int, found: Array, size: int, L: Array, at: int, w: int, u: int, rest: int) -> None:
+def _add_update(stack: Array, left: int, found: Array, size: int, L: Array, at: int, w: int, u: int, rest: int) -> None:
     """Add what a child left, an upper triangle packed row by row, at the places found in the block and the rest."""
     for a in range(size):
         row = found[_at(a)]
@@ -229,8 +231,10 @@ def _add(stack: Array, left: int, found: Array, size: int, L: Array, at: int, w:
 
 
 @inner
-def _narrow(L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: Array, begin: int) -> bool:
-    """As ``_eliminated``, for the block at this place: column by column, as its loops are short."""
+def _eliminate_narrow_block(
+    L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: Array, begin: int
+) -> bool:
+    """As ``_eliminate_block``, for the block at this place: column by column, as its loops are short."""
     size = w + u
     for k in range(w):
         line = at + k * size
@@ -255,7 +259,7 @@ def _narrow(L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: 
 
 
 @inner
-def _eliminated(block: Array, rest: Array, pivots: Array, tiles: Array) -> bool:
+def _eliminate_block(block: Array, rest: Array, pivots: Array, tiles: Array) -> bool:
     """Turn the block (w, w + u) into columns of L, and subtract their outer products from the rest.
 
     Of the block only the upper triangle is used, and that of the rest is packed row by row.

@@ -10,15 +10,15 @@ from pear.solvers.linalg.ordering import index as _at
 from pear.solvers.linalg.supernodes import Blocks
 
 
-def solved(plan: Blocks, L: Array, pivots: Array, rhs: Array) -> Array:
+def solve_with_blocks(plan: Blocks, L: Array, pivots: Array, rhs: Array) -> Array:
     """(n,) the solution."""
     memory = np.empty((2, len(rhs)))
-    _solved(plan.order, plan.first, plan.row_start, plan.rows, L, pivots, rhs, memory)
+    _solve_compiled(plan.order, plan.first, plan.row_start, plan.rows, L, pivots, rhs, memory)
     return memory[1]
 
 
 @entry
-def _solved(
+def _solve_compiled(
     order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
 ) -> None:
     """Forward, divide, backward, with memory (2, n): the solution comes to lie in the second row."""

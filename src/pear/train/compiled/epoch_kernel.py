@@ -12,21 +12,21 @@ from typing import NamedTuple
 import numpy as np
 
 from pear.compile.jit import address_of, call_address, entry, inner, refer, span
-from pear.solvers.active_set.kernels import run
-from pear.solvers.active_set.layout import (
+from pear.solvers.active_set.compiled_arrays import (
     REGRET,
     SAMPLE,
     SOLVED,
     WORKER,
     Array,
-    Pair,
+    CompiledRegrets,
+    ProgramPair,
     Programs,
-    Results,
-    Samples,
+    SampleCosts,
+    SolutionTable,
     States,
-    Table,
-    Team,
+    ThreadTeam,
 )
+from pear.solvers.active_set.compiled_tasks import run
 
 
 class LinearState(NamedTuple):
@@ -92,7 +92,7 @@ class TrainingSet(NamedTuple):
     slots: Array
     own: bool
     failed: Array
-    table: Table
+    table: SolutionTable
     default: States
 
 
@@ -107,9 +107,9 @@ class BatchBuffers(NamedTuple):
             with a positive regret whose gradient is exactly zero.
     """
 
-    samples: Samples
-    results: Results
-    team: Team
+    samples: SampleCosts
+    results: CompiledRegrets
+    team: ThreadTeam
     rows: Array
     totals: Array
 
@@ -140,7 +140,7 @@ def linear_epoch(
     Returns:
         The number of batches done since the beginning of the epoch.
     """
-    pair = Pair(P, P, np.bool_(False))
+    pair = ProgramPair(P, P, np.bool_(False))
     all_samples, m, here = refer(data), refer(model), refer(room)
     order, results = all_samples.order, here.results
     size, done = len(here.samples.at), first
@@ -176,7 +176,7 @@ def linear_epoch(
 
 def address(P: Programs, data: TrainingSet, room: BatchBuffers) -> int:
     """The address of ``kernels.run`` as compiled for these arguments."""
-    pair = Pair(P, P, np.bool_(False))
+    pair = ProgramPair(P, P, np.bool_(False))
     types = (REGRET, pair, room.samples, data.table, data.default, 0.0, room.results, room.team, 0)
     return address_of(run, types)
 
@@ -208,7 +208,9 @@ def is_zero(g: Array) -> bool:
 
 
 @inner
-def guide(sign: float, table: Table, samples: Samples, results: Results, alpha: float, count: int) -> None:
+def guide(
+    sign: float, table: SolutionTable, samples: SampleCosts, results: CompiledRegrets, alpha: float, count: int
+) -> None:
     """Add the guidance α F to the values, and its gradient to the gradients.
 
     F is the suboptimality of the true decision under the forecast.

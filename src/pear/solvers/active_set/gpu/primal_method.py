@@ -13,7 +13,8 @@ from torch.nn.functional import pad
 
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec, row_squares
-from pear.solvers.active_set import batch, layout
+from pear.solvers.active_set import compiled_arrays
+from pear.solvers.active_set import compiled_batch as batch
 from pear.solvers.active_set.gpu.kernel_codes import AT_LOWER, AT_UPPER, FREE, UNBOUNDED
 from pear.solvers.active_set.gpu.kernel_method import KernelMethod, stride
 from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
@@ -181,11 +182,11 @@ class VertexPrimal(PrimalMethod):
     @classmethod
     def of(cls, qp: QuadraticProgram) -> VertexPrimal | None:
         """Find a vertex on the CPU; None where there is no feasible point."""
-        start = batch.default_start(batch.programs({name: getattr(qp, name).cpu() for name in _CONSTRAINTS}, qp.n))
+        start = batch.default_start(batch.pack_programs({name: getattr(qp, name).cpu() for name in _CONSTRAINTS}, qp.n))
         if not int(start.has_start[0]):
             return None
         n, device, place = qp.n, qp.c.device, start.place[0]
-        codes = {layout.BASIC: FREE, layout.UPPER: AT_UPPER, layout.FREE: UNBOUNDED}
+        codes = {compiled_arrays.BASIC: FREE, compiled_arrays.UPPER: AT_UPPER, compiled_arrays.FREE: UNBOUNDED}
         return cls(
             n=n,
             J=torch.cat([qp.A, qp.G], 1).contiguous(),
@@ -198,7 +199,9 @@ class VertexPrimal(PrimalMethod):
             place=torch.tensor([[codes.get(int(v), AT_LOWER) for v in place[:n]]], dtype=torch.int32, device=device),
             free=torch.tensor([v for v in start.basis[0] if v < n], dtype=torch.long, device=device),
             held=torch.tensor(
-                [i for i in range(qp.p + qp.m) if place[n + i] != layout.BASIC], dtype=torch.long, device=device
+                [i for i in range(qp.p + qp.m) if place[n + i] != compiled_arrays.BASIC],
+                dtype=torch.long,
+                device=device,
             ),
         )
 

@@ -18,10 +18,10 @@ from pear.optimality.rule import (
     TIGHT,
     WEAK,
 )
-from pear.solvers.active_set import layout as ix
+from pear.solvers.active_set import compiled_arrays as ix
 from pear.solvers.active_set.basis import set_basics
-from pear.solvers.active_set.layout import Data, Outcome, Work
-from pear.solvers.active_set.pricing import curvature_terms, measure_dual_scales, most_wrong, positive
+from pear.solvers.active_set.compiled_arrays import CompiledSolutions, ProgramData, Workspace
+from pear.solvers.active_set.pricing import curvature_terms, measure_dual_scales, most_wrong_multiplier, positive_or_one
 from pear.solvers.active_set.products import (
     add_abs_rows,
     set_multipliers,
@@ -29,12 +29,12 @@ from pear.solvers.active_set.products import (
     set_slope,
     subtract_rows,
 )
-from pear.solvers.active_set.reduced import factorise, solve_reduced
+from pear.solvers.active_set.reduced_system import factorise, solve_reduced
 from pear.solvers.active_set.settings import BASICS, CLOSE_BY, REFINEMENTS
 
 
 @inner
-def refine_and_judge(D: Data, w: Work) -> int:
+def refine_and_judge(D: ProgramData, w: Workspace) -> int:
     """Refine the solution on its working set and check it against the data; returns SOLVED, or why it is not."""
     R = len(D.J)
     unbalanced = math.inf
@@ -52,33 +52,33 @@ def refine_and_judge(D: Data, w: Work) -> int:
         if not set_basics(D, w, BASICS):
             return ix.GIVEN_UP
         set_slope(D, w)
-        sharp_multipliers(D, w)
+        refine_multipliers(D, w)
         measure_dual_scales(D, w)
         for j in span(D.n):  # held bounds take up the reduced gradient, whatever its sign
             w.bound[j] = 0.0 if w.place[j] in (ix.BASIC, ix.SUPER) else -w.reduced[j]
-        unbalanced = imbalance(D, w)
+        unbalanced = stationarity_residual(D, w)
         if unbalanced == math.inf:
             return ix.GIVEN_UP
         if unbalanced <= SHARP:
             break
     if not unbalanced <= CLOSE_BY:
         return ix.GIVEN_UP
-    if most_wrong(D, w, np.bool_(False), np.bool_(False)) >= 0:
+    if most_wrong_multiplier(D, w, np.bool_(False), np.bool_(False)) >= 0:
         return ix.AGAIN
-    if not feasible(D, w):
+    if not measure_feasibility(D, w):
         return ix.OUTSIDE
     return ix.SOLVED if accept_multipliers(D, w) and unbalanced <= FEASIBLE else ix.CLOSE
 
 
 @inner
-def accept_multipliers(D: Data, w: Work) -> bool:
+def accept_multipliers(D: ProgramData, w: Workspace) -> bool:
     """Give the tight constraints their multipliers; True where the KKT residual passes."""
     set_tight_multipliers(D, w)
     return kkt_residual(D, w) <= OPTIMAL
 
 
 @inner
-def imbalance(D: Data, w: Work) -> float:
+def stationarity_residual(D: ProgramData, w: Workspace) -> float:
     """Largest residual of stationarity, each by its natural size; infinite where one is not a number."""
     worst = 0.0
     for j in span(D.n):
@@ -91,7 +91,7 @@ def imbalance(D: Data, w: Work) -> float:
 
 
 @inner
-def set_tight_multipliers(D: Data, w: Work) -> None:
+def set_tight_multipliers(D: ProgramData, w: Workspace) -> None:
     """Set the multipliers of tight constraints from y, all others to zero; wrong signs are rounding, and cut off."""
     R, n = D.J.shape
     for j in span(n):
@@ -104,7 +104,7 @@ def set_tight_multipliers(D: Data, w: Work) -> None:
 
 
 @inner
-def sharp_multipliers(D: Data, w: Work) -> None:
+def refine_multipliers(D: ProgramData, w: Workspace) -> None:
     """Set the multipliers, refined once; those of rows that are not tight are exactly zero."""
     R, n = D.J.shape
     set_multipliers(D, w)
@@ -120,7 +120,7 @@ def sharp_multipliers(D: Data, w: Work) -> None:
 
 
 @inner
-def feasible(D: Data, w: Work) -> bool:
+def measure_feasibility(D: ProgramData, w: Workspace) -> bool:
     """Measure every slack by its natural size, note the tight ones; False where one is violated, or held and not 0."""
     R, n = D.J.shape
     largest = FLOOR * w.number[ix.LEAST_SIZE]
@@ -137,16 +137,16 @@ def feasible(D: Data, w: Work) -> bool:
     for j in span(n):
         x, lower, upper = w.x[j], math.inf, math.inf
         if w.lo[j] > -math.inf:
-            lower = (x - w.lo[j]) / positive(w.size[j] + abs(w.lo[j]))
+            lower = (x - w.lo[j]) / positive_or_one(w.size[j] + abs(w.lo[j]))
         if w.up[j] < math.inf:
-            upper = (w.up[j] - x) / positive(w.size[j] + abs(w.up[j]))
+            upper = (w.up[j] - x) / positive_or_one(w.size[j] + abs(w.up[j]))
         place = w.place[j]
         good = good and lower >= -FEASIBLE and upper >= -FEASIBLE
         good = good and not (place == ix.LOWER and lower > FEASIBLE) and not (place == ix.UPPER and upper > FEASIBLE)
         above = place == ix.UPPER or upper <= TIGHT
         w.held[j] = 1 if place == ix.LOWER or lower <= TIGHT else (2 if above else 0)
     for k in span(R):
-        slack, held = w.left[k] / positive(w.terms[k]), w.place[n + k] == ix.LOWER
+        slack, held = w.left[k] / positive_or_one(w.terms[k]), w.place[n + k] == ix.LOWER
         if k < D.equalities:
             good = good and abs(slack) <= FEASIBLE
             w.held[n + k] = 1
@@ -160,7 +160,7 @@ def feasible(D: Data, w: Work) -> bool:
 
 
 @inner
-def hold_working(D: Data, w: Work) -> None:
+def hold_working(D: ProgramData, w: Workspace) -> None:
     """Hold the working set alone: other constraints that look tight may not be, once there are more digits."""
     for v in span(len(D.J) + D.n):
         place = w.place[v]
@@ -168,7 +168,7 @@ def hold_working(D: Data, w: Work) -> None:
 
 
 @inner
-def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
+def write_solution(D: ProgramData, outcome: CompiledSolutions, k: int, w: Workspace) -> None:
     """Write a judged point to row k of the outcome: multipliers, tight and weakly active constraints."""
     R, n = D.J.shape
     p, weak = D.equalities, np.bool_(False)
@@ -197,7 +197,7 @@ def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
 
 
 @inner
-def kkt_residual(D: Data, w: Work) -> float:
+def kkt_residual(D: ProgramData, w: Workspace) -> float:
     """The KKT residual as ``pear.optimality.residual`` defines it, kept in w; w.left holds the slacks of the rows."""
     R, n = D.J.shape
     p = D.equalities
@@ -210,7 +210,7 @@ def kkt_residual(D: Data, w: Work) -> float:
     for j in span(n):
         size = max(size, abs(w.x[j]))
         dual = max(dual, abs(w.c[j]), abs(w.grad[j] - w.c[j]))
-    dual = positive(dual)
+    dual = positive_or_one(dual)
     worst = 0.0
     for j in span(n):
         bound = w.bound[j]
@@ -221,7 +221,7 @@ def kkt_residual(D: Data, w: Work) -> float:
         slack = (w.up[j] - w.x[j]) / size if w.up[j] < math.inf else 1.0
         worst = max(worst, -slack, abs(slack * max(bound, 0.0) / dual))
     for i in span(R):
-        norm = positive(math.sqrt(w.norm[i]))
+        norm = positive_or_one(math.sqrt(w.norm[i]))
         slack = w.left[i] / norm / size if w.lo[n + i] > -math.inf else 1.0
         if i < p:
             worst = max(worst, abs(slack))

@@ -9,7 +9,7 @@ import numpy as np
 
 from pear.compile import jit
 from pear.compile.jit import refer, span
-from pear.solvers.binary.dictionary import Array, Bytes, Ints
+from pear.solvers.binary.simplex_dictionary import Array, Bytes, Ints
 
 
 class Fillings(NamedTuple):

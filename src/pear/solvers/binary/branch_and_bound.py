@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from pear.compile import jit
 from pear.compile.jit import floor, refer, span
-from pear.solvers.binary.dictionary import (
+from pear.solvers.binary.dual_simplex import compute_ratios, drop_column, flip_bound
+from pear.solvers.binary.relaxation_bound import reduced_value, solve_relaxation
+from pear.solvers.binary.selection_search import NOTHING, PROVEN, SPENT, TIED
+from pear.solvers.binary.simplex_dictionary import (
     DEPTH,
     FREE,
     Array,
@@ -23,16 +26,13 @@ from pear.solvers.binary.dictionary import (
     Ints,
     Node,
     Program,
+    SearchWorkspace,
     Tree,
-    Work,
-    copy,
+    copy_node,
     inner,
-    level,
-    reset,
+    node_at,
+    reset_dictionary,
 )
-from pear.solvers.binary.relaxation import reduced_value, solve_relaxation
-from pear.solvers.binary.selection_search import NOTHING, PROVEN, SPENT, TIED
-from pear.solvers.binary.simplex import drop, flip, ratios
 
 _WHOLE = 1e-7  # values of the relaxation this close to a whole number need no branching
 _NEAR, _GROWTH = 20, 1.7  # the first guess of the relaxation's gap, by reduced costs, and how it grows
@@ -58,22 +58,22 @@ def _fix_by_reduced_cost(program: Program, node: Node, spare: float, u: Array) -
             r = reduced_value(program, u, item)
             if (r > spare and node.upper[j] == 1) or (-r > spare and node.upper[j] == 0):
                 _fix(program, node, item, node.upper[j])
-                drop(node, j)
+                drop_column(node, j)
                 continue
         j += 1
 
 
 @inner
-def _rate(node: Node, p: int, sign: float, work: Work) -> float:
+def _rate(node: Node, p: int, sign: float, work: SearchWorkspace) -> float:
     """What one unit of row ``p``'s variable, up (1.0) or down (−1.0), costs at first."""
     best = math.inf
-    for k in span(ratios(node, p, sign, work)):
+    for k in span(compute_ratios(node, p, sign, work)):
         best = min(best, work.ratio[k])
     return best
 
 
 @inner
-def _choose(node: Node, solved: bool, gap: float, work: Work) -> tuple[int, bool]:
+def _choose(node: Node, solved: bool, gap: float, work: SearchWorkspace) -> tuple[int, bool]:
     """Where to branch and whether to go up first: a row, or M and a column; −1 where every item is fixed."""
     n, M = node.n, node.M
     place, up, best = -1, False, -1.0
@@ -87,11 +87,11 @@ def _choose(node: Node, solved: bool, gap: float, work: Work) -> tuple[int, bool
         score = (min(fall, gap) + 1e-6 * gap) * (min(rise, gap) + 1e-6 * gap)
         if score > best:
             place, up, best = p, rise < fall, score
-    return (place, up) if place >= 0 else _any_free(node)
+    return (place, up) if place >= 0 else _any_branch(node)
 
 
 @inner
-def _any_free(node: Node) -> tuple[int, bool]:
+def _any_branch(node: Node) -> tuple[int, bool]:
     """A place to branch where the relaxation shows none: it is whole but does not fit to rounding, or is not solved."""
     n, M = node.n, node.M
     for j in span(node.size[0]):
@@ -110,9 +110,9 @@ def _follow_branch(program: Program, node: Node, place: int, up: bool) -> None:
     if place >= M:
         j = place - M
         if (node.upper[j] == 1) != up:
-            flip(node, j)
+            flip_bound(node, j)
         _fix(program, node, node.column[j], node.upper[j])
-        drop(node, j)
+        drop_column(node, j)
         return
     variable = node.basic[place]
     if variable < n:
@@ -149,7 +149,7 @@ def _round_down(node: Node, z: Bytes) -> None:
 
 
 @inner
-def _worth(program: Program, z: Bytes) -> float:
+def _value_if_feasible(program: Program, z: Bytes) -> float:
     """v·z where ``z`` fits, −inf elsewhere."""
     n, M = program.A.shape
     value = 0.0
@@ -165,7 +165,7 @@ def _worth(program: Program, z: Bytes) -> float:
 
 
 @inner
-def _first_guess(program: Program, work: Work) -> float:
+def _first_guess(program: Program, work: SearchWorkspace) -> float:
     """How much of the relaxation's value the best selection may lose: what flipping one of the nearest items costs."""
     n, mean = len(program.v), 0.0
     near = min(_NEAR, n - 1)
@@ -184,7 +184,7 @@ def _first_guess(program: Program, work: Work) -> float:
 @inner
 def _accept(program: Program, z: Bytes, low: float, step: float, best: Bytes) -> tuple[float, bool]:
     """Take ``z`` for the best where it is; what the best earns then, and whether ``z`` is as good but another."""
-    value = _worth(program, z)
+    value = _value_if_feasible(program, z)
     if step < 0 and abs(value - low) <= -step:
         return low, _differ(z, best)
     if value > low:
@@ -205,7 +205,15 @@ def _differ(z: Bytes, other: Bytes) -> bool:
 
 @inner
 def _explore(
-    program: Program, tree: Tree, work: Work, cut: float, low: float, step: float, best: Bytes, left: int, budget: Ints
+    program: Program,
+    tree: Tree,
+    work: SearchWorkspace,
+    cut: float,
+    low: float,
+    step: float,
+    best: Bytes,
+    left: int,
+    budget: Ints,
 ) -> tuple[int, float, int]:
     """Look at every selection that earns at least ``cut`` and ``low + step``, ``low`` being what ``best`` earns.
 
@@ -216,10 +224,10 @@ def _explore(
         PROVEN, SPENT or TIED, what ``best`` earns now, and how many nodes are left.
     """
     depth = 1
-    copy(refer(level(tree, 0)), refer(level(tree, 1)))
+    copy_node(refer(node_at(tree, 0)), refer(node_at(tree, 1)))
     while left > 0 and budget[0] > 0:
         left -= 1
-        node = refer(level(tree, depth))
+        node = refer(node_at(tree, depth))
         solved, bound = solve_relaxation(program, node, max(cut, low + step), work)
         place, up = -1, False
         if bound >= max(cut, low + step):
@@ -236,7 +244,7 @@ def _explore(
                 return SPENT, low, left
             tree.bound[depth], tree.branch[depth, 0], tree.branch[depth, 1] = bound, place, 0 if up else 1
             depth += 1
-            copy(node, refer(level(tree, depth)))
+            copy_node(node, refer(node_at(tree, depth)))
         else:
             depth -= 1
             while depth > 0 and tree.bound[depth] < max(cut, low + step):
@@ -245,11 +253,11 @@ def _explore(
                 return PROVEN, low, left
             place, up = tree.branch[depth, 0], tree.branch[depth, 1] == 1
             tree.bound[depth] = -math.inf  # nothing is left here after this
-        _follow_branch(program, refer(level(tree, depth)), place, up)
+        _follow_branch(program, refer(node_at(tree, depth)), place, up)
     return SPENT, low, left
 
 
-class Limits(NamedTuple):
+class SharedRows(NamedTuple):
     """What all samples share.
 
     Attributes:
@@ -289,27 +297,29 @@ class SearchBatch(NamedTuple):
 
 
 @partial(jit.entry, any_order=False)
-def search_all(samples: SearchBatch, limits: Limits, tree: Tree, work: Work) -> None:
+def search_all(samples: SearchBatch, limits: SharedRows, tree: Tree, work: SearchWorkspace) -> None:
     """The best selection for each of the samples.
 
     The gap to the relaxation is guessed, and the guess grows until there is a selection within it: with a good lower
     limit from the start, far fewer nodes are open.
     """
     samples, limits, tree, work = refer(samples), refer(limits), refer(tree), refer(work)
-    root = refer(level(tree, 0))
+    root = refer(node_at(tree, 0))
     for s in span(len(samples.values)):
         program = refer(Program(samples.values[s], limits.A, limits.b, limits.width, samples.close[s]))
         _search(program, samples, s, tree, root, work, limits.budget)
 
 
 @inner
-def _search(program: Program, samples: SearchBatch, s: int, tree: Tree, root: Node, work: Work, budget: Ints) -> None:
+def _search(
+    program: Program, samples: SearchBatch, s: int, tree: Tree, root: Node, work: SearchWorkspace, budget: Ints
+) -> None:
     """The best selection for sample ``s``."""
     unit, close, has_start, best = samples.units[s], samples.close[s], samples.has_start[s], samples.best[s]
     least = -2.0 * root.n - 1.0  # no selection earns as little
-    low = _worth(program, best) if has_start else -math.inf
+    low = _value_if_feasible(program, best) if has_start else -math.inf
     step = unit - close if unit > 0 else (-close if has_start else close)
-    reset(program, root)
+    reset_dictionary(program, root)
     _, bound = solve_relaxation(program, root, least, work)
     guess, cut, left = _first_guess(program, work), math.inf, budget[0]
     outcome = PROVEN if bound >= least else NOTHING

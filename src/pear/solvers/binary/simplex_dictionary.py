@@ -88,7 +88,7 @@ class Node(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """Nodes by level, and the branches that are left.
+    """Nodes by node_at, and the branches that are left.
 
     Attributes:
         T: (DEPTH, M + 2, n); item: (DEPTH, 3, n); row: (DEPTH, 7, M); basic: (DEPTH, M); size: (DEPTH, 1): the nodes.
@@ -104,7 +104,7 @@ class Tree(NamedTuple):
     branch: Ints
 
 
-class Work(NamedTuple):
+class SearchWorkspace(NamedTuple):
     """Space to compute in: ratios and their columns (n,), a selection (n,), multipliers (M,)."""
 
     ratio: Array
@@ -120,13 +120,13 @@ def new_tree(n: int, M: int) -> Tree:
     return Tree(T, item, row, basic, size, np.empty(DEPTH), np.empty((DEPTH, 2), np.int64))
 
 
-def new_work(n: int, M: int) -> Work:
+def new_work(n: int, M: int) -> SearchWorkspace:
     """Room for n items and M rows."""
-    return Work(np.empty(n), np.empty(n, np.int64), np.empty(n, np.int8), np.empty(M))
+    return SearchWorkspace(np.empty(n), np.empty(n, np.int64), np.empty(n, np.int8), np.empty(M))
 
 
 @inner
-def level(tree: Tree, depth: int) -> Node:
+def node_at(tree: Tree, depth: int) -> Node:
     """The node at that depth."""
     T, item, row = tree.T[depth], tree.item[depth], tree.row[depth]
     height, n = T.shape
@@ -138,7 +138,7 @@ def level(tree: Tree, depth: int) -> Node:
 
 
 @inner
-def copy(node: Node, to: Node) -> None:
+def copy_node(node: Node, to: Node) -> None:
     """Write the part of ``node`` that is in use to ``to``."""
     k = to.size[0] = node.size[0]
     for i in span(node.M + 2):
@@ -161,7 +161,7 @@ def copy_floats(row: Array, to: Array, k: int) -> None:
 
 
 @inner
-def reset(program: Program, node: Node) -> None:
+def reset_dictionary(program: Program, node: Node) -> None:
     """Every item nonbasic at the bound its value asks for, every y basic."""
     n, M = program.A.shape
     node.size[0] = n

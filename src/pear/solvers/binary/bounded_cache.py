@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class Bounded(Generic[Value]):
+class BoundedCache(Generic[Value]):
     """A dictionary that forgets what was used longest ago; safe to use from several threads.
 
     Args:

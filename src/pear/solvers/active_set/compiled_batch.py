@@ -11,8 +11,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.compile import threads
-from pear.solvers.active_set import layout
-from pear.solvers.active_set.layout import Memory, Outcome, Pair, Programs, Results, Samples, States, Table, Team
+from pear.solvers.active_set.compiled_arrays import (
+    PROJECT,
+    REGRET,
+    SOLVE,
+    SOLVED,
+    START,
+    CompiledRegrets,
+    CompiledSolutions,
+    ProgramPair,
+    Programs,
+    SampleCosts,
+    SolutionTable,
+    States,
+    ThreadTeam,
+    WorkMemory,
+    new_memory,
+    new_regrets,
+    new_solutions,
+    new_states,
+)
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -42,7 +60,7 @@ def most_superbasics(n: int) -> int:
     return min(n, _MOST_SUPERBASICS)
 
 
-def programs(
+def pack_programs(
     fields: dict[str, Tensor], n: int, sign: float = 1.0, smoothing: float = 0.0, Q: Array | None = None
 ) -> Programs:
     """Bring fields into the compiled form.
@@ -54,9 +72,9 @@ def programs(
         smoothing: λ.
         Q: (1 or K, n, n), or None.
     """
-    J = _stack([_batched(fields, name, 3) for name in ("A", "G")], (1, 0, n))
-    rhs = _stack([_batched(fields, name, 2) for name in ("b", "h")], (1, 0))
-    lb, ub = (_batched(fields, name, 2) for name in ("lb", "ub"))
+    J = _stack_rows([_batched_array(fields, name, 3) for name in ("A", "G")], (1, 0, n))
+    rhs = _stack_rows([_batched_array(fields, name, 2) for name in ("b", "h")], (1, 0))
+    lb, ub = (_batched_array(fields, name, 2) for name in ("lb", "ub"))
     start, row, value = _by_columns(J)
     return Programs(
         Q=NO_Q if Q is None else np.ascontiguousarray(Q),
@@ -74,7 +92,7 @@ def programs(
     )
 
 
-def fits(size: int, n: int, rows: int) -> bool:
+def table_fits(size: int, n: int, rows: int) -> bool:
     """True where a table of that many rows is worth its memory."""
     return 8 * size * (rows**2 + n + rows) <= _TABLE_BYTES
 
@@ -87,20 +105,39 @@ def default_start(P: Programs) -> States:
     """
     n, rows = P.lb.shape[1], P.J.shape[1]
     if max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
-        return layout.new_states(0, n, rows)
-    states, outcome = layout.new_states(1, n, rows), layout.new_outcome(1, n, P.equalities, rows - P.equalities)
-    samples = Samples(np.zeros((1, n)), _NO_ROWS, *(np.zeros(1, np.int64) for _ in range(2)))
-    _run(layout.START, pair_of(P, P), samples, _table(states, outcome), states, 0.0, _results(outcome))
+        return new_states(0, n, rows)
+    states, outcome = (
+        new_states(1, n, rows),
+        new_solutions(1, n, P.equalities, rows - P.equalities),
+    )
+    samples = SampleCosts(np.zeros((1, n)), _NO_ROWS, *(np.zeros(1, np.int64) for _ in range(2)))
+    _run(
+        START,
+        program_pair(P, P),
+        samples,
+        _table_of_one(states, outcome),
+        states,
+        0.0,
+        _results_of_one(outcome),
+    )
     return states
 
 
-def solve(P: Programs, cost: Array, at: Index, states: States, slots: Index, default: States) -> Outcome:
+def solve(P: Programs, cost: Array, at: Index, states: States, slots: Index, default: States) -> CompiledSolutions:
     """Solve a batch, (B, n) costs; sample i starts from ``states[slots[i]]`` and is written back there."""
     B, n = cost.shape
     rows = P.J.shape[1]
-    outcome = layout.new_outcome(B, n, P.equalities, rows - P.equalities)
-    samples = Samples(cost, _NO_ROWS, at, slots)
-    _run(layout.SOLVE, pair_of(P, P), samples, _table(states, outcome), default, 0.0, _results(outcome))
+    outcome = new_solutions(B, n, P.equalities, rows - P.equalities)
+    samples = SampleCosts(cost, _NO_ROWS, at, slots)
+    _run(
+        SOLVE,
+        program_pair(P, P),
+        samples,
+        _table_of_one(states, outcome),
+        default,
+        0.0,
+        _results_of_one(outcome),
+    )
     return outcome
 
 
@@ -111,84 +148,92 @@ def project(P: Programs, error: Array, at: Index, states: States, slots: Index) 
     rank-revealing factorisation tells.
     """
     B, n = error.shape
-    outcome, g = layout.new_outcome(B, 0, 0, 0), np.empty((B, n))
-    samples, results = Samples(error, _NO_ROWS, at, slots), Results(outcome, _NO_NUMBERS, g, _NO_ROWS)
-    _run(layout.PROJECT, pair_of(P, P), samples, _table(states, outcome), states, 0.0, results)
-    return g, outcome.code == layout.SOLVED
+    outcome, g = new_solutions(B, 0, 0, 0), np.empty((B, n))
+    samples, results = SampleCosts(error, _NO_ROWS, at, slots), CompiledRegrets(outcome, _NO_NUMBERS, g, _NO_ROWS)
+    _run(PROJECT, program_pair(P, P), samples, _table_of_one(states, outcome), states, 0.0, results)
+    return g, outcome.code == SOLVED
 
 
-def regret(pair: Pair, samples: Samples, table: Table, default: States, strength: float) -> Results:
-    """Regrets and gradients of a batch; see ``kernels.run``. Without slots, ``table`` needs no states."""
+def regret(
+    pair: ProgramPair, samples: SampleCosts, table: SolutionTable, default: States, strength: float
+) -> CompiledRegrets:
+    """Regrets and gradients of a batch; see ``compiled_tasks.run``. Without slots, ``table`` needs no states."""
     B, n = samples.predicted.shape
     rows, p = pair.decision.J.shape[1], pair.decision.equalities
-    results = layout.new_results(B, n, p, rows - p)
-    _run(layout.REGRET, pair, samples, table, default, strength, results)
+    results = new_regrets(B, n, p, rows - p)
+    _run(REGRET, pair, samples, table, default, strength, results)
     return results
 
 
-def no_table(size: int, n: int, p: int, m: int) -> Table:
+def temporary_table(size: int, n: int, p: int, m: int) -> SolutionTable:
     """A table for ``size`` regrets of which nothing is kept, for samples without slots."""
-    states = layout.new_states(0, n, p + m)
-    return Table(states, states, layout.new_outcome(size, n, p, m), _NO_ROWS)
+    states = new_states(0, n, p + m)
+    return SolutionTable(states, states, new_solutions(size, n, p, m), _NO_ROWS)
 
 
-def pair_of(decision: Programs, true: Programs) -> Pair:
+def program_pair(decision: Programs, true: Programs) -> ProgramPair:
     """The problems of a regret; curved where their Q are different arrays."""
-    return Pair(decision, true, decision.Q is not true.Q)
+    return ProgramPair(decision, true, decision.Q is not true.Q)
 
 
-def _table(states: States, best: Outcome) -> Table:
+def _table_of_one(states: States, best: CompiledSolutions) -> SolutionTable:
     """A table for tasks that have one problem only."""
-    return Table(states, states, best, _NO_ROWS)
+    return SolutionTable(states, states, best, _NO_ROWS)
 
 
-def _results(outcome: Outcome) -> Results:
+def _results_of_one(outcome: CompiledSolutions) -> CompiledRegrets:
     """Results of tasks that write an outcome only."""
-    return Results(outcome, _NO_NUMBERS, _NO_ROWS, _NO_ROWS)
+    return CompiledRegrets(outcome, _NO_NUMBERS, _NO_ROWS, _NO_ROWS)
 
 
 def _run(
-    task: int, pair: Pair, samples: Samples, table: Table, default: States, strength: float, results: Results
+    task: int,
+    pair: ProgramPair,
+    samples: SampleCosts,
+    table: SolutionTable,
+    default: States,
+    strength: float,
+    results: CompiledRegrets,
 ) -> None:
     """Do a task for all samples, in torch's threads where the work is worth it.
 
     All of them or one: OpenMP ends those that it is not asked for, and starts them again for the next who asks.
     """
-    from pear.solvers.active_set import kernels  # imports numba, which takes a moment
+    from pear.solvers.active_set import compiled_tasks  # imports numba, which takes a moment
 
     (B, n), rows = samples.predicted.shape, pair.decision.J.shape[1]
     count = torch.get_num_threads() if B * (n + rows) >= _WORTH_THREADS else 1
     team = team_for(n, rows, count)._replace(step=max(1, B // (count * _PARTS)))
     if not len(samples.slots):
-        table = table._replace(predicted=layout.new_states(count, n, rows), true=layout.new_states(count, n, rows))
+        table = table._replace(predicted=new_states(count, n, rows), true=new_states(count, n, rows))
     if team.threads == count:
-        kernels.run(task, pair, samples, table, default, strength, results, team, B)
+        compiled_tasks.run(task, pair, samples, table, default, strength, results, team, B)
         return
     parts = iter(range(0, B, team.step))
 
     def run_parts(worker: int) -> None:
         for first in parts:
             own = team._replace(turn=np.array([first, worker]))
-            kernels.run(task, pair, samples, table, default, strength, results, own, min(first + team.step, B))
+            compiled_tasks.run(task, pair, samples, table, default, strength, results, own, min(first + team.step, B))
 
     for future in [threads.pool(count, "active-set").submit(run_parts, worker) for worker in range(count)]:
         future.result()
 
 
-def team_for(n: int, rows: int, count: int = 1) -> Team:
+def team_for(n: int, rows: int, count: int = 1) -> ThreadTeam:
     """A team of ``count`` threads at the beginning of a batch.
 
     Its memory is kept for the next batch. Every calling thread has memory of its own, because kernels run without
     Python's lock. Where OpenMP is not available, ``Team.threads`` is 1, and each thread of a pool runs the kernel on
     some of the samples.
     """
-    kept: dict[tuple[int, int, int], Memory] = _own.__dict__.setdefault("kept", {})
+    kept: dict[tuple[int, int, int], WorkMemory] = _own.__dict__.setdefault("kept", {})
     if (n, rows, count) not in kept:
         if len(kept) >= _MOST_WORK:
             kept.clear()
-        kept[n, rows, count] = layout.new_memory(n, rows, most_superbasics(n), count)
+        kept[n, rows, count] = new_memory(n, rows, most_superbasics(n), count)
     address = threads.openmp_address() if count > 1 and _uses_openmp() else 0
-    return Team(address, count if address else 1, 1, np.zeros(2, np.int64), kept[n, rows, count])
+    return ThreadTeam(address, count if address else 1, 1, np.zeros(2, np.int64), kept[n, rows, count])
 
 
 def _uses_openmp() -> bool:
@@ -197,14 +242,14 @@ def _uses_openmp() -> bool:
     return PRIVATE
 
 
-def _batched(fields: dict[str, Tensor], name: str, dimensions: int) -> Array | None:
+def _batched_array(fields: dict[str, Tensor], name: str, dimensions: int) -> Array | None:
     if name not in fields:
         return None
     value: Array = np.ascontiguousarray(fields[name].numpy())
     return value if value.ndim == dimensions else value[None]
 
 
-def _stack(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
+def _stack_rows(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
     """Equality above inequality rows; where only one of them is shared, it is repeated for every sample."""
     there = [part for part in parts if part is not None]
     if not there:

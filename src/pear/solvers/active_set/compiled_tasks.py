@@ -11,43 +11,43 @@ import numpy as np
 
 from pear.compile.jit import entry, fetch_add, in_threads, inner, refer, span
 from pear.optimality.rule import NEGLIGIBLE
-from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set import sample
-from pear.solvers.active_set.acceptance import accept_multipliers, hold_working, write
-from pear.solvers.active_set.basis import times_all
-from pear.solvers.active_set.layout import (
+from pear.solvers.active_set import compiled_arrays as ix
+from pear.solvers.active_set import solve_sample
+from pear.solvers.active_set.basis import set_superbasic_columns
+from pear.solvers.active_set.compiled_arrays import (
     Array,
-    Data,
-    Memory,
-    Outcome,
-    Pair,
+    CompiledRegrets,
+    CompiledSolutions,
+    ProgramData,
+    ProgramPair,
     Programs,
-    Results,
-    Samples,
+    SampleCosts,
+    SolutionTable,
     States,
-    Table,
-    Team,
-    Work,
+    ThreadTeam,
+    WorkMemory,
+    Workspace,
 )
 from pear.solvers.active_set.products import set_reduced_gradient, subtract_rows
+from pear.solvers.active_set.solution_check import accept_multipliers, hold_working, write_solution
 from pear.solvers.active_set.tangent import centre, hold_tight, project_error
 
 
 @inner
-def work(
+def run_worker(
     task: int,
-    pair: Pair,
-    samples: Samples,
-    table: Table,
+    pair: ProgramPair,
+    samples: SampleCosts,
+    table: SolutionTable,
     default: States,
     strength: float,
-    results: Results,
-    team: Team,
+    results: CompiledRegrets,
+    team: ThreadTeam,
     count: int,
 ) -> None:
     """Do a task for a few samples at a time, as one of the threads of a team, until no samples are left."""
     worker = fetch_add(team.turn, ix.WORKER, 1)
-    w = refer(workspace(team.memory, worker))
+    w = refer(worker_workspace(team.memory, worker))
     first = fetch_add(team.turn, ix.SAMPLE, team.step)
     while first < count:
         for i in span(first, min(first + team.step, count)):
@@ -56,35 +56,42 @@ def work(
             else:
                 run_task(task, pair.decision, samples, i, table, default, results, w)
             if results.outcome.code[i] == ix.GIVEN_UP:
-                clear(results, i)
+                write_zero_results(results, i)
         first = fetch_add(team.turn, ix.SAMPLE, team.step)
 
 
 @inner
 def run_task(
-    task: int, P: Programs, samples: Samples, i: int, table: Table, default: States, results: Results, w: Work
+    task: int,
+    P: Programs,
+    samples: SampleCosts,
+    i: int,
+    table: SolutionTable,
+    default: States,
+    results: CompiledRegrets,
+    w: Workspace,
 ) -> None:
     """Do a task other than REGRET for one sample."""
     slot, at, cost, outcome = samples.slots[i], samples.at[i], samples.predicted[i], results.outcome
-    D = refer(sample.select(P, at))
-    reset(outcome, i)
+    D = refer(solve_sample.select_program(P, at))
+    mark_given_up(outcome, i)
     if task == ix.PROJECT:
-        sample.measure_curvature(D, w)
-        sample.load_norms(P, D, at, w)
+        solve_sample.measure_curvature(D, w)
+        solve_sample.load_norms(P, D, at, w)
         if project(D, cost, table.predicted, slot, results.exact[i], w):
             outcome.code[i] = ix.SOLVED
-    elif sample.load_program(P, D, cost, at, w):
+    elif solve_sample.load_program(P, D, cost, at, w):
         if task == ix.SOLVE:
             solve(D, table.predicted, slot, default, outcome, i, w)
-        elif sample.feasible_start(D, w):
-            sample.save_start(D, table.predicted, slot, np.bool_(True), w)
+        elif solve_sample.find_feasible_start(D, w):
+            solve_sample.save_start(D, table.predicted, slot, np.bool_(True), w)
 
 
 @inner
-def workspace(m: Memory, worker: int) -> Work:
+def worker_workspace(m: WorkMemory, worker: int) -> Workspace:
     """The memory of one worker, with a name for every row."""
     v, k = m.v[worker], m.k[worker]
-    return Work(
+    return Workspace(
         *(v[0], v[1], v[2], v[3], v[4], v[5], v[6]),
         *(v[7], v[8], v[9], v[10]),
         *(v[11], v[12], v[13], v[14], v[15], v[16]),
@@ -95,40 +102,42 @@ def workspace(m: Memory, worker: int) -> Work:
 
 
 @inner
-def solve(D: Data, states: States, slot: int, default: States, outcome: Outcome, i: int, w: Work) -> None:
+def solve(
+    D: ProgramData, states: States, slot: int, default: States, outcome: CompiledSolutions, i: int, w: Workspace
+) -> None:
     """Solve the loaded sample. Where multipliers are not unique, as few of them as possible are zero."""
-    code = sample.solve_from(D, states, slot, default, np.int64(0), w)
+    code = solve_sample.solve_from(D, states, slot, default, np.int64(0), w)
     if code == ix.CLOSE:
         hold_working(D, w)
-        write(D, outcome, i, w)
+        write_solution(D, outcome, i, w)
         outcome.code[i] = code
     elif code == ix.SOLVED:
         held = hold_tight(w)
         if centre_exactly(D, w):
-            sample.write_back(D, states, slot, outcome, i, held, w)
+            solve_sample.write_back(D, states, slot, outcome, i, held, w)
 
 
 @inner
-def project(D: Data, error: Array, states: States, slot: int, g: Array, w: Work) -> bool:
+def project(D: ProgramData, error: Array, states: States, slot: int, g: Array, w: Workspace) -> bool:
     """Project an error at the solution in ``states[slot]``; False where there is none, or it cannot be done."""
     if states.has_start[slot] != 1:
         return False
-    sample.load_start(D, states, slot, w)
-    times_all(D, w)
+    solve_sample.load_start(D, states, slot, w)
+    set_superbasic_columns(D, w)
     return project_error(D, error, g, w)
 
 
 @inner
 def set_regret(
-    pair: Pair,
-    samples: Samples,
+    pair: ProgramPair,
+    samples: SampleCosts,
     i: int,
-    table: Table,
+    table: SolutionTable,
     worker: int,
     default: States,
     strength: float,
-    results: Results,
-    w: Work,
+    results: CompiledRegrets,
+    w: Workspace,
 ) -> None:
     """Solve both problems of a sample; then its regret and gradient."""
     kept = len(samples.slots) > 0
@@ -137,18 +146,18 @@ def set_regret(
     if not kept:
         table.true.has_start[row] = table.predicted.has_start[row] = 0
     at, cost, true, outcome = samples.at[i], samples.predicted[i], samples.true[i], results.outcome
-    D, T = refer(sample.select(pair.decision, at)), refer(sample.select(pair.true, at))
-    reset(outcome, i)
+    D, T = refer(solve_sample.select_program(pair.decision, at)), refer(solve_sample.select_program(pair.true, at))
+    mark_given_up(outcome, i)
     if not (table.best.code[slot] == ix.SOLVED and is_current(table, slot, true)):
-        reset(table.best, slot)
-        if sample.load_program(pair.true, T, true, at, w):
-            sample.solve_sample(T, table.true, row, default, np.int64(0), table.best, slot, w)
+        mark_given_up(table.best, slot)
+        if solve_sample.load_program(pair.true, T, true, at, w):
+            solve_sample.solve_sample(T, table.true, row, default, np.int64(0), table.best, slot, w)
         if len(table.fingerprints) > 0:
             for j in span(T.n):
                 table.fingerprints[slot, j] = true[j]
-    if table.best.code[slot] != ix.SOLVED or not sample.load_program(pair.decision, D, cost, at, w):
+    if table.best.code[slot] != ix.SOLVED or not solve_sample.load_program(pair.decision, D, cost, at, w):
         return
-    sample.solve_sample(D, table.predicted, row, table.true, row, outcome, i, w)
+    solve_sample.solve_sample(D, table.predicted, row, table.true, row, outcome, i, w)
     if outcome.code[i] == ix.SOLVED:
         injected, exact = results.injected[i], results.exact[i]
         results.value[i] = realised_regret(T, table.best, slot, w)
@@ -159,7 +168,7 @@ def set_regret(
 
 
 @inner
-def centre_exactly(D: Data, w: Work) -> bool:
+def centre_exactly(D: ProgramData, w: Workspace) -> bool:
     """Centre the multipliers, or leave them as they are where that loses accuracy; False where both are inaccurate."""
     R = len(D.J)
     for k in span(R):
@@ -173,14 +182,14 @@ def centre_exactly(D: Data, w: Work) -> bool:
 
 
 @inner
-def reset(outcome: Outcome, k: int) -> None:
+def mark_given_up(outcome: CompiledSolutions, k: int) -> None:
     """Mark row k as given up; a solution will overwrite that."""
     outcome.code[k] = ix.GIVEN_UP
     outcome.changes[k] = 0
 
 
 @inner
-def clear(results: Results, k: int) -> None:
+def write_zero_results(results: CompiledRegrets, k: int) -> None:
     """Write zeros to row k, whose sample was given up."""
     outcome, no = results.outcome, np.bool_(False)
     for j in span(outcome.x.shape[1]):
@@ -203,7 +212,7 @@ def clear(results: Results, k: int) -> None:
 
 
 @inner
-def is_current(table: Table, slot: int, true: Array) -> bool:
+def is_current(table: SolutionTable, slot: int, true: Array) -> bool:
     """True where the best decision in the table was found under these costs; NaN agrees with nothing."""
     if len(table.fingerprints) == 0:
         return False
@@ -214,7 +223,7 @@ def is_current(table: Table, slot: int, true: Array) -> bool:
 
 
 @inner
-def realised_regret(T: Data, best: Outcome, slot: int, w: Work) -> float:
+def realised_regret(T: ProgramData, best: CompiledSolutions, slot: int, w: Workspace) -> float:
     """Regret of w's x under the true program T, ½dᵀHd plus multiplier times slack: terms that are never negative."""
     R, n = T.J.shape
     p, total = T.equalities, 0.0
@@ -242,7 +251,9 @@ def realised_regret(T: Data, best: Outcome, slot: int, w: Work) -> float:
 
 
 @inner
-def set_error(D: Data, T: Data, curved: bool, predicted: Array, true: Array, e: Array, w: Work) -> None:
+def set_error(
+    D: ProgramData, T: ProgramData, curved: bool, predicted: Array, true: Array, e: Array, w: Workspace
+) -> None:
     """``e = (ĉ − c) + (Q̂ − Q)x``; the sign of the problem would cancel from the gradient."""
     n = len(e)
     for j in span(n):
@@ -255,7 +266,7 @@ def set_error(D: Data, T: Data, curved: bool, predicted: Array, true: Array, e: 
 
 
 @inner
-def inject(D: Data, strength: float, e: Array, g: Array) -> None:
+def inject(D: ProgramData, strength: float, e: Array, g: Array) -> None:
     """Turn the error e into g + β (‖g‖/‖n‖) n with n = e/λ − g, in place; g itself where β = 0, nothing where β < 0."""
     n = len(e)
     if strength < 0.0:
@@ -276,13 +287,13 @@ def inject(D: Data, strength: float, e: Array, g: Array) -> None:
 @entry
 def run(
     task: int,
-    pair: Pair,
-    samples: Samples,
-    table: Table,
+    pair: ProgramPair,
+    samples: SampleCosts,
+    table: SolutionTable,
     default: States,
     strength: float,
-    results: Results,
-    team: Team,
+    results: CompiledRegrets,
+    team: ThreadTeam,
     count: int,
 ) -> None:
     """Do one task for the first ``count`` samples of a batch.
@@ -309,4 +320,4 @@ def run(
         count: the number of samples.
     """
     inputs = refer(pair), refer(samples), refer(table), refer(default)
-    in_threads(team.openmp, team.threads, work, (task, *inputs, strength, refer(results), refer(team), count))
+    in_threads(team.openmp, team.threads, run_worker, (task, *inputs, strength, refer(results), refer(team), count))

@@ -6,12 +6,12 @@ import math
 
 from pear.compile.jit import inner, span
 from pear.optimality.rule import FLAT, ROUNDOFF
-from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.layout import Data, Work
+from pear.solvers.active_set import compiled_arrays as ix
+from pear.solvers.active_set.compiled_arrays import ProgramData, Workspace
 
 
 @inner
-def factorise(D: Data, w: Work) -> int:
+def factorise(D: ProgramData, w: Workspace) -> int:
     """Extend the Cholesky factor of ZᵀHZ to all superbasics; returns the first along which it is flat, or −1."""
     R, n = D.J.shape
     L = w.L
@@ -61,7 +61,7 @@ def factorise(D: Data, w: Work) -> int:
 
 
 @inner
-def solve_reduced(w: Work, count: int) -> None:
+def solve_reduced(w: Workspace, count: int) -> None:
     """ALONG ← (LLᵀ)⁻¹ ALONG on the first ``count`` superbasics."""
     for t in span(count):
         s = w.along[t]
@@ -76,7 +76,7 @@ def solve_reduced(w: Work, count: int) -> None:
 
 
 @inner
-def search_direction(D: Data, w: Work) -> float:
+def search_direction(D: ProgramData, w: Workspace) -> float:
     """Write the search direction to ALONG and COLUMN; returns the longest step.
 
     It is 1 to the minimum of a curved objective, infinite down a flat one, and −inf along a direction in which the

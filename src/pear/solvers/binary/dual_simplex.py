@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pear.compile.jit import span
-from pear.solvers.binary.dictionary import FREE, Array, Node, Program, Work, inner
+from pear.solvers.binary.simplex_dictionary import FREE, Array, Node, Program, SearchWorkspace, inner
 
 AT_OPTIMUM, BELOW, INFEASIBLE, STUCK = 0, 1, 2, 3
 """How pivoting ends: solved; the bound is too low to matter; a row shows that nothing fits; too many pivots."""
@@ -14,7 +14,7 @@ _EQUAL_RATIO = 1e-12
 
 
 @inner
-def _leaving(node: Node) -> int:
+def _leaving_row(node: Node) -> int:
     """The row of the basic variable farthest outside its bounds, or −1."""
     worst, row = _OUTSIDE, -1
     for i in span(node.M):
@@ -32,7 +32,7 @@ def _width(node: Node, j: int) -> float:
 
 
 @inner
-def flip(node: Node, j: int) -> None:
+def flip_bound(node: Node, j: int) -> None:
     """Move column ``j`` to its other bound."""
     move = _width(node, j) if node.upper[j] == 0 else -_width(node, j)
     node.upper[j] = 1 - node.upper[j]
@@ -41,7 +41,7 @@ def flip(node: Node, j: int) -> None:
 
 
 @inner
-def ratios(node: Node, p: int, sign: float, work: Work) -> int:
+def compute_ratios(node: Node, p: int, sign: float, work: SearchWorkspace) -> int:
     """Write the ratio of each column that can move row ``p``'s variable to ``work``; how many there are.
 
     Args:
@@ -61,7 +61,7 @@ def ratios(node: Node, p: int, sign: float, work: Work) -> int:
 
 
 @inner
-def _least_ratio(node: Node, p: int, found: int, work: Work) -> int:
+def _least_ratio(node: Node, p: int, found: int, work: SearchWorkspace) -> int:
     """The position of the least ratio; among equal ones, of the largest pivot."""
     best = 0
     for k in span(1, found):
@@ -75,21 +75,21 @@ def _least_ratio(node: Node, p: int, found: int, work: Work) -> int:
 
 
 @inner
-def _entering(node: Node, p: int, work: Work) -> int:
+def _entering_column(node: Node, p: int, work: SearchWorkspace) -> int:
     """Bound-flipping ratio test: the column that enters in row ``p``, after flipping those passed on the way; or −1.
 
     Along the dual ray the bound falls at the rate of what is left outside; each column that is passed reduces it.
     """
     rising = node.x[p] < node.least[p]
     outside = node.least[p] - node.x[p] if rising else node.x[p] - node.most[p]
-    found = ratios(node, p, 1.0 if rising else -1.0, work)
+    found = compute_ratios(node, p, 1.0 if rising else -1.0, work)
     while found > 0:
         best = _least_ratio(node, p, found, work)
         j = work.order[best]
         outside -= abs(node.T[p, j]) * _width(node, j)
         if outside <= _OUTSIDE:
             return j
-        flip(node, j)
+        flip_bound(node, j)
         found -= 1
         work.order[best] = work.order[found]
         work.ratio[best] = work.ratio[found]
@@ -138,11 +138,11 @@ def _exchange(node: Node, p: int, q: int, below: bool) -> None:
     node.column[q] = leaving
     node.upper[q] = 0 if below else 1
     if leaving < n and node.fixed_at[leaving] != FREE:
-        drop(node, q)
+        drop_column(node, q)
 
 
 @inner
-def drop(node: Node, j: int) -> None:
+def drop_column(node: Node, j: int) -> None:
     """Take column ``j``, of an item that is fixed, out of the dictionary."""
     last = node.size[0] - 1
     node.size[0] = last
@@ -168,15 +168,15 @@ def _objective(program: Program, node: Node) -> float:
 
 
 @inner
-def reoptimise(program: Program, node: Node, least: float, work: Work) -> tuple[int, int]:
+def reoptimise(program: Program, node: Node, least: float, work: SearchWorkspace) -> tuple[int, int]:
     """Pivot until the relaxation is solved, its bound is below ``least``, or a row shows that nothing fits: which?"""
     for _ in span(100 + 10 * node.M):
         if _objective(program, node) < least:
             return BELOW, -1
-        p = _leaving(node)
+        p = _leaving_row(node)
         if p < 0:
             return AT_OPTIMUM, -1
-        q = _entering(node, p, work)
+        q = _entering_column(node, p, work)
         if q < 0:
             return INFEASIBLE, p
         _pivot(node, p, q)

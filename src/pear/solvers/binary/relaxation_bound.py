@@ -13,8 +13,8 @@ import math
 
 from pear.compile import jit
 from pear.compile.jit import span
-from pear.solvers.binary.dictionary import FREE, Array, Node, Program, Work, inner
-from pear.solvers.binary.simplex import AT_OPTIMUM, BELOW, INFEASIBLE, reoptimise
+from pear.solvers.binary.dual_simplex import AT_OPTIMUM, BELOW, INFEASIBLE, reoptimise
+from pear.solvers.binary.simplex_dictionary import FREE, Array, Node, Program, SearchWorkspace, inner
 
 _EPS = 2.220446049250313e-16
 
@@ -76,7 +76,7 @@ def _bound_by(program: Program, node: Node, u: Array) -> float:
 
 
 @inner
-def solve_relaxation(program: Program, node: Node, least: float, work: Work) -> tuple[bool, float]:
+def solve_relaxation(program: Program, node: Node, least: float, work: SearchWorkspace) -> tuple[bool, float]:
     """Solve the relaxation of a node as far as needed: whether it is solved, and a verified bound."""
     state, p = reoptimise(program, node, least, work)
     _multipliers(node, work.u)

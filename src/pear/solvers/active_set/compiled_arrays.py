@@ -22,19 +22,19 @@ the way: AGAIN, where multipliers do not have the right signs yet; OUTSIDE, wher
 """
 
 SUPERS, FACTORED, AGE, CHANGES = range(4)
-"""Places in Work.tally: superbasics, rows of L up to date, pivots since the last inversion, changes of the set."""
+"""Places in Workspace.tally: superbasics, rows of L up to date, pivots since the last inversion, changes of the set."""
 
 LEAST_SIZE, MAX_CURVATURE, KKT, PIVOT = range(4)
-"""Places in Work.number: the least size of a decision, the largest curvature, the KKT residual, the least pivot."""
+"""Places in ``Workspace.number``: least size of a decision, largest curvature, KKT residual, least pivot."""
 
 
 START, SOLVE, PROJECT, REGRET = range(4)
 """What the compiled code is asked for; see ``kernels``."""
 
 SAMPLE, WORKER = range(2)
-"""Places in Team.turn: the next sample, the next worker."""
+"""Places in ThreadTeam.turn: the next sample, the next worker."""
 
-_VECTORS, _INTEGERS = 19, 4  # of Work
+_VECTORS, _INTEGERS = 19, 4  # of Workspace
 _APART = 16  # numbers of two cache lines: what two workers write to is never in the same one
 
 
@@ -64,7 +64,7 @@ class Programs(NamedTuple):
     ub: Array
 
 
-class Data(NamedTuple):
+class ProgramData(NamedTuple):
     """The data of one sample: fields of ``Programs`` without the leading dimension."""
 
     Q: Array
@@ -95,7 +95,7 @@ class States(NamedTuple):
     age: Array
 
 
-class Memory(NamedTuple):
+class WorkMemory(NamedTuple):
     """The memory of all workers, one along the first dimension; ``Work`` has names for its rows.
 
     Attributes:
@@ -112,7 +112,7 @@ class Memory(NamedTuple):
     L: Array
 
 
-class Team(NamedTuple):
+class ThreadTeam(NamedTuple):
     """The threads that share a batch.
 
     Attributes:
@@ -126,10 +126,10 @@ class Team(NamedTuple):
     threads: int
     step: int
     turn: Array
-    memory: Memory
+    memory: WorkMemory
 
 
-class Work(NamedTuple):
+class Workspace(NamedTuple):
     """The memory for one sample: its working set, the current point, and all that is computed from them.
 
     Attributes:
@@ -177,7 +177,7 @@ class Work(NamedTuple):
     L: Array
 
 
-class Outcome(NamedTuple):
+class CompiledSolutions(NamedTuple):
     """What a solve writes, one row a sample; see ``pear.optimality.point`` for the meaning.
 
     Attributes:
@@ -203,7 +203,7 @@ class Outcome(NamedTuple):
     weak: Array
 
 
-class Pair(NamedTuple):
+class ProgramPair(NamedTuple):
     """The two problems of a regret: Programs of the decision and the true ones; curved: whether their Q differ."""
 
     decision: Programs
@@ -211,7 +211,7 @@ class Pair(NamedTuple):
     curved: bool | np.bool_
 
 
-class Samples(NamedTuple):
+class SampleCosts(NamedTuple):
     """The samples of a call.
 
     Attributes:
@@ -226,23 +226,23 @@ class Samples(NamedTuple):
     slots: Array
 
 
-class Table(NamedTuple):
+class SolutionTable(NamedTuple):
     """What is kept of K samples from one call to the next.
 
     Attributes:
         predicted, true: States of the two problems.
-        best: Outcome of the true ones.
+        best: CompiledSolutions of the true ones.
         fingerprints: (K, n) costs under which ``best`` was solved; NaN where it must be solved again, and without rows
             where it always must.
     """
 
     predicted: States
     true: States
-    best: Outcome
+    best: CompiledSolutions
     fingerprints: Array
 
 
-class Results(NamedTuple):
+class CompiledRegrets(NamedTuple):
     """What a regret writes, one row a sample.
 
     Attributes:
@@ -250,16 +250,16 @@ class Results(NamedTuple):
         exact: (B, n) gradients; injected: (B, n) with the normal component, or the error where that is asked for.
     """
 
-    outcome: Outcome
+    outcome: CompiledSolutions
     value: Array
     exact: Array
     injected: Array
 
 
-def new_memory(n: int, R: int, most: int, workers: int) -> Memory:
+def new_memory(n: int, R: int, most: int, workers: int) -> WorkMemory:
     """Room for programs of n variables and R rows with up to ``most`` superbasics, for each worker."""
     width = n + R + 3 + _APART
-    return Memory(
+    return WorkMemory(
         v=np.zeros((workers, _VECTORS, width)),
         k=np.zeros((workers, _INTEGERS, width), np.int64),
         tally=np.zeros((workers, 4 + _APART), np.int64),
@@ -282,15 +282,15 @@ def new_states(size: int, n: int, R: int) -> States:
     )
 
 
-def new_results(size: int, n: int, p: int, m: int) -> Results:
+def new_regrets(size: int, n: int, p: int, m: int) -> CompiledRegrets:
     """Room for ``size`` regrets of programs with p equalities and m inequalities."""
-    return Results(new_outcome(size, n, p, m), np.empty(size), np.empty((size, n)), np.empty((size, n)))
+    return CompiledRegrets(new_solutions(size, n, p, m), np.empty(size), np.empty((size, n)), np.empty((size, n)))
 
 
-def new_outcome(size: int, n: int, p: int, m: int) -> Outcome:
+def new_solutions(size: int, n: int, p: int, m: int) -> CompiledSolutions:
     """Room for ``size`` solutions of programs with p equalities and m inequalities; compiled code fills all of it."""
     code = np.full(size, GIVEN_UP, np.int8)
     changes = np.zeros(size, np.int32)
     x, equality, inequality, bound = (np.empty((size, k)) for k in (n, p, m, n))
     sets = (np.empty((size, *k), np.bool_) for k in ((m,), (n,), (n,), (m,), (n,), (n,), ()))
-    return Outcome(code, changes, x, equality, inequality, bound, np.empty(size), *sets)
+    return CompiledSolutions(code, changes, x, equality, inequality, bound, np.empty(size), *sets)
