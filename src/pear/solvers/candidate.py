@@ -1,9 +1,9 @@
-"""What passes between the pipeline and a solver: a start in, a candidate out.
+"""The records that pass between the pipeline and a solver: a start goes in, a candidate comes out.
 
-A solver has two phases. ``prepare(qp)``, where its module has one, works out what depends on the constraints alone,
-once for a problem. ``solve(qp, tol, …)`` then proposes a point for every cost, from a start where it can use one. A
-candidate is never trusted: the pipeline verifies and repairs it. Whatever a solver can do beyond that, it says by a
-capability in its row of the registry, or by what its candidate carries.
+A solver has two phases. ``prepare(qp)``, where the solver's module has one, computes what depends on the constraints
+alone, once per problem. ``solve(qp, tol, …)`` then proposes a point for every cost. It uses a start where it can. A
+candidate is never trusted: the pipeline verifies and repairs it. A solver declares further capabilities in its row of
+the registry, or by optional fields of its candidate.
 """
 
 from __future__ import annotations
@@ -18,22 +18,36 @@ from pear.optimality.point import ActiveSet, Duals, Status, TensorRecord
 
 
 class Projector(Protocol):
-    """Projects at the points of a candidate with the state that they were computed with."""
+    """Projects vectors at the points of a candidate, with the state that the solver left there."""
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """P e (B, n) with the working sets held, and (B,) bool where the refinement converged."""
+        """Project errors with the working sets held.
+
+        Args:
+            e: (B, n) errors, one per sample.
+
+        Returns:
+            (B, n) the projections P e, and (B,) bool, True where the refinement of the projection converged.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class PartProjector:
-    """Projects the samples at ``index`` (k,) of a batch; the others get zeros, and are marked as not converged."""
+    """Projects only some samples of a batch.
+
+    The other samples get zeros and are marked as not converged.
+
+    Attributes:
+        index: (k,) positions of the samples that can be projected.
+        projector: the projector of these k samples.
+    """
 
     index: Tensor
     projector: Projector
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """P e (B, n), and (B,) bool where the refinement converged."""
+        """Project errors (B, n); return P e (B, n), and (B,) bool, True where the refinement converged."""
         g, converged = torch.zeros_like(e), torch.zeros(len(e), dtype=torch.bool, device=e.device)
         g[self.index], converged[self.index] = self.projector.project(e[self.index])
         return g, converged
@@ -41,11 +55,13 @@ class PartProjector:
 
 @dataclass(frozen=True)
 class Start(TensorRecord):
-    """Points to start from, as they were found the last time; verified before they are used.
+    """Warm starts: the solutions of an earlier call. They are verified before they are used.
 
     Attributes:
-        x: (B, n); duals; working: the constraints that were held.
-        has_start: (B,) bool, where there is anything to start from.
+        x: (B, n) primal points.
+        duals: their multipliers.
+        working: the constraints that were held in the earlier solution.
+        has_start: (B,) bool, True where the sample has a start. Other rows have no meaning.
     """
 
     x: Tensor
@@ -56,19 +72,20 @@ class Start(TensorRecord):
 
 @dataclass(frozen=True)
 class Candidate(TensorRecord):
-    """Approximate primal-dual points, to be verified and repaired.
+    """Approximate primal-dual points that a solver proposes, to be verified and repaired.
 
     Attributes:
         x: (B, n) primal points.
         duals: multipliers in the sign convention of ``Duals``; zeros where the solver has none (integer problems).
-        status: (B,) int8 of ``Status``; what the solver believes. INACCURATE still carries its best point.
-        bound: (B,) proven lower bounds of the minimised objective, of integer programs; None for continuous ones.
-        working: the constraints that the points were computed with, where the solver knows them.
-        guess: the constraints that a solver with units of its own takes for active; None leaves it to the rule.
-        verified: True where SOLVED is the verdict of ``pear.optimality`` already, on every condition.
-        exhausted: True where asking for more accuracy is of no use.
-        projector: projects at these very points.
-        resume: where the solver goes on from when it is asked for more accuracy.
+        status: (B,) int8 codes of ``Status`` that the solver claims. A sample that is INACCURATE still has its best
+            point.
+        bound: (B,) proven lower bounds of the minimised objective of integer programs; None for continuous programs.
+        working: the constraints that the points were computed with; None where the solver does not know them.
+        guess: the solver's guess of the active set; None where the pipeline is to guess it from the point.
+        verified: True where status SOLVED already means that ``pear.optimality`` has checked every condition.
+        exhausted: True where the solver cannot reach a higher accuracy.
+        projector: projects errors at these points; None where the solver cannot.
+        resume: state from which the solver continues when a higher accuracy is requested; None where it has none.
     """
 
     x: Tensor
@@ -84,7 +101,13 @@ class Candidate(TensorRecord):
 
 
 def empty_candidate(batch: int, n: int, p: int, m: int, like: Tensor) -> Candidate:
-    """NaNs with status INACCURATE, for a solver to fill in."""
+    """Make a candidate of NaNs with status INACCURATE, for a solver to fill in.
+
+    Args:
+        batch: the number of samples.
+        n, p, m: the numbers of variables, equalities and inequalities.
+        like: a tensor on the device of the result.
+    """
 
     def nan(size: int) -> Tensor:
         return torch.full((batch, size), float("nan"), dtype=torch.float64, device=like.device)

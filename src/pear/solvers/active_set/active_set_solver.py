@@ -26,17 +26,22 @@ _MANY_ROWS = 150  # of a linear program
 
 @dataclass(frozen=True)
 class CompiledConstraints:
-    """The constraints in compiled form (without curvature), and the start that depends on them alone."""
+    """The constraints of a problem in compiled form, without curvature, and the start that depends on them alone.
+
+    Attributes:
+        programs: the constraints.
+        default: the feasible start for samples that have no warm start.
+    """
 
     programs: Programs
     default: States
 
 
 def supports(qp: QuadraticProgram) -> bool:
-    """True for dense programs that are small enough; see ``batch.supports`` and ``gpu_plan.supports``.
+    """True for dense programs that are small enough; see ``compiled_batch.supports`` and ``gpu_plan.supports``.
 
-    Of large ones, those of few non-zeros are left to solvers that work on these alone: with curvature by their
-    variables, linear ones by their rows, which an exchange goes through one by one.
+    Large programs with few non-zeros are left to solvers for sparse matrices. With curvature, the number of variables
+    decides; for linear programs, the number of rows, because each exchange goes through all rows.
     """
     if qp.c.is_cuda:
         return gpu.supports(qp)
@@ -46,7 +51,7 @@ def supports(qp: QuadraticProgram) -> bool:
 
 
 def prepare(qp: QuadraticProgram) -> Any:
-    """What depends on the constraints alone: a ``CompiledConstraints``, or what the GPU's kernel needs."""
+    """Compute what depends on the constraints alone: a ``CompiledConstraints`` on the CPU, a ``GPUPlan`` on a GPU."""
     if qp.c.is_cuda:
         return gpu.prepare(qp)
     programs = batch.pack_programs({name: getattr(qp, name) for name in ("A", "b", "G", "h", "lb", "ub")}, qp.n)
@@ -54,10 +59,10 @@ def prepare(qp: QuadraticProgram) -> Any:
 
 
 def solve(qp: QuadraticProgram, tol: float, plan: Any) -> Candidate:
-    """Solve a batch of LPs or QPs; to rounding, whatever ``tol`` is.
+    """Solve a batch of LPs or QPs to rounding, whatever ``tol`` is.
 
-    SampleCosts that the method has to give up come back as INACCURATE, on the CPU without a point unless only the KKT
-    residual is too large.
+    Samples that the method gives up have status INACCURATE. On the CPU they have no point, unless only the KKT residual
+    is too large.
     """
     return _on_gpu(qp, plan) if qp.c.is_cuda else _on_cpu(qp, plan)
 
@@ -85,10 +90,11 @@ def _on_cpu(qp: QuadraticProgram, plan: CompiledConstraints) -> Candidate:
 
 @dataclass(frozen=True)
 class CompiledProjector:
-    """Projects at solutions of the compiled method, with the working sets that it left.
+    """Projects errors at solutions of the compiled method, with the working sets of these solutions.
 
     Attributes:
-        programs: the programs; states: where it left them, one row a sample.
+        programs: the programs.
+        states: the working sets and points, one row per sample.
         at: (B,) each sample's row in fields that are not shared.
     """
 
@@ -97,7 +103,7 @@ class CompiledProjector:
     at: batch.Index
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """P e (B, n) with the working sets held, and (B,) bool where the refinement converged."""
+        """Project errors (B, n); return P e (B, n), and (B,) bool, True where the refinement converged."""
         error = np.ascontiguousarray(e.detach().double().numpy())
         g, good = batch.project(self.programs, error, self.at, self.states, np.arange(len(error)))
         return torch.from_numpy(g), torch.from_numpy(good)

@@ -14,7 +14,7 @@ from pear.solvers.active_set.settings import REFINEMENTS, UNBALANCED
 
 @inner
 def row_residuals(D: ProgramData, w: Workspace) -> float:
-    """Set w.left = r − Jx − s at the current point; returns its largest entry relative to its terms."""
+    """Set w.left = r − Jx − s at the current point; return its largest entry relative to its terms."""
     R, n = D.J.shape
     for k in span(R):
         w.left[k] = w.rhs[k] - w.x[n + k]
@@ -93,7 +93,7 @@ def invert(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def inverse_times_column(D: ProgramData, j: int, w: Workspace, out: Array) -> None:
-    """B⁻¹ times the column of variable j."""
+    """Write B⁻¹ times the column of variable j to ``out``."""
     R, n = D.J.shape
     if j >= n:
         for b in span(R):
@@ -117,7 +117,7 @@ def inverse_times_column(D: ProgramData, j: int, w: Workspace, out: Array) -> No
 
 @inner
 def set_superbasic_columns(D: ProgramData, w: Workspace) -> None:
-    """Compute W: B⁻¹ times the columns of the superbasic variables."""
+    """Compute W, whose rows are B⁻¹ times the columns of the superbasic variables."""
     for t in span(w.tally[ix.SUPERS]):
         inverse_times_column(D, w.sup[t], w, w.W[t])
     w.tally[ix.FACTORED] = 0
@@ -125,7 +125,13 @@ def set_superbasic_columns(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def exchange(w: Workspace, b: int, column: Array) -> None:
-    """Update the inverse and W when a variable with ``column`` = B⁻¹J_j becomes basic at position b."""
+    """Update the inverse and W when a variable becomes basic at position b.
+
+    Args:
+        w: the workspace.
+        b: the position in the basis.
+        column: B⁻¹J_j of the variable that becomes basic.
+    """
     R = len(w.inverse)
     pivot = 1.0 / column[b]
     for k in span(R):
@@ -147,7 +153,7 @@ def exchange(w: Workspace, b: int, column: Array) -> None:
 
 @inner
 def drop_superbasic(w: Workspace, t: int) -> None:
-    """Take the superbasic at position t out of the list."""
+    """Remove the superbasic variable at position t from the list."""
     last = w.tally[ix.SUPERS] - 1
     for a in span(t, last):
         w.sup[a] = w.sup[a + 1]
@@ -159,7 +165,7 @@ def drop_superbasic(w: Workspace, t: int) -> None:
 
 @inner
 def swap_basic(w: Workspace, b: int, t: int, place: int) -> None:
-    """The basic variable at position b goes to a bound, and the superbasic at position t becomes basic instead."""
+    """Make the superbasic variable at position t basic in place of the one at position b, which goes to a bound."""
     leaving, entering = w.basis[b], w.sup[t]
     for a in span(len(w.inverse)):
         w.column[a] = w.W[t, a]
@@ -172,10 +178,13 @@ def swap_basic(w: Workspace, b: int, t: int, place: int) -> None:
 
 @inner
 def rebalance(w: Workspace) -> bool:
-    """Exchange superbasic variables with basic ones that they move by far more than themselves; True where any was.
+    """Exchange superbasic variables with basic ones that they move by far more than themselves.
 
-    Nearly parallel rows leave a basis in which curvature is lost to rounding. Each exchange makes the determinant of
-    the basis larger by that factor, so that there are few.
+    Nearly parallel rows leave a basis in which curvature is lost to rounding. Each exchange multiplies the determinant
+    of the basis by that factor, so that few exchanges are needed.
+
+    Returns:
+        True where a variable was exchanged.
     """
     R, changed = len(w.inverse), False
     for t in span(w.tally[ix.SUPERS]):
@@ -199,7 +208,7 @@ def rebalance(w: Workspace) -> bool:
 
 @inner
 def make_superbasic(D: ProgramData, w: Workspace, j: int) -> None:
-    """Make a nonbasic variable superbasic."""
+    """Make the nonbasic variable j superbasic."""
     t = w.tally[ix.SUPERS]
     w.sup[t] = j
     w.place[j] = ix.SUPER

@@ -1,4 +1,4 @@
-"""Batches for the compiled method: tensors become its arrays, and samples are shared out to threads."""
+"""Batches for the compiled method: convert tensors to its arrays, and distribute samples to threads."""
 
 from __future__ import annotations
 
@@ -51,26 +51,26 @@ _own = local()
 
 
 def supports(n: int, rows: int) -> bool:
-    """True where a program is small enough: the inverse of its basis is dense."""
+    """True where a program is small enough for a dense inverse of its basis."""
     return rows <= MOST_ROWS and n <= MOST_VARIABLES
 
 
 def most_superbasics(n: int) -> int:
-    """How many superbasic variables a program of n variables has room for."""
+    """Return the number of superbasic variables that a program of n variables has room for."""
     return min(n, _MOST_SUPERBASICS)
 
 
 def pack_programs(
     fields: dict[str, Tensor], n: int, sign: float = 1.0, smoothing: float = 0.0, Q: Array | None = None
 ) -> Programs:
-    """Bring fields into the compiled form.
+    """Convert the fields of a problem to the arrays of the compiled method.
 
     Args:
-        fields: any of A, b, G, h, lb, ub, float64 on the CPU; those with a leading dimension are given per sample.
-        n: number of variables.
-        sign: of the objective.
+        fields: any of A, b, G, h, lb, ub, float64 on the CPU. A field with a leading dimension differs by sample.
+        n: the number of variables.
+        sign: 1 where the objective is minimised, −1 where it is maximised.
         smoothing: λ.
-        Q: (1 or K, n, n), or None.
+        Q: (1 or K, n, n) curvature, or None.
     """
     J = _stack_rows([_batched_array(fields, name, 3) for name in ("A", "G")], (1, 0, n))
     rhs = _stack_rows([_batched_array(fields, name, 2) for name in ("b", "h")], (1, 0))
@@ -93,15 +93,15 @@ def pack_programs(
 
 
 def table_fits(size: int, n: int, rows: int) -> bool:
-    """True where a table of that many rows is worth its memory."""
+    """True where a table of ``size`` samples is worth its memory."""
     return 8 * size * (rows**2 + n + rows) <= _TABLE_BYTES
 
 
 def default_start(P: Programs) -> States:
-    """One feasible working set for all samples that have no start of their own.
+    """Find one feasible working set for all samples that have no start of their own.
 
-    It depends on the constraints alone, so that no result depends on the other samples of a batch. The states have no
-    row where samples have constraints of their own: each sample then finds such a start by itself.
+    It depends on the constraints alone, so that no result depends on the other samples of a batch. Where samples have
+    constraints of their own, the result has no rows, and each sample finds its own start.
     """
     n, rows = P.lb.shape[1], P.J.shape[1]
     if max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
@@ -124,7 +124,16 @@ def default_start(P: Programs) -> States:
 
 
 def solve(P: Programs, cost: Array, at: Index, states: States, slots: Index, default: States) -> CompiledSolutions:
-    """Solve a batch, (B, n) costs; sample i starts from ``states[slots[i]]`` and is written back there."""
+    """Solve a batch.
+
+    Args:
+        P: the programs.
+        cost: (B, n) costs.
+        at: (B,) each sample's row in fields that are not shared.
+        states: warm starts. Sample i starts from row ``slots[i]``, and its solution is written back there.
+        slots: (B,) row numbers in ``states``.
+        default: the start of samples that have none; see ``default_start``.
+    """
     B, n = cost.shape
     rows = P.J.shape[1]
     outcome = new_solutions(B, n, P.equalities, rows - P.equalities)
@@ -142,10 +151,13 @@ def solve(P: Programs, cost: Array, at: Index, states: States, slots: Index, def
 
 
 def project(P: Programs, error: Array, at: Index, states: States, slots: Index) -> tuple[Array, NDArray[np.bool_]]:
-    """(B, n) projected errors at the solutions in ``states``, and (B,) where they have converged.
+    """Project errors at the solutions in ``states``.
 
-    Where one has not, the objective is flat along a tangent direction, or rounding prevents refinement: a
-    rank-revealing factorisation tells.
+    A projection does not converge where the objective is flat along a tangent direction, or where rounding prevents
+    refinement. A rank-revealing factorisation then has to distinguish the two.
+
+    Returns:
+        (B, n) projections, and (B,) bool, True where they converged.
     """
     B, n = error.shape
     outcome, g = new_solutions(B, 0, 0, 0), np.empty((B, n))
@@ -157,7 +169,7 @@ def project(P: Programs, error: Array, at: Index, states: States, slots: Index) 
 def regret(
     pair: ProgramPair, samples: SampleCosts, table: SolutionTable, default: States, strength: float
 ) -> CompiledRegrets:
-    """Regrets and gradients of a batch; see ``compiled_tasks.run``. Without slots, ``table`` needs no states."""
+    """Compute regrets and gradients of a batch; see ``compiled_tasks.run``. Without slots, ``table`` needs no states."""
     B, n = samples.predicted.shape
     rows, p = pair.decision.J.shape[1], pair.decision.equalities
     results = new_regrets(B, n, p, rows - p)
@@ -166,23 +178,23 @@ def regret(
 
 
 def temporary_table(size: int, n: int, p: int, m: int) -> SolutionTable:
-    """A table for ``size`` regrets of which nothing is kept, for samples without slots."""
+    """Make a table for ``size`` regrets that is not kept, for samples without slots."""
     states = new_states(0, n, p + m)
     return SolutionTable(states, states, new_solutions(size, n, p, m), _NO_ROWS)
 
 
 def program_pair(decision: Programs, true: Programs) -> ProgramPair:
-    """The problems of a regret; curved where their Q are different arrays."""
+    """Make the pair of problems of a regret; ``curved`` is True where their Q are different arrays."""
     return ProgramPair(decision, true, decision.Q is not true.Q)
 
 
 def _table_of_one(states: States, best: CompiledSolutions) -> SolutionTable:
-    """A table for tasks that have one problem only."""
+    """Make a table for tasks that have one problem only."""
     return SolutionTable(states, states, best, _NO_ROWS)
 
 
 def _results_of_one(outcome: CompiledSolutions) -> CompiledRegrets:
-    """Results of tasks that write an outcome only."""
+    """Make the results of tasks that write solutions only."""
     return CompiledRegrets(outcome, _NO_NUMBERS, _NO_ROWS, _NO_ROWS)
 
 
@@ -195,9 +207,10 @@ def _run(
     strength: float,
     results: CompiledRegrets,
 ) -> None:
-    """Do a task for all samples, in torch's threads where the work is worth it.
+    """Run a task for all samples, in torch's threads where the work is worth it.
 
-    All of them or one: OpenMP ends those that it is not asked for, and starts them again for the next who asks.
+    The number of threads is either one or all of them. OpenMP ends threads that a call does not use, and would have to
+    start them again for the next call.
     """
     from pear.solvers.active_set import compiled_tasks  # imports numba, which takes a moment
 
@@ -221,11 +234,11 @@ def _run(
 
 
 def team_for(n: int, rows: int, count: int = 1) -> ThreadTeam:
-    """A team of ``count`` threads at the beginning of a batch.
+    """Return a team of ``count`` threads at the beginning of a batch.
 
     Its memory is kept for the next batch. Every calling thread has memory of its own, because kernels run without
-    Python's lock. Where OpenMP is not available, ``Team.threads`` is 1, and each thread of a pool runs the kernel on
-    some of the samples.
+    Python's lock. Where OpenMP is not available, ``ThreadTeam.threads`` is 1, and each thread of a pool runs the kernel
+    on some of the samples.
     """
     kept: dict[tuple[int, int, int], WorkMemory] = _own.__dict__.setdefault("kept", {})
     if (n, rows, count) not in kept:
@@ -250,7 +263,7 @@ def _batched_array(fields: dict[str, Tensor], name: str, dimensions: int) -> Arr
 
 
 def _stack_rows(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
-    """Equality above inequality rows; where only one of them is shared, it is repeated for every sample."""
+    """Stack equality rows above inequality rows; a part that all samples share is repeated if the other differs."""
     there = [part for part in parts if part is not None]
     if not there:
         return np.zeros(empty)
@@ -260,7 +273,7 @@ def _stack_rows(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
 
 
 def _by_columns(J: Array) -> tuple[Any, Any, Array]:
-    """The non-zeros of all samples by columns; empty arrays where J is too dense for that to pay."""
+    """Return the non-zeros of all samples by columns; empty arrays where J is too dense for that to pay."""
     some = (J != 0).any(0)
     if some.size == 0 or some.mean() > _SPARSE:
         return np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros((1, 0))

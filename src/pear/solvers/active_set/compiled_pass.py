@@ -43,7 +43,7 @@ _OWN = np.inf  # fingerprint of the problem's own curvature
 
 
 class CompiledPass:
-    """Solves, verifies and projects batch after batch of one problem in compiled code.
+    """Solves, verifies and projects many batches of one problem in compiled code.
 
     Args:
         problem: the decision problem: continuous, dense, on the CPU, without φ.
@@ -62,7 +62,7 @@ class CompiledPass:
 
     @staticmethod
     def supports(problem: Problem) -> bool:
-        """Whether the pass takes this problem."""
+        """True where the pass takes this problem."""
         rows = sum(0 if v is None else v.shape[-1] for v in (problem.b, problem.h))
         plain = problem.phi is None and problem.device.type == "cpu" and not problem.is_sparse
         return plain and compiled.supports(problem.n, rows)
@@ -70,13 +70,13 @@ class CompiledPass:
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedDecisions | None:
-        """Decide for a batch; None where the pipeline has to.
+        """Decide for a batch; return None where the pass does not apply and the pipeline has to decide.
 
         Args:
-            cost: (B, n).
+            cost: (B, n) costs.
             smoothing: λ.
             keys: sample ids, or None.
-            fields: what replaces the problem's fields in this call.
+            fields: values that replace fields of the problem in this call.
         """
         prepared = self.prepare(cost, smoothing, keys, fields)
         if prepared is None:
@@ -92,7 +92,12 @@ class CompiledPass:
         return FusedDecisions(torch.from_numpy(outcome.x), CompiledProjector(P, mine, at), doubtful)
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
-        """Regrets and gradients of a batch, and the (k,) samples left to the pipeline; None where it takes them all."""
+        """Compute regrets and gradients of a batch.
+
+        Returns:
+            The regrets, and (k,) positions of the samples that are left to the pipeline; None where the pass does not
+            apply and the pipeline has to compute all of them.
+        """
         predicted, Q = call.predicted, call.Q
         prepared = self.prepare(predicted, call.smoothing, call.keys, {} if Q is None else {"Q": Q})
         if prepared is None:
@@ -125,7 +130,7 @@ class CompiledPass:
     def all_samples(
         self, count: int, smoothing: float
     ) -> tuple[Programs, compiled.Index, SolutionTable, States] | None:
-        """The programs of samples 0 to ``count``, their slots, the table they are kept in, and the default start.
+        """Return the programs of the first ``count`` samples, their slots, their table, and the default start.
 
         None where the table would take too much memory, or the solver does not take the programs.
         """
@@ -145,7 +150,7 @@ class CompiledPass:
     def prepare(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> tuple[Programs, States, compiled.Index] | None:
-        """The programs of a call, their default start, and each sample's row in fields that differ by sample.
+        """Return the programs of a call, their default start, and each sample's row in fields that differ by sample.
 
         None where the pass does not take the call. Arguments are those of ``decide``.
         """
@@ -176,7 +181,7 @@ class CompiledPass:
         return P, default, at
 
     def _takes(self, smoothing: float, cost: Tensor | None = None, fields: dict[str, Any] | None = None) -> bool:
-        """Whether the solver takes the programs of a call; the result for the problem's own fields is kept."""
+        """True where the solver takes the programs of a call. The result for the problem's own fields is kept."""
         if self.problem.n < MIN_VARIABLES:  # all of which it takes; to ask would copy Q in every call
             return True
         if cost is not None and fields:
@@ -188,7 +193,7 @@ class CompiledPass:
         return self._taken[curved]
 
     def _own_programs(self, smoothing: float) -> tuple[Programs, States]:
-        """The problem's own programs in compiled form, made once, and their default start."""
+        """Return the problem's own programs in compiled form, made once, and their default start."""
         if self._own is None:
             own = {name: v for name in FIELDS if (v := getattr(self.problem, name)) is not None}
             P = self._build(own, smoothing)
@@ -207,7 +212,7 @@ class CompiledPass:
     def _true_programs(
         self, P: Programs, call: RegretCall, table: SolutionTable, slots: compiled.Index
     ) -> Programs | None:
-        """The programs of the true objective; None where its curvature is not convex.
+        """Return the programs of the true objective; None where its curvature is not convex.
 
         A curvature is recognised by its fingerprint, and checked for convexity the first time only.
         """
@@ -228,7 +233,7 @@ class CompiledPass:
         return true if bool(is_convex(torch.from_numpy(true.Q), P.sign, P.smoothing).all()) else None
 
     def _is_definite(self, P: Programs) -> bool:
-        """Whether the objective is certainly curved in every direction."""
+        """True where the objective is certainly curved in every direction."""
         if self._own is None or P is not self._own[0]:
             return _all_definite(P)
         if self._own_definite is None:  # its own curvature is semidefinite, which was checked when it was made
@@ -238,10 +243,10 @@ class CompiledPass:
     # -- the store ---------------------------------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Check and take over the rows of a restored store, before anything is computed with them.
+        """Check and load the rows of a restored store, before anything is computed with them.
 
         Raises:
-            DataError: they do not belong to the problem.
+            DataError: the rows do not belong to the problem.
         """
         if self.starts.has_saved(_TABLE):
             self._stored_table()
@@ -253,9 +258,9 @@ class CompiledPass:
         return table.rows
 
     def _table(self, keys: list[Hashable] | None, B: int) -> tuple[SolutionTable, compiled.Index]:
-        """The table of the store and the samples' rows in it.
+        """Return the table of the store and the samples' rows in it.
 
-        Without keys, or where the store is full, a table with room for ``B`` results and no row numbers.
+        Without keys, or where the store is full, return a table with room for ``B`` results and no row numbers.
         """
         if keys is not None:
             slots = self.starts.slots(keys)
@@ -266,14 +271,17 @@ class CompiledPass:
         )
 
     def states(self, keys: list[Hashable] | None, B: int) -> tuple[States, compiled.Index]:
-        """The starts of the decisions and the samples' rows in them, from the store where samples have keys."""
+        """Return the starts of the decisions and the samples' rows in them; from the store where samples have keys."""
         table, slots = self._table(keys, 0)
         if len(slots):
             return table.predicted, slots
         return new_states(B, self.problem.n, self.rows), np.arange(B)
 
     def _new_rows(self, size: int) -> SolutionTable:
-        """Make empty rows; a fingerprint is the true cost (n), the fingerprint of the true curvature (n), and λ."""
+        """Make ``size`` empty rows of the table.
+
+        A fingerprint consists of the true cost (n), the fingerprint of the true curvature (n), and λ.
+        """
         n = self.problem.n
         predicted, true = (States._make(map(_zeros_like, new_states(size, n, self.rows))) for _ in range(2))
         best = CompiledSolutions._make(
@@ -283,7 +291,7 @@ class CompiledPass:
         return SolutionTable(predicted, true, best, np.full((size, 2 * n + 1), np.nan))
 
     def _void_changed(self, table: SolutionTable, slots: compiled.Index, mark: compiled.Array | float) -> None:
-        """Mark the true problems to be solved again whose curvature or λ has changed."""
+        """Mark true problems whose curvature or λ has changed, so that they are solved again."""
         if not len(table.fingerprints):
             return
         n, other = self.problem.n, ~self._is_unchanged(table, slots, mark)
@@ -294,23 +302,29 @@ class CompiledPass:
     def _is_unchanged(
         self, table: SolutionTable, slots: compiled.Index, mark: compiled.Array | float
     ) -> NDArray[np.bool_]:
-        """(B,) bool: the rows solved with this λ and the curvature of this fingerprint, (B, n) or a number."""
+        """Return (B,) bool, True where a row was solved with this λ and a curvature of this fingerprint.
+
+        Args:
+            table: the table.
+            slots: (B,) row numbers.
+            mark: fingerprint of the curvature, (B, n) or one number.
+        """
         n, rows = self.problem.n, table.fingerprints
         like = rows[slots, n] == mark if isinstance(mark, float) else (rows[slots, n:-1] == mark).all(1)
         same: NDArray[np.bool_] = like & (rows[slots, -1] == self._smoothing)
         return same
 
     def _void_true_solutions(self, table: SolutionTable, slots: compiled.Index) -> None:
-        """Mark the true problems of these rows to be solved again."""
+        """Mark the true problems of these rows, so that they are solved again."""
         if len(table.fingerprints):
             table.fingerprints[slots] = np.nan
 
 
 def regrets_of(results: CompiledRegrets, best: compiled.Array) -> Regrets:
-    """The results of the compiled pass as ``Regrets``, with every sample marked as solved.
+    """Convert the results of the compiled pass to ``Regrets``, with every sample marked as solved.
 
     Args:
-        results: of the pass.
+        results: the results of the pass.
         best: (B, n) the best decisions under the true costs.
     """
     outcome = results.outcome
@@ -321,7 +335,7 @@ def regrets_of(results: CompiledRegrets, best: compiled.Array) -> Regrets:
 
 
 def _zeros_like(part: NDArray[Any]) -> NDArray[Any]:
-    """Zeros like ``part``: a saved table must not contain what was in memory before."""
+    """Return zeros like ``part``, so that a saved table does not contain earlier content of the memory."""
     return np.zeros(part.shape, part.dtype)
 
 
@@ -337,7 +351,7 @@ def _all_definite(P: Programs) -> bool:
 
 
 def _inverse_times(P: Programs, at: compiled.Index, e: Tensor) -> Tensor:
-    """(B, n) H⁻¹e for programs with a positive definite H."""
+    """Return (B, n) H⁻¹e for programs with a positive definite H."""
     H = P.sign * torch.from_numpy(P.Q if len(P.Q) == 1 else P.Q[at])
     H.diagonal(dim1=1, dim2=2).add_(P.smoothing)
     return torch.cholesky_solve(e.unsqueeze(-1), torch.linalg.cholesky(H)).squeeze(-1)

@@ -1,6 +1,7 @@
-"""``run``: the one compiled function that Python calls, for every task and every batch.
+"""``run``, the one compiled function that Python calls for every task and every batch, and the tasks themselves.
 
-There is one, because each entry point would be compiled with all that it calls, and tasks share nearly all of that.
+There is only one entry point, because each would be compiled with everything that it calls, and the tasks share nearly
+all of that.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def run_worker(
     team: ThreadTeam,
     count: int,
 ) -> None:
-    """Do a task for a few samples at a time, as one of the threads of a team, until no samples are left."""
+    """Run a task as one of the threads of a team: take a few samples at a time until none is left."""
     worker = fetch_add(team.turn, ix.WORKER, 1)
     w = refer(worker_workspace(team.memory, worker))
     first = fetch_add(team.turn, ix.SAMPLE, team.step)
@@ -71,7 +72,7 @@ def run_task(
     results: CompiledRegrets,
     w: Workspace,
 ) -> None:
-    """Do a task other than REGRET for one sample."""
+    """Run a task other than REGRET for one sample."""
     slot, at, cost, outcome = samples.slots[i], samples.at[i], samples.predicted[i], results.outcome
     D = refer(solve_sample.select_program(P, at))
     mark_given_up(outcome, i)
@@ -89,7 +90,7 @@ def run_task(
 
 @inner
 def worker_workspace(m: WorkMemory, worker: int) -> Workspace:
-    """The memory of one worker, with a name for every row."""
+    """Return the memory of one worker as a ``Workspace``, which has a name for every row."""
     v, k = m.v[worker], m.k[worker]
     return Workspace(
         *(v[0], v[1], v[2], v[3], v[4], v[5], v[6]),
@@ -119,7 +120,7 @@ def solve(
 
 @inner
 def project(D: ProgramData, error: Array, states: States, slot: int, g: Array, w: Workspace) -> bool:
-    """Project an error at the solution in ``states[slot]``; False where there is none, or it cannot be done."""
+    """Project an error at the solution in ``states[slot]``; False where there is no solution or no projection."""
     if states.has_start[slot] != 1:
         return False
     solve_sample.load_start(D, states, slot, w)
@@ -139,7 +140,7 @@ def set_regret(
     results: CompiledRegrets,
     w: Workspace,
 ) -> None:
-    """Solve both problems of a sample; then its regret and gradient."""
+    """Solve both problems of a sample, and write its regret and gradient."""
     kept = len(samples.slots) > 0
     slot = samples.slots[i] if kept else i
     row = slot if kept else worker
@@ -169,7 +170,7 @@ def set_regret(
 
 @inner
 def centre_exactly(D: ProgramData, w: Workspace) -> bool:
-    """Centre the multipliers, or leave them as they are where that loses accuracy; False where both are inaccurate."""
+    """Centre the multipliers, or restore them where that loses accuracy; False where both are inaccurate."""
     R = len(D.J)
     for k in span(R):
         w.error[k] = w.y[k]
@@ -183,14 +184,14 @@ def centre_exactly(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def mark_given_up(outcome: CompiledSolutions, k: int) -> None:
-    """Mark row k as given up; a solution will overwrite that."""
+    """Mark row k as given up; a solution overwrites this mark."""
     outcome.code[k] = ix.GIVEN_UP
     outcome.changes[k] = 0
 
 
 @inner
 def write_zero_results(results: CompiledRegrets, k: int) -> None:
-    """Write zeros to row k, whose sample was given up."""
+    """Write zeros to row k, for a sample that was given up."""
     outcome, no = results.outcome, np.bool_(False)
     for j in span(outcome.x.shape[1]):
         outcome.x[k, j] = outcome.bound[k, j] = 0.0
@@ -213,7 +214,7 @@ def write_zero_results(results: CompiledRegrets, k: int) -> None:
 
 @inner
 def is_current(table: SolutionTable, slot: int, true: Array) -> bool:
-    """True where the best decision in the table was found under these costs; NaN agrees with nothing."""
+    """True where the best decision in the table was computed for these true costs. NaN equals nothing."""
     if len(table.fingerprints) == 0:
         return False
     for j in span(len(true)):  # noqa: SIM110 (a plain loop is what compiles well)
@@ -224,7 +225,10 @@ def is_current(table: SolutionTable, slot: int, true: Array) -> bool:
 
 @inner
 def realised_regret(T: ProgramData, best: CompiledSolutions, slot: int, w: Workspace) -> float:
-    """Regret of w's x under the true program T, ½dᵀHd plus multiplier times slack: terms that are never negative."""
+    """Return the regret of w's x under the true program T, as a sum of terms that are never negative.
+
+    The terms are ½dᵀHd, where d is the distance to the best decision, and multiplier times slack.
+    """
     R, n = T.J.shape
     p, total = T.equalities, 0.0
     for j in span(n):
@@ -254,7 +258,10 @@ def realised_regret(T: ProgramData, best: CompiledSolutions, slot: int, w: Works
 def set_error(
     D: ProgramData, T: ProgramData, curved: bool, predicted: Array, true: Array, e: Array, w: Workspace
 ) -> None:
-    """``e = (ĉ − c) + (Q̂ − Q)x``; the sign of the problem would cancel from the gradient."""
+    """Write the error ``e = (ĉ − c) + (Q̂ − Q)x``.
+
+    The sign of the problem is left out, because it cancels from the gradient.
+    """
     n = len(e)
     for j in span(n):
         e[j] = predicted[j] - true[j]
@@ -267,7 +274,10 @@ def set_error(
 
 @inner
 def inject(D: ProgramData, strength: float, e: Array, g: Array) -> None:
-    """Turn the error e into g + β (‖g‖/‖n‖) n with n = e/λ − g, in place; g itself where β = 0, nothing where β < 0."""
+    """Replace the error e by g + β (‖g‖/‖n‖) n with n = e/λ − g, in place.
+
+    For β = 0 it becomes g. For β < 0 it does not change.
+    """
     n = len(e)
     if strength < 0.0:
         return
@@ -296,27 +306,28 @@ def run(
     team: ThreadTeam,
     count: int,
 ) -> None:
-    """Do one task for the first ``count`` samples of a batch.
+    """Run one task for the first ``count`` samples of a batch.
 
     =======  ==========================================================================================================
-    START    find a feasible working set, and keep it in ``table.predicted``; no row there where there is none
+    START    find a feasible working set and keep it in ``table.predicted``, which stays empty if there is none
     SOLVE    solve the problems of the decision, from ``table.predicted`` to ``results.outcome``
     PROJECT  project ``samples.predicted`` at the solutions in ``table.predicted``, to ``results.exact``; the code of
-             the outcome says where that is done
-    REGRET   solve both problems, then regret, projection and injection
+             the outcome is SOLVED where the projection converged
+    REGRET   solve both problems, then compute regret, projection and injection
     =======  ==========================================================================================================
 
     Args:
-        task: START … REGRET.
-        pair, samples: the two problems and their costs; ``pair.true`` is for REGRET.
-        table: where sample i starts from and is written back to, row ``slots[i]``. A predicted problem without a start
-            takes the solution of the true one. Without slots nothing is kept: ``best`` has row i for sample i, and the
-            states a row for each worker.
-        default: States with one row, the start of samples that have none, or with none, and each finds its own. It
-            must not depend on other samples, so that no result does.
-        strength: β of the injection, for programs without Q; negative to be given the error instead.
-        results: written to, row i for sample i.
-        team: the threads, the counter by which they share out the samples, and memory for each to work in.
+        task: START, SOLVE, PROJECT or REGRET.
+        pair: the problem of the decision and, for REGRET, the true problem.
+        samples: the costs of the samples.
+        table: warm starts. Sample i starts from row ``slots[i]`` and is written back there. A predicted problem without
+            a start takes the solution of the true one. Without slots nothing is kept: ``best`` has row i for sample i,
+            and the states have a row for each worker.
+        default: the start of samples that have none, as States with one row; without rows, each sample finds its own
+            start. It must not depend on other samples, so that no result does.
+        strength: β of the injection, for programs without Q. Where it is negative, the error is returned instead.
+        results: written, row i for sample i.
+        team: the threads, the counter by which they share the samples, and memory for each thread.
         count: the number of samples.
     """
     inputs = refer(pair), refer(samples), refer(table), refer(default)

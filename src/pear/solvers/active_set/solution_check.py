@@ -1,4 +1,4 @@
-"""The check of a solution: it is refined on its working set, checked against the data, and written down."""
+"""The check of a solution: refine it on its working set, judge it from the data, and write it to the results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ from pear.solvers.active_set.settings import BASICS, CLOSE_BY, REFINEMENTS
 
 @inner
 def refine_and_judge(D: ProgramData, w: Workspace) -> int:
-    """Refine the solution on its working set and check it against the data; returns SOLVED, or why it is not."""
+    """Refine the solution on its working set and check it against the data.
+
+    Returns:
+        SOLVED, or the code of the reason why the solution does not pass.
+    """
     R = len(D.J)
     unbalanced = math.inf
     for attempt in span(REFINEMENTS):
@@ -79,7 +83,7 @@ def accept_multipliers(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def stationarity_residual(D: ProgramData, w: Workspace) -> float:
-    """Largest residual of stationarity, each by its natural size; infinite where one is not a number."""
+    """Return the largest residual of stationarity, relative to natural sizes; infinite where one is not a number."""
     worst = 0.0
     for j in span(D.n):
         left = w.reduced[j] + w.bound[j]
@@ -92,7 +96,10 @@ def stationarity_residual(D: ProgramData, w: Workspace) -> float:
 
 @inner
 def set_tight_multipliers(D: ProgramData, w: Workspace) -> None:
-    """Set the multipliers of tight constraints from y, all others to zero; wrong signs are rounding, and cut off."""
+    """Set the multipliers of tight constraints from y, and all others to zero.
+
+    A multiplier of the wrong sign is rounding at this point, and becomes zero.
+    """
     R, n = D.J.shape
     for j in span(n):
         bound = -w.reduced[j] if w.held[j] != 0 else 0.0
@@ -105,7 +112,7 @@ def set_tight_multipliers(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def refine_multipliers(D: ProgramData, w: Workspace) -> None:
-    """Set the multipliers, refined once; those of rows that are not tight are exactly zero."""
+    """Compute the multipliers with one round of refinement. Those of rows that are not tight are exactly zero."""
     R, n = D.J.shape
     set_multipliers(D, w)
     for b in span(R):
@@ -121,7 +128,11 @@ def refine_multipliers(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def measure_feasibility(D: ProgramData, w: Workspace) -> bool:
-    """Measure every slack by its natural size, note the tight ones; False where one is violated, or held and not 0."""
+    """Measure every slack relative to its natural size, and mark the tight constraints.
+
+    Returns:
+        False where a constraint is violated, or is held and has a slack other than zero.
+    """
     R, n = D.J.shape
     largest = FLOOR * w.number[ix.LEAST_SIZE]
     for j in span(n):
@@ -161,7 +172,10 @@ def measure_feasibility(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def hold_working(D: ProgramData, w: Workspace) -> None:
-    """Hold the working set alone: other constraints that look tight may not be, once there are more digits."""
+    """Mark only the constraints of the working set as held.
+
+    Other constraints that look tight may turn out not to be, once there are more digits.
+    """
     for v in span(len(D.J) + D.n):
         place = w.place[v]
         w.held[v] = 1 if place == ix.LOWER else (2 if place == ix.UPPER else 0)
@@ -169,7 +183,7 @@ def hold_working(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def write_solution(D: ProgramData, outcome: CompiledSolutions, k: int, w: Workspace) -> None:
-    """Write a judged point to row k of the outcome: multipliers, tight and weakly active constraints."""
+    """Write a judged point to row k of ``outcome``: multipliers, tight and weakly active constraints."""
     R, n = D.J.shape
     p, weak = D.equalities, np.bool_(False)
     for j in span(n):
@@ -198,7 +212,10 @@ def write_solution(D: ProgramData, outcome: CompiledSolutions, k: int, w: Worksp
 
 @inner
 def kkt_residual(D: ProgramData, w: Workspace) -> float:
-    """The KKT residual as ``pear.optimality.residual`` defines it, kept in w; w.left holds the slacks of the rows."""
+    """Compute the KKT residual as ``pear.optimality.residual`` defines it, and keep it in w.
+
+    ``w.left`` must hold the slacks of the rows.
+    """
     R, n = D.J.shape
     p = D.equalities
     size = FLOOR * w.number[ix.LEAST_SIZE]
