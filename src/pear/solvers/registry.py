@@ -251,7 +251,10 @@ def kind_of(qp: QuadraticProgram) -> str:
 
 
 def check(backend: Backend, kind: str) -> None:
-    """Raise UnknownSolverError where ``backend`` cannot solve this kind of problem; the message names those that can."""
+    """Raise UnknownSolverError where ``backend`` cannot solve problems of ``kind``.
+
+    The message names the backends that can.
+    """
     if kind in backend.kinds:
         return
     able = [other.name for other in BACKENDS if kind in other.kinds]

@@ -169,7 +169,10 @@ def project(P: Programs, error: Array, at: Index, states: States, slots: Index) 
 def regret(
     pair: ProgramPair, samples: SampleCosts, table: SolutionTable, default: States, strength: float
 ) -> CompiledRegrets:
-    """Compute regrets and gradients of a batch; see ``compiled_tasks.run``. Without slots, ``table`` needs no states."""
+    """Compute regrets and gradients of a batch; see ``compiled_tasks.run``.
+
+    Without slots, ``table`` needs no states.
+    """
     B, n = samples.predicted.shape
     rows, p = pair.decision.J.shape[1], pair.decision.equalities
     results = new_regrets(B, n, p, rows - p)
