@@ -1,7 +1,7 @@
-"""The arrays that the compiled method works on, and how to make them.
+"""The records of arrays that the compiled method works on, and functions that allocate them.
 
-Python hands them over as named tuples, which compiled functions pass on by their address (see ``compact``). The other
-modules import this one as ``ix``, for its constants.
+Python passes them as named tuples. Compiled functions pass on their addresses. The other modules import this one as
+``ix``, for its constants.
 """
 
 from __future__ import annotations
@@ -14,25 +14,32 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 LOWER, UPPER, BASIC, SUPER, FREE = range(5)
-"""Where a variable is: at a bound, basic, superbasic, or nonbasic and free of bounds (at zero)."""
+"""Place of a variable: at its lower or upper bound, basic, superbasic, or nonbasic without bounds (FREE, at zero)."""
 
 SOLVED, GIVEN_UP, AGAIN, OUTSIDE, CLOSE = range(5)
-"""Status of a sample. CLOSE: nothing is wrong but the size of a residual, for want of digits. Verdicts on
-the way: AGAIN, where multipliers do not have the right signs yet; OUTSIDE, where rounding has led out of a constraint.
+"""Status of a sample.
+
+SOLVED and GIVEN_UP are final. CLOSE is final, too: only a residual is too large, because float64 has too few digits.
+AGAIN and OUTSIDE occur during the search. AGAIN: some multipliers do not have the right sign yet. OUTSIDE: rounding has
+moved the point outside of a constraint.
 """
 
 SUPERS, FACTORED, AGE, CHANGES = range(4)
-"""Places in Workspace.tally: superbasics, rows of L up to date, pivots since the last inversion, changes of the set."""
+"""Positions in ``Workspace.tally``.
+
+They count the superbasic variables, the rows of L that are up to date, the pivots since the last inversion, and the
+changes of the working set.
+"""
 
 LEAST_SIZE, MAX_CURVATURE, KKT, PIVOT = range(4)
 """Places in ``Workspace.number``: least size of a decision, largest curvature, KKT residual, least pivot."""
 
 
 START, SOLVE, PROJECT, REGRET = range(4)
-"""What the compiled code is asked for; see ``kernels``."""
+"""Tasks of the compiled code; see ``compiled_tasks.run``."""
 
 SAMPLE, WORKER = range(2)
-"""Places in ThreadTeam.turn: the next sample, the next worker."""
+"""Positions in ``ThreadTeam.turn``: the next sample, the next worker."""
 
 _VECTORS, _INTEGERS = 19, 4  # of Workspace
 _APART = 16  # numbers of two cache lines: what two workers write to is never in the same one
@@ -42,12 +49,16 @@ class Programs(NamedTuple):
     """A batch of ``min ½xᵀ(σQ + λI)x + σcᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub``; fields with one row are shared.
 
     Attributes:
-        Q: (1 or K, n, n), or (0, 0, 0) where there is none; sign: σ; smoothing: λ.
-        J: (1 or K, R, n) for [A; G]; norm: (1 or K, R) length of its rows, squared.
-        start, row, value: the same by columns where most of it is zero, ``value`` being (1 or K, nonzeros); empty
-            where J is to be used as it is.
-        rhs: (1 or K, R) for [b; h]; equalities: p, how many of the rows are equalities.
-        lb, ub: (1 or K, n).
+        Q: (1 or K, n, n), or (0, 0, 0) where there is none.
+        sign: σ.
+        smoothing: λ.
+        J: (1 or K, R, n) rows [A; G].
+        norm: (1 or K, R) squared lengths of the rows.
+        start, row, value: J by columns, where most of it is zero; ``value`` has shape (1 or K, nonzeros). All three are
+            empty where J is used directly.
+        rhs: (1 or K, R) right-hand sides [b; h].
+        equalities: p, the number of rows that are equalities.
+        lb, ub: (1 or K, n) bounds.
     """
 
     Q: Array
@@ -65,7 +76,7 @@ class Programs(NamedTuple):
 
 
 class ProgramData(NamedTuple):
-    """The data of one sample: fields of ``Programs`` without the leading dimension."""
+    """The data of one sample: the fields of ``Programs`` without the leading dimension."""
 
     Q: Array
     sign: float
@@ -79,12 +90,15 @@ class ProgramData(NamedTuple):
 
 
 class States(NamedTuple):
-    """Warm starts, one row a sample: the working set and the point of its last solution.
+    """Warm starts, one row per sample: the working set and the point of the last solution.
 
     Attributes:
-        has_start: (K,) 1 where the row holds one.
-        place: (K, N) int8, LOWER … FREE; basis: (K, R) the basic variables; inverse: (K, R, R) of their columns.
-        x: (K, N); age: (K,) pivots since the inverse was computed afresh.
+        has_start: (K,) 1 where the row holds a start.
+        place: (K, N) int8 codes LOWER … FREE.
+        basis: (K, R) the basic variables.
+        inverse: (K, R, R) inverses of the basic columns.
+        x: (K, N) points.
+        age: (K,) number of pivots since the inverse was computed anew.
     """
 
     has_start: Array
@@ -96,11 +110,13 @@ class States(NamedTuple):
 
 
 class WorkMemory(NamedTuple):
-    """The memory of all workers, one along the first dimension; ``Work`` has names for its rows.
+    """The memory of all workers. The first dimension is the worker; ``Workspace`` has names for the rows.
 
     Attributes:
-        v: vectors, k: integers, one row each; tally: single integers.
-        inverse, scratch, W, L: see ``Work``.
+        v: vectors, one per row.
+        k: vectors of integers, one per row.
+        tally: single integers.
+        inverse, scratch, W, L: as in ``Workspace``.
     """
 
     v: Array
@@ -116,7 +132,8 @@ class ThreadTeam(NamedTuple):
     """The threads that share a batch.
 
     Attributes:
-        openmp: the address of ``GOMP_parallel``; threads: how many it is asked for, 1 for the calling thread alone.
+        openmp: the address of ``GOMP_parallel``.
+        threads: the number of threads; 1 for the calling thread alone.
         step: the number of samples that a thread takes at a time.
         turn: (2,) the next SAMPLE and the next WORKER.
         memory: memory for as many workers as there are threads.
@@ -130,21 +147,38 @@ class ThreadTeam(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """The memory for one sample: its working set, the current point, and all that is computed from them.
+    """The memory for one sample: its working set, the current point, and everything that is computed from them.
+
+    Vectors by variable have n entries for the variables, then R for the slacks.
 
     Attributes:
-        x, lo, up: by variable (n variables, then R slacks), the point and its bounds.
-        reduced: the reduced gradient (grad − Jᵀy, and −y for slacks); step: a direction.
-        dual_scale, size: natural sizes of multipliers and of the point.
-        c, grad, error, bound: by variable, without slacks: cost to minimise, slope Hx + c, error that is to be
-            projected, multiplier of the bound.
-        rhs, y, left, terms, norm: by row: right-hand side, multiplier, what is left of r − Jx − s, size of its terms,
-            squared length of the row; column: by position in the basis, a column of B⁻¹J.
-        along: by superbasic variable, right-hand side and solution of the reduced system; number: single numbers.
-        place, held: by variable, LOWER … FREE, and tight at which bound (0, 1 lower, 2 upper).
-        basis, sup: the basic and the superbasic variables; tally: single integers.
-        inverse: (R, R) B⁻¹; scratch: (R, R).
-        W: (most, R), row t is B⁻¹ times the column of superbasic t; L: (most, most) Cholesky factor of ZᵀHZ.
+        x: the point, by variable.
+        lo, up: bounds, by variable.
+        reduced: the reduced gradient, by variable: grad − Jᵀy, and −y for slacks.
+        step: a direction, by variable.
+        dual_scale: natural sizes of the multipliers, by variable.
+        size: natural sizes of the point, by variable.
+        c: (n,) cost to minimise.
+        grad: (n,) slope Hx + c.
+        error: (n,) the error to be projected.
+        bound: (n,) multipliers of the bounds.
+        rhs: (R,) right-hand sides.
+        y: (R,) multipliers of the rows.
+        left: (R,) residuals r − Jx − s.
+        terms: (R,) sizes of the terms of these residuals.
+        norm: (R,) squared lengths of the rows.
+        column: (R,) a column of B⁻¹J, by position in the basis.
+        along: right-hand side, then solution, of the reduced system, by superbasic variable.
+        number: single numbers; see LEAST_SIZE.
+        place: codes LOWER … FREE, by variable.
+        held: 1 where a variable is tight at its lower bound, 2 at its upper bound, else 0.
+        basis: (R,) the basic variables.
+        sup: the superbasic variables.
+        tally: single integers; see SUPERS.
+        inverse: (R, R) B⁻¹.
+        scratch: (R, R) memory for the inversion.
+        W: (most, R), row t is B⁻¹ times the column of superbasic variable t.
+        L: (most, most) Cholesky factor of ZᵀHZ.
     """
 
     x: Array
@@ -178,13 +212,17 @@ class Workspace(NamedTuple):
 
 
 class CompiledSolutions(NamedTuple):
-    """What a solve writes, one row a sample; see ``pear.optimality.point`` for the meaning.
+    """The solutions that a solve writes, one row per sample; see ``pear.optimality.point`` for the meaning.
 
     Attributes:
-        code: SOLVED, CLOSE or GIVEN_UP; changes: of the working set.
-        x, equality, inequality, bound, kkt_residual: the solution.
-        rows, lower, upper: active set; weak_rows, weak_lower, weak_upper: its weakly active part.
-        weak: whether there is such a part.
+        code: SOLVED, CLOSE or GIVEN_UP.
+        changes: number of changes of the working set.
+        x: points.
+        equality, inequality, bound: multipliers.
+        kkt_residual: KKT residuals.
+        rows, lower, upper: the active set.
+        weak_rows, weak_lower, weak_upper: the weakly active part of the active set.
+        weak: whether there is a weakly active constraint.
     """
 
     code: Array
@@ -204,7 +242,13 @@ class CompiledSolutions(NamedTuple):
 
 
 class ProgramPair(NamedTuple):
-    """The two problems of a regret: Programs of the decision and the true ones; curved: whether their Q differ."""
+    """The two problems of a regret.
+
+    Attributes:
+        decision: the programs with the predicted objective.
+        true: the programs with the true objective.
+        curved: whether their Q differ.
+    """
 
     decision: Programs
     true: Programs
@@ -212,12 +256,12 @@ class ProgramPair(NamedTuple):
 
 
 class SampleCosts(NamedTuple):
-    """The samples of a call.
+    """The costs of the samples of a call, and where their data is.
 
     Attributes:
-        predicted, true: (B, n) costs in the user's sense.
-        at: (B,) row of each sample in fields that are not shared; slots: (B,) its row in the ``Table``, or (0,) where
-            nothing is kept.
+        predicted, true: (B, n) costs, with the sign that the user gave them.
+        at: (B,) row of each sample in fields that are not shared.
+        slots: (B,) row of each sample in the ``SolutionTable``, or (0,) where nothing is kept.
     """
 
     predicted: Array
@@ -227,13 +271,14 @@ class SampleCosts(NamedTuple):
 
 
 class SolutionTable(NamedTuple):
-    """What is kept of K samples from one call to the next.
+    """Warm starts and best decisions of K samples, kept from one call to the next.
 
     Attributes:
-        predicted, true: States of the two problems.
-        best: CompiledSolutions of the true ones.
-        fingerprints: (K, n) costs under which ``best`` was solved; NaN where it must be solved again, and without rows
-            where it always must.
+        predicted: warm starts of the problems with predicted costs.
+        true: warm starts of the problems with true costs.
+        best: solutions of the problems with true costs.
+        fingerprints: (K, n) costs for which ``best`` was solved; NaN where it must be solved again. Without rows, it is
+            solved in every call.
     """
 
     predicted: States
@@ -243,11 +288,14 @@ class SolutionTable(NamedTuple):
 
 
 class CompiledRegrets(NamedTuple):
-    """What a regret writes, one row a sample.
+    """The regrets that the compiled code writes, one row per sample.
 
     Attributes:
-        outcome: of the predicted problems; value: (B,) regrets.
-        exact: (B, n) gradients; injected: (B, n) with the normal component, or the error where that is asked for.
+        outcome: solutions of the problems with predicted costs.
+        value: (B,) regrets.
+        exact: (B, n) gradients.
+        injected: (B, n) gradients with the normal component, or the errors where the strength of the injection is
+            negative.
     """
 
     outcome: CompiledSolutions
@@ -257,7 +305,7 @@ class CompiledRegrets(NamedTuple):
 
 
 def new_memory(n: int, R: int, most: int, workers: int) -> WorkMemory:
-    """Room for programs of n variables and R rows with up to ``most`` superbasics, for each worker."""
+    """Allocate memory for programs of n variables and R rows with up to ``most`` superbasics, for each worker."""
     width = n + R + 3 + _APART
     return WorkMemory(
         v=np.zeros((workers, _VECTORS, width)),
@@ -271,7 +319,7 @@ def new_memory(n: int, R: int, most: int, workers: int) -> WorkMemory:
 
 
 def new_states(size: int, n: int, R: int) -> States:
-    """States without a start; every array is written before it is read."""
+    """Allocate ``size`` states without a start. The other arrays are not initialised."""
     return States(
         has_start=np.zeros(size, np.int8),
         place=np.empty((size, n + R), np.int8),
@@ -283,12 +331,15 @@ def new_states(size: int, n: int, R: int) -> States:
 
 
 def new_regrets(size: int, n: int, p: int, m: int) -> CompiledRegrets:
-    """Room for ``size`` regrets of programs with p equalities and m inequalities."""
+    """Allocate memory for ``size`` regrets of programs with p equalities and m inequalities."""
     return CompiledRegrets(new_solutions(size, n, p, m), np.empty(size), np.empty((size, n)), np.empty((size, n)))
 
 
 def new_solutions(size: int, n: int, p: int, m: int) -> CompiledSolutions:
-    """Room for ``size`` solutions of programs with p equalities and m inequalities; compiled code fills all of it."""
+    """Allocate memory for ``size`` solutions of programs with p equalities and m inequalities.
+
+    The arrays are not initialised. Compiled code fills all of them.
+    """
     code = np.full(size, GIVEN_UP, np.int8)
     changes = np.zeros(size, np.int32)
     x, equality, inequality, bound = (np.empty((size, k)) for k in (n, p, m, n))

@@ -71,9 +71,10 @@ def phase_one(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def side_of(w: Workspace, v: int, n: int, spread: float) -> float:
-    """−1 below the lower bound, 1 above the upper one, 0 between, up to rounding.
+    """Return −1 below the lower bound, 1 above the upper bound, and 0 between them, up to rounding.
 
-    The natural size is that of ``pear.optimality.scale``: of a slack, the terms of its row as they were at the start.
+    Rounding is relative to the natural size of ``pear.optimality.scale``. For a slack, this is the size of the terms of
+    its row at the start.
     """
     size = max(abs(w.x[v]), min(spread, w.up[v] - w.lo[v])) if v < n else w.terms[v - n]
     slop = START_SLOP * size
@@ -84,7 +85,7 @@ def side_of(w: Workspace, v: int, n: int, spread: float) -> float:
 
 @inner
 def shift(w: Workspace, v: int, change: float) -> None:
-    """Move a variable, and put it on a bound that it misses by no more than the rounding of this sum."""
+    """Move a variable; put it on a bound that it misses by no more than the rounding of this sum."""
     x = w.x[v]
     slop = ROUNDING * (abs(x) + abs(change))
     x += change
@@ -97,7 +98,11 @@ def shift(w: Workspace, v: int, change: float) -> None:
 
 @inner
 def phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: float) -> float:
-    """Move one variable until the first basic one meets a bound; returns the length, infinite where none does."""
+    """Move one variable until the first basic variable meets a bound.
+
+    Returns:
+        The length of the step, infinite where no bound is met.
+    """
     R = len(w.inverse)
     inverse_times_column(D, entering, w, w.column)
     largest = 0.0
@@ -202,7 +207,7 @@ def reverse(w: Workspace) -> None:
 
 @inner
 def hold_level(w: Workspace) -> None:
-    """Fix the superbasic variable along which the objective is constant: any value is as good."""
+    """Hold the superbasic variable along which the objective is constant: any of its values is as good."""
     t = w.tally[ix.FACTORED]
     w.place[w.sup[t]] = ix.FREE
     drop_superbasic(w, t)
@@ -210,9 +215,11 @@ def hold_level(w: Workspace) -> None:
 
 @inner
 def ratio_test(D: ProgramData, w: Workspace, longest: float) -> tuple[float, int]:
-    """The step along ALONG and COLUMN to the first bound, and which variable meets it: −1 where none does.
+    """Find the longest step along ``w.along`` and ``w.column`` that stays within all bounds.
 
-    Superbasic variables are numbered first, then basic ones.
+    Returns:
+        The length, and the number of the variable that meets its bound, −1 where none does. Superbasic variables are
+        numbered first, then basic ones.
     """
     R, supers = len(D.J), w.tally[ix.SUPERS]
     largest = 0.0
@@ -235,9 +242,19 @@ def ratio_test(D: ProgramData, w: Workspace, longest: float) -> tuple[float, int
 
 @inner
 def take_step(D: ProgramData, w: Workspace, length: float, met: int) -> bool:
-    """Move along ALONG and COLUMN, and put the variable that ``met`` its bound there; False where nothing replaces it.
+    """Move along ``w.along`` and ``w.column``, and put the variable that meets its bound there.
 
-    It leaves the superbasic ones, or the basic ones, where the superbasic that moves it most takes its place.
+    A superbasic variable at its bound becomes nonbasic. A basic variable is replaced by the superbasic variable that
+    moves it most.
+
+    Args:
+        D: the program.
+        w: the workspace.
+        length: the length of the step.
+        met: the number of the variable that meets its bound, as ``ratio_test`` returns it.
+
+    Returns:
+        False where no superbasic variable can replace a basic one.
     """
     R, supers = len(D.J), w.tally[ix.SUPERS]
     if length > 0.0:
@@ -268,7 +285,7 @@ def take_step(D: ProgramData, w: Workspace, length: float, met: int) -> bool:
 
 @inner
 def move(D: ProgramData, w: Workspace, v: int, change: float) -> None:
-    """Move one variable, and the gradient with it."""
+    """Move one variable, and update the gradient."""
     if change == 0.0:
         return
     w.x[v] += change

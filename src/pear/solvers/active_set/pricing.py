@@ -1,4 +1,4 @@
-"""Which constraint leaves the working set: multipliers measured by their natural size."""
+"""Pricing: choose the constraint that leaves the working set, by multipliers relative to their natural sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pear.solvers.active_set.products import add_abs_columns, add_abs_rows
 
 @inner
 def measure_dual_scales(D: ProgramData, w: Workspace) -> None:
-    """The natural size of every multiplier, as ``pear.optimality.scale`` has it."""
+    """Compute the natural size of every multiplier, as ``pear.optimality.scale`` defines it."""
     R, n = D.J.shape
     largest = FLOOR * w.number[ix.LEAST_SIZE] * w.number[ix.MAX_CURVATURE]
     largest = max(largest, curvature_terms(D, w))
@@ -34,7 +34,7 @@ def measure_dual_scales(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def curvature_terms(D: ProgramData, w: Workspace) -> float:
-    """The largest term that Hx is summed from, at most, as ``pear.optimality.scale`` has it."""
+    """Return an upper bound of the terms that Hx is summed from, as ``pear.optimality.scale`` defines it."""
     largest = 0.0
     for j in span(D.n):
         curvature = D.smoothing + (D.sign * D.Q[j, j] if len(D.Q) > 0 else 0.0)
@@ -44,9 +44,13 @@ def curvature_terms(D: ProgramData, w: Workspace) -> float:
 
 @inner
 def most_wrong_multiplier(D: ProgramData, w: Workspace, rough: bool, first: bool) -> int:
-    """The nonbasic variable whose multiplier has the wrong sign by most (or the first such one), or −1.
+    """Return the nonbasic variable whose multiplier violates its sign most, or −1.
 
-    ``rough`` compares them without their natural sizes: enough to choose a direction, not to stop.
+    Args:
+        D: the program.
+        w: the workspace.
+        rough: compare multipliers without their natural sizes. This is enough to choose a direction, but not to stop.
+        first: return the first variable with a wrong sign instead of the most wrong one.
     """
     found, worst = -1, SIGN
     if rough:
@@ -70,11 +74,14 @@ def most_wrong_multiplier(D: ProgramData, w: Workspace, rough: bool, first: bool
 
 @inner
 def sign_violation(place: int, multiplier: float) -> float:
-    """By how much the multiplier of a nonbasic variable has the wrong sign; for a free variable it must be zero."""
+    """Return by how much the multiplier of a nonbasic variable has the wrong sign.
+
+    The multiplier of a free variable must be zero.
+    """
     return -multiplier if place == ix.LOWER else (multiplier if place == ix.UPPER else abs(multiplier))
 
 
 @inner
 def positive_or_one(value: float) -> float:
-    """The value, or 1 where there is nothing to divide by."""
+    """Return a positive value unchanged, and 1 instead of any other, so that it can be divided by."""
     return value if value > 0.0 else 1.0

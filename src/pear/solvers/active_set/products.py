@@ -9,7 +9,7 @@ from pear.solvers.active_set.compiled_arrays import Array, ProgramData, Workspac
 
 
 def _products(term: Any) -> tuple[Any, Any]:
-    """Compile the two products with J, for one kind of term: added to the rows, and added to the columns."""
+    """Compile the two products with J for one kind of term: one adds to the rows, one to the columns."""
 
     @inner
     def add_rows(D: ProgramData, x: Array, out: Array) -> None:
@@ -50,7 +50,7 @@ add_abs_rows, add_abs_columns = _products(inner(lambda entry, factor: abs(entry 
 
 @inner
 def set_slope(D: ProgramData, w: Workspace) -> None:
-    """The slope Hx + c, from the data."""
+    """Compute the slope Hx + c from the data."""
     n = D.n
     for j in span(n):
         w.grad[j] = w.c[j] + D.smoothing * w.x[j]
@@ -64,7 +64,7 @@ def set_slope(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def set_multipliers(D: ProgramData, w: Workspace) -> None:
-    """The multipliers y = B⁻ᵀ grad_B, and the reduced gradient that belongs to them."""
+    """Compute the multipliers y = B⁻ᵀ grad_B and the reduced gradient."""
     R, n = D.J.shape
     for k in span(R):
         w.y[k] = 0.0
@@ -78,7 +78,7 @@ def set_multipliers(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def set_reduced_gradient(D: ProgramData, w: Workspace) -> None:
-    """The reduced gradient grad − Jᵀy, which is −y for the slacks."""
+    """Compute the reduced gradient grad − Jᵀy; it is −y for the slacks."""
     R, n = D.J.shape
     for j in span(n):
         w.reduced[j] = w.grad[j]

@@ -12,7 +12,11 @@ from pear.solvers.active_set.compiled_arrays import ProgramData, Workspace
 
 @inner
 def factorise(D: ProgramData, w: Workspace) -> int:
-    """Extend the Cholesky factor of ZᵀHZ to all superbasics; returns the first along which it is flat, or −1."""
+    """Extend the Cholesky factor of ZᵀHZ to all superbasic variables.
+
+    Returns:
+        The first superbasic variable along which the objective is flat, or −1.
+    """
     R, n = D.J.shape
     L = w.L
     has_q = len(D.Q) > 0
@@ -62,7 +66,7 @@ def factorise(D: ProgramData, w: Workspace) -> int:
 
 @inner
 def solve_reduced(w: Workspace, count: int) -> None:
-    """ALONG ← (LLᵀ)⁻¹ ALONG on the first ``count`` superbasics."""
+    """Solve the reduced system in place: ``w.along`` ← (LLᵀ)⁻¹ ``w.along`` for the first ``count`` superbasics."""
     for t in span(count):
         s = w.along[t]
         for a in span(t):
@@ -77,10 +81,11 @@ def solve_reduced(w: Workspace, count: int) -> None:
 
 @inner
 def search_direction(D: ProgramData, w: Workspace) -> float:
-    """Write the search direction to ALONG and COLUMN; returns the longest step.
+    """Write the search direction to ``w.along`` and ``w.column``.
 
-    It is 1 to the minimum of a curved objective, infinite down a flat one, and −inf along a direction in which the
-    objective is flat and level.
+    Returns:
+        The longest useful step: 1 to the minimum of a curved objective; infinite where the objective is flat and falls;
+        −inf where it is flat and constant.
     """
     R = len(D.J)
     supers = w.tally[ix.SUPERS]

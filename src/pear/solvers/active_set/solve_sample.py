@@ -1,4 +1,4 @@
-"""How one sample is solved: from its data and a start to a checked solution."""
+"""The solution of one sample: from its data and a start to a checked solution."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pear.solvers.active_set.tangent import hold_tight
 
 @inner
 def select_program(P: Programs, r: int) -> ProgramData:
-    """The data of row r; shared fields have one row only."""
+    """Return the data of row r; shared fields have one row only."""
     Q = P.Q[r if len(P.Q) > 1 else 0]
     J = P.J[r if len(P.J) > 1 else 0]
     value = P.value[r if len(P.value) > 1 else 0]
@@ -28,10 +28,13 @@ def select_program(P: Programs, r: int) -> ProgramData:
 
 @inner
 def solve_from(D: ProgramData, states: States, slot: int, fallback: States, fallback_slot: int, w: Workspace) -> int:
-    """Solve the sample that is loaded, starting from ``states[slot]``; returns SOLVED, CLOSE or GIVEN_UP.
+    """Solve the loaded sample from the start in ``states[slot]``.
 
-    A sample that has no start there takes ``fallback[fallback_slot]``, or, where that table is empty, a feasible one of
-    its own. Then it is tried from the slack basis, and once more with finer pivots, before it is given up.
+    A sample without a start there takes ``fallback[fallback_slot]``. Where ``fallback`` is empty, it finds a feasible
+    start of its own. If the search fails, it is repeated from the slack basis, and then with finer pivots.
+
+    Returns:
+        SOLVED, CLOSE or GIVEN_UP.
     """
     code = ix.GIVEN_UP
     w.number[ix.PIVOT] = PIVOT
@@ -56,7 +59,10 @@ def solve_from(D: ProgramData, states: States, slot: int, fallback: States, fall
 def write_back(
     D: ProgramData, states: States, slot: int, outcome: CompiledSolutions, k: int, held: bool, w: Workspace
 ) -> None:
-    """Write a solution to row k of the outcome, and keep it in ``states[slot]`` where all that is tight is ``held``."""
+    """Write a solution to row k of ``outcome``, and keep it in ``states[slot]``.
+
+    It is kept only where ``held`` is True: then the working set contains all tight constraints.
+    """
     write_solution(D, outcome, k, w)
     outcome.code[k] = ix.SOLVED
     if held:
@@ -76,7 +82,10 @@ def solve_sample(
     k: int,
     w: Workspace,
 ) -> None:
-    """``solve_from`` and ``write_back``, with the working set brought to the tangent space in between."""
+    """Solve the loaded sample, add the tight constraints to its working set, and write the results.
+
+    See ``solve_from`` and ``write_back`` for the arguments.
+    """
     if solve_from(D, states, slot, fallback, fallback_slot, w) == ix.SOLVED:
         held = hold_tight(w)
         write_back(D, states, slot, outcome, k, held, w)
@@ -86,7 +95,7 @@ def solve_sample(
 
 @inner
 def find_feasible_start(D: ProgramData, w: Workspace) -> bool:
-    """A feasible point, from the slack basis; False where there is none."""
+    """Find a feasible point from the slack basis; False where there is none."""
     slack_basis(D, w)
     w.number[ix.PIVOT] = PIVOT
     return set_nonbasics(D, w) and phase_one(D, w)
@@ -115,7 +124,11 @@ def find_own_start(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def load_program(P: Programs, D: ProgramData, cost: Array, r: int, w: Workspace) -> bool:
-    """Load the data of row r into the workspace; False where a number is not finite or bounds contradict each other."""
+    """Load the data of row r into the workspace.
+
+    Returns:
+        False where a number is not finite, or where bounds contradict each other.
+    """
     R, n = D.J.shape
     good = True
     lb, ub = P.lb[r if len(P.lb) > 1 else 0], P.ub[r if len(P.ub) > 1 else 0]
@@ -139,7 +152,7 @@ def load_program(P: Programs, D: ProgramData, cost: Array, r: int, w: Workspace)
 
 @inner
 def load_norms(P: Programs, D: ProgramData, r: int, w: Workspace) -> None:
-    """The squared lengths of the rows of row r."""
+    """Load the squared lengths of the constraint rows of program r."""
     norm = P.norm[r if len(P.norm) > 1 else 0]
     for k in span(len(D.J)):
         w.norm[k] = norm[k]
@@ -147,7 +160,7 @@ def load_norms(P: Programs, D: ProgramData, r: int, w: Workspace) -> None:
 
 @inner
 def measure_least_size(D: ProgramData, w: Workspace) -> None:
-    """The least size that the data suggests for a decision; 1 where it suggests none."""
+    """Compute the least size that the data suggests for a decision; 1 where it suggests none."""
     R, n = D.J.shape
     curvature, largest, least = w.number[ix.MAX_CURVATURE], 0.0, math.inf
     for j in span(n):
@@ -162,13 +175,13 @@ def measure_least_size(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def smaller_nonzero(least: float, size: float) -> float:
-    """The smaller of both sizes; a size of zero does not count."""
+    """Return the smaller of two sizes; a ``size`` of zero does not count."""
     return abs(size) if size != 0.0 and abs(size) < least else least
 
 
 @inner
 def measure_curvature(D: ProgramData, w: Workspace) -> float:
-    """The largest entry of the curvature's diagonal; infinite where one is not a number."""
+    """Return the largest diagonal entry of the curvature; infinite where an entry is not a number."""
     curvature = D.smoothing
     if len(D.Q) > 0:
         for j in span(D.n):
@@ -180,7 +193,7 @@ def measure_curvature(D: ProgramData, w: Workspace) -> float:
 
 @inner
 def load_start(D: ProgramData, states: States, slot: int, w: Workspace) -> None:
-    """Bring the start in ``states[slot]`` into the workspace."""
+    """Load the start in ``states[slot]`` into the workspace."""
     R, n = D.J.shape
     supers = 0
     for j in span(n + R):
@@ -198,7 +211,7 @@ def load_start(D: ProgramData, states: States, slot: int, w: Workspace) -> None:
 
 @inner
 def save_start(D: ProgramData, states: States, slot: int, moved: bool, w: Workspace) -> None:
-    """Keep the working set as the start in ``states[slot]``; its inverse only where it changed."""
+    """Save the working set as the start in ``states[slot]``; the inverse only where it changed."""
     states.has_start[slot] = 1
     for j in span(len(D.J) + D.n):
         states.x[slot, j], states.place[slot, j] = w.x[j], w.place[j]
@@ -214,8 +227,8 @@ def save_start(D: ProgramData, states: States, slot: int, moved: bool, w: Worksp
 def slack_basis(D: ProgramData, w: Workspace) -> None:
     """Set the start that every program has: all variables at a bound, all slacks basic.
 
-    A bound far beyond what rows and costs are about is no place to start from, because a slack of 1 has no digits left
-    there: variables between two such bounds start free, at zero.
+    A variable whose bounds are both far larger than the right-hand sides and costs starts free, at zero. At such a
+    bound a slack of size 1 would have no digits left.
     """
     R, n = D.J.shape
     size, curvature = 0.0, w.number[ix.MAX_CURVATURE]
@@ -239,7 +252,7 @@ def slack_basis(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def optimise(D: ProgramData, w: Workspace) -> int:
-    """Solve from the working set in ``w``, and check the solution; returns SOLVED, CLOSE or GIVEN_UP."""
+    """Solve from the working set in ``w``, and check the solution; return SOLVED, CLOSE or GIVEN_UP."""
     if not (set_nonbasics(D, w) and phase_one(D, w)):
         return ix.GIVEN_UP
     enter_free_variables(D, w)
@@ -262,7 +275,11 @@ def optimise(D: ProgramData, w: Workspace) -> int:
 
 @inner
 def set_nonbasics(D: ProgramData, w: Workspace) -> bool:
-    """Put nonbasic variables on bounds that exist, superbasic ones between theirs, and compute the basic ones."""
+    """Put nonbasic variables on bounds that exist and superbasic ones between theirs; compute the basic ones.
+
+    Returns:
+        False where the basic variables cannot be computed accurately.
+    """
     R, n = D.J.shape
     for j in span(n + R):
         place = w.place[j]

@@ -19,12 +19,13 @@ from pear.solvers.active_set.settings import NOISE, PIVOT, REFINEMENTS, STEEP
 def hold_tight(w: Workspace) -> bool:
     """Add every tight constraint to the working set.
 
-    Tight superbasic variables become nonbasic; tight basic ones are exchanged with superbasic ones and become nonbasic,
-    too. The superbasic variables that are left are coordinates of the tangent space. Multipliers stay as they are,
+    Tight superbasic variables become nonbasic. Tight basic variables are exchanged with superbasic ones and then become
+    nonbasic, too. The remaining superbasic variables are coordinates of the tangent space. Multipliers do not change,
     because the reduced gradient is zero along every superbasic variable.
 
     Returns:
-        False where a tight constraint is too nearly parallel to others to be held: the tangent space is another one.
+        False where a tight constraint cannot be added because it is too nearly parallel to others. The working set then
+        does not span the right tangent space.
     """
     held = True
     for t in range(w.tally[ix.SUPERS] - 1, -1, -1):
@@ -51,10 +52,14 @@ def hold_tight(w: Workspace) -> bool:
 
 @inner
 def centre(D: ProgramData, w: Workspace) -> bool:
-    """Give tight constraints a positive multiplier where the others stay positive; True where any has changed.
+    """Make zero multipliers of tight constraints positive where all others stay positive.
 
-    A tight basic variable has multiplier zero only because it is basic. Raising it by t changes the multipliers of
-    nonbasic variables by t times its row of B⁻¹J; half of what the first of them allows leaves all of them positive.
+    A tight basic variable has multiplier zero only because it is basic. Raising the multiplier by t changes those of
+    nonbasic variables by t times the variable's row of B⁻¹J. Half of the largest t that keeps them nonnegative leaves
+    all of them positive.
+
+    Returns:
+        True where a multiplier has changed.
     """
     R, n = D.J.shape
     N = n + R
@@ -101,7 +106,7 @@ def centre(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def project_error(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
-    """``g = P error`` at the working set of w, whose superbasics span the tangent space.
+    """Compute ``g = P error`` at the working set of w, whose superbasic variables span the tangent space.
 
     Returns:
         False where the objective is flat along a tangent direction, or refinement has not converged.
@@ -173,7 +178,7 @@ def is_steep(w: Workspace) -> bool:
 
 @inner
 def correct_tangent(D: ProgramData, error: Array, w: Workspace) -> float:
-    """Bring STEP = p back to Jp = 0, and write what is left of the error, ERROR = error − Hp.
+    """Correct the direction p in ``w.step`` so that Jp = 0, and write the remaining error − Hp to ``w.error``.
 
     Returns:
         The largest correction of p.

@@ -1,4 +1,4 @@
-"""The engine for 0-1 programs as a row of the registry."""
+"""The solver for 0-1 programs as a row of the registry."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _STATUS = {PROVEN: Status.SOLVED, SPENT: Status.INACCURATE, NOTHING: Status.INFE
 
 
 def supports(qp: QuadraticProgram) -> bool:
-    """Whether these are programs for the engine: dense, linear, not large, and every variable an integer.
+    """True for programs that are dense, linear and not large, with every variable an integer.
 
-    SearchBatch whose variables have more than two values each are not taken up; they come back as INACCURATE.
+    Programs with a variable of more than two values are not solved. They get status INACCURATE.
     """
     if qp.is_sparse or qp.integer is None:
         return False
@@ -43,10 +43,10 @@ def supports(qp: QuadraticProgram) -> bool:
 
 
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
-    """Solve a batch of 0-1 programs, each with a proof; exactly, whatever ``tol`` is.
+    """Solve a batch of 0-1 programs, each with a proof of optimality, whatever ``tol`` is.
 
-    Each distinct program is solved once, several at a time. Programs that are not for the engine, and those that it
-    has to give up, come back as INACCURATE, without a point.
+    Each distinct program is solved once, several at a time. Programs that this solver does not take, and those that it
+    gives up, get status INACCURATE and no point.
     """
     found = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c.detach().cpu())
     found = replace(found, bound=torch.full((qp.batch,), torch.nan, dtype=torch.float64))
@@ -59,7 +59,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
 
 
 def _fill_candidate(qp: QuadraticProgram, found: Candidate) -> None:
-    """Write what the engine finds into ``found``."""
+    """Solve the programs and write points, statuses and bounds into ``found``."""
     assert found.bound is not None
     batch, settled = ProgramArrays.of(qp), screen(qp).cpu().numpy()
     x, status, bound = found.x.numpy(), found.status.numpy(), found.bound.numpy()
@@ -77,7 +77,15 @@ def _fill_candidate(qp: QuadraticProgram, found: Candidate) -> None:
 
 
 class _Job(NamedTuple):
-    """Some of the programs of one plan: the bytes of their values, the values (B, k), starts, and nodes (1,)."""
+    """Programs of one plan that one thread searches.
+
+    Attributes:
+        plan: the plan of their constraints.
+        keys: the bytes of the values of each program.
+        values: (B, k) values v.
+        starts: (B, k) selections to start from, or None.
+        budget: (1,) nodes per program.
+    """
 
     plan: BinaryPlan
     keys: list[bytes]
@@ -86,7 +94,7 @@ class _Job(NamedTuple):
     budget: Ints
 
     def run(self) -> dict[bytes, SearchResult]:
-        """Search for the decisions."""
+        """Search for the best decisions; return the results by key."""
         if not self.plan.possible:
             return dict.fromkeys(self.keys, SearchResult(b"", np.nan, NOTHING))
         found = Search(self.values, self.plan.rows, self.starts, self.budget).run()
@@ -97,7 +105,7 @@ class _Job(NamedTuple):
 def _answers_by_plan(
     batch: ProgramArrays, todo: NDArray[np.intp]
 ) -> list[tuple[BinaryPlan, NDArray[np.intp], list[SearchResult]]]:
-    """The samples ``todo`` by their constraints, with one answer for each."""
+    """Group the samples ``todo`` by plan; return each plan, the positions of its samples, and one result for each."""
     groups, jobs = [], []
     for plan, members in by_constraints(batch, todo):
         values = -batch.c[members][:, plan.free] + 0.0  # −0.0 is 0.0
@@ -115,14 +123,14 @@ def _answers_by_plan(
         found[job.plan.key] |= result
     for plan, _, _, answers, budget in groups:
         if new_answers := found.get(plan.key):
-            # who was stopped may be done the next time
+            # a search that was stopped early may succeed the next time, so that its result is not kept
             plan.keep({key: a for key, a in new_answers.items() if a.outcome != SPENT or budget[0] > 0})
             answers.update(new_answers)
     return [(plan, members, [answers[key] for key in keys]) for plan, members, keys, answers, _ in groups]
 
 
 def _run(jobs: list[_Job]) -> list[dict[bytes, SearchResult]]:
-    """The answers of all jobs; the engine has half of the time that is left, branch and cut the other half."""
+    """Run all jobs within half of the time that is left. The other half is for branch and cut."""
 
     def stop() -> None:
         for job in jobs:
