@@ -199,7 +199,7 @@ BACKENDS: tuple[Backend, ...] = (
         vertex=True,
         note="linprog and milp: always there, slower than highs on small problems",
     ),
-    # those below are asked about what others left: in the order of how often they alone have led to a solution there
+    # the rows below are the last resort, ordered by how often each alone found a solution where all others failed
     _bridge("clarabel", "clarabel", ("lp", "qp"), "interior point; tells infeasible from unbounded reliably"),
     _bridge("daqp", "daqp", ("lp", "qp"), "dual active set; very fast on small dense problems", sparse=False),
     _bridge("piqp", "piqp", ("lp", "qp"), "proximal interior point; robust on degenerate problems"),

@@ -41,7 +41,7 @@ _MOST_SUPERBASICS = 512
 _TABLE_BYTES = 1 << 29
 _SPARSE = 0.3  # share of non-zeros up to which rows are worth being kept by columns
 _WORTH_THREADS = 4_000  # variables and rows, over all samples, below which threads cost more than they save
-_PARTS = 8  # parts of a batch for each thread: samples take different times, and no thread should wait long
+_PARTS = 8  # parts of a batch for each thread: several, because samples take different times
 
 _MOST_WORK = 8  # sizes of programs that a thread keeps room for
 

@@ -37,7 +37,7 @@ from pear.solvers.active_set.saved_starts import are_starts, without_large_inver
 from pear.solvers.fused import FusedDecisions, RegretCall, Regrets, add_normal
 from pear.solvers.warm_starts import SampleTable, WarmStarts, curvature_fingerprint
 
-_ALWAYS_ANEW = np.zeros((0, 0))  # fingerprints without rows: the true problems are solved in every call
+_ALWAYS_ANEW = np.zeros((0, 0))  # no fingerprints: the true problems are solved in every call
 _TABLE = "compiled"  # its name in the store
 _OWN = np.inf  # fingerprint of the problem's own curvature
 
@@ -86,7 +86,7 @@ class CompiledPass:
         outcome = compiled.solve(P, _array(cost), at, states, slots, default)
         if not (outcome.code == SOLVED).all():
             return None
-        # the table goes on changing, and the backward pass comes later
+        # copied, because the table changes before the backward pass
         mine = states if keys is None else States._make(part[slots] for part in states)
         doubtful = bool(outcome.weak.any()) and not self._is_definite(P)
         return FusedDecisions(torch.from_numpy(outcome.x), CompiledProjector(P, mine, at), doubtful)
@@ -165,7 +165,7 @@ class CompiledPass:
             if by_row and not plain:
                 return None
             if not by_row and not (plain and self.problem.batch in (None, len(cost))):
-                self.problem.checked(cost)  # which says what is wrong
+                self.problem.checked(cost)  # raises an error that says what is wrong
             if not self._takes(smoothing):
                 return None
             return *self._own_programs(smoothing), at
@@ -182,7 +182,7 @@ class CompiledPass:
 
     def _takes(self, smoothing: float, cost: Tensor | None = None, fields: dict[str, Any] | None = None) -> bool:
         """True where the solver takes the programs of a call. The result for the problem's own fields is kept."""
-        if self.problem.n < MIN_VARIABLES:  # all of which it takes; to ask would copy Q in every call
+        if self.problem.n < MIN_VARIABLES:  # always supported; the check would copy Q in every call
             return True
         if cost is not None and fields:
             return supports(self.problem.canonical(cost, smoothing, **fields))

@@ -178,11 +178,11 @@ def phase_two(D: ProgramData, w: Workspace, careful: bool) -> bool:
             make_superbasic(D, w, entering)
             w.tally[ix.CHANGES] += 1
         longest = search_direction(D, w)
-        if abs(longest) == math.inf and rebalance(w):  # flat by rounding, perhaps
+        if abs(longest) == math.inf and rebalance(w):  # the direction may be flat only by rounding
             at_minimum = False
             continue
         length, met = ratio_test(D, w, abs(longest))
-        if longest == -math.inf and length == math.inf:  # level: the other way is as good
+        if longest == -math.inf and length == math.inf:  # the objective is constant: the opposite direction is as good
             reverse(w)
             length, met = ratio_test(D, w, length)
             if length == math.inf:

@@ -58,7 +58,7 @@ def refine_and_judge(D: ProgramData, w: Workspace) -> int:
         set_slope(D, w)
         refine_multipliers(D, w)
         measure_dual_scales(D, w)
-        for j in span(D.n):  # held bounds take up the reduced gradient, whatever its sign
+        for j in span(D.n):  # held bounds absorb the reduced gradient, whatever its sign
             w.bound[j] = 0.0 if w.place[j] in (ix.BASIC, ix.SUPER) else -w.reduced[j]
         unbalanced = stationarity_residual(D, w)
         if unbalanced == math.inf:
@@ -232,7 +232,7 @@ def kkt_residual(D: ProgramData, w: Workspace) -> float:
     for j in span(n):
         bound = w.bound[j]
         worst = max(worst, abs(w.reduced[j] + bound) / dual)
-        # an absent constraint may carry no multiplier at all
+        # an absent constraint must have multiplier zero
         slack = (w.x[j] - w.lo[j]) / size if w.lo[j] > -math.inf else 1.0
         worst = max(worst, -slack, abs(slack * min(bound, 0.0) / dual))
         slack = (w.up[j] - w.x[j]) / size if w.up[j] < math.inf else 1.0

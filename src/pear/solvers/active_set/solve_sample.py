@@ -89,7 +89,7 @@ def solve_sample(
     if solve_from(D, states, slot, fallback, fallback_slot, w) == ix.SOLVED:
         held = hold_tight(w)
         write_back(D, states, slot, outcome, k, held, w)
-        if not held:  # there is no projection from here
+        if not held:  # no projection is possible from this working set
             outcome.code[k] = ix.GIVEN_UP
 
 
@@ -243,7 +243,7 @@ def slack_basis(D: ProgramData, w: Workspace) -> None:
     for k in span(R):
         w.place[n + k] = ix.BASIC
         w.basis[k] = n + k
-        w.x[n + k] = 0.0  # corrected from there: what another sample has left must not count
+        w.x[n + k] = 0.0  # not the value that another sample left
         for b in span(R):
             w.inverse[k, b] = 1.0 if b == k else 0.0
     w.tally[ix.SUPERS] = w.tally[ix.FACTORED] = w.tally[ix.AGE] = 0

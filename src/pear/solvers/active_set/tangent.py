@@ -115,7 +115,7 @@ def project_error(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
     supers = w.tally[ix.SUPERS]
     for j in span(n):
         g[j] = 0.0
-        if w.place[j] == ix.FREE:  # held, but by no constraint
+        if w.place[j] == ix.FREE:  # the variable is held, but not by a constraint
             return False
     if supers == 0:
         return True
@@ -127,7 +127,7 @@ def project_error(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
         w.error[j] = error[j]
     top = 0.0
     for j in span(n):
-        if not abs(error[j]) < math.inf:  # what is no number has no projection that is one
+        if not abs(error[j]) < math.inf:  # the projection of NaN or infinity is NaN
             for i in span(n):
                 g[i] = math.nan
             return True
@@ -136,7 +136,7 @@ def project_error(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
     largest, change = 0.0, math.inf
     for attempt in span(REFINEMENTS):
         if attempt > 0 and not correct_tangent(D, error, w) <= max(PROJECTED * largest, noise):
-            return False  # the inverse has lost its digits on the way, and with it the tangent space
+            return False  # the inverse, and so the tangent space, has become inaccurate
         for t in span(supers):
             s = w.error[w.sup[t]] if w.sup[t] < n else 0.0
             for b in span(R):
@@ -161,7 +161,7 @@ def project_error(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
         biggest = max(biggest, abs(w.step[j]))
     for j in span(n):
         g[j] = w.step[j]
-    return biggest > noise or biggest == 0.0  # what may be rounding is for exact residuals to tell
+    return biggest > noise or biggest == 0.0  # a result of rounding size needs exact residuals
 
 
 @inner

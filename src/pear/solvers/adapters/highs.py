@@ -29,14 +29,14 @@ _CLAIMS = {
     highspy.HighsModelStatus.kInterrupt: Status.TIME_LIMIT,
 }
 _HAS_POINT = (Status.SOLVED, Status.INACCURATE, Status.TIME_LIMIT)
-_INTEGER_TOL = 1e-10  # the least it takes: what comes out of an integer program is never loose
+_INTEGER_TOL = 1e-10  # the smallest value that HiGHS accepts
 
 
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve every sample of the linear program ``qp``; integer programs to a proven gap of zero.
 
-    Integer programs go several at a time, in units of their own, and stop where Ctrl-C or the time limit says so. A
-    sample may take an equal share of the time that is left.
+    Integer programs are solved several at a time, in scaled units. They stop at Ctrl-C or at the time limit. Each
+    sample gets an equal share of the remaining time.
     """
     batch = ProgramArrays.of(qp)
     candidates = CandidateRows(qp)
@@ -55,7 +55,7 @@ def _solve_continuous(batch: ProgramArrays, candidates: CandidateRows, highs: hi
         for position, i in enumerate(group.members.tolist()):
             if position == 0 or not batch.shared_limits:
                 highs.passModel(_model(batch, group, matrix, units, i))
-            # its clock counts all samples together
+            # the clock of HiGHS runs over all samples
             status = _run(highs, batch.c[i], highs.getRunTime() + time_limit.seconds_per_sample(*matrix.shape[::-1]))
             if status in _HAS_POINT:
                 _read_solution(highs, group, i, status, candidates)
@@ -103,6 +103,16 @@ class _Clock:
 
 @dataclass(frozen=True)
 class _IntegerPoint:
+    """The result of one integer program.
+
+    Attributes:
+        i: position of the sample in the batch.
+        group: the sample's group.
+        status: its status.
+        x: (n,) its best point, or None.
+        bound: proven lower bound of the objective.
+    """
+
     i: int
     group: Group
     status: Status
@@ -130,7 +140,7 @@ class _Job:
     clock: _Clock
 
     def run(self) -> list[_IntegerPoint]:
-        """Solve one after another."""
+        """Solve the programs one after another."""
         highs = _new_highs(_INTEGER_TOL, presolve=True)
         highs.cbMipInterrupt.subscribe(self._interrupt)
         found = []
@@ -169,7 +179,7 @@ def _new_highs(tol: float, presolve: bool) -> highspy.Highs:
         "primal_feasibility_tolerance": feasibility,
         "dual_feasibility_tolerance": feasibility,
         "mip_feasibility_tolerance": feasibility,
-        "small_matrix_value": 1e-12,  # coefficients up to here are dropped; it takes no less
+        "small_matrix_value": 1e-12,  # the smallest value that HiGHS accepts; smaller coefficients are dropped
         "mip_rel_gap": 0.0,
         "mip_abs_gap": 0.0,
     }.items():
@@ -178,7 +188,10 @@ def _new_highs(tol: float, presolve: bool) -> highspy.Highs:
 
 
 def _model(batch: ProgramArrays, group: Group, matrix: sp.csc_matrix, units: MilpUnits, i: int) -> highspy.HighsLp:
-    """The rows ``matrix`` = [A; G], their limits and the bounds of sample ``i`` in ``units``; the costs come later."""
+    """Make the model of sample ``i`` without its costs.
+
+    It has the rows ``matrix`` = [A; G], their limits and the bounds, all in ``units``.
+    """
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]
     lp = highspy.HighsLp()
     lp.num_row_, lp.num_col_ = matrix.shape
@@ -195,7 +208,7 @@ def _model(batch: ProgramArrays, group: Group, matrix: sp.csc_matrix, units: Mil
 
 
 def _run(highs: highspy.Highs, cost: Array, seconds: float) -> Status:
-    """Solve the model under ``cost``, from scratch: a basis left by another sample could decide among ties."""
+    """Solve the model for ``cost`` from scratch: a basis of another sample could decide between equal solutions."""
     columns = np.arange(len(cost), dtype=np.int32)
     highs.setOptionValue("time_limit", seconds)
     highs.changeColsCost(len(cost), columns, cost)
@@ -208,6 +221,7 @@ def _run(highs: highspy.Highs, cost: Array, seconds: float) -> Status:
 
 
 def _run_model(highs: highspy.Highs) -> highspy.HighsModelStatus:
+    """Run HiGHS on its model, again where another user of its thread pool made the first run fail."""
     highs.clearSolver()
     if highs.run() == highspy.HighsStatus.kError and highs.getModelStatus() == highspy.HighsModelStatus.kNotset:
         # HiGHS has one thread pool per process and refuses to run where someone opened it with another size.
@@ -217,7 +231,10 @@ def _run_model(highs: highspy.Highs) -> highspy.HighsModelStatus:
 
 
 def _read_solution(highs: highspy.Highs, group: Group, i: int, status: Status, candidates: CandidateRows) -> None:
-    """HiGHS has ``c = [A; G]ᵀ row_dual + col_dual``: our multipliers are its negatives."""
+    """Write the solution of sample ``i`` to ``candidates``.
+
+    HiGHS has ``c = [A; G]ᵀ row_dual + col_dual``, so that our multipliers are the negatives of its duals.
+    """
     solution = highs.getSolution()
     if not solution.value_valid:
         candidates.fail(i, status)

@@ -70,7 +70,7 @@ def _solve_group(batch: ProgramArrays, group: Group, tol: float, candidates: Can
 
 
 def _unit_rows(group: Group, box: Array) -> Array:
-    """The rows of the identity for the bounded variables."""
+    """Return the rows of the identity for the bounded variables."""
     n = group.H.shape[0]
     return sp.eye_array(n, format="csr")[box] if sp.issparse(group.H) else np.eye(n)[box]
 
@@ -92,7 +92,7 @@ def _settings(tol: float, seconds: float) -> dict[str, float | bool]:
 
 
 def _limits(batch: ProgramArrays, group: Group, box: Array, i: int) -> tuple[Array, Array]:
-    """(p + k + len(box),) lower and upper limits of the stacked rows [A; G; I] of sample ``i``."""
+    """Return (p + k + len(box),) lower and upper limits of the stacked rows [A; G; I] of sample ``i``."""
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]
     lower = np.concatenate([b, np.full(h.shape, -np.inf), row(batch.lb, i)[box]])
     return lower, np.concatenate([b, h, row(batch.ub, i)[box]])

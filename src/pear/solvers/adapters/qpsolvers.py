@@ -26,7 +26,7 @@ from pear.solvers.adapters.batch_arrays import (
 )
 from pear.solvers.candidate import Candidate
 
-# One accuracy and one limit in each solver's own words. A solver that is not listed runs with its own defaults.
+# One accuracy and one limit, as options of each solver. A solver that is not listed runs with its own defaults.
 _OPTIONS: dict[str, Callable[[float], dict[str, Any]]] = {
     # Below 1e-7 DAQP rejects good vertices of degenerate programs.
     "daqp": lambda tol: {"primal_tol": max(tol, 1e-7), "dual_tol": max(tol, 1e-9)},
@@ -57,8 +57,8 @@ _LIMITS: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "osqp": lambda n, rows: {"time_limit": time_limit.seconds_per_sample(n, rows)},
 }
 
-# What solvers say of a failure. ProxQP is missing on purpose: at its fixed threshold it calls feasible programs with
-# large costs infeasible. DAQP is missing because its reason does not come through.
+# Statuses that solvers report for failures. ProxQP is missing on purpose: at its fixed threshold it calls feasible programs with
+# large costs infeasible. DAQP is missing because qpsolvers does not pass on its status.
 _CLAIMS = {
     "Status.PIQP_PRIMAL_INFEASIBLE": Status.INFEASIBLE,
     "Status.PIQP_DUAL_INFEASIBLE": Status.UNBOUNDED,
@@ -83,7 +83,7 @@ def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
     candidates = CandidateRows(qp)
     options = _OPTIONS[name](tol) | _LIMITS[name](qp.n, qp.p + qp.m) if name in _OPTIONS else {}
     with warnings.catch_warnings():
-        # The status of the sample says it.
+        # The status of the sample reports the failure.
         warnings.filterwarnings("ignore", message=".*terminated with status", category=UserWarning)
         for group in groups(batch, candidates.todo):
             _solve_group(batch, group, name, options, tol, candidates)
@@ -114,7 +114,11 @@ def _solve_group(
         )
         try:
             solution = qpsolvers.solve_problem(problem, name, **options)
-        except (ProblemError, SolverError, ValueError):  # this sample is not for this solver: a singular H, say
+        except (
+            ProblemError,
+            SolverError,
+            ValueError,
+        ):  # the solver does not take this sample: for example, H is singular
             continue
         status = Status.SOLVED if solution.found else _CLAIMS.get(_solver_status(solution), Status.INACCURATE)
         if solution.x is None or status not in (Status.SOLVED, Status.INACCURATE):
@@ -130,24 +134,27 @@ def _solve_group(
 
 
 def _cost_divisor(c: Array, group: Group) -> float:
-    """The divisor of the objective: solvers add curvature of a fixed size to a zero H, so that LPs are scaled."""
+    """Return a divisor of the objective, 1 where H is not zero.
+
+    Solvers add curvature of a fixed size to a zero H, so that the costs of LPs are scaled to size one.
+    """
     peak = 0.0 if has_entries(group.H) else float(np.abs(c).max(initial=0.0))
     return peak if peak > 0 else 1.0
 
 
 def _multipliers(values: Any, size: int, force: float) -> Array:
-    """Multipliers in the units of the program; zero where the solver returns None or an empty array."""
+    """Return multipliers in the units of the program; zeros where the solver returns None or an empty array."""
     return np.zeros(size) if values is None or not len(values) else force * np.asarray(values)[:size]
 
 
 def _solver_status(solution: qpsolvers.Solution) -> str:
-    """The solver's own status; empty where qpsolvers does not pass it on."""
+    """Return the solver's own status; empty where qpsolvers does not pass it on."""
     extras = solution.extras
     return str(extras["info"].status if "info" in extras else extras.get("status", ""))
 
 
 def _is_feasible(batch: ProgramArrays, group: Group, i: int, x: Array, tol: float) -> bool:
-    """Whether x is feasible to ``tol``: some solvers report success where equalities contradict each other."""
+    """True where x is feasible to ``tol``. Some solvers report success where equalities contradict each other."""
     b, h, lb, ub = (row(field, i) for field in (batch.b, batch.h, batch.lb, batch.ub))
 
     def small(excess: Array, matrix: Array, rhs: Array) -> bool:

@@ -14,7 +14,7 @@ from pear.solvers.adapters.batch_arrays import CandidateRows, Group, ProgramArra
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
 from pear.solvers.candidate import Candidate
 
-_LEAST_COST = 2.0**10  # milp cuts a branch off that may be better by 1e-6
+_LEAST_COST = 2.0**10  # costs are scaled up, because milp cuts off branches that are better by less than 1e-6
 _UNCLEAR = 4  # numerical trouble, or "unbounded or infeasible"
 _CLAIMS = {0: Status.SOLVED, 2: Status.INFEASIBLE, 3: Status.UNBOUNDED}
 
@@ -58,7 +58,7 @@ def _solve_lp(batch: ProgramArrays, group: Group, i: int, tol: float, candidates
     if result.status == _UNCLEAR:
         result = run(presolve=False)
     status = _CLAIMS.get(result.status, Status.INACCURATE)
-    if status != Status.SOLVED:  # linprog has no point to offer then, or none with multipliers
+    if status != Status.SOLVED:  # linprog then returns no point, or no multipliers
         candidates.fail(i, status)
         return
     # Its marginals are derivatives of the optimal value by the right-hand sides, our multipliers their negatives.

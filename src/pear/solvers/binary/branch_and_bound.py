@@ -181,7 +181,7 @@ def _first_guess(program: Program, work: SearchWorkspace) -> float:
         r = abs(reduced_value(program, work.u, j))
         mean += r / n
         k = min(j, near)
-        if j <= near or r < work.ratio[near]:  # the nearest so far come first, in order
+        if j <= near or r < work.ratio[near]:  # the first entries are the smallest so far, sorted
             while k > 0 and work.ratio[k - 1] > r:
                 work.ratio[k] = work.ratio[k - 1]
                 k -= 1
@@ -275,7 +275,7 @@ def _explore(
             if depth == 0:
                 return PROVEN, low, left
             place, up = tree.branch[depth, 0], tree.branch[depth, 1] == 1
-            tree.bound[depth] = -math.inf  # nothing is left here after this
+            tree.bound[depth] = -math.inf  # both branches are explored after this one
         _follow_branch(program, refer(node_at(tree, depth)), place, up)
     return SPENT, low, left
 
@@ -339,7 +339,7 @@ def _search(
 ) -> None:
     """Find the best selection of sample ``s``."""
     unit, close, has_start, best = samples.units[s], samples.close[s], samples.has_start[s], samples.best[s]
-    least = -2.0 * root.n - 1.0  # no selection earns as little
+    least = -2.0 * root.n - 1.0  # below the value of every selection
     low = _value_if_feasible(program, best) if has_start else -math.inf
     step = unit - close if unit > 0 else (-close if has_start else close)
     reset_dictionary(program, root)
@@ -357,5 +357,5 @@ def _search(
         outcome, low, left = _explore(program, tree, work, cut, low, step, best, left, budget)
         guess *= _GROWTH
     samples.outcome[s] = outcome
-    # Nothing earns low + step or more. Where values are multiples of a unit, nothing lies between low and that.
+    # No selection has a value of low + step or more. Values that are multiples of a unit cannot lie in between.
     samples.most[s] = low if unit > 0 else low + max(step, 0.0)

@@ -51,8 +51,8 @@ class Search:
         value: (B, n) values v of B programs.
         rows: the rows that they share.
         start: (B, n) feasible selections to start from, good ones if possible, or None.
-        budget: (1,) the number of nodes to visit for each program before it is given up; ``nodes_for(rows)`` where it is
-            left out. Setting it to 0 stops a search that runs in another thread.
+        budget: (1,) the number of nodes to visit for each program before it is given up; ``nodes_for(rows)`` by
+            default. Setting it to 0 stops a search that runs in another thread.
 
     Example:
         >>> rows = TightenedRows.of(np.array([[3.0, 4.0, 2.0]]), np.array([6.0]))

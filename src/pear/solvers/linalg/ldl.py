@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 
 class SymbolicFactor:
-    """The order in which a symmetric pattern is eliminated, and what its factor will look like.
+    """The symbolic factorisation of a symmetric pattern: the elimination order and the structure of L.
 
     Args:
         matrix: (n, n) upper triangle with the whole diagonal, in CSC form, canonical; only its pattern matters.
-        max_work: give up once the factor would take more multiplications.
+        max_work: the largest number of multiplications that a factorisation may take.
 
     Attributes:
-        affordable: False where the fill exceeds ``max_work``; then nothing else may be used.
-        fill: entries below the diagonal of L.
+        affordable: False where a factorisation takes more than ``max_work``; then nothing else may be used.
+        fill: the number of entries below the diagonal of L.
     """
 
     def __init__(self, matrix: sparse.csc_array, max_work: float) -> None:
@@ -56,7 +56,7 @@ class SymbolicFactor:
         if not self.affordable:
             return
         ptr, rows, _ = ordering.permute_pattern(n, indptr, indices, order)
-        # children next to their parents: the same fill, and what is used together lies together
+        # children next to their parents: the fill is the same, and numbers used together lie together
         order = order[ordering.postorder(ordering.elimination_tree(n, ptr, rows)[0])]
         ptr, rows, found = ordering.permute_pattern(n, indptr, indices, order)
         parent, counts, work = ordering.elimination_tree(n, ptr, rows)
@@ -67,7 +67,7 @@ class SymbolicFactor:
             self._free: list[Array] = []
 
     def factor(self, data: Array) -> LDLFactor:
-        """Factor the matrix whose upper triangle has these numbers, in the order of the pattern."""
+        """Factor the matrix with this pattern and the numbers ``data`` of its upper triangle."""
         from pear.solvers.linalg.supernodes import factorise_blocks
 
         try:
@@ -87,12 +87,12 @@ class LDLFactor:
         """False where a pivot was zero or not a number."""
 
     def __del__(self) -> None:
-        # the next factor is written where this one was: to touch fresh memory takes as long as a fifth of the work
+        # the next factor reuses this memory: new memory would cost a fifth of the factorisation
         self._free.append(self._L)
 
     @property
     def fill(self) -> int:
-        """Numbers that it holds."""
+        """The number of stored entries."""
         return len(self._L)
 
     @property
@@ -101,7 +101,7 @@ class LDLFactor:
         return bool((self._pivots > 0).all())
 
     def solve(self, rhs: Array) -> Array:
-        """(n,) the solution for one right-hand side (n,)."""
+        """Return the solution (n,) for one right-hand side (n,)."""
         from pear.solvers.linalg.triangular import solve_with_blocks
 
         return solve_with_blocks(self._blocks, self._L, self._pivots, rhs)

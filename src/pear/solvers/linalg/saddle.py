@@ -1,9 +1,9 @@
 """Sparse saddle-point systems ``[H + D, Jᵀ; J, −E]`` with diagonal D and E: directly, or by conjugate gradients.
 
-The structure is analysed once; each pair of diagonals is then factored into the same structure. Where the factor would
-fill up (curvature that couples variables at random), only the diagonal of H is factored together with all of J, and
-that *constraint preconditioner* drives conjugate gradients: every search direction satisfies the rows exactly, and on
-those directions the system is positive definite.
+The structure is analysed once. Each pair of diagonals is then factored into the same structure. Where curvature that
+couples variables at random would fill the factor, only the diagonal of H is factored together with all of J. This
+*constraint preconditioner* drives conjugate gradients: every search direction satisfies the rows exactly, and on those
+directions the system is positive definite.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pear.solvers.linalg import Array
 from pear.solvers.linalg.ldl import LDLFactor, SymbolicFactor
 
 _MAX_ITERATIONS = 300
-_PASS = 1e-10  # conjugate gradients cannot reach rounding in one go; refinement starts them again
+_PASS = 1e-10  # conjugate gradients cannot reach rounding in one pass; refinement restarts them
 _CHEAP = 1e4  # multiplications per unknown up to which a factorisation beats conjugate gradients
 _MAX_WORK = 2e10  # multiplications that a factorisation may take at all
-_FEW = 2  # entries of a variable that costs no fill
+_FEW = 2  # most entries of a variable whose elimination causes no fill
 
 
 class SaddlePattern:
@@ -32,7 +32,7 @@ class SaddlePattern:
 
     Attributes:
         affordable: False where not even the preconditioner can be factored.
-        direct: True where the whole matrix is.
+        direct: True where the whole matrix is factored, False where conjugate gradients are used.
     """
 
     def __init__(self, H: sparse.csr_array, J: sparse.csr_array) -> None:
@@ -53,9 +53,10 @@ class SaddlePattern:
         self.affordable = self._ordering.affordable
 
     def _assemble(self, coupled: sparse.csr_array) -> None:
-        """The pattern of what is left without the variables that only join two rows, and how these change its numbers.
+        """Build the pattern without the variables that only join two rows, and record how they change its numbers.
 
-        An order of little fill begins with them in any case; without them it is found and factored in less time.
+        A good elimination order begins with these variables in any case. Without them, it is found and factored in less
+        time.
         """
         joined = np.diff(self.JT.indptr) > _FEW
         joined |= np.bincount(np.concatenate(coupled.nonzero()), minlength=self.n) > 0
@@ -71,7 +72,7 @@ class SaddlePattern:
         row = np.concatenate([everything, H.row, J.row, pairs.first + shift])
         column = np.concatenate([everything, H.col, J.col + shift, pairs.second + shift])
         numbered = sparse.coo_array((np.arange(len(row)), (row, column)), shape=(size, size))
-        numbered.has_canonical_format = True  # there are no duplicates, and nobody needs the rows in order
+        numbered.has_canonical_format = True  # there are no duplicates, and the order of rows does not matter
         self._upper = sparse.csc_array(numbered)
         place = np.empty_like(self._upper.data)
         place[self._upper.data] = np.arange(len(row))
@@ -83,21 +84,22 @@ class SaddlePattern:
         self._taken = sparse.csr_array(taken, shape=(len(row), self.n - len(kept)))
 
     def factor(self, D: Array, E: Array) -> Saddle:
-        """Factor with the diagonals D (n,) and E (r,), both such that the matrix is quasi-definite."""
+        """Factor with the diagonals D (n,) and E (r,). They must make the matrix quasi-definite."""
         diagonal, data = np.concatenate([self.curvature + D, -E]), self._data.copy()
-        with np.errstate(divide="ignore"):  # a pivot of zero is noticed
+        with np.errstate(divide="ignore"):  # a pivot of zero is detected later
             inverse = 1.0 / diagonal[self.alone]
         data[self._diagonal] = diagonal[self.left]
         return Saddle(self, D, E, self._ordering.factor(data + self._taken @ inverse), inverse)
 
 
 class _JoinedRows(NamedTuple):
-    """What variables with two entries at most join.
+    """The pairs of rows that variables with at most two entries join.
 
     Attributes:
-        first, second: the pairs of rows that are joined, each pair once, the smaller row first.
-        which: of every variable with two entries its pair.
-        products, variables: squares of all entries, then the products of two; and the variable of each.
+        first, second: the pairs of rows, each pair once, the smaller row first.
+        which: for every variable with two entries, the position of its pair.
+        products: squares of all entries, then the products of the two entries of a variable.
+        variables: the variable of each product.
     """
 
     first: Array
@@ -108,7 +110,7 @@ class _JoinedRows(NamedTuple):
 
 
 def _joined_rows(columns: sparse.csr_array) -> _JoinedRows:
-    """The pairs of these variables, one a row of the matrix."""
+    """Find the pairs of rows that variables join; each row of the matrix holds the entries of one variable."""
     rows, values, entries = columns.indices.astype(np.int64), columns.data, np.diff(columns.indptr)
     two = np.flatnonzero(entries == 2)
     a, b, size = columns.indptr[two], columns.indptr[two] + 1, columns.shape[1]
@@ -120,7 +122,7 @@ def _joined_rows(columns: sparse.csr_array) -> _JoinedRows:
 
 
 class Saddle:
-    """One factored system; ``succeeded`` tells whether it can be used."""
+    """One factored system; ``succeeded`` is True where it can be used."""
 
     def __init__(self, pattern: SaddlePattern, D: Array, E: Array, factor: LDLFactor, inverse: Array) -> None:
         self._pattern, self._D, self._E, self._factor, self._inverse = pattern, D, E, factor, inverse
@@ -128,7 +130,7 @@ class Saddle:
 
     @property
     def fill(self) -> int:
-        """Entries of the factor."""
+        """The number of entries of the factor."""
         return self._factor.fill
 
     @property
@@ -137,11 +139,12 @@ class Saddle:
         return self.succeeded and self._factor.is_positive and bool((self._inverse > 0).all())
 
     def solve(self, f: Array, r: Array, tolerance: float = _PASS, refinements: int = 1) -> tuple[Array, Array]:
-        """The solution x (n,), v (r,) for the right-hand side f (n,), r (r,).
+        """Return the solution x (n,) and v (r,).
 
         Args:
-            f, r: the right-hand side.
-            tolerance: relative residual at which conjugate gradients stop; a direct solve needs none.
+            f: (n,) right-hand side of the first block.
+            r: (r,) right-hand side of the second block.
+            tolerance: relative residual at which conjugate gradients stop; a direct solve does not use it.
             refinements: how often a direct solve is corrected by its own residual.
         """
         rhs = np.concatenate([f, r])
@@ -154,7 +157,7 @@ class Saddle:
         return solution[: len(f)], solution[len(f) :]
 
     def _solve_by_factor(self, rhs: Array) -> Array:
-        """By the factor, and by hand for the variables that are not in it."""
+        """Solve with the factor, and eliminate the variables that are not part of it by hand."""
         pattern = self._pattern
         if not pattern.alone_J.shape[1]:
             return self._factor.solve(rhs)
@@ -170,7 +173,10 @@ class Saddle:
         return np.concatenate([pattern.H @ x + self._D * x + pattern.JT @ v, pattern.J @ x - self._E * v])
 
     def _conjugate_gradients(self, rhs: Array, solution: Array, tolerance: float) -> Array:
-        """Preconditioned by the factor of the system without H's coupling; the rows' residual stays zero."""
+        """Improve a solution by conjugate gradients, preconditioned by the factor without H's off-diagonal entries.
+
+        The residual of the rows stays zero.
+        """
         n = self._pattern.n
         rest = rhs - self._matrix_times(solution)
         goal = tolerance * max(np.abs(rhs).max(initial=0.0), 1e-300)
