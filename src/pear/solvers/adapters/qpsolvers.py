@@ -57,8 +57,8 @@ _LIMITS: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "osqp": lambda n, rows: {"time_limit": time_limit.seconds_per_sample(n, rows)},
 }
 
-# Statuses that solvers report for failures. ProxQP is missing on purpose: at its fixed threshold it calls feasible programs with
-# large costs infeasible. DAQP is missing because qpsolvers does not pass on its status.
+# Statuses that solvers report for failures. ProxQP is missing on purpose: at its fixed threshold it calls feasible
+# programs with large costs infeasible. DAQP is missing because qpsolvers does not pass on its status.
 _CLAIMS = {
     "Status.PIQP_PRIMAL_INFEASIBLE": Status.INFEASIBLE,
     "Status.PIQP_DUAL_INFEASIBLE": Status.UNBOUNDED,
@@ -118,7 +118,7 @@ def _solve_group(
             ProblemError,
             SolverError,
             ValueError,
-        ):  # the solver does not take this sample: for example, H is singular
+        ):  # the solver refuses this sample: H is singular, for example
             continue
         status = Status.SOLVED if solution.found else _CLAIMS.get(_solver_status(solution), Status.INACCURATE)
         if solution.x is None or status not in (Status.SOLVED, Status.INACCURATE):

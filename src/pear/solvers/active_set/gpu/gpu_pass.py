@@ -130,9 +130,7 @@ class GPUPass:
             if not len(left) or not self._current_plan.adapt(found.solution):
                 break
         for Q in (call.Q, call.true_Q) if len(left) and call.Q is not None else ():
-            self.problem.checked(
-                call.predicted, Q=Q
-            )  # raises an error that names a sample whose curvature is not symmetric
+            self.problem.checked(call.predicted, Q=Q)  # raises an error where a curvature is not symmetric
         status, true_status, *never = torch.zeros(4, len(found.value), dtype=torch.int8, device=found.value.device)
         parts = Regrets(
             value=found.value,
