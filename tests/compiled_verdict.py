@@ -6,27 +6,42 @@ import numpy as np
 
 from pear.compile.jit import entry, inner, refer, span
 from pear.optimality.rule import FEASIBLE, OPTIMAL
-from pear.solvers.active_set import batch, kernels, sample
-from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.acceptance import feasible, imbalance, kkt_residual, write
-from pear.solvers.active_set.layout import Array, Data, Memory, Outcome, Programs, Samples, Work
-from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong
+from pear.solvers.active_set import compiled_arrays as ix
+from pear.solvers.active_set import compiled_batch as batch
+from pear.solvers.active_set import compiled_tasks as kernels
+from pear.solvers.active_set import solve_sample as sample
+from pear.solvers.active_set.compiled_arrays import (
+    Array,
+    CompiledSolutions,
+    ProgramData,
+    Programs,
+    SampleCosts,
+    WorkMemory,
+    Workspace,
+)
+from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong_multiplier
 from pear.solvers.active_set.products import set_reduced_gradient, set_slope
+from pear.solvers.active_set.solution_check import (
+    kkt_residual,
+    measure_feasibility,
+    stationarity_residual,
+    write_solution,
+)
 
 
-def judge(P: Programs, cost: Array, point: Outcome) -> Outcome:
+def judge(P: Programs, cost: Array, point: CompiledSolutions) -> CompiledSolutions:
     """The outcome for row 0 of ``point``, whose active set is its working set."""
     n, rows = len(cost), P.J.shape[1]
-    outcome = ix.new_outcome(1, n, P.equalities, rows - P.equalities)
+    outcome = ix.new_solutions(1, n, P.equalities, rows - P.equalities)
     for part in outcome[2:]:
         part[...] = 0
-    samples = Samples(cost[None], np.zeros((0, 0)), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    samples = SampleCosts(cost[None], np.zeros((0, 0)), np.zeros(1, np.int64), np.zeros(1, np.int64))
     run(P, samples, point, outcome, batch.team_for(n, rows).memory)
     return outcome
 
 
 @inner
-def load_point(D: Data, point: Outcome, k: int, w: Work) -> None:
+def load_point(D: ProgramData, point: CompiledSolutions, k: int, w: Workspace) -> None:
     """Bring a point with its multipliers into the workspace; its active set is the working set."""
     R, n = D.J.shape
     p = D.equalities
@@ -39,7 +54,7 @@ def load_point(D: Data, point: Outcome, k: int, w: Work) -> None:
 
 
 @inner
-def verify(D: Data, point: Outcome, k: int, outcome: Outcome, i: int, w: Work) -> None:
+def verify(D: ProgramData, point: CompiledSolutions, k: int, outcome: CompiledSolutions, i: int, w: Workspace) -> None:
     """Judge a point as the solver judges its own: stationarity, signs, feasibility, KKT residual.
 
     Its rows, lower and upper are the working set that its multipliers are computed with.
@@ -48,20 +63,22 @@ def verify(D: Data, point: Outcome, k: int, outcome: Outcome, i: int, w: Work) -
     set_slope(D, w)
     set_reduced_gradient(D, w)
     measure_dual_scales(D, w)
-    good = imbalance(D, w) <= FEASIBLE
-    good = feasible(D, w) and good
+    good = stationarity_residual(D, w) <= FEASIBLE
+    good = measure_feasibility(D, w) and good
     good = kkt_residual(D, w) <= OPTIMAL and good
-    write(D, outcome, i, w)
+    write_solution(D, outcome, i, w)
     for j in span(D.n):  # the signs that count are those of the given multipliers
         w.reduced[j] = -w.bound[j]
-    if good and most_wrong(D, w, np.bool_(False), np.bool_(False)) < 0:
+    if good and most_wrong_multiplier(D, w, np.bool_(False), np.bool_(False)) < 0:
         outcome.code[i] = ix.SOLVED
 
 
 @entry
-def run(P: Programs, samples: Samples, point: Outcome, outcome: Outcome, memory: Memory) -> None:
+def run(
+    P: Programs, samples: SampleCosts, point: CompiledSolutions, outcome: CompiledSolutions, memory: WorkMemory
+) -> None:
     """Load the program and judge the point, where the program is one."""
     programs = refer(P)
-    w, D = refer(kernels.workspace(refer(memory), 0)), refer(sample.select(programs, 0))
+    w, D = refer(kernels.worker_workspace(refer(memory), 0)), refer(sample.select_program(programs, 0))
     if sample.load_program(programs, D, refer(samples).predicted[0], 0, w):
         verify(D, refer(point), 0, refer(outcome), 0, w)

@@ -113,7 +113,7 @@ def test_pear_compile_compiles_everything_and_then_has_nothing_to_do() -> None:
 FILLED = """
 import numpy as np
 from pear.compile import jit
-from pear.solvers.binary.dynamic import fill
+from pear.solvers.binary.dynamic_programming import fill
 
 assert jit.PRIVATE is {private}
 weights, capacities = np.array([[3, 4, 2]]), np.array([6])

@@ -20,13 +20,13 @@ from pear.compile import threads
 from pear.decisions.integer import CheckedIntegers, verify_integers
 from pear.optimality.point import Duals
 from pear.solvers.adapters.batch_arrays import ProgramArrays
-from pear.solvers.base import Candidate
 from pear.solvers.binary import binary_plan as plans
 from pear.solvers.binary import tightened_rows as presolve
 from pear.solvers.binary.binary_plan import BinaryPlan
-from pear.solvers.binary.branch import search_all
+from pear.solvers.binary.branch_and_bound import search_all
 from pear.solvers.binary.selection_search import PROVEN, Search
 from pear.solvers.binary.tightened_rows import TightenedRows
+from pear.solvers.candidate import Candidate
 from pear.tasks import knapsack, random_knapsack
 from pear_lab.benchmarks import integers
 from pear_lab.benchmarks.bench_settings import Callbacks
@@ -295,7 +295,7 @@ import numpy as np
 def count():  # with modules that are loaded anew, and so are their compiled functions
     for name in [name for name in sys.modules if name.startswith(("pear.solvers.", "pear.compile.jit"))]:
         del sys.modules[name]
-    from pear.solvers.binary.dynamic import fill_all
+    from pear.solvers.binary.dynamic_programming import fill_all
     from pear.solvers.binary.tightened_rows import TightenedRows
     from pear.solvers.binary.selection_search import Search
     Search(np.ones((1, 3)), TightenedRows.of(np.ones((1, 3)), np.array([2.0]))).run()

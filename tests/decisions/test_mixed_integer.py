@@ -25,9 +25,9 @@ from pear.decisions.integer import _least, complete, verify_integers
 from pear.optimality.rule import INTEGRAL
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import SparseMatrix
-from pear.solvers.base import Candidate, empty_candidate
 from pear.solvers.binary import binary_plan as plan
-from pear.solvers.time_limit import left, within
+from pear.solvers.candidate import Candidate, empty_candidate
+from pear.solvers.time_limit import seconds_left, within
 
 INACCURATE, SOLVED, TIME_LIMIT = (int(s) for s in (pear.Status.INACCURATE, pear.Status.SOLVED, pear.Status.TIME_LIMIT))
 SOLVERS = ("auto", "highs", "scipy")
@@ -272,9 +272,9 @@ def test_a_search_that_was_stopped_is_begun_again() -> None:
 
 
 def test_limits_of_time() -> None:
-    assert left() == float("inf")
+    assert seconds_left() == float("inf")
     with within(100.0), within(None), within(200.0):
-        assert 90 < left() <= 100
+        assert 90 < seconds_left() <= 100
     for wrong in (0, -1.0, float("nan"), True, "1"):
         with pytest.raises(pear.ProblemError, match="time_limit must be a positive number of seconds"):
             pear.solve(pear.Problem(lb=0.0, ub=1.0, n=1), [[1.0]], time_limit=wrong)  # type: ignore[arg-type]

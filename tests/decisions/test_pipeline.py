@@ -18,7 +18,7 @@ from pear.decisions.pipeline import solve_programs
 from pear.optimality.point import ActiveSet, Duals
 from pear.problem.canonical import QuadraticProgram
 from pear.sensitivity.projection import project
-from pear.solvers.base import Candidate
+from pear.solvers.candidate import Candidate
 from pear.solvers.registry import BACKENDS, Backend, get, resolve
 
 BOX = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0, ub=1.0)
@@ -114,7 +114,7 @@ def test_every_solver_of_another_package_has_a_limit(name: str, monkeypatch: pyt
     monkeypatch.setattr(time_limit, "_SECONDS", 1e-9)
     monkeypatch.setattr(time_limit, "_PER_UNKNOWN", 0.0)
     seen: dict[str, float] = {}
-    for limit in (time_limit.for_one, time_limit.iterations_for_one):
+    for limit in (time_limit.seconds_per_sample, time_limit.iterations_per_sample):
 
         def noted(n: int, rows: int, limit: Any = limit) -> float:
             seen[limit.__name__] = limit(n, rows)
@@ -297,7 +297,7 @@ def test_systems_are_kept_only_for_the_tight_constraints_of_every_sample(side: s
 def test_a_projection_that_does_not_converge_is_decided_by_rank(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled projection gives up on every other sample; nobody is told that the decision is not unique."""
     case = ZOO[name]
-    from pear.solvers.active_set import batch
+    from pear.solvers.active_set import compiled_batch as batch
 
     expected = pear.regret_gradient(case.problem, case.cost, case.true, case.smoothing)
     compiled = batch.project
@@ -313,7 +313,7 @@ def test_a_projection_that_does_not_converge_is_decided_by_rank(name: str, monke
 
 
 def test_a_plan_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pear.solvers.active_set import batch
+    from pear.solvers.active_set import compiled_batch as batch
 
     starts: list[int] = []
     prepare = batch.default_start

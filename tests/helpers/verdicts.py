@@ -18,7 +18,8 @@ from pear.optimality.rule import FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE
 from pear.optimality.verify import verify
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import SparseMatrix
-from pear.solvers.active_set import batch, layout
+from pear.solvers.active_set import compiled_arrays as layout
+from pear.solvers.active_set import compiled_batch as batch
 
 Array = np.ndarray[Any, Any]
 INF = np.inf
@@ -132,13 +133,13 @@ def on_gpu(p: Point) -> Verdict:
 
 def compiled(p: Point) -> Verdict:
     qp, x, duals, working = tensors(p)
-    given = layout.new_outcome(1, len(p.x), len(p.b), len(p.h))
+    given = layout.new_solutions(1, len(p.x), len(p.b), len(p.h))
     given = given._replace(
         x=x.numpy(), equality=duals.equality.numpy(), inequality=duals.inequality.numpy(), bound=duals.bound.numpy(),
         rows=working.rows.numpy(), lower=working.lower.numpy(), upper=working.upper.numpy(),
     )  # fmt: skip
     fields = {name: getattr(qp, name) for name in ("A", "b", "G", "h", "lb", "ub")}
-    programs = batch.programs(fields, qp.n, Q=p.H[None])
+    programs = batch.pack_programs(fields, qp.n, Q=p.H[None])
     found = judge(programs, p.c, given)
     active, weak = (
         [bool(v) for part in parts for v in part[0]]

@@ -31,9 +31,10 @@ from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import SparseMatrix
 from pear.sensitivity.reduced import ReducedKKT
 from pear.sensitivity.sparse_reduced import SparseReduced
-from pear.solvers.active_set import batch, layout
+from pear.solvers.active_set import compiled_arrays as layout
+from pear.solvers.active_set import compiled_batch as batch
 from pear.solvers.active_set.gpu import gpu_plan as gpu
-from pear.solvers.base import empty_candidate
+from pear.solvers.candidate import empty_candidate
 
 CHECKS: dict[tuple[str, str], Callable[[], None]] = {}
 JUDGES = {"torch": dense, "compiled": compiled}
@@ -131,7 +132,7 @@ def _(judge: Callable[[Point], Verdict]) -> None:
 def programs(n: int, Q: Any, lb: float = 0.0, **fields: Any) -> layout.Programs:
     given = {"lb": np.full(n, lb)} | fields
     tensors = {name: torch.tensor(np.asarray(value)).double() for name, value in given.items()}
-    return batch.programs(tensors, n, Q=np.asarray(Q, float)[None])
+    return batch.pack_programs(tensors, n, Q=np.asarray(Q, float)[None])
 
 
 def solve(P: layout.Programs, cost: list[float], states: layout.States | None = None) -> tuple[Any, layout.States]:

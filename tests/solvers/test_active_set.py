@@ -24,8 +24,10 @@ from pear.compile import threads as pools
 from pear.compile.cache import discard_if_stale
 from pear.decisions.decider import Decider
 from pear.optimality import rule
-from pear.solvers.active_set import batch, kernels, layout
-from pear.solvers.active_set.layout import GIVEN_UP
+from pear.solvers.active_set import compiled_arrays as layout
+from pear.solvers.active_set import compiled_batch as batch
+from pear.solvers.active_set import compiled_tasks as kernels
+from pear.solvers.active_set.compiled_arrays import GIVEN_UP
 
 every_case = pytest.mark.parametrize("name", sorted(ZOO))
 Array = np.ndarray[Any, Any]
@@ -41,10 +43,12 @@ def of_paths(B: int, seed: int = 0) -> tuple[layout.Programs, Array]:
     assert p.A is not None
     assert p.b is not None
     fields = {"A": p.A, "b": p.b, "lb": torch.zeros(p.n, dtype=torch.float64)}
-    return batch.programs(fields, p.n, smoothing=0.1), np.random.default_rng(seed).uniform(0.5, 3.0, (B, p.n))
+    return batch.pack_programs(fields, p.n, smoothing=0.1), np.random.default_rng(seed).uniform(0.5, 3.0, (B, p.n))
 
 
-def run(P: layout.Programs, cost: Array, states: layout.States | None = None) -> tuple[layout.Outcome, layout.States]:
+def run(
+    P: layout.Programs, cost: Array, states: layout.States | None = None
+) -> tuple[layout.CompiledSolutions, layout.States]:
     B, n = cost.shape
     rows = np.arange(B)
     states = layout.new_states(B, n, P.J.shape[1]) if states is None else states
@@ -59,7 +63,7 @@ def test_what_a_workspace_held_before_does_not_count() -> None:
     rng = np.random.default_rng(5)
     F, G = rng.normal(size=(6, 6)), rng.normal(size=(4, 6))
     fields = {"G": torch.from_numpy(G), "h": torch.ones(4).double(), "lb": -torch.ones(6).double()}
-    P, cost = batch.programs(fields, 6, Q=(F @ F.T)[None]), rng.normal(size=(8, 6))
+    P, cost = batch.pack_programs(fields, 6, Q=(F @ F.T)[None]), rng.normal(size=(8, 6))
     outcomes = []
     for left in (0.0, 7.0, 1e12):
         room = batch.team_for(6, 4).memory
@@ -74,7 +78,7 @@ def test_a_step_that_ends_on_a_bound_up_to_rounding_ends_on_it() -> None:
     """Only 0 is feasible, and the first step to it goes by −2/3: the last digit of a sum must not be infeasible."""
     problem = pear.Problem(Q=[[0.6]], G=[[-3.0], [-2.0]], h=[2.0, 0.0], lb=[-2.0], ub=[0.0])
     found = run(
-        batch.programs({k: getattr(problem, k) for k in ("G", "h", "lb", "ub")}, 1, smoothing=0.1), np.ones((1, 1))
+        batch.pack_programs({k: getattr(problem, k) for k in ("G", "h", "lb", "ub")}, 1, smoothing=0.1), np.ones((1, 1))
     )[0]
     assert found.code[0] == layout.SOLVED
     assert found.x[0, 0] == 0.0
@@ -90,8 +94,8 @@ def test_constraints_of_its_own_give_a_sample_the_same_start() -> None:
         "lb": -3 * torch.ones(4).double(),
         "ub": 3 * torch.ones(4).double(),
     }
-    shared = run(batch.programs(fields, 4, smoothing=0.1), cost)[0]
-    own = run(batch.programs(fields | {"G": G.expand(2, -1, -1).contiguous()}, 4, smoothing=0.1), cost)[0]
+    shared = run(batch.pack_programs(fields, 4, smoothing=0.1), cost)[0]
+    own = run(batch.pack_programs(fields | {"G": G.expand(2, -1, -1).contiguous()}, 4, smoothing=0.1), cost)[0]
     assert (shared.code == layout.SOLVED).all()
     assert all(np.array_equal(a, b) for a, b in zip(shared, own, strict=True))
 
@@ -106,10 +110,10 @@ def test_far_bounds_are_no_start(bound: float, rows: int) -> None:
     fields |= {"lb": torch.full((n,), -bound), "ub": torch.full((n,), bound)}
     fields = {name: value.double() for name, value in fields.items()}
     cost = rng.normal(size=(20, n))
-    found, _ = run(batch.programs(fields, n, smoothing=0.1), cost)
+    found, _ = run(batch.pack_programs(fields, n, smoothing=0.1), cost)
     assert (found.code == layout.SOLVED).all()
     absent = {name: value for name, value in fields.items() if name not in ("lb", "ub")}
-    free, _ = run(batch.programs(absent, n, smoothing=0.1), cost)
+    free, _ = run(batch.pack_programs(absent, n, smoothing=0.1), cost)
     np.testing.assert_allclose(found.x, free.x, rtol=1e-9, atol=1e-12)
 
 
@@ -224,12 +228,12 @@ def test_threads_change_no_bit(openmp: bool, threads: int, parts: int, monkeypat
         assert np.array_equal(mine, theirs)
 
 
-def regrets(P: layout.Programs, cost: Array) -> tuple[layout.Results, Array]:
+def regrets(P: layout.Programs, cost: Array) -> tuple[layout.CompiledRegrets, Array]:
     """Of costs in the reverse order, without slots."""
     (B, n), (_, R, _) = cost.shape, P.J.shape
-    table = batch.no_table(B, n, P.equalities, R - P.equalities)
-    samples = layout.Samples(cost, cost[:, ::-1].copy(), np.arange(B), np.zeros(0, np.int64))
-    return batch.regret(batch.pair_of(P, P), samples, table, batch.default_start(P), 0.1), table.best.x
+    table = batch.temporary_table(B, n, P.equalities, R - P.equalities)
+    samples = layout.SampleCosts(cost, cost[:, ::-1].copy(), np.arange(B), np.zeros(0, np.int64))
+    return batch.regret(batch.program_pair(P, P), samples, table, batch.default_start(P), 0.1), table.best.x
 
 
 @pytest.mark.parametrize("openmp", [True, False], ids=["torch's threads", "threads of our own"])
@@ -237,10 +241,10 @@ def test_regrets_of_which_nothing_is_kept(openmp: bool, monkeypatch: pytest.Monk
     """A row for each worker in place of one for each sample changes no bit, nor does the number of workers."""
     P, cost = of_paths(300)
     (B, n), R = cost.shape, P.J.shape[1]
-    slots, best = np.arange(B), layout.new_outcome(B, n, R, 0)
-    table = layout.Table(layout.new_states(B, n, R), layout.new_states(B, n, R), best, np.zeros((0, 0)))
-    samples = layout.Samples(cost, cost[:, ::-1].copy(), slots, slots)
-    kept = batch.regret(batch.pair_of(P, P), samples, table, batch.default_start(P), 0.1)
+    slots, best = np.arange(B), layout.new_solutions(B, n, R, 0)
+    table = layout.SolutionTable(layout.new_states(B, n, R), layout.new_states(B, n, R), best, np.zeros((0, 0)))
+    samples = layout.SampleCosts(cost, cost[:, ::-1].copy(), slots, slots)
+    kept = batch.regret(batch.program_pair(P, P), samples, table, batch.default_start(P), 0.1)
     assert (kept.outcome.code == layout.SOLVED).all()
     if not openmp:
         monkeypatch.setattr(pools, "openmp_address", lambda: 0)
@@ -270,7 +274,7 @@ def test_samples_that_are_given_up_are_zero(bad: float, monkeypatch: pytest.Monk
     """Whatever was in the room: nothing is filled before the compiled code runs."""
     P, cost = of_paths(6)
     cost[2, 3] = bad
-    littered = {name: litter(getattr(layout, name)) for name in ("new_outcome", "new_results")}
+    littered = {name: litter(getattr(layout, name)) for name in ("new_solutions", "new_regrets")}
     for name, make in littered.items():
         monkeypatch.setattr(layout, name, make)
     results, _ = regrets(P, cost)
@@ -386,7 +390,7 @@ def test_given_up_samples_go_the_general_way(monkeypatch: pytest.MonkeyPatch) ->
 
         def part(*args: Any, whole: Any = whole) -> Any:
             found = whole(*args)
-            outcome = found if isinstance(found, layout.Outcome) else found[0]
+            outcome = found if isinstance(found, layout.CompiledSolutions) else found[0]
             outcome.code[1::2] = GIVEN_UP
             asked.append(len(outcome.code))
             return found

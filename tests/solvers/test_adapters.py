@@ -15,7 +15,7 @@ import torch
 from pear.errors import MissingExtraError, UnknownSolverError
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import BACKENDS, Backend, Candidate, Status, available, check, choose, get, kind_of, resolve
-from pear.solvers.registry import in_turn
+from pear.solvers.registry import usable_backends
 
 INF = float("inf")
 TOL = 1e-7
@@ -473,7 +473,7 @@ def test_auto(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose("milp").name == "binary"
     without(monkeypatch, "highspy")
     assert choose("milp", sparse=True).name == "scipy"
-    assert "highs" not in [row.name for row in in_turn(resolve("auto", "milp"), integers)]
+    assert "highs" not in [row.name for row in usable_backends(resolve("auto", "milp"), integers)]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     assert choose("milp", sparse=True).name == "highs"
     with pytest.raises(UnknownSolverError, match="miqp"):

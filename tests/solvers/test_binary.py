@@ -17,9 +17,9 @@ from pear.compile import threads
 from pear.decisions.integer import verify_integers
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.base import Candidate
 from pear.solvers.binary import binary_plan as plan
 from pear.solvers.binary.binary_solver import supports
+from pear.solvers.candidate import Candidate
 from pear.solvers.registry import get, resolve
 from pear.tasks import random_knapsack
 

@@ -21,7 +21,7 @@ from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.gpu import gpu_pass, gpu_points
 from pear.solvers.active_set.gpu.gpu_pass import GPUPass
-from pear.solvers.base import Projector
+from pear.solvers.candidate import Projector
 
 PLAIN_SUPPORTS = GPUPass.supports
 

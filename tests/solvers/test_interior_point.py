@@ -13,8 +13,8 @@ import pear
 from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers.interior_point import dense_interior_point, newton
-from pear.solvers.interior_point.newton import Newton, _from_pairs, _normal_matrix
-from pear.solvers.interior_point.scaled_rows import _pairs, rows_of
+from pear.solvers.interior_point.newton import Newton, _normal_matrix, _normal_matrix_from_pairs
+from pear.solvers.interior_point.scaled_rows import _find_pairs, rows_of
 from pear.solvers.linalg import cholesky
 
 TOL = 1e-8
@@ -56,7 +56,7 @@ def test_a_matrix_that_is_not_definite_is_lifted_from_the_next_step_on(monkeypat
     case = ZOO["box"]
     qp = program(case)
     rows = rows_of(qp)
-    iterates = Newton(dense_interior_point._scaled(qp, rows, rows.size.expand(qp.batch, 1), TOL)[0])
+    iterates = Newton(dense_interior_point._scale_programs(qp, rows, rows.size.expand(qp.batch, 1), TOL)[0])
     iterates.begin()
     M = torch.eye(4, dtype=torch.float64).repeat(case.B, 1, 1)
     M[1, 0, 0] = 0.0
@@ -82,16 +82,16 @@ def test_products_of_pairs_of_rows_make_up_the_normal_matrix() -> None:
     for i in range(30):
         chain[i, 2 * i : 2 * i + 4] = torch.tensor([1.0, -2.0, 0.5, 3.0])[: 60 - 2 * i]
     by = torch.rand(5, 60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    pairs = _pairs(chain)
+    pairs = _find_pairs(chain)
     assert pairs is not None
     assert pairs.column.shape == (29, 2)
     shift = torch.arange(1.0, 31.0, dtype=torch.float64).expand(5, -1)
     expected = torch.tril(chain @ torch.diag_embed(by) @ chain.T + torch.diag_embed(shift))
-    torch.testing.assert_close(_from_pairs(pairs, by, shift), expected)
+    torch.testing.assert_close(_normal_matrix_from_pairs(pairs, by, shift), expected)
     torch.testing.assert_close(torch.tril(_normal_matrix(chain[None], by, shift)), expected)
     torch.testing.assert_close(torch.tril(_normal_matrix(chain.repeat(5, 1, 1), by, shift)), expected)
-    assert _pairs(torch.ones_like(chain)) is None
-    assert _pairs(torch.eye(30, 60, dtype=torch.float64)) is None
+    assert _find_pairs(torch.ones_like(chain)) is None
+    assert _find_pairs(torch.eye(30, 60, dtype=torch.float64)) is None
 
 
 @pytest.mark.parametrize("k", [1, 7, 96, 97, 250])

@@ -17,7 +17,7 @@ from pear.problem import form as rule
 from pear.problem.matrix import SparseMatrix
 from pear.sensitivity.systems import SparseSystems
 from pear.solvers.linalg import saddle as sparse_kkt
-from pear.solvers.linalg.ldl import Ordering
+from pear.solvers.linalg.ldl import SymbolicFactor
 from pear.solvers.registry import get
 
 EXACT = 1e-9
@@ -449,7 +449,7 @@ class TestFactor:
         K = sparse.csc_array(sparse.block_array([[H, J.T], [J, -0.1 * sparse.eye_array(r)]]))
         upper = sparse.csc_array(sparse.triu(K))
         upper.sort_indices()
-        ordering = Ordering(upper, 1e9)
+        ordering = SymbolicFactor(upper, 1e9)
         assert ordering.affordable
         rhs = rng.standard_normal(k + r)
         assert np.allclose(ordering.factor(upper.data).solve(rhs), np.linalg.solve(K.toarray(), rhs))
@@ -462,11 +462,11 @@ class TestFactor:
         arrow[0, 0] = 5.0
         upper = sparse.csc_array(arrow)
         upper.sort_indices()
-        assert Ordering(upper, 1e9).fill == size - 1
+        assert SymbolicFactor(upper, 1e9).fill == size - 1
 
     def test_gives_up_where_the_factor_fills_up(self) -> None:
         full = sparse.csc_array(np.triu(np.ones((200, 200))))
-        assert not Ordering(full, 1e4).affordable
+        assert not SymbolicFactor(full, 1e4).affordable
 
     def test_the_builtin_solver_gives_a_hint(self, keep_small_ones_sparse: None) -> None:
         thin, _ = both(**ZOO["qp"][0])

@@ -12,7 +12,7 @@ import torch
 import pear
 from pear.compile import threads
 from pear.solvers.binary import binary_plan as plans
-from pear.solvers.binary.memory import Bounded
+from pear.solvers.binary.bounded_cache import BoundedCache
 from pear.solvers.binary.selection_search import NOTHING, SPENT, Search, SearchOutcomes
 from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.solvers.registry import resolve
@@ -188,7 +188,7 @@ def test_memory_is_bounded_and_answers_stay_right(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_was_used_longest_ago_is_forgotten() -> None:
-    memory: Bounded[str] = Bounded(10)
+    memory: BoundedCache[str] = BoundedCache(10)
     for key in "abc":
         memory.put(key, key.upper(), 3)
     assert memory.find(["a", "x"]) == ["A", None]

@@ -9,10 +9,10 @@ from pear.cli.console import say
 
 def compile_now() -> None:
     """Compile the solvers ahead; without this, each is compiled when it is first called."""
-    from pear.solvers.active_set import kernels
+    from pear.solvers.active_set import compiled_tasks
     from pear.train.compiled.ahead import compile_all
 
-    total, kept = 0.0, kernels.run.stats.cache_path
+    total, kept = 0.0, compiled_tasks.run.stats.cache_path
     for part, seconds, was_cached in compile_all():
         if not was_cached:
             say(f"{part}: compiled, {seconds:.1f} s")

@@ -17,7 +17,7 @@ from pear.optimality.point import ActiveSet, Duals, Status
 from pear.problem import Problem
 from pear.sensitivity.projection import inject_normal, project
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.base import Start
+from pear.solvers.candidate import Start
 from pear.solvers.fused import FusedDecisions, FusedPass, RegretCall, Regrets
 from pear.solvers.registry import choose, get
 from pear.solvers.warm_starts import SampleTable, WarmStarts, fingerprint
@@ -189,7 +189,7 @@ class Decider:
         table, slots = self._starts("true", cost, keys, fields)
         mark = fingerprint(cost, smoothing, _given(fields))
         status = torch.zeros(len(cost), dtype=torch.int8, device=cost.device) if known is None else known
-        if bool((table.known(slots, mark) | (status != Status.SOLVED)).all()):
+        if bool((table.holds_exact(slots, mark) | (status != Status.SOLVED)).all()):
             return _rows(table, slots), status
         solved = solve_verified(problem, cost, smoothing, self.solver, _rows(table, slots), known, **fields)
         table.put(slots, solved.as_start(), mark, solved.solved)

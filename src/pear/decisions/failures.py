@@ -209,7 +209,7 @@ def _boundedness(qp: QuadraticProgram, i: int) -> Status:
 def _options(n: int, rows: int) -> dict[str, float]:
     """Options for the highest accuracy of linprog, because its result has to pass a check to rounding."""
     tolerances = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), _STRICT)
-    return {**tolerances, "time_limit": time_limit.for_one(n, rows)}
+    return {**tolerances, "time_limit": time_limit.seconds_per_sample(n, rows)}
 
 
 def _refined(d: Array, rows: Array) -> Array:

@@ -25,8 +25,8 @@ from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec
 from pear.solvers import time_limit
-from pear.solvers.base import Candidate
-from pear.solvers.registry import in_turn, resolve
+from pear.solvers.candidate import Candidate
+from pear.solvers.registry import resolve, usable_backends
 
 logger = logging.getLogger("pear")
 
@@ -53,14 +53,14 @@ def solve_integer(problem: Problem, qp: QuadraticProgram, solver: str) -> Soluti
         status=status,
         active=ActiveSet.none(qp.batch, qp.n, qp.m, qp.c.device),
     )
-    for backend in in_turn(resolve(solver, "milp", qp.is_sparse), qp):
+    for backend in usable_backends(resolve(solver, "milp", qp.is_sparse), qp):
         index = (status == Status.INACCURATE).nonzero()[:, 0]
-        if not len(index) or time_limit.left() == 0:
+        if not len(index) or time_limit.seconds_left() == 0:
             break
         logger.debug("%d integer programs go to %s", len(index), backend.name)
         part = qp if len(index) == qp.batch else qp[index]
         found.put(index, verify_integers(part, complete(part, backend.solve(part, OPTIMAL))))
-    if time_limit.left() == 0:
+    if time_limit.seconds_left() == 0:
         status[status == Status.INACCURATE] = int(Status.TIME_LIMIT)
     solved = status == Status.SOLVED
     usable = solved | ((status == Status.TIME_LIMIT) & found.feasible)

@@ -30,8 +30,8 @@ from pear.problem.canonical import QuadraticProgram
 from pear.sensitivity.curvature import is_convex_program
 from pear.sensitivity.systems import ReducedSystems, SparseSystems, in_threads, reduced_systems
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.base import Candidate, PartProjector, Projector, Start
-from pear.solvers.registry import Backend, in_turn
+from pear.solvers.candidate import Candidate, PartProjector, Projector, Start
+from pear.solvers.registry import Backend, usable_backends
 
 logger = logging.getLogger("pear")
 
@@ -68,13 +68,15 @@ def solve_programs(
         UnknownSolverError: the user's solver does not take the programs.
     """
     if not qp.is_sparse:
-        return _PipelineRun(qp, check_convexity, known).execute(in_turn(solvers, qp, named), start, seek_vertex)
+        return _PipelineRun(qp, check_convexity, known).execute(usable_backends(solvers, qp, named), start, seek_vertex)
     samples: list[VerifiedSolutions | None] = [None] * qp.batch
 
     def one(i: int) -> None:
         at = torch.tensor([i])
         run = _PipelineRun(qp[at], check_convexity=True, known=None if known is None else known[at])
-        samples[i] = run.execute(in_turn(solvers, run.qp, named), None if start is None else start[at], seek_vertex)
+        samples[i] = run.execute(
+            usable_backends(solvers, run.qp, named), None if start is None else start[at], seek_vertex
+        )
 
     in_threads(one, qp.batch)
     return _join(qp, [sample for sample in samples if sample is not None])

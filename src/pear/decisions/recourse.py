@@ -29,7 +29,7 @@ from pear.problem.elastic import curved, nearest
 from pear.problem.keys import rows_of
 from pear.problem.matrix import matvec
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.base import Start
+from pear.solvers.candidate import Start
 
 _FIRST, _RAISED, _TRIES = 100.0, 100.0, 4  # prices of a projection, in costs; what they are raised by, and how often
 _TIES = 0.01  # of "auto", where no cost is predicted and smoothing has only ties to break

@@ -31,7 +31,7 @@ from pear.problem.keys import rows_of
 from pear.sensitivity.derivatives import all_derivatives
 from pear.sensitivity.projection import inject_normal, project
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.base import Start
+from pear.solvers.candidate import Start
 from pear.solvers.fused import RegretCall, Regrets
 
 

@@ -20,7 +20,7 @@ from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.base import Start
+from pear.solvers.candidate import Start
 from pear.solvers.fused import RegretCall, Regrets
 
 Statuses = tuple[Tensor, Tensor]

@@ -24,7 +24,7 @@ from pear.problem.matrix import matvec
 from pear.problem.model import recourse_model, unwrap
 from pear.problem.tables import check_order_of_values, column_names
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.base import Start
+from pear.solvers.candidate import Start
 from pear.solvers.registry import get, resolve
 from pear.solvers.time_limit import within
 

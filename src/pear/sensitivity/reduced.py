@@ -28,7 +28,7 @@ from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import tmatvec
 from pear.sensitivity.null_space import NullSpace
 from pear.sensitivity.refine import homogeneous, refine
-from pear.solvers.linalg.cholesky import Factor, factor
+from pear.solvers.linalg.cholesky import CholeskyFactor, factor
 
 _SHIFT = 1e-7  # of the rows, relative to the curvature
 _REFINEMENTS = 4
@@ -230,7 +230,7 @@ class ReducedKKT:
         rows = qp.G[0][self._rows] if qp.G.shape[0] == 1 else _take(qp.G, self._rows)
         return _columns(rows * self._rows_mask[:, :, None], self._free)
 
-    def _factor(self) -> Factor:
+    def _factor(self) -> CholeskyFactor:
         """Factor [H Jᵀ; J −δI] by H + JᵀJ/δ, or, for diagonal H, by the Schur complement J H⁻¹ Jᵀ + δI."""
         H, J, delta = self._H, self._J, self._delta
         if not self._from_rows:

@@ -16,7 +16,7 @@ from scipy import sparse
 from pear.optimality.rule import PROJECTED, SHARP
 from pear.problem.canonical import QuadraticProgram
 from pear.sensitivity.curvature import least_curvature
-from pear.solvers.interior_point.sparse_interior_point import equilibrated
+from pear.solvers.interior_point.sparse_interior_point import equilibrated_program
 from pear.solvers.linalg.saddle import SaddlePattern
 
 Array = NDArray[Any]
@@ -40,7 +40,7 @@ class SparseReduced:
     def __init__(self, qp: QuadraticProgram, fixed: Array, rows: Array) -> None:
         self._n, self._p, self._m = qp.n, qp.p, qp.m
         self._free = np.flatnonzero(~fixed)
-        whole, self._units = equilibrated(qp), equilibrated(qp).columns[self._free]
+        whole, self._units = equilibrated_program(qp), equilibrated_program(qp).columns[self._free]
         H = _principal(whole.pattern.H, self._free, qp.diagonal)
         J = sparse.csr_array(whole.by_columns[:, self._free])
         held = np.concatenate([np.ones(qp.p, bool), rows])

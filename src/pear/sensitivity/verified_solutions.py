@@ -10,7 +10,7 @@ from torch import Tensor
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.problem.canonical import QuadraticProgram
 from pear.sensitivity.systems import ReducedSystems, reduced_systems
-from pear.solvers.base import Projector, Start
+from pear.solvers.candidate import Projector, Start
 
 
 @dataclass

@@ -4,7 +4,7 @@ Importing this package imports no solver; a backend's module is imported when it
 """
 
 from pear.optimality.point import ActiveSet, Duals, Status
-from pear.solvers.base import Candidate
+from pear.solvers.candidate import Candidate
 from pear.solvers.registry import BACKENDS, Backend, available, check, choose, get, kind_of, resolve
 
 __all__ = [

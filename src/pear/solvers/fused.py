@@ -1,7 +1,8 @@
 """Fused passes: decisions, regrets and gradients of a whole batch from one call of a solver.
 
-A solver that can solve, verify and project a dense batch without coming back to the pipeline offers a ``FusedPass``
-through its row of the registry. The results are what the pipeline would give, or the pass leaves the sample to it.
+Some solvers can solve, verify and project a dense batch without returning to the pipeline. Such a solver offers a
+``FusedPass`` through its row of the registry. A pass gives the same results as the pipeline. Samples that it cannot
+finish are left to the pipeline.
 """
 
 from __future__ import annotations
@@ -15,19 +16,22 @@ from torch import Tensor
 
 from pear.optimality.point import TensorRecord
 from pear.optimality.rule import NEGLIGIBLE
-from pear.solvers.base import Projector
+from pear.solvers.candidate import Projector
 
 
 class RegretCall(NamedTuple):
     """The detached inputs of one call of a regret.
 
     Attributes:
-        predicted, true: (B, n) costs, or (B, k) values of a model that predicts right-hand sides.
-        smoothing: λ; injection: β; guidance: α.
+        predicted, true: (B, n) costs, or (B, k) values where a model predicts right-hand sides.
+        smoothing: λ.
+        injection: β.
+        guidance: α.
         keys: sample ids, or None.
-        Q, true_Q: predicted curvature and the one of the true objective, or None.
+        Q: predicted curvature, or None.
+        true_Q: curvature of the true objective, or None.
         shares_curvature: True where the true objective has the predicted curvature.
-        rows: without keys, the samples' row numbers in the problem; None where the call covers all of its rows.
+        rows: row numbers of the samples in the problem, for calls without keys; None where the call covers all rows.
     """
 
     predicted: Tensor
@@ -42,7 +46,7 @@ class RegretCall(NamedTuple):
     guidance: float = 0.0
 
     def only(self, index: Tensor) -> RegretCall:
-        """The call for some of its samples; fields that the samples share stay shared."""
+        """Select the samples at ``index`` (k,); fields that all samples share stay shared."""
         keys = None if self.keys is None else [self.keys[i] for i in index.tolist()]
         Q, true_Q = (v[index] if isinstance(v, Tensor) and v.dim() == 3 else v for v in (self.Q, self.true_Q))
         predicted, true = self.predicted[index], self.true[index]
@@ -55,15 +59,19 @@ class Regrets(TensorRecord):
 
     Attributes:
         value: (B,) regrets.
-        exact, injected: (B, n) gradients by the predicted cost, without and with the normal component.
-        x, best: (B, n) decisions under the predicted and under the true costs.
-        status, true_status: (B,) int8 of ``Status``, of the two problems.
-        kkt_residual: (B,) of the predicted problem.
-        reused: (B,) bool, where the warm start is still optimal.
-        repaired: (B,) bool, where a candidate's active set was wrong.
-        extra: (B,) what guidance and violations add to ``value`` where right-hand sides are predicted, and
-        gradient: (B, k) the gradient of value + extra by the predicted values; both None where costs are predicted,
-            because guidance then follows from the two decisions.
+        exact: (B, n) gradients with respect to the predicted cost, without the normal component.
+        injected: (B, n) the same gradients with the normal component added.
+        x: (B, n) decisions under the predicted costs.
+        best: (B, n) decisions under the true costs.
+        status: (B,) int8 codes of ``Status`` of the problems with predicted costs.
+        true_status: (B,) int8 codes of ``Status`` of the problems with true costs.
+        kkt_residual: (B,) KKT residuals of the problems with predicted costs.
+        reused: (B,) bool, True where the warm start is still optimal.
+        repaired: (B,) bool, True where a candidate's active set was wrong.
+        extra: (B,) penalties that guidance and violations add to ``value`` where right-hand sides are predicted. None
+            where costs are predicted, because guidance then follows from the two decisions.
+        gradient: (B, k) gradient of value + extra with respect to predicted right-hand sides; None where costs are
+            predicted.
     """
 
     value: Tensor
@@ -81,7 +89,12 @@ class Regrets(TensorRecord):
 
     @classmethod
     def of_failures(cls, status: Tensor, true_status: Tensor, n: int) -> Regrets:
-        """The regrets of samples with these statuses (B,): zeros for everything in their n variables."""
+        """Make the regrets of samples that failed: all numbers are zero and the KKT residuals are NaN.
+
+        Args:
+            status, true_status: (B,) codes of ``Status`` under the predicted and under the true costs.
+            n: the number of variables.
+        """
         wide = torch.zeros(len(status), n, dtype=torch.float64, device=status.device)
         never = torch.zeros_like(status, dtype=torch.bool)
         return cls(
@@ -104,9 +117,9 @@ class FusedDecisions:
 
     Attributes:
         x: (B, n) decisions.
-        projector: projects at them.
-        doubtful: True where some decision may not be unique; then the pass gives no derivative.
-        proven: True where the projector is known to converge, so that its flags need not be read.
+        projector: projects errors at these decisions.
+        doubtful: True where a decision of the batch may not be unique. The pass then gives no derivatives.
+        proven: True where every projection is known to converge, so that its flags need not be read.
     """
 
     x: Tensor
@@ -115,7 +128,14 @@ class FusedDecisions:
     proven: bool = False
 
     def project(self, error: Tensor) -> Tensor | None:
-        """(B, n) P·error at the decisions; None where some of them needs the reduced systems."""
+        """Project errors at the decisions.
+
+        Args:
+            error: (B, n) errors.
+
+        Returns:
+            (B, n) P·error, or None where the pass cannot give the derivatives and the reduced systems are needed.
+        """
         if self.doubtful:
             return None
         g, converged = self.projector.project(error)
@@ -123,39 +143,46 @@ class FusedDecisions:
 
 
 class FusedPass(Protocol):
-    """Solves, verifies and projects batch after batch of one problem."""
+    """Solves, verifies and projects many batches of one problem."""
 
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedDecisions | None:
-        """Decide for a batch; None where the pipeline has to.
+        """Decide for a batch; return None where the pass does not apply and the pipeline has to decide.
 
         Args:
-            cost: (B, n).
+            cost: (B, n) costs.
             smoothing: λ.
             keys: sample ids, or None.
-            fields: what replaces the problem's fields in this call.
+            fields: values that replace fields of the problem in this call.
         """
         ...
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
-        """Regrets and gradients of a batch, and the (k,) samples left to the pipeline; None where it takes them all."""
+        """Compute regrets and gradients of a batch.
+
+        Returns:
+            The regrets, and (k,) positions of the samples that are left to the pipeline; None where the pass does not
+            apply and the pipeline has to compute all of them.
+        """
         ...
 
     def restore(self) -> None:
-        """Check and take over the rows that a saved store holds for this pass, if any.
+        """Check and load the rows that a saved store of warm starts holds for this pass, if any.
 
         Raises:
-            DataError: they do not belong to the problem.
+            DataError: the saved rows do not belong to the problem.
         """
         ...
 
 
 def add_normal(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:
-    """g + β (‖g‖/‖n‖) n with the normal component n = H⁻¹e − g; nothing is added where n = 0.
+    """Add the normal component to a projection: g + β (‖g‖/‖n‖) n with n = H⁻¹e − g.
+
+    Nothing is added where n = 0.
 
     Args:
-        rescaled: (B, n) H⁻¹e, for the error e of the objective's gradient.
+        rescaled: (B, n) H⁻¹e, where e is the error of the objective's gradient.
         g: (B, n) projection of e.
         strength: β ≥ 0.
     """

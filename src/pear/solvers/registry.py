@@ -1,7 +1,7 @@
-"""The table of solvers: one row each, in the order in which they are asked.
+"""The table of solvers. Each solver is one row; the pipeline tries rows from top to bottom.
 
-A new solver is one file with a ``solve`` function and one row here. Nobody asks for a solver by its name but users: the
-pipeline takes the first row whose capabilities fit, and goes on down the table where that one fails.
+A new solver is one file with a ``solve`` function and one row here. Only users name a solver. The pipeline takes the
+first row whose capabilities fit, and continues down the table where that solver fails.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from pear.errors import MissingExtraError, UnknownSolverError
 from pear.problem import Problem
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.base import Candidate, Start
+from pear.solvers.candidate import Candidate, Start
 from pear.solvers.fused import FusedPass
 from pear.solvers.warm_starts import WarmStarts
 
@@ -29,23 +29,25 @@ class Backend:
     """One row of the registry: a solver and its capabilities.
 
     Attributes:
-        name: what users write in ``solver=``.
-        module: where its ``solve(qp, tol, **options) -> Candidate`` lives, and ``prepare(qp)`` where it has two phases,
-            and ``supports(qp)`` where it does not take every program of its kinds; imported on first use.
-        packages: import names that must be present.
+        name: the name that users write in ``solver=``.
+        module: the module with the solver's ``solve(qp, tol, **options) -> Candidate``, imported on first use. It may
+            also have ``prepare(qp)``, which computes what depends on the constraints alone, and ``supports(qp)``, which
+            tells whether the solver takes these programs.
+        packages: import names of the packages that the solver needs.
         extra: the extra of ``pear-dfl`` that installs them; empty where nothing is needed.
-        kinds: of "lp", "qp", "milp".
+        kinds: the kinds of programs that it solves: "lp", "qp", "milp".
         gpu: True where tensors stay on the device.
         sparse: True where it takes sparse matrices.
-        vertex: True where it ends at a vertex of a linear program that has several solutions.
+        vertex: True where it ends at a vertex when a linear program has several solutions.
         starts_afresh: True where a solve takes less time than the check of a warm start.
-        fused: the module whose ``fused_pass(problem, starts, name)`` returns a ``FusedPass``, or None where it does not
-            take the problem; empty where the solver has none. Imported on first use.
+        fused: the module whose ``fused_pass(problem, starts, name)`` returns a ``FusedPass``, or None for a problem
+            that it does not take. Imported on first use; empty where the solver has no fused pass.
         warm_sparse: True where ``solve`` takes a ``start`` for a sparse program.
-        rounds, sparse_rounds: accuracies to ask for one after another, each with the exchanges of constraints that the
-            repair may take, for dense and for sparse programs.
-        options: passed on to ``solve`` (the name of a qpsolvers solver, say).
-        note: one line for ``pear solvers``.
+        rounds: pairs (accuracy, exchanges) for dense programs. The solver is called with one accuracy after another.
+            After each call the repair may make that many exchanges of constraints.
+        sparse_rounds: the same pairs for sparse programs.
+        options: keyword arguments that are passed to ``solve``, such as the name of a qpsolvers solver.
+        note: one line for the command ``pear solvers``.
     """
 
     name: str
@@ -66,45 +68,45 @@ class Backend:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Those of its packages that cannot be imported."""
+        """The required packages that cannot be imported."""
         return tuple(package for package in self.packages if importlib.util.find_spec(package) is None)
 
     @property
     def installed(self) -> bool:
-        """True where every package it needs can be imported."""
+        """True where every required package can be imported."""
         return not self.missing
 
     @property
     def how_to_install(self) -> str:
-        """The command that makes it available."""
+        """The command that installs the required packages."""
         return f"pip install 'pear-dfl[{self.extra}]'" if self.extra else "always there"
 
     def supports(self, qp: QuadraticProgram) -> bool:
-        """True where it can solve programs like these, as far as that is known without solving them."""
+        """True where the solver takes programs like these, as far as this is known without solving them."""
         if qp.is_sparse and not self.sparse:
             return False
         supports: Callable[[QuadraticProgram], bool] = getattr(self._load(), "supports", lambda qp: True)
         return kind_of(qp) in self.kinds and supports(qp)
 
     def takes_start(self, qp: QuadraticProgram) -> bool:
-        """True where its ``solve`` starts from a given point."""
+        """True where the solver's ``solve`` can start from a given point."""
         return self.warm_sparse and qp.is_sparse
 
     def rounds_for(self, qp: QuadraticProgram) -> Rounds:
-        """The accuracies to ask for, each with the number of exchanges that the repair may take."""
+        """The pairs (accuracy, exchanges) for these programs; see the attribute ``rounds``."""
         return self.sparse_rounds if qp.is_sparse else self.rounds
 
     def solve(self, qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
-        """Propose a point of about ``tol`` for every sample.
+        """Propose a point of relative accuracy ``tol`` for every sample.
 
         Args:
             qp: the programs.
             tol: relative accuracy.
-            start: a warm start, or an earlier candidate to go on from; for a solver with that capability.
+            start: a warm start, or an earlier candidate to continue from. Only for solvers that take a start.
 
         Raises:
-            MissingExtraError: a package it needs is absent.
-            UnknownSolverError: it cannot solve this kind of problem.
+            MissingExtraError: a required package is absent.
+            UnknownSolverError: the solver cannot solve this kind of problem.
         """
         check(self, kind_of(qp))
         module = self._load()
@@ -117,11 +119,11 @@ class Backend:
         return solve(qp, tol, **given)
 
     def fused_pass(self, problem: Problem, starts: WarmStarts) -> FusedPass | None:
-        """The solver's pass over whole batches of a problem; None where it has none, or does not take the problem.
+        """The solver's fused pass for a problem; None where it has none, or does not take the problem.
 
         Args:
             problem: the decision problem, continuous.
-            starts: the store that the pass keeps the samples' warm starts in.
+            starts: the store in which the pass keeps the warm starts of the samples.
         """
         if not self.fused:
             return None
@@ -197,7 +199,7 @@ BACKENDS: tuple[Backend, ...] = (
         vertex=True,
         note="linprog and milp: always there, slower than highs on small problems",
     ),
-    # those below are asked about what others left: in the order of how often they alone have led to a solution there
+    # the rows below are the last resort, ordered by how often each alone found a solution where all others failed
     _bridge("clarabel", "clarabel", ("lp", "qp"), "interior point; tells infeasible from unbounded reliably"),
     _bridge("daqp", "daqp", ("lp", "qp"), "dual active set; very fast on small dense problems", sparse=False),
     _bridge("piqp", "piqp", ("lp", "qp"), "proximal interior point; robust on degenerate problems"),
@@ -218,12 +220,12 @@ def available() -> list[Backend]:
 
 
 def get(name: str) -> Backend:
-    """The backend of that name, installed or not.
+    """Return the backend of that name, installed or not.
 
-    ``"qpsolvers:NAME"`` reaches any solver of the qpsolvers package, listed here or not.
+    ``"qpsolvers:NAME"`` gives any solver of the qpsolvers package, even one without a row in the table.
 
     Raises:
-        UnknownSolverError: there is none; the message lists what there is and the closest match.
+        UnknownSolverError: there is no such backend. The message lists all names and the closest match.
     """
     for backend in BACKENDS:
         if backend.name == name:
@@ -243,13 +245,16 @@ def get(name: str) -> Backend:
 
 
 def kind_of(qp: QuadraticProgram) -> str:
-    """What a batch is: "lp", "qp", "milp" or "miqp" (which no backend solves)."""
+    """Return the kind of a batch: "lp", "qp", "milp" or "miqp". No backend solves "miqp"."""
     integer = qp.integer is not None and bool(qp.integer.any())
     return ("mi" if integer else "") + ("lp" if qp.is_linear else "qp")
 
 
 def check(backend: Backend, kind: str) -> None:
-    """Raise UnknownSolverError, naming the backends that can, where ``backend`` cannot solve problems of ``kind``."""
+    """Raise UnknownSolverError where ``backend`` cannot solve problems of ``kind``.
+
+    The message names the backends that can.
+    """
     if kind in backend.kinds:
         return
     able = [other.name for other in BACKENDS if kind in other.kinds]
@@ -260,15 +265,18 @@ def check(backend: Backend, kind: str) -> None:
 
 
 def choose(kind: str, sparse: bool = False) -> Backend:
-    """What ``solver="auto"`` stands for: the first row that takes the kind, and sparse matrices where they are."""
+    """Return the backend for ``solver="auto"``.
+
+    It is the first row that solves the kind and, where ``sparse`` is True, takes sparse matrices.
+    """
     return next(row for row in resolve("auto", kind, sparse) if row.installed)
 
 
 def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
-    """The solvers to try for ``solver=name``, in order: that one first, then the others that solve this kind.
+    """List the solvers to try for ``solver=name``: the named solver first, then the others that solve this kind.
 
-    A candidate is worth what its verified solution is worth, so that in the last resort it may come from anywhere. Rows
-    that are not installed are among them: looking for packages takes longer than a small solve.
+    Every candidate is verified, so that the last resort may come from any solver. The list includes rows that are not
+    installed, because a search for packages takes longer than a small solve.
     """
     able = [row for row in BACKENDS if kind in row.kinds and (row.sparse or not sparse)]
     if not able:
@@ -285,16 +293,18 @@ def resolve(name: str, kind: str, sparse: bool = False) -> list[Backend]:
     return [named, *(other for other in able if other.name != name)]
 
 
-def in_turn(solvers: Iterable[Backend], qp: QuadraticProgram, named: bool = False) -> Iterator[Backend]:
-    """Those that take these programs, one by one; the first has to be installed, others are passed over.
+def usable_backends(solvers: Iterable[Backend], qp: QuadraticProgram, named: bool = False) -> Iterator[Backend]:
+    """Iterate over the backends that take these programs.
+
+    The first backend must be installed. Later backends that are not installed are skipped.
 
     Args:
-        solvers: the rows, in order.
+        solvers: rows of the registry, in the order in which to try them.
         qp: the programs.
-        named: whether the user chose the first one, so that it has to take the programs.
+        named: True where the user named the first solver. It then must take the programs.
 
     Raises:
-        UnknownSolverError: it does not.
+        UnknownSolverError: the named solver does not take the programs.
     """
     for k, row in enumerate(solvers):
         if (k == 0 or row.installed) and row.supports(qp):

@@ -1,4 +1,4 @@
-"""The time limit of a call: set once where the call begins, read by the solvers that work for it."""
+"""The time limit of a call. The call sets it once; the solvers that work for the call read it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SECONDS, _PER_UNKNOWN = 1.0, 1e-3
 
 @contextmanager
 def within(seconds: float | None) -> Iterator[None]:
-    """Limit the calls inside to this many seconds, or to what an outer limit leaves; None sets no limit.
+    """Limit the calls inside to ``seconds``, or to what is left of an outer limit; None sets no limit.
 
     Raises:
         ProblemError: ``seconds`` is not a positive number.
@@ -33,20 +33,34 @@ def within(seconds: float | None) -> Iterator[None]:
         _DEADLINE.reset(token)
 
 
-def left() -> float:
-    """Seconds that are left: infinite without a limit, never negative. Other threads do not inherit the limit."""
+def seconds_left() -> float:
+    """Return the seconds until the limit: infinite without a limit, never negative.
+
+    Other threads do not inherit the limit.
+    """
     return max(0.0, _DEADLINE.get() - time.monotonic())
 
 
-def for_one(n: int, rows: int) -> float:
-    """Seconds that a solver of another package gets for one continuous sample, by its variables and rows.
+def seconds_per_sample(n: int, rows: int) -> float:
+    """Return the time that a solver of another package gets for one continuous sample.
 
-    A solver that takes longer is not waited for: it hands over what it has, and the next in the table is asked.
+    A solver that takes longer returns its best point, and the pipeline tries the next solver of the table.
+
+    Args:
+        n: the number of variables.
+        rows: the number of rows.
     """
     return _SECONDS + _PER_UNKNOWN * (n + rows)
 
 
-def iterations_for_one(n: int, rows: int) -> int:
-    """The same for solvers that count iterations, not time; one costs about a product with a dense factor."""
+def iterations_per_sample(n: int, rows: int) -> int:
+    """Return the iteration limit for one sample, for solvers that count iterations instead of time.
+
+    One iteration is taken to cost about a product with a dense factor.
+
+    Args:
+        n: the number of variables.
+        rows: the number of rows.
+    """
     seconds = 5e-6 + 5e-9 * (n + rows) ** 2
-    return int(max(for_one(n, rows) / seconds, 100))
+    return int(max(seconds_per_sample(n, rows) / seconds, 100))

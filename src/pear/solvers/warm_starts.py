@@ -1,12 +1,12 @@
-"""The store of what is kept of each sample between calls.
+"""The store of warm starts, exact solutions and failures that is kept between calls.
 
-A sample has a key, a key has a slot, and a slot is a row of every table. A *warm start* may be anything, because it is
-verified before it is used. An *exact solution* is used without a check, but only where the fingerprint of all the data
-that it was computed from is unchanged. A *failure* is kept in the same way, so that no solver is asked again about a
+Each sample has a key. Each key has a slot, which is its row number in every table. A *warm start* may be any point,
+because it is verified before it is used. An *exact solution* is used without a check, but only where the fingerprint of
+the data that it was computed from is unchanged. A *failure* is kept in the same way, so that no solver runs again on a
 sample whose data has not changed.
 
 The store can be saved. A training that is resumed then starts every solve from the same point as one that was never
-interrupted; from another start the same solution may round differently.
+interrupted. From another start the same solution may round differently.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Rows = TypeVar("Rows")
 
 
 class WarmStarts:
-    """Tables with one row per sample key. Hold ``lock`` while reading and writing them in one go."""
+    """Tables with one row per sample key. Hold ``lock`` while several reads and writes belong together."""
 
     def __init__(self) -> None:
         self.lock = RLock()
@@ -43,7 +43,7 @@ class WarmStarts:
         return len(self._slot)
 
     def slots(self, keys: Iterable[Hashable]) -> Index:
-        """(B,) the row number of each sample; a new key gets a new row."""
+        """Return (B,) row numbers of the samples; a new key gets a new row."""
         return np.array([self._slot.setdefault(key, len(self._slot)) for key in keys], np.int64)
 
     def table(
@@ -58,7 +58,8 @@ class WarmStarts:
         Args:
             name: identifies the table.
             make: returns a given number of empty rows.
-            trim: returns what goes into a file of the rows, given them and their count; all of it where left out.
+            trim: takes the rows and their count, and returns the rows to save in a file. All rows are saved where it is
+                left out.
             is_valid: checks rows that come from a file.
         """
         if name not in self._tables:
@@ -71,13 +72,14 @@ class WarmStarts:
         return self._tables[name]
 
     def has_saved(self, name: str) -> bool:
-        """Whether a restored state holds a table of that name that has not been loaded yet."""
+        """True where a restored state holds a table of that name that has not been loaded yet."""
         return name in self._saved
 
     def state(self) -> dict[str, Any]:
-        """All that is kept, as arrays, numbers and strings; empty where a key is none of these nor a tuple of them.
+        """Return the content of the store as arrays, numbers and strings.
 
-        Inverses of bases that are too large for a file are left out. They are computed again where they are next used.
+        The result is empty where a key is neither a number nor a string nor a tuple of these. Inverses of bases that
+        are too large for a file are left out. They are computed again when they are next used.
         """
         keys = list(self._slot)
         if not all(_is_plain(key) for key in keys):
@@ -95,7 +97,7 @@ class WarmStarts:
         """Rebuild a store from its ``state``.
 
         Raises:
-            KeyError, TypeError, ValueError: ``state`` is something else.
+            KeyError, TypeError, ValueError: ``state`` is not the state of a store.
         """
         starts = cls()
         if state:
@@ -108,7 +110,7 @@ class WarmStarts:
         return starts
 
     def __getstate__(self) -> dict[str, Any]:
-        """Empty: a copied or unpickled store starts without rows, which costs time and changes no result."""
+        """Return an empty state: a copied or unpickled store has no rows, which costs time and changes no result."""
         return {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -116,10 +118,11 @@ class WarmStarts:
 
 
 class SampleTable(Generic[Rows]):
-    """Rows of one kind, one per sample, each with the fingerprint of the data it was computed from.
+    """Rows of one kind, one per sample, each with the fingerprint of the data that it was computed from.
 
     Attributes:
-        rows: what ``make`` returns: a tensor, a ``TensorRecord`` of tensors, or a tuple of arrays.
+        rows: the rows, of the type that ``make`` returns: a tensor, a ``TensorRecord`` of tensors, or a tuple of
+            arrays.
         fingerprints: (K, f) float64; NaN, which equals nothing, where a row is only a warm start.
     """
 
@@ -134,7 +137,7 @@ class SampleTable(Generic[Rows]):
         self.fingerprints: Tensor | None = None
 
     def grow(self, size: int) -> None:
-        """Make room for ``size`` rows, at least doubling, so that filling a table costs one copy in the end."""
+        """Make room for ``size`` rows. The room at least doubles, so that few copies are made as the table fills."""
         if self._size >= size:
             return
         self._size = max(size, 2 * self._size)
@@ -143,10 +146,10 @@ class SampleTable(Generic[Rows]):
             new[: len(old)] = old
         self.rows = bigger
         if self.fingerprints is not None:
-            self.fingerprints = _grown(self.fingerprints, self._size)
+            self.fingerprints = _grow(self.fingerprints, self._size)
 
     def state(self, count: int) -> dict[str, Any]:
-        """The first ``count`` rows and their fingerprints."""
+        """Return the first ``count`` rows and their fingerprints."""
         rows: Any = self.rows if self._trim is None else self._trim(self.rows, count)
         marks = None if self.fingerprints is None else self.fingerprints[:count]
         return {"rows": [part[:count] for part in _leaves(rows)], "of": marks}
@@ -155,12 +158,13 @@ class SampleTable(Generic[Rows]):
         """Fill a new table with the rows of a saved state.
 
         Raises:
-            DataError: they are not what such a table holds. Compiled code would follow them without a check.
+            DataError: the rows are not valid for this table. They are checked because compiled code does not check
+                indices.
         """
         saved, marks = list(state["rows"]), state["of"]
         self.grow(max((len(part) for part in saved), default=0))
         own = list(_leaves(self.rows))
-        fits = len(own) == len(saved) and all(_fits(old, new) for old, new in zip(saved, own, strict=True))
+        fits = len(own) == len(saved) and all(_has_same_form(old, new) for old, new in zip(saved, own, strict=True))
         if fits and isinstance(marks, Tensor):
             fits = marks.dtype == torch.float64 and marks.dim() == 2 and len(marks) == self._size
         if fits:
@@ -173,25 +177,26 @@ class SampleTable(Generic[Rows]):
                 "give another path"
             )
 
-    def known(self, slots: Index, fingerprint: Tensor) -> Tensor:
-        """(B,) bool: the rows that hold the exact solution for data with this fingerprint (B, f)."""
+    def holds_exact(self, slots: Index, fingerprint: Tensor) -> Tensor:
+        """Return (B,) bool, True where a row holds the exact solution for data with this fingerprint (B, f)."""
         if self.fingerprints is None or self.fingerprints.shape[1] != fingerprint.shape[1]:
             return torch.zeros(len(slots), dtype=torch.bool, device=fingerprint.device)
         return (self.fingerprints[self._index(slots)] == fingerprint).all(1)
 
     def exact_rows(self, slots: Index, fingerprint: Tensor) -> Any | None:
-        """The rows of these samples where all of them hold the exact solution for this data, else None."""
+        """Return the rows of these samples if all of them hold the exact solution for this data, else None."""
         index = self._index(slots)
-        return self.rows[index] if bool(self.known(slots, fingerprint).all()) else None  # type: ignore[index]
+        return self.rows[index] if bool(self.holds_exact(slots, fingerprint).all()) else None  # type: ignore[index]
 
     def put(self, slots: Index, rows: Any, fingerprint: Tensor | None = None, good: Tensor | None = None) -> None:
         """Keep one row for each slot.
 
         Args:
-            slots: (B,).
-            rows: B of them.
-            fingerprint: (B, f) of the data that they are the exact solutions for; without one they are warm starts.
-            good: (B,) bool, the rows that are exact solutions; all where left out.
+            slots: (B,) row numbers.
+            rows: the B new rows.
+            fingerprint: (B, f) fingerprint of the data that the rows solve exactly; None where the rows are only warm
+                starts.
+            good: (B,) bool, True where a row is an exact solution; all rows are where it is left out.
         """
         index = self._index(slots)
         if isinstance(self.rows, TensorRecord):
@@ -201,7 +206,7 @@ class SampleTable(Generic[Rows]):
         if fingerprint is None:
             return
         if self.fingerprints is None or self.fingerprints.shape[1] != fingerprint.shape[1]:
-            self.fingerprints = _grown(fingerprint[:0], self._size)
+            self.fingerprints = _grow(fingerprint[:0], self._size)
         keep = fingerprint if good is None else torch.where(good[:, None], fingerprint, torch.nan)
         self.fingerprints[index] = keep
 
@@ -211,45 +216,50 @@ class SampleTable(Generic[Rows]):
 
 
 class Failures:
-    """Statuses of the samples that failed, by question, by sample key, and by fingerprint of the data.
+    """Statuses of failed samples, stored by question, sample key and fingerprint of the data.
 
-    Failures are few. A batch without any is recognised by its keys alone, and no fingerprint is computed.
+    A question names the data that the failure depends on. Failures are few. A batch without any is recognised by its
+    keys alone, and no fingerprint is computed.
     """
 
     def __init__(self) -> None:
         self._kept: dict[str, dict[Hashable, tuple[int, bytes]]] = {}
 
     def status(self, question: str, keys: list[Hashable], mark: Callable[[], Tensor]) -> Tensor | None:
-        """(B,) int8 known statuses of these samples, SOLVED where none is known; None where none is known of any.
+        """Return the known statuses of these samples.
 
         Args:
-            question: names the data that decides, such as "constraints".
+            question: names the data that the failure depends on, such as "constraints".
             keys: B sample keys.
             mark: returns the (B, f) fingerprint of that data.
+
+        Returns:
+            (B,) int8 codes of ``Status``, SOLVED where no failure is known; None where no failure is known for any
+            sample.
         """
         kept = self._kept.get(question)
         hits = [i for i, key in enumerate(keys) if key in kept] if kept else []
         if not kept or not hits:
             return None
         status = [0] * len(keys)
-        for i, row in zip(hits, _bytes(mark()[hits]), strict=True):
+        for i, row in zip(hits, _row_bytes(mark()[hits]), strict=True):
             name, data = kept[keys[i]]
             status[i] = name if row == data else 0
         return torch.tensor(status, dtype=torch.int8) if any(status) else None
 
     def put(self, question: str, keys: list[Hashable], status: Tensor, mark: Callable[[], Tensor]) -> None:
-        """Keep the statuses (B,) other than SOLVED, and forget what was known of the other samples."""
+        """Keep the statuses (B,) other than SOLVED, and forget earlier failures of the SOLVED samples."""
         kept = self._kept.setdefault(question, {})
         names = status.tolist()
         bad = [i for i, name in enumerate(names) if name != 0]
         if kept:
             for key in keys:
                 kept.pop(key, None)
-        for i, row in zip(bad, _bytes(mark()[bad]) if bad else (), strict=True):
+        for i, row in zip(bad, _row_bytes(mark()[bad]) if bad else (), strict=True):
             kept[keys[i]] = names[i], row
 
     def state(self) -> dict[str, Any]:
-        """All statuses, with the fingerprints as strings of hexadecimal digits."""
+        """Return all statuses, with the fingerprints as strings of hexadecimal digits."""
         return {name: [[key, int(s), row.hex()] for key, (s, row) in kept.items()] for name, kept in self._kept.items()}
 
     @classmethod
@@ -261,20 +271,20 @@ class Failures:
         return found
 
 
-def _bytes(rows: Tensor) -> list[bytes]:
-    """The bytes of each row, in which NaN equals itself."""
+def _row_bytes(rows: Tensor) -> list[bytes]:
+    """Return the bytes of each row. Unlike numbers, the bytes of a NaN equal themselves."""
     return [row.tobytes() for row in rows.cpu().numpy()]
 
 
 def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None = None) -> Tensor:
-    """(B, f) float64 rows that are equal exactly where cost, smoothing and fields of two calls are equal.
+    """Return (B, f) float64 rows that are equal where the cost, smoothing and fields of two calls are equal.
 
-    Vectors enter as they are, a matrix by its product with a fixed random vector.
+    Vectors are part of a row as they are. A matrix is represented by its product with a fixed random vector.
 
     Args:
-        cost: (B, n).
+        cost: (B, n) costs.
         smoothing: λ.
-        fields: what replaces the problem's own fields in this call, shared or per sample.
+        fields: values that replace fields of the problem in this call, shared or per sample.
     """
     B = len(cost)
     parts = [cost.double(), cost.new_full((B, 1), smoothing, dtype=torch.float64)]
@@ -286,8 +296,8 @@ def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None
     return torch.cat(parts, 1)
 
 
-def curvature_mark(Q: Tensor) -> Tensor:
-    """(B, n) fingerprint of curvatures (B, n, n): their products with a fixed random vector."""
+def curvature_fingerprint(Q: Tensor) -> Tensor:
+    """Return (B, n) fingerprints of curvatures (B, n, n): their products with a fixed random vector."""
     return Q.detach() @ _probe(Q.shape[-1], Q.device)
 
 
@@ -296,12 +306,12 @@ def _probe(n: int, device: torch.device) -> Tensor:
 
 
 def _is_plain(key: Hashable) -> bool:
-    """Whether a file of numbers and strings can hold a sample's key."""
+    """True where a file of numbers and strings can hold a sample's key."""
     return all(map(_is_plain, key)) if isinstance(key, tuple) else isinstance(key, (int, str))
 
 
-def _fits(saved: Any, own: Any) -> bool:
-    """Whether a saved array has the type and shape of a table's own; an array may have been left out."""
+def _has_same_form(saved: Any, own: Any) -> bool:
+    """True where a saved array has the type and shape of a table's own array, or was left out of the file."""
     same = type(saved) is type(own) and saved.dtype == own.dtype and saved.shape[1:] == own.shape[1:]
     return bool(same and len(saved) in (0, len(own)))
 
@@ -310,14 +320,14 @@ def _device(rows: Any) -> torch.device:
     return rows.device if isinstance(rows, Tensor) else torch.device("cpu")
 
 
-def _grown(old: Tensor, size: int) -> Tensor:
+def _grow(old: Tensor, size: int) -> Tensor:
     new = old.new_full((size, old.shape[1]), torch.nan)
     new[: len(old)] = old
     return new
 
 
 def _leaves(rows: Any) -> Iterator[Any]:
-    """The arrays or tensors that hold the rows."""
+    """Iterate over the arrays or tensors that hold the rows."""
     if isinstance(rows, TensorRecord):
         rows = tuple(vars(rows).values())
     if isinstance(rows, tuple):

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from pear.losses import DecisionLayer, PEARLoss
 from pear.problem import Problem
-from pear.solvers.active_set import batch
+from pear.solvers.active_set import compiled_batch as batch
+from pear.solvers.active_set.compiled_arrays import States
 from pear.solvers.active_set.compiled_pass import CompiledPass
-from pear.solvers.active_set.layout import States
 from pear.solvers.fused import RegretCall
 from pear_lab.benchmarks.clock import Step, gradient_at, synchronize
 from pear_lab.benchmarks.exact_gradients import ExactGradients

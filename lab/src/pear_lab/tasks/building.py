@@ -78,13 +78,13 @@ class Building(Task):
             return super().decide(cost, Q)
         if self.version == "equality":
             return self.decide_relaxed(cost, keys)
-        from pear.solvers.binary import dynamic  # numba, which takes a moment to import
+        from pear.solvers.binary import dynamic_programming  # numba, which takes a moment to import
 
         values, rows = self._checked(cost, keys)
         units, capacities = self._whole_units
         whole = torch.from_numpy(capacities[rows] >= 0)
         z = torch.empty(values.shape, dtype=torch.float64)
-        found = dynamic.fill(_array(values[whole]), units, capacities, rows[whole.numpy()])
+        found = dynamic_programming.fill(_array(values[whole]), units, capacities, rows[whole.numpy()])
         z[whole] = torch.from_numpy(found.chosen).double()
         if not whole.all():
             z[~whole] = solve(self.problem[torch.from_numpy(rows)[~whole]], values[~whole].double()).x

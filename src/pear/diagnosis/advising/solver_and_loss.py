@@ -11,7 +11,7 @@ from pear.decisions.smoothing import Smoothing
 from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.subject import Subject
 from pear.problem import Problem
-from pear.solvers.registry import in_turn, kind_of, resolve
+from pear.solvers.registry import kind_of, resolve, usable_backends
 
 _FEW = 50  # samples
 _SMALL = 1e-3  # regret of the mean below which there is little to win
@@ -46,7 +46,7 @@ def _choose(s: Subject, what: str, problem: Problem, cost: torch.Tensor, smoothi
     qp = problem[[0]].canonical(cost, smoothing)
     kind = kind_of(qp) if problem.phi is None else "qp"
     able = resolve("auto", kind, problem.is_sparse)
-    taken = next(in_turn([row for row in able if row.installed], qp))
+    taken = next(usable_backends([row for row in able if row.installed], qp))
     passed = [
         f"{row.name} {'does not take one of this shape' if row.installed else 'is not installed'}"
         for row in able[: able.index(taken)]

@@ -16,26 +16,32 @@ from pear.optimality.point import ActiveSet, Duals, Status
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.form import MIN_VARIABLES
 from pear.problem.matrix import tmatvec
-from pear.solvers.active_set import batch, layout
+from pear.solvers.active_set import compiled_batch as batch
+from pear.solvers.active_set.compiled_arrays import GIVEN_UP, SOLVED, Programs, States, new_states
 from pear.solvers.active_set.gpu import gpu_plan as gpu
-from pear.solvers.base import Candidate, empty_candidate
+from pear.solvers.candidate import Candidate, empty_candidate
 
 _MANY_ROWS = 150  # of a linear program
 
 
 @dataclass(frozen=True)
 class CompiledConstraints:
-    """The constraints in compiled form (without curvature), and the start that depends on them alone."""
+    """The constraints of a problem in compiled form, without curvature, and the start that depends on them alone.
 
-    programs: layout.Programs
-    default: layout.States
+    Attributes:
+        programs: the constraints.
+        default: the feasible start for samples that have no warm start.
+    """
+
+    programs: Programs
+    default: States
 
 
 def supports(qp: QuadraticProgram) -> bool:
-    """True for dense programs that are small enough; see ``batch.supports`` and ``gpu_plan.supports``.
+    """True for dense programs that are small enough; see ``compiled_batch.supports`` and ``gpu_plan.supports``.
 
-    Of large ones, those of few non-zeros are left to solvers that work on these alone: with curvature by their
-    variables, linear ones by their rows, which an exchange goes through one by one.
+    Large programs with few non-zeros are left to solvers for sparse matrices. With curvature, the number of variables
+    decides; for linear programs, the number of rows, because each exchange goes through all rows.
     """
     if qp.c.is_cuda:
         return gpu.supports(qp)
@@ -45,18 +51,18 @@ def supports(qp: QuadraticProgram) -> bool:
 
 
 def prepare(qp: QuadraticProgram) -> Any:
-    """What depends on the constraints alone: a ``CompiledConstraints``, or what the GPU's kernel needs."""
+    """Compute what depends on the constraints alone: a ``CompiledConstraints`` on the CPU, a ``GPUPlan`` on a GPU."""
     if qp.c.is_cuda:
         return gpu.prepare(qp)
-    programs = batch.programs({name: getattr(qp, name) for name in ("A", "b", "G", "h", "lb", "ub")}, qp.n)
+    programs = batch.pack_programs({name: getattr(qp, name) for name in ("A", "b", "G", "h", "lb", "ub")}, qp.n)
     return CompiledConstraints(programs, batch.default_start(programs))
 
 
 def solve(qp: QuadraticProgram, tol: float, plan: Any) -> Candidate:
-    """Solve a batch of LPs or QPs; to rounding, whatever ``tol`` is.
+    """Solve a batch of LPs or QPs to rounding, whatever ``tol`` is.
 
-    Samples that the method has to give up come back as INACCURATE, on the CPU without a point unless only the KKT
-    residual is too large.
+    Samples that the method gives up have status INACCURATE. On the CPU they have no point, unless only the KKT residual
+    is too large.
     """
     return _on_gpu(qp, plan) if qp.c.is_cuda else _on_cpu(qp, plan)
 
@@ -68,9 +74,9 @@ def _on_cpu(qp: QuadraticProgram, plan: CompiledConstraints) -> Candidate:
     else:
         curvature = {"Q": np.ascontiguousarray(qp.H.numpy())}
     programs = plan.programs._replace(**curvature)
-    rows, states = np.arange(qp.batch), layout.new_states(qp.batch, qp.n, qp.p + qp.m)
+    rows, states = np.arange(qp.batch), new_states(qp.batch, qp.n, qp.p + qp.m)
     found = batch.solve(programs, np.ascontiguousarray(qp.c.numpy()), rows, states, rows, plan.default)
-    solved, given_up = (torch.from_numpy(found.code == code) for code in (layout.SOLVED, layout.GIVEN_UP))
+    solved, given_up = (torch.from_numpy(found.code == code) for code in (SOLVED, GIVEN_UP))
     return Candidate(
         x=torch.where(given_up[:, None], torch.nan, torch.from_numpy(found.x)),
         duals=Duals(*(torch.from_numpy(v) for v in (found.equality, found.inequality, found.bound))),
@@ -84,19 +90,20 @@ def _on_cpu(qp: QuadraticProgram, plan: CompiledConstraints) -> Candidate:
 
 @dataclass(frozen=True)
 class CompiledProjector:
-    """Projects at solutions of the compiled method, with the working sets that it left.
+    """Projects errors at solutions of the compiled method, with the working sets of these solutions.
 
     Attributes:
-        programs: the programs; states: where it left them, one row a sample.
+        programs: the programs.
+        states: the working sets and points, one row per sample.
         at: (B,) each sample's row in fields that are not shared.
     """
 
-    programs: layout.Programs
-    states: layout.States
+    programs: Programs
+    states: States
     at: batch.Index
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """P e (B, n) with the working sets held, and (B,) bool where the refinement converged."""
+        """Project errors (B, n); return P e (B, n), and (B,) bool, True where the refinement converged."""
         error = np.ascontiguousarray(e.detach().double().numpy())
         g, good = batch.project(self.programs, error, self.at, self.states, np.arange(len(error)))
         return torch.from_numpy(g), torch.from_numpy(good)

@@ -6,15 +6,15 @@ import math
 
 from pear.compile.jit import inner, span
 from pear.optimality.rule import FEASIBLE, RANK
-from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.layout import Array, Data, Work
+from pear.solvers.active_set import compiled_arrays as ix
+from pear.solvers.active_set.compiled_arrays import Array, ProgramData, Workspace
 from pear.solvers.active_set.products import add_abs_rows, subtract_rows
 from pear.solvers.active_set.settings import REFINEMENTS, UNBALANCED
 
 
 @inner
-def rows_left(D: Data, w: Work) -> float:
-    """Set w.left = r − Jx − s at the current point; returns its largest entry relative to its terms."""
+def row_residuals(D: ProgramData, w: Workspace) -> float:
+    """Set w.left = r − Jx − s at the current point; return its largest entry relative to its terms."""
     R, n = D.J.shape
     for k in span(R):
         w.left[k] = w.rhs[k] - w.x[n + k]
@@ -31,22 +31,22 @@ def rows_left(D: Data, w: Work) -> float:
 
 
 @inner
-def set_basics(D: Data, w: Work, goal: float) -> bool:
+def set_basics(D: ProgramData, w: Workspace, goal: float) -> bool:
     """Solve the rows for the basic variables by iterative refinement; False where the inverse is too inaccurate."""
     R = len(D.J)
     for _ in span(REFINEMENTS):
-        if rows_left(D, w) <= goal:
+        if row_residuals(D, w) <= goal:
             return True
         for b in span(R):
             s = 0.0
             for k in span(R):
                 s += w.inverse[b, k] * w.left[k]
             w.x[w.basis[b]] += s
-    return rows_left(D, w) <= FEASIBLE
+    return row_residuals(D, w) <= FEASIBLE
 
 
 @inner
-def invert(D: Data, w: Work) -> bool:
+def invert(D: ProgramData, w: Workspace) -> bool:
     """Compute the inverse of the basic columns by Gauss-Jordan elimination; False where they are dependent."""
     R, n = D.J.shape
     M, inverse = w.scratch, w.inverse
@@ -92,8 +92,8 @@ def invert(D: Data, w: Work) -> bool:
 
 
 @inner
-def times_inverse(D: Data, j: int, w: Work, out: Array) -> None:
-    """B⁻¹ times the column of variable j."""
+def inverse_times_column(D: ProgramData, j: int, w: Workspace, out: Array) -> None:
+    """Write B⁻¹ times the column of variable j to ``out``."""
     R, n = D.J.shape
     if j >= n:
         for b in span(R):
@@ -116,16 +116,22 @@ def times_inverse(D: Data, j: int, w: Work, out: Array) -> None:
 
 
 @inner
-def times_all(D: Data, w: Work) -> None:
-    """Compute W: B⁻¹ times the columns of the superbasic variables."""
+def set_superbasic_columns(D: ProgramData, w: Workspace) -> None:
+    """Compute W, whose rows are B⁻¹ times the columns of the superbasic variables."""
     for t in span(w.tally[ix.SUPERS]):
-        times_inverse(D, w.sup[t], w, w.W[t])
+        inverse_times_column(D, w.sup[t], w, w.W[t])
     w.tally[ix.FACTORED] = 0
 
 
 @inner
-def exchange(w: Work, b: int, column: Array) -> None:
-    """Update the inverse and W when a variable with ``column`` = B⁻¹J_j becomes basic at position b."""
+def exchange(w: Workspace, b: int, column: Array) -> None:
+    """Update the inverse and W when a variable becomes basic at position b.
+
+    Args:
+        w: the workspace.
+        b: the position in the basis.
+        column: B⁻¹J_j of the variable that becomes basic.
+    """
     R = len(w.inverse)
     pivot = 1.0 / column[b]
     for k in span(R):
@@ -146,8 +152,8 @@ def exchange(w: Work, b: int, column: Array) -> None:
 
 
 @inner
-def drop(w: Work, t: int) -> None:
-    """Take the superbasic at position t out of the list."""
+def drop_superbasic(w: Workspace, t: int) -> None:
+    """Remove the superbasic variable at position t from the list."""
     last = w.tally[ix.SUPERS] - 1
     for a in span(t, last):
         w.sup[a] = w.sup[a + 1]
@@ -158,12 +164,12 @@ def drop(w: Work, t: int) -> None:
 
 
 @inner
-def swap(w: Work, b: int, t: int, place: int) -> None:
-    """The basic variable at position b goes to a bound, and the superbasic at position t becomes basic instead."""
+def swap_basic(w: Workspace, b: int, t: int, place: int) -> None:
+    """Make the superbasic variable at position t basic in place of the one at position b, which goes to a bound."""
     leaving, entering = w.basis[b], w.sup[t]
     for a in span(len(w.inverse)):
         w.column[a] = w.W[t, a]
-    drop(w, t)
+    drop_superbasic(w, t)
     exchange(w, b, w.column)
     w.basis[b] = entering
     w.place[entering] = ix.BASIC
@@ -171,11 +177,14 @@ def swap(w: Work, b: int, t: int, place: int) -> None:
 
 
 @inner
-def rebalance(w: Work) -> bool:
-    """Exchange superbasic variables with basic ones that they move by far more than themselves; True where any was.
+def rebalance(w: Workspace) -> bool:
+    """Exchange superbasic variables with basic ones that they move by far more than themselves.
 
-    Nearly parallel rows leave a basis in which curvature is lost to rounding. Each exchange makes the determinant of
-    the basis larger by that factor, so that there are few.
+    Nearly parallel rows leave a basis in which curvature is lost to rounding. Each exchange multiplies the determinant
+    of the basis by that factor, so that few exchanges are needed.
+
+    Returns:
+        True where a variable was exchanged.
     """
     R, changed = len(w.inverse), False
     for t in span(w.tally[ix.SUPERS]):
@@ -198,10 +207,10 @@ def rebalance(w: Work) -> bool:
 
 
 @inner
-def enter(D: Data, w: Work, j: int) -> None:
-    """Make a nonbasic variable superbasic."""
+def make_superbasic(D: ProgramData, w: Workspace, j: int) -> None:
+    """Make the nonbasic variable j superbasic."""
     t = w.tally[ix.SUPERS]
     w.sup[t] = j
     w.place[j] = ix.SUPER
-    times_inverse(D, j, w, w.W[t])
+    inverse_times_column(D, j, w, w.W[t])
     w.tally[ix.SUPERS] = t + 1

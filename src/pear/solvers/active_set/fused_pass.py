@@ -15,7 +15,7 @@ def fused_pass(problem: Problem, starts: WarmStarts, name: str) -> FusedPass | N
     Args:
         problem: the decision problem, continuous.
         starts: the store of warm starts; the pass on a GPU keeps none.
-        name: the solver's, under which the plan of the constraints is kept for the pass and the pipeline alike.
+        name: the name of the solver. The pass and the pipeline share the plan of the constraints under this name.
     """
     if CompiledPass.supports(problem):
         return CompiledPass(problem, starts)

@@ -6,17 +6,24 @@ import math
 
 from pear.compile.jit import inner, span
 from pear.optimality.rule import ROUNDOFF, SHARE_OF_SIZE
-from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.basis import drop, enter, exchange, rebalance, swap, times_inverse
-from pear.solvers.active_set.layout import Data, Work
-from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong, wrongness
+from pear.solvers.active_set import compiled_arrays as ix
+from pear.solvers.active_set.basis import (
+    drop_superbasic,
+    exchange,
+    inverse_times_column,
+    make_superbasic,
+    rebalance,
+    swap_basic,
+)
+from pear.solvers.active_set.compiled_arrays import ProgramData, Workspace
+from pear.solvers.active_set.pricing import measure_dual_scales, most_wrong_multiplier, sign_violation
 from pear.solvers.active_set.products import add_abs_columns, set_multipliers, set_reduced_gradient, set_slope
-from pear.solvers.active_set.reduced import search_direction
+from pear.solvers.active_set.reduced_system import search_direction
 from pear.solvers.active_set.settings import ROUNDING, STALLED, START_SLOP
 
 
 @inner
-def phase_one(D: Data, w: Work) -> bool:
+def phase_one(D: ProgramData, w: Workspace) -> bool:
     """Find a feasible point by minimising the sum of infeasibilities; False where none is found."""
     R, n = D.J.shape
     N = n + R
@@ -48,7 +55,7 @@ def phase_one(D: Data, w: Work) -> bool:
             if place == ix.BASIC or w.lo[j] == w.up[j]:
                 continue
             size = w.dual_scale[j] if j < n else abs(w.y[j - n])
-            gain = wrongness(place, w.reduced[j])
+            gain = sign_violation(place, w.reduced[j])
             if size > 0.0 and gain > best * size:
                 entering, best = j, gain / size
                 if stalled > STALLED:
@@ -63,10 +70,11 @@ def phase_one(D: Data, w: Work) -> bool:
 
 
 @inner
-def side_of(w: Work, v: int, n: int, spread: float) -> float:
-    """−1 below the lower bound, 1 above the upper one, 0 between, up to rounding.
+def side_of(w: Workspace, v: int, n: int, spread: float) -> float:
+    """Return −1 below the lower bound, 1 above the upper bound, and 0 between them, up to rounding.
 
-    The natural size is that of ``pear.optimality.scale``: of a slack, the terms of its row as they were at the start.
+    Rounding is relative to the natural size of ``pear.optimality.scale``. For a slack, this is the size of the terms of
+    its row at the start.
     """
     size = max(abs(w.x[v]), min(spread, w.up[v] - w.lo[v])) if v < n else w.terms[v - n]
     slop = START_SLOP * size
@@ -76,8 +84,8 @@ def side_of(w: Work, v: int, n: int, spread: float) -> float:
 
 
 @inner
-def shift(w: Work, v: int, change: float) -> None:
-    """Move a variable, and put it on a bound that it misses by no more than the rounding of this sum."""
+def shift(w: Workspace, v: int, change: float) -> None:
+    """Move a variable; put it on a bound that it misses by no more than the rounding of this sum."""
     x = w.x[v]
     slop = ROUNDING * (abs(x) + abs(change))
     x += change
@@ -89,10 +97,14 @@ def shift(w: Work, v: int, change: float) -> None:
 
 
 @inner
-def phase_one_step(D: Data, w: Work, entering: int, direction: float) -> float:
-    """Move one variable until the first basic one meets a bound; returns the length, infinite where none does."""
+def phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: float) -> float:
+    """Move one variable until the first basic variable meets a bound.
+
+    Returns:
+        The length of the step, infinite where no bound is met.
+    """
     R = len(w.inverse)
-    times_inverse(D, entering, w, w.column)
+    inverse_times_column(D, entering, w, w.column)
     largest = 0.0
     for b in span(R):
         largest = max(largest, abs(w.column[b]))
@@ -122,7 +134,7 @@ def phase_one_step(D: Data, w: Work, entering: int, direction: float) -> float:
     w.tally[ix.CHANGES] += 1
     for t in span(w.tally[ix.SUPERS]):
         if w.sup[t] == entering:
-            drop(w, t)
+            drop_superbasic(w, t)
             break
     if leaving < 0:
         w.place[entering] = place
@@ -138,15 +150,15 @@ def phase_one_step(D: Data, w: Work, entering: int, direction: float) -> float:
 
 
 @inner
-def enter_free_variables(D: Data, w: Work) -> None:
+def enter_free_variables(D: ProgramData, w: Workspace) -> None:
     """Make variables without bounds superbasic, as far as there is room."""
     for j in span(D.n):
         if w.place[j] == ix.FREE and w.tally[ix.SUPERS] < len(w.L) - 1:
-            enter(D, w, j)
+            make_superbasic(D, w, j)
 
 
 @inner
-def phase_two(D: Data, w: Work, careful: bool) -> bool:
+def phase_two(D: ProgramData, w: Workspace, careful: bool) -> bool:
     """Descend from a feasible point to a minimum whose multipliers have the right signs; False where that fails."""
     N, most = len(D.J) + D.n, len(w.L) - 1
     stalled = 0
@@ -158,19 +170,19 @@ def phase_two(D: Data, w: Work, careful: bool) -> bool:
             rough = not careful and stalled <= STALLED
             if not rough:
                 measure_dual_scales(D, w)
-            entering = most_wrong(D, w, rough, stalled > STALLED)
+            entering = most_wrong_multiplier(D, w, rough, stalled > STALLED)
             if entering < 0:
                 return True
             if w.tally[ix.SUPERS] == most:
                 return False
-            enter(D, w, entering)
+            make_superbasic(D, w, entering)
             w.tally[ix.CHANGES] += 1
         longest = search_direction(D, w)
-        if abs(longest) == math.inf and rebalance(w):  # flat by rounding, perhaps
+        if abs(longest) == math.inf and rebalance(w):  # the direction may be flat only by rounding
             at_minimum = False
             continue
         length, met = ratio_test(D, w, abs(longest))
-        if longest == -math.inf and length == math.inf:  # level: the other way is as good
+        if longest == -math.inf and length == math.inf:  # the objective is constant: the opposite direction is as good
             reverse(w)
             length, met = ratio_test(D, w, length)
             if length == math.inf:
@@ -185,7 +197,7 @@ def phase_two(D: Data, w: Work, careful: bool) -> bool:
 
 
 @inner
-def reverse(w: Work) -> None:
+def reverse(w: Workspace) -> None:
     """Turn the search direction around."""
     for t in span(w.tally[ix.SUPERS]):
         w.along[t] = -w.along[t]
@@ -194,18 +206,20 @@ def reverse(w: Work) -> None:
 
 
 @inner
-def hold_level(w: Work) -> None:
-    """Fix the superbasic variable along which the objective is constant: any value is as good."""
+def hold_level(w: Workspace) -> None:
+    """Hold the superbasic variable along which the objective is constant: any of its values is as good."""
     t = w.tally[ix.FACTORED]
     w.place[w.sup[t]] = ix.FREE
-    drop(w, t)
+    drop_superbasic(w, t)
 
 
 @inner
-def ratio_test(D: Data, w: Work, longest: float) -> tuple[float, int]:
-    """The step along ALONG and COLUMN to the first bound, and which variable meets it: −1 where none does.
+def ratio_test(D: ProgramData, w: Workspace, longest: float) -> tuple[float, int]:
+    """Find the longest step along ``w.along`` and ``w.column`` that stays within all bounds.
 
-    Superbasic variables are numbered first, then basic ones.
+    Returns:
+        The length, and the number of the variable that meets its bound, −1 where none does. Superbasic variables are
+        numbered first, then basic ones.
     """
     R, supers = len(D.J), w.tally[ix.SUPERS]
     largest = 0.0
@@ -227,10 +241,20 @@ def ratio_test(D: Data, w: Work, longest: float) -> tuple[float, int]:
 
 
 @inner
-def take_step(D: Data, w: Work, length: float, met: int) -> bool:
-    """Move along ALONG and COLUMN, and put the variable that ``met`` its bound there; False where nothing replaces it.
+def take_step(D: ProgramData, w: Workspace, length: float, met: int) -> bool:
+    """Move along ``w.along`` and ``w.column``, and put the variable that meets its bound there.
 
-    It leaves the superbasic ones, or the basic ones, where the superbasic that moves it most takes its place.
+    A superbasic variable at its bound becomes nonbasic. A basic variable is replaced by the superbasic variable that
+    moves it most.
+
+    Args:
+        D: the program.
+        w: the workspace.
+        length: the length of the step.
+        met: the number of the variable that meets its bound, as ``ratio_test`` returns it.
+
+    Returns:
+        False where no superbasic variable can replace a basic one.
     """
     R, supers = len(D.J), w.tally[ix.SUPERS]
     if length > 0.0:
@@ -247,7 +271,7 @@ def take_step(D: Data, w: Work, length: float, met: int) -> bool:
     w.tally[ix.CHANGES] += 1
     if met < supers:
         w.place[v] = place
-        drop(w, met)
+        drop_superbasic(w, met)
         return True
     b, best = met - supers, 0
     for t in span(supers):
@@ -255,13 +279,13 @@ def take_step(D: Data, w: Work, length: float, met: int) -> bool:
             best = t
     if w.W[best, b] == 0.0:
         return False
-    swap(w, b, best, place)
+    swap_basic(w, b, best, place)
     return True
 
 
 @inner
-def move(D: Data, w: Work, v: int, change: float) -> None:
-    """Move one variable, and the gradient with it."""
+def move(D: ProgramData, w: Workspace, v: int, change: float) -> None:
+    """Move one variable, and update the gradient."""
     if change == 0.0:
         return
     w.x[v] += change

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from pear.compile.jit import inner, span
-from pear.solvers.active_set.layout import Array, Data, Work
+from pear.solvers.active_set.compiled_arrays import Array, ProgramData, Workspace
 
 
 def _products(term: Any) -> tuple[Any, Any]:
-    """Compile the two products with J, for one kind of term: added to the rows, and added to the columns."""
+    """Compile the two products with J for one kind of term: one adds to the rows, one to the columns."""
 
     @inner
-    def add_rows(D: Data, x: Array, out: Array) -> None:
+    def add_rows(D: ProgramData, x: Array, out: Array) -> None:
         R, n = D.J.shape
         if len(D.start) == 0:
             for i in span(R):
@@ -27,7 +27,7 @@ def _products(term: Any) -> tuple[Any, Any]:
                     out[D.row[k]] += term(D.value[k], x[j])
 
     @inner
-    def add_columns(D: Data, y: Array, out: Array) -> None:
+    def add_columns(D: ProgramData, y: Array, out: Array) -> None:
         R, n = D.J.shape
         if len(D.start) == 0:
             for i in span(R):
@@ -49,8 +49,8 @@ add_abs_rows, add_abs_columns = _products(inner(lambda entry, factor: abs(entry 
 
 
 @inner
-def set_slope(D: Data, w: Work) -> None:
-    """The slope Hx + c, from the data."""
+def set_slope(D: ProgramData, w: Workspace) -> None:
+    """Compute the slope Hx + c from the data."""
     n = D.n
     for j in span(n):
         w.grad[j] = w.c[j] + D.smoothing * w.x[j]
@@ -63,8 +63,8 @@ def set_slope(D: Data, w: Work) -> None:
 
 
 @inner
-def set_multipliers(D: Data, w: Work) -> None:
-    """The multipliers y = B⁻ᵀ grad_B, and the reduced gradient that belongs to them."""
+def set_multipliers(D: ProgramData, w: Workspace) -> None:
+    """Compute the multipliers y = B⁻ᵀ grad_B and the reduced gradient."""
     R, n = D.J.shape
     for k in span(R):
         w.y[k] = 0.0
@@ -77,8 +77,8 @@ def set_multipliers(D: Data, w: Work) -> None:
 
 
 @inner
-def set_reduced_gradient(D: Data, w: Work) -> None:
-    """The reduced gradient grad − Jᵀy, which is −y for the slacks."""
+def set_reduced_gradient(D: ProgramData, w: Workspace) -> None:
+    """Compute the reduced gradient grad − Jᵀy; it is −y for the slacks."""
     R, n = D.J.shape
     for j in span(n):
         w.reduced[j] = w.grad[j]

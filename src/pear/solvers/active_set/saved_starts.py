@@ -1,22 +1,22 @@
-"""Warm starts in files: what is saved of them, and the check of what was read."""
+"""Warm starts in files: the part that is saved, and the check of what is read."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pear.solvers.active_set.batch import most_superbasics
-from pear.solvers.active_set.layout import BASIC, FREE, SUPER, States, Table
+from pear.solvers.active_set.compiled_arrays import BASIC, FREE, SUPER, SolutionTable, States
+from pear.solvers.active_set.compiled_batch import most_superbasics
 from pear.solvers.active_set.settings import REFRESH
 
 MOST_BYTES = 1 << 22
-"""Of inverses that are saved: more would take longer to write than to compute afresh."""
+"""Largest size of the inverses that are saved. Larger ones take longer to write than to compute again."""
 
 
-def without_large_inverses(table: Table, count: int) -> Table:
-    """The part of a table that is saved, for its first ``count`` rows.
+def without_large_inverses(table: SolutionTable, count: int) -> SolutionTable:
+    """Return the part of a table that is saved, for its first ``count`` rows.
 
-    Inverses of bases take nearly all of the space. Where they are too large they are left out, and every basis is
-    inverted again when it is next used, both by this process and by the one that reads the file.
+    Inverses of bases take nearly all of the space. Where they are too large they are left out. Every basis is then
+    inverted again when it is next used, both by this process and by one that reads the file.
     """
     both = (table.predicted, table.true)
     if sum(states.inverse[:count].nbytes for states in both) <= MOST_BYTES:
@@ -27,8 +27,8 @@ def without_large_inverses(table: Table, count: int) -> Table:
     return table._replace(predicted=predicted, true=true)
 
 
-def are_starts(table: Table) -> bool:
-    """True where the working sets are valid: compiled code would follow any index without a check."""
+def are_starts(table: SolutionTable) -> bool:
+    """True where all working sets of a table are valid. Compiled code would follow a wrong index without a check."""
     return _are_working_sets(table.predicted) and _are_working_sets(table.true)
 
 

@@ -1,68 +1,77 @@
-"""Settings of the compiled method and of the GPU's kernel: how they search, not what they may call solved.
+"""Settings of the search of the compiled method and of the GPU's kernels.
 
-What counts as solved, tight, weak or flat is ``pear.optimality.rule``. All of these are relative unless it says so.
+``pear.optimality.rule`` defines what counts as solved, tight, weak or flat. All tolerances here are relative, unless
+the text says otherwise.
 """
 
 from __future__ import annotations
 
 START_SLOP = 1e-13
-"""Violation of a bound or a row, by its natural size, that the next steps may start from; below the rule's FEASIBLE."""
+"""Largest violation of a bound or row at the start of a step, relative to its natural size.
+
+It is below the rule's FEASIBLE.
+"""
 
 BASICS = 1e-15
-"""Residual of the rows that refinement of a solution aims at: no better one can be had."""
+"""Residual of the rows at which refinement of a solution stops: it cannot become smaller."""
 
 PIVOT = 1e-9
 """Smallest entry, relative to the largest, that may be pivoted on."""
 
 FINE_PIVOT = 1e-13
-"""The same for a sample that would be given up: a basis this ill-conditioned still refines, with all of float64."""
+"""The smallest pivot of the last attempt to solve a sample: a basis this ill-conditioned can still be refined."""
 
 CLOSE_BY = 1e-6
-"""Residual of stationarity of a point that is worth refining elsewhere, with more digits."""
+"""Largest residual of stationarity of a point that is worth refining with more digits by other means."""
 
 UNBALANCED = 1e3
-"""By how much a superbasic variable may move a basic one before the two trade places."""
+"""Ratio of the movements of a basic and a superbasic variable above which the two are exchanged."""
 
 ROUNDING = 1e-15
-"""What a sum of two numbers may lose, relative to their sizes, with a margin."""
+"""Rounding error of a sum of two numbers, relative to their sizes, with a margin."""
 
 STALLED = 30
-"""Steps of length zero after which the first candidate is taken instead of the best."""
+"""Number of steps of length zero after which the first candidate is taken instead of the best."""
 
 FAR = 1e6
-"""A bound so many times as large as right-hand sides and costs over curvature is no place to start from: rows and
-gradients lose their digits there."""
+"""Size of a bound, relative to right-hand sides and costs over curvature, above which no variable starts there.
+
+Rows and gradients would lose their digits.
+"""
 
 REFRESH = 100
-"""Pivots after which the inverse is computed afresh."""
+"""Number of pivots after which the inverse is computed anew."""
 
 REFINEMENTS = 3
-"""Rounds of refinement, at most."""
+"""Largest number of rounds of refinement."""
 
 VERDICTS = 8
-"""Verdicts on a sample, at most: after one against it the search goes on from there."""
+"""Largest number of checks of a sample. After a check that fails, the search continues from the same point."""
 
 STEEP = 1e6
-"""Where the inverse of the basis amplifies the rows by more, their rounding costs a projection the digits it needs."""
+"""Largest amplification of the rows by the inverse of the basis. Above it, rounding makes a projection inaccurate."""
 
 NOISE = 1e-3
-"""Share of a negligible projection below which a correction to it is not worth another round."""
+"""Size of a correction to a projection, relative to a negligible projection, below which refinement stops."""
 
 KERNEL_SIGN = 1e-11
-"""A multiplier of the wrong sign that the GPU's kernel lets go of, relative to the largest slope of the sample.
+"""Size of a multiplier of the wrong sign, relative to the sample's largest slope, above which a GPU kernel drops it.
 
-Coarser than the rule's SIGN, because the kernel never refreshes its inverse; what it leaves is refined and verified.
+It is coarser than the rule's SIGN, because the kernel never recomputes its inverse. The kernel's solutions are refined
+and verified afterwards.
 """
 
 KERNEL_DRIFT = 1e-14
-"""What a point of the GPU's dual method may have lost to rounding, relative to the point where it began: that much
-beyond a bound is no violation."""
+"""Rounding error of a point of the GPU's dual method, relative to its first point.
+
+A bound that is exceeded by no more than this is not violated.
+"""
 
 KERNEL_REFINEMENTS = 2
-"""Rounds of refinement of what the kernel leaves."""
+"""Rounds of refinement of a solution or projection by a GPU kernel."""
 
 KERNEL_PUSHES = 3
-"""How often the GPU's kernel raises the cost of a violation that a solution keeps."""
+"""How often the GPU's primal kernel raises the cost of a violation that remains in a solution."""
 
 KERNEL_PUSH = 1e3
-"""By how much it raises it, and how much larger than the costs of the sample it is at first."""
+"""Factor by which this cost is raised, and its initial size relative to the costs of the sample."""

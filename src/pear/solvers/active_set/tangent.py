@@ -6,32 +6,33 @@ import math
 
 from pear.compile.jit import inner, span
 from pear.optimality.rule import NEGLIGIBLE, PROJECTED, ROUNDOFF, SHARP, WEAK
-from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.basis import drop, swap
-from pear.solvers.active_set.layout import Array, Data, Work
-from pear.solvers.active_set.pricing import positive
+from pear.solvers.active_set import compiled_arrays as ix
+from pear.solvers.active_set.basis import drop_superbasic, swap_basic
+from pear.solvers.active_set.compiled_arrays import Array, ProgramData, Workspace
+from pear.solvers.active_set.pricing import positive_or_one
 from pear.solvers.active_set.products import set_reduced_gradient, subtract_columns, subtract_rows
-from pear.solvers.active_set.reduced import factorise, solve_reduced
+from pear.solvers.active_set.reduced_system import factorise, solve_reduced
 from pear.solvers.active_set.settings import NOISE, PIVOT, REFINEMENTS, STEEP
 
 
 @inner
-def hold_tight(w: Work) -> bool:
+def hold_tight(w: Workspace) -> bool:
     """Add every tight constraint to the working set.
 
-    Tight superbasic variables become nonbasic; tight basic ones are exchanged with superbasic ones and become nonbasic,
-    too. The superbasic variables that are left are coordinates of the tangent space. Multipliers stay as they are,
+    Tight superbasic variables become nonbasic. Tight basic variables are exchanged with superbasic ones and then become
+    nonbasic, too. The remaining superbasic variables are coordinates of the tangent space. Multipliers do not change,
     because the reduced gradient is zero along every superbasic variable.
 
     Returns:
-        False where a tight constraint is too nearly parallel to others to be held: the tangent space is another one.
+        False where a tight constraint cannot be added because it is too nearly parallel to others. The working set then
+        does not span the right tangent space.
     """
     held = True
     for t in range(w.tally[ix.SUPERS] - 1, -1, -1):
         tight = w.held[w.sup[t]]
         if tight != 0:
             w.place[w.sup[t]] = ix.LOWER if tight == 1 else ix.UPPER
-            drop(w, t)
+            drop_superbasic(w, t)
     for b in span(len(w.inverse)):
         tight, supers = w.held[w.basis[b]], w.tally[ix.SUPERS]
         if tight == 0 or supers == 0:
@@ -43,18 +44,22 @@ def hold_tight(w: Work) -> bool:
         for a in span(len(w.inverse)):
             largest = max(largest, abs(w.W[best, a]))
         if abs(w.W[best, b]) > PIVOT * max(1.0, largest):
-            swap(w, b, best, ix.LOWER if tight == 1 else ix.UPPER)
+            swap_basic(w, b, best, ix.LOWER if tight == 1 else ix.UPPER)
         else:
             held = held and abs(w.W[best, b]) <= ROUNDOFF * max(1.0, largest)
     return held
 
 
 @inner
-def centre(D: Data, w: Work) -> bool:
-    """Give tight constraints a positive multiplier where the others stay positive; True where any has changed.
+def centre(D: ProgramData, w: Workspace) -> bool:
+    """Make zero multipliers of tight constraints positive where all others stay positive.
 
-    A tight basic variable has multiplier zero only because it is basic. Raising it by t changes the multipliers of
-    nonbasic variables by t times its row of B⁻¹J; half of what the first of them allows leaves all of them positive.
+    A tight basic variable has multiplier zero only because it is basic. Raising the multiplier by t changes those of
+    nonbasic variables by t times the variable's row of B⁻¹J. Half of the largest t that keeps them nonnegative leaves
+    all of them positive.
+
+    Returns:
+        True where a multiplier has changed.
     """
     R, n = D.J.shape
     N = n + R
@@ -100,8 +105,8 @@ def centre(D: Data, w: Work) -> bool:
 
 
 @inner
-def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
-    """``g = P error`` at the working set of w, whose superbasics span the tangent space.
+def project_error(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
+    """Compute ``g = P error`` at the working set of w, whose superbasic variables span the tangent space.
 
     Returns:
         False where the objective is flat along a tangent direction, or refinement has not converged.
@@ -110,7 +115,7 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
     supers = w.tally[ix.SUPERS]
     for j in span(n):
         g[j] = 0.0
-        if w.place[j] == ix.FREE:  # held, but by no constraint
+        if w.place[j] == ix.FREE:  # the variable is held, but not by a constraint
             return False
     if supers == 0:
         return True
@@ -122,16 +127,16 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
         w.error[j] = error[j]
     top = 0.0
     for j in span(n):
-        if not abs(error[j]) < math.inf:  # what is no number has no projection that is one
+        if not abs(error[j]) < math.inf:  # the projection of NaN or infinity is NaN
             for i in span(n):
                 g[i] = math.nan
             return True
         top = max(top, abs(error[j]))
-    noise = NEGLIGIBLE * top / positive(w.number[ix.MAX_CURVATURE])
+    noise = NEGLIGIBLE * top / positive_or_one(w.number[ix.MAX_CURVATURE])
     largest, change = 0.0, math.inf
     for attempt in span(REFINEMENTS):
         if attempt > 0 and not correct_tangent(D, error, w) <= max(PROJECTED * largest, noise):
-            return False  # the inverse has lost its digits on the way, and with it the tangent space
+            return False  # the inverse, and so the tangent space, has become inaccurate
         for t in span(supers):
             s = w.error[w.sup[t]] if w.sup[t] < n else 0.0
             for b in span(R):
@@ -156,11 +161,11 @@ def project_error(D: Data, error: Array, g: Array, w: Work) -> bool:
         biggest = max(biggest, abs(w.step[j]))
     for j in span(n):
         g[j] = w.step[j]
-    return biggest > noise or biggest == 0.0  # what may be rounding is for exact residuals to tell
+    return biggest > noise or biggest == 0.0  # a result of rounding size needs exact residuals
 
 
 @inner
-def is_steep(w: Work) -> bool:
+def is_steep(w: Workspace) -> bool:
     """True where the inverse amplifies the rounding of the rows too much."""
     for b in span(len(w.inverse)):
         total = 0.0
@@ -172,8 +177,8 @@ def is_steep(w: Work) -> bool:
 
 
 @inner
-def correct_tangent(D: Data, error: Array, w: Work) -> float:
-    """Bring STEP = p back to Jp = 0, and write what is left of the error, ERROR = error − Hp.
+def correct_tangent(D: ProgramData, error: Array, w: Workspace) -> float:
+    """Correct the direction p in ``w.step`` so that Jp = 0, and write the remaining error − Hp to ``w.error``.
 
     Returns:
         The largest correction of p.

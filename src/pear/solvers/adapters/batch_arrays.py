@@ -1,4 +1,4 @@
-"""What the adapters share: programs as numpy arrays, and candidates that are filled in sample by sample."""
+"""Helpers of the adapters: programs as numpy arrays, and candidates that are filled in sample by sample."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pear.optimality.point import Status
 from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import is_sparse
-from pear.solvers.base import Candidate, empty_candidate
+from pear.solvers.candidate import Candidate, empty_candidate
 
 Array = NDArray[Any]
 
@@ -39,7 +39,7 @@ class ProgramArrays:
 
     @classmethod
     def of(cls, qp: QuadraticProgram) -> ProgramArrays:
-        """The arrays of ``qp``; no copy is made where it is on the CPU already."""
+        """Convert ``qp`` to arrays; no copy is made where it is on the CPU already."""
 
         def numpy(value: Any) -> Any:
             return value if value.is_sparse else value.detach().cpu().numpy()
@@ -60,7 +60,7 @@ class ProgramArrays:
 
 
 def row(field: Any, i: int) -> Any:
-    """The part of a field that belongs to sample ``i``; the field may be shared by all samples."""
+    """Return the part of a field that belongs to sample ``i``; the field may be shared by all samples."""
     if is_sparse(field):
         return field.csr
     return field[0] if field.shape[0] == 1 else field[i]
@@ -72,8 +72,9 @@ class Group:
 
     Attributes:
         members: positions in the batch.
-        H, A: (n, n) curvature and (p, n) equalities, sparse where the program is.
-        G: (k, n) those inequalities whose right-hand side is finite.
+        H: (n, n) curvature, sparse where the program is.
+        A: (p, n) equalities, sparse where the program is.
+        G: (k, n) the inequalities whose right-hand side is finite.
         rows: (k,) their positions among the m rows of the batch.
         bounded: (n,) bool, variables with at least one finite bound.
     """
@@ -113,7 +114,7 @@ def groups(batch: ProgramArrays, todo: Array) -> Iterator[Group]:
 
 
 def stack(*parts: Any) -> Any:
-    """The matrices stacked row-wise; sparse where one of them is."""
+    """Stack matrices row-wise; the result is sparse where one of them is."""
     return sparse.csc_array(sparse.vstack(parts)) if any(map(sparse.issparse, parts)) else np.vstack(parts)
 
 
@@ -123,7 +124,10 @@ def has_entries(matrix: Any) -> bool:
 
 
 class CandidateRows:
-    """The rows of a ``Candidate``, filled in sample by sample; a row that is never put holds NaN and is INACCURATE."""
+    """The rows of a ``Candidate``, filled in sample by sample.
+
+    A row that is not filled in has NaN for its numbers and status INACCURATE.
+    """
 
     def __init__(self, qp: QuadraticProgram) -> None:
         self._device = qp.c.device
@@ -136,11 +140,11 @@ class CandidateRows:
 
     @property
     def todo(self) -> Array:
-        """Positions of the samples that are not settled by their data alone."""
+        """Positions of the samples that still need a solver, because their data alone does not decide their status."""
         return np.flatnonzero(self._status == Status.INACCURATE)
 
     def fail(self, i: int, status: Status) -> None:
-        """Give sample ``i`` a status without a point."""
+        """Set the status of sample ``i`` without a point."""
         self._status[i] = status
 
     def put(
@@ -172,6 +176,6 @@ class CandidateRows:
         self._candidate.bound.numpy()[i] = bound
 
     def candidate(self) -> Candidate:
-        """The candidate, on the device of the programs."""
+        """Return the candidate, on the device of the programs."""
         candidate: Candidate = self._candidate.to(self._device)
         return candidate

@@ -19,7 +19,7 @@ from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row, stack
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
-from pear.solvers.base import Candidate
+from pear.solvers.candidate import Candidate
 
 _CLAIMS = {
     highspy.HighsModelStatus.kOptimal: Status.SOLVED,
@@ -29,19 +29,19 @@ _CLAIMS = {
     highspy.HighsModelStatus.kInterrupt: Status.TIME_LIMIT,
 }
 _HAS_POINT = (Status.SOLVED, Status.INACCURATE, Status.TIME_LIMIT)
-_INTEGER_TOL = 1e-10  # the least it takes: what comes out of an integer program is never loose
+_INTEGER_TOL = 1e-10  # the smallest value that HiGHS accepts
 
 
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve every sample of the linear program ``qp``; integer programs to a proven gap of zero.
 
-    Integer programs go several at a time, in units of their own, and stop where Ctrl-C or the time limit says so. A
-    sample may take an equal share of the time that is left.
+    Integer programs are solved several at a time, in scaled units. They stop at Ctrl-C or at the time limit. Each
+    sample gets an equal share of the remaining time.
     """
     batch = ProgramArrays.of(qp)
     candidates = CandidateRows(qp)
     if batch.integer is None:
-        _solve_continuous(batch, candidates, _configured(tol, qp.is_sparse))
+        _solve_continuous(batch, candidates, _new_highs(tol, qp.is_sparse))
     else:
         _solve_integer(batch, candidates)
     return candidates.candidate()
@@ -55,18 +55,18 @@ def _solve_continuous(batch: ProgramArrays, candidates: CandidateRows, highs: hi
         for position, i in enumerate(group.members.tolist()):
             if position == 0 or not batch.shared_limits:
                 highs.passModel(_model(batch, group, matrix, units, i))
-            # its clock counts all samples together
-            status = _run(highs, batch.c[i], highs.getRunTime() + time_limit.for_one(*matrix.shape[::-1]))
+            # the clock of HiGHS runs over all samples
+            status = _run(highs, batch.c[i], highs.getRunTime() + time_limit.seconds_per_sample(*matrix.shape[::-1]))
             if status in _HAS_POINT:
-                _read(highs, group, i, status, candidates)
+                _read_solution(highs, group, i, status, candidates)
             else:
                 candidates.fail(i, status)
 
 
 def _solve_integer(batch: ProgramArrays, candidates: CandidateRows) -> None:
-    todo, seconds = candidates.todo, time_limit.left()
+    todo, seconds = candidates.todo, time_limit.seconds_left()
     clock = _Clock(seconds, len(todo), threads.count())
-    jobs = [job for group in groups(batch, todo) for job in _jobs(batch, group, clock)]
+    jobs = [job for group in groups(batch, todo) for job in _split_into_jobs(batch, group, clock)]
     for found in threads.run(_Job.run, jobs, clock.stop.set, seconds):
         for answer in found:
             if answer.x is None:
@@ -103,6 +103,16 @@ class _Clock:
 
 @dataclass(frozen=True)
 class _IntegerPoint:
+    """The result of one integer program.
+
+    Attributes:
+        i: position of the sample in the batch.
+        group: the sample's group.
+        status: its status.
+        x: (n,) its best point, or None.
+        bound: proven lower bound of the objective.
+    """
+
     i: int
     group: Group
     status: Status
@@ -110,7 +120,7 @@ class _IntegerPoint:
     bound: float = math.nan
 
 
-def _jobs(batch: ProgramArrays, group: Group, clock: _Clock) -> Iterator[_Job]:
+def _split_into_jobs(batch: ProgramArrays, group: Group, clock: _Clock) -> Iterator[_Job]:
     assert batch.integer is not None
     matrix = sp.csc_matrix(stack(group.A, group.G))
     units = MilpUnits.of(matrix, batch.integer)
@@ -130,21 +140,21 @@ class _Job:
     clock: _Clock
 
     def run(self) -> list[_IntegerPoint]:
-        """Solve one after another."""
-        highs = _configured(_INTEGER_TOL, presolve=True)
+        """Solve the programs one after another."""
+        highs = _new_highs(_INTEGER_TOL, presolve=True)
         highs.cbMipInterrupt.subscribe(self._interrupt)
         found = []
         for position, i in enumerate(self.members):
             if position == 0 or not self.batch.shared_limits:
                 highs.passModel(_model(self.batch, self.group, self.matrix, self.units, i))
-            found.append(self._one(highs, i, self.clock.next_share()))
+            found.append(self._solve_one(highs, i, self.clock.next_share()))
         return found
 
     def _interrupt(self, event: Any) -> None:
         if self.clock.stop.is_set():
             event.interrupt()
 
-    def _one(self, highs: highspy.Highs, i: int, seconds: float) -> _IntegerPoint:
+    def _solve_one(self, highs: highspy.Highs, i: int, seconds: float) -> _IntegerPoint:
         if seconds <= 0 or self.clock.stop.is_set():
             return _IntegerPoint(i, self.group, Status.TIME_LIMIT)
         cost = self.batch.c[i] * self.units.columns
@@ -159,7 +169,7 @@ class _Job:
         return _IntegerPoint(i, self.group, status, x, (info.mip_dual_bound - hidden) / unit)
 
 
-def _configured(tol: float, presolve: bool) -> highspy.Highs:
+def _new_highs(tol: float, presolve: bool) -> highspy.Highs:
     feasibility = min(max(tol, 1e-10), 1e-6 if presolve else 1e-4)
     highs = highspy.Highs()
     for name, value in {
@@ -169,7 +179,7 @@ def _configured(tol: float, presolve: bool) -> highspy.Highs:
         "primal_feasibility_tolerance": feasibility,
         "dual_feasibility_tolerance": feasibility,
         "mip_feasibility_tolerance": feasibility,
-        "small_matrix_value": 1e-12,  # coefficients up to here are dropped; it takes no less
+        "small_matrix_value": 1e-12,  # the smallest value that HiGHS accepts; smaller coefficients are dropped
         "mip_rel_gap": 0.0,
         "mip_abs_gap": 0.0,
     }.items():
@@ -178,7 +188,10 @@ def _configured(tol: float, presolve: bool) -> highspy.Highs:
 
 
 def _model(batch: ProgramArrays, group: Group, matrix: sp.csc_matrix, units: MilpUnits, i: int) -> highspy.HighsLp:
-    """The rows ``matrix`` = [A; G], their limits and the bounds of sample ``i`` in ``units``; the costs come later."""
+    """Make the model of sample ``i`` without its costs.
+
+    It has the rows ``matrix`` = [A; G], their limits and the bounds, all in ``units``.
+    """
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]
     lp = highspy.HighsLp()
     lp.num_row_, lp.num_col_ = matrix.shape
@@ -195,19 +208,20 @@ def _model(batch: ProgramArrays, group: Group, matrix: sp.csc_matrix, units: Mil
 
 
 def _run(highs: highspy.Highs, cost: Array, seconds: float) -> Status:
-    """Solve the model under ``cost``, from scratch: a basis left by another sample could decide among ties."""
+    """Solve the model for ``cost`` from scratch: a basis of another sample could decide between equal solutions."""
     columns = np.arange(len(cost), dtype=np.int32)
     highs.setOptionValue("time_limit", seconds)
     highs.changeColsCost(len(cost), columns, cost)
-    outcome = _outcome(highs)
+    outcome = _run_model(highs)
     if outcome == highspy.HighsModelStatus.kUnboundedOrInfeasible:
         highs.changeColsCost(len(cost), columns, np.zeros(len(cost)))
-        without_cost = _CLAIMS.get(_outcome(highs), Status.INACCURATE)
+        without_cost = _CLAIMS.get(_run_model(highs), Status.INACCURATE)
         return Status.UNBOUNDED if without_cost == Status.SOLVED else without_cost
     return _CLAIMS.get(outcome, Status.INACCURATE)
 
 
-def _outcome(highs: highspy.Highs) -> highspy.HighsModelStatus:
+def _run_model(highs: highspy.Highs) -> highspy.HighsModelStatus:
+    """Run HiGHS on its model, again where another user of its thread pool made the first run fail."""
     highs.clearSolver()
     if highs.run() == highspy.HighsStatus.kError and highs.getModelStatus() == highspy.HighsModelStatus.kNotset:
         # HiGHS has one thread pool per process and refuses to run where someone opened it with another size.
@@ -216,8 +230,11 @@ def _outcome(highs: highspy.Highs) -> highspy.HighsModelStatus:
     return highs.getModelStatus()
 
 
-def _read(highs: highspy.Highs, group: Group, i: int, status: Status, candidates: CandidateRows) -> None:
-    """HiGHS has ``c = [A; G]ᵀ row_dual + col_dual``: our multipliers are its negatives."""
+def _read_solution(highs: highspy.Highs, group: Group, i: int, status: Status, candidates: CandidateRows) -> None:
+    """Write the solution of sample ``i`` to ``candidates``.
+
+    HiGHS has ``c = [A; G]ᵀ row_dual + col_dual``, so that our multipliers are the negatives of its duals.
+    """
     solution = highs.getSolution()
     if not solution.value_valid:
         candidates.fail(i, status)

@@ -15,16 +15,17 @@ from scipy import sparse
 Array = NDArray[np.float64]
 
 _FINE = (2.0**-4, 2.0**16)  # coefficients in this range stay as they are
-_RANGE = 2.0**30  # of costs, the largest to what the smallest is brought to
+_RANGE = 2.0**30  # largest cost relative to the size that the smallest is scaled to
 _PASSES = 3
 
 
 @dataclass(frozen=True)
 class MilpUnits:
-    """Factors of rows and columns: row i is multiplied by ``rows[i]``, and ``x_j = columns[j] x'_j``.
+    """Scale factors of rows and columns: row i is multiplied by ``rows[i]``, and ``x_j = columns[j] x'_j``.
 
     Attributes:
-        rows: (r,); columns: (n,), 1 for integers.
+        rows: (r,) factors of the rows.
+        columns: (n,) factors of the columns, 1 for integer variables.
     """
 
     rows: Array
@@ -32,11 +33,11 @@ class MilpUnits:
 
     @classmethod
     def of(cls, matrix: Any, integer: NDArray[np.bool_]) -> MilpUnits:
-        """Units in which the coefficients of each row, and of each continuous column, lie around 1.
+        """Choose units in which the coefficients of each row, and of each continuous column, lie around 1.
 
         Args:
-            matrix: (r, n) of SciPy.
-            integer: (n,).
+            matrix: (r, n) SciPy matrix.
+            integer: (n,) bool, True for integer variables.
         """
         entries = sparse.coo_array(matrix)
         used = entries.data != 0
@@ -50,12 +51,12 @@ class MilpUnits:
         return cls(2.0**rows, 2.0**columns)
 
     def scaled(self, matrix: Any) -> sparse.csc_matrix:
-        """The coefficients in these units."""
+        """Return the coefficients in these units."""
         return sparse.csc_matrix(sparse.diags(self.rows) @ sparse.csc_matrix(matrix) @ sparse.diags(self.columns))
 
 
 def cost_unit(cost: Array, least: float) -> float:
-    """The power of two that brings the smallest cost to ``least``, or the largest to ``least`` times 2³⁰."""
+    """Return the power of two that brings the smallest cost to ``least``, or the largest to ``least`` times 2³⁰."""
     size = np.abs(cost[cost != 0])
     if not len(size):
         return 1.0
@@ -63,7 +64,7 @@ def cost_unit(cost: Array, least: float) -> float:
 
 
 def _middle(log: Array, at: NDArray[np.intp], size: int) -> Array:
-    """The rounded middle between the smallest and largest ``log`` of each index; 0 for an index without any."""
+    """Return the rounded middle between the smallest and largest ``log`` of each index; 0 for an index without any."""
     least, most = np.full(size, np.inf), np.full(size, -np.inf)
     np.minimum.at(least, at, log)
     np.maximum.at(most, at, log)

@@ -12,7 +12,7 @@ from pear.optimality.point import Status
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row, stack
-from pear.solvers.base import Candidate
+from pear.solvers.candidate import Candidate
 
 _RHO = 0.1
 _ITERATIONS = 1  # the step size adapts after a number of iterations, never after a time: runs must repeat
@@ -53,7 +53,7 @@ def _solve_group(batch: ProgramArrays, group: Group, tol: float, candidates: Can
             A=sp.csc_matrix(stack(group.A, group.G, _unit_rows(group, box))),
             l=lower,
             u=upper,
-            **_settings(tol, time_limit.for_one(n, p + k + len(box))),
+            **_settings(tol, time_limit.seconds_per_sample(n, p + k + len(box))),
         )
     except osqp.OSQPException:  # H has a negative eigenvalue
         return
@@ -64,13 +64,13 @@ def _solve_group(batch: ProgramArrays, group: Group, tol: float, candidates: Can
             lower, upper = _limits(batch, group, box, i)
             solver.update(q=batch.c[i], l=lower, u=upper)
         result = solver.solve(raise_error=False)
-        _read(result, group, box, p, k, i, candidates)
+        _read_solution(result, group, box, p, k, i, candidates)
         if result.info.rho_updates:
             solver.update_settings(rho=_RHO)
 
 
 def _unit_rows(group: Group, box: Array) -> Array:
-    """The rows of the identity for the bounded variables."""
+    """Return the rows of the identity for the bounded variables."""
     n = group.H.shape[0]
     return sp.eye_array(n, format="csr")[box] if sp.issparse(group.H) else np.eye(n)[box]
 
@@ -92,13 +92,15 @@ def _settings(tol: float, seconds: float) -> dict[str, float | bool]:
 
 
 def _limits(batch: ProgramArrays, group: Group, box: Array, i: int) -> tuple[Array, Array]:
-    """(p + k + len(box),) lower and upper limits of the stacked rows [A; G; I] of sample ``i``."""
+    """Return (p + k + len(box),) lower and upper limits of the stacked rows [A; G; I] of sample ``i``."""
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]
     lower = np.concatenate([b, np.full(h.shape, -np.inf), row(batch.lb, i)[box]])
     return lower, np.concatenate([b, h, row(batch.ub, i)[box]])
 
 
-def _read(result: SimpleNamespace, group: Group, box: Array, p: int, k: int, i: int, candidates: CandidateRows) -> None:
+def _read_solution(
+    result: SimpleNamespace, group: Group, box: Array, p: int, k: int, i: int, candidates: CandidateRows
+) -> None:
     outcome = result.info.status_val
     status = _CLAIMS.get(outcome, Status.INACCURATE)
     if outcome not in _WITH_POINT:

@@ -24,9 +24,9 @@ from pear.solvers.adapters.batch_arrays import (
     has_entries,
     row,
 )
-from pear.solvers.base import Candidate
+from pear.solvers.candidate import Candidate
 
-# One accuracy and one limit in each solver's own words. A solver that is not listed runs with its own defaults.
+# One accuracy and one limit, as options of each solver. A solver that is not listed runs with its own defaults.
 _OPTIONS: dict[str, Callable[[float], dict[str, Any]]] = {
     # Below 1e-7 DAQP rejects good vertices of degenerate programs.
     "daqp": lambda tol: {"primal_tol": max(tol, 1e-7), "dual_tol": max(tol, 1e-9)},
@@ -49,16 +49,16 @@ _OPTIONS: dict[str, Callable[[float], dict[str, Any]]] = {
     "osqp": lambda tol: {"eps_abs": tol, "eps_rel": tol},
 }
 _LIMITS: dict[str, Callable[[int, int], dict[str, Any]]] = {
-    "daqp": lambda n, rows: {"iter_limit": min(time_limit.iterations_for_one(n, rows), 10_000)},
-    "piqp": lambda n, rows: {"max_iter": min(time_limit.iterations_for_one(n, rows), 250)},
-    "clarabel": lambda n, rows: {"time_limit": time_limit.for_one(n, rows)},
+    "daqp": lambda n, rows: {"iter_limit": min(time_limit.iterations_per_sample(n, rows), 10_000)},
+    "piqp": lambda n, rows: {"max_iter": min(time_limit.iterations_per_sample(n, rows), 250)},
+    "clarabel": lambda n, rows: {"time_limit": time_limit.seconds_per_sample(n, rows)},
     # Up to 1,500 steps each; its default of 10,000 is what it takes where a program is unbounded.
-    "proxqp": lambda n, rows: {"max_iter": min(max(time_limit.iterations_for_one(n, rows) // 1500, 20), 100)},
-    "osqp": lambda n, rows: {"time_limit": time_limit.for_one(n, rows)},
+    "proxqp": lambda n, rows: {"max_iter": min(max(time_limit.iterations_per_sample(n, rows) // 1500, 20), 100)},
+    "osqp": lambda n, rows: {"time_limit": time_limit.seconds_per_sample(n, rows)},
 }
 
-# What solvers say of a failure. ProxQP is missing on purpose: at its fixed threshold it calls feasible programs with
-# large costs infeasible. DAQP is missing because its reason does not come through.
+# Statuses that solvers report for failures. ProxQP is missing on purpose: at its fixed threshold it calls feasible
+# programs with large costs infeasible. DAQP is missing because qpsolvers does not pass on its status.
 _CLAIMS = {
     "Status.PIQP_PRIMAL_INFEASIBLE": Status.INFEASIBLE,
     "Status.PIQP_DUAL_INFEASIBLE": Status.UNBOUNDED,
@@ -83,7 +83,7 @@ def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
     candidates = CandidateRows(qp)
     options = _OPTIONS[name](tol) | _LIMITS[name](qp.n, qp.p + qp.m) if name in _OPTIONS else {}
     with warnings.catch_warnings():
-        # The status of the sample says it.
+        # The status of the sample reports the failure.
         warnings.filterwarnings("ignore", message=".*terminated with status", category=UserWarning)
         for group in groups(batch, candidates.todo):
             _solve_group(batch, group, name, options, tol, candidates)
@@ -101,7 +101,7 @@ def _solve_group(
     H, A = matrix(group.H), matrix(group.A)
     G = matrix(group.G) if not vacuous else sp.csc_matrix((1, group.H.shape[0]))
     for i in group.members.tolist():
-        force = _force(batch.c[i], group)
+        force = _cost_divisor(batch.c[i], group)
         problem = qpsolvers.Problem(
             P=H,
             q=batch.c[i] / force,
@@ -114,9 +114,13 @@ def _solve_group(
         )
         try:
             solution = qpsolvers.solve_problem(problem, name, **options)
-        except (ProblemError, SolverError, ValueError):  # this sample is not for this solver: a singular H, say
+        except (
+            ProblemError,
+            SolverError,
+            ValueError,
+        ):  # the solver refuses this sample: H is singular, for example
             continue
-        status = Status.SOLVED if solution.found else _CLAIMS.get(_reason(solution), Status.INACCURATE)
+        status = Status.SOLVED if solution.found else _CLAIMS.get(_solver_status(solution), Status.INACCURATE)
         if solution.x is None or status not in (Status.SOLVED, Status.INACCURATE):
             candidates.fail(i, status)
             continue
@@ -129,25 +133,28 @@ def _solve_group(
         candidates.put(i, status, solution.x, group, equality=y, inequality=z, bound=w)
 
 
-def _force(c: Array, group: Group) -> float:
-    """The divisor of the objective: solvers add curvature of a fixed size to a zero H, so that LPs are scaled."""
+def _cost_divisor(c: Array, group: Group) -> float:
+    """Return a divisor of the objective, 1 where H is not zero.
+
+    Solvers add curvature of a fixed size to a zero H, so that the costs of LPs are scaled to size one.
+    """
     peak = 0.0 if has_entries(group.H) else float(np.abs(c).max(initial=0.0))
     return peak if peak > 0 else 1.0
 
 
 def _multipliers(values: Any, size: int, force: float) -> Array:
-    """Multipliers in the units of the program; zero where the solver returns None or an empty array."""
+    """Return multipliers in the units of the program; zeros where the solver returns None or an empty array."""
     return np.zeros(size) if values is None or not len(values) else force * np.asarray(values)[:size]
 
 
-def _reason(solution: qpsolvers.Solution) -> str:
-    """The solver's own status; empty where qpsolvers does not pass it on."""
+def _solver_status(solution: qpsolvers.Solution) -> str:
+    """Return the solver's own status; empty where qpsolvers does not pass it on."""
     extras = solution.extras
     return str(extras["info"].status if "info" in extras else extras.get("status", ""))
 
 
 def _is_feasible(batch: ProgramArrays, group: Group, i: int, x: Array, tol: float) -> bool:
-    """Whether x is feasible to ``tol``: some solvers report success where equalities contradict each other."""
+    """True where x is feasible to ``tol``. Some solvers report success where equalities contradict each other."""
     b, h, lb, ub = (row(field, i) for field in (batch.b, batch.h, batch.lb, batch.ub))
 
     def small(excess: Array, matrix: Array, rhs: Array) -> bool:

@@ -12,9 +12,9 @@ from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import CandidateRows, Group, ProgramArrays, groups, row, stack
 from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
-from pear.solvers.base import Candidate
+from pear.solvers.candidate import Candidate
 
-_LEAST_COST = 2.0**10  # milp cuts a branch off that may be better by 1e-6
+_LEAST_COST = 2.0**10  # costs are scaled up, because milp cuts off branches that are better by less than 1e-6
 _UNCLEAR = 4  # numerical trouble, or "unbounded or infeasible"
 _CLAIMS = {0: Status.SOLVED, 2: Status.INFEASIBLE, 3: Status.UNBOUNDED}
 
@@ -29,7 +29,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
             if batch.integer is None:
                 _solve_lp(batch, group, i, tol, candidates)
             else:
-                _solve_milp(batch, group, i, time_limit.left() / waiting, candidates)
+                _solve_milp(batch, group, i, time_limit.seconds_left() / waiting, candidates)
             waiting -= 1
     return candidates.candidate()
 
@@ -50,7 +50,7 @@ def _solve_lp(batch: ProgramArrays, group: Group, i: int, tol: float, candidates
                 "presolve": presolve,
                 "primal_feasibility_tolerance": feasibility,
                 "dual_feasibility_tolerance": feasibility,
-                "time_limit": time_limit.for_one(len(batch.c[i]), group.A.shape[0] + group.G.shape[0]),
+                "time_limit": time_limit.seconds_per_sample(len(batch.c[i]), group.A.shape[0] + group.G.shape[0]),
             },
         )
 
@@ -58,7 +58,7 @@ def _solve_lp(batch: ProgramArrays, group: Group, i: int, tol: float, candidates
     if result.status == _UNCLEAR:
         result = run(presolve=False)
     status = _CLAIMS.get(result.status, Status.INACCURATE)
-    if status != Status.SOLVED:  # linprog has no point to offer then, or none with multipliers
+    if status != Status.SOLVED:  # linprog then returns no point, or no multipliers
         candidates.fail(i, status)
         return
     # Its marginals are derivatives of the optimal value by the right-hand sides, our multipliers their negatives.

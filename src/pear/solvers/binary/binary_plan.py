@@ -1,4 +1,4 @@
-"""What depends on the constraints alone: fixed variables taken out, rows tightened, and the decisions found so far."""
+"""The plan of a set of constraints: fixed variables removed, rows tightened, and the decisions found so far."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pear.optimality.rule import OPTIMAL
 from pear.solvers.adapters.batch_arrays import ProgramArrays, row
-from pear.solvers.binary.memory import Bounded
+from pear.solvers.binary.bounded_cache import BoundedCache
 from pear.solvers.binary.tightened_rows import Array, TightenedRows
 
 _RECENT = 1000  # decisions among which searches look for a start
@@ -23,7 +23,13 @@ _FIELDS = ("A", "b", "G", "h", "lb", "ub")
 
 
 class SearchResult(NamedTuple):
-    """How a search ended: the selection as bits, empty without a proof; what no selection earns more than; how."""
+    """The result of the search for one program.
+
+    Attributes:
+        bits: the best selection as packed bits; empty where it is not proven.
+        most: proven upper bound of the value of any selection.
+        outcome: PROVEN, SPENT or NOTHING, as in ``selection_search``.
+    """
 
     bits: bytes
     most: float
@@ -32,17 +38,18 @@ class SearchResult(NamedTuple):
 
 @dataclass(frozen=True)
 class BinaryPlan:
-    """One set of constraints, ``z = low + x`` with x of 0 or 1 where a variable is free.
+    """A set of constraints for ``z = low + x``, where x is 0 or 1 for each free variable and 0 for the others.
 
     Attributes:
         key: the bytes of all constraints.
         low: (n,) the least value of each variable.
         free: (k,) variables that have two values.
-        J, upper, lower: (r, k), (r,) and (r,) the rows of the free variables and their limits, equalities first.
-        rows: the same after presolve.
+        J: (r, k) rows of the free variables, equalities first.
+        upper, lower: (r,) limits of the rows.
+        rows: the rows after presolve.
         possible: False where the bounds leave a variable no value.
-        answers: by the bytes of the values.
-        recent: the bits of the decisions found last, the newest at the end.
+        answers: earlier results, by the bytes of the values v.
+        recent: the bits of recent decisions, the newest at the end.
     """
 
     key: bytes
@@ -53,12 +60,12 @@ class BinaryPlan:
     lower: Array
     rows: TightenedRows
     possible: bool
-    answers: Bounded[SearchResult] = field(default_factory=lambda: Bounded(_SHARE))
+    answers: BoundedCache[SearchResult] = field(default_factory=lambda: BoundedCache(_SHARE))
     recent: dict[bytes, None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, batch: ProgramArrays, i: int) -> BinaryPlan:
-        """The plan of sample ``i``, kept from an earlier call where there was one with the same constraints."""
+        """Return the plan of sample ``i``; an earlier plan with the same constraints is reused."""
         fields = [np.ascontiguousarray(row(getattr(batch, name), i)) for name in _FIELDS]
         key = b"".join([np.array([x.shape[0] for x in fields]).tobytes(), *(x.tobytes() for x in fields)])
         kept = _plans.find([key])[0]
@@ -78,16 +85,16 @@ class BinaryPlan:
         return cls(key, low, free, J, upper, lower, TightenedRows.of(J, upper, lower), bool((high >= low).all()))
 
     def starts(self, values: Array) -> Array | None:
-        """(B, k) for each row of ``values`` the best of the decisions found last; None where that would not help."""
+        """Return (B, k) the best recent decision for each row of ``values``; None where a start does not help."""
         recent = list(self.recent)
         if not recent or self.rows.weights is not None:
             return None
-        decisions = unpacked(recent, values.shape[1])
+        decisions = unpack_bits(recent, values.shape[1])
         worth = values.astype(np.float32) @ decisions.T.astype(np.float32)
         return decisions[worth.argmax(1)].astype(np.float64)
 
     def keep(self, new: dict[bytes, SearchResult]) -> None:
-        """Keep answers by the bytes of their values; decisions become the recent ones."""
+        """Keep results by the bytes of their values; their decisions become the most recent ones."""
         for values, answer in new.items():
             self.answers.put(values, answer, len(values) + len(answer.bits) + _ENTRY)
             if answer.bits:
@@ -99,7 +106,7 @@ class BinaryPlan:
 
 
 def by_constraints(batch: ProgramArrays, todo: NDArray[np.intp]) -> list[tuple[BinaryPlan, NDArray[np.intp]]]:
-    """The samples ``todo``, those with the same constraints together."""
+    """Group the samples ``todo`` by their constraints; return each plan with the positions of its samples."""
     if not len(todo):
         return []
     if batch.shared_matrices and batch.shared_limits:
@@ -114,24 +121,24 @@ def by_constraints(batch: ProgramArrays, todo: NDArray[np.intp]) -> list[tuple[B
 
 
 def whole_bounds(lb: Array, ub: Array) -> tuple[Array, Array]:
-    """The least and the greatest integers within bounds, to rounding."""
+    """Return the least and the greatest integers within bounds, up to rounding."""
     return np.ceil(lb - OPTIMAL * np.maximum(1.0, np.abs(lb))), np.floor(ub + OPTIMAL * np.maximum(1.0, np.abs(ub)))
 
 
-def packed(z: Array) -> list[bytes]:
-    """B rows of bits from (B, k) selections."""
+def pack_bits(z: Array) -> list[bytes]:
+    """Pack (B, k) selections into B strings of bits."""
     return [bits.tobytes() for bits in np.packbits(z > 0.5, axis=1)]
 
 
-def unpacked(bits: Sequence[bytes], k: int) -> NDArray[np.uint8]:
-    """(B, k) from B rows of bits."""
+def unpack_bits(bits: Sequence[bytes], k: int) -> NDArray[np.uint8]:
+    """Unpack B strings of bits into (B, k) selections."""
     rows = np.frombuffer(b"".join(bits), np.uint8).reshape(len(bits), -(-k // 8))
     return np.unpackbits(rows, axis=1, count=k)
 
 
-_plans: Bounded[BinaryPlan] = Bounded(_SPACE)
+_plans: BoundedCache[BinaryPlan] = BoundedCache(_SPACE)
 
 
 def forget() -> None:
-    """Drop all plans with their decisions: the next call searches as the first one does."""
+    """Drop all plans with their decisions, so that the next call searches from scratch."""
     _plans.clear()

@@ -1,4 +1,4 @@
-"""The engine for 0-1 programs as a row of the registry."""
+"""The solver for 0-1 programs as a row of the registry."""
 
 from __future__ import annotations
 
@@ -16,19 +16,26 @@ from pear.optimality.screen import screen
 from pear.problem.canonical import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import ProgramArrays
-from pear.solvers.base import Candidate, empty_candidate
-from pear.solvers.binary.binary_plan import BinaryPlan, SearchResult, by_constraints, packed, unpacked, whole_bounds
+from pear.solvers.binary.binary_plan import (
+    BinaryPlan,
+    SearchResult,
+    by_constraints,
+    pack_bits,
+    unpack_bits,
+    whole_bounds,
+)
 from pear.solvers.binary.selection_search import NOTHING, PROVEN, SPENT, Ints, Search, nodes_for
 from pear.solvers.binary.tightened_rows import Array
+from pear.solvers.candidate import Candidate, empty_candidate
 
 _SMALL = 50_000  # coefficients up to which the search is tried before branch and cut
 _STATUS = {PROVEN: Status.SOLVED, SPENT: Status.INACCURATE, NOTHING: Status.INFEASIBLE}
 
 
 def supports(qp: QuadraticProgram) -> bool:
-    """Whether these are programs for the engine: dense, linear, not large, and every variable an integer.
+    """True for programs that are dense, linear and not large, with every variable an integer.
 
-    SearchBatch whose variables have more than two values each are not taken up; they come back as INACCURATE.
+    Programs with a variable of more than two values are not solved. They get status INACCURATE.
     """
     if qp.is_sparse or qp.integer is None:
         return False
@@ -36,41 +43,49 @@ def supports(qp: QuadraticProgram) -> bool:
 
 
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
-    """Solve a batch of 0-1 programs, each with a proof; exactly, whatever ``tol`` is.
+    """Solve a batch of 0-1 programs, each with a proof of optimality, whatever ``tol`` is.
 
-    Each distinct program is solved once, several at a time. Programs that are not for the engine, and those that it
-    has to give up, come back as INACCURATE, without a point.
+    Each distinct program is solved once, several at a time. Programs that this solver does not take, and those that it
+    gives up, get status INACCURATE and no point.
     """
     found = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c.detach().cpu())
     found = replace(found, bound=torch.full((qp.batch,), torch.nan, dtype=torch.float64))
     for multipliers in (found.duals.equality, found.duals.inequality, found.duals.bound):
         multipliers.zero_()
     if qp.batch and supports(qp):
-        _fill(qp, found)
+        _fill_candidate(qp, found)
     result: Candidate = found.to(qp.c.device)
     return result
 
 
-def _fill(qp: QuadraticProgram, found: Candidate) -> None:
-    """Write what the engine finds into ``found``."""
+def _fill_candidate(qp: QuadraticProgram, found: Candidate) -> None:
+    """Solve the programs and write points, statuses and bounds into ``found``."""
     assert found.bound is not None
     batch, settled = ProgramArrays.of(qp), screen(qp).cpu().numpy()
     x, status, bound = found.x.numpy(), found.status.numpy(), found.bound.numpy()
     status[:] = np.where(settled == Status.SOLVED, Status.INACCURATE, settled)
     low, high = whole_bounds(batch.lb, batch.ub)
     takes = (status == Status.INACCURATE) & (high - low <= 1).all(1) & (high > low).any(1)
-    for plan, members, answers in _solved(batch, np.flatnonzero(takes)):
+    for plan, members, answers in _answers_by_plan(batch, np.flatnonzero(takes)):
         status[members] = [_STATUS[answer.outcome] for answer in answers]
         decisions = [(i, *answer) for i, answer in zip(members.tolist(), answers, strict=True) if answer.bits]
         if decisions:
             proven, bits, most, _ = zip(*decisions, strict=True)
             x[proven, :] = plan.low
-            x[np.ix_(proven, plan.free)] += unpacked(bits, len(plan.free))
+            x[np.ix_(proven, plan.free)] += unpack_bits(bits, len(plan.free))
             bound[list(proven)] = batch.c[list(proven)] @ plan.low - most
 
 
 class _Job(NamedTuple):
-    """Some of the programs of one plan: the bytes of their values, the values (B, k), starts, and nodes (1,)."""
+    """Programs of one plan that one thread searches.
+
+    Attributes:
+        plan: the plan of their constraints.
+        keys: the bytes of the values of each program.
+        values: (B, k) values v.
+        starts: (B, k) selections to start from, or None.
+        budget: (1,) nodes per program.
+    """
 
     plan: BinaryPlan
     keys: list[bytes]
@@ -79,18 +94,18 @@ class _Job(NamedTuple):
     budget: Ints
 
     def run(self) -> dict[bytes, SearchResult]:
-        """Search for the decisions."""
+        """Search for the best decisions; return the results by key."""
         if not self.plan.possible:
             return dict.fromkeys(self.keys, SearchResult(b"", np.nan, NOTHING))
         found = Search(self.values, self.plan.rows, self.starts, self.budget).run()
-        parts = zip(self.keys, packed(found.z), found.most.tolist(), found.outcome.tolist(), strict=True)
+        parts = zip(self.keys, pack_bits(found.z), found.most.tolist(), found.outcome.tolist(), strict=True)
         return {key: SearchResult(bits if how == PROVEN else b"", most, how) for key, bits, most, how in parts}
 
 
-def _solved(
+def _answers_by_plan(
     batch: ProgramArrays, todo: NDArray[np.intp]
 ) -> list[tuple[BinaryPlan, NDArray[np.intp], list[SearchResult]]]:
-    """The samples ``todo`` by their constraints, with one answer for each."""
+    """Group the samples ``todo`` by plan; return each plan, the positions of its samples, and one result for each."""
     groups, jobs = [], []
     for plan, members in by_constraints(batch, todo):
         values = -batch.c[members][:, plan.free] + 0.0  # −0.0 is 0.0
@@ -108,17 +123,17 @@ def _solved(
         found[job.plan.key] |= result
     for plan, _, _, answers, budget in groups:
         if new_answers := found.get(plan.key):
-            # who was stopped may be done the next time
+            # a search that was stopped early may succeed the next time, so that its result is not kept
             plan.keep({key: a for key, a in new_answers.items() if a.outcome != SPENT or budget[0] > 0})
             answers.update(new_answers)
     return [(plan, members, [answers[key] for key in keys]) for plan, members, keys, answers, _ in groups]
 
 
 def _run(jobs: list[_Job]) -> list[dict[bytes, SearchResult]]:
-    """The answers of all jobs; the engine has half of the time that is left, branch and cut the other half."""
+    """Run all jobs within half of the time that is left. The other half is for branch and cut."""
 
     def stop() -> None:
         for job in jobs:
             job.budget[0] = 0
 
-    return threads.run(_Job.run, jobs, stop, 0.5 * time_limit.left())
+    return threads.run(_Job.run, jobs, stop, 0.5 * time_limit.seconds_left())

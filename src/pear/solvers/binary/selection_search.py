@@ -12,18 +12,22 @@ from pear.solvers.binary.tightened_rows import EXACT, Array, TightenedRows, powe
 Ints = NDArray[np.int64]
 
 PROVEN, SPENT, NOTHING, TIED = 0, 1, 2, 3
-"""How a search ends: the best is known; the budget is spent; nothing fits; two selections share the first place."""
+"""How a search ends.
+
+PROVEN: the best selection is known. SPENT: the budget of nodes is used up. NOTHING: no selection is feasible. TIED: two
+selections have the best value.
+"""
 
 _WORK = 300_000_000  # coefficients that a search looks at, node by node, before it gives up: a few seconds
 _NODES = 500_000  # nodes that it looks at, at most
 
 
 class SearchOutcomes(NamedTuple):
-    """What became of B programs.
+    """The results of the searches for B programs.
 
     Attributes:
-        z: (B, n) 0 or 1, NaN without a proof.
-        most: (B,) what no selection earns more than; NaN without a proof.
+        z: (B, n) selections of 0 and 1; NaN without a proof.
+        most: (B,) proven upper bounds of the value; NaN without a proof.
         outcome: (B,) PROVEN, SPENT or NOTHING.
     """
 
@@ -33,22 +37,22 @@ class SearchOutcomes(NamedTuple):
 
 
 def nodes_for(rows: TightenedRows) -> Ints:
-    """(1,) how many nodes a search may look at: fewer, where each takes longer."""
+    """Return (1,) the number of nodes that a search may visit: fewer where each node takes longer."""
     return np.array([max(1, min(_NODES, _WORK // rows.A.size))])
 
 
 class Search:
-    """The selections of greatest value that fit, each proven best.
+    """A search for the feasible selections of greatest value, each with a proof.
 
-    One row of small whole weights is left to dynamic programming, everything else to branch and bound. What comes
-    out depends on value and rows alone: ``start`` saves time, never decides among equals.
+    Dynamic programming solves programs with one row of small whole weights. Branch and bound solves all others. The
+    result depends on value and rows alone: ``start`` saves time, and never decides between selections of equal value.
 
     Args:
-        value: (B, n) v of several programs.
-        rows: what they share.
-        start: (B, n) or None: selections that fit, good ones if possible.
-        budget: (1,) nodes to look at, for each program, before giving up; ``nodes_for(rows)`` where it is left out. A
-            search that runs in another thread is stopped by setting it to 0.
+        value: (B, n) values v of B programs.
+        rows: the rows that they share.
+        start: (B, n) feasible selections to start from, good ones if possible, or None.
+        budget: (1,) the number of nodes to visit for each program before it is given up; ``nodes_for(rows)`` by
+            default. Setting it to 0 stops a search that runs in another thread.
 
     Example:
         >>> rows = TightenedRows.of(np.array([[3.0, 4.0, 2.0]]), np.array([6.0]))
@@ -63,16 +67,16 @@ class Search:
         self.budget = nodes_for(rows) if budget is None else budget
 
     def run(self) -> SearchOutcomes:
-        """The best selections."""
+        """Search for the best selections."""
         if self.budget[0] == 0:
             nothing = np.full(self.values.shape, np.nan)
             return SearchOutcomes(nothing, nothing.sum(1), np.full(len(nothing), SPENT, np.int8))
         if self.rows.weights is None:
             return self._branch()
-        from pear.solvers.binary import dynamic  # numba, which takes a moment to import
+        from pear.solvers.binary import dynamic_programming  # numba, which takes a moment to import
 
         weights, capacity = self.rows.weights[None], np.array([self.rows.capacity])
-        found = dynamic.fill(self.values, weights, capacity, np.zeros(len(self.values), np.int64))
+        found = dynamic_programming.fill(self.values, weights, capacity, np.zeros(len(self.values), np.int64))
         return SearchOutcomes(found.chosen.astype(np.float64), found.best, np.zeros(len(found.best), np.int8))
 
     def _branch(self) -> SearchOutcomes:
@@ -86,7 +90,7 @@ class Search:
         outcome, most = self._search(values, units, close, chosen, has_start)
         again = np.flatnonzero(outcome == TIED)
         if len(again):
-            # Among equals the one that a search without a start finds is taken, whatever was known before.
+            # Of several best selections take the one that a search without a start finds: a start must not decide.
             part, no_start = chosen[again], np.zeros(len(again), bool)
             outcome[again], most[again] = self._search(values[again], units[again], close[again], part, no_start)
             chosen[again] = part
@@ -98,17 +102,22 @@ class Search:
     def _search(
         self, values: Array, units: Array, close: Array, best: NDArray[np.int8], has_start: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int8], Array]:
-        """(B,) outcomes and bounds of the scaled ``values``; ``best`` is overwritten."""
-        from pear.solvers.binary import branch, dictionary  # numba again
+        """Return (B,) outcomes and bounds for the scaled ``values``; ``best`` is overwritten."""
+        from pear.solvers.binary import branch_and_bound, simplex_dictionary  # numba again
 
         A, most, outcome = self.rows.A, np.empty(len(values)), np.empty(len(values), np.int8)
-        samples = branch.SearchBatch(values, units, close, has_start, best, most, outcome)
-        limits = branch.Limits(A, self.rows.b, self.rows.width, self.budget)
-        branch.search_all(samples, limits, dictionary.new_tree(*A.shape), dictionary.new_work(*A.shape))
+        samples = branch_and_bound.SearchBatch(values, units, close, has_start, best, most, outcome)
+        limits = branch_and_bound.SharedRows(A, self.rows.b, self.rows.width, self.budget)
+        branch_and_bound.search_all(
+            samples, limits, simplex_dictionary.new_tree(*A.shape), simplex_dictionary.new_work(*A.shape)
+        )
         return outcome, most
 
     def _units(self, scale: Array) -> Array:
-        """(B,) of what all values of a program, divided by ``scale``, are multiples; 0 where they are not whole."""
+        """Return (B,) a number of which all values of a program, divided by ``scale``, are multiples.
+
+        It is 0 where the values are not whole numbers.
+        """
         whole = (self.values == np.round(self.values)).all(1) & (np.abs(self.values).max(1, initial=0.0) < EXACT)
         units = np.zeros(len(self.values))
         units[whole] = np.gcd.reduce(self.values[whole].astype(np.int64), axis=1) / scale[whole]
@@ -116,6 +125,6 @@ class Search:
 
 
 def _rounding(values: Array) -> Array:
-    """(B,) more than what rounding adds to the sums of a search."""
+    """Return (B,) an upper bound of the rounding errors in the sums of a search."""
     size = np.maximum(1.0, np.abs(values).sum(1))
     return np.asarray(2.0 * np.finfo(np.float64).eps * values.shape[1] * size)

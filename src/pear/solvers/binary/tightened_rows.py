@@ -1,4 +1,4 @@
-"""Presolve: the rows of a 0-1 program as tight as whole coefficients allow, in the units of the compiled methods."""
+"""Presolve of 0-1 programs: rows as tight as whole coefficients allow, in the units of the compiled methods."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from pear.optimality.rule import INTEGRAL, OPTIMAL, ROUNDOFF
 Array = NDArray[np.float64]
 
 EXACT = 2.0**50
-"""Whole numbers up to here are exact, and so are sums of a few of them."""
+"""Limit below which whole numbers, and sums of a few of them, are exact in float64."""
 
 _TABLE = 300_000  # entries of a table of items and capacities up to which it is faster than any search
 
 
 @dataclass(frozen=True)
 class TightenedRows:
-    """``low ≤ Gz ≤ h`` for 0-1 z, without rows that always hold.
+    """The rows ``low ≤ Gz ≤ h`` for 0-1 z, scaled, without rows that always hold.
 
     Attributes:
-        A: (n, M) coefficients by items, divided by powers of two so that none is above 1; last come the −1 that count.
-        b: (M,) upper limits; last comes 0.
-        width: (M,) how far below its limit a row may be, infinite for inequalities; last comes n.
-        weights: (n,) whole numbers where they, at least 0, and ``capacity`` are all there is; None elsewhere.
-        capacity: of that one row.
+        A: (n, M) coefficients by items, divided by powers of two so that none exceeds 1. The last column, of −1, counts
+            the items.
+        b: (M,) upper limits; the last is 0.
+        width: (M,) how far below its limit a row may be, infinite for inequalities; the last is n.
+        weights: (n,) whole weights, at least 0, where the program is a knapsack with one row; None elsewhere.
+        capacity: the whole limit of that row.
     """
 
     A: Array
@@ -37,25 +38,25 @@ class TightenedRows:
 
     @classmethod
     def of(cls, G: Array, h: Array, low: Array | None = None, slack: float | Array = OPTIMAL) -> TightenedRows:
-        """From rows (m, n), upper limits (m,) and lower ones, −inf where there are none.
+        """Tighten and scale the rows ``low ≤ Gz ≤ h``.
 
         Args:
-            G: (m, n) of any sign.
-            h: (m,).
-            low: (m,), None for no lower limits at all.
-            slack: how far limits may be exceeded, relative to the size of the row; one for all or (m,).
+            G: (m, n) coefficients of any sign.
+            h: (m,) upper limits.
+            low: (m,) lower limits, −inf where a row has none; None where no row has one.
+            slack: by how much limits may be exceeded, relative to the size of the row; one number or (m,).
         """
         low = np.full(len(h), -np.inf) if low is None else low
         size = np.abs(G).sum(1)
         whole = (np.round(G) == G).all(1) & (size < EXACT)
         divisor = np.ones(len(G))
         divisor[whole] = np.maximum(np.gcd.reduce(G[whole].astype(np.int64), axis=1), 1)
-        # Of a row with 1e9 beside 1 a share of the 1e9 would be more than rounding where that item is left out.
+        # The margin is relative to the least coefficient: in a row with 1e9 and 1, a share of 1e9 would exceed the 1.
         least = np.where(G != 0, np.abs(G), np.inf).min(1, initial=np.inf)
         greatest = np.abs(G).max(1, initial=0.0)
         extra = slack * np.where(greatest > 0, np.maximum(least, ROUNDOFF / OPTIMAL * greatest), 0.0)
-        upper = _tightened(h, extra, slack, whole, divisor)
-        lower = -_tightened(-low, extra, slack, whole, divisor)
+        upper = _tighten_limits(h, extra, slack, whole, divisor)
+        lower = -_tighten_limits(-low, extra, slack, whole, divisor)
         upper = np.maximum(np.where(lower > upper, -np.inf, upper), -size - 1.0)  # as impossible as −inf
         lower = np.where(lower > upper, -np.inf, lower)
         binding = (np.maximum(G, 0).sum(1) > upper) | (np.minimum(G, 0).sum(1) < lower)
@@ -71,8 +72,13 @@ class TightenedRows:
         return cls(A, np.append(upper / unit, 0.0), width, weights, capacity)
 
 
-def _tightened(limits: Array, extra: Array, slack: float | Array, whole: NDArray[np.bool_], divisor: Array) -> Array:
-    """(m,) upper limits with room for rounding; of whole rows the greatest multiple of their divisor below."""
+def _tighten_limits(
+    limits: Array, extra: Array, slack: float | Array, whole: NDArray[np.bool_], divisor: Array
+) -> Array:
+    """Return (m,) upper limits with a margin for rounding.
+
+    The limit of a row of whole coefficients is rounded down to a multiple of their greatest common divisor.
+    """
     finite = np.where(np.isinf(limits), 0.0, limits)
     room = np.maximum(extra, slack * np.abs(finite))
     whole = whole & (np.abs(finite) < EXACT)
@@ -82,6 +88,6 @@ def _tightened(limits: Array, extra: Array, slack: float | Array, whole: NDArray
 
 
 def power_of_two(x: Array) -> Array:
-    """Powers of two of about the size of ``x`` ≥ 0, at least ``x`` where there is one; dividing by them is exact."""
+    """Return the least powers of two that are at least ``x`` ≥ 0, within float64. Division by them is exact."""
     exponent = np.ceil(np.log2(np.where(x > 0, x, 1.0)))
     return np.asarray(2.0 ** np.clip(exponent, -1022, 1023))

@@ -1,4 +1,4 @@
-"""The iterates of the interior point as CUDA graphs, by the rules of ``pear.compile.cuda_graphs``."""
+"""The iterations of the dense interior point as CUDA graphs, by the rules of ``pear.compile.cuda_graphs``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pear.solvers.interior_point.newton import Newton, ScaledPrograms
 
 
 class CapturedNewton(Newton):
-    """The iterates of a batch on a GPU, with both of their parts captured.
+    """The iterates of a batch on a GPU, with ``begin`` and ``advance`` captured as CUDA graphs.
 
     Args:
-        data: the first batch; of others of the same shapes, ``load`` takes over the numbers.
+        data: the first batch. ``load`` copies the numbers of other batches of the same shapes.
     """
 
     def __init__(self, data: ScaledPrograms) -> None:
@@ -19,7 +19,7 @@ class CapturedNewton(Newton):
         self._advance = capture(super().advance)
 
     def load(self, data: ScaledPrograms) -> None:
-        """Take over the numbers of another batch."""
+        """Copy the numbers of another batch of the same shapes."""
         copy_all(self.data.tensors, data.tensors)
 
     def begin(self) -> None:
@@ -32,9 +32,9 @@ class CapturedNewton(Newton):
 
 
 def iterates_for(data: ScaledPrograms) -> Newton:
-    """The iterates of a batch; on a GPU captured where that is worth it."""
+    """Return the iterates of a batch, captured as CUDA graphs where that is worth it."""
     (B, n), k = data.c.shape, data.R.shape[1]
-    rows = data.H.dim() == 2 and k < n  # the side that the systems are solved from
+    rows = data.H.dim() == 2 and k < n  # whether the systems are solved by rows
     numbers = B * k * (k if data.pairs is not None else n) if rows else B * n * max(k, n)
     found = captured("interior point", data.tensors, numbers, lambda: CapturedNewton(data))
     if found is None:

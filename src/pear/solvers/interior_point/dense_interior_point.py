@@ -1,9 +1,9 @@
 """The interior point for dense programs: a batched primal-dual interior-point method in torch, on CPU and GPU.
 
-Mehrotra's predictor-corrector on ``min ½xᵀHx + cᵀx, Ax = b, Gx + s = h, lb ≤ x ≤ ub``, in units in which decisions,
-rows and costs have size one. The Newton systems carry a small proximal shift (ρ on x, δ on the equalities), so that
-rank-deficient rows and singular H need no special case; the residuals are exact, so that the shift costs iterations and
-never accuracy.
+The method is Mehrotra's predictor-corrector on ``min ½xᵀHx + cᵀx, Ax = b, Gx + s = h, lb ≤ x ≤ ub``, in units in which
+decisions, rows and costs have size one. The Newton systems carry a small proximal shift (ρ on x, δ on the equalities),
+so that rank-deficient rows and singular H need no special case. The residuals are exact, so that the shift costs
+iterations and never accuracy.
 
 The result is a candidate like any other solver's: the pipeline verifies it and makes it exact.
 """
@@ -18,7 +18,7 @@ from torch import Tensor
 from pear.compile.cuda_graphs import replay_programs
 from pear.optimality.point import Duals, Status
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.base import Candidate, empty_candidate
+from pear.solvers.candidate import Candidate, empty_candidate
 from pear.solvers.interior_point import captured_newton
 from pear.solvers.interior_point.newton import Newton, ScaledPrograms
 from pear.solvers.interior_point.scaled_rows import ScaledRows, pairs_of, peak, rows_of
@@ -28,26 +28,28 @@ _RESIZES = 3
 _SMALL = 1e-2
 _LEAST = 1e-6
 _BEFORE, _BETWEEN, _AFTER = 8, 2, 2
-"""Iterations that a GPU is given before it is first asked how far it is, between two such looks, and when all samples
-are finished: there they take less time than the exchange of a constraint that was guessed wrong."""
+"""Iterations on a GPU: before the first check, between two checks, and after all samples are finished.
+
+The last ones take less time than the exchange of a constraint that was guessed wrong.
+"""
 
 
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
-    """Solve a batch of LPs or QPs to about ``tol`` (relative).
+    """Solve a batch of LPs or QPs to the relative accuracy ``tol``.
 
     Args:
         qp: the batch; costs must be finite.
         tol: bound on the scaled residuals and on the mean complementarity.
 
     Returns:
-        A candidate with status SOLVED or INACCURATE; infeasibility is not this method's to tell.
+        A candidate with status SOLVED or INACCURATE. This method does not detect infeasibility.
     """
     if not qp.batch:
         return empty_candidate(0, qp.n, qp.p, qp.m, qp.c)
     size = rows_of(qp).size.expand(qp.batch, 1)
     candidate = _solve_at(qp, size, tol)
     for _ in range(_RESIZES):
-        # a bound of 1e8 that nobody reaches made the unit of x; look again in the decision's own units
+        # a huge bound that is not reached has set the unit of x: solve again in units of the decision
         reached = torch.maximum(candidate.x.abs().amax(1, keepdim=True), _LEAST * size)
         small = (reached < _SMALL * size)[:, 0].nonzero()[:, 0]
         if not len(small):
@@ -62,15 +64,19 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
 def _solve_at(qp: QuadraticProgram, size: Tensor, tol: float) -> Candidate:
     """Solve with x measured in units of ``size`` (B, 1)."""
     rows = rows_of(qp)
-    data, cost = replay_programs("scaled", _scaled, qp, rows, size, tol)
+    data, cost = replay_programs("scaled", _scale_programs, qp, rows, size, tol)
     data = replace(data, pairs=pairs_of(qp, rows.R))
     best, least = _on_gpu(data) if qp.c.is_cuda else _on_cpu(data)
     status = torch.where(least <= tol, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8)
-    return Candidate(*_unscaled(qp, rows, size, cost, best), status)
+    return Candidate(*_unscale_state(qp, rows, size, cost, best), status)
 
 
 def _on_gpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
-    """The best state of each sample and its residual; all go on until the last one is finished."""
+    """Iterate on a GPU until the last sample is finished.
+
+    Returns:
+        The best state of each sample, and its residual.
+    """
     iterates = captured_newton.iterates_for(data)
     iterates.begin()
     done, ahead = 0, _BEFORE
@@ -86,7 +92,11 @@ def _on_gpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
 
 
 def _on_cpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
-    """The same on the CPU; finished samples are dropped as soon as they are the majority."""
+    """Iterate on the CPU. Finished samples are dropped as soon as they are the majority.
+
+    Returns:
+        The best state of each sample, and its residual.
+    """
     iterates = Newton(data)
     iterates.begin()
     best, least, at = iterates.best.clone(), iterates.least.clone(), torch.arange(len(data.c))
@@ -104,8 +114,8 @@ def _on_cpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
     return best, least
 
 
-def _scaled(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: float) -> tuple[ScaledPrograms, Tensor]:
-    """Bring decisions and cost to size one; also gives the (B, 1) unit of the cost."""
+def _scale_programs(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: float) -> tuple[ScaledPrograms, Tensor]:
+    """Scale decisions and costs to size one; return the scaled programs and the unit of the cost (B, 1)."""
     H = qp.H.diagonal(dim1=1, dim2=2) if qp.diagonal else qp.H.flatten(1)
     cost = torch.maximum(peak(qp.c) * size, peak(H) * size**2)
     cost = torch.where(cost > 0, cost, 1.0)
@@ -122,10 +132,10 @@ def _scaled(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: float) ->
     return data, cost
 
 
-def _unscaled(
+def _unscale_state(
     qp: QuadraticProgram, rows: ScaledRows, size: Tensor, cost: Tensor, state: Tensor
 ) -> tuple[Tensor, Duals]:
-    """Points and multipliers in the user's units."""
+    """Convert a state to points and multipliers in the user's units."""
     x, y, lam, _ = state.split([qp.n, qp.p, qp.m + 2 * qp.n, qp.m + 2 * qp.n], 1)
     unit = cost / size
     inequality, lower, upper = (lam * rows.present * unit).split([qp.m, qp.n, qp.n], 1)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.base import Candidate, Start
+from pear.solvers.candidate import Candidate, Start
 from pear.solvers.interior_point import dense_interior_point
 
 
 def solve(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
-    """Propose points of about ``tol``.
+    """Propose points of the relative accuracy ``tol``.
 
     Args:
         qp: LPs or QPs with finite costs.
         tol: bound on the scaled residuals and on the mean complementarity.
-        start: where a sparse program starts or goes on from; a dense batch starts afresh.
+        start: a warm start, or an earlier candidate to continue from. Only sparse programs use it.
     """
     if qp.is_sparse:
         from pear.solvers.interior_point import sparse_interior_point  # numba, which takes a moment to import

@@ -11,10 +11,16 @@ from pear.solvers.linalg import Array
 
 
 class Point(NamedTuple):
-    """A primal-dual point: x (n,), multipliers of the equalities (p,), distances to the limits and their multipliers.
+    """A primal-dual point of the sparse interior point.
 
-    The limits (2n + m,) are the lower bounds, the upper bounds and the inequalities. Distances are variables of their
-    own while x is infeasible; where there is no limit they are 1 and the multiplier is 0.
+    The limits are the lower bounds, the upper bounds and the inequalities. Distances are variables of their own while x
+    is infeasible. For an absent limit the distance is 1 and the multiplier is 0.
+
+    Attributes:
+        x: (n,) decisions.
+        y: (p,) multipliers of the equalities.
+        distance: (2n + m,) distances to the limits.
+        multiplier: (2n + m,) multipliers of the limits.
     """
 
     x: Array
@@ -25,13 +31,13 @@ class Point(NamedTuple):
 
 @allocating
 def pull_of_bounds(q: Point, present: Array, off: Array, goal: Array) -> Array:
-    """(n,) what the bounds add to the right-hand side of a Newton step.
+    """Return (n,) the terms that the bounds add to the right-hand side of a Newton step.
 
     Args:
         q: the point.
-        present: (2n + m,) bool, limits that there are.
-        off: (2n,) by how much the distances to the bounds are not those of x.
-        goal: (2n + m,) by how much each product of multiplier and distance is to change.
+        present: (2n + m,) bool, True where a limit exists.
+        off: (2n,) differences between the distances of x to its bounds and ``q.distance``.
+        goal: (2n + m,) intended changes of the products of multiplier and distance.
     """
     n = len(q.x)
     pull = np.zeros(n)
@@ -46,12 +52,13 @@ def pull_of_bounds(q: Point, present: Array, off: Array, goal: Array) -> Array:
 
 
 @allocating
-def along_limits(q: Point, present: Array, off: Array, goal: Array, dx: Array, dv: Array) -> tuple[Array, Array]:
-    """(2n + m,) the changes of distances and multipliers that belong to a Newton step.
+def step_along_limits(q: Point, present: Array, off: Array, goal: Array, dx: Array, dv: Array) -> tuple[Array, Array]:
+    """Return the changes (2n + m,) of distances and of multipliers that belong to a Newton step.
 
     Args:
         q, present, off, goal: as in ``pull_of_bounds``.
-        dx, dv: (n,) and (m,) the changes of x and of the multipliers of the inequalities.
+        dx: (n,) the change of x.
+        dv: (m,) the change of the multipliers of the inequalities.
     """
     n = len(dx)
     distance, multiplier = np.zeros(len(present)), np.zeros(len(present))
@@ -70,7 +77,7 @@ def along_limits(q: Point, present: Array, off: Array, goal: Array, dx: Array, d
 
 @allocating
 def ratio_test(value: Array, change: Array, longest: float) -> float:
-    """The longest step up to ``longest`` that keeps the values positive."""
+    """Return the longest step, at most ``longest``, that keeps the values positive."""
     for k in range(len(value)):
         if change[k] < 0 and value[k] < -longest * change[k]:
             longest = value[k] / -change[k]

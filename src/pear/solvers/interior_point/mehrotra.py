@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pear.solvers.interior_point.limit_kernels import Point, along_limits, pull_of_bounds, ratio_test
+from pear.solvers.interior_point.limit_kernels import Point, pull_of_bounds, ratio_test, step_along_limits
 from pear.solvers.linalg import Array
 from pear.solvers.linalg.saddle import Saddle, SaddlePattern
 
@@ -40,32 +40,34 @@ Solution = tuple[Array, Array, Array]
 _MAX_ITERATIONS = 80
 _SHIFT = 1e-8
 _STEP = 0.995
-_CORRECTORS = 2  # solves that are spent on a longer step, where a factorisation costs ten or twenty
-_LONG = 0.95  # a step that needs none
-_GAIN = 0.02  # what a corrector has to bring
+_CORRECTORS = 2  # centrality correctors per iteration; each costs one solve, a factorisation ten or twenty
+_LONG = 0.95  # step length from which no corrector is tried
+_GAIN = 0.02  # least gain in step length for which a corrector is kept
 _FURTHER = 0.3
 _BAND = 0.1
-_MARGIN = 0.03  # complementarity goes this much further: it tells active constraints from others, the repair the rest
-_CLOSE = 1e-6  # from here on the rounding of a solve is worth correcting
-_HELD = 1e18  # added to the curvature of what must not move: variables whose bounds coincide, absent rows
+_MARGIN = 0.03  # complementarity is solved this much more accurately, because it tells which constraints are active
+_CLOSE = 1e-6  # error below which solves are refined
+_HELD = 1e18  # added to the diagonal to hold variables whose bounds coincide, and absent rows
 _DIVERGED = 1e14
 _PATIENCE = 15  # iterations without a better point
 _INSIDE = 3e-3  # how far a warm start is moved inside, relative to its size
 
 
 class InteriorPoint:
-    """``min ½xᵀHx + cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub`` for one sample.
+    """The interior-point method for ``min ½xᵀHx + cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub``, one sample.
 
     Args:
         pattern: H and the stacked rows J = [A; G].
-        p: how many of the rows are equalities.
-        c, rhs, lb, ub: (n,), (p + m,), (n,), (n,).
-        start: a point near the solution, as ``point`` gives it.
+        p: the number of rows that are equalities.
+        c: (n,) cost.
+        rhs: (p + m,) right-hand sides.
+        lb, ub: (n,) bounds.
+        start: a point near the solution, of the form that ``point`` returns, or None.
 
     Attributes:
-        error: of the best iterate so far.
-        iterations: factorisations so far.
-        ended: True where it can get no further.
+        error: the error of the best iterate so far.
+        iterations: the number of factorisations so far.
+        ended: True where no further progress is possible.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class InteriorPoint:
         self.dual_scale = max(_largest(c), 1e-300)
         self.size = _typical_size(rhs, p, lb, ub)
         self.curved = bool(pattern.curvature.any())
-        # what shifts are relative to: the curvature of the objective, or what would take the cost across the size
+        # shifts are relative to the curvature of the objective, or to cost over size where there is none
         self.max_curvature = float(pattern.curvature.max(initial=0.0)) or self.dual_scale / self.size
         self.pinned = lb == ub
         n, rows = len(c), ~np.isinf(rhs[p:])
@@ -86,16 +88,19 @@ class InteriorPoint:
         self.bounds, self.rows = slice(2 * n), slice(2 * n, None)
         self.error, self.iterations, self.ended, self._best_at = np.inf, 0, False, 0
         with np.errstate(all="ignore"):
-            self._best = self._cold() if start is None else self._warm(*start)
+            self._best = self._cold_start() if start is None else self._warm_start(*start)
             self._record(self._best)
 
     def run(self, tol: float) -> bool:
-        """Iterate from where the last call ended until ``tol`` is reached; returns whether it was.
+        """Iterate from where the last call ended until ``tol`` is reached.
 
         Args:
             tol: relative accuracy of feasibility, stationarity and complementarity.
+
+        Returns:
+            True where ``tol`` was reached.
         """
-        with np.errstate(all="ignore"):  # a run that diverges is noticed by its error, not by its overflows
+        with np.errstate(all="ignore"):  # the error, not an overflow, shows that a run diverges
             while not self.ended and self.error > tol:
                 spent = self.iterations >= _MAX_ITERATIONS
                 spent = spent or _largest(self._multipliers(self._now)) > _DIVERGED * self.dual_scale
@@ -109,13 +114,13 @@ class InteriorPoint:
 
     @property
     def point(self) -> Solution:
-        """The point and multipliers of the best iterate."""
+        """Return the point and the multipliers of the best iterate."""
         q, n = self._best, len(self.c)
         return q.x, self._multipliers(q), q.multiplier[n : 2 * n] - q.multiplier[:n]
 
     def _record(self, q: Point) -> None:
         self._now = q
-        self._off_now = self._off(q)
+        self._off_now = self._distance_errors(q)
         dual, primal, gap = self._state = self._residuals(q)
         error = self._error(q, dual, primal, gap)
         if error < self.error:
@@ -128,14 +133,14 @@ class InteriorPoint:
         weight = np.where(self.present, q.multiplier / q.distance, 0.0)
         D = np.where(self.pinned, _HELD, _by_variable(weight[self.bounds], 1)) + _SHIFT * self.max_curvature
         E = np.full(len(self.rhs), _SHIFT / self.max_curvature)
-        E[self.p :] += np.where(self.present[self.rows], q.distance[self.rows] / self._safe(q), _HELD)
+        E[self.p :] += np.where(self.present[self.rows], q.distance[self.rows] / self._divisors(q), _HELD)
         system = self.pattern.factor(D, E)
         if not system.succeeded:
             return None
         inner = min(1e-6, 1e-2 * gap / (1.0 + abs(gap)))
         mu, product = gap / self.count, q.multiplier * q.distance
         step = self._direction(system, q, dual, primal, -product, inner)
-        there = _moved(q, step, *self._lengths(q, step))
+        there = _move(q, step, *self._lengths(q, step))
         after = float(there.multiplier @ there.distance) / self.count
         centre = (after / mu) ** 3 * mu if mu > 0 else 0.0
         goal = centre - product - step.multiplier * step.distance
@@ -144,27 +149,27 @@ class InteriorPoint:
             alpha, beta = self._lengths(q, step)
             if min(alpha, beta) >= _LONG:
                 break
-            ahead = _moved(q, step, min(1.0, alpha + _FURTHER), min(1.0, beta + _FURTHER))
+            ahead = _move(q, step, min(1.0, alpha + _FURTHER), min(1.0, beta + _FURTHER))
             wider = goal + _towards_centre(ahead, centre)
             other = self._direction(system, q, dual, primal, wider, inner)
             if min(self._lengths(q, other)) < min(alpha, beta) + _GAIN:
                 break
             step, goal = other, wider
         alpha, beta = self._lengths(q, step)
-        return _moved(q, step, min(1.0, _STEP * alpha), min(1.0, _STEP * beta))
+        return _move(q, step, min(1.0, _STEP * alpha), min(1.0, _STEP * beta))
 
     def _direction(self, system: Saddle, q: Point, dual: Array, primal: Array, goal: Array, inner: float) -> Point:
-        """A Newton step that changes every product of multiplier and distance by its goal, to first order."""
+        """Compute a Newton step that changes every product of multiplier and distance by its goal, to first order."""
         p, rows, limits = self.p, self.rows, (q, self.present, self._off_now, goal)
         r = -primal
-        r[p:] = np.where(self.present[rows], r[p:] - goal[rows] / self._safe(q), 0.0)
+        r[p:] = np.where(self.present[rows], r[p:] - goal[rows] / self._divisors(q), 0.0)
         f = np.where(self.pinned, 0.0, pull_of_bounds(*limits) - dual)
         dx, dv = system.solve(f, r, inner, refinements=int(self.error < _CLOSE))
         dx = np.where(self.pinned, 0.0, dx)
-        return Point(dx, dv[:p], *along_limits(*limits, dx, dv[p:]))
+        return Point(dx, dv[:p], *step_along_limits(*limits, dx, dv[p:]))
 
     def _lengths(self, q: Point, d: Point) -> tuple[float, float]:
-        """How far primal and dual may go; the same for both where there is curvature between them."""
+        """Return the primal and the dual step length. They are equal where the objective is curved."""
         primal, dual = (ratio_test(*pair, 1.0 / _STEP) for pair in zip(q[2:], d[2:], strict=True))
         shorter = min(primal, dual)
         return (shorter, shorter) if self.curved else (primal, dual)
@@ -172,15 +177,15 @@ class InteriorPoint:
     # -- measures ----------------------------------------------------------------------------------------------------
 
     def _multipliers(self, q: Point) -> Array:
-        """(p + m,) of the rows."""
+        """Return (p + m,) the multipliers of the rows."""
         return np.concatenate([q.y, q.multiplier[self.rows]])
 
-    def _safe(self, q: Point) -> Array:
-        """(m,) multipliers of the inequalities to divide by."""
+    def _divisors(self, q: Point) -> Array:
+        """Return (m,) the multipliers of the inequalities, with 1 in place of zeros, so that they can be divided by."""
         return np.where(q.multiplier[self.rows] > 0, q.multiplier[self.rows], 1.0)
 
-    def _off(self, q: Point) -> Array:
-        """(2n,) by how much the distances to the bounds are not those of x."""
+    def _distance_errors(self, q: Point) -> Array:
+        """Return (2n,) the differences between the distances of x to its bounds and ``q.distance``."""
         off = np.concatenate([q.x - self.lb, self.ub - q.x]) - q.distance[self.bounds]
         return np.where(self.present[self.bounds], off, 0.0)
 
@@ -200,8 +205,8 @@ class InteriorPoint:
 
     # -- where to begin ----------------------------------------------------------------------------------------------
 
-    def _cold(self) -> Point:
-        """The least-squares point, moved inside every limit by how far it is outside."""
+    def _cold_start(self) -> Point:
+        """Return the least-squares point, moved inside every limit by how far it is outside."""
         pattern = self.pattern
         D = np.where(self.pinned, _HELD, self.max_curvature)
         E = np.where(self.absent, _HELD, np.concatenate([np.full(self.p, _SHIFT), np.ones(len(self.absent) - self.p)]))
@@ -209,54 +214,54 @@ class InteriorPoint:
         inside = np.where(self.pinned, self.lb, np.clip(0.0, self.lb, self.ub))
         rest = np.where(self.absent, 0.0, self.rhs - pattern.J @ inside)
         dx, v = system.solve(-self.c - pattern.H @ inside, rest, 1e-6)
-        return self._moved_inside(inside + np.where(self.pinned, 0.0, dx), v)
+        return self._move_inside(inside + np.where(self.pinned, 0.0, dx), v)
 
-    def _moved_inside(self, x: Array, v: Array) -> Point:
+    def _move_inside(self, x: Array, v: Array) -> Point:
         slope = self.pattern.H @ x + self.c + self.pattern.JT @ v
         nearest = float(self._distances(x)[self.present].min(initial=0.0))
         slopes = np.abs(slope)[self.present[self.bounds].reshape(2, -1).any(0)]
         multiplier = max(float(slopes.mean()) if slopes.size else 0.0, 1e-2 * self.dual_scale)
-        return self._inside(x, v, slope, max(-1.5 * nearest, 1e-2 * self.size, 0.1 * _largest(x)), multiplier)
+        return self._point_inside(x, v, slope, max(-1.5 * nearest, 1e-2 * self.size, 0.1 * _largest(x)), multiplier)
 
-    def _warm(self, x: Array, v: Array, bound: Array) -> Point:
-        """A warm start, a little inside: close to the solution, and far enough from the limits to leave them."""
+    def _warm_start(self, x: Array, v: Array, bound: Array) -> Point:
+        """Return a given point, moved a little inside its limits, so that the iterates can leave them."""
         size = max(_largest(x), 1e-9 * self.size)
-        return self._inside(x, v, -bound, _INSIDE * size, _INSIDE * self.dual_scale)
+        return self._point_inside(x, v, -bound, _INSIDE * size, _INSIDE * self.dual_scale)
 
-    def _inside(self, x: Array, v: Array, slope: Array, distance: float, multiplier: float) -> Point:
-        """The point with all distances and multipliers at least as large as these."""
+    def _point_inside(self, x: Array, v: Array, slope: Array, distance: float, multiplier: float) -> Point:
+        """Return the point with every distance and multiplier raised to at least the given ones."""
         multipliers = np.maximum(np.concatenate([slope, -slope, v[self.p :]]), multiplier)
         distances = np.where(self.present, np.maximum(self._distances(x), distance), 1.0)
         return Point(x, v[: self.p], distances, np.where(self.present, multipliers, 0.0))
 
     def _distances(self, x: Array) -> Array:
-        """(2n + m,) to all limits; of no meaning where there is none."""
+        """Return (2n + m,) the distances to all limits; they have no meaning where a limit is absent."""
         return np.concatenate([x - self.lb, self.ub - x, (self.rhs - self.pattern.J @ x)[self.p :]])
 
 
 def _typical_size(rhs: Array, p: int, lb: Array, ub: Array) -> float:
-    """How large decisions may be: what the equalities ask for, or the middle of the limits.
+    """Estimate the size of decisions from the equalities' right-hand sides and the median of the limits.
 
-    One huge limit that nobody reaches then does not count.
+    A single huge limit that is never reached does not count.
     """
     limits = np.abs(np.concatenate([rhs[p:], lb, ub]))
     limits = limits[np.isfinite(limits) & (limits > 0)]
     return max(_largest(rhs[:p]), float(np.median(limits)) if limits.size else 0.0) or 1.0
 
 
-def _moved(q: Point, d: Point, primal: float, dual: float) -> Point:
+def _move(q: Point, d: Point, primal: float, dual: float) -> Point:
     lengths = primal, dual, primal, dual
     return Point(*(value + length * change for value, change, length in zip(q, d, lengths, strict=True)))
 
 
 def _towards_centre(q: Point, mu: float) -> Array:
-    """What brings outlying products back into a band around ``mu``, so that the next step may be longer."""
+    """Return the changes that bring outlying products back into a band around ``mu``, so that steps can be longer."""
     product = q.multiplier * q.distance
     return np.maximum(np.clip(product, _BAND * mu, mu / _BAND) - product, -mu / _BAND)
 
 
 def _by_variable(values: Array, sign: int) -> Array:
-    """(n,) from (2n,) values: those of the lower bounds and, with this sign, those of the upper ones."""
+    """Return (n,) the values of the lower bounds plus ``sign`` times those of the upper bounds, from (2n,) values."""
     lower, upper = np.split(values, 2)
     return lower + sign * upper
 

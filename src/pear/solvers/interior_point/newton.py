@@ -1,10 +1,10 @@
 """One iteration of the batched interior point: a predictor and a corrector on tensors that never leave their device.
 
-All samples take every step; what is finished stays where it is by a mask. No number is looked at on the way, so that an
-iteration can be queued on a GPU, or captured once and replayed (``solvers.interior_point.graphs``).
+All samples take every step. A mask keeps finished samples in place. No value is read back, so that an iteration can be
+queued on a GPU, or captured once and replayed (``interior_point.captured_newton``).
 
-With R = [A; G], the weights W of its rows (1/δ for equalities, multiplier over slack for inequalities) and the diagonal
-D of the bounds, a step factors the smaller of
+R = [A; G] are the rows, and W their weights (1/δ for equalities, multiplier over slack for inequalities). D is the
+diagonal of the bounds. A step factors the smaller of
 
     H + ρI + D + RᵀWR   (n × n)        and, for diagonal H,        R (H + ρI + D)⁻¹ Rᵀ + W⁻¹   (rows × rows).
 """
@@ -23,27 +23,31 @@ from pear.solvers.linalg.cholesky import factor
 
 _Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-_OWN = ("H", "c", "limit", "present", "sign")  # of every sample
+_OWN = ("H", "c", "limit", "present", "sign")  # fields that differ by sample
 _RHO = 1e-10
 _DELTA = 1e-8
-_LIFT = 1e-9  # of a diagonal whose matrix is not numerically positive definite
-_NOTHING = 1e-200  # the multiplier of an absent constraint: one that can be divided by
+_LIFT = 1e-9  # relative increase of the diagonal of a matrix that is not numerically positive definite
+_NOTHING = 1e-200  # the multiplier of an absent constraint: not zero, because it is divided by
 _HUGE = 1e200  # an iterate beyond this has overflowed
 _MARGIN = 1e-3
-"""Complementarity is driven this much further than feasibility: it is what sets slacks apart from multipliers, while
-feasibility is the repair's to restore."""
+"""Factor by which complementarity is driven further than feasibility.
+
+Complementarity tells slacks from multipliers, while the repair restores feasibility.
+"""
 _TO_BOUNDARY = 0.995
 _DIVERGED = 1e4
-_FURTHER = 1e-4  # of the tolerance: where a sample stops in any case
+_FURTHER = 1e-4  # share of the tolerance at which a sample stops in any case
 
 
-class Pairs(NamedTuple):
-    """Rows that are shared and mostly zero: E pairs of them have a variable in common, none more than w.
+class RowPairs(NamedTuple):
+    """The pairs of rows that have a variable in common, for rows that are shared and mostly zero.
+
+    There are E pairs of k rows. No pair has more than w variables in common.
 
     Attributes:
-        column: (E, w) these variables; product: (E, w) the products of both rows' entries there, 0 where there are
-            fewer.
-        place: (E,) where a pair stands in the lower triangle of a (k, k) matrix, row after row.
+        column: (E, w) the common variables of each pair.
+        product: (E, w) the products of both rows' entries there, 0 where a pair has fewer variables in common.
+        place: (E,) position of a pair in the lower triangle of a (k, k) matrix, flattened by rows.
         square: (k, n) the squares of all entries.
     """
 
@@ -55,17 +59,17 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class ScaledPrograms:
-    """A batch in units of its own, inequalities and bounds as one stack [G; −I; I]; K = m + 2n.
+    """A batch in scaled units. Inequalities and bounds form one stack [G; −I; I] of K = m + 2n rows.
 
     Attributes:
         H: (B, n, n) curvature, or (B, n) where it is diagonal.
         c: (B, n) cost.
         R: (B or 1, p + m, n) rows [A; G].
-        limit: (B, p + K) right-hand sides [b, h, −lb, ub]; 1 where absent, which is the slack kept there.
+        limit: (B, p + K) right-hand sides [b, h, −lb, ub]; 1 where absent, which is also the slack of an absent row.
         present: (B, K) 1.0, and 0.0 where an inequality is absent.
         sign: (B, 2n) −1 for lower and 1 for upper bounds, 0 where absent.
         tol: (1,) bound on the residuals.
-        pairs: what R D Rᵀ is made of, where few rows have a variable in common.
+        pairs: the pairs of rows that R D Rᵀ is computed from, where few rows have a variable in common, else None.
     """
 
     H: Tensor
@@ -75,34 +79,35 @@ class ScaledPrograms:
     present: Tensor
     sign: Tensor
     tol: Tensor
-    pairs: Pairs | None = None
+    pairs: RowPairs | None = None
 
     @property
     def tensors(self) -> list[Tensor]:
-        """All of them, in a fixed order."""
+        """All tensors, in a fixed order."""
         return [self.H, self.c, self.R, self.limit, self.present, self.sign, self.tol, *(self.pairs or ())]
 
     def clone(self) -> ScaledPrograms:
         """A copy of every tensor."""
         mine: dict[str, Any] = {name: getattr(self, name).clone() for name in (*_OWN, "R", "tol")}
         return replace(
-            self, **mine, pairs=None if self.pairs is None else Pairs(*(part.clone() for part in self.pairs))
+            self, **mine, pairs=None if self.pairs is None else RowPairs(*(part.clone() for part in self.pairs))
         )
 
     def only(self, index: Tensor) -> ScaledPrograms:
-        """The samples at ``index`` (k,)."""
+        """Select the samples at ``index`` (k,)."""
         own: dict[str, Any] = {name: getattr(self, name)[index] for name in _OWN}
         return replace(self, **own, R=self.R if len(self.R) == 1 else self.R[index])
 
 
-class _Left(NamedTuple):
-    """What is left of the optimality conditions.
+class _Residuals(NamedTuple):
+    """The residuals of the optimality conditions.
 
     Attributes:
         slope: (B, n) the gradient of the Lagrangian.
-        equality: (B, p) what is left of the right-hand sides; rest: (B, K) of the other limits, their slacks taken
-            off.
-        product: (B, K) slack times multiplier; mu: (B, 1) its mean.
+        equality: (B, p) residuals of the equalities.
+        rest: (B, K) residuals of the inequalities and bounds, including their slacks.
+        product: (B, K) slack times multiplier.
+        mu: (B, 1) the mean of these products.
     """
 
     slope: Tensor
@@ -115,11 +120,11 @@ class _Left(NamedTuple):
 class Newton:
     """The iterates of a batch.
 
-    A state (B, n + p + 2K) holds the point x, the multipliers y of the equalities and λ of the inequalities, and the
-    slacks s, beside each other: it is moved, compared and kept as a whole.
+    A state (B, n + p + 2K) holds side by side the point x, the multipliers y of the equalities and λ of the
+    inequalities, and the slacks s. It is moved, compared and kept as a whole.
 
     Args:
-        data: the programs; read in place, so that others of the same shapes may be copied into them.
+        data: the programs. They are read in place, so that others of the same shapes may be copied into them.
     """
 
     def __init__(self, data: ScaledPrograms) -> None:
@@ -138,16 +143,16 @@ class Newton:
         self._shift = data.c.new_full((B, self.p), _DELTA)
 
     def begin(self) -> None:
-        """Minimise objective + ½‖violation‖², and shift slacks and multipliers inside."""
+        """Set the first state: minimise objective + ½‖violation‖², and shift slacks and multipliers inside."""
         d, p, m, n = self.data, self.p, self.m, self.n
-        self.lift.fill_(1 + _LIFT)  # where to begin need not be exact, but there has to be a factor
+        self.lift.fill_(1 + _LIFT)  # the first state need not be exact, but its matrix must be positive definite
         self.count.copy_(d.present.sum(1, keepdim=True).clamp(min=1))
         weight, limit = d.present, d.limit[:, p:]
         pulled = limit * weight
         right = pulled[:, m + n :] - pulled[:, m : m + n] - d.c
         solve = self._factor(weight, 1 / weight[:, :m].clamp(min=_NOTHING), d.limit[:, :p])
         x, v = solve(right, -pulled[:, :m])
-        gap = self._less(limit, x) * weight  # slack if positive, multiplier if negative
+        gap = self._minus_limits(limit, x) * weight  # slack if positive, multiplier if negative
 
         def inside(value: Tensor) -> Tensor:
             shift = -torch.where(weight > 0, value, torch.inf).amin(1, keepdim=True)
@@ -160,35 +165,35 @@ class Newton:
         self.lift.fill_(1.0)
 
     def advance(self) -> None:
-        """One step of every sample that is not finished; keeps the best state of each."""
+        """Take one step with every sample that is not finished, and keep the best state of each."""
         self.move(self.measure())
 
     def finished(self) -> Tensor:
-        """(B,) bool: as accurate as was asked for, or on the way out.
+        """Return (B,) bool, True where a sample has reached its accuracy or diverges.
 
-        Once rounding has the upper hand the iterates run away, so that only the best one counts.
+        Once rounding dominates, the iterates diverge, and only the best one counts.
         """
         return (self.least <= self.data.tol) | (self.residual > _DIVERGED * self.least)
 
     def only(self, index: Tensor) -> Newton:
-        """The samples at ``index`` (k,), where they are."""
+        """Select the samples at ``index`` (k,) with their current states."""
         some = Newton(self.data.only(index))
         some.state, some.best, some.lift = self.state[index], self.best[index], self.lift[index]
         some.residual, some.least, some.count = self.residual[index], self.least[index], self.count[index]
         return some
 
-    def measure(self) -> _Left:
-        """What is left of the optimality conditions at every state; notes its size, and the best state so far."""
+    def measure(self) -> _Residuals:
+        """Compute the residuals of every state; record their size and the best state so far."""
         d, state, n, p, m = self.data, self.state, self.n, self.p, self.m
-        x, lam, s = self._parts()
+        x, lam, s = self._split_state()
         curvature_term = d.H * x if d.H.dim() == 2 else matvec(d.H, x)
         slope = curvature_term + d.c + lam[:, m + n :] - lam[:, m : m + n]
         slope = _plus_tmatvec(slope, d.R, state[:, n : n + self.k]) if self.k else slope
         equality = _plus_matvec(d.limit[:, :p], d.R[:, :p], x, -1) if p else d.limit[:, :p]
-        rest = self._less(d.limit[:, p:], x) - s
+        rest = self._minus_limits(d.limit[:, p:], x) - s
         product = s * lam
         mu = product.sum(1, keepdim=True) / self.count
-        # not relative to the multipliers: they grow without limit where there is no feasible point
+        # not relative to the multipliers, which grow without limit where there is no feasible point
         unit, dual, size, primal = (_largest(value) for value in (curvature_term, slope, x, rest))
         primal = torch.maximum(primal, _largest(equality)) if p else primal
         dual = torch.maximum(dual, mu[:, 0] / _MARGIN) / (1 + unit)
@@ -196,13 +201,13 @@ class Newton:
         better = self.residual < self.least
         torch.where(better[:, None], state, self.best, out=self.best)
         torch.where(better, self.residual, self.least, out=self.least)
-        return _Left(slope, equality, rest, product, mu)
+        return _Residuals(slope, equality, rest, product, mu)
 
-    def move(self, left: _Left) -> None:
-        """Mehrotra's predictor and corrector."""
+    def move(self, left: _Residuals) -> None:
+        """Take Mehrotra's predictor and corrector step."""
         d, n, p, m = self.data, self.n, self.p, self.m
         slope, equality, rest, product, mu = left
-        _, lam, s = self._parts()
+        _, lam, s = self._split_state()
         both = self.state[:, n + p :]
         W = lam / s
         solve = self._factor(W, s[:, :m] / lam[:, :m], equality)
@@ -211,7 +216,7 @@ class Newton:
             """The step in which multipliers change by ``pull`` (B, K) where slacks do not."""
             t = torch.addcmul(pull, W, rest, value=-1)
             dx, v = solve(t[:, m : m + n] - t[:, m + n :] - slope, t[:, :m])
-            ds = self._less(rest, dx)
+            ds = self._minus_limits(rest, dx)
             return torch.cat([dx, v[:, :p], torch.addcmul(pull, W, ds, value=-1), ds], 1)
 
         step = direction(-lam)[:, n + p :]
@@ -221,18 +226,18 @@ class Newton:
         product = torch.addcmul(product, step[:, : self.K], step[:, self.K :])
         step = direction((target - product) / s * d.present)
         moved = torch.addcmul(self.state, _longest(both, step[:, n + p :]), step)
-        # a step that overflowed, for an unbounded sample say, is not taken; what is finished goes on beside the others,
-        # because the further it gets, the fewer constraints are guessed wrong
+        # a step that overflows (of an unbounded sample, for example) is not taken; finished samples continue with the
+        # others, because a more accurate point leads to fewer wrong guesses of active constraints
         moves = (_largest(moved) < _HUGE) & self._factored & (self.residual > _FURTHER * d.tol)
         torch.where(moves[:, None], moved, self.state, out=self.state)
 
-    def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """x (B, n), λ and s (B, K) of the state."""
+    def _split_state(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return x (B, n), λ (B, K) and s (B, K) of the state."""
         x, _, lam, s = self.state.split([self.n, self.p, self.K, self.K], 1)
         return x, lam, s
 
-    def _less(self, start: Tensor, x: Tensor) -> Tensor:
-        """(B, K) ``start`` less the inequalities and signed bounds at x (B, n), where they are present."""
+    def _minus_limits(self, start: Tensor, x: Tensor) -> Tensor:
+        """Return (B, K) ``start`` minus the inequality rows and signed bounds at x (B, n), where they are present."""
         d, m, shape = self.data, self.m, (len(x), 2, self.n)
         bounds = torch.addcmul(start[:, m:].view(shape), d.sign.view(shape), x[:, None], value=-1).view(len(x), -1)
         if not m:
@@ -241,18 +246,23 @@ class Newton:
         return torch.cat([torch.addcmul(start[:, :m], d.present[:, :m], rows, value=-1), bounds], 1)
 
     def _factor(self, W: Tensor, inverse_W: Tensor, equality: Tensor) -> _Solve:
-        """Factor the Newton system for weights W (B, K) of the inequalities, ``inverse_W`` (B, m) for the rows.
+        """Factor the Newton system.
+
+        Args:
+            W: (B, K) weights of the inequalities and bounds.
+            inverse_W: (B, m) inverse weights of the inequality rows.
+            equality: (B, p) residuals of the equalities.
 
         Returns:
-            A function of r (B, n) and t (B, m) that gives dx and v with (H + ρI + D) dx + Rᵀv = r and v = W R dx + t,
-            where t is −equality/δ for the equalities: the steps of x and of the rows' multipliers.
+            A function of r (B, n) and t (B, m) that returns the steps dx of x and v of the rows' multipliers. They
+            solve (H + ρI + D) dx + Rᵀv = r and v = W R dx + t, where t is −equality/δ for the equalities.
         """
         d, m, n, k = self.data, self.m, self.n, self.k
         bounds = W[:, m : m + n] + W[:, m + n :] + _RHO
         if d.H.dim() == 2 and k < n:
-            return self._factor_rows(d.H + bounds, _beside(self._shift, inverse_W), -equality)
+            return self._factor_rows(d.H + bounds, _side_by_side(self._shift, inverse_W), -equality)
         M = torch.diag_embed(d.H) if d.H.dim() == 2 else d.H
-        weight = _beside(1 / self._shift, W[:, :m])
+        weight = _side_by_side(1 / self._shift, W[:, :m])
         return self._factor_variables(M, bounds, weight, equality / -_DELTA)
 
     def _factor_variables(self, H: Tensor, bounds: Tensor, W: Tensor, t_equality: Tensor) -> _Solve:
@@ -262,12 +272,12 @@ class Newton:
         inverse = self._inverse(M)
 
         def solve(r: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-            t = _beside(t_equality, t)
+            t = _side_by_side(t_equality, t)
             if not self.k:
                 return inverse(r), t
             dx = inverse(_plus_tmatvec(r, R, t, -1))
             v = torch.addcmul(t, W, matvec(R, dx))
-            # W is as large as 1/δ and v a difference of large numbers; one refinement gives the lost digits back
+            # W is as large as 1/δ and v a difference of large numbers; one refinement restores the lost digits
             rest = torch.addcmul(r - matvec(H, dx), bounds, dx, value=-1)
             again = inverse(_plus_tmatvec(rest, R, v, -1))
             return dx + again, torch.addcmul(v, W, matvec(R, again))
@@ -275,23 +285,23 @@ class Newton:
         return solve
 
     def _factor_rows(self, diagonal: Tensor, inverse_W: Tensor, q_equality: Tensor) -> _Solve:
-        """The same from the side of the rows, whose weights may be as large as they like."""
+        """Factor the Newton system by its Schur complement on the rows, whose weights may be arbitrarily large."""
         R, by, pairs = self.data.R, 1 / diagonal, self.data.pairs
-        S = _normal_matrix(R, by, inverse_W) if pairs is None else _from_pairs(pairs, by, inverse_W)
+        S = _normal_matrix(R, by, inverse_W) if pairs is None else _normal_matrix_from_pairs(pairs, by, inverse_W)
         inverse = self._inverse(S)
 
         def solve(r: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-            q = _beside(q_equality, inverse_W[:, self.p :] * t)
+            q = _side_by_side(q_equality, inverse_W[:, self.p :] * t)
             v = inverse(_plus_matvec(q, R, by * r))
             return by * _plus_tmatvec(r, R, v, -1), v
 
         return solve
 
     def _inverse(self, M: Tensor) -> Callable[[Tensor], Tensor]:
-        """Solve with M (B, k, k), which is overwritten.
+        """Return a function that solves with M (B, k, k), which is overwritten.
 
-        Where a matrix is not numerically positive definite, the sample rests for one iteration, and its diagonal is
-        lifted from then on.
+        A sample whose matrix is not numerically positive definite skips one iteration. Its diagonal is raised from then
+        on.
         """
         M.diagonal(dim1=1, dim2=2).mul_(self.lift)
         factored = factor(M)
@@ -301,15 +311,21 @@ class Newton:
 
 
 def _normal_matrix(R: Tensor, by: Tensor, shift: Tensor) -> Tensor:
-    """(B, k, k) R D Rᵀ plus a diagonal, for R (B or 1, k, n), the diagonal of D (B, n) and ``shift`` (B, k)."""
+    """Compute (B, k, k) R D Rᵀ plus a diagonal.
+
+    Args:
+        R: (B or 1, k, n) rows.
+        by: (B, n) the diagonal of D.
+        shift: (B, k) the diagonal to add.
+    """
     scaled = by[:, None, :] * R
     S = scaled @ R[0].mT if len(R) == 1 else torch.bmm(scaled, R.mT)
     S.diagonal(dim1=1, dim2=2).add_(shift)
     return S
 
 
-def _from_pairs(pairs: Pairs, by: Tensor, shift: Tensor) -> Tensor:
-    """The lower triangle of the same, above which there are zeros."""
+def _normal_matrix_from_pairs(pairs: RowPairs, by: Tensor, shift: Tensor) -> Tensor:
+    """Compute the lower triangle of ``_normal_matrix`` from the pairs of rows; the upper triangle is zero."""
     B, k = len(by), len(pairs.square)
     S = by.new_zeros(B, k * k)
     S[:, pairs.place] = (by[:, pairs.column] * pairs.product).sum(2)
@@ -318,20 +334,20 @@ def _from_pairs(pairs: Pairs, by: Tensor, shift: Tensor) -> Tensor:
     return S
 
 
-def _beside(first: Tensor, second: Tensor) -> Tensor:
-    """Columns beside each other; without a copy where one side has none."""
+def _side_by_side(first: Tensor, second: Tensor) -> Tensor:
+    """Concatenate columns; without a copy where one side has none."""
     if not second.shape[1]:
         return first
     return torch.cat([first, second], 1) if first.shape[1] else second
 
 
 def _largest(values: Tensor) -> Tensor:
-    """(B,) the largest magnitude of each row; 0 of nothing."""
+    """Return (B,) the largest magnitude of each row; 0 for rows without entries."""
     return torch.linalg.vector_norm(values, torch.inf, 1) if values.shape[1] else values.sum(1)
 
 
 def _longest(values: Tensor, change: Tensor) -> Tensor:
-    """(B, 1) the longest step, at most 1, that keeps positive values (B, 2K) positive, with a margin."""
+    """Return (B, 1) the longest step, at most 1, that keeps positive values (B, 2K) positive, with a margin."""
     return ((change / values).amin(1, keepdim=True) / -_TO_BOUNDARY).clamp(min=1.0).reciprocal()
 
 

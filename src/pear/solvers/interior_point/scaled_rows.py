@@ -1,4 +1,4 @@
-"""What the interior point works out about the constraints alone: kept where all samples of a problem share them."""
+"""Scaled constraints of the interior point. They are kept where all samples of a problem share them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.interior_point.newton import Pairs
+from pear.solvers.interior_point.newton import RowPairs
 
 _NAME, _PAIRS = "interior point", "interior point, pairs of rows"
-_MOST_SHARED = 4  # variables that two rows have in common, where it pays to add up products one by one
-_FEW = 16  # times fewer products than the matrix product has
+_MOST_SHARED = 4  # most variables that two rows may have in common for pairs to be used
+_FEW = 16  # how many times fewer products than the matrix product pairs must need
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,13 @@ class ScaledRows:
     """Constraints whose rows have a largest entry of one; K = m + 2n.
 
     Attributes:
-        R: (B or 1, p + m, n) rows [A; G]; norms: (B or 1, p + m) what they were divided by.
+        R: (B or 1, p + m, n) rows [A; G].
+        norms: (B or 1, p + m) the numbers that the rows were divided by.
         limit: (B or 1, p + K) right-hand sides [b, h, −lb, ub], infinite where absent.
-        there: (B or 1, p + K) bool, where there is one.
-        present: (B or 1, K) the same of the inequalities as a number.
+        there: (B or 1, p + K) bool, True where a right-hand side exists.
+        present: (B or 1, K) 1.0 where an inequality or bound exists, else 0.0.
         sign: (B or 1, 2n) −1 for lower and 1 for upper bounds, 0 where absent.
-        size: (B or 1, 1) a first guess of how large decisions are: the largest right-hand side, or nearer bound of a
+        size: (B or 1, 1) first guess of the size of decisions: the largest right-hand side or nearer bound of a
             variable.
     """
 
@@ -39,19 +40,19 @@ class ScaledRows:
 
 
 def rows_of(qp: QuadraticProgram) -> ScaledRows:
-    """The constraints of these programs; from their plan where they have been asked for before."""
-    return qp.prepare_once(_NAME, _rows) if qp.shares_constraints else _rows(qp)
+    """Return the scaled constraints of these programs; those of a plan are computed once."""
+    return qp.prepare_once(_NAME, _scale_rows) if qp.shares_constraints else _scale_rows(qp)
 
 
-def pairs_of(qp: QuadraticProgram, R: Tensor) -> Pairs | None:
-    """The products that make up R D Rᵀ for diagonal D, where all samples share R and most entries are zero."""
+def pairs_of(qp: QuadraticProgram, R: Tensor) -> RowPairs | None:
+    """Return the pairs of rows that R D Rᵀ is computed from; None where samples do not share R, or R is not sparse."""
     if not qp.diagonal or len(R) > 1 or R.shape[1] >= qp.n:
         return None
-    return qp.prepare_once(_PAIRS, lambda _: _pairs(R[0])) if qp.shares_constraints else None
+    return qp.prepare_once(_PAIRS, lambda _: _find_pairs(R[0])) if qp.shares_constraints else None
 
 
 def peak(*values: Tensor) -> Tensor:
-    """(B or 1, 1) largest finite magnitude of each sample."""
+    """Return (B or 1, 1) the largest finite magnitude of each sample."""
     total = values[0].new_zeros(1, 1)
     for value in values:
         if value[0].numel():
@@ -60,7 +61,7 @@ def peak(*values: Tensor) -> Tensor:
     return total
 
 
-def _rows(qp: QuadraticProgram) -> ScaledRows:
+def _scale_rows(qp: QuadraticProgram) -> ScaledRows:
     both = [qp.A, qp.G]
     most = max(len(matrix) for matrix in both)
     R = torch.cat([matrix.expand(most, -1, -1) for matrix in both], 1)
@@ -80,8 +81,8 @@ def _rows(qp: QuadraticProgram) -> ScaledRows:
     return ScaledRows(R / norms[:, :, None], norms, limit, there, present, sign, size)
 
 
-def _pairs(R: Tensor) -> Pairs | None:
-    """Of every two rows of R (k, n) that have variables in common: these variables, and the products of the entries."""
+def _find_pairs(R: Tensor) -> RowPairs | None:
+    """Find all pairs of rows of R (k, n) with common variables; None where the pairs are not worth it."""
     k, n = R.shape
     marked = (R != 0).to(R.dtype)
     shared = torch.tril(marked @ marked.mT, -1)
@@ -91,4 +92,4 @@ def _pairs(R: Tensor) -> Pairs | None:
         return None
     product = R[at[:, 0]] * R[at[:, 1]]
     column = (product != 0).to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :width]
-    return Pairs(column, product.gather(1, column), at[:, 0] * k + at[:, 1], R * R)
+    return RowPairs(column, product.gather(1, column), at[:, 0] * k + at[:, 1], R * R)

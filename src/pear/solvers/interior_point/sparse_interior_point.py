@@ -14,7 +14,7 @@ from torch import Tensor
 from pear.optimality.active import guess_active
 from pear.optimality.point import ActiveSet, Duals, Status
 from pear.problem.canonical import QuadraticProgram
-from pear.solvers.base import Candidate, Start, empty_candidate
+from pear.solvers.candidate import Candidate, Start, empty_candidate
 from pear.solvers.interior_point.mehrotra import InteriorPoint
 from pear.solvers.linalg import Array
 from pear.solvers.linalg.saddle import SaddlePattern
@@ -25,12 +25,12 @@ _EQUILIBRATIONS = 10
 
 
 def solve(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
-    """Solve every sample to about ``tol``; the point of one that fails is its best iterate.
+    """Solve every sample to the relative accuracy ``tol``; a sample that fails gets its best iterate.
 
     Args:
         qp: the programs.
         tol: relative accuracy.
-        start: points to start from, or an earlier candidate, whose iterations go on.
+        start: points to start from, or an earlier candidate whose iterations continue.
     """
     candidate = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c)
     guess = ActiveSet.none(qp.batch, qp.n, qp.m, qp.c.device)
@@ -56,7 +56,8 @@ def _begin(qp: QuadraticProgram, i: int, start: Start | None) -> SampleInteriorP
 class SampleInteriorPoint:
     """The interior point of one sample, in the units of the program.
 
-    Inside, rows and columns are equilibrated: neither shifts nor measures may depend on the units of a row or variable.
+    Internally, rows and columns are equilibrated, so that shifts and residuals do not depend on the units of a row or
+    variable.
     """
 
     def __init__(self, qp: QuadraticProgram, scaled: EquilibratedProgram, method: InteriorPoint) -> None:
@@ -64,13 +65,13 @@ class SampleInteriorPoint:
 
     @classmethod
     def of(cls, qp: QuadraticProgram, start: tuple[Tensor, Duals] | None = None) -> SampleInteriorPoint | None:
-        """The method at its start, for a batch of one; None where the factors of its systems would be too large.
+        """Make the method for a batch of one; None where the factors of its systems would be too large.
 
         Args:
             qp: one program.
             start: a point near the solution and its multipliers, each a batch of one.
         """
-        whole = equilibrated(qp)
+        whole = equilibrated_program(qp)
         if not whole.pattern.affordable:
             logger.debug("the systems of the interior point would fill up; name another solver")
             return None
@@ -84,12 +85,12 @@ class SampleInteriorPoint:
         return cls(qp, whole, method)
 
     def run(self, tol: float) -> bool:
-        """Go on until ``tol``; returns whether it was reached."""
+        """Iterate until ``tol`` is reached; return whether it was."""
         return self._method.run(tol)
 
     @property
     def point(self) -> tuple[Tensor, Duals]:
-        """The best point so far (1, n) and its multipliers."""
+        """Return the best point so far (1, n) and its multipliers."""
         scaled_x, scaled_v, scaled_bound = self._method.point
         units, p = self._scaled.columns, self._qp.p
         values = scaled_x * units, scaled_v * self._scaled.rows, scaled_bound / units
@@ -98,13 +99,13 @@ class SampleInteriorPoint:
 
     @property
     def guess(self) -> ActiveSet:
-        """The constraints that the point suggests as active; told apart best in the units of the iteration."""
+        """Guess the active constraints from the point, in the equilibrated units, where they are easiest to tell."""
         rows, columns = torch.from_numpy(self._scaled.rows[self._qp.p :]), torch.from_numpy(self._scaled.columns)
         return guess_active(self._qp, *self.point, scale=(rows, columns))
 
 
 class EquilibratedProgram(NamedTuple):
-    """The matrices with rows and columns brought to size one: x = columns · x', and row k is multiplied by rows[k]."""
+    """The matrices with rows and columns scaled to size one: x = columns · x', and row k is multiplied by rows[k]."""
 
     pattern: SaddlePattern
     by_columns: sparse.csc_array
@@ -112,8 +113,8 @@ class EquilibratedProgram(NamedTuple):
     columns: Array
 
 
-def equilibrated(qp: QuadraticProgram) -> EquilibratedProgram:
-    """The equilibrated matrices of these programs, made once for a problem."""
+def equilibrated_program(qp: QuadraticProgram) -> EquilibratedProgram:
+    """Return the equilibrated matrices of these programs, made once for a problem."""
     return qp.prepare_once("interior", _equilibrate)
 
 
@@ -136,7 +137,7 @@ def _equilibration(H: sparse.csr_array, J: sparse.csr_array) -> tuple[Array, Arr
         np.maximum.at(in_rows, J.row, j)
         np.maximum.at(in_columns, J.col, j)
         np.maximum.at(curved, H.row, h)
-        # the unit of the objective is free: curvature counts relative to what it is in the middle
+        # the unit of the objective is arbitrary, so that curvature is relative to its median
         middle = np.median(curved[curved > 0]) if curved.any() else 1.0
         in_columns = np.maximum(in_columns, curved / middle)
         rows /= np.sqrt(np.where(in_rows > 0, in_rows, 1.0))

@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from pear.solvers.linalg.supernodes import Blocks
 
 
-class Ordering:
-    """The order in which a symmetric pattern is eliminated, and what its factor will look like.
+class SymbolicFactor:
+    """The symbolic factorisation of a symmetric pattern: the elimination order and the structure of L.
 
     Args:
         matrix: (n, n) upper triangle with the whole diagonal, in CSC form, canonical; only its pattern matters.
-        max_work: give up once the factor would take more multiplications.
+        max_work: the largest number of multiplications that a factorisation may take.
 
     Attributes:
-        affordable: False where the fill exceeds ``max_work``; then nothing else may be used.
-        fill: entries below the diagonal of L.
+        affordable: False where a factorisation takes more than ``max_work``; then nothing else may be used.
+        fill: the number of entries below the diagonal of L.
     """
 
     def __init__(self, matrix: sparse.csc_array, max_work: float) -> None:
@@ -52,33 +52,33 @@ class Ordering:
         n = matrix.shape[0]
         self.fill = 0
         indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
-        order, self.affordable = ordering.minimum_degree(n, *ordering.mirrored(n, indptr, indices), max_work)
+        order, self.affordable = ordering.minimum_degree(n, *ordering.mirror_pattern(n, indptr, indices), max_work)
         if not self.affordable:
             return
-        ptr, rows, _ = ordering.permuted(n, indptr, indices, order)
-        # children next to their parents: the same fill, and what is used together lies together
+        ptr, rows, _ = ordering.permute_pattern(n, indptr, indices, order)
+        # children next to their parents: the fill is the same, and numbers used together lie together
         order = order[ordering.postorder(ordering.elimination_tree(n, ptr, rows)[0])]
-        ptr, rows, found = ordering.permuted(n, indptr, indices, order)
+        ptr, rows, found = ordering.permute_pattern(n, indptr, indices, order)
         parent, counts, work = ordering.elimination_tree(n, ptr, rows)
         self.fill = int(counts.sum())
         self.affordable = bool(work <= max_work)
         if self.affordable:
-            self._blocks = supernodes.blocks(order, (ptr, rows, found), parent, counts)
+            self._blocks = supernodes.find_supernodes(order, (ptr, rows, found), parent, counts)
             self._free: list[Array] = []
 
-    def factor(self, data: Array) -> Factor:
-        """Factor the matrix whose upper triangle has these numbers, in the order of the pattern."""
+    def factor(self, data: Array) -> LDLFactor:
+        """Factor the matrix with this pattern and the numbers ``data`` of its upper triangle."""
+        from pear.solvers.linalg.supernodes import factorise_blocks
+
         try:
             L = self._free.pop()
         except IndexError:
             L = np.empty(self._blocks.start[-1])
-        from pear.solvers.linalg.supernodes import factored
-
-        pivots, found = factored(self._blocks, data, L)
-        return Factor(self._blocks, L, pivots, found, self._free)
+        pivots, found = factorise_blocks(self._blocks, data, L)
+        return LDLFactor(self._blocks, L, pivots, found, self._free)
 
 
-class Factor:
+class LDLFactor:
     """The factors L and D of one matrix, permuted."""
 
     def __init__(self, blocks: Blocks, L: Array, pivots: Array, found: int, free: list[Array]) -> None:
@@ -87,12 +87,12 @@ class Factor:
         """False where a pivot was zero or not a number."""
 
     def __del__(self) -> None:
-        # the next factor is written where this one was: to touch fresh memory takes as long as a fifth of the work
+        # the next factor reuses this memory: new memory would cost a fifth of the factorisation
         self._free.append(self._L)
 
     @property
     def fill(self) -> int:
-        """Numbers that it holds."""
+        """The number of stored entries."""
         return len(self._L)
 
     @property
@@ -101,7 +101,7 @@ class Factor:
         return bool((self._pivots > 0).all())
 
     def solve(self, rhs: Array) -> Array:
-        """(n,) the solution for one right-hand side (n,)."""
-        from pear.solvers.linalg.triangular import solved
+        """Return the solution (n,) for one right-hand side (n,)."""
+        from pear.solvers.linalg.triangular import solve_with_blocks
 
-        return solved(self._blocks, self._L, self._pivots, rhs)
+        return solve_with_blocks(self._blocks, self._L, self._pivots, rhs)

@@ -1,4 +1,4 @@
-"""The order in which a sparse symmetric matrix is eliminated, and the tree that follows from it, compiled."""
+"""The elimination order of a sparse symmetric matrix, and the tree that follows from it, compiled."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from numba import njit
 from pear.compile.jit import allocating
 from pear.solvers.linalg import Array
 
-index = np.uint64  # of an index that is not negative: numba then does not look whether it counts from the end
+index = np.uint64  # type of a nonnegative index: numba then does not check for negative ones
 
 _CROWDED = 10.0  # a row with more than this times √n neighbours is ordered last without being looked at
 
 
 @allocating
-def mirrored(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
-    """Both triangles of an upper pattern, without the diagonal, as lists of neighbours."""
+def mirror_pattern(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
+    """Return both triangles of an upper pattern, without the diagonal, as lists of neighbours."""
     count = np.zeros(n + 1, np.int64)
     for j in range(n):
         for k in range(indptr[j], indptr[j + 1]):
@@ -40,7 +40,7 @@ def mirrored(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
 
 @njit(nogil=True)
 def _unlink(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
-    """Take a node out of the list of its degree."""
+    """Remove a node from the list of nodes with its degree."""
     if before[i] >= 0:
         after[before[i]] = after[i]
     else:
@@ -51,7 +51,7 @@ def _unlink(i: int, head: Array, after: Array, before: Array, degree: Array) -> 
 
 @njit(nogil=True)
 def _link(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
-    """Put a node at the front of the list of its degree."""
+    """Put a node at the front of the list of nodes with its degree."""
     first = head[degree[i]]
     after[i], before[i] = first, -1
     if first >= 0:
@@ -61,10 +61,13 @@ def _link(i: int, head: Array, after: Array, before: Array, degree: Array) -> No
 
 @allocating
 def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tuple[Array, bool]:
-    """An order by approximate minimum degree on the quotient graph; False where the fill takes too much work.
+    """Find an order by approximate minimum degree on the quotient graph.
 
-    A node that was eliminated stands for the clique of its neighbours at that time. Each living node keeps a list of
-    such cliques, then of the plain neighbours that no clique covers; a clique within a newer one is dropped.
+    An eliminated node stands for the clique of its neighbours at that time. Each remaining node keeps a list of such
+    cliques, then of the plain neighbours that no clique covers. A clique within a newer one is dropped.
+
+    Returns:
+        The order, and False where the fill takes more than ``max_work`` multiplications.
     """
     order = np.empty(n, np.int64)
     start, cliques, length = ptr[:n].copy(), np.zeros(n, np.int64), np.empty(n, np.int64)
@@ -106,7 +109,7 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
             room += length[other] if k < start[pivot] + cliques[pivot] else 1
         if end + room > len(lists):
             grown = np.empty(2 * len(lists) + room, np.int64)
-            for k in range(end):  # to assign a slice takes seconds to compile
+            for k in range(end):  # a loop, because a slice assignment takes seconds to compile
                 grown[k] = lists[k]
             lists = grown
         begin = end
@@ -181,8 +184,8 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
 
 
 @allocating
-def permuted(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array, Array, Array]:
-    """The upper triangle in the new order, and where each of its numbers is found."""
+def permute_pattern(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array, Array, Array]:
+    """Return the upper triangle in the new order, and the position of each of its numbers in the old one."""
     rank = np.empty(n, np.int64)
     for k in range(n):
         rank[order[k]] = k
@@ -206,7 +209,7 @@ def permuted(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array
 
 @allocating
 def elimination_tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
-    """Elimination tree, entries of every column of L, and the multiplications the factor takes."""
+    """Return the elimination tree, the number of entries of every column of L, and the multiplications it takes."""
     parent, counts, seen = np.full(n, -1, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
     for j in range(n):
         seen[j] = j
@@ -226,7 +229,7 @@ def elimination_tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, flo
 
 @allocating
 def postorder(parent: Array) -> Array:
-    """An order of the nodes in which every node comes after all of its children."""
+    """Return an order of the nodes in which every node comes after all of its children."""
     n = len(parent)
     first, following = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
     for j in range(n - 1, -1, -1):

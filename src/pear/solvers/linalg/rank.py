@@ -1,4 +1,4 @@
-"""Which rows of a matrix are independent."""
+"""The rank of a matrix and its independent rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def row_rank(matrix: Array) -> tuple[int, Any, Array]:
-    """The rank of (r, n), the rows with independent ones first, and (rank, r − rank) how these make the others.
+    """Find independent rows of a matrix (r, n).
 
-    The combinations are those of rows divided by their lengths.
+    Returns:
+        The rank; the order of the rows with independent ones first; (rank, r − rank) coefficients that combine the
+        independent rows to the others, for rows divided by their lengths.
     """
     if not min(matrix.shape):
         return 0, np.arange(matrix.shape[0]), np.zeros((0, matrix.shape[0]))
@@ -28,6 +30,6 @@ def row_rank(matrix: Array) -> tuple[int, Any, Array]:
 
 
 def row_sizes(matrix: Array) -> Array:
-    """(r,) the lengths of the rows of (r, n), 1 for those without any."""
+    """Return (r,) the lengths of the rows of (r, n), with 1 for rows of zeros."""
     sizes: Array = np.sqrt((matrix * matrix).sum(1))
     return np.where(sizes > 0, sizes, 1.0)

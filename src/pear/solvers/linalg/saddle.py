@@ -1,9 +1,9 @@
 """Sparse saddle-point systems ``[H + D, Jᵀ; J, −E]`` with diagonal D and E: directly, or by conjugate gradients.
 
-The structure is analysed once; each pair of diagonals is then factored into the same structure. Where the factor would
-fill up (curvature that couples variables at random), only the diagonal of H is factored together with all of J, and
-that *constraint preconditioner* drives conjugate gradients: every search direction satisfies the rows exactly, and on
-those directions the system is positive definite.
+The structure is analysed once. Each pair of diagonals is then factored into the same structure. Where curvature that
+couples variables at random would fill the factor, only the diagonal of H is factored together with all of J. This
+*constraint preconditioner* drives conjugate gradients: every search direction satisfies the rows exactly, and on those
+directions the system is positive definite.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 from scipy import sparse
 
 from pear.solvers.linalg import Array
-from pear.solvers.linalg.ldl import Factor, Ordering
+from pear.solvers.linalg.ldl import LDLFactor, SymbolicFactor
 
 _MAX_ITERATIONS = 300
-_PASS = 1e-10  # conjugate gradients cannot reach rounding in one go; refinement starts them again
+_PASS = 1e-10  # conjugate gradients cannot reach rounding in one pass; refinement restarts them
 _CHEAP = 1e4  # multiplications per unknown up to which a factorisation beats conjugate gradients
 _MAX_WORK = 2e10  # multiplications that a factorisation may take at all
-_FEW = 2  # entries of a variable that costs no fill
+_FEW = 2  # most entries of a variable whose elimination causes no fill
 
 
 class SaddlePattern:
@@ -32,7 +32,7 @@ class SaddlePattern:
 
     Attributes:
         affordable: False where not even the preconditioner can be factored.
-        direct: True where the whole matrix is.
+        direct: True where the whole matrix is factored, False where conjugate gradients are used.
     """
 
     def __init__(self, H: sparse.csr_array, J: sparse.csr_array) -> None:
@@ -45,17 +45,18 @@ class SaddlePattern:
         coupled.eliminate_zeros()
         self.direct = True
         self._assemble(coupled)
-        self._ordering = Ordering(self._upper, _CHEAP * (self.n + self.rows) if coupled.nnz else _MAX_WORK)
+        self._ordering = SymbolicFactor(self._upper, _CHEAP * (self.n + self.rows) if coupled.nnz else _MAX_WORK)
         if not self._ordering.affordable and coupled.nnz:
             self.direct = False
             self._assemble(sparse.csr_array(coupled.shape))
-            self._ordering = Ordering(self._upper, _MAX_WORK)
+            self._ordering = SymbolicFactor(self._upper, _MAX_WORK)
         self.affordable = self._ordering.affordable
 
     def _assemble(self, coupled: sparse.csr_array) -> None:
-        """The pattern of what is left without the variables that only join two rows, and how these change its numbers.
+        """Build the pattern without the variables that only join two rows, and record how they change its numbers.
 
-        An order of little fill begins with them in any case; without them it is found and factored in less time.
+        A good elimination order begins with these variables in any case. Without them, it is found and factored in less
+        time.
         """
         joined = np.diff(self.JT.indptr) > _FEW
         joined |= np.bincount(np.concatenate(coupled.nonzero()), minlength=self.n) > 0
@@ -67,11 +68,11 @@ class SaddlePattern:
         self.alone_JT = sparse.csr_array(self.JT[self.alone])
         self.alone_J = sparse.csr_array(self.alone_JT.T)
         H, J = sparse.coo_array(coupled[kept][:, kept]), sparse.coo_array(self.JT[kept])
-        pairs, shift, everything = _pairs(self.alone_JT), len(kept), np.arange(size)
+        pairs, shift, everything = _joined_rows(self.alone_JT), len(kept), np.arange(size)
         row = np.concatenate([everything, H.row, J.row, pairs.first + shift])
         column = np.concatenate([everything, H.col, J.col + shift, pairs.second + shift])
         numbered = sparse.coo_array((np.arange(len(row)), (row, column)), shape=(size, size))
-        numbered.has_canonical_format = True  # there are no duplicates, and nobody needs the rows in order
+        numbered.has_canonical_format = True  # there are no duplicates, and the order of rows does not matter
         self._upper = sparse.csc_array(numbered)
         place = np.empty_like(self._upper.data)
         place[self._upper.data] = np.arange(len(row))
@@ -83,21 +84,22 @@ class SaddlePattern:
         self._taken = sparse.csr_array(taken, shape=(len(row), self.n - len(kept)))
 
     def factor(self, D: Array, E: Array) -> Saddle:
-        """Factor with the diagonals D (n,) and E (r,), both such that the matrix is quasi-definite."""
+        """Factor with the diagonals D (n,) and E (r,). They must make the matrix quasi-definite."""
         diagonal, data = np.concatenate([self.curvature + D, -E]), self._data.copy()
-        with np.errstate(divide="ignore"):  # a pivot of zero is noticed
+        with np.errstate(divide="ignore"):  # a pivot of zero is detected later
             inverse = 1.0 / diagonal[self.alone]
         data[self._diagonal] = diagonal[self.left]
         return Saddle(self, D, E, self._ordering.factor(data + self._taken @ inverse), inverse)
 
 
-class _Pairs(NamedTuple):
-    """What variables with two entries at most join.
+class _JoinedRows(NamedTuple):
+    """The pairs of rows that variables with at most two entries join.
 
     Attributes:
-        first, second: the pairs of rows that are joined, each pair once, the smaller row first.
-        which: of every variable with two entries its pair.
-        products, variables: squares of all entries, then the products of two; and the variable of each.
+        first, second: the pairs of rows, each pair once, the smaller row first.
+        which: for every variable with two entries, the position of its pair.
+        products: squares of all entries, then the products of the two entries of a variable.
+        variables: the variable of each product.
     """
 
     first: Array
@@ -107,8 +109,8 @@ class _Pairs(NamedTuple):
     variables: Array
 
 
-def _pairs(columns: sparse.csr_array) -> _Pairs:
-    """The pairs of these variables, one a row of the matrix."""
+def _joined_rows(columns: sparse.csr_array) -> _JoinedRows:
+    """Find the pairs of rows that variables join; each row of the matrix holds the entries of one variable."""
     rows, values, entries = columns.indices.astype(np.int64), columns.data, np.diff(columns.indptr)
     two = np.flatnonzero(entries == 2)
     a, b, size = columns.indptr[two], columns.indptr[two] + 1, columns.shape[1]
@@ -116,19 +118,19 @@ def _pairs(columns: sparse.csr_array) -> _Pairs:
     pairs, which = np.unique(keys, return_inverse=True)
     variables = np.concatenate([np.repeat(np.arange(len(entries)), entries), two])
     products = np.concatenate([values**2, values[a] * values[b]])
-    return _Pairs(*(np.divmod(pairs, size) if size else (pairs, pairs)), which, products, variables)
+    return _JoinedRows(*(np.divmod(pairs, size) if size else (pairs, pairs)), which, products, variables)
 
 
 class Saddle:
-    """One factored system; ``succeeded`` tells whether it can be used."""
+    """One factored system; ``succeeded`` is True where it can be used."""
 
-    def __init__(self, pattern: SaddlePattern, D: Array, E: Array, factor: Factor, inverse: Array) -> None:
+    def __init__(self, pattern: SaddlePattern, D: Array, E: Array, factor: LDLFactor, inverse: Array) -> None:
         self._pattern, self._D, self._E, self._factor, self._inverse = pattern, D, E, factor, inverse
         self.succeeded = factor.succeeded and bool(np.isfinite(inverse).all())
 
     @property
     def fill(self) -> int:
-        """Entries of the factor."""
+        """The number of entries of the factor."""
         return self._factor.fill
 
     @property
@@ -137,24 +139,25 @@ class Saddle:
         return self.succeeded and self._factor.is_positive and bool((self._inverse > 0).all())
 
     def solve(self, f: Array, r: Array, tolerance: float = _PASS, refinements: int = 1) -> tuple[Array, Array]:
-        """The solution x (n,), v (r,) for the right-hand side f (n,), r (r,).
+        """Return the solution x (n,) and v (r,).
 
         Args:
-            f, r: the right-hand side.
-            tolerance: relative residual at which conjugate gradients stop; a direct solve needs none.
+            f: (n,) right-hand side of the first block.
+            r: (r,) right-hand side of the second block.
+            tolerance: relative residual at which conjugate gradients stop; a direct solve does not use it.
             refinements: how often a direct solve is corrected by its own residual.
         """
         rhs = np.concatenate([f, r])
-        solution = self._solved(rhs)
+        solution = self._solve_by_factor(rhs)
         if not self._pattern.direct:
             solution = self._conjugate_gradients(rhs, solution, tolerance)
         else:
             for _ in range(refinements):
-                solution = solution + self._solved(rhs - self._times(solution))
+                solution = solution + self._solve_by_factor(rhs - self._matrix_times(solution))
         return solution[: len(f)], solution[len(f) :]
 
-    def _solved(self, rhs: Array) -> Array:
-        """By the factor, and by hand for the variables that are not in it."""
+    def _solve_by_factor(self, rhs: Array) -> Array:
+        """Solve with the factor, and eliminate the variables that are not part of it by hand."""
         pattern = self._pattern
         if not pattern.alone_J.shape[1]:
             return self._factor.solve(rhs)
@@ -164,29 +167,32 @@ class Saddle:
         solution[pattern.alone] = self._inverse * (own - pattern.alone_JT @ solution[pattern.n :])
         return solution
 
-    def _times(self, vector: Array) -> Array:
+    def _matrix_times(self, vector: Array) -> Array:
         pattern = self._pattern
         x, v = vector[: pattern.n], vector[pattern.n :]
         return np.concatenate([pattern.H @ x + self._D * x + pattern.JT @ v, pattern.J @ x - self._E * v])
 
     def _conjugate_gradients(self, rhs: Array, solution: Array, tolerance: float) -> Array:
-        """Preconditioned by the factor of the system without H's coupling; the rows' residual stays zero."""
+        """Improve a solution by conjugate gradients, preconditioned by the factor without H's off-diagonal entries.
+
+        The residual of the rows stays zero.
+        """
         n = self._pattern.n
-        rest = rhs - self._times(solution)
+        rest = rhs - self._matrix_times(solution)
         goal = tolerance * max(np.abs(rhs).max(initial=0.0), 1e-300)
-        along = step = self._solved(rest)
+        along = step = self._solve_by_factor(rest)
         size = rest @ step
         for _ in range(_MAX_ITERATIONS):
             if np.abs(rest[:n]).max(initial=0.0) <= goal or not size > 0:
                 break
-            image = self._times(along)
+            image = self._matrix_times(along)
             curvature = along @ image
             if not curvature > 0:
                 break
             length = size / curvature
             solution = solution + length * along
             rest = rest - length * image
-            step = self._solved(rest)
+            step = self._solve_by_factor(rest)
             new = rest @ step
             along = step + new / size * along
             size = new

@@ -1,8 +1,9 @@
-"""The numbers of a sparse LDLᵀ, by dense blocks: the columns of L that have nearly the same rows are one *supernode*.
+"""The numerical part of a sparse LDLᵀ by dense blocks. Columns of L with nearly the same rows form a *supernode*.
 
 A supernode of w columns with u rows below them is stored as a block (w, w + u), one column of L after another. The
-method is multifrontal: a supernode adds what its children left, eliminates its columns, and leaves to its parent a
-dense matrix (u, u). Numbers that are used together lie together, and every loop goes along them.
+method is multifrontal: a supernode adds the update matrices of its children, eliminates its columns, and passes an
+update matrix (u, u) to its parent. Numbers that are used together lie together in memory, and every loop goes along
+them.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ _DENSE = 16  # columns from which a dense product pays
 
 
 class Blocks(NamedTuple):
-    """Where the numbers of L lie.
+    """The storage plan of L.
 
     Attributes:
-        order: (n,) the row and column of the matrix that comes first, second, …
+        order: (n,) the rows and columns of the matrix in the order of elimination.
         first: (s + 1,) the first column of every supernode.
         row_start, rows: the rows below supernode k are ``rows[row_start[k] : row_start[k + 1]]``, ascending.
-        start: (s + 1,) where its block begins.
-        children: (s,) how many supernodes leave it something.
-        entry_start, source, place: the numbers of the matrix that belong to supernode k are those at
-            ``source[entry_start[k] : entry_start[k + 1]]``, and they lie at these places in the blocks.
-        room: numbers that are left to parents at one time, at most.
+        start: (s + 1,) where the block of every supernode begins.
+        children: (s,) the number of supernodes that pass an update matrix to it.
+        entry_start, source: the entries of the matrix that belong to supernode k are those at ``source[entry_start[k] :
+            entry_start[k + 1]]``.
+        place: the positions of these entries in the blocks.
+        room: the largest number of entries of update matrices at one time.
     """
 
     order: Array
@@ -48,23 +50,27 @@ class Blocks(NamedTuple):
     room: int
 
 
-def blocks(order: Array, upper: tuple[Array, Array, Array], parent: Array, counts: Array) -> Blocks:
-    """The supernodes of a matrix in postorder.
+def find_supernodes(order: Array, upper: tuple[Array, Array, Array], parent: Array, counts: Array) -> Blocks:
+    """Find the supernodes of a matrix in postorder, and plan the storage of L.
 
     Args:
         order: (n,) see ``Blocks``.
-        upper: its upper triangle in that order: where columns begin, their rows, and where each number is found.
-        parent, counts: (n,) elimination tree, and entries below the diagonal of every column of L.
+        upper: the upper triangle in that order: where columns begin, their rows, and the position of each number.
+        parent: (n,) elimination tree.
+        counts: (n,) the number of entries below the diagonal of every column of L.
     """
-    first = _merged(parent, counts)
-    owner, above, row_start, start, children, room = _tree(first, parent, counts)
-    rows, entry_start, source, place = _rows(*upper, first, owner, above, row_start, start)
+    first = _merge_columns(parent, counts)
+    owner, above, row_start, start, children, room = _supernode_tree(first, parent, counts)
+    rows, entry_start, source, place = _supernode_rows(*upper, first, owner, above, row_start, start)
     return Blocks(order, first, row_start, rows, start, children, entry_start, source, place, room)
 
 
 @allocating
-def _merged(parent: Array, counts: Array) -> Array:
-    """(s + 1,) the first columns of supernodes: neighbours with nearly the same rows, and subtrees of few columns."""
+def _merge_columns(parent: Array, counts: Array) -> Array:
+    """Return (s + 1,) the first columns of supernodes.
+
+    Neighbouring columns with nearly the same rows, and subtrees of few columns, are merged.
+    """
     n = len(parent)
     size, alike, first = np.ones(n, np.int64), np.arange(n), np.empty(n + 1, np.int64)
     for j in range(n):
@@ -92,8 +98,8 @@ def _merged(parent: Array, counts: Array) -> Array:
 
 
 @allocating
-def _tree(first: Array, parent: Array, counts: Array) -> tuple[Array, Array, Array, Array, Array, int]:
-    """The supernode of every column, the parent of every supernode, and the fields of ``Blocks`` that follow."""
+def _supernode_tree(first: Array, parent: Array, counts: Array) -> tuple[Array, Array, Array, Array, Array, int]:
+    """Return the supernode of every column, the parent of every supernode, and the fields of ``Blocks`` that follow."""
     count, n = len(first) - 1, len(parent)
     owner, above, children = np.empty(n, np.int64), np.full(count, -1, np.int64), np.zeros(count, np.int64)
     row_start, start = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
@@ -121,10 +127,10 @@ def _tree(first: Array, parent: Array, counts: Array) -> tuple[Array, Array, Arr
 
 
 @allocating
-def _rows(
+def _supernode_rows(
     ptr: Array, rows: Array, found: Array, first: Array, owner: Array, above: Array, row_start: Array, start: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """The rows below every supernode, and the entries of the matrix by supernode."""
+    """Return the rows below every supernode, and the entries of the matrix by supernode."""
     count, n = len(above), len(owner)
     put, seen = row_start[:count].copy(), np.full(count, -1, np.int64)
     below, entry_start = np.empty(row_start[count], np.uint32), np.zeros(count + 1, np.int64)
@@ -151,22 +157,27 @@ def _rows(
     return below, entry_start, source, place
 
 
-def factored(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
-    """The pivots (n,), and how many were found: n, unless one is zero or not a number.
+def factorise_blocks(plan: Blocks, data: Array, L: Array) -> tuple[Array, int]:
+    """Factor a matrix.
 
     Args:
-        plan: of the matrix.
-        data: its numbers.
-        L: the blocks, written to.
+        plan: the storage plan of the matrix.
+        data: the numbers of the matrix.
+        L: the blocks; written.
+
+    Returns:
+        (n,) the pivots, and how many were computed: n, unless one is zero or not a number.
     """
     n = len(plan.order)
     pivots, tiles = np.empty(n), np.empty((3, max(_LINES * _DEPTH, _DEPTH * _WIDTH, _LINES * _WIDTH)))
-    return pivots, _factored(plan, data, L, pivots, np.empty(plan.room), tiles, np.empty((3, n), np.int64))
+    return pivots, _factorise_compiled(plan, data, L, pivots, np.empty(plan.room), tiles, np.empty((3, n), np.int64))
 
 
 @entry
-def _factored(plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array) -> int:
-    """Compiled part of ``factored``; the caller provides memory for pivots (n,), update matrices, tiles and indices."""
+def _factorise_compiled(
+    plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array
+) -> int:
+    """Run the compiled part of ``factorise_blocks`` in memory that the caller provides."""
     first, row_start, rows, start = plan.first, plan.row_start, plan.rows, plan.start
     source, place = plan.source, plan.place
     count, n = len(first) - 1, len(plan.order)
@@ -193,12 +204,12 @@ def _factored(plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, 
             below -= size * (size + 1) // 2
             for k in range(size):
                 found[_at(k)] = local[rows[_at(child + k)]]
-            _add(stack, below, found, size, L, at, w, u, top)
+            _add_update(stack, below, found, size, L, at, w, u, top)
         if w <= _NARROW:
-            done = _narrow(L, at, w, u, stack, top, pivots, begin)
+            done = _eliminate_narrow_block(L, at, w, u, stack, top, pivots, begin)
         else:
             block, rest = L[at : start[s + 1]].reshape(w, w + u), stack[top : top + left]
-            done = _eliminated(block, rest, pivots[begin : begin + w], tiles)
+            done = _eliminate_block(block, rest, pivots[begin : begin + w], tiles)
         if not done:
             return begin
         if below < top:
@@ -211,8 +222,8 @@ def _factored(plan: Blocks, data: Array, L: Array, pivots: Array, stack: Array, 
 
 
 @inner
-def _add(stack: Array, left: int, found: Array, size: int, L: Array, at: int, w: int, u: int, rest: int) -> None:
-    """Add what a child left, an upper triangle packed row by row, at the places found in the block and the rest."""
+def _add_update(stack: Array, left: int, found: Array, size: int, L: Array, at: int, w: int, u: int, rest: int) -> None:
+    """Add a child's update matrix, an upper triangle packed by rows, at the given places of the block and the rest."""
     for a in range(size):
         row = found[_at(a)]
         left -= a
@@ -229,8 +240,10 @@ def _add(stack: Array, left: int, found: Array, size: int, L: Array, at: int, w:
 
 
 @inner
-def _narrow(L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: Array, begin: int) -> bool:
-    """As ``_eliminated``, for the block at this place: column by column, as its loops are short."""
+def _eliminate_narrow_block(
+    L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: Array, begin: int
+) -> bool:
+    """Eliminate the columns of a narrow block one by one, as ``_eliminate_block`` does for wide blocks."""
     size = w + u
     for k in range(w):
         line = at + k * size
@@ -255,10 +268,10 @@ def _narrow(L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: 
 
 
 @inner
-def _eliminated(block: Array, rest: Array, pivots: Array, tiles: Array) -> bool:
+def _eliminate_block(block: Array, rest: Array, pivots: Array, tiles: Array) -> bool:
     """Turn the block (w, w + u) into columns of L, and subtract their outer products from the rest.
 
-    Of the block only the upper triangle is used, and that of the rest is packed row by row.
+    Only the upper triangle of the block is used. The upper triangle of the rest is packed by rows.
     """
     w, size = block.shape
     first, used = 0, 0
@@ -285,7 +298,10 @@ def _eliminated(block: Array, rest: Array, pivots: Array, tiles: Array) -> bool:
 
 @inner
 def _subtract(target: Array, block: Array, pivots: Array, t: int, k: int, known: int) -> None:
-    """Subtract the columns k to known from row t; by fours, so that each number is loaded and stored once for four."""
+    """Subtract columns ``k`` to ``known`` from row ``t``.
+
+    Four columns are subtracted at a time, so that each number of the row is loaded and stored once for four.
+    """
     while k + 3 < known:
         a, b = block[k, t] * pivots[k], block[k + 1, t] * pivots[k + 1]
         c, d = block[k + 2, t] * pivots[k + 2], block[k + 3, t] * pivots[k + 3]
@@ -302,7 +318,7 @@ def _subtract(target: Array, block: Array, pivots: Array, t: int, k: int, known:
 
 @inner
 def _subtract_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, first: int, last: int) -> None:
-    """Subtract all columns before them from the rows first to last, by products of small dense matrices.
+    """Subtract all earlier columns from rows ``first`` to ``last``, by products of small dense matrices.
 
     They are small enough for BLAS to work in the thread that calls it.
     """

@@ -1,4 +1,4 @@
-"""Solving with a sparse LDLᵀ whose numbers lie in the blocks of supernodes."""
+"""Solves with a sparse LDLᵀ whose numbers lie in the blocks of supernodes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pear.solvers.linalg.ordering import index as _at
 from pear.solvers.linalg.supernodes import Blocks
 
 
-def solved(plan: Blocks, L: Array, pivots: Array, rhs: Array) -> Array:
-    """(n,) the solution."""
+def solve_with_blocks(plan: Blocks, L: Array, pivots: Array, rhs: Array) -> Array:
+    """Return the solution (n,) for the right-hand side ``rhs`` (n,)."""
     memory = np.empty((2, len(rhs)))
-    _solved(plan.order, plan.first, plan.row_start, plan.rows, L, pivots, rhs, memory)
+    _solve_compiled(plan.order, plan.first, plan.row_start, plan.rows, L, pivots, rhs, memory)
     return memory[1]
 
 
 @entry
-def _solved(
+def _solve_compiled(
     order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
 ) -> None:
-    """Forward, divide, backward, with memory (2, n): the solution comes to lie in the second row."""
+    """Solve with L, the pivots and Lᵀ; ``memory`` has shape (2, n), and its second row becomes the solution."""
     n, x, result = len(order), memory[0], memory[1]
     for j in range(n):
         x[j] = rhs[order[j]]
@@ -33,12 +33,12 @@ def _solved(
 
 @inner
 def _forward(first: Array, row_start: Array, rows: Array, L: Array, x: Array) -> None:
-    """Solve with L in place; by four columns where there are four, so that one look-up of a row serves four."""
+    """Solve with L in place, by four columns where there are four, so that one look-up of a row serves four."""
     at = 0
     for s in range(len(first) - 1):
         j, end, begin, stop = first[s], first[s + 1], row_start[s], row_start[s + 1]
         size = end - j + stop - begin
-        # of the column L[at + i] belongs to x[i], and L[at + end - begin + i] to row i below
+        # in a column, L[at + i] belongs to x[i], and L[at + end - begin + i] to row i below
         at -= j
         while j + 3 < end:
             a, b, c, d = at, at + size, at + 2 * size, at + 3 * size
@@ -67,7 +67,7 @@ def _forward(first: Array, row_start: Array, rows: Array, L: Array, x: Array) ->
 
 @inner
 def _backward(first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, x: Array) -> None:
-    """Divide by the pivots and solve with the transpose of L in place, as ``_forward``."""
+    """Divide by the pivots and solve with Lᵀ in place, by four columns like ``_forward``."""
     at = len(L)
     for s in range(len(first) - 2, -1, -1):
         j, end, begin, stop = first[s + 1], first[s + 1], row_start[s], row_start[s + 1]

@@ -14,7 +14,8 @@ from pear.compile.jit import notice
 from pear.decisions import solve
 from pear.losses import PEARLoss
 from pear.problem import Problem
-from pear.solvers.active_set import batch, layout
+from pear.solvers.active_set import compiled_batch as batch
+from pear.solvers.active_set.compiled_arrays import new_states
 from pear.solvers.interior_point.mehrotra import InteriorPoint
 from pear.solvers.linalg.saddle import SaddlePattern
 from pear.train.config import FitConfig
@@ -43,9 +44,9 @@ def compile_all() -> Iterator[CompiledPart]:
 
 def _active_set() -> None:
     n, fields = 2, {"A": torch.ones(1, 2), "b": torch.ones(1), "lb": torch.zeros(2)}
-    P = batch.programs({name: value.double() for name, value in fields.items()}, n, smoothing=1.0)
+    P = batch.pack_programs({name: value.double() for name, value in fields.items()}, n, smoothing=1.0)
     rows = np.arange(1)
-    batch.solve(P, np.zeros((1, n)), rows, layout.new_states(1, n, 1), rows, batch.default_start(P))
+    batch.solve(P, np.zeros((1, n)), rows, new_states(1, n, 1), rows, batch.default_start(P))
 
 
 def _epoch(kind: torch.dtype) -> None:

@@ -12,21 +12,21 @@ from typing import NamedTuple
 import numpy as np
 
 from pear.compile.jit import address_of, call_address, entry, inner, refer, span
-from pear.solvers.active_set.kernels import run
-from pear.solvers.active_set.layout import (
+from pear.solvers.active_set.compiled_arrays import (
     REGRET,
     SAMPLE,
     SOLVED,
     WORKER,
     Array,
-    Pair,
+    CompiledRegrets,
+    ProgramPair,
     Programs,
-    Results,
-    Samples,
+    SampleCosts,
+    SolutionTable,
     States,
-    Table,
-    Team,
+    ThreadTeam,
 )
+from pear.solvers.active_set.compiled_tasks import run
 
 
 class LinearState(NamedTuple):
@@ -92,7 +92,7 @@ class TrainingSet(NamedTuple):
     slots: Array
     own: bool
     failed: Array
-    table: Table
+    table: SolutionTable
     default: States
 
 
@@ -100,16 +100,16 @@ class BatchBuffers(NamedTuple):
     """Buffers for one batch, which all batches use in turn.
 
     Attributes:
-        samples, results: arguments of ``kernels.run``, with a row for each sample of the batch.
+        samples, results: arguments of ``compiled_tasks.run``, with a row for each sample of the batch.
         team: one thread, and its buffers.
         rows: row numbers of the batch's samples in the training set.
         totals: three sums over all batches: the values; the samples whose working set was still optimal; the samples
             with a positive regret whose gradient is exactly zero.
     """
 
-    samples: Samples
-    results: Results
-    team: Team
+    samples: SampleCosts
+    results: CompiledRegrets
+    team: ThreadTeam
     rows: Array
     totals: Array
 
@@ -128,7 +128,7 @@ def linear_epoch(
     """Train on the batches from number ``first`` on, until the end or a batch with a sample that is not solved.
 
     Args:
-        regret: the address of ``kernels.run``, from ``address``.
+        regret: the address of ``compiled_tasks.run``, from ``address``.
         P: programs without Q.
         data: the training set.
         how: strengths of injection and guidance.
@@ -140,7 +140,7 @@ def linear_epoch(
     Returns:
         The number of batches done since the beginning of the epoch.
     """
-    pair = Pair(P, P, np.bool_(False))
+    pair = ProgramPair(P, P, np.bool_(False))
     all_samples, m, here = refer(data), refer(model), refer(room)
     order, results = all_samples.order, here.results
     size, done = len(here.samples.at), first
@@ -175,8 +175,8 @@ def linear_epoch(
 
 
 def address(P: Programs, data: TrainingSet, room: BatchBuffers) -> int:
-    """The address of ``kernels.run`` as compiled for these arguments."""
-    pair = Pair(P, P, np.bool_(False))
+    """The address of ``compiled_tasks.run`` as compiled for these arguments."""
+    pair = ProgramPair(P, P, np.bool_(False))
     types = (REGRET, pair, room.samples, data.table, data.default, 0.0, room.results, room.team, 0)
     return address_of(run, types)
 
@@ -208,7 +208,9 @@ def is_zero(g: Array) -> bool:
 
 
 @inner
-def guide(sign: float, table: Table, samples: Samples, results: Results, alpha: float, count: int) -> None:
+def guide(
+    sign: float, table: SolutionTable, samples: SampleCosts, results: CompiledRegrets, alpha: float, count: int
+) -> None:
     """Add the guidance α F to the values, and its gradient to the gradients.
 
     F is the suboptimality of the true decision under the forecast.

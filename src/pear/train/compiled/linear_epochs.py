@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from pear.losses import PEARLoss, defaults
 from pear.optimality.point import Status
-from pear.solvers.active_set.batch import team_for
+from pear.solvers.active_set.compiled_arrays import Array, CompiledRegrets, CompiledSolutions, SampleCosts, new_regrets
+from pear.solvers.active_set.compiled_batch import team_for
 from pear.solvers.active_set.compiled_pass import CompiledPass, regrets_of
-from pear.solvers.active_set.layout import Array, Outcome, Results, Samples, new_results
 from pear.solvers.fused import RegretCall, Regrets
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class LinearEpochs:
         n, rows, p = loss.problem.n, self.compiled_pass.rows, self.compiled_pass.equalities
         size = min(batch_size, len(features))
         costs_room, numbers = (np.zeros((size, n)) for _ in range(2)), [np.zeros(size, np.int64) for _ in range(3)]
-        samples, results = Samples(*costs_room, *numbers[:2]), new_results(size, n, p, rows - p)
+        samples, results = SampleCosts(*costs_room, *numbers[:2]), new_regrets(size, n, p, rows - p)
         self.room = self.kernel.BatchBuffers(samples, results, team_for(n, rows), numbers[2], np.zeros(3))
 
     @staticmethod
@@ -160,8 +160,10 @@ class LinearEpochs:
         some = slice(len(solved))
         assert lam is not None
         predicted, _, _, slots = (array[some].copy() for array in self.room.samples)
-        outcome = Outcome._make(part[some].copy() for part in self.room.results.outcome)
-        parts = regrets_of(Results(outcome, *(part[some].copy() for part in self.room.results[1:])), best[slots])
+        outcome = CompiledSolutions._make(part[some].copy() for part in self.room.results.outcome)
+        parts = regrets_of(
+            CompiledRegrets(outcome, *(part[some].copy() for part in self.room.results[1:])), best[slots]
+        )
         costs, true = torch.from_numpy(predicted), torch.from_numpy(self.costs)[keys]
         if len(solved) < len(keys):  # nobody has forecast for the others
             masked = Regrets.of_failures(

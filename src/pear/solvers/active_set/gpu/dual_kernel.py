@@ -36,7 +36,11 @@ _REFINEMENTS = tl.constexpr(settings.KERNEL_REFINEMENTS)
 
 @triton.jit
 def _most_violated(x, lo, up, since, scale, norm, drift, j, decisions):  # type: ignore[no-untyped-def]
-    """The constraint that is violated most, or −1; whether its upper limit is violated; by how much it has to move."""
+    """Find the constraint that is violated most.
+
+    Returns:
+        The constraint, or −1; whether its upper limit is violated; by how much its value has to change.
+    """
     over = tl.where(since < 0, tl.maximum(lo - x, x - up) * scale, 0.0)
     code = 2 * j + tl.where(x > up, 1, 0)
     worst, met, size = tl.reduce((over, code, tl.where(j < decisions, tl.abs(x), 0.0)), 0, farthest)

@@ -23,17 +23,17 @@ from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
 from pear.solvers.linalg.rank import row_rank
 
 LAUNCH = {64: (1, 8, 128), 128: (2, 8, 128), 256: (4, 8, 128), 512: (8, 16, 255), 1024: (8, 8, 255)}
-"""By the length of a vector: warps of a block, terms that it reads together, and registers of a thread."""
+"""Launch settings by vector length: warps of a block, terms read together, and registers of a thread."""
 
 _WIDE = 256  # a projection, which waits less than a search, of longer vectors is faster with half the warps
 
 
 class DualCurvature(NamedTuple):
-    """What the kernel reads of the curvature of a batch; a leading dimension is 1 where all samples share it.
+    """The curvature of a batch in the form that the dual kernel reads; a leading 1 means all samples share a field.
 
     Attributes:
         H: (B or 1, n, n), or (B or 1, n) where it is diagonal.
-        response: (B or 1, n + R, n + R) W, how far bounds and rows move with the multipliers of each other.
+        response: (B or 1, n + R, n + R) W, the changes of bounds and rows per unit of each other's multipliers.
         outcome: (B or 1,) int32 RUNNING, or SINGULAR where there is no such matrix.
     """
 
@@ -44,15 +44,16 @@ class DualCurvature(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DualMethod(KernelMethod):
-    """Bounds, inequalities and equalities; the dual method needs no feasible point.
+    """The dual method for bounds, inequalities and equalities. It needs no feasible point.
 
     Attributes:
-        n: variables of the kernel's programs: decisions, then the multipliers of independent equalities.
+        n: the number of variables of the kernel's programs: decisions, then the multipliers of independent equalities.
         J: (B or 1, R, n) inequalities.
         lower, upper: (B or 1, n + R) limits of variables and of inequalities.
-        room: for how many rank-one terms of the working set there is memory.
-        A, b: (B or 1, p, decisions) and (B or 1, p) the independent equalities.
-        independent: (p,) int64, which of the equalities these are.
+        room: the number of rank-one terms of the working set for which there is memory.
+        A: (B or 1, p, decisions) the independent equalities.
+        b: (B or 1, p) their right-hand sides.
+        independent: (p,) int64 positions of these equalities among all equalities.
     """
 
     rooms: ClassVar[tuple[int, ...]] = (64, 128, 256, 512, 1024)
@@ -62,7 +63,7 @@ class DualMethod(KernelMethod):
 
     @classmethod
     def of(cls, qp: QuadraticProgram, terms: int) -> DualMethod:
-        """The method for these constraints, with room for so many terms, or for as many as there can be.
+        """Make the method for these constraints, with room for at least ``terms`` terms, or the largest room there is.
 
         Equalities that follow from others are left out. This waits for the device.
         """
@@ -86,7 +87,7 @@ class DualMethod(KernelMethod):
 
     @property
     def size(self) -> int:
-        """How many variables and inequalities there are."""
+        """The number of variables and inequalities."""
         return self.n + self.R
 
     @property
@@ -101,11 +102,11 @@ class DualMethod(KernelMethod):
         return torch.cat([lengths.new_ones(len(lengths), self.n), torch.where(lengths > 0, lengths, 1.0)], 1)
 
     def curvature(self, qp: QuadraticProgram, inverse: Tensor | None = None) -> DualCurvature:
-        """Bring H into the kernel's form.
+        """Convert H to the kernel's form.
 
         Args:
             qp: the programs.
-            inverse: (B or 1, n, n) H⁻¹ where it is known.
+            inverse: (B or 1, n, n) H⁻¹ where it is known, else None.
         """
         from pear.solvers.active_set.gpu.inverse_kernel import invert
 
@@ -153,7 +154,7 @@ class DualMethod(KernelMethod):
         return KernelSolution.of(qp, point, since[..., n:], status, kept=kept, projection=self._project)
 
     def _multipliers(self, w: Tensor, p: int) -> Tensor:
-        """(K, B, p + R) multipliers of all p equalities and of the inequalities, from (K, B, n + R)."""
+        """Return (K, B, p + R) multipliers of all p equalities and of the inequalities, from w (K, B, n + R)."""
         k = len(self.independent)
         if k == p:
             return w[..., self.n - k :]
@@ -175,7 +176,7 @@ class DualMethod(KernelMethod):
         return g[:, :decisions], converged.bool()
 
     def _sizes(self, H: Tensor) -> dict[str, int]:
-        """What the kernels are compiled for."""
+        """The constants that the kernels are compiled for."""
         width = max(min(LAUNCH), 1 << (self.size - 1).bit_length())
         warps, chunk, registers = LAUNCH[width]
         sizes = {"diagonal": H.dim() == 2, "rows": self.R > 0, "width": width, "chunk": chunk}
@@ -183,13 +184,17 @@ class DualMethod(KernelMethod):
 
 
 def _repeated(response: Tensor, rows: Tensor) -> Tensor:
-    """The matrices, one for each sample where ``rows`` has as many."""
+    """Repeat the matrices for each sample where ``rows`` differ by sample."""
     B = max(len(response), len(rows))
     return response if len(response) == B else response.repeat(B, 1, 1)
 
 
 def _add_equalities(response: Tensor, A: Tensor) -> Tensor:
-    """Replace H⁻¹ by K⁻¹, which is larger, in place; (B,) int32 RUNNING, or SINGULAR where there is none."""
+    """Replace H⁻¹ in ``response`` by the larger K⁻¹, in place.
+
+    Returns:
+        (B,) int32 RUNNING, or SINGULAR where there is no inverse.
+    """
     from pear.solvers.active_set.gpu.inverse_kernel import invert
 
     B, (p, n) = len(response), A.shape[1:]
@@ -205,7 +210,7 @@ def _add_equalities(response: Tensor, A: Tensor) -> Tensor:
 
 
 def _add_rows(response: Tensor, J: Tensor) -> None:
-    """Write how rows move next to how variables move, in place."""
+    """Append the responses of the rows to those of the variables, in place."""
     B, (R, n) = len(response), J.shape[1:]
     some, rows = slice(0, n), slice(n, n + R)
     moved = torch.bmm(response[:, some, some], J.mT.expand(B, n, R))

@@ -1,9 +1,9 @@
-"""Decisions, regrets and gradients of a batch on a GPU, in one pass that waits for the device once.
+"""The fused pass on a GPU: decisions, regrets and gradients of a batch, with one wait for the device.
 
 A kernel solves, the points are verified on the device, and a kernel projects. The time of a small batch is that of its
 launches. So nothing branches on a value, nothing is read back before the end, and what depends on the problem alone is
-computed once. At the end one tensor says for every sample whether its results can be trusted. The other samples go down
-the pipeline, which reports a status for each.
+computed once. At the end one tensor says for every sample whether its results can be trusted. The pipeline solves the
+other samples and reports a status for each.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class GPUPass:
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedDecisions | None:
-        """Decide for a batch; None where it has to go down the pipeline.
+        """Decide for a batch; return None where the pass does not apply and the pipeline has to decide.
 
         Args:
-            cost: (B, n).
+            cost: (B, n) costs.
             smoothing: λ.
             keys: keys of the samples, or None.
             fields: values that replace fields of the problem in this call.
@@ -113,7 +113,12 @@ class GPUPass:
         return solution.x, tangent, torch.stack([good, sure]).all(1)
 
     def regret(self, call: RegretCall) -> tuple[Regrets, Tensor] | None:
-        """Regrets and gradients of a batch, and the (k,) samples that are left; None where the pass does not apply."""
+        """Compute regrets and gradients of a batch.
+
+        Returns:
+            The regrets, and (k,) positions of the samples that are left to the pipeline; None where the pass does not
+            apply and the pipeline has to compute all of them.
+        """
         function, given, name = self._regret_of(call)
         own = self._programs(call.predicted, call.smoothing, call.keys, given)
         if own is None or (call.injection > 0 and not given and not own.definite):
@@ -125,7 +130,7 @@ class GPUPass:
             if not len(left) or not self._current_plan.adapt(found.solution):
                 break
         for Q in (call.Q, call.true_Q) if len(left) and call.Q is not None else ():
-            self.problem.checked(call.predicted, Q=Q)  # which names a sample whose curvature is not symmetric
+            self.problem.checked(call.predicted, Q=Q)  # raises an error where a curvature is not symmetric
         status, true_status, *never = torch.zeros(4, len(found.value), dtype=torch.int8, device=found.value.device)
         parts = Regrets(
             value=found.value,
@@ -142,9 +147,11 @@ class GPUPass:
         return parts, left
 
     def _regret_of(self, call: RegretCall) -> tuple[Callable[..., DeviceRegrets], tuple[Any, ...], Hashable]:
-        """The function that a call runs, the curvatures that it is given, and a name that tells it from others.
+        """Choose the function that computes the regrets of a call.
 
-        The function takes the problem's own programs, predicted and true costs, and the curvatures.
+        Returns:
+            The function; the curvatures that it is given; a name that tells it from others. The function takes the
+            problem's own programs, predicted and true costs, and the curvatures.
         """
         injection, smoothing, shared = call.injection, call.smoothing, call.shares_curvature
         own_true = call.true_Q is self.problem.Q
@@ -167,10 +174,10 @@ class GPUPass:
     def _run(
         self, name: Hashable, own: CurvedPrograms, tensors: tuple[Tensor, ...], function: Callable[..., Result]
     ) -> tuple[Result, Replayed | None]:
-        """``function(*tensors)``, and the CUDA graph that gave it, or None.
+        """Run ``function(*tensors)``; return its result, and the CUDA graph that computed it, or None.
 
-        Only calls with the programs of the whole problem are captured. Those of some samples are new tensors in every
-        call.
+        Only calls with the programs of the whole problem are captured as graphs. A part of the samples has new tensors
+        in every call.
         """
         given = [tensor.detach() for tensor in tensors]
         graph = None
@@ -224,11 +231,11 @@ class GPUPass:
 
     @property
     def _current_plan(self) -> gpu.GPUPlan:
-        assert self._plan is not None  # where there is none, no call comes this far
+        assert self._plan is not None  # calls without a plan do not come this far
         return self._plan
 
     def _solve_both(self, programs: CurvedPrograms, true: CurvedPrograms, c: Tensor) -> KernelSolution:
-        """The solutions for predicted and true costs (2B, n); only the first B can be projected at."""
+        """Solve for predicted and true costs c (2B, n). Only the first B solutions can be projected at."""
         plan, B = self._current_plan, len(c) // 2
         if programs is true:
             return plan.solve_all(replace(programs.qp, c=c[:B]), c.view(2, B, -1), self._curvature(programs))
@@ -236,7 +243,7 @@ class GPUPass:
         return predicted.joined(plan.solve(replace(true.qp, c=c[B:]), self._curvature(true)))
 
     def _curvature(self, programs: CurvedPrograms) -> DualCurvature | None:
-        """What the kernel computes from H, made once, where H is the problem's own and the same for all samples."""
+        """Return what the kernel computes from H, made once; None where H differs by sample or comes with the call."""
         plan, qp = self._current_plan, programs.qp
         if not plan.needs_inverse or programs is not self._own or len(qp.H) > 1 or not programs.definite:
             return None
@@ -315,5 +322,5 @@ class GPUPass:
 
 
 def _any(flags: Tensor) -> bool:
-    """Whether a flag is true; this waits for the device, and is asked only when a problem is prepared."""
+    """True where a flag is true. This waits for the device, and is used only when a problem is prepared."""
     return bool(flags.any())

@@ -1,7 +1,7 @@
-"""The plan of a problem for the GPU's active-set kernels: which method searches, and with how much room.
+"""The plan of a problem for the GPU's active-set kernels: the method that searches, and the room it gets.
 
-After the first batch of a plan nothing here reads a value from the device, so that launches queue up. The device is
-waited for by ``adapt``, and by whoever reads the results.
+After the first batch of a plan nothing here reads a value from the device, so that launches queue up. Only ``adapt``
+and the caller that reads the results wait for the device.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def supports(qp: QuadraticProgram) -> bool:
 class GPUPlan:
     """The method that solves batches of one problem.
 
-    The first batch chooses it: where its solutions hold few constraints, the plan replaces the primal method by the
-    dual one.
+    The first batch chooses the method: where its solutions hold few constraints, the plan replaces the primal method by
+    the dual one.
 
     Attributes:
-        method: solves the next batch.
+        method: the method that solves the next batch.
         settled: True where the method has been chosen.
     """
 
@@ -52,7 +52,7 @@ class GPUPlan:
 
     @property
     def state(self) -> tuple[str, int]:
-        """What a launch depends on beside its programs."""
+        """The name of the method and its room, on which a launch depends beside its programs."""
         return type(self.method).__name__, self.method.room
 
     @property
@@ -61,18 +61,23 @@ class GPUPlan:
         return self.method.numbers
 
     def fits(self, B: int, device: torch.device) -> bool:
-        """Whether the memory of a GPU has room for B samples at once."""
+        """True where the memory of a GPU has room for B samples at once."""
         if device.type != "cuda":
             return True
         return 8 * B * self.numbers <= _SHARE_OF_MEMORY * torch.cuda.get_device_properties(device).total_memory
 
     @property
     def needs_inverse(self) -> bool:
-        """Whether solutions are computed from H⁻¹."""
+        """True where the method computes solutions from H⁻¹."""
         return isinstance(self.method, DualMethod)
 
     def curvature(self, qp: QuadraticProgram, inverse: Tensor) -> DualCurvature:
-        """What ``solve`` can be given for programs whose H stays the same, from H⁻¹ (B or 1, n, n)."""
+        """Compute the argument ``curvature`` of ``solve``, for programs whose H does not change.
+
+        Args:
+            qp: the programs.
+            inverse: (B or 1, n, n) H⁻¹.
+        """
         assert isinstance(self.method, DualMethod)
         return self.method.curvature(qp, inverse)
 
@@ -81,14 +86,20 @@ class GPUPlan:
         return self.solve_all(qp, qp.c[None], curvature)
 
     def solve_all(self, qp: QuadraticProgram, costs: Tensor, curvature: DualCurvature | None = None) -> KernelSolution:
-        """Solve the programs for (K, B, n) costs, of which the first is that of ``qp``; K·B solutions in this order."""
+        """Solve the programs for (K, B, n) costs; return K·B solutions in this order.
+
+        The first cost is that of ``qp``.
+        """
         solution = self.method.solve(qp, costs, curvature)
         if not self.settled:
             self._choose_method(solution)
         return solution
 
     def _choose_method(self, solution: KernelSolution) -> None:
-        """Choose by where the first solutions are, once there is room for them. This waits for the device."""
+        """Choose the method from the solutions of the first batch, once there is room for them.
+
+        This waits for the device.
+        """
         no_room = bool(solution.no_room.any())
         if no_room and self.method.wider() is not None:
             return
@@ -102,8 +113,10 @@ class GPUPlan:
     def adapt(self, solution: KernelSolution) -> bool:
         """Make more room where it was missing, or return to the primal method where the dual one fails.
 
+        This waits for the device.
+
         Returns:
-            True where something has changed, so that it is worth to solve again. This waits for the device.
+            True where something has changed, so that it is worth solving again.
         """
         before = self.state
         no_room, singular = (bool(flags.any()) for flags in (solution.no_room, solution.singular))
@@ -115,7 +128,7 @@ class GPUPlan:
 
 
 def prepare(qp: QuadraticProgram) -> GPUPlan | None:
-    """The plan for programs with these constraints; None where they have no feasible point.
+    """Make the plan for programs with these constraints; None where they have no feasible point.
 
     Programs with many rows are for the dual method alone. The others begin with the primal method.
     """

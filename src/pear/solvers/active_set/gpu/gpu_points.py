@@ -1,4 +1,4 @@
-"""What the pass on a GPU works with: programs without their costs, verified points, tangent spaces."""
+"""The records of the pass on a GPU: programs without their costs, verified points, tangent spaces."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CurvedPrograms:
     factor: Tensor | None = None
 
     def __getitem__(self, rows: Tensor) -> CurvedPrograms:
-        """The programs of some samples, where every sample has a curvature of its own."""
+        """Select the programs of some samples, where every sample has a curvature of its own."""
         sizes = self.sizes
         some = replace(sizes, top=sizes.top[rows], root=sizes.root[rows], root_top=sizes.root_top[rows])
         return replace(self, qp=replace(self.qp, H=self.qp.H[rows]), sizes=some)
@@ -53,7 +53,10 @@ class CurvedPrograms:
         return half.mT @ half
 
     def inverse_times(self, e: Tensor) -> Tensor:
-        """(B, n) H⁻¹e: by the factor where there is one, or by the inverse, which is kept, with one refinement."""
+        """Compute (B, n) H⁻¹e.
+
+        It uses the Cholesky factor where there is one, else the stored inverse with one round of refinement.
+        """
         if self.qp.diagonal:
             return e / self.sizes.top
         if self.factor is not None:
@@ -84,17 +87,17 @@ _CURVATURE = ("top", "root", "root_top")
 
 
 def _doubled(fields: Any, names: Iterable[str]) -> dict[str, Any]:
-    """The named fields; those that are not shared by all samples are repeated."""
+    """Return the named fields; those that differ by sample are repeated once."""
     values = ((name, getattr(fields, name)) for name in names)
     return {name: v if v is None or len(v) == 1 else torch.cat([v, v]) for name, v in values}
 
 
 class DeviceRegrets(NamedTuple):
-    """Regrets of a batch on the device, of which nothing has been read back.
+    """Regrets of a batch on the device, before anything has been read back.
 
     Attributes:
         value, kkt_residual, exact, injected, x, best: as in ``Regrets``.
-        good: (B,) bool, where they can be trusted.
+        good: (B,) bool, True where they can be trusted.
         solution: the kernel's solutions.
     """
 
@@ -132,7 +135,7 @@ class VerifiedPoints(NamedTuple):
 
 @dataclass(eq=False)
 class TangentSpace:
-    """Projects at solutions of the kernel, where constraints can be tight that are not in the working set.
+    """Projects errors at solutions of the kernel, also where tight constraints are not in the working set.
 
     Its tensors may lie in the memory of a CUDA graph until ``keep`` is called.
 
@@ -140,7 +143,8 @@ class TangentSpace:
         solution: projects with the working sets held.
         tight: (B, n) bool, variables at a bound that are not held there.
         tight_rows: (B, m) bool, inequalities that are tight and not held.
-        G, norms: (B or 1, m, n) the rows, and (B or 1, m) their lengths.
+        G: (B or 1, m, n) the inequality rows.
+        norms: (B or 1, m) the lengths of these rows.
         proven: True where an earlier projection has shown that all projections are right.
     """
 
@@ -152,11 +156,12 @@ class TangentSpace:
     proven: bool = False
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, n) P e, and (B,) bool, where it is right: it has converged, and stays on all tight constraints.
+        """Project errors e (B, n); return P e (B, n), and (B,) bool, True where it is right.
 
-        The kernel projects onto the directions along the constraints that are held. If the result is also along all
-        other tight constraints, it is the projection onto the smaller space as well. This is always so at a degenerate
-        vertex, where the other tight constraints depend on those that are held.
+        A projection is right where it has converged and stays on all tight constraints. The kernel projects onto the
+        directions along the constraints that are held. If the result is also along all other tight constraints, it is
+        the projection onto the smaller space as well. This is always so at a degenerate vertex, where the other tight
+        constraints depend on those that are held.
         """
         g, converged = self.solution.project(e)
         if self.proven:
@@ -168,12 +173,12 @@ class TangentSpace:
         return g.masked_fill(self.tight, 0.0), converged & (most_off <= ROUNDOFF * most)
 
     def keep(self) -> None:
-        """Copy the tensors of a CUDA graph, which is about to be replayed."""
+        """Copy the tensors out of the memory of a CUDA graph, before the graph is replayed."""
         self.solution, self.tight, self.tight_rows = self.solution.copied(), self.tight.clone(), self.tight_rows.clone()
 
 
 def verify_points(programs: CurvedPrograms, c: Tensor, solution: KernelSolution) -> VerifiedPoints:
-    """Verify the kernel's solutions for costs c (K, n), with the multipliers that belong to them."""
+    """Verify the kernel's solutions and their multipliers for costs c (K, n)."""
     qp, x = replace(programs.qp, c=c), solution.x
     working = ActiveSet(solution.rows, solution.lower, solution.upper)
     fixed = working.fixed
@@ -187,9 +192,10 @@ def verify_points(programs: CurvedPrograms, c: Tensor, solution: KernelSolution)
 
 
 def tangent_of(points: VerifiedPoints, programs: CurvedPrograms, B: int) -> tuple[TangentSpace, Tensor | None]:
-    """The tangent spaces of the first B points, and (B,) bool, where they are certain; None where they all are.
+    """Return the tangent spaces of the first B points, and (B,) bool, True where they are certain.
 
-    A weakly active constraint can hide that the decision is not unique, unless H is definite.
+    The second result is None where all are certain. A weakly active constraint can hide that the decision is not
+    unique, unless H is definite.
     """
     solution, verdict = points.solution, points.verdict
     s, qp = verdict.relative, verdict.qp

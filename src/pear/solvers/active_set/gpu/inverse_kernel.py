@@ -17,7 +17,7 @@ from pear.solvers.active_set.gpu import kernel_codes
 from pear.solvers.active_set.gpu.kernel_functions import SINGULAR
 
 LAUNCH = {32: (1, 255), 64: (2, 255)}
-"""By the size of a matrix that one block inverts: its warps, and the registers of a thread."""
+"""Launch settings by the size of the matrix that one block inverts: warps, and registers of a thread."""
 
 _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
 
@@ -76,10 +76,10 @@ def invert_block(  # type: ignore[no-untyped-def]
 
     Args:
         source: (B, n, n); the part from row and column ``first`` to ``last`` is read.
-        H: (B, H_rows, H_rows), on whose diagonal is what a pivot is compared with.
+        H: (B, H_rows, H_rows); a pivot is compared with the diagonal of H.
         inverse: (B, inverse_rows, inverse_rows); the same part is written.
         outcome: (B,) int32; SINGULAR is written where a pivot is lost to rounding.
-        size: at least last − first, a power of two.
+        size: a power of two, at least last − first.
     """
     sample = tl.program_id(0).to(tl.int64)
     s = tl.arange(0, size)

@@ -1,4 +1,4 @@
-"""Numbers by which the kernels and the Python code around them name states."""
+"""Integer codes for the places of variables and the outcomes of searches, shared by kernels and Python code."""
 
 PLACES = FREE, AT_LOWER, AT_UPPER, NOWHERE, UNBOUNDED = range(5)
 """Where a variable is.

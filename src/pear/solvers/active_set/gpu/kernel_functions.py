@@ -68,7 +68,7 @@ def curvature_moved(H, slot, weight, order, scratch, last, n, j, chunk: tl.const
 
 @triton.jit
 def row_block(J, r, j, R, n):  # type: ignore[no-untyped-def]
-    """(rows, width) J, zero where there is none."""
+    """Load J as a block (rows, width), with zeros outside of J."""
     return tl.load(J + r[:, None] * n + j[None, :], mask=(r < R)[:, None] & (j < n)[None, :], other=0.0)
 
 
@@ -81,7 +81,7 @@ def row_products(columns, v, r, j, R, n):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def on_slots(by_variable, by_row, slot, n):  # type: ignore[no-untyped-def]
-    """(slots,) for each slot the entry of its variable in ``by_variable`` or of its row in ``by_row``."""
+    """Return (slots,) for each slot the entry of its variable in ``by_variable``, or of its row in ``by_row``."""
     free = (slot >= 0) & (slot < n)
     held = slot >= n
     of_variables = tl.gather(by_variable, tl.where(free, slot, 0), 0)
@@ -91,20 +91,20 @@ def on_slots(by_variable, by_row, slot, n):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def off_slots(by_slot, position):  # type: ignore[no-untyped-def]
-    """The entries of ``by_slot`` (slots,) at the positions; zero where a position is −1."""
+    """Return the entries of ``by_slot`` (slots,) at the positions; zero where a position is −1."""
     return tl.where(position >= 0, tl.gather(by_slot, tl.maximum(position, 0), 0), 0.0)
 
 
 @triton.jit
 def nearest(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
-    """The nearer of two candidates, and the sum of their sizes, so that one pass over a vector gives both."""
+    """Combine two candidates: the nearer one, and the sum of their sizes, so that one pass over a vector gives both."""
     first = (distance < other_distance) | ((distance == other_distance) & (code < other_code))
     return tl.where(first, distance, other_distance), tl.where(first, code, other_code), size + other_size
 
 
 @triton.jit
 def farthest(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
-    """The farther of two candidates, and the larger of their sizes."""
+    """Combine two candidates: the farther one, and the larger of their sizes."""
     first = (distance > other_distance) | ((distance == other_distance) & (code < other_code))
     larger = tl.maximum(size, other_size)
     return tl.where(first, distance, other_distance), tl.where(first, code, other_code), larger
@@ -112,13 +112,17 @@ def farthest(distance, code, size, other_distance, other_code, other_size):  # t
 
 @triton.jit
 def largest_and_sum(largest, total, other_largest, other_total):  # type: ignore[no-untyped-def]
-    """The larger of two numbers and the sum of two others."""
+    """Return the larger of two numbers and the sum of two others."""
     return tl.maximum(largest, other_largest), total + other_total
 
 
 @triton.jit
 def border(H, J, slot, entering, n, diagonal: tl.constexpr, rows: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The column of K for an entering index: (slots,) its entries on the working set, and its own; zeros for −1."""
+    """Load the column of K for an entering index; zeros for index −1.
+
+    Returns:
+        (slots,) the entries of the column on the working set, and its entry on the diagonal.
+    """
     free = (slot >= 0) & (slot < n)
     new_variable = (entering >= 0) & (entering < n)
     if diagonal:
@@ -139,7 +143,7 @@ def exchange(  # type: ignore[no-untyped-def]
 ):
     """Let an index enter or leave the working set at slot ``at``. Its inverse M changes by a matrix of rank one.
 
-    ``w`` is M times the column that enters, or the column of M that leaves; ``factor`` is one over its pivot.
+    ``w`` is M times the entering column, or the leaving column of M. ``factor`` is one over the pivot.
     """
     M += w[:, None] * (w * factor)[None, :]
     if leaving >= 0:  # without what rounding leaves
@@ -158,9 +162,9 @@ def correct_primal(  # type: ignore[no-untyped-def]
     slot, position, row_position, j, r, n, R,
     diagonal: tl.constexpr, rows: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """One round of refinement of min ½xᵀHx + cᵀx on the working set: the changes of x and of the multipliers y.
+    """Compute one round of refinement of min ½xᵀHx + cᵀx on the working set: the changes of x and of the multipliers y.
 
-    The residuals are computed from the data, so that a good inverse M is enough.
+    The residuals are computed from the data, so that an approximate inverse M is enough.
     """
     residual = c + curvature_times(H, x, scratch, n, n, j, diagonal, chunk)
     off = tl.zeros_like(y)

@@ -1,4 +1,4 @@
-"""What the primal and the dual method on a GPU have in common."""
+"""The base class of the primal and the dual method on a GPU."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ class KernelMethod(ABC):
 
     @abstractmethod
     def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: Any = None) -> KernelSolution:
-        """Solve the programs for (K, B, n) costs; the K·B solutions in this order.
+        """Solve the programs for K costs each; return the K·B solutions in this order.
 
         Args:
             qp: the programs; the first of the costs is theirs.
-            costs: (K, B, n).
-            curvature: what the method computes from H alone, where the caller has it.
+            costs: (K, B, n) costs.
+            curvature: what the method computes from H alone, where the caller has it, else None.
         """
 
     def wider(self) -> KernelMethod | None:
-        """The method with the next larger room; None where there is none."""
+        """Return the method with the next larger room; None where there is none."""
         more = next((room for room in self.rooms if room > self.room), None)
         return None if more is None else replace(self, room=more)
 
 
 def stride(values: Tensor) -> int:
-    """How many numbers lie between two samples; 0 where one is for all."""
+    """Return the number of entries between two samples; 0 where all samples share one row."""
     return 0 if values.shape[0] == 1 else values[0].numel()

@@ -49,14 +49,14 @@ class KernelSolution:
     def of(
         cls, qp: QuadraticProgram, point: tuple[Tensor, ...], rows: Tensor, status: Tensor, **more: Any
     ) -> KernelSolution:
-        """Flatten what a kernel has written for K costs of B programs.
+        """Flatten the arrays that a kernel has written for K costs of B programs.
 
         Args:
             qp: the programs.
-            point: solutions, Hx, multipliers of all rows, and int32 codes of where the variables are. The first, second
+            point: solutions, Hx, multipliers of all rows, and int32 codes of the places of variables. The first, second
                 and fourth have shape (K, B, n), or more columns, which are cut off; the third has shape (K, B, R).
             rows: (K, B, m) int32, −1 where an inequality is not held.
-            status: (K, B) int32.
+            status: (K, B) int32 outcomes.
             more: ``kept`` and ``projection``.
         """
         x, curvature, y, place = (part.flatten(0, 1) for part in point)

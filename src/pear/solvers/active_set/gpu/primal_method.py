@@ -13,7 +13,8 @@ from torch.nn.functional import pad
 
 from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec, row_squares
-from pear.solvers.active_set import batch, layout
+from pear.solvers.active_set import compiled_arrays
+from pear.solvers.active_set import compiled_batch as batch
 from pear.solvers.active_set.gpu.kernel_codes import AT_LOWER, AT_UPPER, FREE, UNBOUNDED
 from pear.solvers.active_set.gpu.kernel_method import KernelMethod, stride
 from pear.solvers.active_set.gpu.kernel_solution import KernelSolution
@@ -45,15 +46,17 @@ class WorkingSet:
 
 @dataclass(frozen=True, eq=False)
 class PrimalMethod(KernelMethod):
-    """Rows, bounds and a feasible point to start from.
+    """The primal method: rows, bounds and a feasible point to start from.
 
     Attributes:
-        J, limit: (B or 1, R, n) and (B or 1, R) rows with their right-hand sides, equalities first.
-        equalities: how many of the rows are equalities.
-        x, place: (B or 1, n) the point, and int32 codes of where its variables are.
-        rooms: slots of the working set, each with the warps of a block and the registers of a thread. They are chosen
-            so that M stays in registers.
-        elastic: whether the last variable is the share of a violation that is left.
+        J: (B or 1, R, n) rows, equalities first.
+        limit: (B or 1, R) their right-hand sides.
+        equalities: the number of rows that are equalities.
+        x: (B or 1, n) the point to start from.
+        place: (B or 1, n) int32 codes of the places of its variables.
+        rooms: numbers of slots of the working set, each with the warps of a block and the registers of a thread. They
+            are chosen so that M stays in registers.
+        elastic: True where the last variable is the remaining share of a violation.
     """
 
     rooms: ClassVar[dict[int, tuple[int, int]]] = {32: (1, 128), 64: (2, 255), 128: (8, 255)}
@@ -65,7 +68,7 @@ class PrimalMethod(KernelMethod):
 
     @classmethod
     def first_room(cls, qp: QuadraticProgram) -> int:
-        """The room of a first batch."""
+        """Return the room for the first batch."""
         some, more, *_ = cls.rooms
         return some if qp.n + qp.p + qp.m < some else more
 
@@ -77,7 +80,7 @@ class PrimalMethod(KernelMethod):
     @property
     @abstractmethod
     def start_indices(self) -> tuple[Tensor, Tensor]:
-        """(k,) int64 free variables and held rows of the working set at the start."""
+        """Return (k,) int64 the free variables and the held rows of the working set at the start."""
 
     @cached_property
     def working_set(self) -> WorkingSet:
@@ -158,7 +161,7 @@ class PrimalMethod(KernelMethod):
         return g[:, :n], converged.bool()
 
     def _sizes(self) -> dict[str, int]:
-        """What the kernels are compiled for."""
+        """The constants that the kernels are compiled for."""
         width, height = (max(least, 1 << (size - 1).bit_length()) for least, size in ((16, self.n), (2, self.R)))
         warps, registers = self.rooms[self.room]
         warps = max(warps, 8) if width > _WIDE else warps
@@ -169,7 +172,7 @@ class PrimalMethod(KernelMethod):
 
 @dataclass(frozen=True, eq=False)
 class VertexPrimal(PrimalMethod):
-    """The primal method for constraints that all samples share: it starts from one vertex of theirs.
+    """The primal method for constraints that all samples share. It starts from a vertex of the feasible set.
 
     Attributes:
         free, held: (k,) int64, free variables and held rows of the vertex.
@@ -181,11 +184,11 @@ class VertexPrimal(PrimalMethod):
     @classmethod
     def of(cls, qp: QuadraticProgram) -> VertexPrimal | None:
         """Find a vertex on the CPU; None where there is no feasible point."""
-        start = batch.default_start(batch.programs({name: getattr(qp, name).cpu() for name in _CONSTRAINTS}, qp.n))
+        start = batch.default_start(batch.pack_programs({name: getattr(qp, name).cpu() for name in _CONSTRAINTS}, qp.n))
         if not int(start.has_start[0]):
             return None
         n, device, place = qp.n, qp.c.device, start.place[0]
-        codes = {layout.BASIC: FREE, layout.UPPER: AT_UPPER, layout.FREE: UNBOUNDED}
+        codes = {compiled_arrays.BASIC: FREE, compiled_arrays.UPPER: AT_UPPER, compiled_arrays.FREE: UNBOUNDED}
         return cls(
             n=n,
             J=torch.cat([qp.A, qp.G], 1).contiguous(),
@@ -198,7 +201,9 @@ class VertexPrimal(PrimalMethod):
             place=torch.tensor([[codes.get(int(v), AT_LOWER) for v in place[:n]]], dtype=torch.int32, device=device),
             free=torch.tensor([v for v in start.basis[0] if v < n], dtype=torch.long, device=device),
             held=torch.tensor(
-                [i for i in range(qp.p + qp.m) if place[n + i] != layout.BASIC], dtype=torch.long, device=device
+                [i for i in range(qp.p + qp.m) if place[n + i] != compiled_arrays.BASIC],
+                dtype=torch.long,
+                device=device,
             ),
         )
 
@@ -210,11 +215,11 @@ class VertexPrimal(PrimalMethod):
 
 @dataclass(frozen=True, eq=False)
 class ElasticPrimal(PrimalMethod):
-    """The primal method for constraints of each sample's own: it starts outside of them.
+    """The primal method for constraints that differ by sample. It starts from an infeasible point.
 
-    With x⁰ at the bounds and v = Jx⁰ − limit where that violates a row, (x⁰, t = 1) satisfies Jx − vt ≤ limit and
-    0 ≤ t ≤ 1. So t is the share of the violation that is left. It is one more variable, with a cost that is higher than
-    what any decision costs. Once it is zero the kernel leaves it there. The working set at the start is t alone.
+    With x⁰ at the bounds and v = Jx⁰ − limit where that violates a row, (x⁰, t = 1) satisfies Jx − vt ≤ limit and 0 ≤ t
+    ≤ 1. So t is the share of the violation that is left. It is one more variable, with a cost that is higher than what
+    any decision costs. Once it is zero the kernel leaves it there. The working set at the start is t alone.
 
     Attributes:
         distance: (B,) the largest distance of x⁰ to a row that it violates.
@@ -225,7 +230,7 @@ class ElasticPrimal(PrimalMethod):
 
     @classmethod
     def of(cls, qp: QuadraticProgram) -> ElasticPrimal:
-        """The start from bounds."""
+        """Make the method with its start at the bounds."""
         B = max(len(getattr(qp, name)) for name in _CONSTRAINTS)
         A, b, G, h, lower, upper = (
             field.expand(B, *field.shape[1:]) for field in (getattr(qp, name) for name in _CONSTRAINTS)
@@ -254,11 +259,11 @@ class ElasticPrimal(PrimalMethod):
 
     @property
     def start_indices(self) -> tuple[Tensor, Tensor]:
-        """(1,) int64 the variable t, and (0,) rows."""
+        """Return (1,) int64 the variable t, and (0,) rows."""
         return torch.tensor([self.n - 1], device=self.x.device), torch.zeros(0, dtype=torch.long, device=self.x.device)
 
     def extend_curvature(self, H: Tensor, qp: QuadraticProgram) -> Tensor:
-        """(B, n, n) H with a curvature of t that takes it to zero in one step, or (B, n) where it is diagonal."""
+        """Return (B, n, n) H with a curvature of t that takes t to zero in one step, or (B, n) where it is diagonal."""
         corner = self._price(qp.c, qp)
         if qp.diagonal:
             return torch.cat([H.expand(len(corner), -1), corner[:, None]], 1)
@@ -267,13 +272,13 @@ class ElasticPrimal(PrimalMethod):
         return padded
 
     def extend_costs(self, costs: Tensor, qp: QuadraticProgram) -> Tensor:
-        """(K, B, n) costs with that of t: the search for the first cost has to bring it to zero."""
+        """Return (K, B, n) costs with a cost of t. The search for the first cost has to bring t to zero."""
         padded = pad(costs, (0, 1))
         padded[0, :, -1] = self._price(costs[0], qp)
         return padded
 
     def _price(self, cost: Tensor, qp: QuadraticProgram) -> Tensor:
-        """(B,) more than what it costs to end the violation, by an estimate."""
+        """Estimate (B,) a cost of t that exceeds what it costs to end the violation."""
         slope = cost.abs() + matvec(qp.H, self.x[:, :-1].expand(len(cost), -1)).abs()
         price = _PRICE * slope.sum(1) * self.distance
         return torch.where(price > 0, price, 1.0)

@@ -20,7 +20,7 @@ _ROUNDS = tl.constexpr(1 + settings.KERNEL_REFINEMENTS)
 
 @triton.jit
 def _rounding(H, e, j, decisions, n, diagonal: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The size that rounding in H⁻¹e can have."""
+    """Return the size that rounding errors in H⁻¹e can have."""
     step = 1 if diagonal else n + 1
     largest = tl.max(tl.abs(tl.load(H + j * step, mask=j < decisions, other=0.0)))
     return _NEGLIGIBLE * tl.max(tl.abs(e)) / tl.where(largest > 0.0, largest, 1.0)

@@ -23,17 +23,17 @@ from pear.solvers.active_set.gpu.kernel_functions import curvature_times, weight
 
 @triton.jit
 def _load_terms(terms, since, k, count, size, j):  # type: ignore[no-untyped-def]
-    """(chunk, width) the entries of the terms k that count; zeros elsewhere."""
+    """Load (chunk, width) the entries of the terms k that count; zeros elsewhere."""
     counts = (k < count)[:, None] & (k[:, None] >= since[None, :]) & (j < size)[None, :]
     return tl.load(terms + k[:, None] * size + j[None, :], mask=counts, other=0.0)
 
 
 @triton.jit
 def move_with(terms, weight, index, first_term, since, count, size, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Σ_k weight_k v_k[index] v_k over the terms from ``first_term`` on, and its entry at ``index``.
+    """Compute Σ_k weight_k v_k[index] v_k over the terms from ``first_term`` on, and its entry at ``index``.
 
-    It says how values and multipliers move with the constraint ``index``. For one that is not held the sum is over all
-    terms. For the multiplier of one that is held it begins with the term of that constraint.
+    The sum says how values and multipliers move with the constraint ``index``. For a constraint that is not held, it
+    covers all terms. For the multiplier of a held constraint, it begins with the term of that constraint.
     """
     c = tl.arange(0, chunk)
     total = tl.zeros_like(since).to(tl.float64)
@@ -49,9 +49,10 @@ def move_with(terms, weight, index, first_term, since, count, size, j, chunk: tl
 
 @triton.jit
 def move_held(terms, weight, off, since, count, size, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Σ_k weight_k (u_k · off) v_k for a vector ``off`` that is zero at constraints that are not held.
+    """Compute Σ_k weight_k (u_k · off) v_k for a vector ``off`` that is zero at constraints that are not held.
 
-    At held constraints these are the multipliers that move them by ``off``; elsewhere, how the others move with that.
+    At held constraints the result is the change of multipliers that moves the constraints by ``off``. Elsewhere it is
+    the change of the other values.
     """
     c = tl.arange(0, chunk)
     total = tl.zeros_like(since).to(tl.float64)
@@ -67,7 +68,7 @@ def move_held(terms, weight, off, since, count, size, j, chunk: tl.constexpr):  
 def kkt_times(  # type: ignore[no-untyped-def]
     H, J, columns, w, scratch, n, R, j, diagonal: tl.constexpr, rows: tl.constexpr, chunk: tl.constexpr
 ):
-    """(Hx + Jᵀy, Jx) for w = (x, y), of which ``scratch`` has the size."""
+    """Compute (Hx + Jᵀy, Jx) for w = (x, y); ``scratch`` has the size of w."""
     total = curvature_times(H, tl.where(j < n, w, 0.0), scratch, n, n, j, diagonal, chunk)
     if rows:
         tl.store(scratch + j, w, mask=j < n + R)
@@ -84,11 +85,11 @@ def correct_dual(  # type: ignore[no-untyped-def]
     since, count, j, n, R,
     diagonal: tl.constexpr, rows: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """One round of refinement of min ½xᵀHx + cᵀx on the working set: the change of w = (x, y).
+    """Compute one round of refinement of min ½xᵀHx + cᵀx on the working set: the change of w = (x, y).
 
-    Variables x whose bound is held are exact and stay where they are. Rows that are held have the values of ``limit``,
-    and y are their multipliers. The residuals are computed from the data, so that rounding in ``response`` and
-    ``terms`` does not stay.
+    Variables x whose bound is held are exact and do not move. Rows that are held have the values of ``limit``, and y
+    are their multipliers. The residuals are computed from the data, so that rounding errors in ``response`` and
+    ``terms`` are removed.
     """
     held = since >= 0
     product = kkt_times(H, J, columns, w, scratch, n, R, j, diagonal, rows, chunk)

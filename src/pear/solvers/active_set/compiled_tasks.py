@@ -1,6 +1,7 @@
-"""``run``: the one compiled function that Python calls, for every task and every batch.
+"""``run``, the one compiled function that Python calls for every task and every batch, and the tasks themselves.
 
-There is one, because each entry point would be compiled with all that it calls, and tasks share nearly all of that.
+There is only one entry point, because each would be compiled with everything that it calls, and the tasks share nearly
+all of that.
 """
 
 from __future__ import annotations
@@ -11,43 +12,43 @@ import numpy as np
 
 from pear.compile.jit import entry, fetch_add, in_threads, inner, refer, span
 from pear.optimality.rule import NEGLIGIBLE
-from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set import sample
-from pear.solvers.active_set.acceptance import accept_multipliers, hold_working, write
-from pear.solvers.active_set.basis import times_all
-from pear.solvers.active_set.layout import (
+from pear.solvers.active_set import compiled_arrays as ix
+from pear.solvers.active_set import solve_sample
+from pear.solvers.active_set.basis import set_superbasic_columns
+from pear.solvers.active_set.compiled_arrays import (
     Array,
-    Data,
-    Memory,
-    Outcome,
-    Pair,
+    CompiledRegrets,
+    CompiledSolutions,
+    ProgramData,
+    ProgramPair,
     Programs,
-    Results,
-    Samples,
+    SampleCosts,
+    SolutionTable,
     States,
-    Table,
-    Team,
-    Work,
+    ThreadTeam,
+    WorkMemory,
+    Workspace,
 )
 from pear.solvers.active_set.products import set_reduced_gradient, subtract_rows
+from pear.solvers.active_set.solution_check import accept_multipliers, hold_working, write_solution
 from pear.solvers.active_set.tangent import centre, hold_tight, project_error
 
 
 @inner
-def work(
+def run_worker(
     task: int,
-    pair: Pair,
-    samples: Samples,
-    table: Table,
+    pair: ProgramPair,
+    samples: SampleCosts,
+    table: SolutionTable,
     default: States,
     strength: float,
-    results: Results,
-    team: Team,
+    results: CompiledRegrets,
+    team: ThreadTeam,
     count: int,
 ) -> None:
-    """Do a task for a few samples at a time, as one of the threads of a team, until no samples are left."""
+    """Run a task as one of the threads of a team: take a few samples at a time until none is left."""
     worker = fetch_add(team.turn, ix.WORKER, 1)
-    w = refer(workspace(team.memory, worker))
+    w = refer(worker_workspace(team.memory, worker))
     first = fetch_add(team.turn, ix.SAMPLE, team.step)
     while first < count:
         for i in span(first, min(first + team.step, count)):
@@ -56,35 +57,42 @@ def work(
             else:
                 run_task(task, pair.decision, samples, i, table, default, results, w)
             if results.outcome.code[i] == ix.GIVEN_UP:
-                clear(results, i)
+                write_zero_results(results, i)
         first = fetch_add(team.turn, ix.SAMPLE, team.step)
 
 
 @inner
 def run_task(
-    task: int, P: Programs, samples: Samples, i: int, table: Table, default: States, results: Results, w: Work
+    task: int,
+    P: Programs,
+    samples: SampleCosts,
+    i: int,
+    table: SolutionTable,
+    default: States,
+    results: CompiledRegrets,
+    w: Workspace,
 ) -> None:
-    """Do a task other than REGRET for one sample."""
+    """Run a task other than REGRET for one sample."""
     slot, at, cost, outcome = samples.slots[i], samples.at[i], samples.predicted[i], results.outcome
-    D = refer(sample.select(P, at))
-    reset(outcome, i)
+    D = refer(solve_sample.select_program(P, at))
+    mark_given_up(outcome, i)
     if task == ix.PROJECT:
-        sample.measure_curvature(D, w)
-        sample.load_norms(P, D, at, w)
+        solve_sample.measure_curvature(D, w)
+        solve_sample.load_norms(P, D, at, w)
         if project(D, cost, table.predicted, slot, results.exact[i], w):
             outcome.code[i] = ix.SOLVED
-    elif sample.load_program(P, D, cost, at, w):
+    elif solve_sample.load_program(P, D, cost, at, w):
         if task == ix.SOLVE:
             solve(D, table.predicted, slot, default, outcome, i, w)
-        elif sample.feasible_start(D, w):
-            sample.save_start(D, table.predicted, slot, np.bool_(True), w)
+        elif solve_sample.find_feasible_start(D, w):
+            solve_sample.save_start(D, table.predicted, slot, np.bool_(True), w)
 
 
 @inner
-def workspace(m: Memory, worker: int) -> Work:
-    """The memory of one worker, with a name for every row."""
+def worker_workspace(m: WorkMemory, worker: int) -> Workspace:
+    """Return the memory of one worker as a ``Workspace``, which has a name for every row."""
     v, k = m.v[worker], m.k[worker]
-    return Work(
+    return Workspace(
         *(v[0], v[1], v[2], v[3], v[4], v[5], v[6]),
         *(v[7], v[8], v[9], v[10]),
         *(v[11], v[12], v[13], v[14], v[15], v[16]),
@@ -95,60 +103,62 @@ def workspace(m: Memory, worker: int) -> Work:
 
 
 @inner
-def solve(D: Data, states: States, slot: int, default: States, outcome: Outcome, i: int, w: Work) -> None:
+def solve(
+    D: ProgramData, states: States, slot: int, default: States, outcome: CompiledSolutions, i: int, w: Workspace
+) -> None:
     """Solve the loaded sample. Where multipliers are not unique, as few of them as possible are zero."""
-    code = sample.solve_from(D, states, slot, default, np.int64(0), w)
+    code = solve_sample.solve_from(D, states, slot, default, np.int64(0), w)
     if code == ix.CLOSE:
         hold_working(D, w)
-        write(D, outcome, i, w)
+        write_solution(D, outcome, i, w)
         outcome.code[i] = code
     elif code == ix.SOLVED:
         held = hold_tight(w)
         if centre_exactly(D, w):
-            sample.write_back(D, states, slot, outcome, i, held, w)
+            solve_sample.write_back(D, states, slot, outcome, i, held, w)
 
 
 @inner
-def project(D: Data, error: Array, states: States, slot: int, g: Array, w: Work) -> bool:
-    """Project an error at the solution in ``states[slot]``; False where there is none, or it cannot be done."""
+def project(D: ProgramData, error: Array, states: States, slot: int, g: Array, w: Workspace) -> bool:
+    """Project an error at the solution in ``states[slot]``; False where there is no solution or no projection."""
     if states.has_start[slot] != 1:
         return False
-    sample.load_start(D, states, slot, w)
-    times_all(D, w)
+    solve_sample.load_start(D, states, slot, w)
+    set_superbasic_columns(D, w)
     return project_error(D, error, g, w)
 
 
 @inner
 def set_regret(
-    pair: Pair,
-    samples: Samples,
+    pair: ProgramPair,
+    samples: SampleCosts,
     i: int,
-    table: Table,
+    table: SolutionTable,
     worker: int,
     default: States,
     strength: float,
-    results: Results,
-    w: Work,
+    results: CompiledRegrets,
+    w: Workspace,
 ) -> None:
-    """Solve both problems of a sample; then its regret and gradient."""
+    """Solve both problems of a sample, and write its regret and gradient."""
     kept = len(samples.slots) > 0
     slot = samples.slots[i] if kept else i
     row = slot if kept else worker
     if not kept:
         table.true.has_start[row] = table.predicted.has_start[row] = 0
     at, cost, true, outcome = samples.at[i], samples.predicted[i], samples.true[i], results.outcome
-    D, T = refer(sample.select(pair.decision, at)), refer(sample.select(pair.true, at))
-    reset(outcome, i)
+    D, T = refer(solve_sample.select_program(pair.decision, at)), refer(solve_sample.select_program(pair.true, at))
+    mark_given_up(outcome, i)
     if not (table.best.code[slot] == ix.SOLVED and is_current(table, slot, true)):
-        reset(table.best, slot)
-        if sample.load_program(pair.true, T, true, at, w):
-            sample.solve_sample(T, table.true, row, default, np.int64(0), table.best, slot, w)
+        mark_given_up(table.best, slot)
+        if solve_sample.load_program(pair.true, T, true, at, w):
+            solve_sample.solve_sample(T, table.true, row, default, np.int64(0), table.best, slot, w)
         if len(table.fingerprints) > 0:
             for j in span(T.n):
                 table.fingerprints[slot, j] = true[j]
-    if table.best.code[slot] != ix.SOLVED or not sample.load_program(pair.decision, D, cost, at, w):
+    if table.best.code[slot] != ix.SOLVED or not solve_sample.load_program(pair.decision, D, cost, at, w):
         return
-    sample.solve_sample(D, table.predicted, row, table.true, row, outcome, i, w)
+    solve_sample.solve_sample(D, table.predicted, row, table.true, row, outcome, i, w)
     if outcome.code[i] == ix.SOLVED:
         injected, exact = results.injected[i], results.exact[i]
         results.value[i] = realised_regret(T, table.best, slot, w)
@@ -159,8 +169,8 @@ def set_regret(
 
 
 @inner
-def centre_exactly(D: Data, w: Work) -> bool:
-    """Centre the multipliers, or leave them as they are where that loses accuracy; False where both are inaccurate."""
+def centre_exactly(D: ProgramData, w: Workspace) -> bool:
+    """Centre the multipliers, or restore them where that loses accuracy; False where both are inaccurate."""
     R = len(D.J)
     for k in span(R):
         w.error[k] = w.y[k]
@@ -173,15 +183,15 @@ def centre_exactly(D: Data, w: Work) -> bool:
 
 
 @inner
-def reset(outcome: Outcome, k: int) -> None:
-    """Mark row k as given up; a solution will overwrite that."""
+def mark_given_up(outcome: CompiledSolutions, k: int) -> None:
+    """Mark row k as given up; a solution overwrites this mark."""
     outcome.code[k] = ix.GIVEN_UP
     outcome.changes[k] = 0
 
 
 @inner
-def clear(results: Results, k: int) -> None:
-    """Write zeros to row k, whose sample was given up."""
+def write_zero_results(results: CompiledRegrets, k: int) -> None:
+    """Write zeros to row k, for a sample that was given up."""
     outcome, no = results.outcome, np.bool_(False)
     for j in span(outcome.x.shape[1]):
         outcome.x[k, j] = outcome.bound[k, j] = 0.0
@@ -203,8 +213,8 @@ def clear(results: Results, k: int) -> None:
 
 
 @inner
-def is_current(table: Table, slot: int, true: Array) -> bool:
-    """True where the best decision in the table was found under these costs; NaN agrees with nothing."""
+def is_current(table: SolutionTable, slot: int, true: Array) -> bool:
+    """True where the best decision in the table was computed for these true costs. NaN equals nothing."""
     if len(table.fingerprints) == 0:
         return False
     for j in span(len(true)):  # noqa: SIM110 (a plain loop is what compiles well)
@@ -214,8 +224,11 @@ def is_current(table: Table, slot: int, true: Array) -> bool:
 
 
 @inner
-def realised_regret(T: Data, best: Outcome, slot: int, w: Work) -> float:
-    """Regret of w's x under the true program T, ½dᵀHd plus multiplier times slack: terms that are never negative."""
+def realised_regret(T: ProgramData, best: CompiledSolutions, slot: int, w: Workspace) -> float:
+    """Return the regret of w's x under the true program T, as a sum of terms that are never negative.
+
+    The terms are ½dᵀHd, where d is the distance to the best decision, and multiplier times slack.
+    """
     R, n = T.J.shape
     p, total = T.equalities, 0.0
     for j in span(n):
@@ -242,8 +255,13 @@ def realised_regret(T: Data, best: Outcome, slot: int, w: Work) -> float:
 
 
 @inner
-def set_error(D: Data, T: Data, curved: bool, predicted: Array, true: Array, e: Array, w: Work) -> None:
-    """``e = (ĉ − c) + (Q̂ − Q)x``; the sign of the problem would cancel from the gradient."""
+def set_error(
+    D: ProgramData, T: ProgramData, curved: bool, predicted: Array, true: Array, e: Array, w: Workspace
+) -> None:
+    """Write the error ``e = (ĉ − c) + (Q̂ − Q)x``.
+
+    The sign of the problem is left out, because it cancels from the gradient.
+    """
     n = len(e)
     for j in span(n):
         e[j] = predicted[j] - true[j]
@@ -255,8 +273,11 @@ def set_error(D: Data, T: Data, curved: bool, predicted: Array, true: Array, e: 
 
 
 @inner
-def inject(D: Data, strength: float, e: Array, g: Array) -> None:
-    """Turn the error e into g + β (‖g‖/‖n‖) n with n = e/λ − g, in place; g itself where β = 0, nothing where β < 0."""
+def inject(D: ProgramData, strength: float, e: Array, g: Array) -> None:
+    """Replace the error e by g + β (‖g‖/‖n‖) n with n = e/λ − g, in place.
+
+    For β = 0 it becomes g. For β < 0 it does not change.
+    """
     n = len(e)
     if strength < 0.0:
         return
@@ -276,37 +297,38 @@ def inject(D: Data, strength: float, e: Array, g: Array) -> None:
 @entry
 def run(
     task: int,
-    pair: Pair,
-    samples: Samples,
-    table: Table,
+    pair: ProgramPair,
+    samples: SampleCosts,
+    table: SolutionTable,
     default: States,
     strength: float,
-    results: Results,
-    team: Team,
+    results: CompiledRegrets,
+    team: ThreadTeam,
     count: int,
 ) -> None:
-    """Do one task for the first ``count`` samples of a batch.
+    """Run one task for the first ``count`` samples of a batch.
 
     =======  ==========================================================================================================
-    START    find a feasible working set, and keep it in ``table.predicted``; no row there where there is none
+    START    find a feasible working set and keep it in ``table.predicted``, which stays empty if there is none
     SOLVE    solve the problems of the decision, from ``table.predicted`` to ``results.outcome``
     PROJECT  project ``samples.predicted`` at the solutions in ``table.predicted``, to ``results.exact``; the code of
-             the outcome says where that is done
-    REGRET   solve both problems, then regret, projection and injection
+             the outcome is SOLVED where the projection converged
+    REGRET   solve both problems, then compute regret, projection and injection
     =======  ==========================================================================================================
 
     Args:
-        task: START … REGRET.
-        pair, samples: the two problems and their costs; ``pair.true`` is for REGRET.
-        table: where sample i starts from and is written back to, row ``slots[i]``. A predicted problem without a start
-            takes the solution of the true one. Without slots nothing is kept: ``best`` has row i for sample i, and the
-            states a row for each worker.
-        default: States with one row, the start of samples that have none, or with none, and each finds its own. It
-            must not depend on other samples, so that no result does.
-        strength: β of the injection, for programs without Q; negative to be given the error instead.
-        results: written to, row i for sample i.
-        team: the threads, the counter by which they share out the samples, and memory for each to work in.
+        task: START, SOLVE, PROJECT or REGRET.
+        pair: the problem of the decision and, for REGRET, the true problem.
+        samples: the costs of the samples.
+        table: warm starts. Sample i starts from row ``slots[i]`` and is written back there. A predicted problem without
+            a start takes the solution of the true one. Without slots nothing is kept: ``best`` has row i for sample i,
+            and the states have a row for each worker.
+        default: the start of samples that have none, as States with one row; without rows, each sample finds its own
+            start. It must not depend on other samples, so that no result does.
+        strength: β of the injection, for programs without Q. Where it is negative, the error is returned instead.
+        results: written, row i for sample i.
+        team: the threads, the counter by which they share the samples, and memory for each thread.
         count: the number of samples.
     """
     inputs = refer(pair), refer(samples), refer(table), refer(default)
-    in_threads(team.openmp, team.threads, work, (task, *inputs, strength, refer(results), refer(team), count))
+    in_threads(team.openmp, team.threads, run_worker, (task, *inputs, strength, refer(results), refer(team), count))

@@ -1,4 +1,4 @@
-"""The check of a solution: it is refined on its working set, checked against the data, and written down."""
+"""The check of a solution: refine it on its working set, judge it from the data, and write it to the results."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pear.optimality.rule import (
     TIGHT,
     WEAK,
 )
-from pear.solvers.active_set import layout as ix
+from pear.solvers.active_set import compiled_arrays as ix
 from pear.solvers.active_set.basis import set_basics
-from pear.solvers.active_set.layout import Data, Outcome, Work
-from pear.solvers.active_set.pricing import curvature_terms, measure_dual_scales, most_wrong, positive
+from pear.solvers.active_set.compiled_arrays import CompiledSolutions, ProgramData, Workspace
+from pear.solvers.active_set.pricing import curvature_terms, measure_dual_scales, most_wrong_multiplier, positive_or_one
 from pear.solvers.active_set.products import (
     add_abs_rows,
     set_multipliers,
@@ -29,13 +29,17 @@ from pear.solvers.active_set.products import (
     set_slope,
     subtract_rows,
 )
-from pear.solvers.active_set.reduced import factorise, solve_reduced
+from pear.solvers.active_set.reduced_system import factorise, solve_reduced
 from pear.solvers.active_set.settings import BASICS, CLOSE_BY, REFINEMENTS
 
 
 @inner
-def refine_and_judge(D: Data, w: Work) -> int:
-    """Refine the solution on its working set and check it against the data; returns SOLVED, or why it is not."""
+def refine_and_judge(D: ProgramData, w: Workspace) -> int:
+    """Refine the solution on its working set and check it against the data.
+
+    Returns:
+        SOLVED, or the code of the reason why the solution does not pass.
+    """
     R = len(D.J)
     unbalanced = math.inf
     for attempt in span(REFINEMENTS):
@@ -52,34 +56,34 @@ def refine_and_judge(D: Data, w: Work) -> int:
         if not set_basics(D, w, BASICS):
             return ix.GIVEN_UP
         set_slope(D, w)
-        sharp_multipliers(D, w)
+        refine_multipliers(D, w)
         measure_dual_scales(D, w)
-        for j in span(D.n):  # held bounds take up the reduced gradient, whatever its sign
+        for j in span(D.n):  # held bounds absorb the reduced gradient, whatever its sign
             w.bound[j] = 0.0 if w.place[j] in (ix.BASIC, ix.SUPER) else -w.reduced[j]
-        unbalanced = imbalance(D, w)
+        unbalanced = stationarity_residual(D, w)
         if unbalanced == math.inf:
             return ix.GIVEN_UP
         if unbalanced <= SHARP:
             break
     if not unbalanced <= CLOSE_BY:
         return ix.GIVEN_UP
-    if most_wrong(D, w, np.bool_(False), np.bool_(False)) >= 0:
+    if most_wrong_multiplier(D, w, np.bool_(False), np.bool_(False)) >= 0:
         return ix.AGAIN
-    if not feasible(D, w):
+    if not measure_feasibility(D, w):
         return ix.OUTSIDE
     return ix.SOLVED if accept_multipliers(D, w) and unbalanced <= FEASIBLE else ix.CLOSE
 
 
 @inner
-def accept_multipliers(D: Data, w: Work) -> bool:
+def accept_multipliers(D: ProgramData, w: Workspace) -> bool:
     """Give the tight constraints their multipliers; True where the KKT residual passes."""
     set_tight_multipliers(D, w)
     return kkt_residual(D, w) <= OPTIMAL
 
 
 @inner
-def imbalance(D: Data, w: Work) -> float:
-    """Largest residual of stationarity, each by its natural size; infinite where one is not a number."""
+def stationarity_residual(D: ProgramData, w: Workspace) -> float:
+    """Return the largest residual of stationarity, relative to natural sizes; infinite where one is not a number."""
     worst = 0.0
     for j in span(D.n):
         left = w.reduced[j] + w.bound[j]
@@ -91,8 +95,11 @@ def imbalance(D: Data, w: Work) -> float:
 
 
 @inner
-def set_tight_multipliers(D: Data, w: Work) -> None:
-    """Set the multipliers of tight constraints from y, all others to zero; wrong signs are rounding, and cut off."""
+def set_tight_multipliers(D: ProgramData, w: Workspace) -> None:
+    """Set the multipliers of tight constraints from y, and all others to zero.
+
+    A multiplier of the wrong sign is rounding at this point, and becomes zero.
+    """
     R, n = D.J.shape
     for j in span(n):
         bound = -w.reduced[j] if w.held[j] != 0 else 0.0
@@ -104,8 +111,8 @@ def set_tight_multipliers(D: Data, w: Work) -> None:
 
 
 @inner
-def sharp_multipliers(D: Data, w: Work) -> None:
-    """Set the multipliers, refined once; those of rows that are not tight are exactly zero."""
+def refine_multipliers(D: ProgramData, w: Workspace) -> None:
+    """Compute the multipliers with one round of refinement. Those of rows that are not tight are exactly zero."""
     R, n = D.J.shape
     set_multipliers(D, w)
     for b in span(R):
@@ -120,8 +127,12 @@ def sharp_multipliers(D: Data, w: Work) -> None:
 
 
 @inner
-def feasible(D: Data, w: Work) -> bool:
-    """Measure every slack by its natural size, note the tight ones; False where one is violated, or held and not 0."""
+def measure_feasibility(D: ProgramData, w: Workspace) -> bool:
+    """Measure every slack relative to its natural size, and mark the tight constraints.
+
+    Returns:
+        False where a constraint is violated, or is held and has a slack other than zero.
+    """
     R, n = D.J.shape
     largest = FLOOR * w.number[ix.LEAST_SIZE]
     for j in span(n):
@@ -137,16 +148,16 @@ def feasible(D: Data, w: Work) -> bool:
     for j in span(n):
         x, lower, upper = w.x[j], math.inf, math.inf
         if w.lo[j] > -math.inf:
-            lower = (x - w.lo[j]) / positive(w.size[j] + abs(w.lo[j]))
+            lower = (x - w.lo[j]) / positive_or_one(w.size[j] + abs(w.lo[j]))
         if w.up[j] < math.inf:
-            upper = (w.up[j] - x) / positive(w.size[j] + abs(w.up[j]))
+            upper = (w.up[j] - x) / positive_or_one(w.size[j] + abs(w.up[j]))
         place = w.place[j]
         good = good and lower >= -FEASIBLE and upper >= -FEASIBLE
         good = good and not (place == ix.LOWER and lower > FEASIBLE) and not (place == ix.UPPER and upper > FEASIBLE)
         above = place == ix.UPPER or upper <= TIGHT
         w.held[j] = 1 if place == ix.LOWER or lower <= TIGHT else (2 if above else 0)
     for k in span(R):
-        slack, held = w.left[k] / positive(w.terms[k]), w.place[n + k] == ix.LOWER
+        slack, held = w.left[k] / positive_or_one(w.terms[k]), w.place[n + k] == ix.LOWER
         if k < D.equalities:
             good = good and abs(slack) <= FEASIBLE
             w.held[n + k] = 1
@@ -160,16 +171,19 @@ def feasible(D: Data, w: Work) -> bool:
 
 
 @inner
-def hold_working(D: Data, w: Work) -> None:
-    """Hold the working set alone: other constraints that look tight may not be, once there are more digits."""
+def hold_working(D: ProgramData, w: Workspace) -> None:
+    """Mark only the constraints of the working set as held.
+
+    Other constraints that look tight may turn out not to be, once there are more digits.
+    """
     for v in span(len(D.J) + D.n):
         place = w.place[v]
         w.held[v] = 1 if place == ix.LOWER else (2 if place == ix.UPPER else 0)
 
 
 @inner
-def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
-    """Write a judged point to row k of the outcome: multipliers, tight and weakly active constraints."""
+def write_solution(D: ProgramData, outcome: CompiledSolutions, k: int, w: Workspace) -> None:
+    """Write a judged point to row k of ``outcome``: multipliers, tight and weakly active constraints."""
     R, n = D.J.shape
     p, weak = D.equalities, np.bool_(False)
     for j in span(n):
@@ -197,8 +211,11 @@ def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
 
 
 @inner
-def kkt_residual(D: Data, w: Work) -> float:
-    """The KKT residual as ``pear.optimality.residual`` defines it, kept in w; w.left holds the slacks of the rows."""
+def kkt_residual(D: ProgramData, w: Workspace) -> float:
+    """Compute the KKT residual as ``pear.optimality.residual`` defines it, and keep it in w.
+
+    ``w.left`` must hold the slacks of the rows.
+    """
     R, n = D.J.shape
     p = D.equalities
     size = FLOOR * w.number[ix.LEAST_SIZE]
@@ -210,18 +227,18 @@ def kkt_residual(D: Data, w: Work) -> float:
     for j in span(n):
         size = max(size, abs(w.x[j]))
         dual = max(dual, abs(w.c[j]), abs(w.grad[j] - w.c[j]))
-    dual = positive(dual)
+    dual = positive_or_one(dual)
     worst = 0.0
     for j in span(n):
         bound = w.bound[j]
         worst = max(worst, abs(w.reduced[j] + bound) / dual)
-        # an absent constraint may carry no multiplier at all
+        # an absent constraint must have multiplier zero
         slack = (w.x[j] - w.lo[j]) / size if w.lo[j] > -math.inf else 1.0
         worst = max(worst, -slack, abs(slack * min(bound, 0.0) / dual))
         slack = (w.up[j] - w.x[j]) / size if w.up[j] < math.inf else 1.0
         worst = max(worst, -slack, abs(slack * max(bound, 0.0) / dual))
     for i in span(R):
-        norm = positive(math.sqrt(w.norm[i]))
+        norm = positive_or_one(math.sqrt(w.norm[i]))
         slack = w.left[i] / norm / size if w.lo[n + i] > -math.inf else 1.0
         if i < p:
             worst = max(worst, abs(slack))

@@ -1,7 +1,7 @@
-"""Plans and decisions that are kept between calls, as many as fit into a fixed space.
+"""A cache of bounded size for plans and decisions that are kept between calls.
 
-A validation decides under the same true costs at every check: without a memory each check would search again for what
-the last one found. Keys are the exact bytes of all data, so that a hit compares everything.
+A validation decides under the same true costs at every check. Without the cache, each check would search again for the
+decisions that the last one found. Keys are the exact bytes of all data, so that a hit compares everything.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class Bounded(Generic[Value]):
-    """A dictionary that forgets what was used longest ago; safe to use from several threads.
+class BoundedCache(Generic[Value]):
+    """A dictionary that drops the least recently used entries; safe to use from several threads.
 
     Args:
-        limit: bytes that its entries may take, as told by ``put``.
+        limit: largest total size of the entries in bytes. The caller of ``put`` states the size of each entry.
     """
 
     def __init__(self, limit: int) -> None:
@@ -30,7 +30,7 @@ class Bounded(Generic[Value]):
         return len(self._entries)
 
     def find(self, keys: Sequence[Hashable]) -> list[Value | None]:
-        """The values of several keys, None where there is none."""
+        """Return the values of several keys, None for a key without a value."""
         with self._lock:
             found = [self._entries.get(key, (None, 0))[0] for key in keys]
             for key, value in zip(keys, found, strict=True):
@@ -39,7 +39,7 @@ class Bounded(Generic[Value]):
         return found
 
     def put(self, key: Hashable, value: Value, size: int) -> None:
-        """Keep a value that takes ``size`` bytes with its key."""
+        """Keep a value that takes ``size`` bytes together with its key."""
         with self._lock:
             self.used += size - self._entries.pop(key, (value, 0))[1]
             self._entries[key] = (value, size)
@@ -47,7 +47,7 @@ class Bounded(Generic[Value]):
                 self.used -= self._entries.popitem(last=False)[1][1]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all entries."""
         with self._lock:
             self._entries.clear()
             self.used = 0

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pear.compile.jit import span
-from pear.solvers.binary.dictionary import FREE, Array, Node, Program, Work, inner
+from pear.solvers.binary.simplex_dictionary import FREE, Array, Node, Program, SearchWorkspace, inner
 
 AT_OPTIMUM, BELOW, INFEASIBLE, STUCK = 0, 1, 2, 3
-"""How pivoting ends: solved; the bound is too low to matter; a row shows that nothing fits; too many pivots."""
+"""How pivoting ends.
+
+AT_OPTIMUM: the relaxation is solved. BELOW: the bound is too low to matter. INFEASIBLE: a row proves that no selection
+is feasible. STUCK: there were too many pivots.
+"""
 
 _OUTSIDE = 1e-9  # how far a basic variable may be outside its bounds; the coefficients of a row are at most 1
 _PIVOT = 1e-9
@@ -14,8 +18,8 @@ _EQUAL_RATIO = 1e-12
 
 
 @inner
-def _leaving(node: Node) -> int:
-    """The row of the basic variable farthest outside its bounds, or −1."""
+def _leaving_row(node: Node) -> int:
+    """Return the row of the basic variable farthest outside its bounds, or −1."""
     worst, row = _OUTSIDE, -1
     for i in span(node.M):
         outside = max(node.least[i] - node.x[i], node.x[i] - node.most[i])
@@ -26,13 +30,13 @@ def _leaving(node: Node) -> int:
 
 @inner
 def _width(node: Node, j: int) -> float:
-    """The width of column ``j``'s bounds."""
+    """Return the distance between the bounds of column ``j``."""
     y = node.column[j] - node.n
     return 1.0 if y < 0 else node.hi[y] - node.lo[y]
 
 
 @inner
-def flip(node: Node, j: int) -> None:
+def flip_bound(node: Node, j: int) -> None:
     """Move column ``j`` to its other bound."""
     move = _width(node, j) if node.upper[j] == 0 else -_width(node, j)
     node.upper[j] = 1 - node.upper[j]
@@ -41,14 +45,18 @@ def flip(node: Node, j: int) -> None:
 
 
 @inner
-def ratios(node: Node, p: int, sign: float, work: Work) -> int:
-    """Write the ratio of each column that can move row ``p``'s variable to ``work``; how many there are.
+def compute_ratios(node: Node, p: int, sign: float, work: SearchWorkspace) -> int:
+    """Write to ``work`` the ratio of each column that can move the basic variable of row ``p``.
 
     Args:
-        node, p: of which dictionary, and of which row.
-        sign: 1.0 where the variable rises, −1.0 where it falls: of a bool that is a constant numba would make a type,
-            and compile this once for each.
-        work: written to.
+        node: the dictionary.
+        p: the row.
+        sign: 1.0 where the variable rises, −1.0 where it falls. It is not a bool, because numba would compile the
+            function once for each constant.
+        work: the ratios and their columns are written here.
+
+    Returns:
+        The number of these columns.
     """
     M, found = node.M, 0
     for j in span(node.size[0]):
@@ -61,8 +69,8 @@ def ratios(node: Node, p: int, sign: float, work: Work) -> int:
 
 
 @inner
-def _least_ratio(node: Node, p: int, found: int, work: Work) -> int:
-    """The position of the least ratio; among equal ones, of the largest pivot."""
+def _least_ratio(node: Node, p: int, found: int, work: SearchWorkspace) -> int:
+    """Return the position of the least ratio; among equal ratios, that of the largest pivot."""
     best = 0
     for k in span(1, found):
         if work.ratio[k] < work.ratio[best]:
@@ -75,21 +83,22 @@ def _least_ratio(node: Node, p: int, found: int, work: Work) -> int:
 
 
 @inner
-def _entering(node: Node, p: int, work: Work) -> int:
-    """Bound-flipping ratio test: the column that enters in row ``p``, after flipping those passed on the way; or −1.
+def _entering_column(node: Node, p: int, work: SearchWorkspace) -> int:
+    """Find the column that enters in row ``p`` by the bound-flipping ratio test, or −1.
 
-    Along the dual ray the bound falls at the rate of what is left outside; each column that is passed reduces it.
+    Along the dual ray the bound falls at a rate equal to the remaining infeasibility of the row. Each column that is
+    passed reduces this rate and is flipped to its other bound.
     """
     rising = node.x[p] < node.least[p]
     outside = node.least[p] - node.x[p] if rising else node.x[p] - node.most[p]
-    found = ratios(node, p, 1.0 if rising else -1.0, work)
+    found = compute_ratios(node, p, 1.0 if rising else -1.0, work)
     while found > 0:
         best = _least_ratio(node, p, found, work)
         j = work.order[best]
         outside -= abs(node.T[p, j]) * _width(node, j)
         if outside <= _OUTSIDE:
             return j
-        flip(node, j)
+        flip_bound(node, j)
         found -= 1
         work.order[best] = work.order[found]
         work.ratio[best] = work.ratio[found]
@@ -98,7 +107,7 @@ def _entering(node: Node, p: int, work: Work) -> int:
 
 @inner
 def _pivot(node: Node, p: int, q: int) -> None:
-    """Exchange the basic variable of row ``p``, which goes to the bound it violates, with column ``q``."""
+    """Make column ``q`` basic in place of the variable of row ``p``, which moves to the bound that it violates."""
     n, M, k, T = node.n, node.M, node.size[0], node.T
     below = node.x[p] < node.least[p]
     move = (node.x[p] - (node.least[p] if below else node.most[p])) / T[p, q]
@@ -129,7 +138,7 @@ def _subtract(factor: float, row: Array, other: Array, k: int) -> None:
 
 @inner
 def _exchange(node: Node, p: int, q: int, below: bool) -> None:
-    """The names and bounds that a pivot exchanges; an item that is fixed leaves for good."""
+    """Exchange the names and bounds of a pivot's two variables. A fixed item that leaves the basis is dropped."""
     n = node.n
     leaving, entering = node.basic[p], node.column[q]
     node.basic[p] = entering
@@ -138,12 +147,12 @@ def _exchange(node: Node, p: int, q: int, below: bool) -> None:
     node.column[q] = leaving
     node.upper[q] = 0 if below else 1
     if leaving < n and node.fixed_at[leaving] != FREE:
-        drop(node, q)
+        drop_column(node, q)
 
 
 @inner
-def drop(node: Node, j: int) -> None:
-    """Take column ``j``, of an item that is fixed, out of the dictionary."""
+def drop_column(node: Node, j: int) -> None:
+    """Remove column ``j``, which belongs to a fixed item, from the dictionary."""
     last = node.size[0] - 1
     node.size[0] = last
     node.column[j] = node.column[last]
@@ -154,7 +163,7 @@ def drop(node: Node, j: int) -> None:
 
 @inner
 def _objective(program: Program, node: Node) -> float:
-    """The value of the point that the dictionary stands for, feasible or not: a bound, to rounding."""
+    """Return the objective at the dictionary's point, feasible or not. It is an upper bound, up to rounding."""
     n, total = node.n, node.base[0]
     for j in span(node.size[0]):
         if node.column[j] < n and node.upper[j] == 1:
@@ -168,15 +177,19 @@ def _objective(program: Program, node: Node) -> float:
 
 
 @inner
-def reoptimise(program: Program, node: Node, least: float, work: Work) -> tuple[int, int]:
-    """Pivot until the relaxation is solved, its bound is below ``least``, or a row shows that nothing fits: which?"""
+def reoptimise(program: Program, node: Node, least: float, work: SearchWorkspace) -> tuple[int, int]:
+    """Pivot until the relaxation is solved, its bound is below ``least``, or a row proves infeasibility.
+
+    Returns:
+        AT_OPTIMUM, BELOW, INFEASIBLE or STUCK, and the row that proves infeasibility, else −1.
+    """
     for _ in span(100 + 10 * node.M):
         if _objective(program, node) < least:
             return BELOW, -1
-        p = _leaving(node)
+        p = _leaving_row(node)
         if p < 0:
             return AT_OPTIMUM, -1
-        q = _entering(node, p, work)
+        q = _entering_column(node, p, work)
         if q < 0:
             return INFEASIBLE, p
         _pivot(node, p, q)

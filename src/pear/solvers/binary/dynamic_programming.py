@@ -1,4 +1,4 @@
-"""One row of small whole weights: dynamic programming over what is left of the capacity, compiled."""
+"""Dynamic programming over the remaining capacity, compiled, for one row of small whole weights."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import numpy as np
 
 from pear.compile import jit
 from pear.compile.jit import refer, span
-from pear.solvers.binary.dictionary import Array, Bytes, Ints
+from pear.solvers.binary.simplex_dictionary import Array, Bytes, Ints
 
 
 class Fillings(NamedTuple):
-    """B values, their budgets, and what is found.
+    """B knapsack programs and their solutions.
 
     Attributes:
         values: (B, n) of any sign.
         weights: (N, n) at least 0.
         capacities: (N,) at least 0.
-        rows: (B,) which of those N belong to each row of ``values``.
+        rows: (B,) for each program, its row in ``weights`` and ``capacities``.
         chosen: (B, n) overwritten by the selection of greatest value.
         best: (B,) overwritten by that value.
-        most: (n + 1, 1 + greatest capacity) ``most[j, c]`` is the best that the first j items earn in room c; zeros.
+        most: (n + 1, 1 + greatest capacity) zeros. ``most[j, c]`` becomes the best value of the first j items with
+            capacity c.
     """
 
     values: Array
@@ -35,7 +36,7 @@ class Fillings(NamedTuple):
 
 
 def fill(values: Array, weights: Ints, capacities: Ints, rows: Ints) -> Fillings:
-    """The selections of greatest value; see ``Fillings``."""
+    """Find the selections of greatest value; see ``Fillings`` for the arguments and the result."""
     B, n = values.shape
     most = np.zeros((n + 1, 1 + max(capacities[rows].tolist(), default=0)))  # of few numbers faster than numpy's max
     chosen, best = np.empty((B, n), np.int8), np.empty(B)
@@ -46,7 +47,7 @@ def fill(values: Array, weights: Ints, capacities: Ints, rows: Ints) -> Fillings
 
 @partial(jit.entry, any_order=False)
 def fill_all(fillings: Fillings) -> None:
-    """Write the selections and their values. Where an item gains nothing it is left out."""
+    """Write the selections and their values. An item that gains nothing is left out."""
     f = refer(fillings)
     items, most = len(f.most) - 1, f.most
     for s in span(len(f.values)):

@@ -1,7 +1,7 @@
 """Branch and bound for 0-1 programs with few rows, compiled: depth first, from a guess of the best value downwards.
 
-The search may branch on the count of items as on an item: where values are much alike this says more than any single
-item does.
+The search may branch on the number of items taken as well as on a single item. Where values are much alike, the number
+decides more than any single item.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from pear.compile import jit
 from pear.compile.jit import floor, refer, span
-from pear.solvers.binary.dictionary import (
+from pear.solvers.binary.dual_simplex import compute_ratios, drop_column, flip_bound
+from pear.solvers.binary.relaxation_bound import reduced_value, solve_relaxation
+from pear.solvers.binary.selection_search import NOTHING, PROVEN, SPENT, TIED
+from pear.solvers.binary.simplex_dictionary import (
     DEPTH,
     FREE,
     Array,
@@ -23,16 +26,13 @@ from pear.solvers.binary.dictionary import (
     Ints,
     Node,
     Program,
+    SearchWorkspace,
     Tree,
-    Work,
-    copy,
+    copy_node,
     inner,
-    level,
-    reset,
+    node_at,
+    reset_dictionary,
 )
-from pear.solvers.binary.relaxation import reduced_value, solve_relaxation
-from pear.solvers.binary.selection_search import NOTHING, PROVEN, SPENT, TIED
-from pear.solvers.binary.simplex import drop, flip, ratios
 
 _WHOLE = 1e-7  # values of the relaxation this close to a whole number need no branching
 _NEAR, _GROWTH = 20, 1.7  # the first guess of the relaxation's gap, by reduced costs, and how it grows
@@ -40,7 +40,7 @@ _NEAR, _GROWTH = 20, 1.7  # the first guess of the relaxation's gap, by reduced 
 
 @inner
 def _fix(program: Program, node: Node, item: int, value: int) -> None:
-    """Fix ``item`` as taken (1) or left (0); its column or row is the caller's business."""
+    """Fix ``item`` as taken (1) or left (0). The caller updates the item's column or row."""
     node.fixed_at[item] = value
     if value == 1:
         node.base[0] += program.v[item]
@@ -58,23 +58,27 @@ def _fix_by_reduced_cost(program: Program, node: Node, spare: float, u: Array) -
             r = reduced_value(program, u, item)
             if (r > spare and node.upper[j] == 1) or (-r > spare and node.upper[j] == 0):
                 _fix(program, node, item, node.upper[j])
-                drop(node, j)
+                drop_column(node, j)
                 continue
         j += 1
 
 
 @inner
-def _rate(node: Node, p: int, sign: float, work: Work) -> float:
-    """What one unit of row ``p``'s variable, up (1.0) or down (−1.0), costs at first."""
+def _rate(node: Node, p: int, sign: float, work: SearchWorkspace) -> float:
+    """Return the initial cost of moving row ``p``'s variable by one unit, up (sign 1.0) or down (sign −1.0)."""
     best = math.inf
-    for k in span(ratios(node, p, sign, work)):
+    for k in span(compute_ratios(node, p, sign, work)):
         best = min(best, work.ratio[k])
     return best
 
 
 @inner
-def _choose(node: Node, solved: bool, gap: float, work: Work) -> tuple[int, bool]:
-    """Where to branch and whether to go up first: a row, or M and a column; −1 where every item is fixed."""
+def _choose(node: Node, solved: bool, gap: float, work: SearchWorkspace) -> tuple[int, bool]:
+    """Choose where to branch and which side to take first.
+
+    Returns:
+        The place: a row, or M plus a column, or −1 where every item is fixed. Then whether to go up first.
+    """
     n, M = node.n, node.M
     place, up, best = -1, False, -1.0
     for p in span(M):
@@ -87,12 +91,16 @@ def _choose(node: Node, solved: bool, gap: float, work: Work) -> tuple[int, bool
         score = (min(fall, gap) + 1e-6 * gap) * (min(rise, gap) + 1e-6 * gap)
         if score > best:
             place, up, best = p, rise < fall, score
-    return (place, up) if place >= 0 else _any_free(node)
+    return (place, up) if place >= 0 else _any_branch(node)
 
 
 @inner
-def _any_free(node: Node) -> tuple[int, bool]:
-    """A place to branch where the relaxation shows none: it is whole but does not fit to rounding, or is not solved."""
+def _any_branch(node: Node) -> tuple[int, bool]:
+    """Choose a place to branch where the relaxation has no fractional variable.
+
+    This happens where the relaxation is not solved, or where its whole solution violates a row by rounding. The result
+    is as in ``_choose``.
+    """
     n, M = node.n, node.M
     for j in span(node.size[0]):
         if node.column[j] < n:
@@ -105,14 +113,14 @@ def _any_free(node: Node) -> tuple[int, bool]:
 
 @inner
 def _follow_branch(program: Program, node: Node, place: int, up: bool) -> None:
-    """Take one side of the branch at ``place``."""
+    """Apply one side of the branch at ``place`` to the node."""
     n, M = node.n, node.M
     if place >= M:
         j = place - M
         if (node.upper[j] == 1) != up:
-            flip(node, j)
+            flip_bound(node, j)
         _fix(program, node, node.column[j], node.upper[j])
-        drop(node, j)
+        drop_column(node, j)
         return
     variable = node.basic[place]
     if variable < n:
@@ -126,7 +134,7 @@ def _follow_branch(program: Program, node: Node, place: int, up: bool) -> None:
 
 @inner
 def _after_rounding(program: Program, node: Node, bound: float) -> float:
-    """About what the selection below the relaxation earns, given what the relaxation does."""
+    """Estimate the value of the relaxation's solution rounded down, given the value of the relaxation."""
     n = node.n
     for i in span(node.M):
         if node.basic[i] < n and node.fixed_at[node.basic[i]] == FREE and node.x[i] <= 1 - _WHOLE:
@@ -149,8 +157,8 @@ def _round_down(node: Node, z: Bytes) -> None:
 
 
 @inner
-def _worth(program: Program, z: Bytes) -> float:
-    """v·z where ``z`` fits, −inf elsewhere."""
+def _value_if_feasible(program: Program, z: Bytes) -> float:
+    """Return v·z where ``z`` satisfies all rows, else −inf."""
     n, M = program.A.shape
     value = 0.0
     for i in span(M - 1):
@@ -165,15 +173,15 @@ def _worth(program: Program, z: Bytes) -> float:
 
 
 @inner
-def _first_guess(program: Program, work: Work) -> float:
-    """How much of the relaxation's value the best selection may lose: what flipping one of the nearest items costs."""
+def _first_guess(program: Program, work: SearchWorkspace) -> float:
+    """Guess the gap between the relaxation and the best selection: the cost of flipping one of the nearest items."""
     n, mean = len(program.v), 0.0
     near = min(_NEAR, n - 1)
     for j in span(n):
         r = abs(reduced_value(program, work.u, j))
         mean += r / n
         k = min(j, near)
-        if j <= near or r < work.ratio[near]:  # the nearest so far come first, in order
+        if j <= near or r < work.ratio[near]:  # the first entries are the smallest so far, sorted
             while k > 0 and work.ratio[k - 1] > r:
                 work.ratio[k] = work.ratio[k - 1]
                 k -= 1
@@ -183,8 +191,12 @@ def _first_guess(program: Program, work: Work) -> float:
 
 @inner
 def _accept(program: Program, z: Bytes, low: float, step: float, best: Bytes) -> tuple[float, bool]:
-    """Take ``z`` for the best where it is; what the best earns then, and whether ``z`` is as good but another."""
-    value = _worth(program, z)
+    """Replace ``best`` by ``z`` where ``z`` has a greater value.
+
+    Returns:
+        The value of ``best``, and whether ``z`` is another selection of equal value.
+    """
+    value = _value_if_feasible(program, z)
     if step < 0 and abs(value - low) <= -step:
         return low, _differ(z, best)
     if value > low:
@@ -196,7 +208,7 @@ def _accept(program: Program, z: Bytes, low: float, step: float, best: Bytes) ->
 
 @inner
 def _differ(z: Bytes, other: Bytes) -> bool:
-    """True where two selections do."""
+    """True where two selections differ."""
     for j in span(len(z)):  # noqa: SIM110 (a plain loop is what compiles well)
         if z[j] != other[j]:
             return True
@@ -205,21 +217,40 @@ def _differ(z: Bytes, other: Bytes) -> bool:
 
 @inner
 def _explore(
-    program: Program, tree: Tree, work: Work, cut: float, low: float, step: float, best: Bytes, left: int, budget: Ints
+    program: Program,
+    tree: Tree,
+    work: SearchWorkspace,
+    cut: float,
+    low: float,
+    step: float,
+    best: Bytes,
+    left: int,
+    budget: Ints,
 ) -> tuple[int, float, int]:
-    """Look at every selection that earns at least ``cut`` and ``low + step``, ``low`` being what ``best`` earns.
+    """Search all selections whose value is at least both ``cut`` and ``low + step``.
 
-    With a negative step, which keeps selections as good as the best, a second one of these ends the search. Level 0 is
-    the root, solved already; it stays as it is. ``left`` nodes may be looked at, and none once ``budget`` is 0.
+    Level 0 of the tree is the root. It is already solved and does not change.
+
+    Args:
+        program: the program.
+        tree: memory for the nodes.
+        work: memory for computations.
+        cut: least value of interest.
+        low: the value of ``best``.
+        step: least improvement of interest. A negative step also finds selections as good as ``best``. The search ends
+            when it finds a second one of them.
+        best: (n,) the best selection so far; overwritten.
+        left: the number of nodes that may be visited.
+        budget: (1,) set to 0 by another thread to stop the search.
 
     Returns:
-        PROVEN, SPENT or TIED, what ``best`` earns now, and how many nodes are left.
+        PROVEN, SPENT or TIED; the value of ``best``; the number of nodes left.
     """
     depth = 1
-    copy(refer(level(tree, 0)), refer(level(tree, 1)))
+    copy_node(refer(node_at(tree, 0)), refer(node_at(tree, 1)))
     while left > 0 and budget[0] > 0:
         left -= 1
-        node = refer(level(tree, depth))
+        node = refer(node_at(tree, depth))
         solved, bound = solve_relaxation(program, node, max(cut, low + step), work)
         place, up = -1, False
         if bound >= max(cut, low + step):
@@ -236,7 +267,7 @@ def _explore(
                 return SPENT, low, left
             tree.bound[depth], tree.branch[depth, 0], tree.branch[depth, 1] = bound, place, 0 if up else 1
             depth += 1
-            copy(node, refer(level(tree, depth)))
+            copy_node(node, refer(node_at(tree, depth)))
         else:
             depth -= 1
             while depth > 0 and tree.bound[depth] < max(cut, low + step):
@@ -244,19 +275,19 @@ def _explore(
             if depth == 0:
                 return PROVEN, low, left
             place, up = tree.branch[depth, 0], tree.branch[depth, 1] == 1
-            tree.bound[depth] = -math.inf  # nothing is left here after this
-        _follow_branch(program, refer(level(tree, depth)), place, up)
+            tree.bound[depth] = -math.inf  # both branches are explored after this one
+        _follow_branch(program, refer(node_at(tree, depth)), place, up)
     return SPENT, low, left
 
 
-class Limits(NamedTuple):
-    """What all samples share.
+class SharedRows(NamedTuple):
+    """The rows and the budget that all samples of a search share.
 
     Attributes:
         A: (n, M) coefficients of the rows, none above 1 in size; the last column is −1.
         b: (M,) limits; the last is 0.
         width: (M,) how far below its limit a row may be; the last is n.
-        budget: (1,) nodes per sample; another thread ends the search by setting it to 0.
+        budget: (1,) nodes per sample; another thread stops the search by setting it to 0.
     """
 
     A: Array
@@ -266,17 +297,17 @@ class Limits(NamedTuple):
 
 
 class SearchBatch(NamedTuple):
-    """B programs and what is found.
+    """B programs and the results of their searches.
 
     Attributes:
         values: (B, n) between −1 and 1.
-        units: (B,) of which all values of a sample are multiples; 0 where there is no such number.
-        close: (B,) differences that are rounding.
-        has_start: (B,).
-        best: (B, n) selections that fit, where ``has_start`` says so; overwritten by the best.
-        most: (B,) overwritten by what no selection earns more than, where the outcome is PROVEN.
-        outcome: (B,) overwritten by PROVEN, SPENT, NOTHING, or TIED where there was a start and it or a better one has
-            an equal.
+        units: (B,) a number of which all values of a sample are multiples; 0 where there is none.
+        close: (B,) largest difference of two values that counts as rounding.
+        has_start: (B,) bool, True where ``best`` holds a feasible selection to start from.
+        best: (B, n) selections to start from; overwritten by the best selections.
+        most: (B,) overwritten by a proven upper bound of the value, where the outcome is PROVEN.
+        outcome: (B,) overwritten by PROVEN, SPENT or NOTHING, or by TIED where a search with a start finds two best
+            selections.
     """
 
     values: Array
@@ -289,27 +320,29 @@ class SearchBatch(NamedTuple):
 
 
 @partial(jit.entry, any_order=False)
-def search_all(samples: SearchBatch, limits: Limits, tree: Tree, work: Work) -> None:
-    """The best selection for each of the samples.
+def search_all(samples: SearchBatch, limits: SharedRows, tree: Tree, work: SearchWorkspace) -> None:
+    """Find the best selection of every sample.
 
-    The gap to the relaxation is guessed, and the guess grows until there is a selection within it: with a good lower
-    limit from the start, far fewer nodes are open.
+    The search guesses the gap between the relaxation and the best selection. The guess grows until a selection lies
+    within it. A good lower limit from the beginning leaves far fewer nodes open.
     """
     samples, limits, tree, work = refer(samples), refer(limits), refer(tree), refer(work)
-    root = refer(level(tree, 0))
+    root = refer(node_at(tree, 0))
     for s in span(len(samples.values)):
         program = refer(Program(samples.values[s], limits.A, limits.b, limits.width, samples.close[s]))
         _search(program, samples, s, tree, root, work, limits.budget)
 
 
 @inner
-def _search(program: Program, samples: SearchBatch, s: int, tree: Tree, root: Node, work: Work, budget: Ints) -> None:
-    """The best selection for sample ``s``."""
+def _search(
+    program: Program, samples: SearchBatch, s: int, tree: Tree, root: Node, work: SearchWorkspace, budget: Ints
+) -> None:
+    """Find the best selection of sample ``s``."""
     unit, close, has_start, best = samples.units[s], samples.close[s], samples.has_start[s], samples.best[s]
-    least = -2.0 * root.n - 1.0  # no selection earns as little
-    low = _worth(program, best) if has_start else -math.inf
+    least = -2.0 * root.n - 1.0  # below the value of every selection
+    low = _value_if_feasible(program, best) if has_start else -math.inf
     step = unit - close if unit > 0 else (-close if has_start else close)
-    reset(program, root)
+    reset_dictionary(program, root)
     _, bound = solve_relaxation(program, root, least, work)
     guess, cut, left = _first_guess(program, work), math.inf, budget[0]
     outcome = PROVEN if bound >= least else NOTHING
@@ -324,5 +357,5 @@ def _search(program: Program, samples: SearchBatch, s: int, tree: Tree, root: No
         outcome, low, left = _explore(program, tree, work, cut, low, step, best, left, budget)
         guess *= _GROWTH
     samples.outcome[s] = outcome
-    # Nothing earns low + step or more. Where values are multiples of a unit, nothing lies between low and that.
+    # No selection has a value of low + step or more. Values that are multiples of a unit cannot lie in between.
     samples.most[s] = low if unit > 0 else low + max(step, 0.0)

@@ -6,13 +6,17 @@ import math
 
 from pear.compile.jit import inner, span
 from pear.optimality.rule import FLAT, ROUNDOFF
-from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.layout import Data, Work
+from pear.solvers.active_set import compiled_arrays as ix
+from pear.solvers.active_set.compiled_arrays import ProgramData, Workspace
 
 
 @inner
-def factorise(D: Data, w: Work) -> int:
-    """Extend the Cholesky factor of ZᵀHZ to all superbasics; returns the first along which it is flat, or −1."""
+def factorise(D: ProgramData, w: Workspace) -> int:
+    """Extend the Cholesky factor of ZᵀHZ to all superbasic variables.
+
+    Returns:
+        The first superbasic variable along which the objective is flat, or −1.
+    """
     R, n = D.J.shape
     L = w.L
     has_q = len(D.Q) > 0
@@ -61,8 +65,8 @@ def factorise(D: Data, w: Work) -> int:
 
 
 @inner
-def solve_reduced(w: Work, count: int) -> None:
-    """ALONG ← (LLᵀ)⁻¹ ALONG on the first ``count`` superbasics."""
+def solve_reduced(w: Workspace, count: int) -> None:
+    """Solve the reduced system in place: ``w.along`` ← (LLᵀ)⁻¹ ``w.along`` for the first ``count`` superbasics."""
     for t in span(count):
         s = w.along[t]
         for a in span(t):
@@ -76,11 +80,12 @@ def solve_reduced(w: Work, count: int) -> None:
 
 
 @inner
-def search_direction(D: Data, w: Work) -> float:
-    """Write the search direction to ALONG and COLUMN; returns the longest step.
+def search_direction(D: ProgramData, w: Workspace) -> float:
+    """Write the search direction to ``w.along`` and ``w.column``.
 
-    It is 1 to the minimum of a curved objective, infinite down a flat one, and −inf along a direction in which the
-    objective is flat and level.
+    Returns:
+        The longest useful step: 1 to the minimum of a curved objective; infinite where the objective is flat and falls;
+        −inf where it is flat and constant.
     """
     R = len(D.J)
     supers = w.tally[ix.SUPERS]

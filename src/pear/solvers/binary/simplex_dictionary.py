@@ -1,12 +1,12 @@
-"""The dictionary of a node, compiled: what it holds, how it begins, and room for a path of nodes.
+"""The simplex dictionary of a node, compiled: its arrays, its initial state, and memory for a path of nodes.
 
     max v·z,  y = b − Aᵀz,  lo ≤ y ≤ hi,  z_j ∈ {0, 1}
 
-A dictionary writes the basic variables and the objective by the others, which sit at one of their bounds:
+A dictionary expresses the basic variables and the objective by the nonbasic ones, which lie at one of their bounds:
 
     x_B = … − T x_N,    v·z = … + d·x_N.
 
-Items that are fixed leave the dictionary, which soon is small. The last row counts the items taken (A_j = −1, b = 0).
+Fixed items leave the dictionary, which soon is small. The last row counts the items taken (A_j = −1, b = 0).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 Bytes = NDArray[np.int8]
 
 DEPTH = 256
-"""Levels of the tree that are kept; deeper ones count as a spent budget."""
+"""Largest depth of the search tree. A search that goes deeper counts as a spent budget."""
 
 FREE = 2
 """State of an item that is fixed neither at 1 (taken) nor at 0 (left)."""
@@ -33,18 +33,18 @@ FREE = 2
 _PERTURBATION = 1e-9  # a second d, a little off, chooses pivots: equal ratios would let the simplex method cycle
 
 inner = partial(jit.inner, any_order=False)
-"""Compiles a function that only compiled ones call; what it finds does not depend on how the compiler orders sums."""
+"""Compile a function that only compiled functions call, with sums in a fixed order so that results do not vary."""
 
 
 class Program(NamedTuple):
-    """What never changes during a search.
+    """The data of a program, which does not change during a search.
 
     Attributes:
         v: (n,) values.
-        A: (n, M) coefficients by items; the last column, of −1, counts them.
+        A: (n, M) coefficients by items; the last column, of −1, counts the items.
         b: (M,) limits.
         width: (M,) upper bounds of y: infinite for inequalities, finite for equalities and for the count.
-        close: differences of values that are rounding.
+        close: largest difference of two values that counts as rounding.
     """
 
     v: Array
@@ -55,18 +55,21 @@ class Program(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A dictionary and what is fixed; variables are numbered, items first, then the rows' y.
+    """The dictionary of a node and its fixed items. Variables are numbered: items first, then the y of the rows.
 
     Attributes:
-        T: (M + 2, n) coefficients of the nonbasic variables, then d, then the d that chooses pivots. The first
-            ``size[0]`` columns are in use.
-        column: (n,) the variable of each column; upper: (n,) 1 where it sits at its upper bound.
-        fixed_at: (n,) of each item, 0, 1 or FREE.
-        x, least, most: (M,) values and bounds of the basic variables.
+        T: (M + 2, n) coefficients of the nonbasic variables, then d, then a slightly perturbed d that chooses pivots.
+            The first ``size[0]`` columns are in use.
+        column: (n,) the variable of each column.
+        upper: (n,) 1 where the variable of a column lies at its upper bound.
+        fixed_at: (n,) value of each item: 0, 1 or FREE.
+        x: (M,) values of the basic variables.
+        least, most: (M,) bounds of the basic variables.
         lo, hi: (M,) bounds of y.
-        room: (M,) b less what the items taken for good need; base: (M,) first, what these items earn.
-        basic: (M,) basic variables.
-        size: (1,) columns in use.
+        room: (M,) b minus what the items fixed at 1 use.
+        base: (M,) the first entry is the value of the items fixed at 1.
+        basic: (M,) the basic variables.
+        size: (1,) number of columns in use.
         n, M: numbers of items and rows.
     """
 
@@ -88,11 +91,16 @@ class Node(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """Nodes by level, and the branches that are left.
+    """The nodes of the current path by level, and the branches that are not yet explored.
 
     Attributes:
-        T: (DEPTH, M + 2, n); item: (DEPTH, 3, n); row: (DEPTH, 7, M); basic: (DEPTH, M); size: (DEPTH, 1): the nodes.
-        bound: (DEPTH,) bounds of the nodes; branch: (DEPTH, 2) place and direction of the branch left.
+        T: (DEPTH, M + 2, n) coefficients of the nodes.
+        item: (DEPTH, 3, n) fields of the nodes by item.
+        row: (DEPTH, 7, M) fields of the nodes by row.
+        basic: (DEPTH, M) basic variables of the nodes.
+        size: (DEPTH, 1) columns in use.
+        bound: (DEPTH,) upper bounds of the nodes.
+        branch: (DEPTH, 2) place and direction of the branch that is not yet explored.
     """
 
     T: Array
@@ -104,8 +112,15 @@ class Tree(NamedTuple):
     branch: Ints
 
 
-class Work(NamedTuple):
-    """Space to compute in: ratios and their columns (n,), a selection (n,), multipliers (M,)."""
+class SearchWorkspace(NamedTuple):
+    """Memory for computations.
+
+    Attributes:
+        ratio: (n,) ratios of a ratio test.
+        order: (n,) the columns of these ratios.
+        z: (n,) a selection.
+        u: (M,) multipliers.
+    """
 
     ratio: Array
     order: Ints
@@ -114,20 +129,20 @@ class Work(NamedTuple):
 
 
 def new_tree(n: int, M: int) -> Tree:
-    """Room for DEPTH nodes of n items and M rows."""
+    """Allocate memory for DEPTH nodes of n items and M rows."""
     item, basic = np.empty((DEPTH, 3, n), np.int64), np.empty((DEPTH, M), np.int64)
     T, row, size = np.empty((DEPTH, M + 2, n)), np.empty((DEPTH, 7, M)), np.empty((DEPTH, 1), np.int64)
     return Tree(T, item, row, basic, size, np.empty(DEPTH), np.empty((DEPTH, 2), np.int64))
 
 
-def new_work(n: int, M: int) -> Work:
-    """Room for n items and M rows."""
-    return Work(np.empty(n), np.empty(n, np.int64), np.empty(n, np.int8), np.empty(M))
+def new_work(n: int, M: int) -> SearchWorkspace:
+    """Allocate memory for computations with n items and M rows."""
+    return SearchWorkspace(np.empty(n), np.empty(n, np.int64), np.empty(n, np.int8), np.empty(M))
 
 
 @inner
-def level(tree: Tree, depth: int) -> Node:
-    """The node at that depth."""
+def node_at(tree: Tree, depth: int) -> Node:
+    """Return the node at a depth of the tree."""
     T, item, row = tree.T[depth], tree.item[depth], tree.row[depth]
     height, n = T.shape
     return Node(
@@ -138,8 +153,8 @@ def level(tree: Tree, depth: int) -> Node:
 
 
 @inner
-def copy(node: Node, to: Node) -> None:
-    """Write the part of ``node`` that is in use to ``to``."""
+def copy_node(node: Node, to: Node) -> None:
+    """Copy the part of ``node`` that is in use to ``to``."""
     k = to.size[0] = node.size[0]
     for i in span(node.M + 2):
         copy_floats(node.T[i], to.T[i], k)
@@ -155,14 +170,14 @@ def copy(node: Node, to: Node) -> None:
 
 @inner
 def copy_floats(row: Array, to: Array, k: int) -> None:
-    """Write the first ``k`` numbers of ``row`` to ``to``."""
+    """Copy the first ``k`` numbers of ``row`` to ``to``."""
     for j in span(k):
         to[j] = row[j]
 
 
 @inner
-def reset(program: Program, node: Node) -> None:
-    """Every item nonbasic at the bound its value asks for, every y basic."""
+def reset_dictionary(program: Program, node: Node) -> None:
+    """Make every item nonbasic, at the bound that suits the sign of its value, and every y basic."""
     n, M = program.A.shape
     node.size[0] = n
     node.base[0] = 0.0

@@ -1,4 +1,4 @@
-"""How one sample is solved: from its data and a start to a checked solution."""
+"""The solution of one sample: from its data and a start to a checked solution."""
 
 from __future__ import annotations
 
@@ -6,32 +6,35 @@ import math
 
 from pear.compile.jit import inner, span
 from pear.optimality.rule import LARGEST, SHARP
-from pear.solvers.active_set import layout as ix
-from pear.solvers.active_set.acceptance import refine_and_judge, write
-from pear.solvers.active_set.basis import invert, set_basics, times_all
-from pear.solvers.active_set.layout import Array, Data, Outcome, Programs, States, Work
+from pear.solvers.active_set import compiled_arrays as ix
+from pear.solvers.active_set.basis import invert, set_basics, set_superbasic_columns
+from pear.solvers.active_set.compiled_arrays import Array, CompiledSolutions, ProgramData, Programs, States, Workspace
 from pear.solvers.active_set.phases import enter_free_variables, phase_one, phase_two
-from pear.solvers.active_set.pricing import positive
+from pear.solvers.active_set.pricing import positive_or_one
 from pear.solvers.active_set.settings import FAR, FINE_PIVOT, PIVOT, REFRESH, VERDICTS
+from pear.solvers.active_set.solution_check import refine_and_judge, write_solution
 from pear.solvers.active_set.tangent import hold_tight
 
 
 @inner
-def select(P: Programs, r: int) -> Data:
-    """The data of row r; shared fields have one row only."""
+def select_program(P: Programs, r: int) -> ProgramData:
+    """Return the data of row r; shared fields have one row only."""
     Q = P.Q[r if len(P.Q) > 1 else 0]
     J = P.J[r if len(P.J) > 1 else 0]
     value = P.value[r if len(P.value) > 1 else 0]
     _, n = J.shape
-    return Data(Q, P.sign, P.smoothing, J, P.start, P.row, value, P.equalities, n)
+    return ProgramData(Q, P.sign, P.smoothing, J, P.start, P.row, value, P.equalities, n)
 
 
 @inner
-def solve_from(D: Data, states: States, slot: int, fallback: States, fallback_slot: int, w: Work) -> int:
-    """Solve the sample that is loaded, starting from ``states[slot]``; returns SOLVED, CLOSE or GIVEN_UP.
+def solve_from(D: ProgramData, states: States, slot: int, fallback: States, fallback_slot: int, w: Workspace) -> int:
+    """Solve the loaded sample from the start in ``states[slot]``.
 
-    A sample that has no start there takes ``fallback[fallback_slot]``, or, where that table is empty, a feasible one of
-    its own. Then it is tried from the slack basis, and once more with finer pivots, before it is given up.
+    A sample without a start there takes ``fallback[fallback_slot]``. Where ``fallback`` is empty, it finds a feasible
+    start of its own. If the search fails, it is repeated from the slack basis, and then with finer pivots.
+
+    Returns:
+        SOLVED, CLOSE or GIVEN_UP.
     """
     code = ix.GIVEN_UP
     w.number[ix.PIVOT] = PIVOT
@@ -44,7 +47,7 @@ def solve_from(D: Data, states: States, slot: int, fallback: States, fallback_sl
         elif len(fallback.has_start) > fallback_slot and fallback.has_start[fallback_slot] == 1:
             load_start(D, fallback, fallback_slot, w)
             w.tally[ix.CHANGES] += 1
-        elif len(fallback.has_start) > 0 or not own_start(D, w):
+        elif len(fallback.has_start) > 0 or not find_own_start(D, w):
             continue
         code = optimise(D, w) if w.tally[ix.AGE] <= REFRESH or invert(D, w) else ix.GIVEN_UP
         if code != ix.GIVEN_UP:
@@ -53,9 +56,14 @@ def solve_from(D: Data, states: States, slot: int, fallback: States, fallback_sl
 
 
 @inner
-def write_back(D: Data, states: States, slot: int, outcome: Outcome, k: int, held: bool, w: Work) -> None:
-    """Write a solution to row k of the outcome, and keep it in ``states[slot]`` where all that is tight is ``held``."""
-    write(D, outcome, k, w)
+def write_back(
+    D: ProgramData, states: States, slot: int, outcome: CompiledSolutions, k: int, held: bool, w: Workspace
+) -> None:
+    """Write a solution to row k of ``outcome``, and keep it in ``states[slot]``.
+
+    It is kept only where ``held`` is True: then the working set contains all tight constraints.
+    """
+    write_solution(D, outcome, k, w)
     outcome.code[k] = ix.SOLVED
     if held:
         save_start(D, states, slot, outcome.changes[k] > 0, w)
@@ -65,33 +73,43 @@ def write_back(D: Data, states: States, slot: int, outcome: Outcome, k: int, hel
 
 @inner
 def solve_sample(
-    D: Data, states: States, slot: int, fallback: States, fallback_slot: int, outcome: Outcome, k: int, w: Work
+    D: ProgramData,
+    states: States,
+    slot: int,
+    fallback: States,
+    fallback_slot: int,
+    outcome: CompiledSolutions,
+    k: int,
+    w: Workspace,
 ) -> None:
-    """``solve_from`` and ``write_back``, with the working set brought to the tangent space in between."""
+    """Solve the loaded sample, add the tight constraints to its working set, and write the results.
+
+    See ``solve_from`` and ``write_back`` for the arguments.
+    """
     if solve_from(D, states, slot, fallback, fallback_slot, w) == ix.SOLVED:
         held = hold_tight(w)
         write_back(D, states, slot, outcome, k, held, w)
-        if not held:  # there is no projection from here
+        if not held:  # no projection is possible from this working set
             outcome.code[k] = ix.GIVEN_UP
 
 
 @inner
-def feasible_start(D: Data, w: Work) -> bool:
-    """A feasible point, from the slack basis; False where there is none."""
+def find_feasible_start(D: ProgramData, w: Workspace) -> bool:
+    """Find a feasible point from the slack basis; False where there is none."""
     slack_basis(D, w)
     w.number[ix.PIVOT] = PIVOT
     return set_nonbasics(D, w) and phase_one(D, w)
 
 
 @inner
-def own_start(D: Data, w: Work) -> bool:
+def find_own_start(D: ProgramData, w: Workspace) -> bool:
     """Find a feasible working set for the loaded sample, from its constraints alone."""
     R, n = D.J.shape
     least = w.number[ix.LEAST_SIZE]
     for j in span(n):
         w.error[j], w.c[j] = w.c[j], 0.0
     measure_least_size(D, w)
-    found = feasible_start(D, w)
+    found = find_feasible_start(D, w)
     for j in span(n):
         w.c[j] = w.error[j]
     w.number[ix.LEAST_SIZE] = least
@@ -105,8 +123,12 @@ def own_start(D: Data, w: Work) -> bool:
 
 
 @inner
-def load_program(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
-    """Load the data of row r into the workspace; False where a number is not finite or bounds contradict each other."""
+def load_program(P: Programs, D: ProgramData, cost: Array, r: int, w: Workspace) -> bool:
+    """Load the data of row r into the workspace.
+
+    Returns:
+        False where a number is not finite, or where bounds contradict each other.
+    """
     R, n = D.J.shape
     good = True
     lb, ub = P.lb[r if len(P.lb) > 1 else 0], P.ub[r if len(P.ub) > 1 else 0]
@@ -129,37 +151,37 @@ def load_program(P: Programs, D: Data, cost: Array, r: int, w: Work) -> bool:
 
 
 @inner
-def load_norms(P: Programs, D: Data, r: int, w: Work) -> None:
-    """The squared lengths of the rows of row r."""
+def load_norms(P: Programs, D: ProgramData, r: int, w: Workspace) -> None:
+    """Load the squared lengths of the constraint rows of program r."""
     norm = P.norm[r if len(P.norm) > 1 else 0]
     for k in span(len(D.J)):
         w.norm[k] = norm[k]
 
 
 @inner
-def measure_least_size(D: Data, w: Work) -> None:
-    """The least size that the data suggests for a decision; 1 where it suggests none."""
+def measure_least_size(D: ProgramData, w: Workspace) -> None:
+    """Compute the least size that the data suggests for a decision; 1 where it suggests none."""
     R, n = D.J.shape
     curvature, largest, least = w.number[ix.MAX_CURVATURE], 0.0, math.inf
     for j in span(n):
         largest = max(largest, abs(w.c[j]))
-        least = smaller(smaller(least, w.lo[j]), w.up[j])
+        least = smaller_nonzero(smaller_nonzero(least, w.lo[j]), w.up[j])
     for k in span(D.equalities, R):
-        least = smaller(least, w.rhs[k] / positive(math.sqrt(w.norm[k])))
+        least = smaller_nonzero(least, w.rhs[k] / positive_or_one(math.sqrt(w.norm[k])))
     if curvature > 0.0:
-        least = smaller(least, largest / curvature)
+        least = smaller_nonzero(least, largest / curvature)
     w.number[ix.LEAST_SIZE] = least if least < math.inf else 1.0
 
 
 @inner
-def smaller(least: float, size: float) -> float:
-    """The smaller of both sizes; a size of zero does not count."""
+def smaller_nonzero(least: float, size: float) -> float:
+    """Return the smaller of two sizes; a ``size`` of zero does not count."""
     return abs(size) if size != 0.0 and abs(size) < least else least
 
 
 @inner
-def measure_curvature(D: Data, w: Work) -> float:
-    """The largest entry of the curvature's diagonal; infinite where one is not a number."""
+def measure_curvature(D: ProgramData, w: Workspace) -> float:
+    """Return the largest diagonal entry of the curvature; infinite where an entry is not a number."""
     curvature = D.smoothing
     if len(D.Q) > 0:
         for j in span(D.n):
@@ -170,8 +192,8 @@ def measure_curvature(D: Data, w: Work) -> float:
 
 
 @inner
-def load_start(D: Data, states: States, slot: int, w: Work) -> None:
-    """Bring the start in ``states[slot]`` into the workspace."""
+def load_start(D: ProgramData, states: States, slot: int, w: Workspace) -> None:
+    """Load the start in ``states[slot]`` into the workspace."""
     R, n = D.J.shape
     supers = 0
     for j in span(n + R):
@@ -188,8 +210,8 @@ def load_start(D: Data, states: States, slot: int, w: Work) -> None:
 
 
 @inner
-def save_start(D: Data, states: States, slot: int, moved: bool, w: Work) -> None:
-    """Keep the working set as the start in ``states[slot]``; its inverse only where it changed."""
+def save_start(D: ProgramData, states: States, slot: int, moved: bool, w: Workspace) -> None:
+    """Save the working set as the start in ``states[slot]``; the inverse only where it changed."""
     states.has_start[slot] = 1
     for j in span(len(D.J) + D.n):
         states.x[slot, j], states.place[slot, j] = w.x[j], w.place[j]
@@ -202,18 +224,18 @@ def save_start(D: Data, states: States, slot: int, moved: bool, w: Work) -> None
 
 
 @inner
-def slack_basis(D: Data, w: Work) -> None:
+def slack_basis(D: ProgramData, w: Workspace) -> None:
     """Set the start that every program has: all variables at a bound, all slacks basic.
 
-    A bound far beyond what rows and costs are about is no place to start from, because a slack of 1 has no digits left
-    there: variables between two such bounds start free, at zero.
+    A variable whose bounds are both far larger than the right-hand sides and costs starts free, at zero. At such a
+    bound a slack of size 1 would have no digits left.
     """
     R, n = D.J.shape
     size, curvature = 0.0, w.number[ix.MAX_CURVATURE]
     for j in span(n):
         size = max(size, abs(w.c[j]) / curvature if curvature > 0.0 else 0.0)
     for k in span(R):
-        size = max(size, abs(w.rhs[k]) / positive(math.sqrt(w.norm[k])))
+        size = max(size, abs(w.rhs[k]) / positive_or_one(math.sqrt(w.norm[k])))
     far = FAR * size if size > 0.0 else math.inf
     for j in span(n):
         above = ix.UPPER if abs(w.up[j]) <= far else ix.FREE
@@ -221,7 +243,7 @@ def slack_basis(D: Data, w: Work) -> None:
     for k in span(R):
         w.place[n + k] = ix.BASIC
         w.basis[k] = n + k
-        w.x[n + k] = 0.0  # corrected from there: what another sample has left must not count
+        w.x[n + k] = 0.0  # not the value that another sample left
         for b in span(R):
             w.inverse[k, b] = 1.0 if b == k else 0.0
     w.tally[ix.SUPERS] = w.tally[ix.FACTORED] = w.tally[ix.AGE] = 0
@@ -229,8 +251,8 @@ def slack_basis(D: Data, w: Work) -> None:
 
 
 @inner
-def optimise(D: Data, w: Work) -> int:
-    """Solve from the working set in ``w``, and check the solution; returns SOLVED, CLOSE or GIVEN_UP."""
+def optimise(D: ProgramData, w: Workspace) -> int:
+    """Solve from the working set in ``w``, and check the solution; return SOLVED, CLOSE or GIVEN_UP."""
     if not (set_nonbasics(D, w) and phase_one(D, w)):
         return ix.GIVEN_UP
     enter_free_variables(D, w)
@@ -245,15 +267,19 @@ def optimise(D: Data, w: Work) -> int:
             if (fresh and verdict != ix.OUTSIDE) or not invert(D, w):
                 return verdict
             set_basics(D, w, SHARP)
-            times_all(D, w)
+            set_superbasic_columns(D, w)
             if verdict == ix.OUTSIDE and not phase_one(D, w):
                 return ix.GIVEN_UP
     return ix.GIVEN_UP
 
 
 @inner
-def set_nonbasics(D: Data, w: Work) -> bool:
-    """Put nonbasic variables on bounds that exist, superbasic ones between theirs, and compute the basic ones."""
+def set_nonbasics(D: ProgramData, w: Workspace) -> bool:
+    """Put nonbasic variables on bounds that exist and superbasic ones between theirs; compute the basic ones.
+
+    Returns:
+        False where the basic variables cannot be computed accurately.
+    """
     R, n = D.J.shape
     for j in span(n + R):
         place = w.place[j]
@@ -275,5 +301,5 @@ def set_nonbasics(D: Data, w: Work) -> bool:
             w.x[w.basis[b]] = 0.0
     if not set_basics(D, w, SHARP) and (w.tally[ix.AGE] == 0 or not invert(D, w) or not set_basics(D, w, SHARP)):
         return False
-    times_all(D, w)
+    set_superbasic_columns(D, w)
     return True

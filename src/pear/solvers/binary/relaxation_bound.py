@@ -1,10 +1,10 @@
-"""The relaxation of a node and a bound that rounding cannot break, compiled.
+"""The linear relaxation of a node, and an upper bound that rounding cannot break, compiled.
 
-Every dictionary has multipliers u = −d at the y, and for any u the bound
+Every dictionary has multipliers u, which are −d at the y. For any u the bound
 
     v·z ≤ u·b + Σ max(v_j − A_j·u, 0) + Σ max(−u_i lo_i, −u_i hi_i)
 
-holds, whatever rounding did to T: proofs rest on this line alone, evaluated with the program's own numbers.
+holds, whatever the rounding errors of T are. Proofs use this line alone, evaluated with the program's own numbers.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import math
 
 from pear.compile import jit
 from pear.compile.jit import span
-from pear.solvers.binary.dictionary import FREE, Array, Node, Program, Work, inner
-from pear.solvers.binary.simplex import AT_OPTIMUM, BELOW, INFEASIBLE, reoptimise
+from pear.solvers.binary.dual_simplex import AT_OPTIMUM, BELOW, INFEASIBLE, reoptimise
+from pear.solvers.binary.simplex_dictionary import FREE, Array, Node, Program, SearchWorkspace, inner
 
 _EPS = 2.220446049250313e-16
 
 
 @inner
 def _multipliers(node: Node, u: Array) -> None:
-    """Write the rows' multipliers to ``u`` (M,); where y has no upper bound they must not be negative."""
+    """Write the multipliers of the rows to ``u`` (M,). They are not negative where y has no upper bound."""
     n, M = node.n, node.M
     for i in span(M):
         u[i] = 0.0
@@ -35,7 +35,7 @@ def _multipliers(node: Node, u: Array) -> None:
 
 @inner
 def _along_ray(node: Node, p: int, length: float, u: Array) -> None:
-    """Move ``u`` along the dual ray by which row ``p`` shows that nothing fits."""
+    """Move ``u`` along the dual ray by which row ``p`` proves that the relaxation is infeasible."""
     n, M = node.n, node.M
     step = length if node.x[p] < node.least[p] else -length
     if node.basic[p] >= n:
@@ -50,7 +50,7 @@ def _along_ray(node: Node, p: int, length: float, u: Array) -> None:
 
 @jit.inner
 def reduced_value(program: Program, u: Array, item: int) -> float:
-    """What ``item`` earns beyond what it takes."""
+    """Return the reduced cost v_j − A_j·u of ``item``."""
     r = program.v[item]
     for i in span(len(u)):
         r -= u[i] * program.A[item, i]
@@ -59,7 +59,7 @@ def reduced_value(program: Program, u: Array, item: int) -> float:
 
 @inner
 def _bound_by(program: Program, node: Node, u: Array) -> float:
-    """The most that the items fixed and any choice of the others earn, by the multipliers ``u``."""
+    """Return the upper bound of the node's value that the multipliers ``u`` prove."""
     n, M = program.A.shape
     total, size = node.base[0], 0.0
     for i in span(M):
@@ -76,8 +76,12 @@ def _bound_by(program: Program, node: Node, u: Array) -> float:
 
 
 @inner
-def solve_relaxation(program: Program, node: Node, least: float, work: Work) -> tuple[bool, float]:
-    """Solve the relaxation of a node as far as needed: whether it is solved, and a verified bound."""
+def solve_relaxation(program: Program, node: Node, least: float, work: SearchWorkspace) -> tuple[bool, float]:
+    """Solve the relaxation of a node, but stop once its bound is below ``least``.
+
+    Returns:
+        Whether the relaxation is solved, and a verified upper bound.
+    """
     state, p = reoptimise(program, node, least, work)
     _multipliers(node, work.u)
     bound = _bound_by(program, node, work.u)

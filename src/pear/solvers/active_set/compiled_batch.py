@@ -1,0 +1,285 @@
+"""Batches for the compiled method: convert tensors to its arrays, and distribute samples to threads."""
+
+from __future__ import annotations
+
+from threading import local
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pear.compile import threads
+from pear.solvers.active_set.compiled_arrays import (
+    PROJECT,
+    REGRET,
+    SOLVE,
+    SOLVED,
+    START,
+    CompiledRegrets,
+    CompiledSolutions,
+    ProgramPair,
+    Programs,
+    SampleCosts,
+    SolutionTable,
+    States,
+    ThreadTeam,
+    WorkMemory,
+    new_memory,
+    new_regrets,
+    new_solutions,
+    new_states,
+)
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+MOST_ROWS = 300
+MOST_VARIABLES = 2_000
+_MOST_SUPERBASICS = 512
+_TABLE_BYTES = 1 << 29
+_SPARSE = 0.3  # share of non-zeros up to which rows are worth being kept by columns
+_WORTH_THREADS = 4_000  # variables and rows, over all samples, below which threads cost more than they save
+_PARTS = 8  # parts of a batch for each thread: several, because samples take different times
+
+_MOST_WORK = 8  # sizes of programs that a thread keeps room for
+
+NO_Q = np.zeros((0, 0, 0))
+_NO_ROWS, _NO_NUMBERS = np.zeros((0, 0)), np.zeros(0)
+_own = local()
+
+
+def supports(n: int, rows: int) -> bool:
+    """True where a program is small enough for a dense inverse of its basis."""
+    return rows <= MOST_ROWS and n <= MOST_VARIABLES
+
+
+def most_superbasics(n: int) -> int:
+    """Return the number of superbasic variables that a program of n variables has room for."""
+    return min(n, _MOST_SUPERBASICS)
+
+
+def pack_programs(
+    fields: dict[str, Tensor], n: int, sign: float = 1.0, smoothing: float = 0.0, Q: Array | None = None
+) -> Programs:
+    """Convert the fields of a problem to the arrays of the compiled method.
+
+    Args:
+        fields: any of A, b, G, h, lb, ub, float64 on the CPU. A field with a leading dimension differs by sample.
+        n: the number of variables.
+        sign: 1 where the objective is minimised, −1 where it is maximised.
+        smoothing: λ.
+        Q: (1 or K, n, n) curvature, or None.
+    """
+    J = _stack_rows([_batched_array(fields, name, 3) for name in ("A", "G")], (1, 0, n))
+    rhs = _stack_rows([_batched_array(fields, name, 2) for name in ("b", "h")], (1, 0))
+    lb, ub = (_batched_array(fields, name, 2) for name in ("lb", "ub"))
+    start, row, value = _by_columns(J)
+    return Programs(
+        Q=NO_Q if Q is None else np.ascontiguousarray(Q),
+        sign=float(sign),
+        smoothing=float(smoothing),
+        J=J,
+        norm=np.square(J).sum(2),
+        start=start,
+        row=row,
+        value=value,
+        rhs=rhs,
+        equalities=fields["b"].shape[-1] if "b" in fields else 0,
+        lb=np.full((1, n), -np.inf) if lb is None else lb,
+        ub=np.full((1, n), np.inf) if ub is None else ub,
+    )
+
+
+def table_fits(size: int, n: int, rows: int) -> bool:
+    """True where a table of ``size`` samples is worth its memory."""
+    return 8 * size * (rows**2 + n + rows) <= _TABLE_BYTES
+
+
+def default_start(P: Programs) -> States:
+    """Find one feasible working set for all samples that have no start of their own.
+
+    It depends on the constraints alone, so that no result depends on the other samples of a batch. Where samples have
+    constraints of their own, the result has no rows, and each sample finds its own start.
+    """
+    n, rows = P.lb.shape[1], P.J.shape[1]
+    if max(len(field) for field in (P.J, P.rhs, P.lb, P.ub)) > 1:
+        return new_states(0, n, rows)
+    states, outcome = (
+        new_states(1, n, rows),
+        new_solutions(1, n, P.equalities, rows - P.equalities),
+    )
+    samples = SampleCosts(np.zeros((1, n)), _NO_ROWS, *(np.zeros(1, np.int64) for _ in range(2)))
+    _run(
+        START,
+        program_pair(P, P),
+        samples,
+        _table_of_one(states, outcome),
+        states,
+        0.0,
+        _results_of_one(outcome),
+    )
+    return states
+
+
+def solve(P: Programs, cost: Array, at: Index, states: States, slots: Index, default: States) -> CompiledSolutions:
+    """Solve a batch.
+
+    Args:
+        P: the programs.
+        cost: (B, n) costs.
+        at: (B,) each sample's row in fields that are not shared.
+        states: warm starts. Sample i starts from row ``slots[i]``, and its solution is written back there.
+        slots: (B,) row numbers in ``states``.
+        default: the start of samples that have none; see ``default_start``.
+    """
+    B, n = cost.shape
+    rows = P.J.shape[1]
+    outcome = new_solutions(B, n, P.equalities, rows - P.equalities)
+    samples = SampleCosts(cost, _NO_ROWS, at, slots)
+    _run(
+        SOLVE,
+        program_pair(P, P),
+        samples,
+        _table_of_one(states, outcome),
+        default,
+        0.0,
+        _results_of_one(outcome),
+    )
+    return outcome
+
+
+def project(P: Programs, error: Array, at: Index, states: States, slots: Index) -> tuple[Array, NDArray[np.bool_]]:
+    """Project errors at the solutions in ``states``.
+
+    A projection does not converge where the objective is flat along a tangent direction, or where rounding prevents
+    refinement. A rank-revealing factorisation then has to distinguish the two.
+
+    Returns:
+        (B, n) projections, and (B,) bool, True where they converged.
+    """
+    B, n = error.shape
+    outcome, g = new_solutions(B, 0, 0, 0), np.empty((B, n))
+    samples, results = SampleCosts(error, _NO_ROWS, at, slots), CompiledRegrets(outcome, _NO_NUMBERS, g, _NO_ROWS)
+    _run(PROJECT, program_pair(P, P), samples, _table_of_one(states, outcome), states, 0.0, results)
+    return g, outcome.code == SOLVED
+
+
+def regret(
+    pair: ProgramPair, samples: SampleCosts, table: SolutionTable, default: States, strength: float
+) -> CompiledRegrets:
+    """Compute regrets and gradients of a batch; see ``compiled_tasks.run``.
+
+    Without slots, ``table`` needs no states.
+    """
+    B, n = samples.predicted.shape
+    rows, p = pair.decision.J.shape[1], pair.decision.equalities
+    results = new_regrets(B, n, p, rows - p)
+    _run(REGRET, pair, samples, table, default, strength, results)
+    return results
+
+
+def temporary_table(size: int, n: int, p: int, m: int) -> SolutionTable:
+    """Make a table for ``size`` regrets that is not kept, for samples without slots."""
+    states = new_states(0, n, p + m)
+    return SolutionTable(states, states, new_solutions(size, n, p, m), _NO_ROWS)
+
+
+def program_pair(decision: Programs, true: Programs) -> ProgramPair:
+    """Make the pair of problems of a regret; ``curved`` is True where their Q are different arrays."""
+    return ProgramPair(decision, true, decision.Q is not true.Q)
+
+
+def _table_of_one(states: States, best: CompiledSolutions) -> SolutionTable:
+    """Make a table for tasks that have one problem only."""
+    return SolutionTable(states, states, best, _NO_ROWS)
+
+
+def _results_of_one(outcome: CompiledSolutions) -> CompiledRegrets:
+    """Make the results of tasks that write solutions only."""
+    return CompiledRegrets(outcome, _NO_NUMBERS, _NO_ROWS, _NO_ROWS)
+
+
+def _run(
+    task: int,
+    pair: ProgramPair,
+    samples: SampleCosts,
+    table: SolutionTable,
+    default: States,
+    strength: float,
+    results: CompiledRegrets,
+) -> None:
+    """Run a task for all samples, in torch's threads where the work is worth it.
+
+    The number of threads is either one or all of them. OpenMP ends threads that a call does not use, and would have to
+    start them again for the next call.
+    """
+    from pear.solvers.active_set import compiled_tasks  # imports numba, which takes a moment
+
+    (B, n), rows = samples.predicted.shape, pair.decision.J.shape[1]
+    count = torch.get_num_threads() if B * (n + rows) >= _WORTH_THREADS else 1
+    team = team_for(n, rows, count)._replace(step=max(1, B // (count * _PARTS)))
+    if not len(samples.slots):
+        table = table._replace(predicted=new_states(count, n, rows), true=new_states(count, n, rows))
+    if team.threads == count:
+        compiled_tasks.run(task, pair, samples, table, default, strength, results, team, B)
+        return
+    parts = iter(range(0, B, team.step))
+
+    def run_parts(worker: int) -> None:
+        for first in parts:
+            own = team._replace(turn=np.array([first, worker]))
+            compiled_tasks.run(task, pair, samples, table, default, strength, results, own, min(first + team.step, B))
+
+    for future in [threads.pool(count, "active-set").submit(run_parts, worker) for worker in range(count)]:
+        future.result()
+
+
+def team_for(n: int, rows: int, count: int = 1) -> ThreadTeam:
+    """Return a team of ``count`` threads at the beginning of a batch.
+
+    Its memory is kept for the next batch. Every calling thread has memory of its own, because kernels run without
+    Python's lock. Where OpenMP is not available, ``ThreadTeam.threads`` is 1, and each thread of a pool runs the kernel
+    on some of the samples.
+    """
+    kept: dict[tuple[int, int, int], WorkMemory] = _own.__dict__.setdefault("kept", {})
+    if (n, rows, count) not in kept:
+        if len(kept) >= _MOST_WORK:
+            kept.clear()
+        kept[n, rows, count] = new_memory(n, rows, most_superbasics(n), count)
+    address = threads.openmp_address() if count > 1 and _uses_openmp() else 0
+    return ThreadTeam(address, count if address else 1, 1, np.zeros(2, np.int64), kept[n, rows, count])
+
+
+def _uses_openmp() -> bool:
+    from pear.compile.jit import PRIVATE  # imports numba
+
+    return PRIVATE
+
+
+def _batched_array(fields: dict[str, Tensor], name: str, dimensions: int) -> Array | None:
+    if name not in fields:
+        return None
+    value: Array = np.ascontiguousarray(fields[name].numpy())
+    return value if value.ndim == dimensions else value[None]
+
+
+def _stack_rows(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
+    """Stack equality rows above inequality rows; a part that all samples share is repeated if the other differs."""
+    there = [part for part in parts if part is not None]
+    if not there:
+        return np.zeros(empty)
+    size = max(len(part) for part in there)
+    spread = [np.broadcast_to(part, (size, *part.shape[1:])) for part in there]
+    return np.ascontiguousarray(np.concatenate(spread, 1))
+
+
+def _by_columns(J: Array) -> tuple[Any, Any, Array]:
+    """Return the non-zeros of all samples by columns; empty arrays where J is too dense for that to pay."""
+    some = (J != 0).any(0)
+    if some.size == 0 or some.mean() > _SPARSE:
+        return np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros((1, 0))
+    column, row = np.nonzero(some.T)
+    start = np.searchsorted(column, np.arange(J.shape[2] + 1)).astype(np.int32)
+    return start, row.astype(np.int32), np.ascontiguousarray(J[:, row, column])
