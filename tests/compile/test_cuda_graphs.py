@@ -14,8 +14,8 @@ from zoo import ZOO
 
 from pear.compile import cuda_graphs as replay
 from pear.decisions import repair
-from pear.optimality.active import guess_active
-from pear.optimality.point import ActiveSet, Duals
+from pear.optimality.active_set_rule import guess_active
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.optimality.screen import screen
 from pear.solvers.interior_point import dense_interior_point as dense
 from pear.solvers.interior_point.scaled_rows import rows_of
@@ -196,7 +196,7 @@ def test_what_was_lent_is_kept_only_by_who_is_still_there(monkeypatch: pytest.Mo
         return Graph()
 
     monkeypatch.setattr(replay, "capture", capture)
-    graph = replay.Replayed(lambda given: 2.0 * given[0], [torch.zeros(2)])
+    graph = replay.CapturedFunction(lambda given: 2.0 * given[0], [torch.zeros(2)])
     first = Holder(graph([torch.ones(2)]))
     graph.lend(first)
     second = Holder(graph([torch.full((2,), 5.0)]))

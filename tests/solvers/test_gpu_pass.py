@@ -14,9 +14,9 @@ from zoo import ZOO, Planted
 import pear
 from pear.compile import cuda_graphs as replay
 from pear.decisions.decider import Decider
-from pear.optimality.point import Status
-from pear.problem.canonical import QuadraticProgram
+from pear.optimality.duals_and_active_sets import Status
 from pear.problem.matrix import matvec
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set.compiled_pass import CompiledPass
 from pear.solvers.active_set.gpu import gpu_pass, gpu_points

@@ -26,7 +26,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 
 logger = logging.getLogger("pear")
 
@@ -74,7 +74,7 @@ def replay(name: Hashable, function: Callable[..., Any], arguments: Sequence[Any
         results: list[Tensor] = []
         return _taken_apart(function(*_put_together(form, given)), results), results
 
-    found = captured((name, form), tensors, numbers, lambda: Replayed(flat, tensors))
+    found = captured((name, form), tensors, numbers, lambda: CapturedFunction(flat, tensors))
     return function(*arguments) if found is None else _copied(found, tensors)
 
 
@@ -152,7 +152,7 @@ class Borrower(Protocol):
         """Copy what it holds."""
 
 
-class Replayed:
+class CapturedFunction:
     """A captured function with tensors of its own, which those of a call are copied to.
 
     Results that are large, and mostly done with before the next call, can be lent: only if the borrower is still there
@@ -188,7 +188,7 @@ class Replayed:
         self._borrower = weakref.ref(borrower)
 
 
-def _copied(found: Replayed, tensors: Sequence[Tensor]) -> Any:
+def _copied(found: CapturedFunction, tensors: Sequence[Tensor]) -> Any:
     """The result of a replay in memory of its own; what was given comes back as it is."""
     form, results = found(tensors)
     same = {id(mine): given for mine, given in zip(found.given, tensors, strict=True)}

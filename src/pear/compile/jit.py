@@ -3,7 +3,7 @@
 ``entry`` decorates a function that Python calls, ``inner`` one that only compiled functions call. The other names are
 for the bodies of compiled functions: ``refer`` (the address of a tuple of arrays), ``span`` (a fast ``range``),
 ``floor``, ``call_address``, ``in_threads`` and ``fetch_add``. They come from the modules that use private parts of
-numba, or from ``pear.compile.plain``; see ``pear.compile``.
+numba, or from ``pear.compile.plain_numba``; see ``pear.compile``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numba
 from numba.core import event
 
-from pear.compile.cache import discard_if_stale
+from pear.compile.kernel_cache import discard_if_stale
 
 logger = logging.getLogger("pear")
 
@@ -31,7 +31,7 @@ def _uses_private_parts() -> bool:
     if os.environ.get("PEAR_PLAIN_NUMBA") == "1" or not TRIED[0] <= numba.version_info.short <= TRIED[1]:
         return False
     try:
-        from pear.compile import compact, linking, openmp  # noqa: F401
+        from pear.compile import compact_arrays, linking, openmp  # noqa: F401
     except (ImportError, AttributeError) as error:
         logger.warning("numba %s lacks a part that pear uses (%s): compiling takes longer", numba.__version__, error)
         return False
@@ -48,14 +48,14 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _ENTRY, _INNER = dict(_OPTIONS), dict(_OPTIONS)
 
 if PRIVATE:
-    from pear.compile.compact import address_of, call_address, floor, refer, span
+    from pear.compile.compact_arrays import address_of, call_address, floor, refer, span
     from pear.compile.linking import EntryCompiler, InnerCompiler
     from pear.compile.openmp import fetch_add, in_threads
 
     _ENTRY |= {"pipeline_class": EntryCompiler, "no_cfunc_wrapper": True}
     _INNER |= {"pipeline_class": InnerCompiler, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 else:
-    from pear.compile.plain import (  # type: ignore[assignment]
+    from pear.compile.plain_numba import (  # type: ignore[assignment]
         address_of,
         call_address,
         fetch_add,

@@ -15,7 +15,7 @@ from numba.core.cgutils import alloca_once_value, unpack_tuple
 from numba.core.typing.templates import signature
 from numba.extending import intrinsic
 
-from pear.compile.compact import Block
+from pear.compile.compact_arrays import Block
 
 _ADDRESS, _INTEGER = ir.IntType(8).as_pointer(), ir.IntType(32)
 

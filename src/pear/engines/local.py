@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from pear.compile.threads import count
+from pear.compile.thread_pools import thread_count
 from pear.engines.engine import (
     Engine,
     FutureEngine,
@@ -39,7 +39,7 @@ MAX_STARTS = 5
 
 def start(address: str | None, jobs: int | None, resources: Resources) -> Engine:
     """An engine in this process for one job, in others for several; ``resources`` are those of the machine."""
-    jobs = count() if jobs is None else jobs
+    jobs = thread_count() if jobs is None else jobs
     return InProcess() if jobs == 1 else Processes(jobs)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.optimality.point import Duals
+from pear.optimality.duals_and_active_sets import Duals
+from pear.optimality.natural_sizes import finite_abs
 from pear.optimality.rule import DESCENT, PROVEN, SHARP
-from pear.optimality.scale import finite_abs
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec, tmatvec
+from pear.problem.quadratic_program import QuadraticProgram
 
 
 def proves_infeasible(qp: QuadraticProgram, duals: Duals) -> Tensor:

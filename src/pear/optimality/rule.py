@@ -1,6 +1,6 @@
 """The tolerances of the definition of "solved". Torch, numba and Triton code all read them here.
 
-All are relative, to the natural size of what they are compared with (``pear.optimality.scale``), unless it says
+All are relative, to the natural size of what they are compared with (``pear.optimality.natural_sizes``), unless it says
 otherwise. Settings of one method (how often it refines, when it refreshes a factor) are not part of the rule and live
 beside that method.
 """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.optimality.point import Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import LARGEST
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import within
+from pear.problem.quadratic_program import QuadraticProgram
 
 
 def screen(qp: QuadraticProgram) -> Tensor:

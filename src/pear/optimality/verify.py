@@ -8,11 +8,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pear.optimality.point import ActiveSet, Duals
-from pear.optimality.residual import Residuals, residuals, scaled_residual
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.kkt_residual import Residuals, residuals, scaled_residual
+from pear.optimality.natural_sizes import PointUnits, RelativeResiduals, Sizes, relative_residuals
 from pear.optimality.rule import FEASIBLE, OPTIMAL, SIGN
-from pear.optimality.scale import PointUnits, RelativeResiduals, Sizes, measure
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 
 
 @dataclass(frozen=True)
@@ -116,4 +116,4 @@ def verify(
     left = residuals(qp, x, duals) if left is None else left
     sizes = Sizes.cached(qp) if sizes is None else sizes
     units = PointUnits.at(qp, x, duals, left, sizes)
-    return Verification(qp, x, duals, working, left, sizes, units, measure(qp, duals, left, sizes, units))
+    return Verification(qp, x, duals, working, left, sizes, units, relative_residuals(qp, duals, left, sizes, units))

@@ -10,10 +10,10 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.constraint_map import own_sides
 from pear.problem.matrix import SparseMatrix, is_sparse, matvec, tmatvec, to_csr
 from pear.problem.problem import Problem
+from pear.problem.quadratic_program import QuadraticProgram
 
 
 class ElasticProblem:
@@ -66,7 +66,7 @@ class ElasticProblem:
         """The continuous relaxation with ``curvature`` (n,) added to the diagonal for z; None adds nothing."""
         if curvature is None:
             return self.problem.relaxed()
-        return curved(self.problem.relaxed(), torch.cat([curvature, torch.zeros_like(self.price)]))
+        return add_curvature(self.problem.relaxed(), torch.cat([curvature, torch.zeros_like(self.price)]))
 
     @cached_property
     def violations(self) -> Problem:
@@ -131,7 +131,7 @@ class ElasticProblem:
         return torch.cat([kept, kept.new_full((*kept.shape[:-1], len(self.price)), slack)], -1)
 
 
-def curved(problem: Problem, curvature: Tensor) -> Problem:
+def add_curvature(problem: Problem, curvature: Tensor) -> Problem:
     """The problem with ``curvature`` (n,) added to its diagonal, as a penalty in either sense."""
     diagonal = problem.sign * curvature
     if problem.is_sparse:
@@ -142,9 +142,9 @@ def curved(problem: Problem, curvature: Tensor) -> Problem:
     return problem._with(Q=Q, _plans={})
 
 
-def nearest(problem: Problem, weights: Tensor) -> Problem:
+def nearest_point_problem(problem: Problem, weights: Tensor) -> Problem:
     """``min ½ Σ wᵢzᵢ² + cᵀz`` over the constraints of a problem; with c = −w∘z it projects z onto them."""
-    return curved(problem._with(Q=None, sense="min"), weights)
+    return add_curvature(problem._with(Q=None, sense="min"), weights)
 
 
 def _signs(rows: int, slacks: int, at: Tensor, first: int, sign: float) -> sparse.csr_array:

@@ -16,10 +16,10 @@ from pear.problem.constraint_map import ConstraintMap, own_sides
 from pear.problem.convert import as_batch
 from pear.problem.cost_map import CostMap
 from pear.problem.elastic import ElasticProblem
-from pear.problem.html import facts, some, table
-from pear.problem.predicting import no_entries, predicted_entries, read_known
+from pear.problem.html_tables import html_table, problem_facts, summarise_names
+from pear.problem.penalty_and_projection import Penalty, Projection, check_recourse
+from pear.problem.predicting import predicted_entries, read_known, zero_map
 from pear.problem.problem import Problem
-from pear.problem.recourse import Penalty, Projection, check_recourse
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,7 +72,7 @@ class Model:
         check_recourse(self.problem, rows, self.recourse)
         if rows is not None and self.cost_map is None:
             known = self.known if given else torch.zeros(n, dtype=torch.float64)
-            object.__setattr__(self, "cost_map", CostMap(no_entries(n, rows.inputs), known))
+            object.__setattr__(self, "cost_map", CostMap(zero_map(n, rows.inputs), known))
         own = self.cost_map
         if rows is not None and own is not None and rows.inputs != own.inputs:
             raise ProblemError(
@@ -225,22 +225,23 @@ class Model:
 
     def __repr__(self) -> str:
         rows = "" if self.constraint_map is None else f", {self.constraint_map}, {self.recourse}"
-        return f"Model({shown(self.problem, self.cost_map)}{'' if self.cost_map else ', all costs predicted'}{rows})"
+        costs = "" if self.cost_map else ", all costs predicted"
+        return f"Model({describe_problem(self.problem, self.cost_map)}{costs}{rows})"
 
     def _repr_html_(self) -> str:
         own: dict[str, Any] = {
-            "names": some(self.variables),
-            "predicted values": some(self.names),
+            "names": summarise_names(self.variables),
+            "predicted values": summarise_names(self.names),
             "costs": self.cost_map,
         }
         own |= {"right-hand sides": self.constraint_map, "recourse": self.recourse}
-        return table("Model", {**facts(self.problem), **own, "constant": self.offset or None}, self.report)
+        return html_table("Model", {**problem_facts(self.problem), **own, "constant": self.offset or None}, self.report)
 
     def __str__(self) -> str:
         return self.report or repr(self)
 
 
-def shown(problem: Problem, cost_map: CostMap | None) -> str:
+def describe_problem(problem: Problem, cost_map: CostMap | None) -> str:
     """The problem and its cost map, if any, in one line."""
     return f"{problem}" if cost_map is None else f"{problem}, {cost_map}"
 
@@ -257,10 +258,10 @@ def unwrap(problem: Any) -> tuple[Problem, CostMap | None]:
             "this takes a model that predicts costs alone, and this one predicts right-hand sides as well; use "
             "PEARLoss, DecisionLayer, MSELoss, regret, normalized_regret, solve, fit, tune or DecisionRegressor"
         )
-    return plain_of(problem), problem.cost_map if isinstance(problem, Model) else None
+    return plain_problem(problem), problem.cost_map if isinstance(problem, Model) else None
 
 
-def plain_of(problem: Any) -> Problem:
+def plain_problem(problem: Any) -> Problem:
     """The ``Problem`` itself, or that of a ``Model``.
 
     Raises:
@@ -293,6 +294,6 @@ def recourse_model(problem: Any) -> Model | None:
     return problem
 
 
-def inputs_of(problem: Any) -> int:
+def input_count(problem: Any) -> int:
     """How many values are predicted for a sample."""
-    return problem.inputs if isinstance(problem, Model) else plain_of(problem).n
+    return problem.inputs if isinstance(problem, Model) else plain_problem(problem).n

@@ -86,7 +86,7 @@ def read_known(known: Any, n: int) -> Tensor:
     return found
 
 
-def no_entries(rows: int, k: int) -> Any:
+def zero_map(rows: int, k: int) -> Any:
     """A map (rows, k) of zeros: nothing is predicted."""
     return _dense_if_small(sparse.csr_array((rows, k)))
 

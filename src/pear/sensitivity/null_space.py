@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.optimality.exact import Array
-from pear.optimality.point import ActiveSet
-from pear.problem.canonical import QuadraticProgram
+from pear.optimality.duals_and_active_sets import ActiveSet
+from pear.optimality.exact_residuals import Array
+from pear.problem.quadratic_program import QuadraticProgram
 
 _PASSES = 8
 

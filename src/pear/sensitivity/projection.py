@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from pear.errors import NotUniqueError, SolveError
-from pear.optimality.point import Status
+from pear.optimality.duals_and_active_sets import Status
 from pear.optimality.rule import PROJECTED
-from pear.problem.canonical import QuadraticProgram
-from pear.sensitivity.curvature import inverse_times, singular
-from pear.sensitivity.systems import reduced_systems
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.program_curvature import apply_inverse_curvature, is_singular_program
+from pear.sensitivity.reduced_systems import reduced_systems
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.fused import add_normal
@@ -24,12 +24,12 @@ def project(solution: VerifiedSolutions, e: Tensor) -> Tensor:
     Raises:
         NotUniqueError: where the objective has no curvature along some tangent direction.
     """
-    g, curved = project_any(solution, torch.where(solution.solved[:, None], e, torch.zeros_like(e)))
+    g, curved = project_and_test_curvature(solution, torch.where(solution.solved[:, None], e, torch.zeros_like(e)))
     require_unique(solution, curved)
     return torch.where(solution.solved[:, None], g, torch.zeros_like(g))
 
 
-def project_any(solution: VerifiedSolutions, e: Tensor) -> tuple[Tensor, Tensor]:
+def project_and_test_curvature(solution: VerifiedSolutions, e: Tensor) -> tuple[Tensor, Tensor]:
     """g = P e, (B, n), and where the objective is curved along every tangent direction, (B,) bool.
 
     The solver's own projector is used where there is one and its refinement converges. The reduced systems, which
@@ -56,7 +56,7 @@ def inject_normal(qp: QuadraticProgram, e: Tensor, g: Tensor, strength: float) -
         g: (B, n) its projection.
         strength: β ≥ 0.
     """
-    return g if strength == 0 else add_normal(_rescaled(qp, e), g, strength)
+    return g if strength == 0 else add_normal(_checked_inverse_curvature(qp, e), g, strength)
 
 
 def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
@@ -71,13 +71,13 @@ def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
     doubtful = (solution.solved & curved & (solution.weak.count() > 0)).nonzero()[:, 0]
     if len(doubtful):
         qp = solution.qp[doubtful]
-        flat = singular(qp).expand(len(doubtful))
+        flat = is_singular_program(qp).expand(len(doubtful))
         doubtful = doubtful[flat]
         unique[doubtful] = is_unique(qp[flat], solution.active[doubtful], solution.weak[doubtful])
     flat_samples = (~unique & solution.solved).nonzero()[:, 0].tolist()
     if not flat_samples:
         return
-    if solution.qp.is_sparse and not bool(singular(solution.qp).any()):
+    if solution.qp.is_sparse and not bool(is_singular_program(solution.qp).any()):
         # the curvature is definite, so that the derivative exists; refinement did not get to it
         raise SolveError(
             f"the derivative of {{samples}} could not be computed to {PROJECTED:g}; rescale the problem",
@@ -92,13 +92,13 @@ def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
     )
 
 
-def _rescaled(qp: QuadraticProgram, e: Tensor) -> Tensor:
+def _checked_inverse_curvature(qp: QuadraticProgram, e: Tensor) -> Tensor:
     """H⁻¹ e."""
-    flat = singular(qp).expand(len(e))
+    flat = is_singular_program(qp).expand(len(e))
     if bool(flat.any()):
         raise NotUniqueError(
             "injection needs H⁻¹, but the curvature is singular; "
             "pass smoothing > 0, a positive definite Q, or injection=0",
             flat.nonzero()[:, 0].tolist(),
         )
-    return inverse_times(qp, e)
+    return apply_inverse_curvature(qp, e)

@@ -1,6 +1,6 @@
 """The reduced KKT system of one large sparse program.
 
-It is the system of ``pear.sensitivity.reduced``, factored on its non-zeros. Rows and columns are equilibrated, the rows
+It is the system of ``pear.sensitivity.dense_reduced``, factored on its non-zeros. Rows and columns are equilibrated, the rows
 get a relative shift, and the solution is refined to rounding. Rows without a free variable are left out, and their
 multipliers are zero.
 """
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.optimality.rule import PROJECTED, SHARP
-from pear.problem.canonical import QuadraticProgram
-from pear.sensitivity.curvature import least_curvature
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.program_curvature import curvature_sign
 from pear.solvers.interior_point.sparse_interior_point import equilibrated
 from pear.solvers.linalg.saddle import SaddlePattern
 
@@ -28,7 +28,7 @@ _REFINEMENTS = 40
 _STALLED = 0.7  # share of the residual that a refinement may leave
 
 
-class SparseReduced:
+class SparseReducedKKT:
     """The factorised reduced system of one sample.
 
     Args:
@@ -55,7 +55,7 @@ class SparseReduced:
         self._pattern = pattern
         top = float(pattern.curvature.max(initial=0.0))
         self._max_curvature = top if top > 0 else 1.0
-        lift, shift = (0.0, _SHIFT) if least_curvature(qp) > 0 else (_LIFT, _LIFT)
+        lift, shift = (0.0, _SHIFT) if curvature_sign(qp) > 0 else (_LIFT, _LIFT)
         D, E = np.full(pattern.n, lift * self._max_curvature), np.full(pattern.rows, shift / self._max_curvature)
         self._system = pattern.factor(D, E) if pattern.affordable else None
 

@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.optimality.point import ActiveSet
+from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.optimality.rule import DESCENT
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import sample_of
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.adapters.batch_arrays import stack
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ def _cannot_leave(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: i
     # a variable at a bound may only move inward, one held there not at all
     low, high = np.where(pinned | weak_lower, 0.0, -1.0), np.where(pinned | weak_upper, 0.0, 1.0)
     gain = np.asarray(loose.sum(0)).reshape(-1) - weak_lower.astype(float) + weak_upper.astype(float)
-    leave = linear_program(gain, held, np.zeros(held.shape[0]), loose, np.zeros(loose.shape[0]), low, high)
+    leave = solve_linear_program(gain, held, np.zeros(held.shape[0]), loose, np.zeros(loose.shape[0]), low, high)
     return bool(leave.status == 0 and leave.fun > -DESCENT)
 
 
-def linear_program(
+def solve_linear_program(
     c: Array, A: Any, b: Array, G: Any, h: Array, lb: Array, ub: Array, **options: Any
 ) -> OptimizeResult:
     """SciPy's answer to ``min cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub``; A and G dense or sparse, and HiGHS's own options."""

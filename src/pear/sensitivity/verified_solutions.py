@@ -7,9 +7,9 @@ from functools import cached_property
 
 from torch import Tensor
 
-from pear.optimality.point import ActiveSet, Duals, Status
-from pear.problem.canonical import QuadraticProgram
-from pear.sensitivity.systems import ReducedSystems, reduced_systems
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals, Status
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.reduced_systems import ReducedSystems, reduced_systems
 from pear.solvers.base import Projector, Start
 
 

@@ -16,20 +16,26 @@ from pear.errors import DataError
 from pear.problem.cost_map import CostMap
 from pear.problem.importers.cvxpy_checks import (
     WHERE,
-    bounds,
     check_form,
     check_leaves,
     constraint_name,
-    marks,
+    integer_marks,
     predicted_parameters,
     sign_of,
+    variable_bounds,
 )
-from pear.problem.importers.cvxpy_rows import TaggedConstraint, TaggedRows, check_moves, locate, prices
-from pear.problem.importers.model_arrays import ModelArrays, listed
+from pear.problem.importers.cvxpy_rows import (
+    TaggedConstraint,
+    TaggedRows,
+    check_parameter_use,
+    constraint_prices,
+    locate_tags,
+)
+from pear.problem.importers.files_and_packages import import_optional
+from pear.problem.importers.linear_map import linear_map
+from pear.problem.importers.model_arrays import ModelArrays, join_names
 from pear.problem.importers.predicted_rows import constraint_map, penalty
-from pear.problem.importers.probe import linear_map
 from pear.problem.importers.row_limits import Array, RowLimits
-from pear.problem.importers.source import package
 from pear.problem.model import Model
 
 
@@ -86,12 +92,12 @@ def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Mo
         >>> pear.regret(m, [[4.0, 5.0]], [[2.0, 6.0]]).tolist()
         [5.0]
     """
-    cvxpy = package("cvxpy", "cvxpy", "a problem of CVXPY")
+    cvxpy = import_optional("cvxpy", "cvxpy", "a problem of CVXPY")
     if not isinstance(problem, cvxpy.Problem):
         raise DataError(f"expected a cvxpy.Problem, got {type(problem).__name__}; write cvxpy.Problem(objective, rows)")
     predicted = predicted_parameters(problem, parameters, cvxpy)
     check_leaves(problem, predicted)
-    copy = _Copy.of(problem, predicted, prices(problem.constraints, recourse), cvxpy)
+    copy = _Copy.of(problem, predicted, constraint_prices(problem.constraints, recourse), cvxpy)
     check_form(copy.problem, copy.predicted)
     canonical = _Canonical(copy, 1.0 if type(problem.objective).__name__ == "Minimize" else -1.0)
     canonical.check_fixed(copy.predicted)
@@ -99,7 +105,7 @@ def from_cvxpy(problem: Any, parameters: Any = None, recourse: Any = None) -> Mo
     if not predicted:
         made = arrays.model(layout=layout, notes=_notes(problem, predicted, arrays))
         return replace(made, recourse=_recourse(canonical, arrays.rows, recourse))
-    labels = [label for p in predicted for label in entries(p)]
+    labels = [label for p in predicted for label in entry_names(p)]
     M, moved, D = canonical.maps(copy.predicted)
     constants = [label for label, moves in zip(labels, moved.tolist(), strict=True) if moves]
     notes = _notes(problem, predicted, arrays, constants, M) + canonical.limits.sentences(recourse is not None)
@@ -218,7 +224,7 @@ class _Canonical:
                     f"{WHERE}: the predicted parameter {p.name()} multiplies a quadratic term of the objective; it may "
                     "multiply linear terms alone: give it a value and leave it out of parameters"
                 )
-            check_moves(p.name(), A, b, self.limits)
+            check_parameter_use(p.name(), A, b, self.limits)
 
     def maps(self, predicted: list[Any]) -> tuple[sparse.csr_array, Array, sparse.csr_array]:
         """Derivatives of costs (n, k), the objective's constant (k,) and right-hand sides (r, k) by the parameters."""
@@ -235,7 +241,7 @@ class _Canonical:
 
     def columns(self) -> list[Any]:
         """The positions in z of the entries of each original variable, in the shape of the variable."""
-        return locate(self.tags, lambda values: self.at(values)[1])[0]
+        return locate_tags(self.tags, lambda values: self.at(values)[1])[0]
 
 
 def _arrays(problem: Any, canonical: _Canonical) -> tuple[ModelArrays, dict[str, Tensor]]:
@@ -254,9 +260,9 @@ def _arrays(problem: Any, canonical: _Canonical) -> tuple[ModelArrays, dict[str,
                 f"{WHERE}: two variables are called {v.name()}; decisions come back by name: give each its own"
             )
         layout[v.name()] = torch.tensor(at)
-        names[at.reshape(-1)] = entries(v)
-        integer[at] = marks(v, "boolean") | marks(v, "integer")
-        least, most = bounds(v)
+        names[at.reshape(-1)] = entry_names(v)
+        integer[at] = integer_marks(v, "boolean") | integer_marks(v, "integer")
+        least, most = variable_bounds(v)
         lb[at], ub[at] = np.maximum(lb[at], least), np.minimum(ub[at], most)
     added = np.flatnonzero(names == "")
     names[added] = [f"auxiliary[{i}]" for i in range(len(added))]
@@ -274,7 +280,7 @@ def _arrays(problem: Any, canonical: _Canonical) -> tuple[ModelArrays, dict[str,
     ), layout
 
 
-def entries(leaf: Any) -> list[str]:
+def entry_names(leaf: Any) -> list[str]:
     """Names of the entries of a variable or parameter, row by row: price, or price[0], …, or price[0,1], …."""
     if not leaf.shape:
         return [leaf.name()]
@@ -295,12 +301,14 @@ def _notes(
     added = np.array([name.startswith("auxiliary[") for name in arrays.variables])
     notes = []
     if taken:
-        notes.append(f"Parameters taken at their values: {listed([p.name() for p in taken])}.")
+        notes.append(f"Parameters taken at their values: {join_names([p.name() for p in taken])}.")
     if added.any():
         own = "a variable of its own, auxiliary[0]" if added.sum() == 1 else f"{added.sum()} variables of its own"
         notes.append(f"CVXPY adds {own}; decisions leave them out.")
     if constants:
-        notes.append(f"A term of the objective with {listed(constants)} and no decision is left out: it changes none.")
+        notes.append(
+            f"A term of the objective with {join_names(constants)} and no decision is left out: it changes none."
+        )
     if M is not None and M[added].nnz:
         notes.append(
             "Costs of auxiliary variables depend on predicted values, which must keep the sign that the problem "

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from pear.errors import DataError
 from pear.problem.importers.cvxpy_checks import WHERE, constraint_name
-from pear.problem.importers.model_arrays import count, listed
+from pear.problem.importers.model_arrays import count_noun, join_names
 from pear.problem.importers.predicted_rows import check_kind, check_price
 from pear.problem.importers.row_limits import Array
 
@@ -50,7 +50,7 @@ class TaggedConstraint:
         return TaggedConstraint(name, moved, tag, equality, inside, price)
 
 
-def prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
+def constraint_prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
     """The price of each constraint that ``recourse`` names, by its number; empty where it is no dictionary.
 
     Raises:
@@ -67,13 +67,13 @@ def prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
         if len(at) != 1:
             raise DataError(
                 f"{WHERE}: recourse names {key!s}, which is {'no' if not at else 'more than one'} constraint of it; "
-                f"expected the constraints themselves or their names, {listed(names) or 'of which there are none'}"
+                f"expected the constraints themselves or their names, {join_names(names) or 'of which there are none'}"
             )
         found[at[0]] = price
     return found
 
 
-def locate(tags: Sequence[Any], respond: Callable[[dict[int, Any]], Array]) -> tuple[list[NDArray[np.int_]], int]:
+def locate_tags(tags: Sequence[Any], respond: Callable[[dict[int, Any]], Array]) -> tuple[list[NDArray[np.int_]], int]:
     """The position of each entry of each tag in the response to the tags, and the length of the response.
 
     Every entry gets a number of its own, which appears, up to its sign, at the entry's position in the response.
@@ -101,7 +101,7 @@ class TaggedRows:
 
     def __init__(self, tagged: Sequence[TaggedConstraint], respond: Callable[[dict[int, Any]], Array]) -> None:
         self.tagged = tuple(tagged)
-        self.rows, self.total = locate([one.tag for one in tagged], respond)
+        self.rows, self.total = locate_tags([one.tag for one in tagged], respond)
 
     def constraint(self, row: int) -> TaggedConstraint | None:
         """The tagged constraint that a row belongs to, if any."""
@@ -120,8 +120,8 @@ class TaggedRows:
         for one, at in zip(self.tagged, self.rows, strict=True):
             if one.price is None:
                 raise DataError(
-                    f"{WHERE}: {one.name} depends on {listed(one.moved_by)}, which is predicted, and recourse has no "
-                    "price for it; say what a unit of its violation costs: recourse={constraint: price, …}"
+                    f"{WHERE}: {one.name} depends on {join_names(one.moved_by)}, which is predicted, and recourse has "
+                    "no price for it; say what a unit of its violation costs: recourse={constraint: price, …}"
                 )
             sides = check_price(WHERE, one.name, one.price, one.equality)
             little[at], much[at] = (_spread(one, side) for side in sides)
@@ -130,8 +130,8 @@ class TaggedRows:
     def sentences(self, recourse: bool) -> list[str]:
         """Sentences for the report: which constraints are predicted, and that a recourse is missing."""
         found = [
-            f"The right-hand side{'s' * (at.size > 1)} of {one.name} ({count(at.size, 'row')}) "
-            f"depend{'s' * (at.size == 1)} on {listed(one.moved_by)}."
+            f"The right-hand side{'s' * (at.size > 1)} of {one.name} ({count_noun(at.size, 'row')}) "
+            f"depend{'s' * (at.size == 1)} on {join_names(one.moved_by)}."
             for one, at in zip(self.tagged, self.rows, strict=True)
             if one.moved_by
         ]
@@ -149,7 +149,7 @@ def _spread(one: TaggedConstraint, price: Any) -> Array:
         ) from error
 
 
-def check_moves(name: str, A: sparse.csr_array, b: Array, rows: TaggedRows) -> None:
+def check_parameter_use(name: str, A: sparse.csr_array, b: Array, rows: TaggedRows) -> None:
     """Check that a predicted parameter changes only right-hand sides of tagged constraints.
 
     Args:

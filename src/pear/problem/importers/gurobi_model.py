@@ -9,9 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
+from pear.problem.importers.files_and_packages import import_optional
 from pear.problem.importers.model_arrays import ModelArrays, Names
 from pear.problem.importers.row_limits import RowLimits
-from pear.problem.importers.source import package
 from pear.problem.model import Model
 
 # What matrices do not hold, by the attribute that counts it.
@@ -46,7 +46,7 @@ def from_gurobipy(model: Any, predicted: Names = None, rows: Names = None, recou
         ProblemError: bounds cross, the objective is not convex, or a name is wrong or there twice.
         MissingExtraError: gurobipy is not installed.
     """
-    gurobipy = package("gurobipy", "gurobi", "a model of Gurobi")
+    gurobipy = import_optional("gurobipy", "gurobi", "a model of Gurobi")
     if not isinstance(model, gurobipy.Model):
         raise DataError(f"expected a gurobipy.Model, got {type(model).__name__}; of a file, use pear.from_mps")
     model.update()

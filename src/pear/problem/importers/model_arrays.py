@@ -14,7 +14,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem.cost_map import CostMap
 from pear.problem.importers.predicted_rows import constraint_map, predicted_rows, recourse_of, without_limits
-from pear.problem.importers.row_limits import Array, RowLimits, finite, limits, tensor
+from pear.problem.importers.row_limits import Array, RowLimits, read_finite, read_limits, to_tensor
 from pear.problem.model import Model
 from pear.problem.problem import Problem
 
@@ -72,14 +72,14 @@ class ModelArrays:
             DataError: an entry is not finite where it must be.
             ProblemError: bounds cross, the objective is not convex, or a name is wrong; names the source.
         """
-        costs = finite(self.where, "cost of variable", self.costs)
+        costs = read_finite(self.where, "cost of variable", self.costs)
         names = self.variables or tuple(f"x{i}" for i in range(len(costs)))
         self._check_names(names)
         at = predicted_rows(self.where, self.rows, limits)
         behind = tuple(self.rows.names[i] for i in at)
         if behind:
             predicted = names if predicted is None else predicted
-            notes = (f"Predicted behind the costs: the right-hand sides of {listed(behind)}.", *notes)
+            notes = (f"Predicted behind the costs: the right-hand sides of {join_names(behind)}.", *notes)
         own = cost_map if predicted is None else self._selection(names, predicted, costs, behind)
         inputs = 0 if own is None else own.inputs
         columns = inputs - len(at) + np.arange(len(at))
@@ -87,8 +87,8 @@ class ModelArrays:
         fixed = replace(self, rows=without_limits(self.rows, at))
         made = Model(
             problem=fixed._problem(),
-            known=tensor(costs) if own is None else own.known,
-            offset=float(finite(self.where, "constant of the objective", self.offset)[0]),
+            known=to_tensor(costs) if own is None else own.known,
+            offset=float(read_finite(self.where, "constant of the objective", self.offset)[0]),
             variables=names,
             rows=self.rows.names,
             constraints=self.rows.labels(),
@@ -100,13 +100,13 @@ class ModelArrays:
         return replace(made, report=self._report(made, notes))
 
     def _problem(self) -> Problem:
-        low = limits(self.where, "lower limit of row", self.rows.low, -np.inf)
-        high = limits(self.where, "upper limit of row", self.rows.high, np.inf)
+        low = read_limits(self.where, "lower limit of row", self.rows.low, -np.inf)
+        high = read_limits(self.where, "upper limit of row", self.rows.high, np.inf)
         matrix = self.rows.matrix.copy()
         matrix.eliminate_zeros()
-        finite(self.where, "entry of the rows", matrix.data)
-        lb = limits(self.where, "lower bound of variable", self.lb, -np.inf)
-        ub = limits(self.where, "upper bound of variable", self.ub, np.inf)
+        read_finite(self.where, "entry of the rows", matrix.data)
+        lb = read_limits(self.where, "lower bound of variable", self.lb, -np.inf)
+        ub = read_limits(self.where, "upper bound of variable", self.ub, np.inf)
         marks = None if self.integer is None or not self.integer.any() else self.integer
         try:
             return Problem(
@@ -149,7 +149,7 @@ class ModelArrays:
             )
             raise ProblemError(
                 f"{self.where}: predicted must name variables, each once; got {came}. They are called "
-                f"{listed(names)}; leave predicted out where all costs are predicted"
+                f"{join_names(names)}; leave predicted out where all costs are predicted"
             )
         at = np.array([place[name] for name in chosen], dtype=int)
         known = costs.copy()
@@ -173,7 +173,7 @@ class ModelArrays:
         source = self.where.replace("the ", "The ", 1) if self.where.startswith("the ") else self.where
         sentences = [
             f"{source}: {'an' if program[0] == 'i' else 'a'} {program} program to {self.sense}imise.",
-            f"{count(made.problem.n, 'variable')}{f', {said}' if said else ''}: {listed(tuple(made.layout))}.",
+            f"{count_noun(made.problem.n, 'variable')}{f', {said}' if said else ''}: {join_names(tuple(made.layout))}.",
             self._rows_in_words(),
             _costs_in_words(made),
             *([f"The objective has the constant {made.offset:g}."] if made.offset else []),
@@ -190,7 +190,7 @@ class ModelArrays:
             "row with two limits": int((low & high & ~equal).sum()),
             "row without limits, left out": int((~low & ~high).sum()),
         }
-        return (", ".join(count(number, kind) for kind, number in kinds.items() if number) or "No rows") + "."
+        return (", ".join(count_noun(number, kind) for kind, number in kinds.items() if number) or "No rows") + "."
 
 
 def _costs_in_words(made: Model) -> str:
@@ -200,12 +200,12 @@ def _costs_in_words(made: Model) -> str:
     M: Any = own.M if sparse.issparse(own.M) else sparse.csr_array(np.asarray(own.M))
     moved = int((np.diff(M.indptr) > 0).sum())
     return (
-        f"Predicted: {count(own.inputs, 'value')}, {listed(own.names)}; {moved} of {n} costs depend on "
+        f"Predicted: {count_noun(own.inputs, 'value')}, {join_names(own.names)}; {moved} of {n} costs depend on "
         f"{'them' if own.inputs > 1 else 'it'}, the others are known."
     )
 
 
-def count(number: int, noun: str) -> str:
+def count_noun(number: int, noun: str) -> str:
     """A number with its noun: 1 row, 2 rows, 3 equalities, 2 rows with two limits."""
     if number == 1:
         return f"1 {noun}"
@@ -214,7 +214,7 @@ def count(number: int, noun: str) -> str:
     return f"{number} {plural}{' ' if tail else ''}{tail}"
 
 
-def listed(names: Sequence[str], most: int = 6) -> str:
+def join_names(names: Sequence[str], most: int = 6) -> str:
     """Names joined by commas; of many names, the middle is left out."""
     if len(names) <= most:
         return ", ".join(names)

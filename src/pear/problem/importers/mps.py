@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pear.errors import DataError
+from pear.problem.importers.files_and_packages import import_optional, plain_file, suffix_of
 from pear.problem.importers.highs_model import highs_arrays, semi_variable
 from pear.problem.importers.model_arrays import Names
 from pear.problem.importers.mps_text import check_text
-from pear.problem.importers.source import package, plain_file, suffix_of
 from pear.problem.model import Model
 
 SUFFIXES = (".mps", ".qps", ".lp")
@@ -72,7 +72,7 @@ def from_mps(path: str | Path, predicted: Names = None, rows: Names = None, reco
 
 def read_highs(path: Path) -> Any:
     """The file as a ``highspy.HighsModel``, once it is certain that nothing was left out or guessed."""
-    highspy = package("highspy", "highs", f"{path}: reading MPS, QPS and LP files")
+    highspy = import_optional("highspy", "highs", f"{path}: reading MPS, QPS and LP files")
     is_lp = suffix_of(path) == ".lp"
     with plain_file(path, SUFFIXES, ".lp" if is_lp else ".mps") as file, tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"

@@ -12,7 +12,7 @@ from scipy import sparse
 from pear.errors import DataError, ProblemError
 from pear.problem.constraint_map import ConstraintMap
 from pear.problem.importers.row_limits import Array, RowLimits
-from pear.problem.recourse import Penalty, Projection
+from pear.problem.penalty_and_projection import Penalty, Projection
 
 
 def constraint_map(rows: RowLimits, D: sparse.csr_array) -> ConstraintMap | None:

@@ -9,9 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
+from pear.problem.importers.files_and_packages import import_optional
 from pear.problem.importers.model_arrays import ModelArrays, Names
 from pear.problem.importers.row_limits import RowLimits
-from pear.problem.importers.source import package
 from pear.problem.model import Model
 
 # Kinds of components that are taken, or that hold no part of the program.
@@ -41,7 +41,7 @@ def from_pyomo(model: Any, predicted: Names = None, rows: Names = None, recourse
         ProblemError: bounds cross, the objective is not convex, or a name is wrong.
         MissingExtraError: Pyomo is not installed.
     """
-    pyo = package("pyomo.environ", "pyomo", "a model of Pyomo")
+    pyo = import_optional("pyomo.environ", "pyomo", "a model of Pyomo")
     if not isinstance(model, pyo.Block) or not model.is_constructed():
         raise DataError(
             f"expected a pyomo.environ.ConcreteModel, got {type(model).__name__}; of an abstract model, pass "
@@ -70,7 +70,7 @@ def pyomo_arrays(model: Any, pyo: Any) -> tuple[ModelArrays, set[str]]:
     if not variables:
         raise DataError(f"{where} has no variables; add them before it is taken")
     place = {id(v): i for i, v in enumerate(variables)}
-    standard = package("pyomo.repn", "pyomo", "a model of Pyomo").generate_standard_repn
+    standard = import_optional("pyomo.repn", "pyomo", "a model of Pyomo").generate_standard_repn
     objective = _objective(where, list(model.component_data_objects(pyo.Objective, active=True)))
     goal = _QuadraticForm(f"{where}: objective {objective.name}", objective.expr, place, standard)
     costs = np.zeros(len(variables))

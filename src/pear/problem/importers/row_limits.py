@@ -89,7 +89,7 @@ class RowLimits:
         return RowLimits(A[general], self.low[general], self.high[general], self.names, np.flatnonzero(general)), lb, ub
 
 
-def limits(where: str, name: str, values: Any, absent: float) -> Array:
+def read_limits(where: str, name: str, values: Any, absent: float) -> Array:
     """Limits of a source, (k,): NO_BOUND and more becomes infinite; NaN and the wrong infinity are refused."""
     array = np.array(values, dtype=float).reshape(-1) + 0.0  # -0.0 becomes 0.0
     array[np.abs(array) >= NO_BOUND] *= np.inf
@@ -103,7 +103,7 @@ def limits(where: str, name: str, values: Any, absent: float) -> Array:
     return array
 
 
-def finite(where: str, name: str, values: Any) -> Array:
+def read_finite(where: str, name: str, values: Any) -> Array:
     """Numbers of a source, (k,), checked to be finite."""
     array = np.array(values, dtype=float).reshape(-1)
     if not np.isfinite(array).all():
@@ -112,6 +112,6 @@ def finite(where: str, name: str, values: Any) -> Array:
     return array
 
 
-def tensor(values: Array) -> Tensor:
+def to_tensor(values: Array) -> Tensor:
     """A copy as a float64 tensor."""
     return torch.from_numpy(np.array(values, dtype=np.float64))

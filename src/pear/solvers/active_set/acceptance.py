@@ -198,7 +198,7 @@ def write(D: Data, outcome: Outcome, k: int, w: Work) -> None:
 
 @inner
 def kkt_residual(D: Data, w: Work) -> float:
-    """The KKT residual as ``pear.optimality.residual`` defines it, kept in w; w.left holds the slacks of the rows."""
+    """The KKT residual as ``pear.optimality`` defines it, kept in w; w.left holds the slacks of the rows."""
     R, n = D.J.shape
     p = D.equalities
     size = FLOOR * w.number[ix.LEAST_SIZE]

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.compile import threads
+from pear.compile import thread_pools
 from pear.solvers.active_set import layout
 from pear.solvers.active_set.layout import Memory, Outcome, Pair, Programs, Results, Samples, States, Table, Team
 
@@ -171,7 +171,7 @@ def _run(
             own = team._replace(turn=np.array([first, worker]))
             kernels.run(task, pair, samples, table, default, strength, results, own, min(first + team.step, B))
 
-    for future in [threads.pool(count, "active-set").submit(run_parts, worker) for worker in range(count)]:
+    for future in [thread_pools.shared_pool(count, "active-set").submit(run_parts, worker) for worker in range(count)]:
         future.result()
 
 
@@ -187,7 +187,7 @@ def team_for(n: int, rows: int, count: int = 1) -> Team:
         if len(kept) >= _MOST_WORK:
             kept.clear()
         kept[n, rows, count] = layout.new_memory(n, rows, most_superbasics(n), count)
-    address = threads.openmp_address() if count > 1 and _uses_openmp() else 0
+    address = thread_pools.openmp_address() if count > 1 and _uses_openmp() else 0
     return Team(address, count if address else 1, 1, np.zeros(2, np.int64), kept[n, rows, count])
 
 

@@ -178,7 +178,7 @@ class Work(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a solve writes, one row a sample; see ``pear.optimality.point`` for the meaning.
+    """What a solve writes, one row a sample; see ``pear.optimality.duals_and_active_sets`` for the meaning.
 
     Attributes:
         code: SOLVED, CLOSE or GIVEN_UP; changes: of the working set.

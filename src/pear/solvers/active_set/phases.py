@@ -66,7 +66,8 @@ def phase_one(D: Data, w: Work) -> bool:
 def side_of(w: Work, v: int, n: int, spread: float) -> float:
     """−1 below the lower bound, 1 above the upper one, 0 between, up to rounding.
 
-    The natural size is that of ``pear.optimality.scale``: of a slack, the terms of its row as they were at the start.
+    The natural size is that of ``pear.optimality.natural_sizes``. For a slack it is the terms of its row as they were
+    at the start.
     """
     size = max(abs(w.x[v]), min(spread, w.up[v] - w.lo[v])) if v < n else w.terms[v - n]
     slop = START_SLOP * size

@@ -13,7 +13,7 @@ from pear.solvers.active_set.products import add_abs_columns, add_abs_rows
 
 @inner
 def measure_dual_scales(D: Data, w: Work) -> None:
-    """The natural size of every multiplier, as ``pear.optimality.scale`` has it."""
+    """The natural size of every multiplier, as ``pear.optimality.natural_sizes`` has it."""
     R, n = D.J.shape
     largest = FLOOR * w.number[ix.LEAST_SIZE] * w.number[ix.MAX_CURVATURE]
     largest = max(largest, curvature_terms(D, w))
@@ -34,7 +34,7 @@ def measure_dual_scales(D: Data, w: Work) -> None:
 
 @inner
 def curvature_terms(D: Data, w: Work) -> float:
-    """The largest term that Hx is summed from, at most, as ``pear.optimality.scale`` has it."""
+    """The largest term that Hx is summed from, at most, as ``pear.optimality.natural_sizes`` has it."""
     largest = 0.0
     for j in span(D.n):
         curvature = D.smoothing + (D.sign * D.Q[j, j] if len(D.Q) > 0 else 0.0)

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pear.compile.cuda_graphs import Replayed, Store, captured
-from pear.optimality.curvature import is_singular
-from pear.optimality.gap import objective_gap
+from pear.compile.cuda_graphs import CapturedFunction, Store, captured
+from pear.optimality.definiteness import is_singular
+from pear.optimality.natural_sizes import Sizes
+from pear.optimality.objective_gap import objective_gap
 from pear.optimality.rule import LARGEST
-from pear.optimality.scale import Sizes
 from pear.problem import Problem
 from pear.problem.convert import float_type
 from pear.problem.matrix import matvec
@@ -166,7 +166,7 @@ class GPUPass:
 
     def _run(
         self, name: Hashable, own: CurvedPrograms, tensors: tuple[Tensor, ...], function: Callable[..., Result]
-    ) -> tuple[Result, Replayed | None]:
+    ) -> tuple[Result, CapturedFunction | None]:
         """``function(*tensors)``, and the CUDA graph that gave it, or None.
 
         Only calls with the programs of the whole problem are captured. Those of some samples are new tensors in every
@@ -177,7 +177,7 @@ class GPUPass:
         if own is self._own:
             self._curvature(own)  # made outside of the graph, so that other graphs can read it
             numbers = _WORK * sum(tensor.numel() for tensor in given) + len(given[0]) * self._current_plan.numbers
-            make = partial(Replayed, lambda given: function(*given), given)
+            make = partial(CapturedFunction, lambda given: function(*given), given)
             graph = captured((name, *self._current_plan.state), given, numbers, make, self._store)
         return (function(*given), None) if graph is None else (graph(given), graph)
 
@@ -210,7 +210,7 @@ class GPUPass:
         if change is not None:
             error = error + matvec(change if change.dim() == 3 else change[None], x)
         g, converged = tangent.project(error)
-        injected = g if injection == 0 else add_normal(programs.inverse_times(error), g, injection)
+        injected = g if injection == 0 else add_normal(programs.apply_inverse_curvature(error), g, injection)
         good = points.good.view(2, B).all(0) & converged
         for more in (sure, programs.usable, None if true is programs else true.usable):
             good = good if more is None else good & more

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pear.optimality.point import Duals
-from pear.optimality.residual import Residuals
-from pear.problem.canonical import QuadraticProgram
+from pear.optimality.duals_and_active_sets import Duals
+from pear.optimality.kkt_residual import Residuals
+from pear.problem.quadratic_program import QuadraticProgram
 
 Array = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ class DoubleDouble:
         self.low = low - (self.high - total)
 
 
-def affine(matrix: Array, x: DoubleDouble, *constants: Array) -> Array:
+def exact_affine(matrix: Array, x: DoubleDouble, *constants: Array) -> Array:
     """``matrix @ x`` plus the constants, with a single rounding of each entry. Shape (r,)."""
     terms = [*_two_products(matrix, x.high), matrix * x.low, *(constant[:, None] for constant in constants)]
     return np.array([math.fsum(row) for row in np.concatenate(terms, 1).tolist()])
@@ -70,11 +70,11 @@ class ExactSample:
         both = DoubleDouble(np.concatenate([x.high, y.high]), np.concatenate([x.low, y.low]))
         absent = np.isinf(data["h"])
         right = np.concatenate([-data["b"], np.where(absent, 0.0, -data["h"])])
-        rows = affine(self._rows, x, right)
+        rows = exact_affine(self._rows, x, right)
         slack = np.where(absent, np.inf, -rows[self._p :])
         values = (
-            affine(data["H"], x),
-            affine(self._columns, both, data["c"]),
+            exact_affine(data["H"], x),
+            exact_affine(self._columns, both, data["c"]),
             rows[: self._p],
             slack,
             (x.high - data["lb"]) + x.low,
@@ -83,7 +83,7 @@ class ExactSample:
         return Residuals(*(torch.from_numpy(np.asarray(value))[None] for value in values))
 
 
-def rounded(x: DoubleDouble, y: DoubleDouble, p: int, bound: Array) -> tuple[torch.Tensor, Duals]:
+def round_to_float64(x: DoubleDouble, y: DoubleDouble, p: int, bound: Array) -> tuple[torch.Tensor, Duals]:
     """The point and its multipliers in float64, as a batch of one."""
     point, equality, inequality, bounds = (
         torch.from_numpy(value.copy())[None] for value in (x.high, y.high[:p], y.high[p:], bound)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pear.errors import DataError
 from pear.problem.importers import mps, osqp_mat
-from pear.problem.importers.source import suffix_of
+from pear.problem.importers.files_and_packages import suffix_of
 from pear.problem.model import Model
 
 
@@ -33,7 +33,7 @@ IMPORTERS = (
 )
 
 
-def is_model(path: Path) -> bool:
+def is_model_file(path: Path) -> bool:
     """True where some importer reads files that end like this one."""
     return any(suffix_of(path) in row.suffixes for row in IMPORTERS)
 

@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 
 from pear.compile.cuda_graphs import replay
-from pear.optimality.exact import DoubleDouble, ExactSample
-from pear.optimality.point import ActiveSet
+from pear.optimality.duals_and_active_sets import ActiveSet
+from pear.optimality.exact_residuals import DoubleDouble, ExactSample
+from pear.optimality.natural_sizes import is_noise
 from pear.optimality.rule import FLAT, NEGLIGIBLE, RANK, SHARP
-from pear.optimality.scale import is_noise
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import tmatvec
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.exact_refinement import projection_program, refine
 from pear.sensitivity.null_space import NullSpace
-from pear.sensitivity.refine import homogeneous, refine
 from pear.solvers.linalg.cholesky import Factor, factor
 
 _SHIFT = 1e-7  # of the rows, relative to the curvature
@@ -196,7 +196,7 @@ class ReducedKKT:
         mixed = self._mixed()
         x = torch.where((is_noise(self._qp, x, e) & ~mixed)[:, None], 0.0, x)
         for i in (self._cancels(e, x, v_eq, v_in) | mixed).nonzero():
-            qp, active = homogeneous(self._qp[i], e[i]), self._active[i]
+            qp, active = projection_program(self._qp[i], e[i]), self._active[i]
             system = NullSpace(qp, active)
             g, v = (
                 DoubleDouble(x[i][0].numpy().copy()),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pear.optimality.point import Duals, TensorRecord
+from pear.optimality.duals_and_active_sets import Duals, TensorRecord
+from pear.optimality.natural_sizes import PointUnits, Sizes, positive
 from pear.optimality.rule import SHARE_OF_FORCE, SHARE_OF_TERMS
-from pear.optimality.scale import PointUnits, Sizes, positive
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec, plus_matvec, plus_tmatvec
+from pear.problem.quadratic_program import QuadraticProgram
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pear.optimality.rule import INDEFINITE
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 
 _COARSE = 1e-6  # rounding of a float32 factorisation for each row, with a margin
 

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.optimality.exact import Array, DoubleDouble, ExactSample, rounded
-from pear.optimality.point import ActiveSet, Duals
-from pear.optimality.residual import Residuals
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.exact_residuals import Array, DoubleDouble, ExactSample, round_to_float64
+from pear.optimality.kkt_residual import Residuals
 from pear.optimality.verify import Verification, verify
-from pear.problem.canonical import QuadraticProgram
+from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.null_space import NullSpace
 
 Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
@@ -64,11 +64,11 @@ def refine_solution(qp: QuadraticProgram, x: Tensor, duals: Duals, working: Acti
     y = DoubleDouble(np.where(held, torch.cat([duals.equality, duals.inequality], 1)[0].numpy(), 0.0))
     left = refine(sample, system.solve, working, point, y)
     fixed = working.fixed[0].numpy()
-    z, multipliers = rounded(point, y, qp.p, np.where(fixed, -left.gradient[0].numpy(), 0.0))
+    z, multipliers = round_to_float64(point, y, qp.p, np.where(fixed, -left.gradient[0].numpy(), 0.0))
     return verify(qp, z, multipliers, working, left)
 
 
-def homogeneous(qp: QuadraticProgram, e: Tensor) -> QuadraticProgram:
+def projection_program(qp: QuadraticProgram, e: Tensor) -> QuadraticProgram:
     """The program whose solution on the active set of ``qp`` is the projection P e, e (B, n)."""
     zero: dict[str, Any] = {name: torch.zeros_like(getattr(qp, name)) for name in ("b", "h")}
     return replace(qp, c=-e, **zero, lb=torch.full_like(qp.lb, -torch.inf), ub=torch.full_like(qp.ub, torch.inf))

@@ -22,7 +22,7 @@ def column_names(value: Any) -> tuple[Any, ...] | None:
     return tuple(value.columns) if is_frame(value) else None
 
 
-def check_order_of_values(problem: Problem | Model, columns: Sequence[Any] | None, name: str = "C") -> None:
+def check_column_order(problem: Problem | Model, columns: Sequence[Any] | None, name: str = "C") -> None:
     """Check that columns named like the predicted values are in the model's order.
 
     Args:
@@ -43,7 +43,7 @@ def check_order_of_values(problem: Problem | Model, columns: Sequence[Any] | Non
         )
 
 
-def check_tables(problem: Problem | Model, predicted: Any, true: Any) -> None:
+def check_same_order(problem: Problem | Model, predicted: Any, true: Any) -> None:
     """Check that DataFrames of predicted and true values have the same columns and rows in the same order.
 
     Raises:
@@ -51,7 +51,7 @@ def check_tables(problem: Problem | Model, predicted: Any, true: Any) -> None:
     """
     columns = [column_names(table) for table in (predicted, true)]
     for name, own in zip(("predicted", "true"), columns, strict=True):
-        check_order_of_values(problem, own, name)
+        check_column_order(problem, own, name)
     if None not in columns and columns[0] != columns[1]:
         same = set(columns[0] or ()) == set(columns[1] or ())
         advice = "pass predicted[true.columns]" if same else "give both the names of the predicted values"

@@ -15,7 +15,7 @@ from typing import Any
 from pear.errors import DataError, MissingExtraError
 
 
-def package(name: str, extra: str, what: str) -> Any:
+def import_optional(name: str, extra: str, what: str) -> Any:
     """An optional package, imported when it is needed.
 
     Args:

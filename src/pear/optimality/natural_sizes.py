@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from pear.optimality.point import Duals
+from pear.optimality.duals_and_active_sets import Duals
 from pear.optimality.rule import FLOOR, NEGLIGIBLE, SHARE_OF_FORCE, SHARE_OF_SIZE
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import Matrix, matvec, plus_matvec, plus_tmatvec, row_squares
+from pear.problem.quadratic_program import QuadraticProgram
 
 if TYPE_CHECKING:
-    from pear.optimality.residual import Residuals  # which measures by these sizes
+    from pear.optimality.kkt_residual import Residuals  # which measures by these sizes
 
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -160,7 +160,9 @@ class PointUnits:
         )
 
 
-def measure(qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: PointUnits) -> RelativeResiduals:
+def relative_residuals(
+    qp: QuadraticProgram, duals: Duals, left: Residuals, sizes: Sizes, units: PointUnits
+) -> RelativeResiduals:
     """Divide multipliers and the residuals ``left`` by their natural sizes, at points with these units."""
     terms = units.abs_hx + units.abs_c
     terms = plus_tmatvec(terms, sizes.abs_A, duals.equality.abs()) if qp.p else terms

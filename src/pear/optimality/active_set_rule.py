@@ -11,11 +11,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.optimality.point import ActiveSet, Duals
+from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.optimality.natural_sizes import RelativeResiduals, positive
 from pear.optimality.rule import ROUNDOFF, TIGHT, WEAK
-from pear.optimality.scale import RelativeResiduals, positive
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.matrix import matvec, row_squares
+from pear.problem.quadratic_program import QuadraticProgram
 
 
 def guess_active(

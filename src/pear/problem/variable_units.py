@@ -21,7 +21,7 @@ def in_units(problem: Problem, units: Tensor) -> Problem:
 
     Example:
         >>> import torch
-        >>> from pear.problem.units import in_units
+        >>> from pear.problem.variable_units import in_units
         >>> in_units(Problem(A=[[1.0, 2.0]], b=[4.0], ub=[4.0, 2.0]), torch.tensor([2.0, 1.0])).A
         tensor([[2., 2.]], dtype=torch.float64)
     """

@@ -39,7 +39,7 @@ def as_keys(
     return ids
 
 
-def rows_of(problem: Problem, keys: list[Hashable] | None) -> Problem:
+def select_rows(problem: Problem, keys: list[Hashable] | None) -> Problem:
     """Select the rows named by the keys from a problem whose fields differ by sample; return any other unchanged.
 
     Raises:

@@ -27,7 +27,7 @@ _JOBS: ContextVar[int | None] = ContextVar("jobs", default=None)
 
 
 @contextmanager
-def using(jobs: int | None) -> Iterator[None]:
+def limit_threads(jobs: int | None) -> Iterator[None]:
     """Set how many threads the calls inside use; None is one for each core, and one in a worker process."""
     token = _JOBS.set(jobs)
     try:
@@ -36,7 +36,7 @@ def using(jobs: int | None) -> Iterator[None]:
         _JOBS.reset(token)
 
 
-def count() -> int:
+def thread_count() -> int:
     """How many threads to solve with."""
     if (jobs := _JOBS.get()) is not None:
         return jobs
@@ -45,13 +45,13 @@ def count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def parts(size: int) -> list[slice]:
+def split_samples(size: int) -> list[slice]:
     """Split ``size`` samples into small parts, so that no thread works alone on a large one at the end."""
-    step = max(1, size // (_PARTS * count()))
+    step = max(1, size // (_PARTS * thread_count()))
     return [slice(k, k + step) for k in range(0, size, step)]
 
 
-def run(
+def run_in_threads(
     function: Callable[[Item], Result],
     items: Sequence[Item],
     stop: Callable[[], None],
@@ -67,7 +67,7 @@ def run(
         seconds: time after which ``stop`` is called.
     """
     end = time.monotonic() + seconds
-    futures = [pool(count(), "integer").submit(function, item) for item in items]
+    futures = [shared_pool(thread_count(), "integer").submit(function, item) for item in items]
     pending = set(futures)
     try:
         while pending:
@@ -84,7 +84,7 @@ def run(
             wait(begun)
 
 
-def pool(threads: int, name: str) -> ThreadPoolExecutor:
+def shared_pool(threads: int, name: str) -> ThreadPoolExecutor:
     """The pool of that name, one for the whole process; Python ends its threads at exit."""
     return _pool(threads, name, os.getpid())  # a forked child has none of its parent's threads
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.optimality.point import Duals
+from pear.optimality.duals_and_active_sets import Duals
 
 
 def objective_gap(d: Tensor, Hd: Tensor, slack: Tensor, duals: Duals) -> Tensor:

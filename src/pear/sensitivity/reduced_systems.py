@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.optimality.point import ActiveSet
-from pear.optimality.scale import is_noise
-from pear.problem.canonical import QuadraticProgram
-from pear.sensitivity.curvature import least_curvature
-from pear.sensitivity.reduced import ReducedKKT
+from pear.optimality.duals_and_active_sets import ActiveSet
+from pear.optimality.natural_sizes import is_noise
+from pear.problem.quadratic_program import QuadraticProgram
+from pear.sensitivity.dense_reduced import ReducedKKT
+from pear.sensitivity.program_curvature import curvature_sign
 
 if TYPE_CHECKING:
-    from pear.sensitivity.sparse_reduced import SparseReduced
+    from pear.sensitivity.sparse_reduced import SparseReducedKKT
 
 _LARGE = 1_000  # variables from which one sample on its non-zeros takes less time than its share of a dense batch
 
@@ -76,7 +76,7 @@ def reduced_systems(qp: QuadraticProgram, active: ActiveSet) -> ReducedSystems:
     if qp.c.is_cuda:
         return ReducedKKT.replayed(qp, active)[0]
     sparse = qp.sparse_form() if qp.n >= _LARGE else None
-    return ReducedKKT(qp, active) if sparse is None else RankedSystems(qp, sparse, active)
+    return ReducedKKT(qp, active) if sparse is None else SparseThenDenseSystems(qp, sparse, active)
 
 
 class SparseSystems:
@@ -88,7 +88,7 @@ class SparseSystems:
         kept: systems that are there already, one per sample or None.
     """
 
-    def __init__(self, qp: QuadraticProgram, active: ActiveSet, kept: Sequence[SparseReduced | None]) -> None:
+    def __init__(self, qp: QuadraticProgram, active: ActiveSet, kept: Sequence[SparseReducedKKT | None]) -> None:
         self.qp, self.active, self.kept = qp, active, list(kept)
 
     @classmethod
@@ -103,20 +103,20 @@ class SparseSystems:
             singles: for each sample its ``SparseSystems``, or None.
             room: how many numbers all factors that are kept may hold; later samples lose theirs.
         """
-        kept: list[SparseReduced | None] = []
+        kept: list[SparseReducedKKT | None] = []
         for single in cast("Sequence[SparseSystems | None]", singles):
             system = None if single is None else single.kept[0]
             room -= 0 if system is None else system.fill
             kept.append(system if room >= 0 else None)
         return cls(qp, active, kept)
 
-    def of(self, i: int) -> SparseReduced:
+    def of(self, i: int) -> SparseReducedKKT:
         """The system of sample i."""
-        from pear.sensitivity.sparse_reduced import SparseReduced  # brings numba, which dense programs do not need
+        from pear.sensitivity.sparse_reduced import SparseReducedKKT  # brings numba, which dense programs do not need
 
         system = self.kept[i]
         if system is None:
-            system = SparseReduced(self.qp, self.active.fixed[i].numpy(), self.active.rows[i].numpy())
+            system = SparseReducedKKT(self.qp, self.active.fixed[i].numpy(), self.active.rows[i].numpy())
             self.kept[i] = system
         return system
 
@@ -143,7 +143,7 @@ class SparseSystems:
             found, multipliers, good[i] = self.of(i).solve(f[i].numpy(), r[i].numpy())
             x[i], v[i] = torch.from_numpy(found), torch.from_numpy(multipliers)
 
-        in_threads(one, B)
+        map_in_threads(one, B)
         return x, v[:, :p], v[:, p:], good
 
     def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -165,7 +165,7 @@ class SparseSystems:
 
     def curved(self, where: Tensor) -> Tensor:
         """Whether the objective is curved along every tangent direction, (B,) bool; tested only ``where`` (B,)."""
-        if least_curvature(self.qp) > 0:
+        if curvature_sign(self.qp) > 0:
             return torch.ones_like(where)
         return torch.tensor([bool(where[i]) and self.of(i).is_curved() for i in range(self.qp.batch)])
 
@@ -177,7 +177,7 @@ class SparseSystems:
         )
 
 
-class RankedSystems(SparseSystems):
+class SparseThenDenseSystems(SparseSystems):
     """The reduced systems of dense programs in sparse form. Where the rank matters, dense systems decide it.
 
     Args:
@@ -208,7 +208,7 @@ class RankedSystems(SparseSystems):
         return self._dense.tangent_dim()
 
 
-def in_threads(function: Callable[[int], None], count: int) -> None:
+def map_in_threads(function: Callable[[int], None], count: int) -> None:
     """Call the function for 0, …, count − 1, on as many threads as torch may use."""
     threads = min(torch.get_num_threads(), count)
     if threads < 2:

@@ -11,9 +11,9 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from pear.problem.canonical import QuadraticProgram
 from pear.problem.convert import MATRICES, is_per_sample
 from pear.problem.matrix import Matrix, SparseMatrix, is_sparse
+from pear.problem.quadratic_program import QuadraticProgram
 
 MIN_VARIABLES = 500
 """Problems with fewer variables are dense whatever they came as: dense is faster there."""
@@ -49,7 +49,7 @@ def keeps_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
     return count <= MAX_SHARE * rows * columns
 
 
-def quadratic_program(
+def build_program(
     fields: Mapping[str, Any],
     cost: Tensor,
     sign: int,
