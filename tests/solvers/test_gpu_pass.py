@@ -405,7 +405,7 @@ def captured(here: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Graphs on the CPU, captured by the rules for a GPU but for those about its memory."""
     made: list[Any] = []
 
-    def asked(name: Any, tensors: list[Tensor], numbers: int, make: Any, store: replay.Store) -> Any:
+    def asked(name: Any, tensors: list[Tensor], numbers: int, make: Any, store: replay.GraphStore) -> Any:
         key = name, *((tensor.shape, tensor.dtype) for tensor in tensors)
         if numbers > LARGE or key not in store.found:
             store.found[key] = None
@@ -415,7 +415,7 @@ def captured(here: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             store.found[key] = make(), numbers
         return store.found[key][0]  # type: ignore[index]
 
-    monkeypatch.setattr(gpu_pass, "captured", asked)
+    monkeypatch.setattr(gpu_pass, "captured_function", asked)
     monkeypatch.setattr(replay, "capture", Graph)
     return made
 

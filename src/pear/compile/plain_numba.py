@@ -1,7 +1,7 @@
-"""The fallback: what ``linking``, ``compact`` and ``openmp`` offer, with numba's public interface alone.
+"""The fallback for ``linking``, ``compact_arrays`` and ``openmp``: the same functions on numba's public interface.
 
-Results are the same. Compiling takes ten times as long and kernels about twice as long, and there are no threads of
-OpenMP, so that ``in_threads`` runs in the calling thread alone. Functions cannot be called by their address.
+Results are the same. Compiling takes ten times as long, and kernels run about twice as long. OpenMP is not used, so
+that ``in_threads`` runs in the calling thread alone. Functions cannot be called by their address.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ span, floor = range, np.floor
 
 @numba.njit(nogil=True)
 def refer(value: Any) -> Any:
-    """The value itself: tuples of arrays are passed on as they are."""
+    """Return the value itself. Without compact arrays, a tuple of arrays is passed on as it is."""
     return value
 
 
 @numba.njit(nogil=True)
 def fetch_add(array: Any, place: int, count: int) -> int:
-    """The number at a place, to which ``count`` is added afterwards; one thread at a time uses an array."""
+    """Return ``array[place]`` and then add ``count`` to it. This is not atomic, because one thread uses an array."""
     value = array[place]
     array[place] = value + count
     return value
@@ -30,14 +30,14 @@ def fetch_add(array: Any, place: int, count: int) -> int:
 
 @numba.njit(nogil=True)
 def in_threads(address: int, threads: int, function: Any, arguments: Any) -> None:
-    """Call a compiled function in this thread."""
+    """Call a compiled function in the calling thread; ``address`` and ``threads`` are ignored."""
     function(*arguments)
 
 
 def call_address(address: int, arguments: Any) -> None:
-    """Not available here: callers look at ``jit.PRIVATE`` first."""
+    """Do nothing. Callers check ``jit.PRIVATE`` first and do not call this where it is False."""
 
 
 def address_of(function: Any, arguments: tuple[Any, ...]) -> int:
-    """Not available here: callers look at ``jit.PRIVATE`` first."""
+    """Raise NotImplementedError. Callers check ``jit.PRIVATE`` first and do not call this where it is False."""
     raise NotImplementedError("functions are called by their address with private parts of numba alone")
