@@ -29,12 +29,12 @@ first solve, kernels in the cache                   0.32 s      0.30 s          
 4096 gradients of 100-asset portfolios, one thread  698 ms      as on the right             301 ms
 ==================================================  ==========  ==========================  ==============
 
-``linking`` changes the compile time only. Two OpenMP threads were also compared with two threads of a pool, right after
-a multi-threaded matrix product of torch. OpenMP took 1.1 ms and the pool 1.7 ms for 64 paths, 1.3 and 2.3 ms for 64
-portfolios, and 3.7 and 8.4 ms for 256 portfolios. On batches of 4096 both take the same time.
+``linking`` changes the compile time only. Two OpenMP threads were also compared with two threads of a pool, right
+after a multi-threaded matrix product of torch. OpenMP took 1.1 ms and the pool 1.7 ms for 64 paths, 1.3 and 2.3 ms for
+64 portfolios, and 3.7 and 8.4 ms for 256 portfolios. On batches of 4096 both take the same time.
 
 The private parts are used with the versions of numba in ``jit.TRIED``, which are also the bounds in
 ``pyproject.toml``. Any other version, a private name that is missing, or ``PEAR_PLAIN_NUMBA=1`` in the environment
-selects ``plain_numba``. Where torch's library lacks the symbol, and in forked processes, a thread pool takes the place of
-OpenMP.
+selects ``plain_numba``. Where torch's library lacks the symbol, and in forked processes, a thread pool takes the place
+of OpenMP.
 """

@@ -294,7 +294,7 @@ floor: Any = intrinsic(_floor)
 
 
 def _call_address(typing: Any, address: Any, arguments: Any) -> Any:
-    """Call the compiled function at an address. The function returns nothing and takes arguments of exactly these types.
+    """Call the compiled function at an address. It returns nothing and takes arguments of exactly these types.
 
     A function that is called by its name would be compiled again as part of the caller.
     """

@@ -59,7 +59,7 @@ in_threads: Any = intrinsic(_in_threads)
 
 
 def _fetch_add(typing: Any, array: Any, place: Any, count: Any) -> Any:
-    """Return ``array[place]`` and add ``count`` to it in one atomic step, so that no two threads get the same number."""
+    """Return ``array[place]`` and add ``count`` to it in one atomic step: no two threads get the same number."""
     if not isinstance(array, Block):
         return None
 

@@ -25,7 +25,13 @@ def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
 
 
 def is_convex(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
-    """Whether ``sign·Q + smoothing·I`` is positive semidefinite up to rounding, for Q (B or 1, n, n). Shape (B or 1,)."""
+    """Whether ``sign·Q + smoothing·I`` is positive semidefinite up to rounding. Shape (B or 1,), bool.
+
+    Args:
+        Q: (B or 1, n, n) symmetric matrices.
+        sign: 1 or −1.
+        smoothing: λ ≥ 0.
+    """
     convex = is_definite(Q, sign, smoothing)
     rest = (~convex).nonzero()[:, 0]
     if len(rest):

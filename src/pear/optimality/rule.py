@@ -1,8 +1,8 @@
 """The tolerances of the definition of "solved". Torch, numba and Triton code all read them here.
 
-Unless stated otherwise, each is relative to the natural size of the quantity that it is compared with (``pear.optimality.natural_sizes``), unless it says
-otherwise. Settings of one method (how often it refines, when it refreshes a factor) are not part of the rule and live
-beside that method.
+Unless stated otherwise, each is relative to the natural size of the quantity that it is compared with
+(``pear.optimality.natural_sizes``). Settings of a single method, such as its number of refinements, are defined beside
+that method.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ def html_table(title: str, facts: Mapping[str, object], note: str = "") -> str:
     """An HTML table with a title, a row for each fact, and a note below; all text is escaped.
 
     Args:
-        title: of the table.
+        title: the caption of the table.
         facts: the values of the rows, by name; those that are None or empty are left out.
-        note: sentences, one a line.
+        note: sentences, one per line.
 
     Example:
         >>> html_table("Problem", {"rows <": 2, "nothing": None})
@@ -32,7 +32,7 @@ def html_table(title: str, facts: Mapping[str, object], note: str = "") -> str:
 
 
 def summarise_names(names: tuple[str, ...], most: int = 4) -> str:
-    """The first few names, and how many there are.
+    """The number of names and the first few of them, in one line.
 
     Example:
         >>> summarise_names(("a", "b")), summarise_names(("a", "b", "c", "d", "e", "f"))

@@ -164,7 +164,7 @@ class ReducedKKT:
         return *self._scatter(x, v), unique
 
     def flat(self, f: Tensor) -> Tensor:
-        """The part of f (B, n) along tangent directions without curvature, (B, n). It is zero for a curved objective."""
+        """The part of f (B, n) along tangent directions without curvature, (B, n); zero for a curved objective."""
         _, _, V, rank = self._decompose()
         tangent = self._tangent_mask(rank)
         _, vectors, curved = self._reduced_curvature(V, tangent)
@@ -287,7 +287,7 @@ class ReducedKKT:
         return good
 
     def _decompose(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The decomposition J_F = U S Vᵀ with the full V, as (U, S, V), and which entries of S count as non-zero, bool."""
+        """U, S and the full V of J_F = U S Vᵀ, and a mask of the singular values that count as non-zero."""
         U, S, Vh = torch.linalg.svd(self._J, full_matrices=True)
         U = U[:, :, : S.shape[1]]
         top = S[:, :1] if S.shape[1] else S.new_zeros(S.shape[0], 1)

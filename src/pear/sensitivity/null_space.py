@@ -72,7 +72,7 @@ class NullSpace:
 
 
 def _are_nonzero(values: Array, size: int) -> Array:
-    """Which singular values or eigenvalues count as non-zero, because they exceed the rounding error of ``size`` terms."""
+    """Which singular values or eigenvalues exceed the rounding error of a sum of ``size`` terms. Same shape, bool."""
     return np.asarray(values > np.finfo(np.float64).eps * size * np.abs(values).max(initial=0.0))
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LARGE = 1_000  # number of variables from which sparse systems of dense programs are faster than dense ones
 
 SystemSolution = tuple[Tensor, Tensor, Tensor, Tensor]
-"""x (B, n), the multipliers (B, p) and (B, m), and a flag for each sample (B,); each method says what its flag means."""
+"""x (B, n), the multipliers (B, p) and (B, m), and a flag for each sample (B,), which each method explains."""
 
 
 class ReducedSystems(Protocol):
@@ -61,7 +61,7 @@ class ReducedSystems(Protocol):
         ...
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
-        """P e and the multipliers of the rows. The flag is True where the objective is curved along the tangent space."""
+        """P e and the multipliers of the rows. The flag is True where all tangent directions have curvature."""
         ...
 
     def tangent_dim(self) -> Tensor:
@@ -159,7 +159,7 @@ class SparseSystems:
         return torch.zeros_like(f)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
-        """P e and the multipliers of least norm. The flag is True where the objective is curved along the tangent space."""
+        """P e and the multipliers of least norm. The flag is True where all tangent directions have curvature."""
         p, m = self.qp.p, self.qp.m
         x, v_eq, v_in, good = self.solve(e, e.new_zeros(len(e), p), e.new_zeros(len(e), m))
         x = torch.where(is_noise(self.qp, x, e)[:, None], 0.0, x)

@@ -95,7 +95,7 @@ class SparseReducedKKT:
         return x, v, good
 
     def is_curved(self) -> bool:
-        """Whether the objective is curved along every tangent direction, tested by the projection of one random vector."""
+        """Whether the objective is curved along every tangent direction, tested by projecting one random vector."""
         e = np.random.default_rng(0).standard_normal(self._n)
         return self.solve(e, np.zeros(self._p + self._m))[2]
 

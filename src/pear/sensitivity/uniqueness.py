@@ -55,7 +55,18 @@ def _cannot_leave(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: i
 def solve_linear_program(
     c: Array, A: Any, b: Array, G: Any, h: Array, lb: Array, ub: Array, **options: Any
 ) -> OptimizeResult:
-    """Solve ``min cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub`` with SciPy. A and G are dense or sparse; options are HiGHS's own."""
+    """Solve ``min cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub`` by SciPy's HiGHS.
+
+    Args:
+        c: (n,) costs.
+        A: (p, n), dense or sparse.
+        b: (p,).
+        G: (m, n), dense or sparse.
+        h: (m,).
+        lb: (n,).
+        ub: (n,).
+        **options: options of HiGHS.
+    """
     from scipy.optimize import linprog  # takes long to import, and few programs need it
 
     return linprog(
