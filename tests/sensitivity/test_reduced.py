@@ -240,7 +240,7 @@ def test_units_are_mixed_where_the_largest_entries_of_columns_are_far_apart() ->
     for rows, mixed in (([[1.0, 1.0], [1.0, 1e-6]], False), ([[1.0, 1e-6]], True)):
         qp = pear.Problem(Q=np.eye(2), A=rows, b=np.zeros(len(rows))).canonical(torch.ones(1, 2))
         active = ActiveSet(torch.zeros(1, 0, dtype=torch.bool), nothing, nothing)
-        assert ReducedKKT(qp, active)._mixed().tolist() == [mixed]
+        assert ReducedKKT(qp, active)._mixes_units().tolist() == [mixed]
 
 
 def test_a_rank_is_decided_for_the_samples_that_did_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:

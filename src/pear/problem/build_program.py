@@ -28,8 +28,8 @@ def keeps_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
     """Whether a problem made of these fields is kept sparse.
 
     A problem is kept sparse where a matrix was given in sparse form, n is at least 500, and H, A and G together have at
-    most 5 % non-zeros. A problem with bounds only is sparse where its dense curvature would not fit in memory. A problem
-    with tensors on a GPU, or with a smooth term, is always dense.
+    most 5 % non-zeros. A problem with bounds only is sparse where its dense curvature would not fit in memory. A
+    problem with tensors on a GPU, or with a smooth term, is always dense.
 
     Args:
         given: the fields that were given, by name.

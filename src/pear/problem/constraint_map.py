@@ -78,7 +78,7 @@ class ConstraintMap:
         return torch.stack([one.pull_back(gradients[name]) for name, one in self._maps.items()]).sum(0)
 
     def matrix(self, name: str) -> Any:
-        """The matrix (r, k) for ``name``, one of b, h, lb and ub, as a tensor or SciPy CSR; None where it is not predicted."""
+        """The matrix (r, k) of one of b, h, lb and ub, a tensor or SciPy's CSR; None where it is not predicted."""
         return self._maps[name].M if name in self._maps else None
 
     def predicted(self, name: str, rows: int) -> Tensor:

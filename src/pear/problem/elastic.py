@@ -24,7 +24,7 @@ class ElasticProblem:
 
     Args:
         problem: the problem to relax, without a smooth term.
-        prices: the price of every row, infinite where the row has no price: (2, p) for b, (m,) for h, (n,) for lb and ub.
+        prices: the price of every row, infinite where there is none: (2, p) for b, (m,) for h, (n,) for lb and ub.
 
     Attributes:
         problem: the elastic problem over all variables, integers included.
@@ -72,7 +72,7 @@ class ElasticProblem:
 
     @cached_property
     def violations(self) -> Problem:
-        """The continuous relaxation without Q. With the prices as its only costs, its solution has the least violation."""
+        """The continuous relaxation without Q. With the prices as its only costs, it minimises the violation."""
         return self.problem.relaxed()._with(Q=None, _plans={})
 
     def cost(self, cost: Tensor, times: Tensor | None = None) -> Tensor:
@@ -92,7 +92,7 @@ class ElasticProblem:
         return {name: side for name, side in (("b", sides["b"]), ("h", h)) if side.shape[-1]}
 
     def by_sides(self, by_b: Tensor, by_h: Tensor) -> dict[str, Tensor]:
-        """Derivatives by b, h, lb and ub of the plain problem, from those by b and h of the elastic one. Shape (B, r) each."""
+        """Derivatives by b, h, lb and ub, (B, r) each, from the derivatives by b and h of the elastic problem."""
         m, (low, high) = by_h.shape[1] - len(self._at["lb"]) - len(self._at["ub"]), (self._at[x] for x in ("lb", "ub"))
         lb, ub = (by_h.new_zeros(len(by_h), self.n) for _ in range(2))
         lb[:, low], ub[:, high] = -by_h[:, m : m + len(low)], by_h[:, m + len(low) :]
@@ -150,7 +150,7 @@ def add_curvature(problem: Problem, curvature: Tensor) -> Problem:
 
 
 def nearest_point_problem(problem: Problem, weights: Tensor) -> Problem:
-    """The problem ``min ½ Σ wᵢxᵢ² + cᵀx`` over the same constraints. With c = −w∘z it gives the feasible point nearest z."""
+    """The problem ``min ½ Σ wᵢxᵢ² + cᵀx`` over the same constraints. For c = −w∘z it projects z onto them."""
     return add_curvature(problem._with(Q=None, sense="min"), weights)
 
 

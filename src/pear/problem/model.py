@@ -1,4 +1,4 @@
-"""``Model``: a problem with its cost map, its known costs, and the names of the source it came from."""
+"""``Model``: a problem with its cost map, its known costs and the names of its variables and rows."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class Model:
 
     Attributes:
         problem: the plain problem, with n costs.
-        known: (n,) float64, the model's own costs: those of a file, or what the cost map adds; (N, n) where samples
-            have known costs of their own. Zero where nothing is known.
-        offset: constant of the objective, which no solve sees: the model's value is ``solution.value + offset``.
+        known: (n,) float64, the model's own costs: those of the imported file, or the part that the cost map adds to
+            predicted costs. Shape (N, n) where samples have known costs of their own. Zero where none are known.
+        offset: the constant of the objective, which solves leave out: the model's value is ``solution.value + offset``.
         variables: n names.
         rows: names of the rows, in the order of the source.
         cost_map: from the predicted values to the n costs; None where all costs are predicted as they are.
-        layout: for every name that ``decision`` gives, the columns of z that belong to it, in the shape of the
-            original; left out, one number for each of ``variables``.
-        report: what was understood, in sentences.
+        layout: for every name in the result of ``decision``, the columns of z that belong to it, in the shape of the
+            original variable. By default each of ``variables`` has one column.
+        report: sentences that describe the imported model.
         constraint_map: from the predicted values to right-hand sides and bounds; None where costs alone are predicted.
-            With one and without a cost map, nothing of the costs is predicted: they are ``known``, and must be given.
-        recourse: with a constraint map, what happens where the decision under the forecast violates the truth; needed
-            to decide, and may be added later (``with_recourse``).
-        constraints: names of the rows of A, then of those of G; empty where nobody has named them.
+            A model with a constraint map and no cost map predicts no costs; they are ``known`` and must be given.
+        recourse: the rule for decisions that violate the true constraints. A model with a constraint map needs one to
+            decide; ``with_recourse`` can add it later.
+        constraints: names of the rows of A, then of those of G; empty where they have no names.
 
     Example:
         >>> import torch
@@ -101,7 +101,7 @@ class Model:
 
     @property
     def inputs(self) -> int:
-        """How many values are predicted for a sample."""
+        """The number of values that are predicted for a sample."""
         return self.problem.n if self.cost_map is None else self.cost_map.inputs
 
     @property
@@ -116,7 +116,7 @@ class Model:
 
         Args:
             predicted: (k,) or (B, k); the costs themselves where there is no cost map.
-            keys: as of ``CostMap``.
+            keys: the row numbers of the B samples, where samples have known costs of their own.
         """
         if predicted is None:
             if self.cost_map is not None and self.inputs:
@@ -196,10 +196,11 @@ class Model:
         return ElasticProblem(self.problem, self.recourse.prices(self.problem, self.constraint_map))
 
     def decision(self, z: Any) -> dict[str, Tensor]:
-        """Decisions (n,) or (B, n) by the names of the source, each in its own shape, with B in front for a batch.
+        """Split decisions z (n,) or (B, n) by the names of ``layout``. Each part has its own shape, behind B.
 
         Args:
-            z: a tensor, or whatever becomes an array, such as what ``DecisionRegressor.decide`` gives.
+            z: a tensor, or any value that NumPy converts to an array, such as the result of
+                ``DecisionRegressor.decide``.
 
         Raises:
             DataError: z has another number of variables.
@@ -219,7 +220,7 @@ class Model:
         return replace(self, problem=self.problem.relaxed())
 
     def __getitem__(self, index: Any) -> Model:
-        """The samples at ``index``, as of a ``Problem``."""
+        """The model of the samples at ``index``, which may be anything that indexes a ``Problem``."""
         own = None if self.cost_map is None else self.cost_map[index]
         return replace(self, problem=self.problem[index], cost_map=own, known=self.known if own is None else own.known)
 
@@ -242,7 +243,7 @@ class Model:
 
 
 def describe_problem(problem: Problem, cost_map: CostMap | None) -> str:
-    """The problem and its cost map, if any, in one line."""
+    """A description of the problem and its cost map, if any, in one line."""
     return f"{problem}" if cost_map is None else f"{problem}, {cost_map}"
 
 
@@ -262,7 +263,7 @@ def unwrap(problem: Any) -> tuple[Problem, CostMap | None]:
 
 
 def plain_problem(problem: Any) -> Problem:
-    """The ``Problem`` itself, or that of a ``Model``.
+    """The ``Problem`` of a ``Model``; a ``Problem`` is returned as it is.
 
     Raises:
         ProblemError: it is neither a ``Problem`` nor a ``Model``.
@@ -278,7 +279,7 @@ def plain_problem(problem: Any) -> Problem:
 
 
 def recourse_model(problem: Any) -> Model | None:
-    """The model itself where it predicts right-hand sides, None otherwise.
+    """The argument where it is a model that predicts right-hand sides, else None.
 
     Raises:
         ProblemError: it predicts right-hand sides and has no recourse.
@@ -295,5 +296,5 @@ def recourse_model(problem: Any) -> Model | None:
 
 
 def input_count(problem: Any) -> int:
-    """How many values are predicted for a sample."""
+    """The number of values that are predicted for a sample of a ``Problem`` or ``Model``."""
     return problem.inputs if isinstance(problem, Model) else plain_problem(problem).n

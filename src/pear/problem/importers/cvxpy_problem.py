@@ -131,11 +131,11 @@ class _Copy:
 
     Attributes:
         problem: the copy.
-        predicted: its parameters.
-        tags: a parameter for every variable of the original, of its shape.
-        limits: constraints that predicted parameters stand in, or that have a price, with tags of their own.
-        tagged: the copy with these, and with ``Σ tag · variable`` in its objective, which tell the column of every
-            entry, and the rows.
+        predicted: the predicted parameters of the copy.
+        tags: for every variable of the original, a parameter of its shape.
+        limits: the constraints that contain predicted parameters or have a price, each with a tag of its own.
+        tagged: the copy with these constraints, and with ``Σ tag · variable`` added to its objective. The tags show
+            which columns belong to each variable, and which rows to each constraint.
     """
 
     problem: Any
@@ -146,7 +146,7 @@ class _Copy:
 
     @staticmethod
     def of(problem: Any, predicted: list[Any], prices: dict[int, Any], cvxpy: Any) -> _Copy:
-        """The copy of a problem whose leaves were checked; prices are those of its constraints, by number."""
+        """Copy a checked problem. ``prices`` are the prices of its constraints, by constraint number."""
         chosen = {id(p) for p in predicted}
         replaced: dict[int, Any] = {
             id(p): cvxpy.Parameter(p.shape, name=p.name(), value=np.zeros(p.shape), **sign_of(p))
@@ -187,8 +187,9 @@ class _Canonical:
     """CVXPY's matrices of a copy, as functions of its parameters.
 
     Args:
-        copy: its canonical form is that for Clarabel, which comes with CVXPY and takes quadratic objectives.
-        sign: 1 to minimise, −1 to maximise: CVXPY's form always minimises.
+        copy: the copied problem. Its canonical form is the one for the solver Clarabel, which comes with CVXPY and
+            accepts quadratic objectives.
+        sign: 1 to minimise, −1 to maximise. CVXPY's canonical form always minimises.
     """
 
     def __init__(self, copy: _Copy, sign: float) -> None:
@@ -207,8 +208,8 @@ class _Canonical:
         """P, q, d, A and b of ``½ zᵀPz + qᵀz + d`` and ``b + Az ≥ 0`` (= 0 in the first rows) at parameter values.
 
         Args:
-            values: by the ids of parameters; the others are 0.
-            constant: True for all of it, False for the part that is linear in the values.
+            values: values of parameters, by their ids; other parameters are 0.
+            constant: True for the whole, False for the part that is linear in the values.
         """
         found = self._program.apply_parameters(self._zero | values, zero_offset=not constant, quad_obj=self._curved)
         P, (q, d, A, b) = (found[0], found[1:]) if self._curved else (None, found)

@@ -22,12 +22,12 @@ class TaggedConstraint:
     """A constraint whose rows are to be found in CVXPY's matrices.
 
     Attributes:
-        name: its label, or its number.
+        name: the label or the number of the constraint.
         row: the constraint, with the tag added to its right side: ``left ≤ right + tag``.
-        tag: a parameter of its shape.
-        equality: whether it is one.
-        moved_by: names of the predicted parameters in it.
-        price: of a unit of violation; for an equality it may be a pair. None where it has none.
+        tag: a CVXPY parameter with the shape of the constraint.
+        equality: whether the constraint is an equality.
+        moved_by: names of the predicted parameters in the constraint.
+        price: the price per unit of violation, which may be a pair for an equality; None where there is none.
     """
 
     name: str
@@ -39,7 +39,7 @@ class TaggedConstraint:
 
     @staticmethod
     def of(name: str, row: Any, predicted: Sequence[Any], price: Any, cvxpy: Any) -> TaggedConstraint:
-        """The constraint of a copy, with its tag."""
+        """Build the tagged constraint from a constraint ``row`` of the copied problem."""
         tag = cvxpy.Parameter(row.shape, value=np.zeros(row.shape))
         kind = type(row).__name__
         equality = kind in ("Equality", "Zero")
@@ -51,11 +51,11 @@ class TaggedConstraint:
 
 
 def constraint_prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
-    """The price of each constraint that ``recourse`` names, by its number; empty where it is no dictionary.
+    """The price of each constraint that ``recourse`` names, by constraint number; empty where it is no dictionary.
 
     Raises:
         DataError: a key is no constraint of the problem.
-        ProblemError: it is no recourse at all.
+        ProblemError: ``recourse`` is neither a dictionary nor a recourse.
     """
     if not isinstance(recourse, Mapping):
         check_kind(WHERE, recourse, "constraints, or their names, to prices, {constraint: 9.0}")
@@ -79,8 +79,8 @@ def locate_tags(tags: Sequence[Any], respond: Callable[[dict[int, Any]], Array])
     Every entry gets a number of its own, which appears, up to its sign, at the entry's position in the response.
 
     Args:
-        tags: parameters of CVXPY.
-        respond: from values of the tags, by their ids, to a vector in which each entry stands in one place.
+        tags: CVXPY parameters.
+        respond: a function from values of the tags, by their ids, to a vector in which each tag entry appears once.
     """
     starts = np.cumsum([1, *(tag.size for tag in tags)])
     numbers = [s + np.arange(tag.size).reshape(tag.shape) for tag, s in zip(tags, starts, strict=False)]
@@ -96,7 +96,7 @@ class TaggedRows:
 
     Args:
         tagged: the constraints.
-        respond: from values of the tags, by their ids, to what they add to the right-hand sides (r,).
+        respond: a function from values of the tags, by their ids, to their contributions to the right-hand sides (r,).
     """
 
     def __init__(self, tagged: Sequence[TaggedConstraint], respond: Callable[[dict[int, Any]], Array]) -> None:
@@ -153,9 +153,10 @@ def check_parameter_use(name: str, A: sparse.csr_array, b: Array, rows: TaggedRo
     """Check that a predicted parameter changes only right-hand sides of tagged constraints.
 
     Args:
-        name: of the parameter.
-        A: (r, n) what it adds to the matrix, and ``b`` (r,) to the right-hand sides.
-        rows: of the tagged constraints.
+        name: the name of the parameter.
+        A: (r, n) the part of the matrix that depends on the parameter.
+        b: (r,) the part of the right-hand sides that depends on the parameter.
+        rows: the rows of the tagged constraints.
     """
     entries = sparse.coo_array(A)
     touched = entries.row[entries.data != 0]

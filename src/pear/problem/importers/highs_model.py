@@ -20,17 +20,17 @@ def from_highs(model: Any, predicted: Names = None, rows: Names = None, recourse
     Variables and rows without names are called x0, x1, … and r0, r1, …. Nothing is solved or changed.
 
     Args:
-        model: of highspy.
+        model: an object of highspy.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
             the model's own. Left out, all costs are predicted.
-        rows: names of rows with one limit whose right-hand sides are predicted, behind the costs. Then ``predicted``
-            may be empty.
-        recourse: needed to train with ``rows``: what a decision costs that violates what came true. A dictionary from
-            names of rows to prices of a unit of violation, for an equality also a pair (too little, too much); or a
-            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` adds it later.
+        rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
+            costs. ``predicted`` may then be empty.
+        recourse: the rule for decisions that violate the true rows, needed to train with ``rows``. Either a dictionary
+            from names of rows to prices per unit of violation, for an equality also a pair (too little, too much), or a
+            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
 
     Raises:
-        DataError: it is another object, has no variables, or semi-continuous ones.
+        DataError: it is another object, has no variables, or has semi-continuous ones.
         ProblemError: bounds cross, the objective is not convex, or a name is wrong or there twice.
         MissingExtraError: highspy is not installed.
 

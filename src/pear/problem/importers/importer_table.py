@@ -14,12 +14,12 @@ from pear.problem.model import Model
 
 @dataclass(frozen=True)
 class Importer:
-    """One row: an importer and the files it reads.
+    """A row of the table: an importer and the files it reads.
 
     Attributes:
-        name: in words.
-        suffixes: how its files end, without ``.gz``.
-        read: path in, model out.
+        name: the files it reads, in words.
+        suffixes: the endings of these files, without ``.gz``.
+        read: a function from a path to a model.
     """
 
     name: str
@@ -39,10 +39,10 @@ def is_model_file(path: Path) -> bool:
 
 
 def read(path: str | Path) -> Model:
-    """The model in a file, by the importer that its ending names.
+    """Read a model from a file, by the importer for the ending of its name.
 
     Raises:
-        DataError: no importer reads such files, or the file cannot be taken.
+        DataError: no importer reads such files, or the file cannot be imported.
     """
     path = Path(path)
     for row in IMPORTERS:

@@ -1,4 +1,4 @@
-"""The arrays that each importer fills; they are checked and made a ``Model`` with a report."""
+"""``ModelArrays``: the arrays that each importer fills, which are checked and converted to a ``Model``."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ class ModelArrays:
     """The program ``½ zᵀQz + costsᵀz + offset`` with rows, bounds and integers, as an importer reads it.
 
     Attributes:
-        where: names the source in messages and in the report.
-        rows: those that are no bounds.
-        costs: (n,).
-        lb, ub: (n,) bounds, infinite where there are none.
-        Q: (n, n), both triangles, or None.
+        where: the name of the source in messages and in the report.
+        rows: the rows that are not bounds.
+        costs: (n,) costs.
+        lb: (n,) lower bounds, infinite where there are none.
+        ub: (n,) upper bounds, infinite where there are none.
+        Q: (n, n) with both triangles, or None.
         sense: "min" or "max".
         integer: (n,) bool, or None.
-        offset: constant of the objective.
-        variables: n names; left out, x0, x1, ….
+        offset: the constant of the objective.
+        variables: the names of the n variables; by default x0, x1, ….
     """
 
     where: str
@@ -62,15 +63,15 @@ class ModelArrays:
         Args:
             predicted: names of the variables whose costs are predicted; None for all, or where there is a cost map.
                 May be empty where ``limits`` is not.
-            cost_map: from whatever else is predicted to the costs.
-            layout: as of ``Model``.
-            notes: sentences of the importer's own for the report.
-            limits: names of the rows whose right-hand sides are predicted, behind the costs.
+            cost_map: a map from other predicted values to the costs, or None.
+            layout: the columns of z that belong to each name, as in ``Model``.
+            notes: further sentences for the report.
+            limits: names of the rows whose right-hand sides are predicted. Their values follow the predicted costs.
             recourse: a ``Penalty``, a ``Projection``, or a dictionary from names of rows to prices.
 
         Raises:
             DataError: an entry is not finite where it must be.
-            ProblemError: bounds cross, the objective is not convex, or a name is wrong; names the source.
+            ProblemError: bounds cross, the objective is not convex, or a name is wrong.
         """
         costs = read_finite(self.where, "cost of variable", self.costs)
         names = self.variables or tuple(f"x{i}" for i in range(len(costs)))
@@ -206,7 +207,7 @@ def _costs_in_words(made: Model) -> str:
 
 
 def count_noun(number: int, noun: str) -> str:
-    """A number with its noun: 1 row, 2 rows, 3 equalities, 2 rows with two limits."""
+    """A number and its noun in the right form: 1 row, 2 rows, 3 equalities, 2 rows with two limits."""
     if number == 1:
         return f"1 {noun}"
     head, _, tail = noun.partition(" ")
@@ -215,7 +216,7 @@ def count_noun(number: int, noun: str) -> str:
 
 
 def join_names(names: Sequence[str], most: int = 6) -> str:
-    """Names joined by commas; of many names, the middle is left out."""
+    """Names joined by commas. Where there are more than ``most``, those in the middle are left out."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[: most - 2])}, …, {names[-1]}"

@@ -1,4 +1,4 @@
-"""Import of PyEPO models, by the solver's model inside them."""
+"""Import of PyEPO models, from the solver's model that they contain."""
 
 from __future__ import annotations
 

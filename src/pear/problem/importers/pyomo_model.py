@@ -29,11 +29,11 @@ def from_pyomo(model: Any, predicted: Names = None, rows: Names = None, recourse
         model: a concrete model, or a block.
         predicted: names of the variables whose costs are predicted, in the order of the predictions; the others keep
             the model's own. Left out, all costs are predicted.
-        rows: names of rows with one limit whose right-hand sides are predicted, behind the costs. Then ``predicted``
-            may be empty.
-        recourse: needed to train with ``rows``: what a decision costs that violates what came true. A dictionary from
-            names of rows to prices of a unit of violation, for an equality also a pair (too little, too much); or a
-            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` adds it later.
+        rows: names of rows with a single limit whose right-hand sides are predicted. Their values follow the predicted
+            costs. ``predicted`` may then be empty.
+        recourse: the rule for decisions that violate the true rows, needed to train with ``rows``. Either a dictionary
+            from names of rows to prices per unit of violation, for an equality also a pair (too little, too much), or a
+            ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
 
     Raises:
         DataError: it is another object, or holds what cannot be taken: not one objective, nonlinear expressions,
